@@ -1,0 +1,1 @@
+"""How the benchmarks are made: triples, templates, PEAK and KLoB."""

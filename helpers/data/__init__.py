@@ -1,0 +1,1 @@
+"""One module per benchmark: records as frozen dataclasses, fetched with a checksum."""

@@ -1,0 +1,1 @@
+"""Requests, updates, overlays and one module per editor."""

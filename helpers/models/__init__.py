@@ -1,0 +1,1 @@
+"""A name becomes a language model with its tokenizer and the places of its MLPs."""

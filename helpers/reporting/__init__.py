@@ -1,0 +1,1 @@
+"""Tables, figures, the papers' published numbers and widgets."""

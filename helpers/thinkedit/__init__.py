@@ -1,0 +1,1 @@
+"""Prompts, extraction, knowledge graphs, chains and reviewers."""
