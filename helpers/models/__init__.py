@@ -1,1 +1,11 @@
-"""A name becomes a language model with its tokenizer and the places of its MLPs."""
+"""A name becomes a language model with its tokenizer and the places of its MLPs.
+
+>>> from helpers import models
+>>> language_model = models.load("smollm2-135m")
+"""
+
+from helpers.models.architectures import ARCHITECTURES, Architecture, Layout
+from helpers.models.language_model import LanguageModel
+from helpers.models.load import MODEL_NAMES, load
+
+__all__ = ["ARCHITECTURES", "MODEL_NAMES", "Architecture", "LanguageModel", "Layout", "load"]

@@ -1,0 +1,132 @@
+"""Where the parts of each architecture live: the one table a new architecture is added to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+from transformers import PreTrainedModel
+
+
+class UnknownArchitectureError(ValueError):
+    """Raised for a model type that the table of architectures does not hold."""
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """Module names of one architecture; ``{}`` stands for the block index.
+
+    ``transposed`` says that the MLP's matrices are stored [in, out] (GPT-2's Conv1D) instead of
+    [out, in]. ``gate`` is the module whose output is gated before the activation function; for
+    ungated MLPs it is the first matrix itself. ``eager_only`` marks architectures whose public
+    implementation has no sdpa path.
+    """
+
+    block: str
+    mlp: str
+    mlp_in: tuple[str, ...]
+    mlp_out: str
+    gate: str
+    final_norm: str
+    embedding: str
+    head: str
+    transposed: bool = False
+    eager_only: bool = False
+
+
+_LLAMA = Architecture(
+    block="model.layers.{}",
+    mlp="model.layers.{}.mlp",
+    mlp_in=("model.layers.{}.mlp.gate_proj", "model.layers.{}.mlp.up_proj"),
+    mlp_out="model.layers.{}.mlp.down_proj",
+    gate="model.layers.{}.mlp.gate_proj",
+    final_norm="model.norm",
+    embedding="model.embed_tokens",
+    head="lm_head",
+)
+
+ARCHITECTURES: dict[str, Architecture] = {
+    "gpt2": Architecture(
+        block="transformer.h.{}",
+        mlp="transformer.h.{}.mlp",
+        mlp_in=("transformer.h.{}.mlp.c_fc",),
+        mlp_out="transformer.h.{}.mlp.c_proj",
+        gate="transformer.h.{}.mlp.c_fc",
+        final_norm="transformer.ln_f",
+        embedding="transformer.wte",
+        head="lm_head",
+        transposed=True,
+    ),
+    "gptj": Architecture(
+        block="transformer.h.{}",
+        mlp="transformer.h.{}.mlp",
+        mlp_in=("transformer.h.{}.mlp.fc_in",),
+        mlp_out="transformer.h.{}.mlp.fc_out",
+        gate="transformer.h.{}.mlp.fc_in",
+        final_norm="transformer.ln_f",
+        embedding="transformer.wte",
+        head="lm_head",
+        eager_only=True,
+    ),
+    "llama": _LLAMA,
+    "qwen2": _LLAMA,
+    "mistral": _LLAMA,
+    "gemma3_text": _LLAMA,
+}
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The architecture's places in one model: names with the block index filled in."""
+
+    architecture: Architecture
+    blocks: int
+    hidden_size: int
+    intermediate_size: int
+
+    def block(self, layer: int) -> str:
+        """Name of the block (residual stream output) at ``layer``."""
+        return self._fill(self.architecture.block, layer)
+
+    def mlp(self, layer: int) -> str:
+        """Name of the MLP module at ``layer``."""
+        return self._fill(self.architecture.mlp, layer)
+
+    def mlp_in(self, layer: int) -> tuple[str, ...]:
+        """Names of the matrices that read the residual stream at ``layer`` (gate and up, or one)."""
+        return tuple(self._fill(name, layer) for name in self.architecture.mlp_in)
+
+    def mlp_out(self, layer: int) -> str:
+        """Name of the edited matrix of the ROME family: the MLP's second matrix, W in [d, f]."""
+        return self._fill(self.architecture.mlp_out, layer)
+
+    def gate(self, layer: int) -> str:
+        """Name of the module whose output enters the activation function at ``layer``."""
+        return self._fill(self.architecture.gate, layer)
+
+    def _fill(self, name: str, layer: int) -> str:
+        if not 0 <= layer < self.blocks:
+            raise ValueError(f"layer {layer} is not in this model, which has {self.blocks} blocks")
+        return name.format(layer)
+
+
+def layout_of(model: PreTrainedModel) -> Layout:
+    """Build the layout of a loaded transformers model.
+
+    Raises:
+        UnknownArchitectureError: the model type is not in ``ARCHITECTURES``.
+    """
+    config = model.config
+    model_type = str(getattr(config, "model_type", "?"))
+    if model_type not in ARCHITECTURES:
+        known = ", ".join(sorted(ARCHITECTURES))
+        raise UnknownArchitectureError(
+            f"architecture {model_type!r} is not known (known: {known}); add one entry to ARCHITECTURES"
+            " in helpers/models/architectures.py with the names of its block, MLP, in- and"
+            " out-matrices (and whether they are stored transposed), final norm, embedding and head"
+        )
+    architecture = ARCHITECTURES[model_type]
+    weight = model.get_submodule(architecture.mlp_out.format(0)).weight
+    assert isinstance(weight, Tensor)
+    hidden, intermediate = weight.T.shape if architecture.transposed else weight.shape
+    return Layout(architecture, int(config.num_hidden_layers), int(hidden), int(intermediate))

@@ -1,0 +1,89 @@
+"""The language model as the rest of the package sees it: weights, tokenizer, places, identity."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from helpers.models.architectures import Layout, layout_of
+
+_SAMPLED_VALUES = (
+    64  # per parameter: enough to tell two trainings of one shape apart, cheap to read
+)
+
+
+@dataclass(frozen=True)
+class LanguageModel:
+    """A loaded causal language model in evaluation mode, its weights frozen.
+
+    ``name`` is what the user asked for, ``revision`` the hub commit or file checksum behind it.
+    """
+
+    name: str
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    revision: str = ""
+
+    @cached_property
+    def layout(self) -> Layout:
+        """Module names and sizes of this model."""
+        return layout_of(self.model)
+
+    @property
+    def device(self) -> torch.device:
+        """Device of the input embeddings, where batches are put."""
+        return self.model.get_input_embeddings().weight.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Floating-point type of the weights."""
+        return self.model.dtype
+
+    @property
+    def dtype_name(self) -> str:
+        """The dtype without torch's prefix, e.g. ``float32``."""
+        return str(self.dtype).removeprefix("torch.")
+
+    @property
+    def context_length(self) -> int:
+        """Largest number of tokens the model accepts."""
+        return int(self.model.config.max_position_embeddings)
+
+    def module(self, name: str) -> nn.Module:
+        """Return the submodule called ``name``."""
+        return self.model.get_submodule(name)
+
+    def weight(self, name: str) -> Tensor:
+        """Weight of the linear module ``name`` viewed as [out, in], whatever its storage."""
+        stored = self.module(name).weight
+        assert isinstance(stored, Tensor)
+        return stored.T if self.stored_transposed(name) else stored
+
+    def stored_transposed(self, name: str) -> bool:
+        """Whether the module ``name`` stores its matrix as [in, out] (GPT-2's Conv1D)."""
+        return type(self.module(name)).__name__ == "Conv1D"
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Sixteen hex digits that identify weights and tokenizer; cached statistics carry it.
+
+        Hashes the parameters' names, shapes and a sample of their values in fp32, so that the same
+        weights on another device have the same fingerprint.
+        """
+        digest = hashlib.sha256()
+        digest.update(json.dumps([self.model.config.model_type, len(self.tokenizer)]).encode())
+        for name, parameter in self.model.named_parameters():
+            flat = parameter.detach().reshape(-1)
+            step = max(1, flat.numel() // _SAMPLED_VALUES)
+            digest.update(f"{name}{tuple(parameter.shape)}".encode())
+            digest.update(flat[::step][:_SAMPLED_VALUES].float().cpu().numpy().tobytes())
+        return digest.hexdigest()[:16]
+
+    def __repr__(self) -> str:
+        return f"LanguageModel({self.name}, {self.dtype_name} on {self.device})"

