@@ -1,0 +1,91 @@
+"""One forward pass, many edits: each batch row runs under its own update.
+
+The weights are never written. A forward hook on every edited module adds each row's own
+contribution to the module's output, so nothing has to be restored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from helpers.editing.deltas import Delta, LowRank
+from helpers.editing.update import Update, check_update
+from helpers.models.language_model import LanguageModel
+
+
+@contextmanager
+def overlay(
+    language_model: LanguageModel, updates: Sequence[Update], owners: Tensor | Sequence[int]
+) -> Iterator[None]:
+    """Run forward passes inside the block with row i under ``updates[owners[i]]``.
+
+    Args:
+        language_model: the model; its weights stay as they are.
+        updates: the edits.
+        owners: for each batch row the index of its update, -1 for the unedited model.
+
+    Raises:
+        UpdateError: an update does not fit the model.
+        ValueError: inside the block, a batch has another number of rows than ``owners``.
+    """
+    owners = torch.as_tensor(owners)
+    used = {int(i): updates[int(i)] for i in owners.unique() if i >= 0}
+    for update in used.values():
+        check_update(language_model, update)
+    modules = sorted({name for update in used.values() for name in update})
+    with ExitStack() as stack:
+        for name in modules:
+            deltas = {i: update[name] for i, update in used.items() if name in update}
+            rows = _RowContributions(deltas, owners, language_model.device)
+            handle = language_model.module(name).register_forward_hook(rows.hook)
+            stack.callback(handle.remove)
+        yield
+
+
+class _RowContributions:
+    """The deltas of one module, grouped so that rank-one edits share one batched product."""
+
+    def __init__(self, deltas: dict[int, Delta], owners: Tensor, device: torch.device) -> None:
+        self.count = len(owners)
+        thin = {o: d for o, d in deltas.items() if isinstance(d, LowRank) and d.rank == 1}
+        self.thin_rows = _rows_of(owners, thin, device)
+        self.left = self.right = None
+        if thin:
+            index = [o for o in owners.tolist() if o in thin]
+            self.left = torch.stack([thin[o].left[:, 0] for o in index]).to(device)
+            self.right = torch.stack([thin[o].right[:, 0] for o in index]).to(device)
+        self.others = [
+            (_rows_of(owners, {owner: delta}, device), delta.to(device))
+            for owner, delta in deltas.items()
+            if owner not in thin
+        ]
+
+    def hook(self, module: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> Tensor:
+        """Add each row's contribution, computed in the delta's own precision."""
+        x = inputs[0]
+        if x.shape[0] != self.count:
+            raise ValueError(f"overlay has {self.count} owners, the batch has {x.shape[0]} rows")
+        output = output.clone()
+        if self.left is not None and self.right is not None:
+            chosen = x[self.thin_rows].to(self.right.dtype)
+            strength = torch.einsum("btf,bf->bt", chosen, self.right)
+            added = strength[:, :, None] * self.left[:, None, :]
+            output[self.thin_rows] += added.to(output.dtype)
+        for rows, delta in self.others:
+            added = delta.rows(x[rows].to(_precision(delta)))
+            output[rows] += added.to(output.dtype)
+        return output
+
+
+def _rows_of(owners: Tensor, deltas: dict[int, Any], device: torch.device) -> Tensor:
+    chosen = torch.isin(owners.cpu(), torch.tensor(sorted(deltas), dtype=owners.dtype))
+    return chosen.nonzero()[:, 0].to(device)
+
+
+def _precision(delta: Delta) -> torch.dtype:
+    return next(t.dtype for t in delta.tensors().values() if t.is_floating_point())

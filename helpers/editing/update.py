@@ -1,0 +1,144 @@
+"""An edit as a value: which matrices change, by what, and how the editor got there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+
+from helpers.editing.deltas import DELTAS, Delta
+from helpers.models.language_model import LanguageModel
+
+
+class UpdateError(ValueError):
+    """Raised when an update does not belong to the model or file it is used with."""
+
+
+@dataclass(frozen=True)
+class Update(Mapping[str, Delta]):
+    """Mapping of module name to delta.
+
+    ``diagnostics`` is what the editor recorded: steps taken, loss terms, norms, flags (numbers,
+    strings and lists of them). A ``failure`` there says why an edit was given up; its update is
+    then empty.
+    """
+
+    deltas: Mapping[str, Delta]
+    diagnostics: Mapping[str, Any] = field(default_factory=dict)
+
+    def __getitem__(self, module: str) -> Delta:
+        return self.deltas[module]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.deltas)
+
+    def __len__(self) -> int:
+        return len(self.deltas)
+
+    @property
+    def failed(self) -> bool:
+        """Whether the editor gave this edit up."""
+        return "failure" in self.diagnostics
+
+    def norm(self) -> float:
+        """Frobenius norm over all edited matrices together."""
+        return float(sum(delta.norm() ** 2 for delta in self.values()) ** 0.5)
+
+    def to(self, device: str | torch.device, dtype: torch.dtype | None = None) -> Update:
+        """A copy on another device or in another floating-point type."""
+        moved = {name: delta.to(device, dtype) for name, delta in self.items()}
+        return Update(moved, self.diagnostics)
+
+    def save(self, path: Path | str) -> None:
+        """Write deltas and diagnostics to one safetensors file."""
+        tensors = {
+            f"{module}|{name}": tensor.contiguous()
+            for module, delta in self.items()
+            for name, tensor in delta.tensors().items()
+        }
+        kinds = {name: [type(delta).__name__, delta.settings()] for name, delta in self.items()}
+        metadata = {"deltas": json.dumps(kinds), "diagnostics": json.dumps(dict(self.diagnostics))}
+        save_file(tensors, path, metadata)
+
+    @classmethod
+    def load(cls, path: Path | str) -> Update:
+        """Read an update written by ``save``.
+
+        Raises:
+            UpdateError: the file was not written by ``save``.
+        """
+        with safe_open(path, "pt") as file:
+            metadata = file.metadata() or {}
+            if "deltas" not in metadata:
+                raise UpdateError(f"{path} holds no update: write it with Update.save")
+            tensors: dict[str, dict[str, torch.Tensor]] = {}
+            for key in file.keys():  # noqa: SIM118 - safe_open is no mapping
+                module, _, name = key.rpartition("|")
+                tensors.setdefault(module, {})[name] = file.get_tensor(key)
+        deltas = {
+            module: DELTAS[kind](**tensors[module], **settings)
+            for module, (kind, settings) in json.loads(metadata["deltas"]).items()
+        }
+        return cls(deltas, json.loads(metadata["diagnostics"]))
+
+
+def write(language_model: LanguageModel, update: Update) -> None:
+    """Add an update to the model's weights for good.
+
+    Raises:
+        UpdateError: a module is missing or has another shape.
+    """
+    check_update(language_model, update)
+    with torch.no_grad():
+        for name, delta in update.items():
+            weight = language_model.weight(name)
+            weight += delta.dense().to(weight)
+            bias = delta.bias_term()
+            if bias is not None:
+                language_model.module(name).bias += bias.to(weight)
+
+
+@contextmanager
+def apply(language_model: LanguageModel, update: Update) -> Iterator[LanguageModel]:
+    """Write an update into the weights for the duration of a block, then restore them bit-exactly.
+
+    >>> with apply(language_model, update):
+    ...     language_model.model(**batch)
+    """
+    check_update(language_model, update)
+    saved = {
+        name: {k: p.detach().clone() for k, p in language_model.module(name).named_parameters()}
+        for name in update
+    }
+    try:
+        write(language_model, update)
+        yield language_model
+    finally:
+        with torch.no_grad():
+            for name, parameters in saved.items():
+                for key, parameter in language_model.module(name).named_parameters():
+                    parameter.copy_(parameters[key])
+
+
+def check_update(language_model: LanguageModel, update: Update) -> None:
+    """Raise ``UpdateError`` where the update names a module or shape this model does not have."""
+    for name, delta in update.items():
+        try:
+            shape = tuple(language_model.weight(name).shape)
+        except AttributeError as error:
+            raise UpdateError(
+                f"the update edits {name}, which {language_model.name} does not have: it was made for"
+                " another model"
+            ) from error
+        if shape != delta.shape:
+            raise UpdateError(
+                f"the update of {name} has shape {delta.shape}, but {language_model.name} has {shape}:"
+                " it was made for another model"
+            )

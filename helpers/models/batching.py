@@ -1,0 +1,58 @@
+"""Batches sized by tokens that shrink, instead of failing, when memory runs out."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
+
+import torch
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def token_batches(
+    lengths: Sequence[int], token_budget: int, *, most: int | None = None
+) -> Iterator[list[int]]:
+    """Group indices of like lengths, longest first, so that rows x width stays in the budget.
+
+    A single item longer than the budget forms a batch of its own. ``most`` bounds the rows.
+    """
+    order = sorted(range(len(lengths)), key=lambda i: (-lengths[i], i))
+    start = 0
+    while start < len(order):
+        rows = max(1, token_budget // max(1, lengths[order[start]]))
+        rows = min(rows, most) if most else rows
+        yield order[start : start + rows]
+        start += rows
+
+
+def run_halving(items: Sequence[Item], run: Callable[[Sequence[Item]], Result]) -> list[Result]:
+    """Run one batch; when memory runs out, run its halves instead, with a warning.
+
+    Raises:
+        MemoryError: a single item does not fit.
+    """
+    try:
+        return [run(items)]
+    except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
+        if not _out_of_memory(error):
+            raise
+        if len(items) == 1:
+            raise MemoryError(
+                "one item alone does not fit in memory; use a smaller model, a shorter prompt, or dtype"
+                f" bfloat16 ({error})"
+            ) from error
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+    half = len(items) // 2
+    warnings.warn(f"out of memory with {len(items)} items: going on with halves", stacklevel=2)
+    return run_halving(items[:half], run) + run_halving(items[half:], run)
+
+
+def _out_of_memory(error: BaseException) -> bool:
+    """CPU allocators raise a plain RuntimeError, told apart only by its text."""
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return True
+    return "can't allocate memory" in str(error) or "out of memory" in str(error)

@@ -1,0 +1,147 @@
+"""The one forward call everything goes through: packed rows, an optional cached past, any mask.
+
+Only the public transformers interface is used: the base model with ``input_ids``, ``position_ids``,
+an additive 4-D ``attention_mask`` (a mapping where layer types differ) and a pre-filled cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from transformers import DynamicCache
+
+from helpers.models.language_model import LanguageModel
+
+
+@dataclass(frozen=True)
+class Past:
+    """Keys and values of constant tokens, per layer [rows, heads, tokens, head size].
+
+    ``positions`` [rows, tokens] are the position ids of those tokens.
+    """
+
+    keys: tuple[Tensor, ...]
+    values: tuple[Tensor, ...]
+    positions: Tensor
+
+    def rows(self, index: Tensor) -> Past:
+        """Keep the rows in ``index`` (a LongTensor)."""
+        return Past(
+            tuple(k[index] for k in self.keys),
+            tuple(v[index] for v in self.values),
+            self.positions[index],
+        )
+
+    def cache(self) -> DynamicCache:
+        """A fresh transformers cache that holds these keys and values."""
+        cache = DynamicCache()
+        for layer, (keys, values) in enumerate(zip(self.keys, self.values, strict=True)):
+            cache.update(keys, values, layer)
+        return cache
+
+
+def hidden_states(
+    language_model: LanguageModel,
+    ids: Tensor,
+    positions: Tensor,
+    visible: Tensor,
+    past: Past | None = None,
+) -> Tensor:
+    """Final hidden states (after the final norm) of packed rows.
+
+    Args:
+        language_model: the model.
+        ids: token ids [rows, queries].
+        positions: position ids [rows, queries].
+        visible: boolean [rows, queries, past + queries].
+        past: keys and values of constant tokens, if any.
+
+    Returns:
+        [rows, queries, hidden].
+    """
+    mask = additive_mask(language_model, positions, visible, past.positions if past else None)
+    output = language_model.model.base_model(
+        input_ids=ids,
+        position_ids=positions,
+        attention_mask=mask,
+        past_key_values=past.cache() if past else None,
+        use_cache=past is not None,
+    )
+    return output.last_hidden_state
+
+
+def prefill(
+    language_model: LanguageModel, ids: Tensor, positions: Tensor, visible: Tensor
+) -> tuple[Tensor, Past]:
+    """Run constant tokens once: their final hidden states and their keys and values."""
+    cache = DynamicCache()
+    output = language_model.model.base_model(
+        input_ids=ids,
+        position_ids=positions,
+        attention_mask=additive_mask(language_model, positions, visible, None),
+        past_key_values=cache,
+        use_cache=True,
+    )
+    layers = cache.layers
+    keys = tuple(layer.keys for layer in layers)
+    return output.last_hidden_state, Past(keys, tuple(layer.values for layer in layers), positions)
+
+
+def additive_mask(
+    language_model: LanguageModel,
+    positions: Tensor,
+    visible: Tensor,
+    past_positions: Tensor | None,
+) -> Tensor | dict[str, Tensor]:
+    """Turn a boolean [rows, queries, keys] into the mask(s) the architecture takes.
+
+    Sliding-window layers also hide keys that lie a window or more to the left, counted in position
+    ids (the depth in the prefix tree), as in the unpacked sequence.
+    """
+    config = language_model.model.config
+    window = getattr(config, "sliding_window", None)
+    kinds = set(getattr(config, "layer_types", None) or ())
+    full = _additive(visible, language_model.dtype)
+    if window is None or (kinds and "sliding_attention" not in kinds):
+        return full
+    keys = positions if past_positions is None else torch.cat([past_positions, positions], dim=1)
+    near = positions[:, :, None] - keys[:, None, :] < window
+    sliding = _additive(visible & near, language_model.dtype)
+    return {"full_attention": full, "sliding_attention": sliding} if kinds else sliding
+
+
+def _additive(visible: Tensor, dtype: torch.dtype) -> Tensor:
+    lowest = torch.finfo(dtype).min
+    mask = torch.zeros(visible.shape, dtype=dtype, device=visible.device)
+    return mask.masked_fill_(~visible, lowest)[:, None]
+
+
+def log_probabilities(
+    language_model: LanguageModel, hidden: Tensor, place: Tensor, tokens: Tensor
+) -> Tensor:
+    """Log-probabilities of tokens, each distinct place going through the vocabulary head once.
+
+    Args:
+        language_model: the model.
+        hidden: final hidden states [places, hidden].
+        place: for each prediction the row of ``hidden`` it is read from, [n].
+        tokens: predicted token ids [n].
+
+    Returns:
+        [n], fp32, natural logarithm; differentiable in ``hidden``.
+    """
+    logits = language_model.model.get_output_embeddings()(hidden).float()
+    return logits[place, tokens] - logits.logsumexp(-1)[place]
+
+
+def causal_visibility(lengths: Sequence[int], device: torch.device) -> tuple[Tensor, Tensor]:
+    """Positions [rows, width] and visibility [rows, width, width] of ordinary padded sequences."""
+    width = max(lengths)
+    positions = torch.arange(width, device=device).expand(len(lengths), width)
+    real = positions < torch.tensor(lengths, device=device)[:, None]
+    causal = torch.ones(width, width, dtype=torch.bool, device=device).tril()
+    diagonal = torch.eye(width, dtype=torch.bool, device=device)
+    return positions, (causal & real[:, None, :]) | diagonal

@@ -1,0 +1,150 @@
+"""Packed scoring equals one-by-one scoring on every architecture, with and without updates."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from helpers.editing.deltas import ColumnSparse, Dense, LowRank, Masked
+from helpers.editing.update import Update, apply
+from helpers.models.tokens import TokenError, answer_ids, prompt_ids
+from helpers.scoring.answers import Question, packed_tokens, score_answers
+
+ARCHITECTURES = ["gpt2", "gptj", "llama", "qwen2", "mistral", "gemma3"]
+QUESTIONS = [
+    Question("Turkey shares a border with", ("Greece", "Georgia", "Gambia", "Iran", "Iraq")),
+    Question("Turkey shares", ("borders", "b")),
+    Question("The capital of France is the city that people call", ("Paris", "Lyon, France")),
+    Question("x", ("Georgia",)),
+]
+
+
+def one_by_one(language_model, question: Question) -> list[tuple[int, float]]:
+    """The plain reference: one sequence, one forward pass, the model's own logits."""
+    rows = []
+    for answer in question.answers:
+        prompt = prompt_ids(language_model, question.prompt)
+        ids = answer_ids(language_model, answer)
+        with torch.no_grad():
+            logits = language_model.model(torch.tensor([[*prompt, *ids]])).logits[0]
+        scores = logits.log_softmax(-1)
+        picked = [scores[len(prompt) - 1 + i, token] for i, token in enumerate(ids)]
+        rows.append((len(ids), float(sum(picked))))
+    return rows
+
+
+def random_updates(language_model) -> list[Update]:
+    generator = torch.Generator().manual_seed(0)
+
+    def normal(*shape: int) -> torch.Tensor:
+        return torch.randn(*shape, generator=generator) * 0.3
+
+    layout = language_model.layout
+    d, f = layout.hidden_size, layout.intermediate_size
+    low = LowRank(normal(d, 1), normal(f, 1))
+    return [
+        Update({layout.mlp_out(1): low, layout.mlp_out(2): LowRank(normal(d, 1), normal(f, 1))}),
+        Update({layout.mlp_out(1): LowRank(normal(d, 3), normal(f, 3))}),
+        Update({layout.mlp_out(0): ColumnSparse(normal(d), torch.tensor([1, 5, 7]), f)}),
+        Update({layout.mlp_out(2): Masked.from_mask(low, normal(d, f) > 0)}),
+        Update({layout.mlp_out(1): Dense(normal(d, f)), layout.mlp_in(1)[0]: Dense(normal(f, d))}),
+    ]
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize(("budget", "row_tokens"), [(4096, 400), (64, 1)])
+def test_packed_equals_one_by_one(tiny, architecture, budget, row_tokens):
+    language_model = tiny(architecture)
+    table = score_answers(language_model, QUESTIONS, token_budget=budget, row_tokens=row_tokens)
+    expected = [row for question in QUESTIONS for row in one_by_one(language_model, question)]
+    assert table["tokens"].tolist() == [count for count, _ in expected]
+    np.testing.assert_allclose(table["sum"], [total for _, total in expected], atol=1e-4)
+    np.testing.assert_allclose(table["mean"], table["sum"] / table["tokens"])
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_scores_under_updates_equal_applied_weights(tiny, architecture):
+    language_model = tiny(architecture)
+    updates = random_updates(language_model)
+    owners = [*range(len(updates)), -1]
+    questions = [QUESTIONS[0]] * len(owners) + [QUESTIONS[1]] * len(owners)
+    table = score_answers(language_model, questions, updates, owners * 2)
+    for index, owner in enumerate(owners * 2):
+        update = updates[owner] if owner >= 0 else Update({})
+        with apply(language_model, update):
+            expected = one_by_one(language_model, questions[index])
+        found = table.loc[table["question"] == index, "sum"]
+        np.testing.assert_allclose(found, [total for _, total in expected], atol=1e-4)
+
+
+@settings(
+    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    st.lists(
+        st.tuples(
+            st.text("abc de", min_size=1, max_size=12).filter(lambda t: t.strip() == t),
+            st.lists(st.text("ab", min_size=1, max_size=5), min_size=1, max_size=4),
+        ),
+        min_size=1,
+        max_size=4,
+    )
+)
+def test_any_questions_in_any_packing(tiny, pairs):
+    questions = [Question(prompt, tuple(answers)) for prompt, answers in pairs]
+    together = score_answers(tiny("llama"), questions)
+    alone = [score_answers(tiny("llama"), [q], row_tokens=1)["sum"] for q in questions]
+    np.testing.assert_allclose(together["sum"], np.concatenate(alone), atol=1e-4)
+
+
+def test_cpu_and_gpu_agree(tiny):
+    if not torch.cuda.is_available():
+        pytest.skip("no GPU on this machine")
+    from helpers.models import LanguageModel
+
+    cpu = tiny("llama")
+    on_cpu = score_answers(cpu, QUESTIONS)["sum"]
+    try:
+        gpu = LanguageModel(cpu.name, cpu.model.to("cuda"), cpu.tokenizer)
+        np.testing.assert_allclose(score_answers(gpu, QUESTIONS)["sum"], on_cpu, atol=1e-3)
+    finally:
+        cpu.model.to("cpu")
+
+
+def test_shared_prefixes_are_counted_once(tiny):
+    # "ab" and "ac" after " ": prompt of 3 byte tokens, then the blank and "a"; last bytes unread.
+    assert packed_tokens(tiny("llama"), [Question("xyz", ("ab", "ac"))]) == 3 + 2
+
+
+def test_bad_input(tiny):
+    with pytest.raises(TokenError, match="empty"):
+        score_answers(tiny("llama"), [Question("x", (" ",))])
+    with pytest.raises(TokenError, match="blank"):
+        score_answers(tiny("llama"), [Question("x ", ("y",))])
+    with pytest.raises(ValueError, match="owners"):
+        score_answers(tiny("llama"), QUESTIONS, [Update({})], [0, 0, 0, 1])
+    with pytest.raises(ValueError, match="context"):
+        score_answers(tiny("llama"), [Question("x" * 600, ("y",))])
+
+
+def test_memory_shortage_halves_the_batch(tiny, monkeypatch):
+    from helpers.scoring import answers
+
+    plain = answers._score_rows
+    calls = []
+
+    def failing(language_model, rows, updates):
+        calls.append(len(rows))
+        if len(rows) > 1:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return plain(language_model, rows, updates)
+
+    expected = score_answers(tiny("llama"), QUESTIONS, row_tokens=1)
+    monkeypatch.setattr(answers, "_score_rows", failing)
+    with pytest.warns(UserWarning, match="halves"):
+        found = score_answers(tiny("llama"), QUESTIONS, row_tokens=1)
+    np.testing.assert_allclose(found["sum"], expected["sum"], atol=1e-4)
+    assert max(calls) == 4
