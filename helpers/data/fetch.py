@@ -1,14 +1,14 @@
 """Find a public file: in the user's data folder, else in the cache, else by download, checked."""
 
 import hashlib
-import os
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 import pooch
 
+from helpers.paths import cache_folder, local_data_folder
+
 DATA_VARIABLE = "HELPERS_DATA"
-CACHE_VARIABLE = "HELPERS_CACHE"
 DOWNLOAD_TIMEOUT = 60  # seconds without an answer from the server
 
 
@@ -76,19 +76,10 @@ def data_folder() -> Path | None:
     Raises:
         FetchError: the variable names something that is not a folder.
     """
-    value = os.environ.get(DATA_VARIABLE, "").strip()
-    if not value:
-        return None
-    folder = Path(value).expanduser()
-    if not folder.is_dir():
-        raise FetchError(f"{DATA_VARIABLE}={value} is not a folder: correct it or unset it")
+    folder = local_data_folder()
+    if folder is not None and not folder.is_dir():
+        raise FetchError(f"{DATA_VARIABLE}={folder} is not a folder: correct it or unset it")
     return folder
-
-
-def cache_folder() -> Path:
-    """Where downloads are kept: ``$HELPERS_CACHE``, else the user's cache directory."""
-    value = os.environ.get(CACHE_VARIABLE, "").strip()
-    return Path(value).expanduser() if value else Path(pooch.os_cache("knowledge-editing-helpers"))
 
 
 def locate(resource: Resource, *, download: bool = True) -> Path:
@@ -112,7 +103,7 @@ def locate(resource: Resource, *, download: bool = True) -> Path:
             f"{resource.name}: {local} is not the published file (expected {resource.checksum}); "
             f"replace it by {resource.url} or remove it"
         )
-    cached = cache_folder() / resource.relative_path
+    cached = cache_folder("data") / resource.relative_path
     if cached.is_file() and resource.matches(cached):
         return cached
     if not download:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from helpers.data.fetch import FetchError, Resource, cache_folder, data_folder, locate
+from helpers.data.fetch import FetchError, Resource, data_folder, locate
+from helpers.paths import cache_folder
 
 CONTENT = b'[{"case_id": 0}]\n'
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
@@ -61,7 +62,7 @@ def put(folder: Path, content: bytes) -> Path:
 
 def test_the_data_folder_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     local = put(tmp_path / "data", CONTENT)
-    put(tmp_path / "cache", CONTENT)
+    put(cache_folder("data"), CONTENT)
     monkeypatch.setenv("HELPERS_DATA", str(tmp_path / "data"))
     assert locate(resource()) == local
 
@@ -88,7 +89,7 @@ def test_a_wrong_data_folder_is_an_error(tmp_path: Path, monkeypatch: pytest.Mon
 def test_download_then_cache(server: str, check: dict, tmp_path: Path) -> None:
     wanted = resource(f"{server}/records.json", **check)
     path = locate(wanted)
-    assert path == cache_folder() / "folder" / "records.json"
+    assert path == cache_folder("data") / "folder" / "records.json"
     assert path.read_bytes() == CONTENT
     (tmp_path / "site" / "records.json").unlink()
     assert locate(wanted) == path
@@ -99,11 +100,11 @@ def test_a_download_with_another_content_is_refused(server: str, check: dict) ->
     wanted = resource(f"{server}/records.json", **check)
     with pytest.raises(FetchError, match="records"):
         locate(wanted)
-    assert not (cache_folder() / "folder" / "records.json").exists()
+    assert not (cache_folder("data") / "folder" / "records.json").exists()
 
 
-def test_a_damaged_cache_is_replaced(server: str, tmp_path: Path) -> None:
-    cached = put(tmp_path / "cache", CONTENT[:4])
+def test_a_damaged_cache_is_replaced(server: str) -> None:
+    cached = put(cache_folder("data"), CONTENT[:4])
     assert locate(resource(f"{server}/records.json")) == cached
     assert cached.read_bytes() == CONTENT
 
