@@ -1,0 +1,150 @@
+"""PEAK records: one fact with a list of answers, one answer to append (PEAK, Section 5).
+
+The files' own keys are kept on disk, misspellings included; records use the paper's terms.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from helpers.data.fetch import Resource, file_sha256, locate
+from helpers.data.peak_anomalies import PeakWarning, find_anomalies
+from helpers.data.peak_record import PeakRecord, RecordError
+from helpers.paths import PACKAGED
+
+_SOURCE = "https://raw.githubusercontent.com/mjy1111/PEAK/9dadfcec19ae0e9630f2bdb1f4ddf839af80d904"
+
+OFFICIAL = {
+    "peak-cf": Resource(
+        name="peak-cf",
+        relative_path="peak/PEAK_counter.json",
+        url=f"{_SOURCE}/data/PEAK_counter.json",
+        sha256="0c0e0e5fe81e152e95a968f76f60cf323df202b841b5c399258ae778154b68ba",
+        licence="none stated",
+    ),
+    "peak-t": Resource(
+        name="peak-t",
+        relative_path="peak/PEAK_time.json",
+        url=f"{_SOURCE}/data/PEAK_time.json",
+        sha256="cc8c9305f026466f6ac427008159538c772cceb918292d6868c36b711ebb7736",
+        licence="none stated",
+    ),
+}
+MINI = {name: PACKAGED / "peak" / f"{name}.json" for name in ("peak-mini-cf", "peak-mini-t")}
+
+
+@dataclass(frozen=True)
+class PeakData:
+    """Records of one PEAK file.
+
+    Attributes:
+        name: data set name, or the file's stem.
+        path: the file read.
+        checksum: SHA-256 of the whole file.
+        records: in file order.
+        warnings: anomalies of these records as they stand in the file.
+    """
+
+    name: str
+    path: Path
+    checksum: str
+    records: tuple[PeakRecord, ...]
+    warnings: tuple[PeakWarning, ...]
+
+    def counts(self) -> dict[str, int]:
+        """Sizes as in PEAK, Table 2."""
+        return {
+            "records": len(self.records),
+            "correct answers": sum(len(record.correct) for record in self.records),
+            "paraphrase prompts": sum(len(record.paraphrases) for record in self.records),
+            "locality prompts": sum(len(record.locality) for record in self.records),
+            "hard false answers": sum(len(record.hard_false) for record in self.records),
+            "random false answers": sum(len(record.random_false) for record in self.records),
+        }
+
+
+def load_peak(
+    name_or_path: str | Path, *, strict_lists: bool = True, limit: int | None = None
+) -> PeakData:
+    """Load a PEAK data set.
+
+    Args:
+        name_or_path: ``"peak-cf"`` or ``"peak-t"`` (official, see ``helpers.data.fetch``),
+            ``"peak-mini-cf"`` or ``"peak-mini-t"`` (packaged), or a file in the same schema.
+        strict_lists: drop from the hard false answers those that are also correct, and from the
+            correct answers the one to append; False keeps the lists as published.
+        limit: keep the first records only.
+
+    Raises:
+        RecordError: not JSON, or a record that breaks the schema.
+        FetchError: the official file is neither here nor downloadable, or not the published one.
+        ValueError: a negative limit.
+    """
+    if limit is not None and limit < 0:
+        raise ValueError(f"limit must not be negative, got {limit}")
+    name, path = _find(name_or_path)
+    published = []
+    seen: set[int] = set()
+    for position, item in enumerate(islice(_read(path), limit)):
+        record = PeakRecord.from_json(item, where=f"{path}, record {position}")
+        if record.case_id in seen:
+            raise RecordError(
+                f"{path}, record {position}: case_id {record.case_id} is taken; number them apart"
+            )
+        seen.add(record.case_id)
+        published.append(record)
+    records = [_strict(record, path) for record in published] if strict_lists else published
+    return PeakData(
+        name=name,
+        path=path,
+        checksum=file_sha256(path),
+        records=tuple(records),
+        warnings=tuple(find_anomalies(published)),
+    )
+
+
+def save_peak(records: Iterable[PeakRecord], path: Path) -> None:
+    """Write records in the PEAK schema, so that ``load_peak`` reads them back."""
+    text = json.dumps([record.to_json() for record in records], indent=1, ensure_ascii=False)
+    path.write_text(text + "\n", encoding="utf-8")
+
+
+def _find(name_or_path: str | Path) -> tuple[str, Path]:
+    """Name and path of a data set."""
+    name = str(name_or_path)
+    if name in OFFICIAL:
+        return name, locate(OFFICIAL[name])
+    path = MINI.get(name, Path(name_or_path))
+    if not path.is_file():
+        known = ", ".join([*OFFICIAL, *MINI])
+        raise RecordError(f"{name}: neither a file nor a PEAK data set; known names: {known}")
+    return path.stem, path
+
+
+def _read(path: Path) -> list[Mapping[str, object]]:
+    """The file's list of records, as JSON objects."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except UnicodeDecodeError as error:
+        raise RecordError(f"{path}: not UTF-8 text ({error}); save it as UTF-8") from error
+    except json.JSONDecodeError as error:
+        raise RecordError(
+            f"{path}: not complete JSON ({error}); if it was cut off, fetch it again"
+        ) from error
+    if not isinstance(content, list) or not content:
+        raise RecordError(f"{path}: expected a non-empty JSON list of records")
+    return content
+
+
+def _strict(record: PeakRecord, path: Path) -> PeakRecord:
+    """The record without contradictions between its lists."""
+    strict = record.with_strict_lists()
+    for values, key in ((strict.correct, "postive_list"), (strict.hard_false, "negtive_list")):
+        if not values:
+            raise RecordError(
+                f"{path}, case_id {record.case_id}: {key} holds nothing beyond contradictions; "
+                "mend the record or load with strict_lists=False"
+            )
+    return strict
