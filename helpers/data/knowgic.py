@@ -129,11 +129,7 @@ def load_edits(layout: str = "2025-06") -> tuple[Edit, ...]:
 def load_aliases() -> dict[str, tuple[str, ...]]:
     """Load the published aliases: case-folded entity → other names (empty where none is given)."""
     content = json.loads(locate(ALIASES).read_text(encoding="utf-8"))
-    aliases: dict[str, tuple[str, ...]] = {}
-    for entity, entry in content.items():
-        known = aliases.get(entity.casefold(), ())
-        aliases[entity.casefold()] = (*known, *entry["answer_alias"])
-    return aliases
+    return {entity.casefold(): tuple(entry["answer_alias"]) for entity, entry in content.items()}
 
 
 def read_edits(path: Path) -> tuple[Edit, ...]:

@@ -1,0 +1,169 @@
+"""Knowledge graphs of facts, how an edit changes them, and what they imply (Definitions 1 and 2).
+
+A graph is a ``networkx.DiGraph``: nodes are case-folded entity names with their first spelling as
+``label``; an edge carries its ``relation`` and whatever else the caller attaches. There is at most one
+edge per ordered pair of entities (the paper's own restriction); both directions may exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import networkx as nx
+
+from helpers.data.knowgic import Fact
+
+
+@dataclass(frozen=True, order=True)
+class Triplet:
+    """A fact (subject, relation, object), e.g. ("Harry Potter", "studied at", "Hogwarts")."""
+
+    subject: str
+    relation: str
+    object: str
+
+    def __str__(self) -> str:
+        return f"({self.subject}, {self.relation}, {self.object})"
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """Case-folded identity."""
+        return self.subject.casefold(), self.relation.casefold(), self.object.casefold()
+
+    @property
+    def prompt(self) -> str:
+        """Cloze with a slot for the subject: the relation is worded to read on after it."""
+        return ("{}" if self.relation.startswith("'") else "{} ") + self.relation
+
+    @classmethod
+    def of(cls, fact: Fact) -> Triplet:
+        """The triplet of a published fact; its relation is the cloze without the slot."""
+        return cls(fact.subject, fact.prompt.replace("{}", "").strip(), fact.object)
+
+
+@dataclass(frozen=True)
+class Implied:
+    """A relationship implied by a path: its ends and the relations passed in between."""
+
+    subject: str
+    relations: tuple[str, ...]
+    object: str
+
+
+def knowledge_graph(triplets: Iterable[Triplet]) -> nx.DiGraph:
+    """Graph of triplets; a second relation for the same ordered pair is left out (first come)."""
+    graph = nx.DiGraph()
+    for triplet in triplets:
+        add_triplet(graph, triplet)
+    return graph
+
+
+def graph_of_facts(facts: Iterable[Fact]) -> nx.DiGraph:
+    """Graph of published facts; each edge also carries its ``fact``."""
+    graph = nx.DiGraph()
+    for fact in facts:
+        add_triplet(graph, Triplet.of(fact), fact=fact)
+    return graph
+
+
+def add_triplet(graph: nx.DiGraph, triplet: Triplet, **attributes: Any) -> bool:
+    """Add one edge in place.
+
+    Returns:
+        Whether it was added: false when this ordered pair already has a relation, which stays.
+
+    Raises:
+        ValueError: subject and object are the same entity, or a part is empty.
+    """
+    subject, relation, goal = triplet.key
+    if not (subject.strip() and relation.strip() and goal.strip()):
+        raise ValueError(f"triplet {triplet} has an empty part")
+    if subject == goal:
+        raise ValueError(f"triplet {triplet} links an entity to itself; remove it")
+    if graph.has_edge(subject, goal):
+        return False
+    for name, label in ((subject, triplet.subject), (goal, triplet.object)):
+        if name not in graph:
+            graph.add_node(name, label=label)
+    graph.add_edge(subject, goal, relation=triplet.relation, **attributes)
+    return True
+
+
+def triplets(graph: nx.DiGraph) -> Iterator[Triplet]:
+    """The graph's edges as triplets, in order of insertion."""
+    label = graph.nodes.data("label")
+    for subject, goal, relation in graph.edges.data("relation"):
+        yield Triplet(label[subject], relation, label[goal])
+
+
+def change(
+    graph: nx.DiGraph,
+    *,
+    add: Iterable[Triplet] = (),
+    remove: Iterable[Triplet] = (),
+    modify: Mapping[Triplet, Triplet] | None = None,
+) -> nx.DiGraph:
+    """The graph after an edit: E' = (E ∪ added ∪ modified) \\ removed (section 3.2).
+
+    Modified facts replace the old ones, which the formula leaves to ``remove``; a new fact may have
+    another relation (the formula) or another object (the paper's example). Entities stay.
+
+    Raises:
+        ValueError: a fact to remove or modify is not in the graph, or one to add contradicts it.
+    """
+    modify = modify or {}
+    changed = graph.copy()
+    for triplet in (*remove, *modify):
+        subject, relation, goal = triplet.key
+        if not changed.has_edge(subject, goal) or relation != _relation(changed, subject, goal):
+            raise ValueError(f"{triplet} is not in the graph")
+        changed.remove_edge(subject, goal)
+    for triplet in (*modify.values(), *add):
+        if not add_triplet(changed, triplet):
+            present = changed.edges[triplet.key[0], triplet.key[2]]["relation"]
+            raise ValueError(f"{triplet}: the graph already links these two by {present!r}")
+    return changed
+
+
+def retained(graph: nx.DiGraph, known: Iterable[Triplet]) -> nx.DiGraph:
+    """The graph with only those of its facts that a model still knows; entities stay."""
+    keys = {triplet.key for triplet in known}
+    left = graph.copy()
+    left.remove_edges_from([(t.key[0], t.key[2]) for t in triplets(graph) if t.key not in keys])
+    return left
+
+
+def deductive_closure(graph: nx.DiGraph, *, steps: int) -> frozenset[Implied]:
+    """Ω(G) up to ``steps``: every relationship that a simple path of at most that length implies.
+
+    The number of paths grows quickly with ``steps``; five is the paper's bound.
+    """
+    label = graph.nodes.data("label")
+    closure = set()
+    for start in graph:
+        goals = [node for node in graph if node != start]
+        for path in nx.all_simple_edge_paths(graph, start, goals, cutoff=steps):
+            relations = tuple(graph.edges[edge]["relation"] for edge in path)
+            closure.add(Implied(label[start], relations, label[path[-1][1]]))
+    return frozenset(closure)
+
+
+def is_deep_edited(graph_after: nx.DiGraph, fact: Triplet, *, steps: int) -> bool:
+    """Whether no path of at most ``steps`` facts still implies ``fact`` (Definition 2).
+
+    A single edge implies it only with the same relation; a longer path from subject to object counts
+    whatever its relations are, as in the paper. An entity that is not in the graph has no paths.
+    """
+    start, relation, goal = fact.key
+    if start not in graph_after or goal not in graph_after:
+        return True
+    for path in nx.all_simple_edge_paths(graph_after, start, goal, cutoff=steps):
+        if len(path) > 1 or _relation(graph_after, start, goal) == relation:
+            return False
+    return True
+
+
+def _relation(graph: nx.DiGraph, subject: str, goal: str) -> str:
+    return str(graph.edges[subject, goal]["relation"]).casefold()

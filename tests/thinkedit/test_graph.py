@@ -1,0 +1,155 @@
+"""Knowledge graphs: identity of entities, edits, closure and deep editing."""
+
+import networkx as nx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from helpers.data import knowgic
+from helpers.thinkedit import chains, graph
+from helpers.thinkedit.graph import Implied, Triplet
+
+SCHOOL = Triplet("Ada", "studied at", "North College")
+HOUSE = Triplet("Ada", "lives in", "Red House")
+PART = Triplet("Red House", "belongs to", "North College")
+FRIEND = Triplet("Red House", "'s oldest member is", "Ada")
+
+
+@pytest.fixture
+def small() -> nx.DiGraph:
+    return graph.knowledge_graph([SCHOOL, HOUSE, PART, FRIEND])
+
+
+def test_entities_are_compared_case_folded_and_keep_their_first_spelling():
+    made = graph.knowledge_graph([HOUSE, Triplet("RED HOUSE", "belongs to", "North College")])
+    assert made.number_of_nodes() == 3
+    assert [str(t) for t in graph.triplets(made)][1] == "(Red House, belongs to, North College)"
+
+
+def test_one_relation_per_ordered_pair_and_both_directions(small):
+    assert not graph.add_triplet(small, Triplet("ada", "was born in", "Red house"))
+    assert small.edges["ada", "red house"]["relation"] == "lives in"
+    assert small.has_edge("red house", "ada")
+
+
+@pytest.mark.parametrize(
+    "triplet", [Triplet("Ada", "is", "ada"), Triplet("Ada", " ", "Bo"), Triplet("", "is", "Bo")]
+)
+def test_impossible_triplets_are_refused(small, triplet):
+    with pytest.raises(ValueError, match=r"itself|empty part"):
+        graph.add_triplet(small, triplet)
+
+
+def test_prompts_read_on_after_the_subject():
+    assert SCHOOL.prompt == "{} studied at"
+    assert FRIEND.prompt == "{}'s oldest member is"
+
+
+def test_change_adds_removes_and_modifies(small):
+    new = Triplet("Ada", "studied at", "South College")
+    tie = Triplet("South College", "is rival of", "North College")
+    after = graph.change(small, modify={SCHOOL: new}, remove=[FRIEND], add=[tie])
+    assert set(graph.triplets(after)) == {HOUSE, PART, new, tie}
+    assert set(graph.triplets(small)) == {SCHOOL, HOUSE, PART, FRIEND}
+
+
+def test_change_refuses_what_is_absent_or_contradicts(small):
+    with pytest.raises(ValueError, match="is not in the graph"):
+        graph.change(small, remove=[Triplet("Ada", "left", "North College")])
+    with pytest.raises(ValueError, match="already links these two by 'lives in'"):
+        graph.change(small, add=[Triplet("Ada", "built", "Red House")])
+
+
+def test_closure_by_hand(small):
+    one = graph.deductive_closure(small, steps=1)
+    assert one == {Implied(t.subject, (t.relation,), t.object) for t in graph.triplets(small)}
+    two = graph.deductive_closure(small, steps=2)
+    assert two - one == {
+        Implied("Ada", ("lives in", "belongs to"), "North College"),
+        Implied("Red House", ("'s oldest member is", "studied at"), "North College"),
+    }
+
+
+def test_deep_editing_by_hand(small):
+    shallow = graph.change(small, modify={SCHOOL: Triplet("Ada", "studied at", "South College")})
+    assert graph.is_deep_edited(shallow, SCHOOL, steps=1)
+    assert not graph.is_deep_edited(shallow, SCHOOL, steps=2)
+    deep = graph.change(shallow, modify={HOUSE: Triplet("Ada", "lives in", "Blue House")})
+    assert graph.is_deep_edited(deep, SCHOOL, steps=5)
+
+
+def test_another_relation_between_the_same_two_is_an_edit(small):
+    renamed = graph.change(
+        small, modify={SCHOOL: Triplet("Ada", "never saw", "North College")}, remove=[PART]
+    )
+    assert graph.is_deep_edited(renamed, SCHOOL, steps=5)
+
+
+def test_retained_keeps_known_facts_only(small):
+    left = graph.retained(small, [HOUSE, PART])
+    assert list(graph.triplets(left)) == [HOUSE, PART]
+    assert left.number_of_nodes() == 3
+
+
+def test_chains_are_ordered_simple_and_bounded(small):
+    found = chains.simple_chains(small, "ADA", "north college")
+    assert found == [(SCHOOL,), (HOUSE, PART)]
+    assert chains.simple_chains(small, "Ada", "North College", max_steps=1) == [(SCHOOL,)]
+    assert chains.simple_chains(small, "Ada", "Nowhere") == []
+
+
+def test_question_sequences_need_validated_questions(small):
+    with pytest.raises(ValueError, match="no validated question"):
+        chains.question_sequence(small, (SCHOOL,))
+    with pytest.raises(ValueError, match="empty chain"):
+        chains.question_sequence(small, ())
+
+
+def test_a_grown_graph_becomes_an_edit_that_reads_back(small, tmp_path):
+    for number, (a, b) in enumerate(small.edges):
+        small.edges[a, b]["question"] = f"Question {number}?"
+    edit = chains.as_edit(small, SCHOOL, new="South College", case_id=3)
+    assert [len(chain) for chain in edit.chains] == [1, 2]
+    knowgic.write_edits([edit], tmp_path / "edit.json")
+    assert knowgic.read_edits(tmp_path / "edit.json") == (edit,)
+    with pytest.raises(ValueError, match="no chain"):
+        chains.as_edit(small, Triplet("North College", "is", "Ada"), new="x")
+
+
+names = st.sampled_from("abcdef")
+random_triplets = st.lists(
+    st.builds(Triplet, names, st.just("to"), names).filter(lambda t: t.subject != t.object),
+    max_size=14,
+)
+
+
+@given(random_triplets, st.integers(1, 4))
+def test_closure_grows_and_agrees_with_deep_editing(facts, steps):
+    made = graph.knowledge_graph(facts)
+    closure = graph.deductive_closure(made, steps=steps)
+    assert graph.deductive_closure(made, steps=steps + 1) >= closure
+    implied = {(c.subject, c.object) for c in closure}
+    for start in made:
+        for goal in set(made) - {start}:
+            fact = Triplet(start, "to", goal)
+            assert graph.is_deep_edited(made, fact, steps=steps) == ((start, goal) not in implied)
+
+
+@given(random_triplets)
+def test_a_closed_graph_adds_no_new_pairs(facts):
+    made = graph.knowledge_graph(facts)
+    closure = graph.deductive_closure(made, steps=6)
+    closed = graph.knowledge_graph(Triplet(c.subject, "to", c.object) for c in closure)
+    again = graph.deductive_closure(closed, steps=6)
+    assert {(c.subject, c.object) for c in again} == {(c.subject, c.object) for c in closure}
+
+
+@pytest.mark.usefixtures("data_folder")
+def test_published_chains_are_exactly_the_simple_paths_of_their_graphs():
+    for edit in knowgic.load_edits("2025-06"):
+        made = graph.graph_of_facts(edit.facts)
+        found = chains.simple_chains(made, edit.subject, edit.original)
+        paths = {(chain[0].key[0], *(t.key[2] for t in chain)) for chain in found}
+        published = {tuple(n.casefold() for n in chain.nodes) for chain in edit.chains}
+        assert paths == published
+        assert len(found) == len(edit.chains)

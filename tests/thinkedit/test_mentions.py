@@ -1,0 +1,36 @@
+"""Entities in responses: whole words, any case, any accents, any alias."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from helpers.thinkedit.mentions import mentions, names_of
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "found"),
+    [
+        ("He went to PARIS.", "Paris", True),
+        ("a usable tool", "USA", False),
+        ("Beyoncé sang", "Beyonce", True),
+        ("Rene Descartes", "René", True),
+        ("the  Red\nHouse", "red house", True),
+        ("Atari's console", "Atari", True),
+        ("Apple Inc.", "Apple Inc.", True),
+        ("Apple Inc.", "", False),
+        ("C++ and C", "C++", True),
+    ],
+)
+def test_mentions(text, name, found):
+    assert mentions(text, [name]) == found
+
+
+def test_names_include_aliases_whatever_the_case():
+    assert names_of("India", {"india": ("Bharat",)}) == ("India", "Bharat")
+    assert names_of("Oz", {}) == ("Oz",)
+
+
+@given(st.from_regex(r"[A-Za-zéüñ]+( [A-Za-z]+)?", fullmatch=True))
+def test_a_name_is_found_in_any_sentence_about_it(name):
+    assert mentions(f"It was {name.upper()}, they said.", [name])
+    assert not mentions(f"It was x{name}x.", [name])
