@@ -99,10 +99,10 @@ def write(language_model: LanguageModel, update: Update) -> None:
     with torch.no_grad():
         for name, delta in update.items():
             weight = language_model.weight(name)
-            weight += delta.dense().to(weight)
+            weight.add_(delta.dense().to(weight))
             bias = delta.bias_term()
             if bias is not None:
-                language_model.module(name).bias += bias.to(weight)
+                language_model.module(name).get_parameter("bias").add_(bias.to(weight))
 
 
 @contextmanager

@@ -27,12 +27,12 @@ class Past:
     values: tuple[Tensor, ...]
     positions: Tensor
 
-    def rows(self, index: Tensor) -> Past:
-        """Keep the rows in ``index`` (a LongTensor)."""
+    def rows(self, index: Tensor, skip: int = 0) -> Past:
+        """Keep the rows in ``index`` (a LongTensor), without the first ``skip`` tokens."""
         return Past(
-            tuple(k[index] for k in self.keys),
-            tuple(v[index] for v in self.values),
-            self.positions[index],
+            tuple(keys[index, :, skip:] for keys in self.keys),
+            tuple(values[index, :, skip:] for values in self.values),
+            self.positions[index, skip:],
         )
 
     def cache(self) -> DynamicCache:

@@ -1,0 +1,130 @@
+"""Context templates: short texts sampled from the model that stand before the edit prompt.
+
+They make an edit hold in more than one context. Sampling is an explicit, seeded, cached step; the
+cache is keyed by the model's fingerprint, so templates never pass from one model to another.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from helpers.models.language_model import LanguageModel
+from helpers.paths import cache_folder
+
+BARE = "{}"
+START_WORDS = ("The", "Therefore", "Because", "I", "You")
+
+
+@dataclass(frozen=True)
+class ContextTemplates:
+    """Templates in groups; averages are taken inside a group first, then over groups.
+
+    One group with everything is ROME's plain mean; ({bare}, {sampled}) is MEMIT's weighting.
+    """
+
+    groups: tuple[tuple[str, ...], ...]
+
+    def __post_init__(self) -> None:
+        if not self.groups or self.groups[0][:1] != (BARE,):
+            raise ValueError("the first template of the first group must be the bare '{}'")
+        for template in self.templates:
+            if template.count("{}") != 1:
+                raise ValueError(f"context template {template!r} must hold exactly one {{}}")
+
+    @property
+    def templates(self) -> tuple[str, ...]:
+        """All templates, the bare one first."""
+        return tuple(template for group in self.groups for template in group)
+
+    @property
+    def weights(self) -> tuple[float, ...]:
+        """Weight of each template in averages of keys; they sum to one."""
+        share = 1 / len(self.groups)
+        return tuple(share / len(group) for group in self.groups for _ in group)
+
+
+def context_templates(
+    language_model: LanguageModel,
+    lengths: Sequence[tuple[int, int]],
+    *,
+    grouped: bool,
+    start: str = "words",
+    seed: int = 0,
+    folder: Path | None = None,
+) -> ContextTemplates:
+    """Sample templates, or read those sampled before.
+
+    Args:
+        language_model: the model that writes them.
+        lengths: pairs (total tokens, number of templates), ROME's ``context_template_length_params``.
+        grouped: bare and sampled templates in two groups (MEMIT) or in one (ROME).
+        start: ``"words"`` spreads each length over five start words, ``"end_of_text"`` starts from
+            the end-of-text token, as ROME's own code does.
+        seed: random seed of the sampler (top-k 5, no temperature).
+        folder: cache folder; default: the user's cache.
+
+    Raises:
+        ValueError: an unknown ``start``, or a count that the start words do not divide.
+    """
+    if start not in ("words", "end_of_text"):
+        raise ValueError(f"start must be 'words' or 'end_of_text', not {start!r}")
+    name = "_".join(f"{length}x{count}" for length, count in lengths) or "bare"
+    root = folder or cache_folder("context_templates", language_model.fingerprint)
+    path = root / f"{name}_{start}_seed{seed}.json"
+    if not path.exists():
+        sampled = [t for pair in lengths for t in _sample(language_model, *pair, start, seed)]
+        path.write_text(json.dumps(sampled, ensure_ascii=False, indent=1), encoding="utf-8")
+    sampled = json.loads(path.read_text(encoding="utf-8"))
+    if not sampled:
+        return ContextTemplates(((BARE,),))
+    return ContextTemplates(((BARE,), tuple(sampled)) if grouped else ((BARE, *sampled),))
+
+
+@torch.inference_mode()
+def _sample(
+    language_model: LanguageModel, length: int, count: int, start: str, seed: int
+) -> list[str]:
+    tokenizer = language_model.tokenizer
+    if start == "words":
+        if count % len(START_WORDS):
+            raise ValueError(
+                f"{count} templates cannot be spread evenly over {len(START_WORDS)} start words"
+            )
+        texts = [word for word in START_WORDS for _ in range(count // len(START_WORDS))]
+    else:
+        texts = [tokenizer.eos_token] * count
+    batch = tokenizer(texts, return_tensors="pt", padding=True).to(language_model.device)
+    # Padded starts of unequal length would put padding inside the text; these words are one token.
+    lengths = batch["attention_mask"].sum(1).unique()
+    if len(lengths) != 1:
+        return [t for text in texts for t in _continue(language_model, [text], length, seed)]
+    return _continue(language_model, texts, length, seed)
+
+
+def _continue(language_model: LanguageModel, texts: list[str], length: int, seed: int) -> list[str]:
+    tokenizer = language_model.tokenizer
+    batch = tokenizer(texts, return_tensors="pt", padding=True).to(language_model.device)
+    torch.manual_seed(seed)
+    new = max(1, length - batch["input_ids"].shape[1])
+    generated = language_model.model.generate(
+        **batch,
+        do_sample=True,
+        top_k=5,
+        top_p=1.0,
+        temperature=1.0,
+        min_new_tokens=new,
+        max_new_tokens=new,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    return [f"{_clean(tokenizer.decode(row, skip_special_tokens=True))}. {{}}" for row in generated]
+
+
+def _clean(text: str) -> str:
+    """One line, no braces (they would be slots), no trailing blank or full stop."""
+    return re.sub(r"\s+", " ", text.replace("{", " ").replace("}", " ")).strip().rstrip(".")

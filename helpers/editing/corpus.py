@@ -1,0 +1,159 @@
+"""Corpora for second moments: text the model writes itself, a text file, or Wikipedia."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import torch
+
+from helpers.models.language_model import LanguageModel
+from helpers.paths import cache_folder
+
+
+class CorpusError(ValueError):
+    """Raised when a corpus cannot be read."""
+
+
+class Corpus(Protocol):
+    """Documents as token ids, in a fixed order, and a name that identifies them."""
+
+    @property
+    def name(self) -> str:
+        """Short name, used in cache paths and printed with results."""
+        ...
+
+    def documents(self, language_model: LanguageModel) -> Iterator[list[int]]:
+        """Token ids of each document, truncated to the segment length."""
+        ...
+
+
+@dataclass(frozen=True)
+class SelfCorpus:
+    """Text sampled from the model itself: needs no download and fits any model.
+
+    Documents start from the beginning-of-text token and are sampled at temperature 1 without
+    truncation of the distribution; ``documents`` x ``segment`` tokens in all.
+    """
+
+    count: int = 512
+    segment: int = 128
+    seed: int = 0
+    batch: int = 64
+
+    @property
+    def name(self) -> str:
+        """E.g. ``self-512x128-seed0``."""
+        return f"self-{self.count}x{self.segment}-seed{self.seed}"
+
+    def documents(self, language_model: LanguageModel) -> Iterator[list[int]]:
+        """Sampled documents; each batch is cached once it is written."""
+        root = cache_folder("corpora", language_model.fingerprint, self.name)
+        for start in range(0, self.count, self.batch):
+            path = root / f"{start}.json"
+            if not path.exists():
+                rows = self._sample(language_model, start)
+                scratch = path.with_suffix(".partial")
+                scratch.write_text(json.dumps(rows))
+                scratch.replace(path)
+            yield from json.loads(path.read_text())
+
+    @torch.inference_mode()
+    def _sample(self, language_model: LanguageModel, start: int) -> list[list[int]]:
+        tokenizer = language_model.tokenizer
+        first = tokenizer.bos_token_id
+        first = tokenizer.eos_token_id if first is None else first
+        rows = min(self.batch, self.count - start)
+        torch.manual_seed(self.seed * 1_000_003 + start)
+        generated = language_model.model.generate(
+            torch.full((rows, 1), first, device=language_model.device),
+            do_sample=True,
+            top_k=0,
+            top_p=1.0,
+            temperature=1.0,
+            max_new_tokens=self.segment,
+            min_new_tokens=self.segment,
+            pad_token_id=tokenizer.pad_token_id,
+        )
+        return generated[:, 1:].tolist()
+
+
+@dataclass(frozen=True)
+class TextCorpus:
+    """A UTF-8 text file cut into segments of ``segment`` tokens."""
+
+    path: Path
+    segment: int = 256
+
+    @property
+    def name(self) -> str:
+        """File name and the beginning of its SHA-256."""
+        with Path(self.path).open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()[:12]
+        return f"{Path(self.path).stem}-{digest}-{self.segment}"
+
+    def documents(self, language_model: LanguageModel) -> Iterator[list[int]]:
+        """Consecutive segments, without special tokens."""
+        text = Path(self.path).read_text(encoding="utf-8")
+        ids = language_model.tokenizer(text, add_special_tokens=False)["input_ids"]
+        if not ids:
+            raise CorpusError(f"{self.path} holds no text")
+        for start in range(0, len(ids), self.segment):
+            yield ids[start : start + self.segment]
+
+
+@dataclass(frozen=True)
+class WikipediaCorpus:
+    """English Wikipedia from the hub, as the ROME family uses it; needs the ``datasets`` package."""
+
+    count: int = 100_000
+    snapshot: str = "20231101.en"
+    seed: int = 1
+    longest: int = 4096
+
+    @property
+    def name(self) -> str:
+        """E.g. ``wikipedia-20231101.en-100000``."""
+        return f"wikipedia-{self.snapshot}-{self.count}"
+
+    def documents(self, language_model: LanguageModel) -> Iterator[list[int]]:
+        """A fixed pseudo-random subset of articles, each cut to the context length."""
+        try:
+            from datasets import load_dataset
+        except ImportError as error:
+            raise CorpusError(
+                "Wikipedia needs the package `datasets` (pip install datasets) and the network; without"
+                " them use the corpus 'self' or a text file"
+            ) from error
+        articles = load_dataset("wikimedia/wikipedia", self.snapshot, split="train")
+        limit = min(language_model.context_length, self.longest)
+        for article in articles.shuffle(seed=self.seed).select(range(self.count)):
+            ids = language_model.tokenizer(article["text"], add_special_tokens=False)["input_ids"]
+            if ids:
+                yield ids[:limit]
+
+
+def corpus_named(name: str, *, seed: int = 0) -> Corpus:
+    """The corpus a params file names: ``self``, ``self-COUNTxSEGMENT``, ``wikipedia`` or a path.
+
+    Raises:
+        CorpusError: neither a known name nor an existing file.
+    """
+    if name == "self":
+        return SelfCorpus(seed=seed)
+    if name.startswith("self-"):
+        count, _, segment = name.removeprefix("self-").partition("x")
+        if not (count.isdigit() and segment.isdigit()):
+            raise CorpusError(f"corpus {name!r} should read self-COUNTxSEGMENT, e.g. self-512x128")
+        return SelfCorpus(count=int(count), segment=int(segment), seed=seed)
+    if name == "wikipedia":
+        return WikipediaCorpus()
+    if Path(name).is_file():
+        return TextCorpus(Path(name))
+    raise CorpusError(
+        f"no corpus {name!r}: use 'self', 'self-COUNTxSEGMENT', 'wikipedia' or a file"
+    )

@@ -1,0 +1,207 @@
+"""A batch of edit rows ready to run again and again: cached prefixes, suffix tokens, loss readers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from helpers.editing.app import AnswerScores
+from helpers.editing.readers import Reader
+from helpers.editing.request import RequestError
+from helpers.editing.rows import EditRow
+from helpers.models.forward import Past, hidden_states, prefill
+from helpers.models.language_model import LanguageModel
+from helpers.models.trace import first_tensor
+
+
+@dataclass
+class EditedBatch:
+    """Rows of edits split into constant tokens (cached as ``past``) and active ones (run each step).
+
+    Shapes: ids, positions [rows, active]; visible [rows, active, constant + active]; ``edit_row``
+    and ``edit_column`` list the edited places; ``initial`` [rows, hidden] is the hooked module's
+    output at the bare prompt's subject in the first forward pass.
+    """
+
+    language_model: LanguageModel
+    module: str
+    past: Past
+    ids: Tensor
+    positions: Tensor
+    visible: Tensor
+    edit_row: Tensor
+    edit_column: Tensor
+    bare_column: Tensor
+    kl_column: Tensor
+    target: Reader
+    correct: Reader
+    false: Reader
+    lengths: tuple[Tensor, Tensor]
+    initial: Tensor = field(default_factory=lambda: torch.empty(0))
+    reference_kl: Tensor | None = None
+    reference_scores: tuple[Tensor, Tensor] | None = None
+
+    @classmethod
+    def build(
+        cls, language_model: LanguageModel, rows: Sequence[EditRow], module: str
+    ) -> EditedBatch:
+        """Pack the rows, run their constant tokens once, and prepare the readers."""
+        device = language_model.device
+        layout = _lay_out(language_model, rows)
+        ids, positions, visible = (
+            torch.from_numpy(array).to(device)
+            for array in (layout.ids, layout.positions, layout.visible)
+        )
+        width, columns = layout.constant, layout.columns
+        with torch.no_grad():
+            _, past = prefill(
+                language_model, ids[:, :width], positions[:, :width], visible[:, :width, :width]
+            )
+        edits = [(r, int(columns[r, n])) for r, row in enumerate(rows) for n in _edited_nodes(row)]
+        edit_row, edit_column = torch.tensor(edits, device=device).unbind(1)
+        rows_index = np.arange(len(rows))
+        bare = columns[rows_index, [row.bare_node for row in rows]]
+        kl = columns[rows_index, [row.kl_node for row in rows]]
+        lengths = [_active_and_constant(row) for row in rows]
+        return cls(
+            language_model,
+            module,
+            past,
+            ids[:, width:],
+            positions[:, width:],
+            visible[:, width:],
+            edit_row,
+            edit_column,
+            torch.from_numpy(bare).to(device),
+            torch.from_numpy(kl).to(device),
+            Reader.build([[row.target] for row in rows], columns).to(device),
+            Reader.build([row.correct for row in rows], columns).to(device),
+            Reader.build([row.false for row in rows], columns).to(device),
+            tuple(torch.tensor(lengths, device=device).unbind(1)),  # type: ignore[arg-type]
+        )
+
+    def forward(self, delta: Tensor) -> Tensor:
+        """Final hidden states [rows, active, hidden] with ``delta`` [rows, hidden] added."""
+        rows = torch.arange(len(delta), device=delta.device)
+
+        def hook(module: nn.Module, inputs: tuple[Any, ...], output: Any) -> Any:
+            tensor = first_tensor(output)
+            if not self.initial.numel():
+                self.initial = tensor[rows, self.bare_column].detach().float()
+            edited = tensor.clone()
+            edited[self.edit_row, self.edit_column] += delta[self.edit_row].to(tensor.dtype)
+            return (edited, *output[1:]) if isinstance(output, tuple) else edited
+
+        handle = self.language_model.module(self.module).register_forward_hook(hook)
+        try:
+            return hidden_states(
+                self.language_model, self.ids, self.positions, self.visible, self.past
+            )
+        finally:
+            handle.remove()
+
+    def remember_reference(self, hidden: Tensor) -> None:
+        """Take the unedited model's KL distribution and answer scores from the first pass."""
+        self.reference_kl = self._kl_log_probabilities(hidden).detach()
+        correct, false = self.answer_scores(hidden.detach())
+        self.reference_scores = (correct.values, false.values)
+
+    def target_nll(self, hidden: Tensor) -> Tensor:
+        """Negative log-likelihood of the targets [rows], averaged over templates and tokens."""
+        return -self.target.read(self.language_model, hidden)[:, 0]
+
+    def kl(self, hidden: Tensor) -> Tensor:
+        """KL(current || initial) at the KL prompt's subject [rows]."""
+        assert self.reference_kl is not None
+        current = self._kl_log_probabilities(hidden)
+        return (current.exp() * (current - self.reference_kl)).sum(-1)
+
+    def answer_scores(self, hidden: Tensor) -> tuple[AnswerScores, AnswerScores]:
+        """Mean-token log-probabilities of the correct and of the false answers."""
+        rows = len(self.ids)
+        return (
+            AnswerScores(self.correct.read(self.language_model, hidden), self.correct.real(rows)),
+            AnswerScores(self.false.read(self.language_model, hidden), self.false.real(rows)),
+        )
+
+    def keep(self, index: Tensor) -> None:
+        """Drop all rows but those in ``index`` and trim the columns nobody needs any more."""
+        new_row = torch.full((len(self.ids),), -1, device=index.device)
+        new_row[index] = torch.arange(len(index), device=index.device)
+        active, constant = (length[index] for length in self.lengths)
+        self.lengths = (active, constant)
+        keys = self.visible.shape[2] - self.ids.shape[1]
+        width, left = int(active.max()), keys - int(constant.max())
+        self.past = self.past.rows(index, skip=left)
+        self.ids, self.positions = self.ids[index, :width], self.positions[index, :width]
+        self.visible = self.visible[index, :width, left : keys + width]
+        stays = new_row[self.edit_row] >= 0
+        self.edit_row, self.edit_column = new_row[self.edit_row[stays]], self.edit_column[stays]
+        self.bare_column, self.kl_column = self.bare_column[index], self.kl_column[index]
+        self.initial = self.initial[index]
+        self.target, self.correct, self.false = (
+            reader.keep(new_row) for reader in (self.target, self.correct, self.false)
+        )
+        if self.reference_kl is not None and self.reference_scores is not None:
+            self.reference_kl = self.reference_kl[index]
+            correct, false = self.reference_scores
+            self.reference_scores = (correct[index], false[index])
+
+    def _kl_log_probabilities(self, hidden: Tensor) -> Tensor:
+        rows = torch.arange(len(hidden), device=hidden.device)
+        head = self.language_model.model.get_output_embeddings()
+        return head(hidden[rows, self.kl_column]).float().log_softmax(-1)
+
+
+def _active_and_constant(row: EditRow) -> tuple[int, int]:
+    active = int(row.forest.active().sum())
+    return active, len(row.forest) - active
+
+
+def _edited_nodes(row: EditRow) -> list[int]:
+    return [node for node, edited in enumerate(row.forest.edited) if edited]
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """Constant columns (right-aligned), then active ones (left-aligned): trimming moves nothing.
+
+    ids, positions [rows, width], visible [rows, width, width]; ``constant`` is the number of constant
+    columns, ``columns`` [rows, nodes] the column of each active node among the active columns.
+    """
+
+    ids: np.ndarray
+    positions: np.ndarray
+    visible: np.ndarray
+    constant: int
+    columns: np.ndarray
+
+
+def _lay_out(language_model: LanguageModel, rows: Sequence[EditRow]) -> _Layout:
+    actives = [row.forest.active() for row in rows]
+    constant = max(1, max(int((~active).sum()) for active in actives))
+    width = constant + max(int(active.sum()) for active in actives)
+    ids = np.full((len(rows), width), language_model.tokenizer.pad_token_id)
+    positions = np.zeros((len(rows), width), dtype=np.int64)
+    visible = np.broadcast_to(np.eye(width, dtype=bool), (len(rows), width, width)).copy()
+    columns = np.zeros((len(rows), max(len(row.forest) for row in rows)), dtype=np.int64)
+    for r, (row, active) in enumerate(zip(rows, actives, strict=True)):
+        fixed, moving = np.flatnonzero(~active), np.flatnonzero(active)
+        nodes = np.concatenate([fixed, moving])
+        places = np.arange(len(nodes)) + constant - len(fixed)
+        ids[r, places] = np.array(row.forest.tokens)[nodes]
+        positions[r, places] = np.array(row.forest.positions)[nodes]
+        visible[r][np.ix_(places, places)] = row.forest.visible()[np.ix_(nodes, nodes)]
+        columns[r, moving] = np.arange(len(moving))
+    if positions.max() >= language_model.context_length:
+        longest = rows[int(positions.max(axis=1).argmax())]
+        raise RequestError(
+            f"record {longest.record!r}: prompt and target of {positions.max() + 1} tokens exceed the"
+            f" context of {language_model.context_length}; shorten them"
+        )
+    return _Layout(ids, positions, visible, constant, columns)

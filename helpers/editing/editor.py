@@ -1,0 +1,67 @@
+"""The protocol of all editors, and the diagnostics every edit carries."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from helpers.editing.deltas import Delta
+from helpers.editing.request import EditRequest
+from helpers.editing.update import Update
+from helpers.editing.vector import Vector
+from helpers.models.language_model import LanguageModel
+
+EXPLODING = 1.0  # ||Delta W|| / ||W|| above which an update is flagged
+
+
+class Editor(ABC):
+    """Turns requests into updates; never writes the model's weights."""
+
+    name: ClassVar[str]
+    language_model: LanguageModel
+
+    @abstractmethod
+    def edit(self, requests: Sequence[EditRequest]) -> list[Update]:
+        """One independent update per request, each computed from the unedited model.
+
+        An edit that fails (non-finite loss) yields an empty update whose diagnostics say why; the
+        others are not affected.
+        """
+
+
+def diagnostics_of(
+    language_model: LanguageModel,
+    deltas: Mapping[str, Delta],
+    vector: Vector | None = None,
+    extra: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """What is recorded with an edit.
+
+    ``relative_norm`` is ||Delta W|| / ||W|| per module; ``exploding`` flags any above
+    ``EXPLODING``; for optimised vectors also steps taken, every evaluation's loss terms, and the
+    norms of delta and of the activation it is added to.
+    """
+    relative = {
+        name: delta.norm() / float(language_model.weight(name).float().norm())
+        for name, delta in deltas.items()
+    }
+    record: dict[str, Any] = {
+        "norm": {name: delta.norm() for name, delta in deltas.items()},
+        "relative_norm": relative,
+        "exploding": any(value > EXPLODING for value in relative.values()),
+        **(extra or {}),
+    }
+    if vector is not None:
+        record |= {
+            "steps": vector.steps,
+            "losses": vector.losses,
+            "delta_norm": float(vector.delta.norm()),
+            "initial_norm": float(vector.initial.norm()),
+        }
+    return record
+
+
+def failed(vector: Vector, reason: str) -> Update:
+    """An empty update that says why its edit was given up."""
+    return Update({}, {"failure": reason, "steps": vector.steps, "losses": vector.losses})

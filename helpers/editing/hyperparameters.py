@@ -1,0 +1,107 @@
+"""Hyperparameters of every editor, by model and preset, under the ROME family's key names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from helpers.paths import PARAMS
+
+PRESETS = ("paper", "original", "easyedit", "tuned")
+
+
+class HyperparameterError(ValueError):
+    """Raised for a model, editor, preset or key that does not exist, naming file and remedy."""
+
+
+class Hyperparameters(BaseModel):
+    """Base: unknown keys are errors, values are checked, instances are immutable."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    layers: tuple[int, ...] = Field(min_length=1)
+
+
+class VectorHyperparameters(Hyperparameters):
+    """What ROME, MEMIT and AlphaEdit share: the optimised vector.
+
+    ``v_loss_layer`` is not here: the loss is read from the model's own logits, as all published
+    settings amount to.
+    """
+
+    v_num_grad_steps: int = Field(gt=0)
+    v_lr: float = Field(gt=0)
+    v_weight_decay: float = Field(ge=0)
+    clamp_norm_factor: float = Field(gt=0)
+    kl_factor: float = Field(ge=0)
+    context_template_length_params: tuple[tuple[int, int], ...]
+    context_template_start: Literal["words", "end_of_text"] = "words"
+    stop_on: Literal["nll", "total"] = "total"
+    stop_threshold: float = 0.05
+
+
+class RomeHyperparameters(VectorHyperparameters):
+    """ROME (one layer). ``rome_key`` names the key in the denominator: the bare prompt's (the code
+    most people ran) or the averaged one (the equation; R-ROME).
+    """
+
+    mom2_adjustment: bool = True
+    rome_key: Literal["bare", "averaged"] = "bare"
+
+    @model_validator(mode="after")
+    def _one_layer(self) -> Self:
+        if len(self.layers) != 1:
+            raise ValueError("ROME edits exactly one layer")
+        return self
+
+
+def model_file(model: str) -> Path:
+    """The params file of a model; local folders and hub names use their last component."""
+    return PARAMS / "models" / f"{Path(model).name.lower()}.yaml"
+
+
+def read_hyperparameters(
+    editor: str, kind: type[Hyperparameters], model: str, preset: str, **overrides: Any
+) -> Any:
+    """Hyperparameters of one editor from ``params/models/<model>.yaml``.
+
+    Args:
+        editor: section of the file, e.g. ``"rome"``.
+        kind: the class to validate with.
+        model: model name.
+        preset: one of ``PRESETS``, or another name the file defines.
+        overrides: single values to replace.
+
+    Raises:
+        HyperparameterError: no file, section, preset or key of that name, or a bad value.
+    """
+    path = model_file(model)
+    if not path.exists():
+        known = ", ".join(sorted(p.stem for p in path.parent.glob("*.yaml")))
+        raise HyperparameterError(
+            f"no hyperparameters for model {model!r}: write {path} (known models: {known})"
+        )
+    sections = yaml.safe_load(path.read_text(encoding="utf-8"))["editors"]
+    if editor not in sections:
+        raise HyperparameterError(
+            f"{path.name} has no editor {editor!r}; it has {sorted(sections)}"
+        )
+    presets = sections[editor]
+    if preset not in presets:
+        raise HyperparameterError(
+            f"{path.name}: {editor} has no preset {preset!r}; it has {sorted(presets)}"
+        )
+    values = {k: v for k, v in presets[preset].items() if k not in ("app", "source")}
+    return validated(kind, {**values, **overrides}, where=f"{path.name}: {editor}.{preset}")
+
+
+def validated(kind: type[Hyperparameters], values: dict[str, Any], *, where: str) -> Any:
+    """Build hyperparameters, turning validation errors into one readable message."""
+    try:
+        return kind(**values)
+    except ValidationError as error:
+        lines = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
+        raise HyperparameterError(f"{where}: {lines}") from error

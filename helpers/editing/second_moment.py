@@ -1,0 +1,230 @@
+"""Second moments of keys: C = mean over tokens of k k^T, uncentred, for the ROME family.
+
+k [f] is the input of a block's second MLP matrix. Computing C is an explicit step: cached per model
+fingerprint and corpus, written as it goes, resumed where it stopped.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+from tqdm.auto import tqdm
+
+from helpers.editing.corpus import Corpus
+from helpers.models.forward import causal_visibility, hidden_states
+from helpers.models.language_model import LanguageModel
+from helpers.models.trace import record_inputs
+from helpers.paths import cache_folder
+
+
+class SecondMomentError(ValueError):
+    """Raised for statistics that are missing, singular, or made with another model."""
+
+
+@dataclass(frozen=True)
+class SecondMoment:
+    """C of one layer: ``matrix`` [f, f] in fp32, ``tokens`` counted, and where it comes from."""
+
+    matrix: Tensor
+    tokens: int
+    layer: int
+    fingerprint: str
+    corpus: str
+
+    @cached_property
+    def _factor(self) -> Tensor:
+        factor, info = torch.linalg.cholesky_ex(self.matrix.double())
+        if int(info):
+            raise SecondMomentError(
+                f"the second moment of layer {self.layer} is singular ({self.tokens} tokens of"
+                f" {self.corpus} for {self.matrix.shape[0]} dimensions); use more tokens"
+            )
+        return factor
+
+    def solve(self, keys: Tensor) -> Tensor:
+        """C^-1 keys for keys [f, n] (or [f]), solved in fp64 by one Cholesky factor per layer."""
+        columns = keys.double().reshape(keys.shape[0], -1)
+        solved = torch.cholesky_solve(columns.to(self._factor.device), self._factor)
+        return solved.reshape(keys.shape).to(keys.device)
+
+    def to(self, device: str | torch.device) -> SecondMoment:
+        """A copy on another device."""
+        return SecondMoment(
+            self.matrix.to(device), self.tokens, self.layer, self.fingerprint, self.corpus
+        )
+
+
+def second_moment(
+    language_model: LanguageModel,
+    layers: Sequence[int],
+    corpus: Corpus,
+    *,
+    token_budget: int = 4096,
+    folder: Path | None = None,
+    progress: bool = False,
+) -> dict[int, SecondMoment]:
+    """Second moments of the given layers, computed where the cache does not hold them.
+
+    Partial sums are saved after every chunk of documents, so an interrupted run goes on.
+
+    Args:
+        language_model: the model.
+        layers: blocks whose second MLP matrix's input is measured.
+        corpus: the documents (see ``helpers.editing.corpus``).
+        token_budget: tokens per forward pass.
+        folder: cache folder; default: the user's cache under the model's fingerprint.
+        progress: show a progress bar.
+
+    Raises:
+        SecondMomentError: a cached file belongs to another model.
+    """
+    root = folder or cache_folder("second_moments", language_model.fingerprint, corpus.name)
+    missing = [layer for layer in layers if not _path(root, layer).exists()]
+    if missing:
+        _accumulate(language_model, missing, corpus, root, token_budget, progress)
+    return {layer: load(_path(root, layer), language_model) for layer in layers}
+
+
+def load(path: Path, language_model: LanguageModel) -> SecondMoment:
+    """Read one layer's statistics and check that this model made them.
+
+    Raises:
+        SecondMomentError: another model's fingerprint, or no such file.
+    """
+    if not path.exists():
+        raise SecondMomentError(f"no second moment at {path}; compute it with second_moment(...)")
+    with safe_open(path, "pt") as file:
+        metadata = json.loads(file.metadata()["about"])
+        moment = SecondMoment(file.get_tensor("matrix"), **metadata)
+    check_fingerprint(moment, language_model, str(path))
+    return moment.to(language_model.device)
+
+
+def check_fingerprint(
+    moment: SecondMoment, language_model: LanguageModel, where: str = "given"
+) -> None:
+    """Raise ``SecondMomentError`` where the statistics were made with another model."""
+    if moment.fingerprint != language_model.fingerprint:
+        raise SecondMomentError(
+            f"the second moment of layer {moment.layer} ({where}) was made with model"
+            f" {moment.fingerprint}, but {language_model.name} is {language_model.fingerprint};"
+            " compute it again with second_moment(...)"
+        )
+
+
+def save(moment: SecondMoment, path: Path) -> None:
+    """Write one layer's statistics with their provenance."""
+    about = {
+        "tokens": moment.tokens,
+        "layer": moment.layer,
+        "fingerprint": moment.fingerprint,
+        "corpus": moment.corpus,
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    scratch = path.with_suffix(".partial")
+    save_file({"matrix": moment.matrix.float().cpu()}, scratch, {"about": json.dumps(about)})
+    scratch.replace(path)
+
+
+def _path(root: Path, layer: int) -> Path:
+    return root / f"layer{layer}.safetensors"
+
+
+@dataclass
+class _Sums:
+    """Running sums of k k^T per layer and how far the corpus was read."""
+
+    matrices: dict[int, Tensor]
+    tokens: int = 0
+    batches: int = 0
+
+    def save(self, path: Path) -> None:
+        scratch = path.with_suffix(".writing")
+        about = {"tokens": str(self.tokens), "batches": str(self.batches)}
+        save_file({str(k): v.cpu() for k, v in self.matrices.items()}, scratch, about)
+        scratch.replace(path)
+
+    @classmethod
+    def resume(cls, path: Path, layers: Sequence[int], size: int, device: torch.device) -> _Sums:
+        if path.exists():
+            with safe_open(path, "pt") as file:
+                if set(file.keys()) == {str(layer) for layer in layers}:
+                    about = file.metadata()
+                    matrices = {layer: file.get_tensor(str(layer)).to(device) for layer in layers}
+                    return cls(matrices, int(about["tokens"]), int(about["batches"]))
+        return cls({layer: torch.zeros(size, size, device=device) for layer in layers})
+
+
+def _accumulate(
+    language_model: LanguageModel,
+    layers: Sequence[int],
+    corpus: Corpus,
+    root: Path,
+    token_budget: int,
+    progress: bool,
+    save_every: int = 16,
+) -> None:
+    layout = language_model.layout
+    partial = root / "sums.partial.safetensors"
+    sums = _Sums.resume(partial, layers, layout.intermediate_size, language_model.device)
+    names = {layout.mlp_out(layer): layer for layer in layers}
+    batches = _batches(corpus.documents(language_model), token_budget)
+    bar = tqdm(desc=f"second moment ({corpus.name})", unit="token", disable=not progress)
+    for index, documents in enumerate(batches):
+        if index < sums.batches:
+            continue
+        for name, keys in _keys(language_model, documents, list(names)).items():
+            sums.matrices[names[name]].addmm_(keys.T, keys)
+        sums.tokens += sum(map(len, documents))
+        sums.batches = index + 1
+        bar.update(sum(map(len, documents)))
+        if sums.batches % save_every == 0:
+            sums.save(partial)
+    bar.close()
+    if not sums.tokens:
+        raise SecondMomentError(f"corpus {corpus.name} holds no tokens")
+    for layer, matrix in sums.matrices.items():
+        moment = SecondMoment(
+            matrix / sums.tokens, sums.tokens, layer, language_model.fingerprint, corpus.name
+        )
+        save(moment, _path(root, layer))
+    partial.unlink(missing_ok=True)
+
+
+def _batches(documents: Iterator[list[int]], token_budget: int) -> Iterator[list[list[int]]]:
+    """Consecutive documents whose padded size stays in the budget."""
+    batch: list[list[int]] = []
+    for document in documents:
+        widest = max([len(document), *map(len, batch)])
+        if batch and widest * (len(batch) + 1) > token_budget:
+            yield batch
+            batch = []
+        batch.append(document)
+    if batch:
+        yield batch
+
+
+@torch.inference_mode()
+def _keys(
+    language_model: LanguageModel, documents: Sequence[list[int]], names: Sequence[str]
+) -> dict[str, Tensor]:
+    """Inputs of the named modules at every real token, [tokens, f] in fp32."""
+    lengths = [len(document) for document in documents]
+    positions, visible = causal_visibility(lengths, language_model.device)
+    ids = torch.full(
+        positions.shape, language_model.tokenizer.pad_token_id, device=positions.device
+    )
+    for row, document in enumerate(documents):
+        ids[row, : len(document)] = torch.tensor(document, device=ids.device)
+    with record_inputs(language_model, names) as inputs:
+        hidden_states(language_model, ids, positions, visible)
+    real = positions < torch.tensor(lengths, device=positions.device)[:, None]
+    return {name: inputs[name][real].float() for name in names}
