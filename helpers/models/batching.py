@@ -13,19 +13,30 @@ Result = TypeVar("Result")
 
 
 def token_batches(
-    lengths: Sequence[int], token_budget: int, *, most: int | None = None
+    lengths: Sequence[int], token_budget: int, *, padding: float = 1.0
 ) -> Iterator[list[int]]:
     """Group indices of like lengths, longest first, so that rows x width stays in the budget.
 
-    A single item longer than the budget forms a batch of its own. ``most`` bounds the rows.
+    A single item longer than the budget forms a batch of its own.
+
+    Args:
+        lengths: tokens of each item.
+        token_budget: most tokens per batch, padding included.
+        padding: largest share of a batch that may be padding; a batch ends before it.
     """
     order = sorted(range(len(lengths)), key=lambda i: (-lengths[i], i))
-    start = 0
-    while start < len(order):
-        rows = max(1, token_budget // max(1, lengths[order[start]]))
-        rows = min(rows, most) if most else rows
-        yield order[start : start + rows]
-        start += rows
+    batch: list[int] = []
+    real = 0
+    for index in order:
+        longest = lengths[batch[0]] if batch else lengths[index]
+        area = longest * (len(batch) + 1)
+        if batch and (area > token_budget or area - real - lengths[index] > padding * area):
+            yield batch
+            batch, real = [], 0
+        batch.append(index)
+        real += lengths[index]
+    if batch:
+        yield batch
 
 
 def run_halving(items: Sequence[Item], run: Callable[[Sequence[Item]], Result]) -> list[Result]:

@@ -134,7 +134,7 @@ def log_probabilities(
         [n], fp32, natural logarithm; differentiable in ``hidden``.
     """
     logits = language_model.model.get_output_embeddings()(hidden).float()
-    return logits[place, tokens] - logits.logsumexp(-1)[place]
+    return logits.log_softmax(-1)[place, tokens]
 
 
 def causal_visibility(lengths: Sequence[int], device: torch.device) -> tuple[Tensor, Tensor]:
