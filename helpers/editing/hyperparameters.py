@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -22,10 +23,14 @@ class Hyperparameters(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+
+class LayerHyperparameters(Hyperparameters):
+    """Those of an editor that is told which blocks to edit."""
+
     layers: tuple[int, ...] = Field(min_length=1)
 
 
-class VectorHyperparameters(Hyperparameters):
+class VectorHyperparameters(LayerHyperparameters):
     """What ROME, MEMIT and AlphaEdit share: the optimised vector.
 
     ``v_loss_layer`` is not here: the loss is read from the model's own logits, as all published
@@ -56,6 +61,43 @@ class RomeHyperparameters(VectorHyperparameters):
         if len(self.layers) != 1:
             raise ValueError("ROME edits exactly one layer")
         return self
+
+
+class MemitHyperparameters(VectorHyperparameters):
+    """MEMIT: consecutive layers; ``mom2_update_weight`` (lambda) weighs the second moment."""
+
+    mom2_update_weight: float = Field(gt=0)
+
+
+class AlphaEditHyperparameters(VectorHyperparameters):
+    """AlphaEdit: directions with a second moment below ``nullspace_threshold`` are free to change.
+
+    The threshold is absolute, so the dimension it leaves depends on the model's scale; it is
+    reported with every edit. ``L2`` is the ridge added to the keys' Gram matrix.
+    """
+
+    nullspace_threshold: float = Field(gt=0)
+    L2: float = Field(gt=0)
+
+
+class RectHyperparameters(Hyperparameters):
+    """RECT: ``keep`` is the share of each matrix's entries whose change survives."""
+
+    base: Literal["memit", "rome"] = "memit"
+    keep: float = Field(default=0.4, gt=0, le=1)
+
+
+class PruneHyperparameters(Hyperparameters):
+    """PRUNE: how singular values above the weight's largest one are drawn in.
+
+    ``log`` with base a maps s to log_a(s) - log_a(s_max) + s_max, ``linear`` to (s + s_max) / 2.
+    ``prune_compat="added"`` adds the restrained update to the full one, as one public port does.
+    """
+
+    base: Literal["memit", "rome", "alphaedit", "rect"] = "memit"
+    restraint: Literal["log", "linear"] = "log"
+    log_base: float = Field(default=math.e, gt=1)
+    prune_compat: Literal["replaced", "added"] = "replaced"
 
 
 def model_file(model: str) -> Path:
