@@ -45,6 +45,7 @@ class PeakData:
         checksum: SHA-256 of the whole file.
         records: in file order.
         warnings: anomalies of these records as they stand in the file.
+        strict_lists: whether contradictions between the lists were dropped.
     """
 
     name: str
@@ -52,6 +53,7 @@ class PeakData:
     checksum: str
     records: tuple[PeakRecord, ...]
     warnings: tuple[PeakWarning, ...]
+    strict_lists: bool = True
 
     def counts(self) -> dict[str, int]:
         """Sizes as in PEAK, Table 2."""
@@ -102,6 +104,7 @@ def load_peak(
         checksum=file_sha256(path),
         records=tuple(records),
         warnings=tuple(find_anomalies(published)),
+        strict_lists=strict_lists,
     )
 
 

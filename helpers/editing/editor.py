@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any, ClassVar
 
+from helpers.editing.app import App
 from helpers.editing.deltas import Delta
+from helpers.editing.hyperparameters import Hyperparameters
 from helpers.editing.request import EditRequest
 from helpers.editing.update import Update
 from helpers.editing.vector import Vector
@@ -19,7 +22,10 @@ class Editor(ABC):
     """Turns requests into updates; never writes the model's weights."""
 
     name: ClassVar[str]
+    version: ClassVar[int] = 1  # raise it when the same settings would give other updates
     language_model: LanguageModel
+    hyperparameters: Hyperparameters
+    app: App | None
 
     @abstractmethod
     def edit(self, requests: Sequence[EditRequest]) -> list[Update]:
@@ -28,6 +34,19 @@ class Editor(ABC):
         An edit that fails (non-finite loss) yields an empty update whose diagnostics say why; the
         others are not affected.
         """
+
+    def settings(self) -> dict[str, Any]:
+        """Everything about this editor that its updates depend on, as plain JSON values.
+
+        Results are keyed by it and tables print it; editors that read more (context templates,
+        statistics, targets) add theirs.
+        """
+        return {
+            "editor": self.name,
+            "version": self.version,
+            "hyperparameters": self.hyperparameters.model_dump(mode="json"),
+            "app": None if self.app is None else asdict(self.app),
+        }
 
 
 def diagnostics_of(

@@ -55,6 +55,15 @@ class Rome(Editor):
         for moment in self.second_moments.values():
             check_fingerprint(moment, self.language_model)
 
+    def settings(self) -> dict[str, Any]:
+        """Also the context templates, the statistics and the choice of targets."""
+        statistics = {str(k): [m.corpus, m.tokens] for k, m in self.second_moments.items()}
+        return super().settings() | {
+            "contexts": [list(group) for group in self.contexts.groups],
+            "second_moments": statistics,
+            "targets": self.targets,
+        }
+
     @property
     def layer(self) -> int:
         """The edited block."""

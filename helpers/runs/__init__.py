@@ -1,0 +1,1 @@
+"""Parameters, the results store and headless execution."""

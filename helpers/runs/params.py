@@ -1,0 +1,141 @@
+"""Parameters of a run: the notebook's own parameter cell is their one definition.
+
+Each line of the cell tagged ``parameters`` reads ``name: type = literal  # help``. A params file is
+flat YAML; the notebook it is for follows from its place: ``params/quick/03_editing_runs.yaml`` and
+``params/paper/03_editing_runs/llama2-7b.yaml`` are both for ``notebooks/03_editing_runs.ipynb``.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, ConfigDict, ValidationError, create_model
+
+from helpers.paths import NOTEBOOKS
+
+_TYPES: dict[str, Any] = {
+    "str": str,
+    "int": int,
+    "float": float,
+    "bool": bool,
+    "list[str]": list[str],
+    "list[int]": list[int],
+    "list[float]": list[float],
+    "list[list[str]]": list[list[str]],
+    "int | None": int | None,
+    "float | None": float | None,
+    "str | None": str | None,
+    "dict[str, float]": dict[str, float],
+}
+
+
+class ParamsError(ValueError):
+    """Raised for a params file or parameter cell that cannot be used, naming file and remedy."""
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One line of a parameter cell."""
+
+    name: str
+    type: str
+    default: Any
+    help: str
+
+
+def notebook_parameters(notebook: Path) -> tuple[Parameter, ...]:
+    """Read the cell tagged ``parameters``.
+
+    Raises:
+        ParamsError: no such cell, or a line that is not ``name: type = literal``.
+    """
+    cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+    tagged = [c for c in cells if "parameters" in c["metadata"].get("tags", [])]
+    if len(tagged) != 1:
+        raise ParamsError(f"{notebook.name} needs exactly one cell tagged 'parameters'")
+    source = "".join(tagged[0]["source"])
+    comments = [line.partition("  # ")[2] for line in source.splitlines()]
+    found = []
+    for statement in ast.parse(source).body:
+        if not (isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name)):
+            raise ParamsError(
+                f"{notebook.name}, parameters: write every line as name: type = value"
+            )
+        kind = ast.unparse(statement.annotation)
+        if kind not in _TYPES or statement.value is None:
+            raise ParamsError(
+                f"{notebook.name}, {statement.target.id}: type {kind} is not supported"
+            )
+        default = ast.literal_eval(statement.value)
+        help_text = comments[statement.lineno - 1]
+        found.append(Parameter(statement.target.id, kind, default, help_text))
+    return tuple(found)
+
+
+def parameters_model(notebook: Path) -> type[BaseModel]:
+    """A pydantic model of a notebook's parameters: typed, with defaults, unknown names forbidden."""
+    fields: dict[str, Any] = {
+        p.name: (_TYPES[p.type], p.default) for p in notebook_parameters(notebook)
+    }
+    config = ConfigDict(extra="forbid", protected_namespaces=())
+    return create_model(f"Params_{notebook.stem}", __config__=config, **fields)
+
+
+def notebook_of(params_file: Path) -> Path:
+    """The notebook a params file is for, by its file or folder name.
+
+    Raises:
+        ParamsError: neither names a notebook.
+    """
+    path = params_file.resolve()
+    for name in (path.stem, path.parent.name):
+        notebook = NOTEBOOKS / f"{name}.ipynb"
+        if notebook.exists():
+            return notebook
+    known = ", ".join(sorted(p.stem for p in NOTEBOOKS.glob("*.ipynb")))
+    raise ParamsError(
+        f"{params_file}: neither the file nor its folder is named after a notebook ({known})"
+    )
+
+
+def read_params(params_file: Path, notebook: Path | None = None) -> dict[str, Any]:
+    """Read and validate a params file; missing parameters take the notebook's defaults.
+
+    Raises:
+        ParamsError: no such file, not flat YAML, an unknown parameter, or a value of a wrong type.
+    """
+    if not params_file.exists():
+        raise ParamsError(f"no params file {params_file}; see params/quick and params/paper")
+    try:
+        values = yaml.safe_load(params_file.read_text(encoding="utf-8")) or {}
+    except yaml.YAMLError as error:
+        raise ParamsError(f"{params_file} is not valid YAML: {error}") from error
+    if not isinstance(values, dict):
+        raise ParamsError(f"{params_file} must be a flat mapping of parameter names to values")
+    return validate_params(values, notebook or notebook_of(params_file), where=str(params_file))
+
+
+def validate_params(values: dict[str, Any], notebook: Path, *, where: str) -> dict[str, Any]:
+    """Check values against a notebook's parameters and fill in its defaults.
+
+    Raises:
+        ParamsError: see ``read_params``; ``where`` names the source in the message.
+    """
+    model = parameters_model(notebook)
+    try:
+        return model(**values).model_dump()
+    except ValidationError as error:
+        lines = [_explain(problem, model) for problem in error.errors()]
+        raise ParamsError(f"{where}: " + "; ".join(lines)) from error
+
+
+def _explain(problem: Any, model: type[BaseModel]) -> str:
+    name = ".".join(str(part) for part in problem["loc"])
+    if problem["type"] == "extra_forbidden":
+        return f"there is no parameter {name!r}; there are {', '.join(model.model_fields)}"
+    return f"{name}: {problem['msg'].lower()}, not {problem['input']!r}"

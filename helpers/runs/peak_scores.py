@@ -1,0 +1,183 @@
+"""Scores of PEAK records before and after edits, computed in batches and kept in the store."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from helpers.data.peak import PeakData
+from helpers.data.peak_record import PeakRecord
+from helpers.editing.editor import Editor
+from helpers.editing.request import EditRequest
+from helpers.editing.update import Update
+from helpers.models.language_model import LanguageModel
+from helpers.runs.store import Results, ResultsStore, complete
+from helpers.scoring.answers import Question, score_answers
+
+KEYS = ["case_id", "role", "prompt_index", "list", "answer_index"]
+SCORING_VERSION = 1  # raise it when what is scored, or how, changes
+
+
+def edit_request(record: PeakRecord) -> EditRequest:
+    """A record as an edit: append o*, with O and O_h for APP."""
+    return EditRequest(
+        subject=record.subject,
+        prompt=record.prompt,
+        target=record.target_new,
+        correct=record.correct,
+        false=record.hard_false,
+        record=str(record.case_id),
+    )
+
+
+def questions(record: PeakRecord) -> tuple[list[Question], pd.DataFrame]:
+    """All questions of a record, and the key of each answer in their order."""
+    lists = {
+        "target": (record.target_new,),
+        "correct": record.correct,
+        "hard": record.hard_false,
+        "random": record.random_false,
+    }
+    asked, keys = [], []
+    prompts = [("edit", 0, record.edit_prompt)]
+    prompts += [("paraphrase", i, prompt) for i, prompt in enumerate(record.paraphrases)]
+    for role, index, prompt in prompts:
+        asked.append(Question(prompt, tuple(a for answers in lists.values() for a in answers)))
+        keys += [(role, index, name, i) for name, group in lists.items() for i in range(len(group))]
+    for index, (prompt, own) in enumerate(record.locality):
+        asked.append(Question(prompt, (record.target_new, own, record.locality[0][1])))
+        keys += [("locality", index, name, 0) for name in ("target", "locality", "first")]
+    table = pd.DataFrame(keys, columns=KEYS[1:])
+    table.insert(0, "case_id", record.case_id)
+    return asked, table
+
+
+def score_records(
+    language_model: LanguageModel,
+    records: Sequence[PeakRecord],
+    updates: Sequence[Update] | None = None,
+    *,
+    progress: bool = False,
+) -> pd.DataFrame:
+    """Long table (case_id, role, prompt_index, list, answer_index, tokens, sum) of all records.
+
+    Args:
+        language_model: the model.
+        records: PEAK records.
+        updates: one per record, under which it is scored; default: the unedited model.
+        progress: show a progress bar.
+    """
+    asked, keys, owners = [], [], []
+    for index, record in enumerate(records):
+        mine, table = questions(record)
+        asked += mine
+        keys.append(table)
+        owners += [index if updates is not None else -1] * len(mine)
+    scores = score_answers(language_model, asked, updates, owners, progress=progress)
+    return pd.concat(keys, ignore_index=True).assign(
+        tokens=scores["tokens"].to_numpy(), sum=scores["sum"].to_numpy()
+    )
+
+
+@dataclass(frozen=True)
+class PeakRun:
+    """One model on one data set, with the store its scores are kept in.
+
+    ``chunk`` records are edited and scored together; it bounds what an interruption can cost.
+    """
+
+    language_model: LanguageModel
+    data: PeakData
+    store: ResultsStore
+    chunk: int = 32
+    progress: bool = False
+
+    def before(self) -> pd.DataFrame:
+        """Scores of the unedited model."""
+        results = self.store.open(self._settings({"editor": "none"}))
+
+        def compute(case_ids: list[int]) -> dict[str, pd.DataFrame]:
+            records = self._records(case_ids)
+            return {"scores": score_records(self.language_model, records, progress=self.progress)}
+
+        return self._completed(results, compute)
+
+    def after(self, editor: Editor) -> pd.DataFrame:
+        """Scores of each record under its own, independent edit."""
+        results = self.results(editor)
+
+        def compute(case_ids: list[int]) -> dict[str, pd.DataFrame]:
+            records = self._records(case_ids)
+            updates = editor.edit([edit_request(record) for record in records])
+            scores = score_records(self.language_model, records, updates, progress=self.progress)
+            return {"scores": scores, "edits": diagnostics_table(records, updates)}
+
+        return self._completed(results, compute)
+
+    def results(self, editor: Editor) -> Results:
+        """Where an editor's results are kept."""
+        return self.store.open(self._settings({"mode": "independent", **editor.settings()}))
+
+    def scores(self, editor: Editor) -> pd.DataFrame:
+        """Scores before and after, in the columns the metrics take; failed edits are left out."""
+        before = self.before().rename(columns={"sum": "sum_before"})
+        after = self.after(editor).rename(columns={"sum": "sum_after"}).drop(columns="tokens")
+        edits = self.edits(editor)
+        broken = edits.loc[edits["failure"] != "", "case_id"]
+        return before.merge(after[~after["case_id"].isin(broken)], on=KEYS, validate="1:1")
+
+    def edits(self, editor: Editor) -> pd.DataFrame:
+        """Diagnostics of each edit of this run's records."""
+        table = self.results(editor).read("edits")
+        return table[table["case_id"].isin(self._case_ids())]
+
+    def _completed(self, results: Results, compute: Any) -> pd.DataFrame:
+        complete(results, self._case_ids(), compute, chunk=self.chunk)
+        table = results.read()
+        return table[table["case_id"].isin(self._case_ids())].reset_index(drop=True)
+
+    def _case_ids(self) -> list[int]:
+        return [record.case_id for record in self.data.records]
+
+    def _records(self, case_ids: list[int]) -> list[PeakRecord]:
+        by_id = {record.case_id: record for record in self.data.records}
+        return [by_id[case_id] for case_id in case_ids]
+
+    def _settings(self, more: dict[str, Any]) -> dict[str, Any]:
+        """Everything the scores depend on."""
+        return {
+            "benchmark": "peak",
+            "dataset": self.data.name,
+            "checksum": self.data.checksum,
+            "strict_lists": self.data.strict_lists,
+            "model": self.language_model.name,
+            "fingerprint": self.language_model.fingerprint,
+            "dtype": self.language_model.dtype_name,
+            "device": self.language_model.device.type,
+            "scoring_version": SCORING_VERSION,
+            **more,
+        }
+
+
+def diagnostics_table(records: Sequence[PeakRecord], updates: Sequence[Update]) -> pd.DataFrame:
+    """One row per edit: steps, final loss terms, norms, flags; the full record as JSON."""
+    rows = []
+    for record, update in zip(records, updates, strict=True):
+        known = update.diagnostics
+        final = (known.get("losses") or [{}])[-1]
+        rows.append(
+            {
+                "case_id": record.case_id,
+                "failure": known.get("failure", ""),
+                "steps": known.get("steps"),
+                "final_nll": final.get("nll"),
+                "relative_norm": max(known.get("relative_norm", {}).values(), default=None),
+                "exploding": bool(known.get("exploding", False)),
+                "diagnostics": json.dumps(dict(known)),
+            }
+        )
+    return pd.DataFrame(rows)

@@ -1,0 +1,160 @@
+"""The results store: append-only parquet parts under a key that says what determines them.
+
+    store/<key>/settings.json      everything the numbers depend on
+    store/<key>/<kind>-<ids>.parquet   one part per chunk of records, written once, never changed
+
+A part is written to a scratch name and renamed, so a reader sees all of it or nothing. Records that
+are already there are never computed again; several processes may add to one key.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import uuid
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+KEY_LENGTH = 16
+
+
+class StoreError(RuntimeError):
+    """Raised when a store cannot be written or its settings do not match their key."""
+
+
+def settings_key(settings: Mapping[str, Any]) -> str:
+    """Sixteen hex digits of the settings' canonical JSON.
+
+    Raises:
+        StoreError: a value is not JSON-serialisable.
+    """
+    try:
+        text = json.dumps(settings, sort_keys=True, ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise StoreError(f"settings must be plain JSON values: {error}") from error
+    return hashlib.sha256(text.encode()).hexdigest()[:KEY_LENGTH]
+
+
+@dataclass(frozen=True)
+class ResultsStore:
+    """A folder of results, one subfolder per key."""
+
+    root: Path
+
+    def open(self, settings: Mapping[str, Any]) -> Results:
+        """The results of one setting, created where they do not exist yet."""
+        folder = self.root / settings_key(settings)
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / "settings.json"
+        if not path.exists():
+            _write_atomically(path, lambda scratch: scratch.write_text(_pretty(settings), "utf-8"))
+        return Results(folder)
+
+
+@dataclass(frozen=True)
+class Results:
+    """All parts of one key. Every table has a column ``case_id`` that names the record."""
+
+    folder: Path
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What the numbers depend on."""
+        loaded: dict[str, Any] = json.loads((self.folder / "settings.json").read_text("utf-8"))
+        return loaded
+
+    def done(self, kind: str = "scores") -> set[int]:
+        """Records that have a part of this kind."""
+        table = self.read(kind)
+        return set(table["case_id"].unique().tolist()) if len(table) else set()
+
+    def append(self, table: pd.DataFrame, kind: str = "scores") -> None:
+        """Write one part.
+
+        Raises:
+            StoreError: the table has no ``case_id``, or the disk is full (nothing is left behind).
+        """
+        if "case_id" not in table:
+            raise StoreError("a results table needs a column case_id")
+        path = self.folder / f"{kind}-{uuid.uuid4().hex[:12]}.parquet"
+        _write_atomically(path, lambda scratch: table.to_parquet(scratch, index=False))
+
+    def read(self, kind: str = "scores") -> pd.DataFrame:
+        """All parts of a kind in one table, sorted by record; each record once.
+
+        A damaged part is set aside with a warning; its records count as not done. Where two
+        processes computed the same record, the first part by name stands.
+        """
+        tables = [self._part(path) for path in sorted(self.folder.glob(f"{kind}-*.parquet"))]
+        kept: list[pd.DataFrame] = []
+        seen: set[int] = set()
+        for table in tables:
+            fresh = table[~table["case_id"].isin(seen)]
+            seen |= set(fresh["case_id"].tolist())
+            kept.append(fresh)
+        if not kept:
+            return pd.DataFrame({"case_id": pd.Series(dtype="int64")})
+        together = pd.concat(kept, ignore_index=True)
+        return together.sort_values("case_id", kind="stable", ignore_index=True)
+
+    def _part(self, path: Path) -> pd.DataFrame:
+        try:
+            return pd.read_parquet(path)
+        except (OSError, ValueError) as error:
+            damaged = path.with_suffix(".damaged")
+            path.replace(damaged)
+            warnings.warn(
+                f"{path.name} is damaged ({error}); set aside as {damaged.name}, its records will be"
+                " computed again",
+                stacklevel=3,
+            )
+            return pd.DataFrame({"case_id": pd.Series(dtype="int64")})
+
+
+def complete(
+    results: Results,
+    case_ids: Sequence[int],
+    compute: Callable[[list[int]], Mapping[str, pd.DataFrame]],
+    *,
+    chunk: int,
+) -> None:
+    """Compute the records that are missing, chunk by chunk, appending each chunk as it is made.
+
+    Args:
+        results: where they go.
+        case_ids: records wanted.
+        compute: from a chunk of record ids to tables by kind; ``scores`` must be among them.
+        chunk: records per call.
+    """
+    done = results.done()
+    missing = [case_id for case_id in case_ids if case_id not in done]
+    for start in range(0, len(missing), chunk):
+        tables = dict(compute(missing[start : start + chunk]))
+        scores = tables.pop("scores")
+        for kind, table in tables.items():
+            results.append(table, kind)
+        # Scores last: they mark the chunk as done.
+        results.append(scores)
+
+
+def _write_atomically(path: Path, write: Callable[[Path], Any]) -> None:
+    scratch = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        write(scratch)
+        scratch.replace(path)
+    except OSError as error:
+        scratch.unlink(missing_ok=True)
+        raise StoreError(
+            f"could not write {path} ({error}); free some space or choose another results folder:"
+            " what was written before is kept and the run resumes"
+        ) from error
+
+
+def _pretty(settings: Mapping[str, Any]) -> str:
+    return json.dumps(settings, sort_keys=True, ensure_ascii=False, indent=1)
