@@ -1,0 +1,157 @@
+"""PEAK's figures from stored scores: probabilities of the answer lists, additivity per method."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import seaborn as sns
+from matplotlib.figure import Figure
+
+from helpers.metrics.peak_tables import probabilities_table, summarise
+from helpers.reporting.style import HATCHES, PALETTE, use_style
+
+LISTS = {"correct": "correct answers O", "hard": "hard false $O_h$", "random": "random false $O_r$"}
+
+
+def answer_probabilities(answers: pd.DataFrame, *, title: str = "") -> Figure:
+    """One record's answers before and after edits, as horizontal dots (PEAK, Figure 1 in numbers).
+
+    Args:
+        answers: columns answer, list (``target``, ``correct``, ``hard``, ``random``) and one column
+            of probabilities per state of the model (``before``, ``ROME``, …).
+        title: the fact and the edit, in words.
+    """
+    use_style()
+    states = [column for column in answers.columns if column not in ("answer", "list")]
+    figure, axes = plt.subplots(figsize=(6.6, 0.19 * len(answers) + 1.2))
+    rows = np.arange(len(answers))[::-1]
+    for index, state in enumerate(states):
+        axes.scatter(
+            answers[state],
+            rows,
+            marker="o^sDv"[index],
+            color=PALETTE[index],
+            edgecolor="black",
+            linewidth=0.4,
+            s=26,
+            label=state,
+            zorder=3,
+        )
+    _shade_lists(axes, answers["list"].tolist(), rows)
+    axes.set_yticks(rows, answers["answer"])
+    axes.set_xscale("log")
+    axes.set_ylim(-0.7, len(answers) - 0.3)
+    axes.set_xlabel("probability of the answer (geometric mean over its tokens, log scale)")
+    axes.set_title(title, loc="left")
+    axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.06), ncols=len(states))
+    return figure
+
+
+def list_probabilities(scores: Mapping[str, pd.DataFrame], *, caption: str = "") -> Figure:
+    """Mean probability of O, O_h and O_r before and after each method (PEAK, Figure 2).
+
+    Args:
+        scores: for each method the joined table of scores before and after.
+        caption: model, data set and number of records.
+    """
+    use_style()
+    rows = []
+    for index, (method, table) in enumerate(scores.items()):
+        summary = summarise(probabilities_table(table))
+        moments = (["before"] if index == 0 else []) + ["after"]
+        for moment in moments:
+            state = "before" if moment == "before" else method
+            for name, label in LISTS.items():
+                rows.append(
+                    (state, label, *summary.loc[f"{name}_{moment}", ["mean", "low", "high"]])
+                )
+    table = pd.DataFrame(rows, columns=["state", "list", "mean", "low", "high"])
+    figure, axes = plt.subplots(figsize=(6.6, 3.0))
+    _grouped_bars(axes, table, group="state", bar="list")
+    axes.set_ylabel("mean probability")
+    axes.set_title(f"Answer lists before and after editing\n{caption}", loc="left")
+    axes.legend(ncols=3, loc="upper right")
+    return figure
+
+
+def additivity_bars(by_record: Mapping[str, pd.DataFrame], *, caption: str = "") -> Figure:
+    """AFF and ANF, hard and random, of each method with 95 % intervals; lower is better."""
+    use_style()
+    rows = [
+        (method, metric, *(100 * summarise(table[[metric]]).loc[metric, ["mean", "low", "high"]]))
+        for method, table in by_record.items()
+        for metric in ("AFF_hard", "ANF_hard", "AFF_random", "ANF_random")
+    ]
+    table = pd.DataFrame(rows, columns=["method", "metric", "mean", "low", "high"])
+    table["metric"] = table["metric"].str.replace("_", " ")
+    figure, axes = plt.subplots(figsize=(6.6, 3.0))
+    _grouped_bars(axes, table, group="metric", bar="method")
+    axes.set_ylabel("additivity factor [%], lower is better")
+    axes.set_ylim(0, 105)
+    axes.set_title(f"Perturbation of the neighbours\n{caption}", loc="left")
+    axes.legend(ncols=2)
+    return figure
+
+
+def additivity_distribution(by_record: Mapping[str, pd.DataFrame], *, caption: str = "") -> Figure:
+    """Distribution of AFF (hard) over records, one empirical curve per method."""
+    use_style()
+    figure, axes = plt.subplots(figsize=(6.6, 3.0))
+    styles = ["-", "--", "-.", ":"]
+    for index, (method, table) in enumerate(by_record.items()):
+        values = 100 * table["AFF_hard"].dropna()
+        sns.ecdfplot(
+            x=values,
+            ax=axes,
+            label=f"{method} (n={len(values)})",
+            color=PALETTE[index % len(PALETTE)],
+            linestyle=styles[index % len(styles)],
+        )
+    axes.set_xlabel("AFF (hard) of a record [%]")
+    axes.set_ylabel("share of records at or below")
+    axes.set_title(f"How unevenly forgetting strikes\n{caption}", loc="left")
+    axes.legend()
+    return figure
+
+
+def _shade_lists(axes: plt.Axes, lists: list[str], rows: np.ndarray) -> None:
+    """A faint band and a label at the right for each run of one list."""
+    start = 0
+    for index in range(1, len(lists) + 1):
+        if index == len(lists) or lists[index] != lists[start]:
+            top, bottom = rows[start] + 0.5, rows[index - 1] - 0.5
+            shade = "0.93" if lists[start] in ("correct", "random") else "1.0"
+            axes.axhspan(bottom, top, color=shade, zorder=0)
+            label = {"target": "appended", **LISTS}[lists[start]]
+            axes.text(
+                1.01, (top + bottom) / 2, label, transform=axes.get_yaxis_transform(), va="center"
+            )
+            start = index
+
+
+def _grouped_bars(axes: plt.Axes, table: pd.DataFrame, *, group: str, bar: str) -> None:
+    """Bars with intervals: one cluster per ``group``, one hatched bar per ``bar``."""
+    groups, bars = table[group].unique(), table[bar].unique()
+    width = 0.8 / len(bars)
+    for index, name in enumerate(bars):
+        part = table[table[bar] == name].set_index(group).loc[groups]
+        places = np.arange(len(groups)) + (index - (len(bars) - 1) / 2) * width
+        below = (part["mean"] - part["low"]).clip(lower=0).fillna(0)
+        above = (part["high"] - part["mean"]).clip(lower=0).fillna(0)
+        axes.bar(
+            places,
+            part["mean"],
+            width,
+            yerr=[below, above],
+            label=name,
+            color=PALETTE[index % len(PALETTE)],
+            hatch=HATCHES[index % len(HATCHES)],
+            edgecolor="black",
+            linewidth=0.5,
+            error_kw={"elinewidth": 0.8, "capsize": 2},
+        )
+    axes.set_xticks(np.arange(len(groups)), groups)
+    axes.grid(axis="x", visible=False)

@@ -1,0 +1,102 @@
+"""PEAK's tables from stored scores, with the paper's numbers in rows of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+
+from helpers.metrics.peak_tables import metrics_table, summarise
+from helpers.metrics.statistics import dagger
+from helpers.reporting.published import published_table
+
+MAIN_METRICS = ("ES", "GS", "LS", "AFF_hard", "ANF_hard", "AFF_random", "ANF_random")
+HIGHER_IS_BETTER = ("ES", "GS", "LS", "LS_unfiltered")
+
+
+@dataclass(frozen=True)
+class Caption:
+    """What every table of ours says about itself."""
+
+    model: str
+    dataset: str
+    records: int
+    preset: str
+    dtype: str
+    device: str
+
+    def __str__(self) -> str:
+        return (
+            f"ours: {self.model}, {self.dataset}, {self.records} records, preset {self.preset},"
+            f" {self.dtype} on {self.device}"
+        )
+
+
+def method_metrics(
+    scores: Mapping[str, pd.DataFrame], **switches: object
+) -> dict[str, pd.DataFrame]:
+    """``metrics_table`` of each method's scores; switches as there."""
+    return {method: metrics_table(table, **switches) for method, table in scores.items()}  # type: ignore[arg-type]
+
+
+def editing_table(
+    by_record: Mapping[str, pd.DataFrame],
+    *,
+    metrics: Sequence[str] = MAIN_METRICS,
+    intervals: bool = True,
+) -> pd.DataFrame:
+    """Mean percentage of each metric, methods as rows, as rounded text (PEAK, Tables 3, 4 and 9).
+
+    Cells read ``mean ± half width of the 95 % interval``, with † where a ``+APP`` row is
+    significantly better than the plain method on the same records, and ``(n)`` where fewer records
+    than all stand behind the mean.
+    """
+    rows = {}
+    for method, table in by_record.items():
+        summary = summarise(table[list(metrics)])
+        cells = []
+        for metric in metrics:
+            row = summary.loc[metric]
+            text = f"{100 * row['mean']:.1f}"
+            if intervals:
+                text += f" ± {50 * (row['high'] - row['low']):.1f}"
+            if row["n"] < len(table):
+                text += f" (n={row['n']:.0f})"
+            cells.append(text + _mark(method, metric, by_record))
+        rows[method] = cells
+    return pd.DataFrame.from_dict(rows, orient="index", columns=list(metrics)).rename_axis("method")
+
+
+def beside_paper(
+    by_record: Mapping[str, pd.DataFrame],
+    *,
+    table: str,
+    model: str,
+    dataset: str,
+    metrics: Sequence[str] = MAIN_METRICS,
+) -> pd.DataFrame:
+    """Our means and the paper's for the methods both have, labelled row by row."""
+    published = published_table(table)
+    chosen = published[(published["model"] == model) & (published["dataset"] == dataset)]
+    wide = chosen.pivot(index="method", columns="metric", values="value")
+    ours = {m: 100 * summarise(t[list(metrics)])["mean"] for m, t in by_record.items()}
+    rows = []
+    for method, means in ours.items():
+        rows.append(("ours", method, *(f"{means[metric]:.1f}" for metric in metrics)))
+        if method in wide.index:
+            numbers = (wide.loc[method].get(metric) for metric in metrics)
+            texts = ("–" if pd.isna(value) else f"{value:.1f}" for value in numbers)
+            rows.append((f"paper ({model})", method, *texts))
+    return pd.DataFrame(rows, columns=["source", "method", *metrics]).set_index(
+        ["method", "source"]
+    )
+
+
+def _mark(method: str, metric: str, by_record: Mapping[str, pd.DataFrame]) -> str:
+    plain = method.removesuffix("+APP")
+    if plain == method or plain not in by_record:
+        return ""
+    pair = by_record[plain][metric].to_frame("plain").join(by_record[method][metric].rename("app"))
+    better = metric in HIGHER_IS_BETTER
+    return dagger(pair["plain"].to_numpy(), pair["app"].to_numpy(), higher_is_better=better)
