@@ -1,1 +1,1 @@
-"""One module per locating method."""
+"""Knowledge locating: one module per method, all behind one protocol (``Locator.scores``)."""

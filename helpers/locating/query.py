@@ -1,0 +1,103 @@
+"""Sentences with an answer slot, as token ids: prompt, slot, target token and subject.
+
+A causal model predicts the answer after the prompt's last token; a masked model predicts it at a
+mask token that stands in the slot. The target is the answer's *first* token, so that a factual and
+a random sentence are scored alike; where a sentence has no answer, ``own_answers`` puts the model's
+own most probable next token in its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from helpers.data.klob import without_slot
+from helpers.locating.masked import MaskedLanguageModel
+from helpers.models.language_model import LanguageModel
+from helpers.models.tokens import answer_ids, prompt_ids
+
+
+class LocatorError(ValueError):
+    """Raised for a sentence or a comparison that a locating method cannot work with."""
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """A cloze that ends in ``" _"``, with its answer and subject where it has them."""
+
+    cloze: str
+    answer: str | None = None
+    subject: str | None = None
+
+
+@dataclass(frozen=True)
+class Query:
+    """A sentence as token ids.
+
+    Attributes:
+        text: the sentence, for messages.
+        ids: tokens up to the slot (causal), or all tokens with the mask in the slot (masked).
+        slot: index of the token at whose output the answer is predicted.
+        target: id of the answer's first token; None where there is no answer yet.
+        subject: first and one past the last token of the subject; None without a subject.
+    """
+
+    text: str
+    ids: tuple[int, ...]
+    slot: int
+    target: int | None
+    subject: tuple[int, int] | None
+
+    @property
+    def required_target(self) -> int:
+        """The target token.
+
+        Raises:
+            LocatorError: the sentence has no answer.
+        """
+        if self.target is None:
+            raise LocatorError(
+                f"sentence {self.text!r} has no answer, which this method needs; give one, or fill in"
+                " the model's own prediction with own_answers(...)"
+            )
+        return self.target
+
+
+def encode(language_model: LanguageModel, sentences: Sequence[Sentence]) -> list[Query]:
+    """Token ids of sentences.
+
+    Raises:
+        RecordError: a sentence without a slot.
+        TokenError: an answer that tokenises to nothing.
+        LocatorError: a subject that is not in its sentence.
+    """
+    return [_encode(language_model, sentence) for sentence in sentences]
+
+
+def _encode(language_model: LanguageModel, sentence: Sentence) -> Query:
+    prompt = without_slot(sentence.cloze)
+    answer = sentence.answer
+    target = None if answer is None else answer_ids(language_model, answer)[0]
+    masked = isinstance(language_model, MaskedLanguageModel)
+    mask = language_model.tokenizer.mask_token_id if masked else None
+    text = f"{prompt} {language_model.tokenizer.mask_token}" if masked else prompt
+    ids = prompt_ids(language_model, text)
+    slot = ids.index(mask) if masked else len(ids) - 1
+    return Query(
+        sentence.cloze, ids, slot, target, _subject_span(language_model, text, sentence.subject)
+    )
+
+
+def _subject_span(
+    language_model: LanguageModel, text: str, subject: str | None
+) -> tuple[int, int] | None:
+    """Tokens that overlap the subject's first occurrence, by character offsets."""
+    if subject is None:
+        return None
+    start = text.find(subject)
+    if start < 0 or not subject:
+        raise LocatorError(f"subject {subject!r} is not in sentence {text!r}")
+    offsets = language_model.tokenizer(text, return_offsets_mapping=True)["offset_mapping"]
+    end = start + len(subject)
+    inside = [i for i, (a, b) in enumerate(offsets) if a < end and b > start and b > a]
+    return inside[0], inside[-1] + 1

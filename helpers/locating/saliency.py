@@ -1,0 +1,68 @@
+"""Parameter locators: |gradient x weight| and the squared gradient (empirical Fisher information).
+
+Both take the gradient of −log p(answer) with respect to every entry of the MLPs' second matrices,
+the ones that locate-then-edit methods change. No weight is unfrozen: a matrix's gradient for one
+sentence is the sum over tokens of (gradient of its output) x (its input), which a batched backward
+pass gives for all sentences at once.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from helpers.locating.locator import Locator, Scores
+from helpers.locating.query import Query
+from helpers.locating.slots import slot_batch, slot_logits, target_probabilities, traced
+from helpers.models.language_model import LanguageModel
+
+
+class _GradientLocator(Locator):
+    """Per-sentence weight gradients, turned into scores by a subclass."""
+
+    granularity = "parameter"
+    at_a_time = 4
+
+    def scores(self, language_model: LanguageModel, queries: Sequence[Query]) -> Scores:
+        """Scores [queries, layers x neurons x hidden]: a neuron's output weights lie together."""
+        layout = language_model.layout
+        device = language_model.device
+        names = [layout.mlp_out(layer) for layer in range(layout.blocks)]
+        targets = torch.tensor([query.required_target for query in queries], device=device)
+        batch = slot_batch(language_model, queries)
+        with traced(language_model, names) as (inputs, outputs):
+            probabilities = target_probabilities(slot_logits(language_model, batch), targets)
+            loss = -probabilities.log().sum()
+            gradients = torch.autograd.grad(loss, [outputs[name] for name in names])
+        size = layout.intermediate_size * layout.hidden_size
+        scores = torch.empty(len(queries), layout.blocks, size)
+        for layer, (name, gradient) in enumerate(zip(names, gradients, strict=True)):
+            weight_gradient = inputs[name].detach().mT.float() @ gradient.float()
+            weight = language_model.weight(name).T.float()
+            scores[:, layer] = self._score(weight_gradient, weight).flatten(1).cpu()
+        return scores.flatten(1).numpy()
+
+    @abstractmethod
+    def _score(self, gradient: Tensor, weight: Tensor) -> Tensor:
+        """Scores from the gradient [queries, neurons, hidden] and the weight [neurons, hidden]."""
+
+
+class WeightSaliency(_GradientLocator):
+    """|weight · gradient|: first-order change of the loss when the entry is removed."""
+
+    name = "gradient x weight"
+
+    def _score(self, gradient: Tensor, weight: Tensor) -> Tensor:
+        return (gradient * weight).abs()
+
+
+class Fisher(_GradientLocator):
+    """Squared gradient, the entry's empirical Fisher information."""
+
+    name = "Fisher"
+
+    def _score(self, gradient: Tensor, weight: Tensor) -> Tensor:
+        return gradient.square()

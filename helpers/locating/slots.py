@@ -1,0 +1,232 @@
+"""Forward passes that end at the answer slot, and rows that branch off on the way.
+
+Two savings, both exact. In a causal model the tokens left of what a method changes are constant:
+their keys and values are computed once. And a row that differs from an unchanged one from block l on
+need not exist before block l: ``branching`` lets each block append copies of the base rows, which
+halves the work of methods with one group of rows per layer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from helpers.locating.masked import MaskedLanguageModel
+from helpers.locating.query import LocatorError, Query
+from helpers.models.forward import Past, causal_visibility, hidden_states, prefill
+from helpers.models.language_model import LanguageModel
+
+
+@dataclass(frozen=True)
+class SlotBatch:
+    """Rows whose logits at the answer slot are wanted.
+
+    Attributes:
+        ids: token ids that run [rows, tokens], right-padded.
+        positions: their position ids [rows, tokens].
+        visible: boolean [rows, tokens, past + tokens].
+        slots: index of each row's slot among its tokens [rows].
+        past: keys and values of the constant tokens before them, if any.
+    """
+
+    ids: Tensor
+    positions: Tensor
+    visible: Tensor
+    slots: Tensor
+    past: Past | None = None
+
+    def at_slots(self, tokens: Tensor) -> Tensor:
+        """Values [rows, …] of ``tokens`` [rows, tokens, …] at the slots."""
+        return tokens[torch.arange(len(self.slots), device=tokens.device), self.slots]
+
+
+def slot_batch(
+    language_model: LanguageModel, queries: Sequence[Query], starts: Sequence[int] | None = None
+) -> SlotBatch:
+    """Batch queries; the tokens before ``starts`` are constant and run once, without gradients.
+
+    Args:
+        language_model: the model; a masked one has no constant tokens, so ``starts`` are ignored.
+        queries: what to run.
+        starts: first token of each query that runs with gradients and hooks; default: all do.
+    """
+    device = language_model.device
+    if starts is None or isinstance(language_model, MaskedLanguageModel):
+        starts = [0] * len(queries)
+    pad = language_model.tokenizer.pad_token_id or 0
+    suffixes = [query.ids[start:] for query, start in zip(queries, starts, strict=True)]
+    local, own = causal_visibility([len(ids) for ids in suffixes], device)
+    if isinstance(language_model, MaskedLanguageModel):
+        lengths = torch.tensor([len(ids) for ids in suffixes], device=device)
+        own = (local < lengths[:, None])[:, None, :].expand_as(own)  # all see all real tokens
+    ids = _padded(suffixes, pad, device)
+    first = torch.tensor(list(starts), device=device)
+    slots = torch.tensor([q.slot - s for q, s in zip(queries, starts, strict=True)], device=device)
+    positions = local + first[:, None]
+    if not any(starts):
+        return SlotBatch(ids, positions, own, slots)
+    past, constant = _constant(
+        language_model, [q.ids[:s] for q, s in zip(queries, starts, strict=True)], pad
+    )
+    seen = constant[:, None, :].expand(-1, ids.shape[1], -1)
+    return SlotBatch(ids, positions, torch.cat([seen, own], dim=2), slots, past)
+
+
+def slot_logits(
+    language_model: LanguageModel, batch: SlotBatch, slots: Tensor | None = None
+) -> Tensor:
+    """Next-token logits at the slots, [rows, vocabulary] in fp32, differentiable.
+
+    ``slots`` replaces the batch's own where rows were added on the way (``branching``).
+    """
+    if isinstance(language_model, MaskedLanguageModel):
+        hidden = language_model.model.base_model(
+            input_ids=batch.ids,
+            position_ids=batch.positions,
+            attention_mask=batch.visible[:, 0].long(),
+        ).last_hidden_state
+    else:
+        hidden = hidden_states(
+            language_model, batch.ids, batch.positions, batch.visible, batch.past
+        )
+    slots = batch.slots if slots is None else slots
+    chosen = hidden[torch.arange(len(slots), device=hidden.device), slots]
+    head = language_model.module(language_model.layout.architecture.head)
+    return head(chosen).float()
+
+
+def target_probabilities(logits: Tensor, targets: Tensor) -> Tensor:
+    """Probability of each row's target token, [rows]."""
+    return logits.gather(1, targets[:, None])[:, 0].sub(logits.logsumexp(1)).exp()
+
+
+@torch.inference_mode()
+def own_answers(language_model: LanguageModel, queries: Sequence[Query]) -> list[Query]:
+    """The same queries, those without a target given the model's most probable next token."""
+    done = list(queries)
+    missing = [i for i, query in enumerate(done) if query.target is None]
+    for start in range(0, len(missing), 32):
+        chosen = missing[start : start + 32]
+        batch = slot_batch(language_model, [done[i] for i in chosen])
+        best = slot_logits(language_model, batch).argmax(-1).tolist()
+        for i, token in zip(chosen, best, strict=True):
+            done[i] = replace(done[i], target=token)
+    return done
+
+
+@contextmanager
+def branching(
+    language_model: LanguageModel, batch: SlotBatch, *, layers: Sequence[int], copies: int
+) -> Iterator[SlotBatch]:
+    """Let each block in ``layers`` append ``copies`` times the batch's rows before it runs.
+
+    Yields the batch to run, whose cached past has as many rows at each layer as the tokens there.
+    All rows must share one mask and one set of positions (one sentence, repeated).
+
+    Raises:
+        LocatorError: rows of different sentences.
+    """
+    rows = len(batch.ids)
+    if rows > 1 and not bool((batch.visible == batch.visible[:1]).all()):
+        raise LocatorError("rows can branch off one sentence at a time only")
+    grows = set(layers)
+
+    def grow(module: nn.Module, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+        hidden = arguments[0]
+        return (torch.cat([hidden, hidden[:rows].repeat(copies, 1, 1)]), *arguments[1:])
+
+    blocks = language_model.layout.blocks
+    counts, present = [], rows
+    for layer in range(blocks):
+        present += rows * copies * (layer in grows)
+        counts.append(present)
+    past = batch.past and Past(
+        tuple(_repeated(keys, n) for keys, n in zip(batch.past.keys, counts, strict=True)),
+        tuple(_repeated(values, n) for values, n in zip(batch.past.values, counts, strict=True)),
+        batch.past.positions[:1],
+    )
+    with ExitStack() as stack:
+        for layer in grows:
+            module = language_model.module(language_model.layout.block(layer))
+            stack.callback(module.register_forward_pre_hook(grow).remove)
+        # One row of positions and mask is broadcast over however many rows there are.
+        yield replace(batch, positions=batch.positions[:1], visible=batch.visible[:1], past=past)
+
+
+@contextmanager
+def traced(
+    language_model: LanguageModel, names: Sequence[str]
+) -> Iterator[tuple[dict[str, Tensor], dict[str, Tensor]]]:
+    """Collect inputs and outputs of named modules with their gradient graph, weights staying frozen.
+
+    The graph starts at the embeddings, so every token that runs has gradients.
+    """
+    inputs: dict[str, Tensor] = {}
+    outputs: dict[str, Tensor] = {}
+
+    def start(module: nn.Module, arguments: tuple[Any, ...], output: Tensor) -> Tensor:
+        return output.detach().requires_grad_()
+
+    def keep(name: str) -> Any:
+        def hook(module: nn.Module, arguments: tuple[Any, ...], output: Tensor) -> None:
+            inputs[name], outputs[name] = arguments[0], output
+
+        return hook
+
+    embedding = language_model.layout.architecture.embedding
+    hooks = {embedding: start, **{name: keep(name) for name in names}}
+    with output_hooks(language_model, hooks), torch.enable_grad():
+        yield inputs, outputs
+
+
+@contextmanager
+def output_hooks(language_model: LanguageModel, hooks: Mapping[str, Any]) -> Iterator[None]:
+    """Forward hooks on named modules for the length of a block."""
+    with ExitStack() as stack:
+        for name, hook in hooks.items():
+            stack.callback(language_model.module(name).register_forward_hook(hook).remove)
+        yield
+
+
+@contextmanager
+def input_hooks(
+    language_model: LanguageModel, hooks: Mapping[str, Callable[[Tensor], Tensor]]
+) -> Iterator[None]:
+    """Replace the inputs of named modules by what their function makes of them."""
+
+    def pre_hook(change: Callable[[Tensor], Tensor]) -> Any:
+        return lambda module, arguments: (change(arguments[0]), *arguments[1:])
+
+    with ExitStack() as stack:
+        for name, change in hooks.items():
+            handle = language_model.module(name).register_forward_pre_hook(pre_hook(change))
+            stack.callback(handle.remove)
+        yield
+
+
+def _repeated(cached: Tensor, rows: int) -> Tensor:
+    return cached[:1].expand(rows, *cached.shape[1:])
+
+
+def _padded(sequences: Sequence[Sequence[int]], pad: int, device: torch.device) -> Tensor:
+    width = max(map(len, sequences))
+    rows = [[*ids, *[pad] * (width - len(ids))] for ids in sequences]
+    return torch.tensor(rows, device=device)
+
+
+@torch.no_grad()
+def _constant(
+    language_model: LanguageModel, prefixes: Sequence[Sequence[int]], pad: int
+) -> tuple[Past, Tensor]:
+    """Keys and values of constant prefixes, and which of them are real [rows, width]."""
+    lengths = [len(ids) for ids in prefixes]
+    positions, visible = causal_visibility(lengths, language_model.device)
+    ids = _padded(prefixes, pad, language_model.device)
+    _, past = prefill(language_model, ids, positions, visible)
+    real = positions < torch.tensor(lengths, device=positions.device)[:, None]
+    return past, real

@@ -1,0 +1,334 @@
+"""Every locator against the plain computation, on every architecture, causal and masked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+import torch
+from captum.attr import IntegratedGradients as Captum
+from torch import Tensor
+
+from helpers.data.peak_record import RecordError
+from helpers.locating.activations import ActivationMagnitude, GradientActivation
+from helpers.locating.causal_tracing import CausalTracing, embedding_deviation
+from helpers.locating.controls import ConstantScores, RandomScores
+from helpers.locating.integrated_gradients import IntegratedGradients
+from helpers.locating.locator import Locator, pool
+from helpers.locating.logit_attribution import LogitAttribution
+from helpers.locating.masked import MaskedLanguageModel
+from helpers.locating.query import LocatorError, Query, Sentence, encode
+from helpers.locating.saliency import Fisher, WeightSaliency
+from helpers.locating.slots import own_answers
+from helpers.models import LanguageModel
+from helpers.models.tokens import TokenError
+
+Tiny = Callable[..., LanguageModel]
+SENTENCES = (
+    Sentence("the capital of Utopia is _", "Amaurot", "Utopia"),
+    Sentence("in Utopia people _", "Latin", "Utopia"),
+)
+
+
+@pytest.fixture
+def queries(any_model: LanguageModel) -> list[Query]:
+    """Two sentences of different length, tokenised for ``any_model``."""
+    return encode(any_model, SENTENCES)
+
+
+def probability(language_model: LanguageModel, query: Query) -> Tensor:
+    """p(target) at the slot, by the public model call."""
+    logits = language_model.model(input_ids=torch.tensor([query.ids])).logits
+    return logits[0, query.slot].softmax(-1)[query.target]
+
+
+def clean(language_model: LanguageModel, query: Query, layer: int) -> tuple[Tensor, Tensor]:
+    """Input and output [tokens, …] of a layer's second MLP matrix."""
+    seen: list[tuple[Tensor, Tensor]] = []
+    module = language_model.module(language_model.layout.mlp_out(layer))
+    handle = module.register_forward_hook(lambda m, i, o: seen.append((i[0][0], o[0])))
+    with torch.no_grad():
+        probability(language_model, query)
+    handle.remove()
+    return seen[0]
+
+
+@contextmanager
+def changed_input(
+    language_model: LanguageModel, layer: int, change: Callable[[Tensor], Tensor]
+) -> Iterator[None]:
+    """The layer's second MLP matrix reads ``change`` of its input [1, tokens, neurons]."""
+    module = language_model.module(language_model.layout.mlp_out(layer))
+    handle = module.register_forward_pre_hook(lambda m, i: (change(i[0]),))
+    yield
+    handle.remove()
+
+
+def at_slot(slot: int, value: Tensor) -> Callable[[Tensor], Tensor]:
+    """Put ``value`` in place of the slot's activation, keeping its graph."""
+
+    def change(tokens: Tensor) -> Tensor:
+        parts = [tokens[:, :slot], value[None, None].to(tokens), tokens[:, slot + 1 :]]
+        return torch.cat(parts, dim=1)
+
+    return change
+
+
+LOCATORS: tuple[Locator, ...] = (
+    ActivationMagnitude(),
+    GradientActivation(),
+    IntegratedGradients(steps=3),
+    WeightSaliency(),
+    Fisher(),
+    CausalTracing(samples=2),
+    LogitAttribution(),
+    LogitAttribution(granularity="layer"),
+    RandomScores(),
+    ConstantScores(granularity="layer"),
+)
+
+
+def applies(locator: Locator, model: LanguageModel) -> bool:
+    return not (isinstance(locator, LogitAttribution) and isinstance(model, MaskedLanguageModel))
+
+
+@pytest.mark.parametrize("locator", LOCATORS, ids=lambda locator: locator.name)
+def test_shapes_and_batches(
+    locator: Locator, any_model: LanguageModel, queries: list[Query]
+) -> None:
+    """A sentence's scores do not depend on the sentences beside it, nor on an earlier call."""
+    if not applies(locator, any_model):
+        with pytest.raises(LocatorError, match="causal"):
+            locator.scores(any_model, queries)
+        return
+    together = locator.scores(any_model, queries)
+    assert together.shape == (2, np.prod(locator.shape(any_model.layout)))
+    assert together.dtype == np.float32
+    alone = np.concatenate([locator.scores(any_model, [query]) for query in queries])
+    assert together == pytest.approx(alone, rel=1e-3, abs=1e-6)
+    if locator.name != "constant":
+        assert together.std() > 0
+
+
+def test_activation(any_model: LanguageModel, queries: list[Query]) -> None:
+    scores = ActivationMagnitude().scores(any_model, queries)
+    shape = any_model.layout.blocks, any_model.layout.intermediate_size
+    for row, query in zip(scores, queries, strict=True):
+        for layer, found in enumerate(row.reshape(shape)):
+            activation, _ = clean(any_model, query, layer)
+            assert found == pytest.approx(activation[query.slot].abs().numpy(), rel=1e-4, abs=1e-6)
+
+
+def plain_gradient(model: LanguageModel, query: Query, layer: int, scale: float) -> Tensor:
+    activation = clean(model, query, layer)[0][query.slot]
+    scaled = (scale * activation).requires_grad_()
+    with changed_input(model, layer, at_slot(query.slot, scaled)):
+        (gradient,) = torch.autograd.grad(probability(model, query), [scaled])
+    return activation * gradient
+
+
+def test_gradient_times_activation(any_model: LanguageModel, queries: list[Query]) -> None:
+    scores = GradientActivation().scores(any_model, queries)
+    shape = any_model.layout.blocks, any_model.layout.intermediate_size
+    for row, query in zip(scores, queries, strict=True):
+        for layer, found in enumerate(row.reshape(shape)):
+            plain = plain_gradient(any_model, query, layer, 1.0)
+            assert found == pytest.approx(plain.numpy(), rel=1e-3, abs=1e-7)
+
+
+@pytest.mark.parametrize("rows", [1024, 4])
+def test_integrated_gradients(rows: int, any_model: LanguageModel, queries: list[Query]) -> None:
+    """Branching rows and a cached prefix give what one whole pass per (layer, alpha) gives."""
+    locator = IntegratedGradients(steps=4, rows=rows)
+    shape = any_model.layout.blocks, any_model.layout.intermediate_size
+    scores = locator.scores(any_model, queries)
+    for row, query in zip(scores, queries, strict=True):
+        for layer, found in enumerate(row.reshape(shape)):
+            path = [plain_gradient(any_model, query, layer, j / 3) for j in range(4)]
+            plain = torch.stack(path).mean(0).numpy()
+            assert found == pytest.approx(plain, rel=1e-3, abs=1e-7)
+
+
+@pytest.mark.parametrize("name", ["llama", "gpt2"])
+def test_integrated_gradients_agree_with_captum(name: str, tiny: Tiny) -> None:
+    """Both converge to the same integral; the score sums to p(a) − p(0) (completeness)."""
+    model = tiny(name)
+    (query,) = encode(model, [Sentence("the capital of Utopia is _", "Amaurot")])
+    shape = model.layout.blocks, model.layout.intermediate_size
+    steps = 400
+    (row,) = IntegratedGradients(steps=steps).scores(model, [query])
+    for layer, found in enumerate(row.reshape(shape)):
+        activation = clean(model, query, layer)[0][query.slot]
+
+        def forward(values: Tensor, layer: int = layer) -> Tensor:
+            results = []
+            for value in values:
+                with changed_input(model, layer, at_slot(query.slot, value)):
+                    results.append(probability(model, query))
+            return torch.stack(results)
+
+        captum = Captum(forward).attribute(activation[None], n_steps=50)[0]
+        scale = captum.abs().max()
+        assert found == pytest.approx(captum.numpy(), abs=float(0.02 * scale))
+        with torch.no_grad():
+            difference = forward(activation[None]) - forward(torch.zeros_like(activation)[None])
+        assert found.sum() == pytest.approx(float(difference), abs=float(0.1 * scale) + 1e-6)
+
+
+def test_parameter_locators(any_model: LanguageModel, queries: list[Query]) -> None:
+    saliency = WeightSaliency().scores(any_model, queries)
+    fisher = Fisher().scores(any_model, queries)
+    layout = any_model.layout
+    shape = layout.blocks, layout.intermediate_size, layout.hidden_size
+    for number, query in enumerate(queries):
+        for layer in range(layout.blocks):
+            stored = any_model.module(layout.mlp_out(layer)).weight
+            stored.requires_grad_()
+            try:
+                loss = -probability(any_model, query).log()
+                (gradient,) = torch.autograd.grad(loss, [stored])
+            finally:
+                stored.requires_grad_(False)
+            if not any_model.stored_transposed(layout.mlp_out(layer)):
+                gradient = gradient.T
+            weight = any_model.weight(layout.mlp_out(layer)).T.detach()
+            found = saliency[number].reshape(shape)[layer]
+            scale = float((gradient * weight).abs().max())
+            plain = (gradient * weight).abs().numpy()
+            assert found == pytest.approx(plain, rel=1e-3, abs=1e-4 * scale)
+            squared = gradient.square().numpy()
+            assert fisher[number].reshape(shape)[layer] == pytest.approx(
+                squared, rel=1e-3, abs=1e-4 * float(squared.max())
+            )
+
+
+def traced_probability(
+    model: LanguageModel, query: Query, noise: Tensor, restored: tuple[int, Tensor] | None
+) -> float:
+    """p(target) under noised subject embeddings, one layer's MLP output restored or none."""
+    assert query.subject is not None
+    start, stop = query.subject
+
+    def corrupt(module, inputs, output):
+        output = output.clone()
+        output[:, start:stop] += noise
+        return output
+
+    def restore(module, inputs, output):
+        assert restored is not None
+        output = output.clone()
+        output[:, stop - 1] = restored[1]
+        return output
+
+    layout = model.layout
+    handles = [model.module(layout.architecture.embedding).register_forward_hook(corrupt)]
+    if restored is not None:
+        module = model.module(layout.mlp_out(restored[0]))
+        handles.append(module.register_forward_hook(restore))
+    with torch.no_grad():
+        value = float(probability(model, query))
+    for handle in handles:
+        handle.remove()
+    return value
+
+
+def test_causal_tracing(any_model: LanguageModel, queries: list[Query]) -> None:
+    found = CausalTracing(samples=3, noise=2.0, seed=5).scores(any_model, queries)
+    layout = any_model.layout
+    for row, query in zip(found, queries, strict=True):
+        assert query.subject is not None
+        start, stop = query.subject
+        generator = torch.Generator().manual_seed(5)
+        noise = torch.randn(3, stop - start, layout.hidden_size, generator=generator)
+        noise *= 2 * embedding_deviation(any_model)
+        base = np.mean([traced_probability(any_model, query, sample, None) for sample in noise])
+        for layer in range(layout.blocks):
+            output = clean(any_model, query, layer)[1][stop - 1]
+            values = [traced_probability(any_model, query, s, (layer, output)) for s in noise]
+            assert row[layer] == pytest.approx(np.mean(values) - base, rel=1e-2, abs=1e-6)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "gptj", "llama", "gemma3"])
+def test_logit_attribution(name: str, tiny: Tiny) -> None:
+    """Layer scores are the drop of the logit when the MLP's write never reaches the final norm."""
+    model = tiny(name)
+    (query,) = encode(model, SENTENCES[:1])
+    layers = LogitAttribution(granularity="layer").scores(model, [query])[0]
+    neurons = LogitAttribution().scores(model, [query])[0].reshape(model.layout.blocks, -1)
+    last = model.layout.blocks - 1
+    activation, _ = clean(model, query, last)
+
+    def logit() -> float:
+        with torch.no_grad():
+            return float(model.model(torch.tensor([query.ids])).logits[0, query.slot, query.target])
+
+    # Nothing reads the last layer but the final norm, so there direct and total effect are one.
+    module = model.module(model.layout.mlp_out(last))
+    handle = module.register_forward_hook(lambda m, i, o: torch.zeros_like(o))
+    without_layer = logit()
+    handle.remove()
+    assert layers[last] == pytest.approx(logit() - without_layer, rel=1e-3, abs=1e-5)
+    if name == "gemma3":  # the norm behind its MLP is held fixed, so neurons add up only roughly
+        return
+    for neuron in (0, 7):
+        ablated = activation[query.slot].clone()
+        ablated[neuron] = 0
+        with changed_input(model, last, at_slot(query.slot, ablated)):
+            without_neuron = logit()
+        expected = logit() - without_neuron
+        assert neurons[last, neuron] == pytest.approx(expected, rel=1e-3, abs=1e-5)
+
+
+def test_controls(any_model: LanguageModel, queries: list[Query]) -> None:
+    random = RandomScores(seed=1).scores(any_model, queries)
+    assert abs(np.corrcoef(random)[0, 1]) < 0.5
+    assert np.array_equal(random, RandomScores(seed=1).scores(any_model, queries))
+    constant = ConstantScores().scores(any_model, queries)
+    assert np.array_equal(constant[0], constant[1])
+    assert not np.array_equal(constant, ConstantScores(seed=1).scores(any_model, queries))
+
+
+def test_pooling() -> None:
+    scores = np.array([[1, -3, 0, 2, -2, 6, 1, 1]], dtype=np.float32)
+    shape = (2, 2, 2)
+    assert pool(scores, shape, "parameter") is scores
+    assert pool(scores, shape, "neuron").tolist() == [[2, 1, 4, 1]]
+    assert pool(scores, shape, "layer").tolist() == [[1.5, 2.5]]
+    with pytest.raises(LocatorError, match="neuron scores cannot be compared at parameter"):
+        pool(scores, (2, 4), "parameter")
+
+
+def test_own_answers(any_model: LanguageModel) -> None:
+    given, own = encode(any_model, [SENTENCES[0], Sentence("in Utopia people _")])
+    with pytest.raises(LocatorError, match="own_answers"):
+        GradientActivation().scores(any_model, [given, own])
+    filled = own_answers(any_model, [given, own])
+    assert filled[0] == given
+    logits = any_model.model(torch.tensor([own.ids])).logits[0, own.slot]
+    assert filled[1].target == int(logits.argmax())
+
+
+def test_sentences_without_a_subject_can_be_traced(any_model: LanguageModel) -> None:
+    (query,) = encode(any_model, [Sentence("in Utopia people speaks _", "Latin")])
+    assert query.subject is None
+    assert np.isfinite(CausalTracing(samples=2).scores(any_model, [query])).all()
+
+
+def test_bad_sentences(any_model: LanguageModel) -> None:
+    with pytest.raises(RecordError, match="slot"):
+        encode(any_model, [Sentence("in Utopia people speak", "Latin")])
+    with pytest.raises(TokenError, match="empty"):
+        encode(any_model, [Sentence("in Utopia people speak _", " ")])
+    with pytest.raises(LocatorError, match="Atlantis"):
+        encode(any_model, [Sentence("in Utopia people speak _", "Latin", "Atlantis")])
+
+
+def test_bad_settings() -> None:
+    with pytest.raises(LocatorError, match="2 steps"):
+        IntegratedGradients(steps=1)
+    with pytest.raises(LocatorError, match="positive"):
+        CausalTracing(samples=0)
+    with pytest.raises(LocatorError, match="parameter"):
+        LogitAttribution(granularity="parameter")
