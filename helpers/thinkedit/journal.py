@@ -1,0 +1,154 @@
+"""A JSON-lines journal of every prompt, response and decision: resume and exact replay.
+
+The pipeline is deterministic given the model's responses and the reviewer's decisions, so the journal
+is one sequence. Reading it again, each step must ask for what the next record holds; anything else
+means another model, other settings or another version, and is refused.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+
+class JournalError(ValueError):
+    """A journal that does not belong to this run, or is damaged."""
+
+
+class Respondent(Protocol):
+    """The model as the pipeline sees it."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Identity of the weights and of everything else that determines the responses."""
+        ...
+
+    def respond(self, prompts: Sequence[str], *, n: int, seed: int) -> list[list[str]]:
+        """``n`` responses per prompt; each prompt's depend on nothing but itself, n and seed."""
+        ...
+
+
+class Journal:
+    """Append-only record of a run, replayed from its beginning.
+
+    Args:
+        path: the file; created when absent.
+        model: fingerprint of the model.
+        settings: whatever determines the run besides the model; JSON values.
+
+    Raises:
+        JournalError: the file was written with another model or other settings, or is damaged.
+    """
+
+    def __init__(self, path: Path, *, model: str, settings: Mapping[str, Any]) -> None:
+        self.path = path
+        self._records = _read(path)
+        self._next = 0
+        self.record("run", {"model": model, "settings": dict(settings)}, True)
+
+    @property
+    def replaying(self) -> bool:
+        """Whether there are recorded steps left to follow."""
+        return self._next < len(self._records)
+
+    def recall(self, kind: str, request: Mapping[str, Any]) -> Any:
+        """The recorded outcome of the next step, or None at the end of the record.
+
+        Raises:
+            JournalError: the next record is about something else.
+        """
+        if not self.replaying:
+            return None
+        stored = self._records[self._next]
+        if (stored["kind"], stored["request"]) != (kind, _plain(request)):
+            raise JournalError(self._difference(stored, kind, _plain(request)))
+        self._next += 1
+        return stored["outcome"]
+
+    def record(self, kind: str, request: Mapping[str, Any], outcome: Any) -> None:
+        """Write one step, or check it against the record when replaying.
+
+        Raises:
+            JournalError: the record holds another step or another outcome.
+        """
+        stored = self.recall(kind, request)
+        if stored is None:
+            line = {"kind": kind, "request": _plain(request), "outcome": _plain(outcome)}
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with self.path.open("a", encoding="utf-8") as stream:
+                stream.write(json.dumps(line, ensure_ascii=False) + "\n")
+            self._records.append(line)
+            self._next += 1
+        elif stored != _plain(outcome):
+            raise JournalError(
+                f"{self.path}, line {self._next}: {kind} came out as {outcome!r}, recorded was"
+                f" {stored!r}; start a new journal"
+            )
+
+    def ask(
+        self, model: Respondent, prompts: Sequence[str], *, n: int, seed: int
+    ) -> list[list[str]]:
+        """Responses to the prompts: recorded ones as they were, the others from the model."""
+        requests = [{"prompt": prompt, "n": n, "seed": seed} for prompt in prompts]
+        answered: list[list[str]] = []
+        for request in requests:
+            outcome = self.recall("responses", request)
+            if outcome is None:
+                break
+            answered.append(outcome)
+        missing = requests[len(answered) :]
+        if missing:
+            fresh = model.respond([str(r["prompt"]) for r in missing], n=n, seed=seed)
+            for request, responses in zip(missing, fresh, strict=True):
+                self.record("responses", request, responses)
+            answered += fresh
+        return answered
+
+    def _difference(self, stored: Mapping[str, Any], kind: str, request: Any) -> str:
+        place = f"{self.path}, line {self._next + 1}"
+        if stored["kind"] == kind == "run":
+            names = [k for k in request if request[k] != stored["request"].get(k)]
+            return (
+                f"{place}: written with another {' and '.join(names)}"
+                f" ({stored['request']}, now {request}); use the same or start a new journal"
+            )
+        return (
+            f"{place}: holds {stored['kind']} {stored['request']}, the run asks for {kind} {request};"
+            " the run has changed since: start a new journal"
+        )
+
+
+def decisions(path: Path) -> list[dict[str, Any]]:
+    """The review decisions of a journal, as {"review": …, "decision": …}, in order."""
+    return [
+        {"review": record["request"], "decision": record["outcome"]}
+        for record in _read(path)
+        if record["kind"] == "decision"
+    ]
+
+
+def _read(path: Path) -> list[dict[str, Any]]:
+    if not path.exists():
+        return []
+    content = path.read_bytes()
+    complete = content[: content.rfind(b"\n") + 1]
+    if len(complete) < len(content):
+        warnings.warn(f"{path}: dropped an unfinished last line", stacklevel=3)
+        path.write_bytes(complete)
+    records = []
+    for number, line in enumerate(complete.decode("utf-8").splitlines(), start=1):
+        try:
+            record = json.loads(line)
+            record["kind"], record["request"], record["outcome"]
+        except (json.JSONDecodeError, KeyError, TypeError) as error:
+            raise JournalError(f"{path}, line {number}: no journal record ({error!r})") from error
+        records.append(record)
+    return records
+
+
+def _plain(value: Any) -> Any:
+    """The value as JSON gives it back (tuples become lists)."""
+    return json.loads(json.dumps(value))

@@ -1,0 +1,245 @@
+"""Grow a model's own knowledge graph around a fact (Algorithms 1–3), one round at a time.
+
+A round validates triplets and chains (1), reasons about the validated questions to find new triplets
+(2), and adds validated triplets to the graph, whose new chains go into the next round (3). The paper's
+Algorithm 1 sends validated chains to component 3, its section 5.1.2 only to component 2; the text is
+followed. Questions of a round are asked together, so that a model can batch them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+import networkx as nx
+
+from helpers.thinkedit import extraction, prompts
+from helpers.thinkedit.chains import simple_chains
+from helpers.thinkedit.graph import Triplet, add_triplet
+from helpers.thinkedit.journal import Journal, Respondent
+from helpers.thinkedit.mentions import Aliases, mentions, names_of
+from helpers.thinkedit.reviewers import Decision, Review, Reviewer
+
+Path = tuple[Triplet, ...]
+Steps = Generator[Review, Decision, None]
+NO_ALIASES: Aliases = MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How far to grow, and how to ask.
+
+    ``max_attempts`` is the paper's k_max, ``target_chains`` its stop at 100 (Harry Potter);
+    ``chain_questions`` bounds the chains asked about per round, ``statements`` the statements taken
+    from one chain of thought.
+    """
+
+    max_attempts: int = 3
+    max_steps: int = 5
+    target_chains: int = 100
+    max_rounds: int = 8
+    responses: int = 1
+    chain_questions: int = 20
+    statements: int = 12
+    seed: int = 0
+
+
+@dataclass
+class Growth:
+    """State of a run: the graph so far, its chains, what was given up, and why it stopped."""
+
+    fact: Triplet
+    graph: nx.DiGraph = field(default_factory=nx.DiGraph)
+    chains: list[Path] = field(default_factory=list)
+    discarded: list[Path] = field(default_factory=list)
+    rounds: int = 0
+    stopped: str = ""
+
+
+class Session:
+    """A run that stops at each decision not yet taken.
+
+    Args:
+        fact: the fact to edit, where the graph starts.
+        model: who answers.
+        journal: where everything is recorded and replayed from.
+        settings: how far to grow.
+        aliases: other names of entities that count as the object.
+
+    ``pending`` is the review waiting for ``decide``; None when the run is over.
+    """
+
+    def __init__(
+        self,
+        fact: Triplet,
+        model: Respondent,
+        journal: Journal,
+        *,
+        settings: Settings | None = None,
+        aliases: Aliases = NO_ALIASES,
+    ) -> None:
+        self.growth = Growth(fact)
+        self.pending: Review | None = None
+        self._journal = journal
+        self.settings = settings or Settings()
+        self._steps = _Run(self.growth, model, journal, self.settings, aliases).steps()
+        self._advance(None)
+
+    def decide(self, decision: Decision) -> None:
+        """Answer the pending review and go on to the next one.
+
+        Raises:
+            ValueError: nothing is pending, or the decision does not answer the review.
+        """
+        if self.pending is None:
+            raise ValueError("no review is pending: the run is over")
+        decision.check(self.pending)
+        self._journal.record("decision", self.pending.as_json(), decision.as_json())
+        self._advance(decision)
+
+    def run(self, reviewer: Reviewer) -> Growth:
+        """Let a reviewer take all remaining decisions."""
+        while self.pending is not None:
+            self.decide(reviewer.decide(self.pending))
+        return self.growth
+
+    def _advance(self, decision: Decision | None) -> None:
+        self.pending = None
+        try:
+            while True:
+                review = next(self._steps) if decision is None else self._steps.send(decision)
+                stored = self._journal.recall("decision", review.as_json())
+                if stored is None:
+                    self.pending = review
+                    return
+                decision = Decision.from_json(stored)
+        except StopIteration:
+            return
+
+
+@dataclass
+class _Run:
+    """The algorithms as one generator of reviews."""
+
+    growth: Growth
+    model: Respondent
+    journal: Journal
+    settings: Settings
+    aliases: Aliases
+    seen: set[tuple[tuple[str, str, str], ...]] = field(default_factory=set)
+
+    def steps(self) -> Steps:
+        growth, settings = self.growth, self.settings
+        waiting: list[Path] = self._unseen([(growth.fact,)])
+        while waiting and growth.rounds < settings.max_rounds and not self._enough():
+            growth.rounds += 1
+            validated: dict[Path, str] = {}
+            yield from self._validate(waiting, validated)
+            new_chains = self._synthesise(validated)
+            if growth.rounds == 1 and not growth.chains:
+                break
+            found: list[Path] = []
+            if not self._enough() and growth.rounds < settings.max_rounds:
+                yield from self._generate(validated, found)
+            waiting = self._unseen(found) + self._unseen(new_chains, settings.chain_questions)
+        growth.stopped = self._reason()
+        self._note("stopped", reason=growth.stopped, chains=len(growth.chains))
+
+    def _validate(self, paths: Sequence[Path], validated: dict[Path, str]) -> Steps:
+        """Algorithm 1: fill ``validated`` with the paths whose object the model names."""
+        asked = list(zip(paths, self._questions(paths), strict=True))
+        for attempt in range(self.settings.max_attempts):
+            texts = [prompts.answer_prompt(question) for _, question in asked]
+            answers = self._ask(texts, n=self.settings.responses, attempt=attempt)
+            again: list[tuple[Path, str]] = []
+            for (path, question), responses in zip(asked, answers, strict=True):
+                names = names_of(path[-1].object, self.aliases)
+                if any(mentions(response, names) for response in responses):
+                    validated[path] = question
+                    self._note("validated", path=path, question=question)
+                elif attempt + 1 < self.settings.max_attempts:
+                    decision = yield Review("refine", question, path, tuple(responses))
+                    self._refine(decision, path, again)
+                else:
+                    self._discard(path)
+            asked = again
+
+    def _refine(self, decision: Decision, path: Path, again: list[tuple[Path, str]]) -> None:
+        if decision.discard:
+            self._discard(path)
+        else:
+            again.append((decision.path, decision.question))
+
+    def _generate(self, validated: Mapping[Path, str], found: list[Path]) -> Steps:
+        """Algorithm 2: reasoning on the validated questions, its statements, their triplets."""
+        thoughts = self._ask([prompts.thought_prompt(q) for q in validated.values()])
+        cut = [extraction.statements(t[0])[: self.settings.statements] for t in thoughts]
+        flat = iter(self._ask([prompts.extraction_prompt(s) for group in cut for s in group]))
+        for (path, question), thought, group in zip(validated.items(), thoughts, cut, strict=True):
+            texts = [next(flat)[0] for _ in group]
+            candidates = {t.key: t for text in texts for t in extraction.triplets_of(text)}
+            decision = yield Review(
+                "prune", question, path, tuple(thought), tuple(candidates.values())
+            )
+            found += [(triplet,) for triplet in decision.triplets]
+
+    def _synthesise(self, validated: Mapping[Path, str]) -> list[Path]:
+        """Algorithm 3: add validated triplets; return the chains that this made possible."""
+        growth = self.growth
+        if growth.rounds == 1 and validated:
+            growth.fact = next(iter(validated))[0]  # as refined, if it was
+        for path, question in validated.items():
+            if len(path) == 1 and not self._enough():
+                added = add_triplet(growth.graph, path[0], question=question)
+                self._note("added" if added else "second relation left out", path=path)
+                growth.chains = simple_chains(
+                    growth.graph,
+                    growth.fact.subject,
+                    growth.fact.object,
+                    max_steps=self.settings.max_steps,
+                )
+        return [chain for chain in growth.chains if len(chain) > 1]
+
+    def _questions(self, paths: Sequence[Path]) -> list[str]:
+        texts = self._ask([prompts.question_prompt(path) for path in paths])
+        questions = []
+        for path, (text,) in zip(paths, texts, strict=True):
+            question = extraction.question_of(text)
+            names = names_of(path[-1].object, self.aliases)
+            # A question that gives its object away validates anything.
+            usable = question and not mentions(question, names)
+            questions.append(question if usable else extraction.fallback_question(path[-1]))
+        return questions
+
+    def _ask(self, texts: Sequence[str], *, n: int = 1, attempt: int = 0) -> list[list[str]]:
+        return self.journal.ask(self.model, texts, n=n, seed=self.settings.seed + attempt)
+
+    def _unseen(self, paths: Iterable[Path], most: int | None = None) -> list[Path]:
+        new: dict[tuple[tuple[str, str, str], ...], Path] = {}
+        for path in paths:
+            key = tuple(triplet.key for triplet in path)
+            if key not in self.seen and (most is None or len(new) < most):
+                new.setdefault(key, path)
+        self.seen.update(new)
+        return list(new.values())
+
+    def _enough(self) -> bool:
+        return len(self.growth.chains) >= self.settings.target_chains
+
+    def _reason(self) -> str:
+        if not self.growth.chains:
+            return "the fact to edit did not validate"
+        if self._enough():
+            return "target number of chains"
+        last = self.growth.rounds >= self.settings.max_rounds
+        return "number of rounds" if last else "nothing new validated"
+
+    def _discard(self, path: Path) -> None:
+        self.growth.discarded.append(path)
+        self._note("discarded", path=path)
+
+    def _note(self, event: str, **details: Any) -> None:
+        plain = {k: [asdict(t) for t in v] if k == "path" else v for k, v in details.items()}
+        self.journal.record("event", {"event": event}, plain)

@@ -1,0 +1,56 @@
+"""A deterministic model of a tiny world, so that the pipeline can be followed by hand."""
+
+import re
+from collections.abc import Sequence
+
+import pytest
+
+from helpers.thinkedit.graph import Triplet
+
+SCHOOL = Triplet("Ada", "studied at", "North College")
+HOUSE = Triplet("Ada", "lives in", "Red House")
+PART = Triplet("Red House", "belongs to", "North College")
+WORLD = (SCHOOL, HOUSE, PART)
+
+
+class WorldModel:
+    """Knows some triplets: asks about them, answers them, and reasons from subject to neighbours."""
+
+    fingerprint = "world-1"
+
+    def __init__(self, known: Sequence[Triplet] = WORLD) -> None:
+        self.known = list(known)
+        self.asked: list[str] = []
+
+    def respond(self, prompts: Sequence[str], *, n: int, seed: int) -> list[list[str]]:
+        self.asked += prompts
+        return [[self._one(prompt)] * n for prompt in prompts]
+
+    def _one(self, prompt: str) -> str:
+        last = prompt.rstrip().splitlines()[-1]
+        if "Chain:" in prompt:
+            return " Which school follows from the house?"
+        if match := re.search(
+            r"Subject: (.*) \| Relation: (.*) \| Object", prompt.splitlines()[-2]
+        ):
+            return f" {match[1]} {match[2]} what?"
+        if last.startswith("Statement: "):
+            return "".join(
+                f"{t.subject} | {t.relation} | {t.object}\n"
+                for t in self.known
+                if f"{t.subject} {t.relation} {t.object}." in last
+            )
+        question = prompt.rsplit("Question: ", 1)[-1]
+        if last == "Answer:":
+            known = [t for t in self.known if f"{t.subject} {t.relation} what?" in question]
+            chain = "follows from the house" in question
+            return known[0].object if known else "north COLLEGE" if chain else "I do not know."
+        names = {t.subject for t in self.known if t.subject in question}
+        near = names | {t.object for t in self.known if t.subject in names}
+        facts = [t for t in self.known if t.subject in near]
+        return "\n".join(f"{t.subject} {t.relation} {t.object}." for t in facts)
+
+
+@pytest.fixture
+def world() -> WorldModel:
+    return WorldModel()

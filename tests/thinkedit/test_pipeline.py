@@ -1,0 +1,202 @@
+"""Algorithms 1-3 on a tiny world: growth, refinement, stop rules, journal, resume and replay."""
+
+import json
+
+import pytest
+
+from helpers.thinkedit.graph import Triplet, triplets
+from helpers.thinkedit.journal import Journal, JournalError
+from helpers.thinkedit.pipeline import Session, Settings
+from helpers.thinkedit.reviewers import AutomaticReviewer, Decision, RecordedReviewer, Review
+
+SCHOOL = Triplet("Ada", "studied at", "North College")
+HOUSE = Triplet("Ada", "lives in", "Red House")
+PART = Triplet("Red House", "belongs to", "North College")
+
+
+def grow(model, path, reviewer=None, fact=SCHOOL, aliases=None, **settings):
+    chosen = Settings(**settings)
+    journal = Journal(path, model=model.fingerprint, settings=vars(chosen))
+    session = Session(fact, model, journal, settings=chosen, aliases=aliases or {})
+    return session.run(reviewer or AutomaticReviewer())
+
+
+def records(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_the_world_is_found_and_its_chains_sequenced(world, tmp_path):
+    growth = grow(world, tmp_path / "j.jsonl")
+    assert set(triplets(growth.graph)) == {SCHOOL, HOUSE, PART}
+    assert growth.chains == [(SCHOOL,), (HOUSE, PART)]
+    assert growth.stopped == "nothing new validated"
+    assert growth.graph.edges["ada", "red house"]["question"] == "Ada lives in what?"
+    chain_questions = [p for p in world.asked if "Chain: Ada" in p]
+    assert len(chain_questions) == 1
+
+
+def test_an_unknown_fact_stops_at_once(world, tmp_path):
+    unknown = Triplet("Ada", "was taught by", "Bo")
+    growth = grow(world, tmp_path / "j.jsonl", fact=unknown)
+    assert growth.stopped == "the fact to edit did not validate"
+    assert growth.discarded == [(unknown,)]
+    assert growth.graph.number_of_nodes() == 0
+
+
+def test_aliases_validate(world, tmp_path):
+    college = Triplet("Ada", "studied at", "The Northern")
+    assert not grow(world, tmp_path / "a.jsonl", fact=college).chains
+    named = grow(
+        world, tmp_path / "b.jsonl", fact=college, aliases={"the northern": ("North College",)}
+    )
+    assert named.chains[0] == (college,)
+
+
+@pytest.mark.parametrize(
+    ("settings", "stopped", "rounds"),
+    [
+        ({"target_chains": 1}, "target number of chains", 1),
+        ({"max_rounds": 1}, "number of rounds", 1),
+        ({"target_chains": 2}, "target number of chains", 2),
+    ],
+)
+def test_stop_rules(world, tmp_path, settings, stopped, rounds):
+    growth = grow(world, tmp_path / "j.jsonl", **settings)
+    assert (growth.stopped, growth.rounds) == (stopped, rounds)
+
+
+class Expert:
+    """Refines an unknown relation once, prunes everything and adds a missing triplet."""
+
+    def __init__(self):
+        self.reviews: list[Review] = []
+
+    def decide(self, review):
+        self.reviews.append(review)
+        if review.occasion == "prune":
+            return Decision(triplets=(HOUSE,) if review.path == (SCHOOL,) else ())
+        return Decision(question="Ada studied at what?", path=(SCHOOL,))
+
+
+def test_refinement_is_asked_again_and_replaces_the_fact(world, tmp_path):
+    expert = Expert()
+    growth = grow(
+        world, tmp_path / "j.jsonl", expert, fact=Triplet("Ada", "went to", "North College")
+    )
+    assert growth.fact == SCHOOL
+    assert [review.occasion for review in expert.reviews] == ["refine", "prune", "prune"]
+    assert expert.reviews[0].responses == ("I do not know.",)
+    assert set(triplets(growth.graph)) == {SCHOOL, HOUSE}
+
+
+def test_attempts_are_bounded(world, tmp_path):
+    class Stubborn:
+        count = 0
+
+        def decide(self, review):
+            self.count += 1
+            return Decision(question="Who is it?", path=review.path)
+
+    stubborn = Stubborn()
+    fact = Triplet("Ada", "went to", "North College")
+    growth = grow(world, tmp_path / "j.jsonl", stubborn, fact=fact, max_attempts=3)
+    assert stubborn.count == 2
+    assert growth.discarded == [(fact,)]
+
+
+def test_a_replay_asks_nothing_and_writes_nothing(world, tmp_path):
+    path = tmp_path / "j.jsonl"
+    first = grow(world, path)
+    written, asked = path.read_bytes(), len(world.asked)
+    again = grow(world, path)
+    assert len(world.asked) == asked
+    assert path.read_bytes() == written
+    assert again.chains == first.chains
+    assert list(triplets(again.graph)) == list(triplets(first.graph))
+
+
+def test_a_run_resumes_after_any_line(world, tmp_path):
+    path = tmp_path / "j.jsonl"
+    grow(world, path)
+    complete = path.read_bytes()
+    lines = complete.splitlines(keepends=True)
+    for kept in range(len(lines)):
+        path.write_bytes(b"".join(lines[:kept]))
+        grow(world, path)
+        assert path.read_bytes() == complete
+
+
+def test_an_unfinished_line_is_dropped(world, tmp_path):
+    path = tmp_path / "j.jsonl"
+    grow(world, path)
+    complete = path.read_bytes()
+    path.write_bytes(complete[:-9])
+    with pytest.warns(UserWarning, match="unfinished last line"):
+        grow(world, path)
+    assert path.read_bytes() == complete
+
+
+def test_a_journal_of_another_model_or_other_settings_is_refused(world, tmp_path):
+    path = tmp_path / "j.jsonl"
+    grow(world, path)
+    with pytest.raises(JournalError, match=r"line 1: written with another settings"):
+        grow(world, path, max_steps=2)
+    world.fingerprint = "world-2"
+    with pytest.raises(JournalError, match=r"another model.*world-1.*start a new journal"):
+        grow(world, path)
+
+
+def test_a_changed_record_is_noticed(world, tmp_path):
+    path = tmp_path / "j.jsonl"
+    grow(world, path)
+    changed = path.read_text().replace('"North College"}', '"South College"}')
+    path.write_text(changed)
+    with pytest.raises(JournalError, match="start a new journal"):
+        grow(world, path)
+    path.write_text("[]\n")
+    with pytest.raises(JournalError, match="line 1: no journal record"):
+        grow(world, path)
+
+
+def test_recorded_decisions_are_repeated_and_gaps_refused(world, tmp_path):
+    first = grow(world, tmp_path / "first.jsonl", Expert())
+    recorded = RecordedReviewer(tmp_path / "first.jsonl")
+    again = grow(world, tmp_path / "second.jsonl", recorded)
+    assert list(triplets(again.graph)) == list(triplets(first.graph))
+    other = Review("refine", "Who?", (HOUSE,), ())
+    with pytest.raises(JournalError, match="holds no decision for refine 'Who"):
+        recorded.decide(other)
+    fallback = RecordedReviewer(tmp_path / "first.jsonl", otherwise=AutomaticReviewer())
+    assert fallback.decide(other) == Decision(discard=True)
+
+
+def test_every_prompt_response_and_decision_is_in_the_journal(world, tmp_path):
+    path = tmp_path / "j.jsonl"
+    grow(world, path)
+    kinds = [record["kind"] for record in records(path)]
+    assert kinds[0] == "run"
+    assert kinds.count("responses") == len(world.asked)
+    assert "decision" in kinds
+    assert records(path)[-1]["outcome"]["reason"] == "nothing new validated"
+
+
+@pytest.mark.parametrize(
+    ("occasion", "decision"),
+    [
+        ("refine", Decision(question="", path=(SCHOOL,))),
+        ("refine", Decision(question="Who?")),
+        ("refine", Decision(question="Who?", path=(SCHOOL, HOUSE))),
+        ("prune", Decision(discard=True)),
+    ],
+)
+def test_decisions_that_answer_nothing_are_refused(occasion, decision):
+    with pytest.raises(ValueError, match=r"refine|pruning"):
+        decision.check(Review(occasion, "Who?", (SCHOOL,), ()))
+
+
+def test_nothing_pending_means_nothing_to_decide(world, tmp_path):
+    journal = Journal(tmp_path / "j.jsonl", model=world.fingerprint, settings={})
+    session = Session(SCHOOL, world, journal)
+    session.run(AutomaticReviewer())
+    with pytest.raises(ValueError, match="no review is pending"):
+        session.decide(Decision())
