@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 
 from helpers.models.language_model import LanguageModel
-from helpers.paths import cache_folder
+from helpers.paths import PACKAGED, cache_folder
 
 BARE = "{}"
 START_WORDS = ("The", "Therefore", "Because", "I", "You")
@@ -75,8 +75,11 @@ def context_templates(
     if start not in ("words", "end_of_text"):
         raise ValueError(f"start must be 'words' or 'end_of_text', not {start!r}")
     name = "_".join(f"{length}x{count}" for length, count in lengths) or "bare"
-    root = folder or cache_folder("context_templates", language_model.fingerprint)
-    path = root / f"{name}_{start}_seed{seed}.json"
+    file = f"{name}_{start}_seed{seed}.json"
+    # Packaged for the embedded models, so that every machine has the same templates.
+    path = PACKAGED / "samples" / language_model.fingerprint / "context_templates" / file
+    if folder is not None or not path.exists():
+        path = (folder or cache_folder("context_templates", language_model.fingerprint)) / file
     if not path.exists():
         sampled = [t for pair in lengths for t in _sample(language_model, *pair, start, seed)]
         path.write_text(json.dumps(sampled, ensure_ascii=False, indent=1), encoding="utf-8")

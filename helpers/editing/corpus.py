@@ -12,7 +12,7 @@ from typing import Protocol
 import torch
 
 from helpers.models.language_model import LanguageModel
-from helpers.paths import cache_folder
+from helpers.paths import PACKAGED, cache_folder
 
 
 class CorpusError(ValueError):
@@ -51,10 +51,14 @@ class SelfCorpus:
         return f"self-{self.count}x{self.segment}-seed{self.seed}"
 
     def documents(self, language_model: LanguageModel) -> Iterator[list[int]]:
-        """Sampled documents; each batch is cached once it is written."""
+        """Sampled documents; each batch is cached once it is written.
+
+        For the embedded models the batches are packaged, so that every machine has the same.
+        """
         root = cache_folder("corpora", language_model.fingerprint, self.name)
+        packaged = PACKAGED / "samples" / language_model.fingerprint / self.name
         for start in range(0, self.count, self.batch):
-            path = root / f"{start}.json"
+            path = (packaged if packaged.exists() else root) / f"{start}.json"
             if not path.exists():
                 rows = self._sample(language_model, start)
                 scratch = path.with_suffix(".partial")
@@ -69,8 +73,10 @@ class SelfCorpus:
         first = tokenizer.eos_token_id if first is None else first
         rows = min(self.batch, self.count - start)
         torch.manual_seed(self.seed * 1_000_003 + start)
+        starts = torch.full((rows, 1), first, device=language_model.device)
         generated = language_model.model.generate(
-            torch.full((rows, 1), first, device=language_model.device),
+            starts,
+            attention_mask=torch.ones_like(starts),
             do_sample=True,
             top_k=0,
             top_p=1.0,
