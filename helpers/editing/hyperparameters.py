@@ -105,20 +105,11 @@ def model_file(model: str) -> Path:
     return PARAMS / "models" / f"{Path(model).name.lower()}.yaml"
 
 
-def read_hyperparameters(
-    editor: str, kind: type[Hyperparameters], model: str, preset: str, **overrides: Any
-) -> Any:
-    """Hyperparameters of one editor from ``params/models/<model>.yaml``.
-
-    Args:
-        editor: section of the file, e.g. ``"rome"``.
-        kind: the class to validate with.
-        model: model name.
-        preset: one of ``PRESETS``, or another name the file defines.
-        overrides: single values to replace.
+def preset_values(editor: str, model: str, preset: str) -> dict[str, Any]:
+    """One preset as ``params/models/<model>.yaml`` has it, ``app`` and ``source`` included.
 
     Raises:
-        HyperparameterError: no file, section, preset or key of that name, or a bad value.
+        HyperparameterError: no file, section or preset of that name.
     """
     path = model_file(model)
     if not path.exists():
@@ -136,8 +127,28 @@ def read_hyperparameters(
         raise HyperparameterError(
             f"{path.name}: {editor} has no preset {preset!r}; it has {sorted(presets)}"
         )
-    values = {k: v for k, v in presets[preset].items() if k not in ("app", "source")}
-    return validated(kind, {**values, **overrides}, where=f"{path.name}: {editor}.{preset}")
+    return dict(presets[preset])
+
+
+def read_hyperparameters(
+    editor: str, kind: type[Hyperparameters], model: str, preset: str, **overrides: Any
+) -> Any:
+    """Hyperparameters of one editor from ``params/models/<model>.yaml``.
+
+    Args:
+        editor: section of the file, e.g. ``"rome"``.
+        kind: the class to validate with.
+        model: model name.
+        preset: one of ``PRESETS``, or another name the file defines.
+        overrides: single values to replace.
+
+    Raises:
+        HyperparameterError: no file, section, preset or key of that name, or a bad value.
+    """
+    values = preset_values(editor, model, preset)
+    values = {k: v for k, v in values.items() if k not in ("app", "source")}
+    where = f"{model_file(model).name}: {editor}.{preset}"
+    return validated(kind, {**values, **overrides}, where=where)
 
 
 def validated(kind: type[Hyperparameters], values: dict[str, Any], *, where: str) -> Any:
