@@ -1,7 +1,8 @@
 """What an edit adds to one matrix W [out, in], each in its own structure.
 
 Every delta knows ``shape``, ``norm()`` (Frobenius), ``dense()`` [out, in], ``rows(x)`` (its
-contribution [..., out] to the module's output for inputs [..., in]), ``to`` and ``tensors``.
+contribution [..., out] to the module's output for inputs [..., in]), ``factors()``, ``plus``, ``to``
+and ``tensors``.
 """
 
 from __future__ import annotations
@@ -36,6 +37,24 @@ class Delta:
     def bias_term(self) -> Tensor | None:
         """What is added to the module's bias [out], if anything."""
         return None
+
+    def factors(self) -> tuple[Tensor, Tensor] | None:
+        """left [out, rank] and right [in, rank] with left @ right.T = dense(), where it has them."""
+        return None
+
+    def plus(self, other: Delta) -> Delta:
+        """The sum of two deltas of one matrix.
+
+        Factors are put side by side as long as they are smaller than the matrix; all else is dense.
+        """
+        mine, others = self.factors(), other.factors()
+        if mine and others:
+            left, right = (torch.cat(pair, dim=1) for pair in zip(mine, others, strict=True))
+            if left.numel() + right.numel() < self.shape[0] * self.shape[1]:
+                return LowRank(left, right)
+        terms = [bias for d in (self, other) if (bias := d.bias_term()) is not None]
+        bias = torch.stack(terms).sum(0) if terms else None
+        return Dense(self.dense() + other.dense(), bias)
 
     def tensors(self) -> dict[str, Tensor]:
         """The tensors it consists of, by field name."""
@@ -89,6 +108,10 @@ class LowRank(Delta):
         """(x @ right) @ left.T: never forms the matrix."""
         return (x @ self.right) @ self.left.T
 
+    def factors(self) -> tuple[Tensor, Tensor]:
+        """The factors themselves."""
+        return self.left, self.right
+
     def norm(self) -> float:
         """Frobenius norm from the two Gram matrices."""
         squared = ((self.left.T @ self.left) * (self.right.T @ self.right)).sum()
@@ -113,6 +136,12 @@ class ColumnSparse(Delta):
         matrix = self.vector.new_zeros(self.shape)
         matrix[:, self.columns] = self.vector[:, None]
         return matrix
+
+    def factors(self) -> tuple[Tensor, Tensor]:
+        """Rank one: the vector times the indicator of the columns."""
+        chosen = self.vector.new_zeros(self.width, 1)
+        chosen[self.columns] = 1
+        return self.vector[:, None], chosen
 
     def rows(self, x: Tensor) -> Tensor:
         """Sum of the chosen inputs times the vector."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, ClassVar
 
 from helpers.editing.app import App
 from helpers.editing.deltas import Delta
 from helpers.editing.hyperparameters import Hyperparameters
+from helpers.editing.overlay import overlay_all
 from helpers.editing.request import EditRequest
 from helpers.editing.update import Update
 from helpers.editing.vector import Vector
@@ -35,6 +36,34 @@ class Editor(ABC):
         others are not affected.
         """
 
+    def edit_jointly(self, requests: Sequence[EditRequest]) -> Update:
+        """One update that makes all edits together; its diagnostics list each under ``edits``.
+
+        Unless an editor solves for all at once (MEMIT, AlphaEdit), they are made one upon the other.
+        """
+        total, records = Update({}), []
+        for total in self.edit_sequentially(requests):
+            records.append(dict(total.diagnostics))
+        return Update(total.deltas, {"edits": records})
+
+    def edit_sequentially(
+        self, requests: Sequence[EditRequest], *, batch: int = 1
+    ) -> Iterator[Update]:
+        """Make edits one upon the other, ``batch`` of them jointly at a time.
+
+        Yields the cumulative update after each batch, computed under the overlay of the ones before;
+        its diagnostics are those of the batch just made.
+        """
+        total = Update({})
+        for chunk in batches_of(requests, batch):
+            total = total.plus(self.edit_upon(total, chunk))
+            yield total
+
+    def edit_upon(self, earlier: Update, requests: Sequence[EditRequest]) -> Update:
+        """What ``requests`` add, together, to a model already edited by ``earlier``."""
+        with overlay_all(self.language_model, earlier):
+            return self.edit(requests)[0] if len(requests) == 1 else self.edit_jointly(requests)
+
     def settings(self) -> dict[str, Any]:
         """Everything about this editor that its updates depend on, as plain JSON values.
 
@@ -47,6 +76,14 @@ class Editor(ABC):
             "hyperparameters": self.hyperparameters.model_dump(mode="json"),
             "app": None if self.app is None else asdict(self.app),
         }
+
+
+def batches_of(requests: Sequence[EditRequest], size: int) -> Iterator[Sequence[EditRequest]]:
+    """Consecutive batches of ``size`` requests; the last one may be smaller."""
+    if size < 1:
+        raise ValueError(f"a batch of {size} edits cannot be made; use 1 or more")
+    for start in range(0, len(requests), size):
+        yield requests[start : start + size]
 
 
 def diagnostics_of(

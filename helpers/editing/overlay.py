@@ -6,7 +6,7 @@ contribution to the module's output, so nothing has to be restored.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -45,6 +45,35 @@ def overlay(
             handle = language_model.module(name).register_forward_hook(rows.hook)
             stack.callback(handle.remove)
         yield
+
+
+@contextmanager
+def overlay_all(language_model: LanguageModel, update: Update) -> Iterator[None]:
+    """Run forward passes inside the block with every row of any batch under ``update``.
+
+    Contributions add up, so ``overlay`` inside the block puts further edits on top of it: this is
+    how an edit is computed for a model that was edited before.
+
+    >>> with overlay_all(language_model, earlier):
+    ...     (later,) = editor.edit([request])
+
+    Raises:
+        UpdateError: the update does not fit the model.
+    """
+    check_update(language_model, update)
+    with ExitStack() as stack:
+        for name, delta in update.items():
+            handle = language_model.module(name).register_forward_hook(_adding(delta))
+            stack.callback(handle.remove)
+        yield
+
+
+def _adding(delta: Delta) -> Callable[[nn.Module, tuple[Any, ...], Tensor], Tensor]:
+    def hook(module: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> Tensor:
+        added = delta.rows(inputs[0].to(_precision(delta)))
+        return output + added.to(output.dtype)
+
+    return hook
 
 
 class _RowContributions:

@@ -51,6 +51,16 @@ class Update(Mapping[str, Delta]):
         """Frobenius norm over all edited matrices together."""
         return float(sum(delta.norm() ** 2 for delta in self.values()) ** 0.5)
 
+    def plus(self, later: Update) -> Update:
+        """Both together: what is left after two edits made one upon the other.
+
+        The diagnostics are those of the later one, so they (and ``failed``) speak of the last step.
+        """
+        added = {
+            name: self[name].plus(delta) if name in self else delta for name, delta in later.items()
+        }
+        return Update({**self.deltas, **added}, later.diagnostics)
+
     def to(self, device: str | torch.device, dtype: torch.dtype | None = None) -> Update:
         """A copy on another device or in another floating-point type."""
         moved = {name: delta.to(device, dtype) for name, delta in self.items()}
