@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from helpers.data.peak import PeakData
+from helpers.data.peak_record import PeakRecord
 from helpers.metrics.peak_tables import metrics_table, summarise
 from helpers.metrics.statistics import dagger
 from helpers.reporting.published import published_table
@@ -100,3 +102,39 @@ def _mark(method: str, metric: str, by_record: Mapping[str, pd.DataFrame]) -> st
     pair = by_record[plain][metric].to_frame("plain").join(by_record[method][metric].rename("app"))
     better = metric in HIGHER_IS_BETTER
     return dagger(pair["plain"].to_numpy(), pair["app"].to_numpy(), higher_is_better=better)
+
+
+def by_relation(
+    by_record: Mapping[str, pd.DataFrame], data: PeakData, *, metric: str
+) -> pd.DataFrame:
+    """Mean percentage of one metric per relation, relations with most records first."""
+    relations = {record.case_id: record.relation for record in data.records}
+    columns = {}
+    for method, table in by_record.items():
+        values = 100 * table[metric].dropna()
+        columns[method] = values.groupby(values.index.map(relations)).mean().round(1)
+    counts = pd.Series(relations).value_counts().rename("records")
+    joined = pd.concat([counts, pd.DataFrame(columns)], axis=1).rename_axis("relation")
+    return joined.sort_values(["records", "relation"], ascending=[False, True])
+
+
+def worst_record(table: pd.DataFrame, metric: str, data: PeakData) -> PeakRecord:
+    """The record with the highest value of a metric; the first of them in case of a tie."""
+    case_id = table[metric].idxmax()
+    return next(record for record in data.records if record.case_id == case_id)
+
+
+def ranking_in_words(
+    scores: pd.DataFrame, record: PeakRecord, column: str, *, first: int = 8
+) -> str:
+    """The most probable answers at the edit prompt: [appended], correct*, false."""
+    chosen = scores[(scores["case_id"] == record.case_id) & (scores["role"] == "edit")]
+    order = (chosen[column] / chosen["tokens"]).sort_values(ascending=False).index[:first]
+    lists = {"correct": record.correct, "hard": record.hard_false, "random": record.random_false}
+    words = []
+    for row in chosen.loc[order].itertuples():
+        if row.list == "target":
+            words.append(f"[{record.target_new}]")
+        else:
+            words.append(lists[row.list][row.answer_index] + "*" * (row.list == "correct"))
+    return ", ".join(words)

@@ -1,0 +1,35 @@
+"""The first lines of every notebook: seeds, and one line that says what runs where."""
+
+from __future__ import annotations
+
+import platform
+import random
+from importlib.metadata import version
+
+import numpy as np
+import torch
+
+from helpers import __version__
+from helpers.models.language_model import LanguageModel
+
+
+def begin(language_model: LanguageModel | None = None, *, seed: int = 0) -> str:
+    """Seed every generator and describe the session in one line.
+
+    >>> print(begin(language_model, seed=0))
+    """
+    random.seed(seed)
+    np.random.seed(seed)
+    torch.manual_seed(seed)
+    parts = [
+        f"helpers {__version__}",
+        f"Python {platform.python_version()}",
+        f"torch {torch.__version__}",
+        f"transformers {version('transformers')}",
+    ]
+    if language_model is not None:
+        parts.append(
+            f"{language_model.name} ({language_model.fingerprint}),"
+            f" {language_model.dtype_name} on {language_model.device}"
+        )
+    return " | ".join([*parts, f"seed {seed}"])
