@@ -14,9 +14,9 @@ from helpers.editing.app import AnswerScores
 from helpers.editing.readers import Reader
 from helpers.editing.request import RequestError
 from helpers.editing.rows import EditRow
-from helpers.models.forward import Past, hidden_states, prefill
+from helpers.models.forward import Past, hidden_states, prefill, resumed
 from helpers.models.language_model import LanguageModel
-from helpers.models.trace import first_tensor
+from helpers.models.trace import first_tensor, record_inputs
 
 
 @dataclass
@@ -24,13 +24,16 @@ class EditedBatch:
     """Rows of edits split into constant tokens (cached as ``past``) and active ones (run each step).
 
     Shapes: ids, positions [rows, active]; visible [rows, active, constant + active]; ``edit_row``
-    and ``edit_column`` list the edited places; ``initial`` [rows, hidden] is the hooked module's
+    and ``edit_column`` list the edited places; ``entering`` [rows, active, hidden] is the input of
+    block ``layer``, below which nothing changes; ``initial`` [rows, hidden] is the hooked module's
     output at the bare prompt's subject in the first forward pass.
     """
 
     language_model: LanguageModel
     module: str
+    layer: int
     past: Past
+    entering: Tensor
     ids: Tensor
     positions: Tensor
     visible: Tensor
@@ -50,7 +53,7 @@ class EditedBatch:
     def build(
         cls, language_model: LanguageModel, rows: Sequence[EditRow], module: str
     ) -> EditedBatch:
-        """Pack the rows, run their constant tokens once, and prepare the readers."""
+        """Pack the rows, run once what no edit of ``module`` changes, prepare the readers."""
         device = language_model.device
         layout = _lay_out(language_model, rows)
         ids, positions, visible = (
@@ -62,6 +65,13 @@ class EditedBatch:
             _, past = prefill(
                 language_model, ids[:, :width], positions[:, :width], visible[:, :width, :width]
             )
+            layer = language_model.layout.layer_of(module)
+            block = language_model.layout.block(layer)
+            with record_inputs(language_model, [block]) as seen:
+                hidden_states(
+                    language_model, ids[:, width:], positions[:, width:], visible[:, width:], past
+                )
+            entering = seen[block]
         edits = [(r, int(columns[r, n])) for r, row in enumerate(rows) for n in _edited_nodes(row)]
         edit_row, edit_column = torch.tensor(edits, device=device).unbind(1)
         rows_index = np.arange(len(rows))
@@ -71,7 +81,9 @@ class EditedBatch:
         return cls(
             language_model,
             module,
+            layer,
             past,
+            entering,
             ids[:, width:],
             positions[:, width:],
             visible[:, width:],
@@ -99,9 +111,10 @@ class EditedBatch:
 
         handle = self.language_model.module(self.module).register_forward_hook(hook)
         try:
-            return hidden_states(
-                self.language_model, self.ids, self.positions, self.visible, self.past
-            )
+            with resumed(self.language_model, self.layer, self.entering):
+                return hidden_states(
+                    self.language_model, self.ids, self.positions, self.visible, self.past
+                )
         finally:
             handle.remove()
 
@@ -140,6 +153,7 @@ class EditedBatch:
         self.past = self.past.rows(index, skip=left)
         self.ids, self.positions = self.ids[index, :width], self.positions[index, :width]
         self.visible = self.visible[index, :width, left : keys + width]
+        self.entering = self.entering[index, :width]
         stays = new_row[self.edit_row] >= 0
         self.edit_row, self.edit_column = new_row[self.edit_row[stays]], self.edit_column[stays]
         self.bare_column, self.kl_column = self.bare_column[index], self.kl_column[index]

@@ -19,7 +19,7 @@ class Architecture:
     ``transposed`` says that the MLP's matrices are stored [in, out] (GPT-2's Conv1D) instead of
     [out, in]. ``gate`` is the module whose output is gated before the activation function; for
     ungated MLPs it is the first matrix itself. ``eager_only`` marks architectures whose public
-    implementation has no sdpa path.
+    implementation has no sdpa path, ``tuple_output`` those whose blocks return a tuple.
     """
 
     block: str
@@ -32,6 +32,7 @@ class Architecture:
     head: str
     transposed: bool = False
     eager_only: bool = False
+    tuple_output: bool = False
 
 
 _LLAMA = Architecture(
@@ -67,6 +68,7 @@ ARCHITECTURES: dict[str, Architecture] = {
         embedding="transformer.wte",
         head="lm_head",
         eager_only=True,
+        tuple_output=True,
     ),
     "llama": _LLAMA,
     "qwen2": _LLAMA,
@@ -103,6 +105,13 @@ class Layout:
     def gate(self, layer: int) -> str:
         """Name of the module whose output enters the activation function at ``layer``."""
         return self._fill(self.architecture.gate, layer)
+
+    def layer_of(self, module: str) -> int:
+        """Index of the block that ``module`` is or belongs to."""
+        for layer in range(self.blocks):
+            if f"{module}.".startswith(f"{self.block(layer)}."):
+                return layer
+        raise ValueError(f"{module} is in no block of this model")
 
     def _fill(self, name: str, layer: int) -> str:
         if not 0 <= layer < self.blocks:

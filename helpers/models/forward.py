@@ -6,7 +6,8 @@ an additive 4-D ``attention_mask`` (a mapping where layer types differ) and a pr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -88,6 +89,26 @@ def prefill(
     layers = cache.layers
     keys = tuple(layer.keys for layer in layers)
     return output.last_hidden_state, Past(keys, tuple(layer.values for layer in layers), positions)
+
+
+@contextmanager
+def resumed(language_model: LanguageModel, layer: int, hidden: Tensor) -> Iterator[None]:
+    """Start forward passes at block ``layer``, whose input is ``hidden`` [rows, queries, hidden].
+
+    The blocks below are not run: the one just below answers with ``hidden`` and the others hand
+    their input on. Only valid while the constant tokens' keys and values come from a ``Past``.
+    """
+    blocks = [language_model.module(language_model.layout.block(i)) for i in range(layer)]
+    in_tuple = language_model.layout.architecture.tuple_output
+    for block in blocks:
+        block.forward = lambda entering, *_, **__: (entering,) if in_tuple else entering
+    if blocks:
+        blocks[-1].forward = lambda *_, **__: (hidden,) if in_tuple else hidden
+    try:
+        yield
+    finally:
+        for block in blocks:
+            del block.forward
 
 
 def additive_mask(
