@@ -1,0 +1,1 @@
+"""Side-by-side measurements; each prints one table. ``python -m benchmarks.editing``."""
