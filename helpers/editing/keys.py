@@ -1,4 +1,4 @@
-"""Keys and values at the subject: inputs and outputs of a module at each subject's last token."""
+"""Keys and values at the subject: inputs and outputs of modules at each subject's last token."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ from torch import Tensor
 
 from helpers.editing.overlay import overlay
 from helpers.editing.update import Update
-from helpers.models.batching import token_batches
+from helpers.models.batching import run_halving, token_batches
 from helpers.models.forest import Forest, pack
 from helpers.models.forward import hidden_states
 from helpers.models.language_model import LanguageModel
 from helpers.models.tokens import SubjectPrompt
-from helpers.models.trace import record_inputs, record_outputs
+from helpers.models.trace import record
 
 
-@torch.inference_mode()
 def read_at_subjects(
     language_model: LanguageModel,
     prompts: Sequence[Sequence[SubjectPrompt]],
@@ -27,7 +26,7 @@ def read_at_subjects(
     updates: Sequence[Update] | None = None,
     token_budget: int = 4096,
 ) -> list[Tensor]:
-    """Inputs or outputs of ``module`` at the subject's last token of each prompt.
+    """Inputs or outputs of one ``module`` at the subject's last token of each prompt.
 
     Args:
         language_model: the model.
@@ -40,19 +39,50 @@ def read_at_subjects(
     Returns:
         For each edit a tensor [prompts, size] in fp32.
     """
+    found = read_modules_at_subjects(
+        language_model,
+        prompts,
+        inputs=(module,) if inputs else (),
+        outputs=() if inputs else (module,),
+        updates=updates,
+        token_budget=token_budget,
+    )
+    return found[module]
+
+
+@torch.no_grad()
+def read_modules_at_subjects(
+    language_model: LanguageModel,
+    prompts: Sequence[Sequence[SubjectPrompt]],
+    *,
+    inputs: Sequence[str] = (),
+    outputs: Sequence[str] = (),
+    updates: Sequence[Update] | None = None,
+    token_budget: int = 4096,
+) -> dict[str, list[Tensor]]:
+    """Inputs and outputs of several modules, read in the same forward passes.
+
+    Returns:
+        For each module and edit a tensor [prompts, size] in fp32.
+    """
     forests, nodes = [Forest() for _ in prompts], []
     for forest, group in zip(forests, prompts, strict=True):
         nodes.append([forest.add(p.ids[: p.subject_last + 1])[-1] for p in group])
-    record = record_inputs if inputs else record_outputs
-    found: dict[int, Tensor] = {}
-    for batch in token_batches([len(forest) for forest in forests], token_budget):
-        packed = pack([forests[i] for i in batch], language_model)
-        owners = batch if updates is not None else [-1] * len(batch)
+    names = (*inputs, *outputs)
+    found: dict[str, dict[int, Tensor]] = {name: {} for name in names}
+
+    def run(chosen: Sequence[int]) -> None:
+        packed = pack([forests[i] for i in chosen], language_model)
+        owners = chosen if updates is not None else [-1] * len(chosen)
         with (
             overlay(language_model, updates or [], owners),
-            record(language_model, [module]) as seen,
+            record(language_model, inputs=inputs, outputs=outputs) as seen,
         ):
             hidden_states(language_model, packed.ids, packed.positions, packed.visible)
-        for row, index in enumerate(batch):
-            found[index] = seen[module][row, nodes[index]].float()
-    return [found[i] for i in range(len(prompts))]
+        for name in names:
+            for row, index in enumerate(chosen):
+                found[name][index] = seen[name][row, nodes[index]].float()
+
+    for batch in token_batches([len(forest) for forest in forests], token_budget):
+        run_halving(batch, run)
+    return {name: [found[name][i] for i in range(len(prompts))] for name in names}

@@ -11,58 +11,35 @@ so that (W + Delta W) k = v* (Meng et al. 2022, eq. 2; PEAK, eq. 13 uses k_bar f
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from helpers.editing.app import App
-from helpers.editing.context import ContextTemplates
 from helpers.editing.deltas import LowRank
-from helpers.editing.editor import Editor, diagnostics_of, failed
+from helpers.editing.editor import diagnostics_of, failed
 from helpers.editing.hyperparameters import RomeHyperparameters
 from helpers.editing.keys import read_at_subjects
 from helpers.editing.request import EditRequest
-from helpers.editing.rows import edit_row, subject_prompts
-from helpers.editing.second_moment import SecondMoment, check_fingerprint
 from helpers.editing.update import Update
-from helpers.editing.vector import Vector, optimise_vectors
-from helpers.models.language_model import LanguageModel
+from helpers.editing.vector import Vector
+from helpers.editing.vector_editor import VectorEditor
 
 
 @dataclass
-class Rome(Editor):
-    """ROME on one model.
+class Rome(VectorEditor):
+    """ROME on one model (statistics are unused with ``mom2_adjustment`` off)."""
 
-    ``second_moments`` maps the edited layer to its statistics (unused with ``mom2_adjustment``
-    off). ``targets="all"`` makes every correct answer a target (PEAK, Table 5).
-    """
-
-    language_model: LanguageModel
     hyperparameters: RomeHyperparameters
-    contexts: ContextTemplates
-    second_moments: Mapping[int, SecondMoment] = field(default_factory=dict)
-    app: App | None = None
-    targets: str = "new"
-    token_budget: int = 2048
-    progress: bool = False
 
     name = "rome"
 
-    def __post_init__(self) -> None:
-        for moment in self.second_moments.values():
-            check_fingerprint(moment, self.language_model)
-
-    def settings(self) -> dict[str, Any]:
-        """Also the context templates, the statistics and the choice of targets."""
-        statistics = {str(k): [m.corpus, m.tokens] for k, m in self.second_moments.items()}
-        return super().settings() | {
-            "contexts": [list(group) for group in self.contexts.groups],
-            "second_moments": statistics,
-            "targets": self.targets,
-        }
+    @property
+    def needs_second_moments(self) -> bool:
+        """Only where the second moment turns the key."""
+        return self.hyperparameters.mom2_adjustment
 
     @property
     def layer(self) -> int:
@@ -72,33 +49,11 @@ class Rome(Editor):
     def edit(self, requests: Sequence[EditRequest]) -> list[Update]:
         """One independent rank-one update per request."""
         layout = self.language_model.layout
-        vectors = self._vectors(requests)
-        prompts = [subject_prompts(self.language_model, r, self.contexts) for r in requests]
+        vectors = self.optimised(requests, layout.mlp(self.layer))
         keys = read_at_subjects(
-            self.language_model, prompts, layout.mlp_out(self.layer), inputs=True
+            self.language_model, self.prompts(requests), layout.mlp_out(self.layer), inputs=True
         )
         return [self._update(v, k) for v, k in zip(vectors, keys, strict=True)]
-
-    def _vectors(self, requests: Sequence[EditRequest]) -> list[Vector]:
-        rows = [
-            edit_row(
-                self.language_model,
-                request,
-                self.contexts,
-                self.app,
-                all_answers=self.targets == "all",
-            )
-            for request in requests
-        ]
-        return optimise_vectors(
-            self.language_model,
-            rows,
-            self.language_model.layout.mlp(self.layer),
-            self.hyperparameters,
-            self.app,
-            token_budget=self.token_budget,
-            progress=self.progress,
-        )
 
     def _update(self, vector: Vector, keys: Tensor) -> Update:
         """Turn an optimised vector and the keys [templates, f] into a rank-one update."""

@@ -16,38 +16,26 @@ class _StopForward(Exception):
 
 
 @contextmanager
-def record_inputs(
-    language_model: LanguageModel, names: Sequence[str]
+def record(
+    language_model: LanguageModel, *, inputs: Sequence[str] = (), outputs: Sequence[str] = ()
 ) -> Iterator[dict[str, Tensor]]:
-    """Collect the inputs of the named modules in one forward pass, which ends at the last of them.
+    """Collect inputs and outputs of named modules in one forward pass, which ends at the last one.
 
-    >>> with record_inputs(language_model, ["model.layers.5.mlp.down_proj"]) as inputs:
+    >>> with record(language_model, inputs=["model.layers.5.mlp.down_proj"]) as seen:
     ...     hidden_states(language_model, ids, positions, visible)
-    >>> inputs["model.layers.5.mlp.down_proj"].shape
+    >>> seen["model.layers.5.mlp.down_proj"].shape
+
+    Raises:
+        ValueError: a module named in both lists.
     """
-    with _record(language_model, names, inputs=True) as seen:
-        yield seen
-
-
-@contextmanager
-def record_outputs(
-    language_model: LanguageModel, names: Sequence[str]
-) -> Iterator[dict[str, Tensor]]:
-    """Collect the outputs of the named modules in one forward pass, which ends at the last."""
-    with _record(language_model, names, inputs=False) as seen:
-        yield seen
-
-
-@contextmanager
-def _record(
-    language_model: LanguageModel, names: Sequence[str], *, inputs: bool
-) -> Iterator[dict[str, Tensor]]:
+    if set(inputs) & set(outputs):
+        raise ValueError(f"read input or output, not both: {sorted(set(inputs) & set(outputs))}")
     seen: dict[str, Tensor] = {}
-    wanted = set(names)
+    wanted = {*inputs, *outputs}
 
     def hook_for(name: str) -> Any:
         def hook(module: nn.Module, arguments: tuple[Any, ...], output: Any) -> None:
-            seen[name] = arguments[0] if inputs else first_tensor(output)
+            seen[name] = arguments[0] if name in inputs else first_tensor(output)
             if wanted <= seen.keys():
                 raise _StopForward
 
@@ -59,6 +47,24 @@ def _record(
             stack.callback(handle.remove)
         with suppress(_StopForward):
             yield seen
+
+
+@contextmanager
+def record_inputs(
+    language_model: LanguageModel, names: Sequence[str]
+) -> Iterator[dict[str, Tensor]]:
+    """Collect the inputs of the named modules (see ``record``)."""
+    with record(language_model, inputs=names) as seen:
+        yield seen
+
+
+@contextmanager
+def record_outputs(
+    language_model: LanguageModel, names: Sequence[str]
+) -> Iterator[dict[str, Tensor]]:
+    """Collect the outputs of the named modules (see ``record``)."""
+    with record(language_model, outputs=names) as seen:
+        yield seen
 
 
 def first_tensor(output: Any) -> Tensor:

@@ -1,0 +1,94 @@
+"""What ROME, MEMIT and AlphaEdit share: their parts, their checks, and the optimised vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from helpers.editing.app import App
+from helpers.editing.context import ContextTemplates
+from helpers.editing.editor import Editor
+from helpers.editing.hyperparameters import VectorHyperparameters
+from helpers.editing.request import EditRequest
+from helpers.editing.rows import edit_row, subject_prompts
+from helpers.editing.second_moment import SecondMoment, SecondMomentError, check_fingerprint
+from helpers.editing.vector import Vector, optimise_vectors
+from helpers.models.language_model import LanguageModel
+from helpers.models.tokens import SubjectPrompt
+
+
+@dataclass
+class VectorEditor(Editor):
+    """Base of the editors that optimise a vector at the subject's last token.
+
+    ``second_moments`` maps each edited layer to its statistics. ``targets="all"`` makes every
+    correct answer a target beside the new one (PEAK, Table 5). ``token_budget`` bounds the tokens
+    optimised at a time.
+
+    Raises:
+        SecondMomentError: statistics missing for a layer, or made with another model.
+        ValueError: a layer the model does not have, or unknown ``targets``.
+    """
+
+    language_model: LanguageModel
+    hyperparameters: VectorHyperparameters
+    contexts: ContextTemplates
+    second_moments: Mapping[int, SecondMoment] = field(default_factory=dict)
+    app: App | None = None
+    targets: str = "new"
+    token_budget: int = 2048
+    progress: bool = False
+
+    def __post_init__(self) -> None:
+        if self.targets not in ("new", "all"):
+            raise ValueError(f"targets must be 'new' or 'all', not {self.targets!r}")
+        for moment in self.second_moments.values():
+            check_fingerprint(moment, self.language_model)
+        for layer in self.hyperparameters.layers:
+            self.language_model.layout.block(layer)  # raises for a layer that does not exist
+            if self.needs_second_moments and layer not in self.second_moments:
+                raise SecondMomentError(
+                    f"{self.name} needs the second moment of layer {layer}; compute it with"
+                    " second_moment(...)"
+                )
+
+    @property
+    def needs_second_moments(self) -> bool:
+        """Whether statistics of every edited layer are needed."""
+        return True
+
+    def settings(self) -> dict[str, Any]:
+        """Also the context templates, the statistics and the choice of targets."""
+        statistics = {str(k): [m.corpus, m.tokens] for k, m in self.second_moments.items()}
+        return super().settings() | {
+            "contexts": [list(group) for group in self.contexts.groups],
+            "second_moments": statistics,
+            "targets": self.targets,
+        }
+
+    def optimised(self, requests: Sequence[EditRequest], module: str) -> list[Vector]:
+        """One vector per request, added to the output of ``module``."""
+        rows = [
+            edit_row(
+                self.language_model,
+                request,
+                self.contexts,
+                self.app,
+                all_answers=self.targets == "all",
+            )
+            for request in requests
+        ]
+        return optimise_vectors(
+            self.language_model,
+            rows,
+            module,
+            self.hyperparameters,
+            self.app,
+            token_budget=self.token_budget,
+            progress=self.progress,
+        )
+
+    def prompts(self, requests: Sequence[EditRequest]) -> list[list[SubjectPrompt]]:
+        """Each request's prompt in every context, the bare one first."""
+        return [subject_prompts(self.language_model, r, self.contexts) for r in requests]
