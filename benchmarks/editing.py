@@ -5,6 +5,7 @@ python -m benchmarks.editing --records 16 --plain 2
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 import pandas as pd
@@ -37,29 +38,18 @@ def main(
     rows = []
     for method in methods.split(","):
         editor = build_method(method, language_model, preset="tuned")
-        found: list = []
-        edit = measured(lambda editor=editor, found=found: found.extend(editor.edit(requests)))
-        score = measured(lambda found=found: score_records(language_model, chosen, found))
+        edit, updates = measured(partial(editor.edit, requests))
+        score, _ = measured(partial(score_records, language_model, chosen, updates))
         rows.append((method, "ours", len(chosen), edit.cpu / records, score.cpu / records))
     rome = build_method("rome", language_model, preset="tuned")
     assert isinstance(rome, Rome)
     moment = rome.second_moments[rome.layer]
     for record in chosen[:plain]:
-        kept: list = []
-        edit = measured(
-            lambda record=record, kept=kept: kept.append(
-                plain_rome(
-                    language_model,
-                    edit_request(record),
-                    rome.contexts,
-                    moment,
-                    rome.hyperparameters,
-                )
-            )
-        )
-        with apply(language_model, kept[0]):
-            asked = questions(record)[0]
-            score = measured(lambda asked=asked: plain_scores(language_model, asked))
+        request, asked = edit_request(record), questions(record)[0]
+        arguments = (language_model, request, rome.contexts, moment, rome.hyperparameters)
+        edit, update = measured(partial(plain_rome, *arguments))
+        with apply(language_model, update):
+            score, _ = measured(partial(plain_scores, language_model, asked))
         rows.append(("rome", "plain", 1, edit.cpu, score.cpu))
     table = pd.DataFrame(rows, columns=["method", "path", "records", "edit", "score"])
     table = table.groupby(["method", "path"], sort=False).mean()

@@ -6,8 +6,11 @@ import resource
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -18,11 +21,11 @@ class Cost:
     cpu: float
 
 
-def measured(call: Callable[[], object]) -> Cost:
-    """Run once and time it, CPU seconds over all threads."""
+def measured(call: Callable[[], Result]) -> tuple[Cost, Result]:
+    """Run once and time it, CPU seconds over all threads; also what the call returned."""
     wall, cpu = time.perf_counter(), time.process_time()
-    call()
-    return Cost(time.perf_counter() - wall, time.process_time() - cpu)
+    result = call()
+    return Cost(time.perf_counter() - wall, time.process_time() - cpu), result
 
 
 def matmul_peak(dtype: torch.dtype, *, seconds: float = 1.0) -> float:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers.utils import logging as transformers_logging
 
 from helpers.models.architectures import ARCHITECTURES, UnknownArchitectureError
 from helpers.models.language_model import LanguageModel
@@ -81,7 +84,8 @@ def _pretrained(
 ) -> LanguageModel:
     try:
         tokenizer = AutoTokenizer.from_pretrained(source)
-        model = AutoModelForCausalLM.from_pretrained(source, dtype=dtype)
+        with _without_progress_bar():
+            model = AutoModelForCausalLM.from_pretrained(source, dtype=dtype)
     except OSError as error:
         raise FileNotFoundError(
             f"no model {name!r}: give one of {', '.join(MODEL_NAMES)}, shape:<name>, a local folder with"
@@ -89,6 +93,18 @@ def _pretrained(
         ) from error
     revision = revision or str(getattr(model.config, "_commit_hash", None) or "unknown")
     return LanguageModel(name, model.to(device), tokenizer, revision=revision)
+
+
+@contextmanager
+def _without_progress_bar() -> Iterator[None]:
+    """Loading a model prints nothing, so that executed notebooks stay readable."""
+    shown = transformers_logging.is_progress_bar_enabled()
+    transformers_logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            transformers_logging.enable_progress_bar()
 
 
 def _ready(language_model: LanguageModel) -> LanguageModel:
