@@ -1,0 +1,241 @@
+"""Sampled responses, many prompts and edits per forward pass, with cached keys and values.
+
+Each prompt is read once and its cache shared out to its ``n`` samples; finished responses leave the
+batch. Every sample has its own stream of random numbers that depends on seed, prompt and sample alone:
+batching does not matter, and one prompt before and after an edit meets the same stream, so that
+differences between the two come from the edit.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+from tqdm.auto import tqdm
+from transformers import DynamicCache
+
+from helpers.editing.overlay import overlay
+from helpers.editing.update import Update
+from helpers.models.forward import Past, additive_mask, causal_visibility, prefill
+from helpers.models.language_model import LanguageModel
+from helpers.models.tokens import prompt_ids
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How responses are drawn.
+
+    ``temperature`` 0 takes the most probable token. A response ends at the end-of-text token, at
+    ``stop`` (once it has visible text; the stop itself is cut off), or after ``max_new_tokens``.
+    ``chat`` asks through the model's chat template; None does so where it has one.
+    """
+
+    temperature: float = 0.7
+    max_new_tokens: int = 32
+    stop: str | None = None
+    chat: bool | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.temperature < 0 or self.max_new_tokens < 1:
+            raise ValueError("temperature must not be negative, max_new_tokens at least 1")
+        if self.stop == "":
+            raise ValueError("an empty stop would end every response at once; use None")
+
+
+def sample_responses(
+    language_model: LanguageModel,
+    prompts: Sequence[str],
+    updates: Sequence[Update] | None = None,
+    owners: Sequence[int] | None = None,
+    *,
+    n: int = 5,
+    sampling: Sampling | None = None,
+    rows: int = 80,
+    progress: bool = False,
+) -> list[list[str]]:
+    """Draw ``n`` responses to every prompt.
+
+    Args:
+        language_model: the model; its weights are not touched.
+        prompts: texts to respond to.
+        updates: edits to respond under, if any.
+        owners: for each prompt the index of its update, -1 for the unedited model (default).
+        n: responses per prompt.
+        sampling: how to draw them.
+        rows: responses generated at the same time.
+        progress: show a progress bar.
+
+    Returns:
+        For each prompt its ``n`` responses, stripped of white space.
+
+    Raises:
+        ValueError: owners and prompts differ in number, ``n`` below 1, or ``chat=True`` for a model
+            without a chat template.
+        TokenError: an empty prompt, or one that ends with a blank.
+    """
+    sampling = sampling or Sampling()
+    owner_of = [-1] * len(prompts) if owners is None else [int(owner) for owner in owners]
+    if len(owner_of) != len(prompts) or n < 1:
+        raise ValueError(f"{len(owner_of)} owners for {len(prompts)} prompts, {n} responses each")
+    ids = [_request_ids(language_model, prompt, sampling) for prompt in prompts]
+    responses: list[list[str]] = [[] for _ in prompts]
+    bar = tqdm(total=len(prompts) * n, unit="response", desc="sampling", disable=not progress)
+    order = sorted(range(len(prompts)), key=lambda i: (-len(ids[i]), i))  # little padding
+    together = max(1, rows // n)
+    for start in range(0, len(order), together):
+        batch = order[start : start + together]
+        drawn = _Batch(
+            language_model,
+            [ids[i] for i in batch],
+            np.stack([_draws(prompts[i], k, sampling) for i in batch for k in range(n)]),
+            [owner_of[i] for i in batch],
+            updates or [],
+            sampling,
+        ).run()
+        for place, index in enumerate(batch):
+            responses[index] = drawn[place * n : (place + 1) * n]
+        bar.update(len(batch) * n)
+    bar.close()
+    return responses
+
+
+def uses_chat(language_model: LanguageModel, sampling: Sampling) -> bool:
+    """Whether prompts go through the chat template."""
+    available = bool(getattr(language_model.tokenizer, "chat_template", None))
+    if sampling.chat and not available:
+        raise ValueError(f"{language_model.name} has no chat template; use chat=None or False")
+    return available if sampling.chat is None else sampling.chat
+
+
+def _request_ids(language_model: LanguageModel, prompt: str, sampling: Sampling) -> tuple[int, ...]:
+    if not uses_chat(language_model, sampling):
+        return prompt_ids(language_model, prompt)
+    message = [{"role": "user", "content": prompt}]
+    tokenizer = language_model.tokenizer
+    text = tokenizer.apply_chat_template(message, add_generation_prompt=True, tokenize=False)
+    # The template writes its own special tokens.
+    return tuple(tokenizer(text, add_special_tokens=False)["input_ids"])
+
+
+def _draws(prompt: str, sample: int, sampling: Sampling) -> np.ndarray:
+    """One uniform number per token to come, [max_new_tokens]."""
+    seed = [sampling.seed, sample, zlib.crc32(prompt.encode())]
+    return np.random.default_rng(seed).random(sampling.max_new_tokens)
+
+
+@dataclass
+class _Batch:
+    """Prompts of one batch with the random numbers of their samples, [prompts * n, tokens]."""
+
+    language_model: LanguageModel
+    ids: Sequence[tuple[int, ...]]
+    draws: np.ndarray
+    owners: Sequence[int]
+    updates: Sequence[Update]
+    sampling: Sampling
+
+    @torch.inference_mode()
+    def run(self) -> list[str]:
+        """All responses, sample by sample within each prompt."""
+        copies = len(self.draws) // len(self.ids)
+        hidden, past = self._read()
+        shared = torch.arange(len(self.ids), device=hidden.device).repeat_interleave(copies)
+        hidden, past = hidden[shared], past.rows(shared)
+        cache, key_positions = past.cache(), past.positions
+        lengths = torch.tensor([len(i) for i in self.ids], device=hidden.device)[shared]
+        visible = key_positions < lengths[:, None]
+        owners = torch.tensor(self.owners).repeat_interleave(copies)
+        tokens: list[list[int]] = [[] for _ in self.draws]
+        alive = np.arange(len(self.draws))
+        for step in range(self.sampling.max_new_tokens):
+            chosen = self._choose(hidden, self.draws[alive, step])
+            going = np.array(
+                [self._continues(tokens[row], int(t)) for row, t in zip(alive, chosen, strict=True)]
+            )
+            if not going.any() or step + 1 == self.sampling.max_new_tokens:
+                break
+            if not going.all():
+                keep = torch.from_numpy(np.flatnonzero(going))
+                alive, owners = alive[going], owners[keep]
+                keep = keep.to(hidden.device)
+                chosen, lengths = chosen[keep], lengths[keep]
+                visible, key_positions = visible[keep], key_positions[keep]
+                cache.batch_select_indices(keep)
+            positions = (lengths + step)[:, None]
+            visible = torch.cat([visible, torch.ones_like(visible[:, :1])], dim=1)
+            hidden = self._step(chosen, positions, visible, key_positions, cache, owners)
+            key_positions = torch.cat([key_positions, positions], dim=1)
+        return [self._text(row) for row in tokens]
+
+    def _read(self) -> tuple[Tensor, Past]:
+        """Last hidden state [prompts, hidden] and cache of all prompts, padded on the right."""
+        lengths = [len(i) for i in self.ids]
+        device = self.language_model.device
+        positions, visible = causal_visibility(lengths, device)
+        pad = self.language_model.tokenizer.pad_token_id
+        padded = [[*i, *[pad] * (max(lengths) - len(i))] for i in self.ids]
+        with overlay(self.language_model, self.updates, self.owners):
+            hidden, past = prefill(
+                self.language_model, torch.tensor(padded, device=device), positions, visible
+            )
+        last = torch.tensor(lengths, device=device) - 1
+        return hidden[torch.arange(len(lengths), device=device), last], past
+
+    def _step(
+        self,
+        tokens: Tensor,
+        positions: Tensor,
+        visible: Tensor,
+        key_positions: Tensor,
+        cache: DynamicCache,
+        owners: Tensor,
+    ) -> Tensor:
+        """Read one more token per row; its hidden state [rows, hidden]."""
+        mask = additive_mask(self.language_model, positions, visible[:, None], key_positions)
+        with overlay(self.language_model, self.updates, owners):
+            output = self.language_model.model.base_model(
+                input_ids=tokens[:, None],
+                position_ids=positions,
+                attention_mask=mask,
+                past_key_values=cache,
+                use_cache=True,
+            )
+        return output.last_hidden_state[:, -1]
+
+    def _choose(self, hidden: Tensor, draws: np.ndarray) -> Tensor:
+        """The next token of each row: where the cumulative distribution passes the row's number."""
+        logits = self.language_model.model.get_output_embeddings()(hidden).float()
+        if self.sampling.temperature == 0:
+            return logits.argmax(-1)
+        cumulative = (logits / self.sampling.temperature).softmax(-1).double().cumsum(-1)
+        level = torch.from_numpy(draws).to(cumulative.device)[:, None] * cumulative[:, -1:]
+        return torch.searchsorted(cumulative, level, right=True)[:, 0].clamp_max(
+            logits.shape[-1] - 1
+        )
+
+    def _continues(self, tokens: list[int], token: int) -> bool:
+        """Append the token unless it ends the response; whether the response goes on."""
+        if token in _end_tokens(self.language_model):
+            return False
+        tokens.append(token)
+        if self.sampling.stop is None:
+            return True
+        return self.sampling.stop not in self._decoded(tokens).lstrip()
+
+    def _text(self, tokens: list[int]) -> str:
+        text = self._decoded(tokens).lstrip()
+        return (text if self.sampling.stop is None else text.split(self.sampling.stop)[0]).strip()
+
+    def _decoded(self, tokens: list[int]) -> str:
+        return str(self.language_model.tokenizer.decode(tokens, skip_special_tokens=True))
+
+
+def _end_tokens(language_model: LanguageModel) -> set[int]:
+    configured = getattr(language_model.model.generation_config, "eos_token_id", None)
+    ends = configured if isinstance(configured, list) else [configured]
+    return {int(i) for i in (*ends, language_model.tokenizer.eos_token_id) if i is not None}

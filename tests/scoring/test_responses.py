@@ -1,0 +1,134 @@
+"""Batched sampling equals plain one-at-a-time sampling, under edits, on every architecture."""
+
+from __future__ import annotations
+
+import zlib
+
+import numpy as np
+import pytest
+import torch
+
+from helpers.editing.deltas import Dense, LowRank
+from helpers.editing.update import Update, apply
+from helpers.models.tokens import TokenError, prompt_ids
+from helpers.scoring.responses import Sampling, sample_responses, uses_chat
+
+ARCHITECTURES = ["gpt2", "gptj", "llama", "qwen2", "mistral", "gemma3"]
+PROMPTS = ["Ada lives in", "x", "The capital of France is the city that people call"]
+
+
+def some_updates(language_model) -> list[Update]:
+    generator = torch.Generator().manual_seed(1)
+
+    def normal(*shape: int) -> torch.Tensor:
+        return torch.randn(*shape, generator=generator) * 0.3
+
+    layout = language_model.layout
+    d, f = layout.hidden_size, layout.intermediate_size
+    return [
+        Update({layout.mlp_out(1): LowRank(normal(d, 1), normal(f, 1))}),
+        Update({layout.mlp_out(2): Dense(normal(d, f))}),
+    ]
+
+
+def one_by_one(language_model, prompt: str, sample: int, sampling: Sampling) -> str:
+    """The plain reference: the whole sequence again for every token, no cache, no batch."""
+    draws = np.random.default_rng([sampling.seed, sample, zlib.crc32(prompt.encode())])
+    ids = list(prompt_ids(language_model, prompt))
+    start = len(ids)
+    for _ in range(sampling.max_new_tokens):
+        level = draws.random()
+        with torch.no_grad():
+            logits = language_model.model(torch.tensor([ids])).logits[0, -1]
+        if sampling.temperature == 0:
+            token = int(logits.argmax())
+        else:
+            cumulative = (logits / sampling.temperature).softmax(-1).double().cumsum(-1)
+            token = int((cumulative <= level * cumulative[-1]).sum())
+        if token == language_model.tokenizer.eos_token_id:
+            break
+        ids.append(token)
+    return language_model.tokenizer.decode(ids[start:], skip_special_tokens=True).strip()
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("temperature", [0, 1.5])
+def test_batched_equals_one_by_one_under_edits(tiny, architecture, temperature):
+    language_model = tiny(architecture)
+    updates = some_updates(language_model)
+    sampling = Sampling(temperature=temperature, max_new_tokens=28, seed=3)
+    prompts, owners = PROMPTS * 3, [-1] * 3 + [0] * 3 + [1] * 3
+    batched = sample_responses(
+        language_model, prompts, updates, owners, n=2, sampling=sampling, rows=8
+    )
+    for prompt, owner, responses in zip(prompts, owners, batched, strict=True):
+        with apply(language_model, updates[owner] if owner >= 0 else Update({})):
+            plain = [one_by_one(language_model, prompt, k, sampling) for k in range(2)]
+        assert responses == plain
+
+
+def test_batching_does_not_matter_and_the_seed_does(tiny):
+    language_model = tiny("llama")
+    sampling = Sampling(temperature=1.0, max_new_tokens=12)
+    whole = sample_responses(language_model, PROMPTS, n=3, sampling=sampling)
+    single = sample_responses(language_model, PROMPTS, n=3, sampling=sampling, rows=1)
+    alone = sample_responses(language_model, PROMPTS[1:2], n=3, sampling=sampling)
+    assert whole == single
+    assert whole[1] == alone[0]
+    other = Sampling(temperature=1.0, max_new_tokens=12, seed=1)
+    assert whole != sample_responses(language_model, PROMPTS, n=3, sampling=other)
+    assert len({text for responses in whole for text in responses}) > 3
+
+
+def test_samples_follow_the_models_distribution(tiny):
+    language_model = tiny("gpt2")
+    sampling = Sampling(temperature=2.0, max_new_tokens=1)
+    (drawn,) = sample_responses(language_model, ["x"], n=2000, sampling=sampling, rows=2000)
+    with torch.no_grad():
+        logits = language_model.model(torch.tensor([prompt_ids(language_model, "x")])).logits[0, -1]
+    probabilities = (logits / 2.0).softmax(-1)
+    top = int(probabilities.argmax())
+    expected = float(probabilities[top])
+    share = np.mean([text == language_model.tokenizer.decode([top]).strip() for text in drawn])
+    assert 0.01 < expected < 0.99
+    assert abs(share - expected) < 4 * np.sqrt(expected * (1 - expected) / 2000)
+
+
+def test_a_stop_is_cut_off_once_there_is_text(tiny):
+    language_model = tiny("llama")
+    free = Sampling(temperature=1.0, max_new_tokens=40)
+    texts = sample_responses(language_model, PROMPTS, n=4, sampling=free)
+    letters = "".join(text[1:] for group in texts for text in group if text)
+    stop = next(letter for letter in letters if letter.isascii() and letter.isalpha())
+    cut = Sampling(temperature=1.0, max_new_tokens=40, stop=stop)
+    for group, again in zip(
+        texts, sample_responses(language_model, PROMPTS, n=4, sampling=cut), strict=True
+    ):
+        assert again == [text.split(stop)[0].strip() for text in group]
+    assert any(stop in text for group in texts for text in group)
+
+
+def test_chat_templates_are_used_where_there_is_one(tiny, monkeypatch):
+    language_model = tiny("qwen2")
+    sampling = Sampling(temperature=0, max_new_tokens=8)
+    assert not uses_chat(language_model, sampling)
+    with pytest.raises(ValueError, match="has no chat template"):
+        sample_responses(language_model, ["x"], sampling=Sampling(chat=True))
+    wrapped = sample_responses(language_model, ["Q: x A:"], n=1, sampling=sampling)
+    template = "{% for m in messages %}Q: {{ m['content'] }} A:{% endfor %}"
+    monkeypatch.setattr(language_model.tokenizer, "chat_template", template)
+    assert sample_responses(language_model, ["x"], n=1, sampling=sampling) == wrapped
+    plain = Sampling(temperature=0, max_new_tokens=8, chat=False)
+    assert sample_responses(language_model, ["Q: x A:"], n=1, sampling=plain) == wrapped
+
+
+def test_bad_input_is_refused(tiny):
+    language_model = tiny("llama")
+    with pytest.raises(ValueError, match="1 owners for 2 prompts"):
+        sample_responses(language_model, ["a", "b"], owners=[-1])
+    with pytest.raises(TokenError, match="ends with a blank"):
+        sample_responses(language_model, ["a "])
+    with pytest.raises(ValueError, match="temperature"):
+        Sampling(temperature=-1)
+    with pytest.raises(ValueError, match="empty stop"):
+        Sampling(stop="")
