@@ -1,0 +1,44 @@
+"""A language model behind the pipeline's ``Respondent`` protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+
+from helpers.models.language_model import LanguageModel
+from helpers.scoring.responses import Sampling, sample_responses, uses_chat
+
+
+@dataclass(frozen=True)
+class ModelRespondent:
+    """Responds by batched sampling: instruct models through their chat template, others by completion.
+
+    A completion ends at the first empty line, because the prompts separate their examples by one.
+    ``rows`` responses are generated at the same time; it does not change them.
+    """
+
+    language_model: LanguageModel
+    sampling: Sampling = field(default_factory=lambda: Sampling(max_new_tokens=64))
+    rows: int = 64
+
+    @property
+    def chat(self) -> bool:
+        """Whether prompts go through the chat template."""
+        return uses_chat(self.language_model, self.sampling)
+
+    @property
+    def fingerprint(self) -> str:
+        """Weights, tokenizer and sampling: all that determines the responses besides n and seed."""
+        settings = {k: v for k, v in asdict(self._sampling(0)).items() if k != "seed"}
+        listed = ", ".join(f"{name}={value!r}" for name, value in settings.items())
+        return f"{self.language_model.fingerprint} ({listed})"
+
+    def respond(self, prompts: Sequence[str], *, n: int, seed: int) -> list[list[str]]:
+        """``n`` sampled responses per prompt."""
+        return sample_responses(
+            self.language_model, prompts, n=n, sampling=self._sampling(seed), rows=self.rows
+        )
+
+    def _sampling(self, seed: int) -> Sampling:
+        stop = self.sampling.stop if self.chat else self.sampling.stop or "\n\n"
+        return replace(self.sampling, stop=stop, chat=self.chat, seed=seed)
