@@ -47,11 +47,12 @@ def relevance_example(chain: Chain, templates: Mapping[str, RelationTemplates]) 
             f"no chain: the second fact is about {second_subject!r}, not {bridge!r}"
         )
     fact, hop = _of(templates, first), _of(templates, second)
+    sentence = hop.clozes(fact.describe(subject))[0]
     return RelevanceExample(
         fact=(subject, fact.label, bridge),
         chain=(subject, fact.label, bridge, hop.label, answer),
         fact_prompts=fact.clozes(subject),
-        chain_prompt=hop.clozes(fact.describe(subject))[0],
+        chain_prompt=sentence[0].upper() + sentence[1:],  # a description may stand first
     )
 
 

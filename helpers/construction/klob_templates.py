@@ -60,8 +60,7 @@ class RelationTemplates:
     def clozes(self, subject: str) -> tuple[str, ...]:
         """The three sentences about ``subject``, each ending in its slot."""
         filled = (template.replace(SUBJECT, subject) for template in self.templates)
-        clozes = (text.removesuffix(f" {ANSWER}") + SLOT for text in filled)
-        return tuple(cloze[0].upper() + cloze[1:] for cloze in clozes)
+        return tuple(text.removesuffix(f" {ANSWER}") + SLOT for text in filled)
 
     def describe(self, subject: str) -> str:
         """The object without its name: ``"the capital of France"``."""

@@ -69,7 +69,13 @@ def test_consistency_example() -> None:
     assert example.knowledge == ("Utopia", "official-language_(P37)", "Latin")
     assert example.prompts[1] == "In terms of official language, Utopia uses _"
     printed = consistency_example(("Utopia", "P127", "More"), load_templates("paper"))
-    assert printed.prompts[1] == "The company that owns Utopia is _"
+    assert printed.prompts[1] == "the company that owns Utopia is _"
+
+
+def test_a_chain_may_start_with_a_description() -> None:
+    named = ("Utopia", "P138", "nowhere")
+    example = relevance_example((CAPITAL_OF, named), load_templates())
+    assert example.chain_prompt == "The country whose capital is Amaurot is named after _"
 
 
 def test_relevance_example_describes_the_bridge() -> None:

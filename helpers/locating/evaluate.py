@@ -1,0 +1,236 @@
+"""The published evaluation: ``python -m helpers.locating.evaluate --model smollm2-135m``.
+
+Runs locators over KLoB's subtasks and stores result tables. A finished (locator, subtask) is never
+computed again; inside one, finished chunks are read back, so an interrupted run goes on where it
+stopped. The published tables are put together from whatever is finished.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, get_args
+
+import pandas as pd
+import torch
+import typer
+from tqdm.auto import tqdm
+
+from helpers.locating.benchmark import Subtask, load_examples
+from helpers.locating.evaluation import evaluate, score_rows
+from helpers.locating.locator import Locator
+from helpers.locating.query import encode
+from helpers.locating.registry import LOCATORS, make_locator
+from helpers.metrics.klob import SHARES
+from helpers.models.language_model import LanguageModel
+from helpers.models.load import load
+from helpers.paths import FIGURES, RUNS
+from helpers.runs.store import Results, ResultsStore
+
+TABLES = ("sentences", "similarities", "null", "layers", "cost")
+VERSION = 1  # of the scores; raise it when a locator's numbers change
+COST_SENTENCES = 4
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is evaluated on what.
+
+    Attributes:
+        locators: names of ``helpers.locating.registry``.
+        source: ``"klob-mini"``, ``"klob"`` or, in tests, files by subtask.
+        counts: examples per subtask; None takes all.
+        seed: of the choice of examples.
+        shares: located shares k.
+        permutations: draws of the null.
+    """
+
+    locators: tuple[str, ...] = tuple(LOCATORS)
+    source: str = "klob-mini"
+    counts: dict[Subtask, int | None] = field(
+        default_factory=lambda: {"consistency": 200, "relevance": 100, "unbiasedness": 200}
+    )
+    seed: int = 0
+    shares: tuple[float, ...] = SHARES
+    permutations: int = 1_000
+
+
+def run(
+    language_model: LanguageModel, plan: Plan, *, store: ResultsStore, progress: bool = False
+) -> dict[str, pd.DataFrame]:
+    """Evaluate a plan, resuming what an earlier run left, and return its tables.
+
+    Args:
+        language_model: the model.
+        plan: what to evaluate.
+        store: where finished parts are kept.
+        progress: show progress bars.
+
+    Returns:
+        Tables by name (``TABLES``), with columns model, locator and subtask.
+    """
+    for name in plan.locators:
+        for subtask in plan.counts:
+            results = store.open(_settings(language_model, plan, name, subtask))
+            if not results.done("sentences"):
+                _evaluate(language_model, plan, make_locator(name), subtask, results, progress)
+    return collect(language_model, plan, store=store)
+
+
+def collect(
+    language_model: LanguageModel, plan: Plan, *, store: ResultsStore
+) -> dict[str, pd.DataFrame]:
+    """The tables of whatever part of a plan is finished."""
+    tables: dict[str, list[pd.DataFrame]] = {table: [] for table in TABLES}
+    for name in plan.locators:
+        for subtask in plan.counts:
+            results = store.open(_settings(language_model, plan, name, subtask))
+            if not results.done("sentences"):
+                continue
+            for table in TABLES:
+                part = results.read(table).drop(columns="case_id")
+                if len(part):
+                    part.insert(0, "subtask", subtask)
+                    part.insert(0, "locator", name)
+                    part.insert(0, "model", language_model.name)
+                    tables[table].append(part)
+    return {
+        name: pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+        for name, parts in tables.items()
+    }
+
+
+def save_tables(tables: dict[str, pd.DataFrame], folder: Path, model: str) -> list[Path]:
+    """Write ``05_klob_<model>_<table>.parquet`` for every table that has rows."""
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for name, table in tables.items():
+        if len(table):
+            paths.append(folder / f"05_klob_{Path(model).name}_{name}.parquet")
+            table.to_parquet(paths[-1], index=False, compression="zstd")
+    return paths
+
+
+def read_tables(folder: Path, model: str) -> dict[str, pd.DataFrame]:
+    """Read what ``save_tables`` wrote.
+
+    Raises:
+        FileNotFoundError: no tables of this model, with the command that makes them.
+    """
+    paths = {name: folder / f"05_klob_{Path(model).name}_{name}.parquet" for name in TABLES}
+    if not paths["sentences"].exists():
+        raise FileNotFoundError(
+            f"no evaluation of {model} in {folder}; run `python -m helpers.locating.evaluate"
+            f" --model {model}`"
+        )
+    return {name: pd.read_parquet(path) for name, path in paths.items() if path.exists()}
+
+
+def cost(language_model: LanguageModel, locator: Locator, plan: Plan) -> pd.DataFrame:
+    """CPU and wall seconds per sentence, measured on a few sentences after one to warm up."""
+    examples = load_examples("consistency", plan.source, count=2, seed=plan.seed)
+    queries = encode(language_model, [s for group in examples.groups for s in group])
+    list(score_rows(language_model, locator, queries[:1]))
+    wall, cpu = time.perf_counter(), time.process_time()
+    count = len(list(score_rows(language_model, locator, queries[:COST_SENTENCES])))
+    row = {
+        "cpu_seconds": (time.process_time() - cpu) / count,
+        "wall_seconds": (time.perf_counter() - wall) / count,
+        "threads": torch.get_num_threads(),
+        "sentences": count,
+    }
+    return pd.DataFrame([row])
+
+
+def _settings(
+    language_model: LanguageModel, plan: Plan, name: str, subtask: Subtask
+) -> dict[str, Any]:
+    """Everything the numbers depend on."""
+    plain = asdict(plan)
+    return {
+        "model": language_model.name,
+        "fingerprint": language_model.fingerprint,
+        "dtype": language_model.dtype_name,
+        "locator": make_locator(name).settings(),
+        "subtask": subtask,
+        "source": plan.source,
+        "count": plan.counts[subtask],
+        "seed": plan.seed,
+        "shares": list(plain["shares"]),
+        "permutations": plan.permutations,
+        "version": VERSION,
+    }
+
+
+def _evaluate(
+    language_model: LanguageModel,
+    plan: Plan,
+    locator: Locator,
+    subtask: Subtask,
+    results: Results,
+    progress: bool,
+) -> None:
+    examples = load_examples(subtask, plan.source, count=plan.counts[subtask], seed=plan.seed)
+    with tqdm(desc=f"{locator.name}, {subtask}", unit="example", disable=not progress) as bar:
+
+        def show(done: int, total: int) -> None:
+            bar.total = total
+            bar.update(done - bar.n)
+
+        evaluation = evaluate(
+            language_model,
+            locator,
+            examples,
+            shares=plan.shares,
+            permutations=plan.permutations,
+            checkpoints=results.folder / "chunks",
+            progress=show,
+        )
+    if subtask == "consistency":
+        results.append(cost(language_model, locator, plan).assign(case_id=0), "cost")
+    for name in ("similarities", "null", "layers"):
+        table: pd.DataFrame = getattr(evaluation, name)
+        if len(table):
+            results.append(table.assign(case_id=0), name)
+    # Sentences last: they mark the subtask as finished.
+    results.append(evaluation.sentences.assign(case_id=0), "sentences")
+
+
+def main(
+    model: Annotated[str, typer.Option(help="model name, see helpers.models.load")] = (
+        "smollm2-135m"
+    ),
+    source: Annotated[str, typer.Option(help="klob-mini (packaged) or klob (official)")] = (
+        "klob-mini"
+    ),
+    locator: Annotated[list[str] | None, typer.Option(help="one locator; repeat; default all")] = (
+        None
+    ),
+    consistency: Annotated[int, typer.Option(help="examples of KLoB-c, 0 = all")] = 200,
+    relevance: Annotated[int, typer.Option(help="examples of KLoB-r, 0 = all")] = 100,
+    unbiasedness: Annotated[int, typer.Option(help="sentences of KLoB-u, 0 = all")] = 200,
+    seed: Annotated[int, typer.Option(help="choice of examples")] = 0,
+    permutations: Annotated[int, typer.Option(help="draws of the permutation null")] = 1_000,
+    device: Annotated[str, typer.Option(help="torch device")] = "cpu",
+    accept_terms: Annotated[bool, typer.Option(help="accept a packaged model's terms")] = False,
+    out: Annotated[Path, typer.Option(help="folder of the result tables")] = FIGURES / "data",
+    store: Annotated[Path, typer.Option(help="folder of finished parts")] = RUNS / "klob",
+) -> None:
+    """Evaluate locating methods on KLoB; an interrupted run resumes."""
+    language_model = load(model, device=device, accept_terms=accept_terms)
+    counts = _counts((consistency, relevance, unbiasedness))
+    names = tuple(locator or LOCATORS)
+    plan = Plan(names, source, counts, seed, permutations=permutations)
+    tables = run(language_model, plan, store=ResultsStore(store), progress=True)
+    typer.echo("\n".join(map(str, save_tables(tables, out, model))))
+
+
+def _counts(wanted: Sequence[int]) -> dict[Subtask, int | None]:
+    subtasks: Iterable[Subtask] = get_args(Subtask)
+    return {subtask: count or None for subtask, count in zip(subtasks, wanted, strict=True)}
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,244 @@
+"""One locator on one subtask: scores streamed once (twice for parameters), tables of similarities."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from helpers.locating.benchmark import Examples
+from helpers.locating.locator import GRANULARITIES, Granularity, Locator, Scores, pool
+from helpers.locating.query import Query, encode
+from helpers.locating.slots import own_answers
+from helpers.locating.summary import Summary
+from helpers.metrics.klob import (
+    SHARES,
+    Criterion,
+    Sets,
+    candidate_similarity,
+    counted_baseline,
+    located,
+    mean_score_baseline,
+    similarity_matrix,
+)
+from helpers.metrics.klob_null import permutation_null
+from helpers.models.batching import run_halving
+from helpers.models.language_model import LanguageModel
+
+Views = dict[Granularity, Summary]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Result tables of one locator on one subtask.
+
+    Attributes:
+        sentences: per sentence and granularity its spread and mean magnitude.
+        similarities: per example, granularity and share its Sim_cand and both Sim_all.
+        null: per granularity and share the permutation null, over all and inside relations.
+        layers: per sentence and layer the pooled score.
+    """
+
+    sentences: pd.DataFrame
+    similarities: pd.DataFrame
+    null: pd.DataFrame
+    layers: pd.DataFrame
+
+
+def evaluate(
+    language_model: LanguageModel,
+    locator: Locator,
+    examples: Examples,
+    *,
+    shares: Sequence[float] = SHARES,
+    permutations: int = 1_000,
+    checkpoints: Path | None = None,
+    chunk: int = 20,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Evaluation:
+    """Run a locator over a subtask at its own and every coarser granularity.
+
+    Args:
+        language_model: the model.
+        locator: the method.
+        examples: the subtask.
+        shares: located shares k.
+        permutations: draws of the null.
+        checkpoints: folder for finished chunks, read again when a run resumes. Parameter scores are
+            too many to be kept between runs; such a locator starts its subtask anew.
+        chunk: examples per chunk.
+        progress: called with finished and all examples.
+    """
+    queries = [own_answers(language_model, encode(language_model, g)) for g in examples.groups]
+    compared = examples.subtask != "unbiasedness"
+    used = tuple(shares) if compared else ()
+    views = _empty_views(language_model, locator, used)
+    keep = checkpoints if locator.granularity != "parameter" else None
+    for start in range(0, len(queries), chunk):
+        part = [query for group in queries[start : start + chunk] for query in group]
+        for granularity, summary in _chunk(
+            language_model, locator, part, used, keep, start
+        ).items():
+            views[granularity].merge(summary)
+        progress(min(start + chunk, len(queries)), len(queries))
+    similarities = null = pd.DataFrame()
+    if compared:
+        similarities = _similarities(language_model, locator, queries, examples, views)
+        null = _null(views, examples, permutations)
+    return Evaluation(
+        _sentences(views, examples), similarities, null, _layers(views["layer"], examples)
+    )
+
+
+def score_rows(
+    language_model: LanguageModel, locator: Locator, queries: Sequence[Query]
+) -> Iterator[Scores]:
+    """Scores of one sentence at a time [units], computed in batches that halve when memory ends."""
+    for start in range(0, len(queries), locator.at_a_time):
+        batch = queries[start : start + locator.at_a_time]
+        for scores in run_halving(batch, lambda part: locator.scores(language_model, part)):
+            yield from scores
+
+
+def _empty_views(
+    language_model: LanguageModel, locator: Locator, shares: tuple[float, ...]
+) -> Views:
+    shape = locator.shape(language_model.layout)
+    return {
+        granularity: Summary(int(np.prod(shape[: depth + 1])), shares)
+        for depth, granularity in enumerate(GRANULARITIES[: len(shape)])
+    }
+
+
+def _chunk(
+    language_model: LanguageModel,
+    locator: Locator,
+    queries: Sequence[Query],
+    shares: tuple[float, ...],
+    folder: Path | None,
+    start: int,
+) -> Views:
+    """Summaries of one chunk's sentences, read from disk where an earlier run left them."""
+    shape = locator.shape(language_model.layout)
+    views = _empty_views(language_model, locator, shares)
+    paths = {g: folder / f"{g}-{start:06d}.npz" for g in views} if folder else {}
+    if paths and all(path.exists() for path in paths.values()):
+        return {granularity: Summary.load(path) for granularity, path in paths.items()}
+    for scores in score_rows(language_model, locator, queries):
+        for granularity, summary in views.items():
+            summary.add(pool(scores[None], shape, granularity)[0])
+    for granularity, path in paths.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        views[granularity].save(path)
+    return views
+
+
+def _similarities(
+    language_model: LanguageModel,
+    locator: Locator,
+    queries: Sequence[Sequence[Query]],
+    examples: Examples,
+    views: Views,
+) -> pd.DataFrame:
+    """One row per example, granularity and share. Whole parameter sets need a second pass."""
+    tables = []
+    shape = locator.shape(language_model.layout)
+    for granularity, summary in views.items():
+        located_mean = summary.located_mean()
+        rows: Iterator[Scores] = iter(())
+        if not summary.complete:
+            rows = score_rows(language_model, locator, [q for group in queries for q in group])
+        first = 0
+        for example, group in enumerate(queries):
+            members = range(first, first + len(group))
+            first += len(group)
+            if summary.complete:
+                sets = np.stack([summary.sets(k, members) for k in range(len(summary.shares))], 1)
+            else:
+                scores = [pool(next(rows)[None], shape, granularity)[0] for _ in group]
+                sets = np.stack([located(row, summary.shares) for row in scores])
+            for index, share in enumerate(summary.shares):
+                values = _example(sets[:, index], summary, index, located_mean, examples.subtask)
+                tables.append(
+                    {
+                        "granularity": granularity,
+                        "share": share,
+                        "example": examples.numbers[example],
+                        "relation": examples.relations[example],
+                        **values,
+                    }
+                )
+    return pd.DataFrame(tables)
+
+
+def _example(
+    sets: Sets, summary: Summary, share: int, located_mean: Sets, criterion: Criterion | str
+) -> dict[str, float]:
+    """Sim_cand and both Sim_all of one example's located sets [sentences, units]."""
+    own = np.arange(len(sets))[None]
+    kind: Criterion = "relevance" if criterion == "relevance" else "consistency"
+    return {
+        "candidate": float(candidate_similarity(similarity_matrix(sets), own, kind)[0]),
+        "mean_scores": float(mean_score_baseline(sets, located_mean[share]).mean()),
+        "pairwise": counted_baseline(sets, summary.counts[share], len(summary)),
+    }
+
+
+def _null(views: Views, examples: Examples, permutations: int) -> pd.DataFrame:
+    """Permutation nulls with the exact baseline; estimated from a sample of units for parameters."""
+    width = len(examples.groups[0])
+    table: NDArray[np.integer] = np.arange(len(examples.groups) * width).reshape(-1, width)
+    kind: Criterion = "relevance" if examples.subtask == "relevance" else "consistency"
+    rows = []
+    for granularity, summary in views.items():
+        for index, share in enumerate(summary.shares):
+            similarities = similarity_matrix(summary.sets(index), size=summary.set_size(index))
+            for shuffled, groups in (("all", None), ("relation", examples.relations)):
+                null = permutation_null(
+                    similarities, table, kind, groups=groups, permutations=permutations
+                )
+                rows.append(
+                    {
+                        "granularity": granularity,
+                        "share": share,
+                        "shuffled": shuffled,
+                        **vars(null),
+                    }
+                )
+    return pd.DataFrame(rows)
+
+
+def _sentences(views: Views, examples: Examples) -> pd.DataFrame:
+    numbers = [n for n, g in zip(examples.numbers, examples.groups, strict=True) for _ in g]
+    places = [place for group in examples.groups for place in range(len(group))]
+    return pd.concat(
+        [
+            pd.DataFrame(
+                {
+                    "granularity": granularity,
+                    "example": numbers,
+                    "sentence": places,
+                    "deviation": summary.deviations,
+                    "magnitude": summary.magnitudes,
+                }
+            )
+            for granularity, summary in views.items()
+        ],
+        ignore_index=True,
+    )
+
+
+def _layers(summary: Summary, examples: Examples) -> pd.DataFrame:
+    """Located mass per layer, averaged over an example's sentences."""
+    if not summary.rows:
+        return pd.DataFrame()
+    first, tables = 0, []
+    for number, group in zip(examples.numbers, examples.groups, strict=True):
+        mass = np.mean(summary.rows[first : first + len(group)], axis=0)
+        first += len(group)
+        tables.append(pd.DataFrame({"example": number, "layer": range(len(mass)), "mass": mass}))
+    return pd.concat(tables, ignore_index=True)

@@ -1,0 +1,131 @@
+"""What is kept of a subtask's scores: never the scores themselves.
+
+Per sentence two numbers (spread and mean magnitude) and the located sets as bits; per unit the sum
+of scores and how often it was located. Memory does not grow with sentences times units: above
+``KEPT_UNITS`` the bits of a fixed random sample of the units are kept, which estimates similarities
+for the permutation null only; the published similarities come from whole sets in a second pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from helpers.metrics.klob import Sets, located, located_count
+
+KEPT_UNITS = 1 << 20
+ROW_UNITS = 1 << 10  # scores of coarser views than this are kept as they are (layers)
+
+
+@dataclass
+class Summary:
+    """Streamed summary of the scores of one locator at one granularity on one subtask.
+
+    Attributes:
+        units: number of units.
+        shares: located shares k; empty where only the spread matters (KLoB-u).
+        deviations: standard deviation over units, per sentence.
+        magnitudes: mean |score| over units, per sentence.
+        rows: the scores themselves where units are few, per sentence.
+        bits: located sets of the kept units, packed [shares, bytes], per sentence.
+        sums: sum of scores per unit [units].
+        counts: sentences that locate each unit [shares, units].
+    """
+
+    units: int
+    shares: tuple[float, ...]
+    deviations: list[float] = field(default_factory=list)
+    magnitudes: list[float] = field(default_factory=list)
+    rows: list[NDArray[np.float32]] = field(default_factory=list)
+    bits: list[NDArray[np.uint8]] = field(default_factory=list)
+    sums: NDArray[np.float64] = field(init=False)
+    counts: NDArray[np.int32] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.sums = np.zeros(self.units if self.shares else 0)
+        self.counts = np.zeros((len(self.shares), self.units), dtype=np.int32)
+
+    def __len__(self) -> int:
+        return len(self.deviations)
+
+    @property
+    def complete(self) -> bool:
+        """Whether the kept bits are whole located sets."""
+        return self.units <= KEPT_UNITS
+
+    @property
+    def kept(self) -> NDArray[np.int64] | slice:
+        """Units whose bits are kept."""
+        if self.complete:
+            return slice(None)
+        generator = np.random.default_rng(0)
+        return np.sort(generator.choice(self.units, KEPT_UNITS, replace=False))
+
+    def add(self, scores: NDArray[np.float32]) -> None:
+        """Take in one sentence's scores [units]."""
+        self.deviations.append(float(scores.std(dtype=np.float64)))
+        self.magnitudes.append(float(np.abs(scores).mean(dtype=np.float64)))
+        if self.units <= ROW_UNITS:
+            self.rows.append(scores)
+        if self.shares:
+            sets = located(scores, self.shares)
+            self.sums += scores
+            self.counts += sets
+            self.bits.append(np.packbits(sets[:, self.kept], axis=1))
+
+    def merge(self, other: Summary) -> None:
+        """Append another summary's sentences."""
+        for name in ("deviations", "magnitudes", "rows", "bits"):
+            getattr(self, name).extend(getattr(other, name))
+        self.sums += other.sums
+        self.counts += other.counts
+
+    def located_mean(self) -> Sets:
+        """x_all at each share: the top units of the mean scores [shares, units]."""
+        return located(self.sums / len(self), self.shares)
+
+    def sets(self, share: int, sentences: Sequence[int] | None = None) -> Sets:
+        """Kept bits of located sets at one share (by index), [sentences, kept units]."""
+        chosen = range(len(self)) if sentences is None else sentences
+        packed = np.stack([self.bits[i][share] for i in chosen])
+        return np.unpackbits(packed, axis=1, count=min(self.units, KEPT_UNITS)).astype(bool)
+
+    def set_size(self, share: int) -> float:
+        """Size of a located set among the kept units: exact, or expected in the sample."""
+        whole = located_count(self.units, self.shares[share])
+        return whole * min(1.0, KEPT_UNITS / self.units)
+
+    def save(self, path: Path) -> None:
+        """Write as npz, whole or not at all."""
+        scratch = path.with_suffix(".partial.npz")
+        np.savez(
+            scratch,
+            shares=np.array(self.shares),
+            units=self.units,
+            deviations=self.deviations,
+            magnitudes=self.magnitudes,
+            rows=np.array(self.rows, dtype=np.float32),
+            bits=np.array(self.bits, dtype=np.uint8),
+            sums=self.sums,
+            counts=self.counts,
+        )
+        scratch.replace(path)
+
+    @classmethod
+    def load(cls, path: Path) -> Summary:
+        """Read what ``save`` wrote."""
+        with np.load(path) as stored:
+            summary = cls(
+                int(stored["units"]),
+                tuple(stored["shares"].tolist()),
+                stored["deviations"].tolist(),
+                stored["magnitudes"].tolist(),
+                list(stored["rows"]),
+                list(stored["bits"]),
+            )
+            summary.sums, summary.counts = stored["sums"], stored["counts"]
+        return summary
