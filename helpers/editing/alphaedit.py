@@ -5,7 +5,7 @@ and R a batch's keys and residuals, and A all keys so far, the batch's own among
 
     Delta W^T = (P A A^T + L2 I)^-1 P K R^T
 
-(Fang et al. 2025, eq. 11, as its code has it). Pushed through, this is P A (A^T P A + L2 I)^-1 E R^T
+(Fang et al. 2025, as its code has it). Pushed through, this is P A (A^T P A + L2 I)^-1 E R^T
 where K = A E: only systems of the size of the number of keys. One edit alone is
 r (P k)^T / (k^T P k + L2).
 """

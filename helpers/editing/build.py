@@ -7,23 +7,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any
 
+from helpers.editing.alphaedit import AlphaEdit
 from helpers.editing.app import App
 from helpers.editing.context import context_templates
 from helpers.editing.corpus import corpus_named
 from helpers.editing.editor import Editor
 from helpers.editing.hyperparameters import (
+    AlphaEditHyperparameters,
     HyperparameterError,
     Hyperparameters,
+    MemitHyperparameters,
+    PruneHyperparameters,
+    RectHyperparameters,
     RomeHyperparameters,
     VectorHyperparameters,
     preset_values,
     read_hyperparameters,
 )
+from helpers.editing.memit import Memit
+from helpers.editing.prune import Prune
+from helpers.editing.rect import Rect
 from helpers.editing.rome import Rome
 from helpers.editing.second_moment import SecondMoment, second_moment
+from helpers.editing.vector_editor import VectorEditor
 from helpers.models.language_model import LanguageModel
 
 
@@ -33,7 +42,7 @@ class _Order:
 
     language_model: LanguageModel
     preset: str
-    app: App | None
+    app: App | bool | None
     corpus: str
     seed: int
     targets: str
@@ -41,16 +50,43 @@ class _Order:
     progress: bool
 
     def read(self, section: str, kind: type[Hyperparameters], **fixed: Any) -> Any:
-        """Hyperparameters of a section, with the overrides."""
+        """Hyperparameters of a section; the name's own values and the overrides come last."""
+        changed = self.with_app(section)[1]
+        overrides = {**changed, **fixed, **self.overrides}
+        return read_hyperparameters(
+            section, kind, self.language_model.name, self.preset, **overrides
+        )
+
+    def with_app(self, section: str) -> tuple[App | None, dict[str, Any]]:
+        """APP's coefficients, and the hyperparameters that change with APP (the stop rule)."""
+        if self.app is None or self.app is False:
+            return None, {}
         model = self.language_model.name
-        overrides = {**fixed, **self.overrides}
-        return read_hyperparameters(section, kind, model, self.preset, **overrides)
+        values = preset_values(section, model, self.preset).get("app")
+        if values is None and self.app is True:
+            raise HyperparameterError(
+                f"{model}: {section}.{self.preset} has no coefficients for APP; pass"
+                " app=App(alpha=…, beta=…, gamma=…), or leave APP out for an editor without a loss"
+            )
+        values = dict(values or {})
+        given = {k: values.pop(k) for k in ("alpha", "beta", "gamma") if k in values}
+        return (App(**given) if self.app is True else self.app), values
+
+
+_Build = Callable[[_Order], Editor]
 
 
 def _vector_editor(
-    order: _Order, kind: type[Any], hyperparameters: VectorHyperparameters, *, grouped: bool
+    order: _Order,
+    section: str,
+    kind: type[VectorEditor],
+    values: type[VectorHyperparameters],
+    *,
+    grouped: bool,
+    **fixed: Any,
 ) -> Editor:
-    """ROME and its relatives: the same parts, with the templates weighted in one group or two."""
+    """ROME and its relatives; ``grouped`` weighs the bare prompt as much as all sampled contexts."""
+    hyperparameters = order.read(section, values, **fixed)
     contexts = context_templates(
         order.language_model,
         hyperparameters.context_template_length_params,
@@ -60,43 +96,57 @@ def _vector_editor(
     )
     moments: dict[int, SecondMoment] = {}
     if getattr(hyperparameters, "mom2_adjustment", True):
+        corpus = corpus_named(order.corpus, seed=order.seed)
         moments = second_moment(
-            order.language_model,
-            hyperparameters.layers,
-            corpus_named(order.corpus, seed=order.seed),
-            progress=order.progress,
+            order.language_model, hyperparameters.layers, corpus, progress=order.progress
         )
     return kind(
         order.language_model,
         hyperparameters,
         contexts,
         moments,
-        order.app,
+        order.with_app(section)[0],
         targets=order.targets,
         progress=order.progress,
     )
 
 
-@dataclass(frozen=True)
-class _Recipe:
-    """Section of the params file, how to assemble, and values the name itself fixes."""
-
-    section: str
-    build: Callable[..., Editor]
-    fixed: Mapping[str, Any] = field(default_factory=dict)
+def _wrapper(
+    order: _Order,
+    section: str,
+    kind: Callable[[Editor, Any], Editor],
+    values: type[Hyperparameters],
+) -> Editor:
+    """RECT and PRUNE; overrides they do not know go to the editor they change."""
+    own = {k: v for k, v in order.overrides.items() if k in values.model_fields}
+    rest = {k: v for k, v in order.overrides.items() if k not in own}
+    model = order.language_model.name
+    hyperparameters = read_hyperparameters(section, values, model, order.preset, **own)
+    base = _EDITORS[hyperparameters.base](replace(order, overrides=rest))
+    return kind(base, hyperparameters)
 
 
 def _rome(order: _Order, **fixed: Any) -> Editor:
-    return _vector_editor(
-        order, Rome, order.read("rome", RomeHyperparameters, **fixed), grouped=False
-    )
+    return _vector_editor(order, "rome", Rome, RomeHyperparameters, grouped=False, **fixed)
 
 
-_RECIPES: dict[str, _Recipe] = {
-    "rome": _Recipe("rome", _rome),
-    "r-rome": _Recipe("rome", _rome, {"rome_key": "averaged"}),
+def _memit(order: _Order) -> Editor:
+    return _vector_editor(order, "memit", Memit, MemitHyperparameters, grouped=True)
+
+
+def _alphaedit(order: _Order) -> Editor:
+    return _vector_editor(order, "alphaedit", AlphaEdit, AlphaEditHyperparameters, grouped=True)
+
+
+_EDITORS: dict[str, _Build] = {
+    "rome": _rome,
+    "r-rome": lambda order: _rome(order, rome_key="averaged"),
+    "memit": _memit,
+    "alphaedit": _alphaedit,
+    "rect": lambda order: _wrapper(order, "rect", Rect, RectHyperparameters),
+    "prune": lambda order: _wrapper(order, "prune", Prune, PruneHyperparameters),
 }
-EDITOR_NAMES = tuple(_RECIPES)
+EDITOR_NAMES = tuple(_EDITORS)
 
 
 def build_editor(
@@ -127,35 +177,8 @@ def build_editor(
     Raises:
         HyperparameterError: an unknown editor, preset or key, or no coefficients for ``app=True``.
     """
-    if name not in _RECIPES:
+    if name not in _EDITORS:
         raise HyperparameterError(f"no editor {name!r}; known: {', '.join(EDITOR_NAMES)}")
-    recipe = _RECIPES[name]
-    chosen, changed = _with_app(recipe.section, language_model.name, preset, app)
-    order = _Order(
-        language_model,
-        preset,
-        chosen,
-        corpus,
-        seed,
-        targets,
-        {**changed, **(overrides or {})},
-        progress,
+    return _EDITORS[name](
+        _Order(language_model, preset, app, corpus, seed, targets, overrides or {}, progress)
     )
-    return recipe.build(order, **recipe.fixed)
-
-
-def _with_app(
-    section: str, model: str, preset: str, app: App | bool | None
-) -> tuple[App | None, dict[str, Any]]:
-    """APP's coefficients and the hyperparameters that change with APP (the stop rule)."""
-    if app is None or app is False:
-        return None, {}
-    values = preset_values(section, model, preset).get("app")
-    if values is None and app is True:
-        raise HyperparameterError(
-            f"{model}: {section}.{preset} has no coefficients for APP; pass app=App(alpha=…, beta=…,"
-            " gamma=…), or leave APP out where the editor has no objective"
-        )
-    coefficients = {k: v for k, v in (values or {}).items() if k in ("alpha", "beta", "gamma")}
-    changed = {k: v for k, v in (values or {}).items() if k not in coefficients}
-    return (App(**coefficients) if app is True else app), changed

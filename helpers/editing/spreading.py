@@ -5,9 +5,9 @@ layers below already edited, an equal share of what is still missing there,
 
     r = (z - current z) / (number of layers left),
 
-is written into the layer's second MLP matrix at the averaged key k (Meng et al. 2023, eq. 20 and
-Algorithm 1). How a matrix takes up keys K [f, n] and residuals R [d, n] is what the editors differ in.
-The earlier layers' updates are carried as overlays, all edits in one batched forward per layer.
+is written into the layer's second MLP matrix at the averaged key k (Meng et al. 2023,
+Algorithm 1). How a matrix takes up keys K [f, n] and residuals R [d, n] is what the editors differ
+in. The earlier layers' updates are carried as overlays, all edits in one batched forward per layer.
 """
 
 from __future__ import annotations
