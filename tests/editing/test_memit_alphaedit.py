@@ -1,0 +1,159 @@
+"""MEMIT's and AlphaEdit's closed forms against the formulas as printed, in fp64."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from helpers.editing.alphaedit import AlphaEdit, KeyHistory
+from helpers.editing.keys import read_at_subjects
+from helpers.editing.null_space import NullSpace
+from helpers.editing.overlay import overlay_all
+from helpers.editing.second_moment import SecondMoment
+
+
+def problem(seed: int, d: int, f: int, n: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """A second moment [f, f], keys [f, n] and residuals [d, n]."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def normal(*shape: int) -> torch.Tensor:
+        return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+    samples = normal(4 * f, f) * torch.logspace(-2, 1, f, dtype=torch.float64)
+    return samples.T @ samples / len(samples), normal(f, n), normal(d, n)
+
+
+def with_moment(editor, matrix: torch.Tensor):
+    """The same editor with another (larger or smaller) second moment at its first layer."""
+    layer = editor.hyperparameters.layers[0]
+    moment = SecondMoment(matrix, 100, layer, editor.language_model.fingerprint, "made up")
+    parts = (editor.language_model, editor.hyperparameters, editor.contexts)
+    return type(editor)(*parts, {**editor.second_moments, layer: moment}), layer
+
+
+SIZES = {"seed": st.integers(0, 10_000), "d": st.integers(1, 6), "n": st.integers(1, 5)}
+
+
+@given(**SIZES)
+@settings(max_examples=20, deadline=None)
+def test_memit_equals_the_direct_solve(tiny, make_editor, seed, d, n) -> None:
+    covariance, keys, residuals = problem(seed, d, 12, n)
+    editor, layer = with_moment(make_editor("memit", tiny("llama")), covariance.float())
+    weighted = editor.hyperparameters.mom2_update_weight * covariance.float().double()
+
+    def direct(k: torch.Tensor, r: torch.Tensor) -> torch.Tensor:
+        return torch.linalg.solve(weighted + k @ k.T, k @ r.T).T
+
+    left, right = editor.solve_jointly(layer, keys, residuals)
+    torch.testing.assert_close(left @ right.T, direct(keys, residuals), rtol=1e-6, atol=1e-8)
+    left, right = editor.solve_each(layer, keys, residuals)
+    for i in range(n):
+        alone = direct(keys[:, i : i + 1], residuals[:, i : i + 1])
+        one = left[:, i : i + 1] @ right[:, i : i + 1].T
+        torch.testing.assert_close(one, alone, rtol=1e-6, atol=1e-8)
+
+
+@given(earlier=st.integers(0, 4), **SIZES)
+@settings(max_examples=20, deadline=None)
+def test_alphaedit_equals_the_direct_solve(tiny, make_editor, seed, d, n, earlier) -> None:
+    covariance, keys, residuals = problem(seed, d, 12, n + earlier)
+    known, keys, residuals = keys[:, :earlier], keys[:, earlier:], residuals[:, earlier:]
+    editor, layer = with_moment(make_editor("alphaedit", tiny("llama")), covariance.float())
+    values, vectors = torch.linalg.eigh(covariance.float().double())
+    free = vectors[:, values < editor.hyperparameters.nullspace_threshold]
+    projector = free @ free.T
+    ridge = editor.hyperparameters.L2 * torch.eye(12, dtype=torch.float64)
+
+    def direct(k: torch.Tensor, r: torch.Tensor, history: torch.Tensor) -> torch.Tensor:
+        system = projector @ (k @ k.T + history @ history.T) + ridge
+        return torch.linalg.solve(system, projector @ k @ r.T).T
+
+    left, right = editor.solve_jointly(layer, keys, residuals, KeyHistory({layer: known}))
+    expected = direct(keys, residuals, known)
+    torch.testing.assert_close(left @ right.T, expected, rtol=1e-5, atol=1e-6)
+    left, right = editor.solve_each(layer, keys, residuals)
+    for i in range(n):
+        alone = direct(keys[:, i : i + 1], residuals[:, i : i + 1], known[:, :0])
+        one = left[:, i : i + 1] @ right[:, i : i + 1].T
+        torch.testing.assert_close(one, alone, rtol=1e-5, atol=1e-6)
+
+
+def test_null_space_is_what_lies_below_the_threshold() -> None:
+    null_space = NullSpace.of(torch.diag(torch.tensor([1.0, 0.5, 0.25, 0.01])), 0.25)
+    assert null_space.dimension == 1
+    keys = torch.tensor([[1.0], [2.0], [3.0], [4.0]], dtype=torch.float64)
+    expected = torch.tensor([[0.0], [0.0], [0.0], [4.0]], dtype=torch.float64)
+    torch.testing.assert_close(null_space.project(keys), expected)
+    with pytest.raises(ValueError, match="raise nullspace_threshold"):
+        NullSpace.of(torch.eye(3), 0.5)
+
+
+@pytest.mark.parametrize("architecture", ["gpt2", "llama"])
+def test_alphaedit_leaves_known_directions_unchanged(
+    tiny, make_editor, requests, architecture
+) -> None:
+    editor = make_editor("alphaedit", tiny(architecture))
+    for update in (*editor.edit(requests), editor.edit_jointly(requests)):
+        for layer in editor.hyperparameters.layers:
+            module = editor.language_model.layout.mlp_out(layer)
+            known = editor.null_space(layer).occupied.T.float()
+            change = update[module].rows(known)
+            assert change.norm() < 1e-5 * update[module].norm()
+            noted = update.diagnostics["layers"][module]["null_space_dimension"]
+            assert noted == editor.null_space(layer).dimension
+
+
+@pytest.mark.parametrize("name", ["memit", "alphaedit"])
+def test_a_batch_of_one_is_an_independent_edit(tiny, make_editor, requests, name) -> None:
+    editor = make_editor(name, tiny("llama"), v_num_grad_steps=3)
+    (alone,), joint = editor.edit(requests[:1]), editor.edit_jointly(requests[:1])
+    for module in alone:
+        torch.testing.assert_close(
+            joint[module].dense(), alone[module].dense(), rtol=1e-4, atol=1e-6
+        )
+
+
+@pytest.mark.parametrize("architecture", ["gpt2", "gptj", "llama", "qwen2"])
+def test_memit_jointly_moves_every_subject_towards_its_vector(
+    tiny, make_editor, requests, architecture
+) -> None:
+    language_model = tiny(architecture)
+    editor = make_editor("memit", language_model, mom2_update_weight=0.1)
+    joint = editor.edit_jointly(requests)
+    assert all(delta.rank == len(requests) for delta in joint.values())
+    assert len(joint.diagnostics["edits"]) == len(requests)
+    block = language_model.layout.block(editor.hyperparameters.layers[-1])
+    vectors, prompts = editor.optimised(requests, block), editor.prompts(requests)
+    with overlay_all(language_model, joint):
+        reached = read_at_subjects(language_model, prompts, block, inputs=False)
+    for vector, values in zip(vectors, reached, strict=True):
+        missing = (vector.initial + vector.delta - values[0]).norm() / vector.delta.norm()
+        assert missing < 0.6
+
+
+def test_alphaedit_remembers_the_keys_of_its_run(tiny, make_editor, requests) -> None:
+    """Step by step by hand: keys read again after each edit enter the next one's history."""
+    language_model = tiny("llama")
+    editor: AlphaEdit = make_editor("alphaedit", language_model, v_num_grad_steps=3)
+    first, second = list(editor.edit_sequentially(requests[:2]))
+    history: KeyHistory = {}
+    with overlay_all(language_model, first):
+        editor._remember(history, requests[:1])
+        step = editor.jointly(
+            requests[1:2], lambda layer, k, r: editor.solve_jointly(layer, k, r, history)
+        )
+        (forgetful,) = editor.edit(requests[1:2])
+    for layer in editor.hyperparameters.layers:
+        module = language_model.layout.mlp_out(layer)
+        assert history[layer].shape[1] == 1
+        torch.testing.assert_close(second[module].dense(), first.plus(step)[module].dense())
+        assert not torch.allclose(step[module].dense(), forgetful[module].dense(), rtol=1e-3)
+        # What the first edit wrote at its key is disturbed less than without the history.
+        key = history[layer].T.float()
+        disturbed = step[module].rows(key).norm() / step[module].norm()
+        assert disturbed < forgetful[module].rows(key).norm() / forgetful[module].norm()
+    (again, _) = list(editor.edit_sequentially(requests[:2]))
+    for module in first:
+        torch.testing.assert_close(again[module].dense(), first[module].dense())

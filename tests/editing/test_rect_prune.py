@@ -1,0 +1,129 @@
+"""RECT keeps the share it promises; PRUNE equals the full decomposition, or does nothing."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from helpers.editing.deltas import Dense, LowRank
+from helpers.editing.hyperparameters import PruneHyperparameters
+from helpers.editing.prune import largest_singular_value, restrain
+from helpers.editing.rect import keep_largest
+
+
+def normal(seed: int, *shape: int) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+@given(seed=st.integers(0, 10_000), share=st.floats(0.05, 1.0), rank=st.integers(1, 3))
+@settings(max_examples=30, deadline=None)
+def test_rect_keeps_the_largest_relative_changes(seed, share, rank) -> None:
+    delta, weight = LowRank(normal(seed, 9, rank), normal(seed + 1, 11, rank)), normal(7, 9, 11)
+    kept = keep_largest(delta, weight, share).dense()
+    ratio = (delta.dense() / (weight + 1e-8)).abs()
+    alive = kept != 0
+    assert int(alive.sum()) == 99 - int((1 - share) * 99)
+    assert torch.equal(kept[alive], delta.dense()[alive])
+    assert alive.all() or ratio[alive].min() >= ratio[~alive].max()
+
+
+def test_rect_by_hand() -> None:
+    delta = Dense(torch.tensor([[1.0, 1.0], [3.0, 4.0]]), torch.ones(2))
+    weight = torch.tensor([[1.0, 10.0], [1.0, 100.0]])  # ratios 1, 0.1, 3, 0.04
+    kept = keep_largest(delta, weight, 0.5)
+    assert kept.dense().tolist() == [[1.0, 0.0], [3.0, 0.0]]
+    assert kept.bias_term() is not None
+
+
+@pytest.mark.parametrize("base", ["memit", "rome"])
+def test_rect_density_in_every_mode(tiny, make_editor, requests, base) -> None:
+    language_model = tiny("llama")
+    editor = make_editor("rect", language_model, base=base, v_num_grad_steps=3)
+    plain = make_editor(base, language_model, v_num_grad_steps=3).edit(requests[:1])[0]
+    for update in (editor.edit(requests[:1])[0], editor.edit_jointly(requests)):
+        for delta in update.values():
+            share = float((delta.dense() != 0).float().mean())
+            assert share == pytest.approx(0.4, abs=0.01)
+    (masked,) = editor.edit(requests[:1])
+    for module, delta in masked.items():
+        alive = delta.dense() != 0
+        assert torch.equal(delta.dense()[alive], plain[module].dense()[alive])
+    assert masked.diagnostics["steps"] == plain.diagnostics["steps"]
+    assert editor.settings()["base"]["editor"] == base
+
+
+def by_full_decomposition(delta: torch.Tensor, limit: float, base: float) -> torch.Tensor:
+    left, values, right = torch.linalg.svd(delta.double(), full_matrices=False)
+    drawn_in = values.log() / math.log(base) - math.log(limit) / math.log(base) + limit
+    return left @ torch.diag(torch.where(values >= limit, drawn_in, values)) @ right
+
+
+@given(
+    seed=st.integers(0, 10_000),
+    rank=st.integers(1, 12),
+    limit=st.floats(0.5, 20.0),
+    base=st.sampled_from([math.e, 2.0, 1.5, 1.2]),
+)
+@settings(max_examples=40, deadline=None)
+def test_prune_equals_the_full_decomposition(seed, rank, limit, base) -> None:
+    delta = LowRank(normal(seed, 8, rank), normal(seed + 1, 10, rank))
+    settings_ = PruneHyperparameters(log_base=base)
+    expected = by_full_decomposition(delta.dense(), limit, base).float()
+    for one in (delta, Dense(delta.dense())):
+        restrained, count = restrain(one, limit, settings_)
+        torch.testing.assert_close(restrained.dense(), expected, rtol=1e-4, atol=1e-4)
+        assert count == int((torch.linalg.svdvals(delta.dense()) >= limit).sum())
+
+
+def test_prune_does_nothing_below_the_largest_singular_value() -> None:
+    delta = LowRank(normal(0, 8, 3), normal(1, 10, 3))
+    limit = float(torch.linalg.matrix_norm(delta.dense(), 2)) * 1.01
+    assert limit < delta.norm()  # so the shortcut by the Frobenius norm does not apply
+    restrained, count = restrain(delta, limit, PruneHyperparameters())
+    assert restrained is delta
+    assert count == 0
+
+
+def test_prune_linear_by_hand() -> None:
+    delta = Dense(torch.diag(torch.tensor([6.0, 3.0, 1.0])), torch.ones(3))
+    restrained, count = restrain(delta, 2.0, PruneHyperparameters(restraint="linear"))
+    expected = torch.diag(torch.tensor([4.0, 2.5, 1.0]))
+    torch.testing.assert_close(restrained.dense(), expected, rtol=0, atol=1e-6)
+    assert count == 2
+    assert restrained.bias_term() is not None
+
+
+@given(seed=st.integers(0, 10_000), rows=st.integers(1, 20), columns=st.integers(1, 20))
+@settings(max_examples=30, deadline=None)
+def test_power_iteration_finds_the_largest_singular_value(seed, rows, columns) -> None:
+    matrix = normal(seed, rows, columns)
+    exact = float(torch.linalg.matrix_norm(matrix, 2))
+    assert largest_singular_value(matrix) == pytest.approx(exact, rel=1e-4)
+
+
+def test_prune_restrains_the_sum_of_a_sequence_once(tiny, make_editor, requests) -> None:
+    language_model = tiny("llama")
+    plain = list(make_editor("memit", language_model).edit_sequentially(requests))
+    unchanged = list(make_editor("prune", language_model).edit_sequentially(requests))
+    for one, other in zip(plain, unchanged, strict=True):  # far below s_max
+        for module in one:
+            torch.testing.assert_close(one[module].dense(), other[module].dense())
+    editor = make_editor("prune", language_model)
+    limit = 0.5 * min(
+        float(torch.linalg.matrix_norm(delta.dense(), 2)) for delta in plain[-1].values()
+    )
+    editor._largest = dict.fromkeys(plain[-1], limit)
+    added = make_editor("prune", language_model, prune_compat="added")
+    added._largest = dict(editor._largest)
+    *_, last = editor.edit_sequentially(requests)
+    *_, twice = added.edit_sequentially(requests)
+    for module, delta in plain[-1].items():
+        expected = by_full_decomposition(delta.dense(), limit, math.e).float()
+        torch.testing.assert_close(last[module].dense(), expected, rtol=1e-4, atol=1e-5)
+        total = expected + delta.dense()
+        torch.testing.assert_close(twice[module].dense(), total, rtol=1e-4, atol=1e-5)
+        assert last.diagnostics["prune"][module]["restrained"] >= 1
