@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from helpers.data.knowgic import Chain, Edit, Fact
 from helpers.thinkedit.graph import Triplet
 
 SCHOOL = Triplet("Ada", "studied at", "North College")
@@ -54,3 +55,21 @@ class WorldModel:
 @pytest.fixture
 def world() -> WorldModel:
     return WorldModel()
+
+
+def _edit(case_id: int, subject: str, friend: str, home: str, new: str) -> Edit:
+    direct = Fact(subject, "{} lives in", home, f"In which town does {subject} live?")
+    to_friend = Fact(subject, "{}'s friend is", friend, f"Who is {subject}'s friend?")
+    friends_home = Fact(friend, "{} lives in", home, f"Where does {friend} live?")
+    chains = (Chain((direct,)), Chain((to_friend, friends_home)))
+    return Edit(case_id, subject, "{} lives in", home, new, chains)
+
+
+@pytest.fixture
+def edits() -> tuple[Edit, ...]:
+    """Three edits of one-step and two-step chains."""
+    return (
+        _edit(1, "Ada", "Bo", "Rome", "Oslo"),
+        _edit(2, "Cy", "Di", "Lima", "Bonn"),
+        _edit(3, "Ed", "Flo", "Rome", "Lima"),
+    )

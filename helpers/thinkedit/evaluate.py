@@ -1,0 +1,102 @@
+"""The command that evaluates methods on KnowGIC and publishes the result tables.
+
+python -m helpers.thinkedit.evaluate --model smollm2-135m --method rome --method memit --publish
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import pandas as pd
+import typer
+
+from helpers.data.knowgic import load_aliases, load_edits
+from helpers.editing.editor import Editor
+from helpers.models import load
+from helpers.paths import FIGURES, RUNS
+from helpers.runs.methods import build_method
+from helpers.runs.store import ResultsStore
+from helpers.thinkedit.run import ThinkEditRun
+from helpers.thinkedit.tables import chain_index
+
+
+def main(
+    model: str = "smollm2-135m",
+    method: Annotated[list[str] | None, typer.Option(help="e.g. rome, memit+app")] = None,
+    mode: Annotated[list[str] | None, typer.Option(help="independent, sequential, deep")] = None,
+    estimator: Annotated[list[str] | None, typer.Option(help="exact, sampled")] = None,
+    preset: str = "tuned",
+    layout: str = "2025-06",
+    first: Annotated[int | None, typer.Option(help="only the first edits")] = None,
+    samples: int = 5,
+    dtype: str = "float32",
+    device: str = "cpu",
+    accept_terms: bool = False,
+    store: Path = RUNS / "results",
+    publish: Annotated[bool, typer.Option(help="write tables to figures/data")] = False,
+) -> None:
+    """Evaluate methods on KnowGIC; what is in the store already is not computed again."""
+    universe = load_edits(layout)
+    language_model = load(model, dtype=dtype, device=device, accept_terms=accept_terms)
+    editors = {
+        name: build_method(name, language_model, preset=preset, progress=True)
+        for name in method or ["rome"]
+    }
+    for kind in estimator or ["exact"]:
+        run = ThinkEditRun(
+            language_model,
+            universe[:first],
+            universe,
+            load_aliases(),
+            ResultsStore(store),
+            layout=layout,
+            estimator=kind,
+            samples=samples,
+            progress=True,
+        )
+        tables = _evaluated(run, editors, mode or ["independent", "sequential"])
+        if publish:
+            folder = FIGURES / "data"
+            folder.mkdir(parents=True, exist_ok=True)
+            for name, table in tables.items():
+                path = folder / f"06_thinkedit_{name}_{Path(model).name}.parquet"
+                table.assign(model=model, preset=preset).to_parquet(path, index=False)
+                typer.echo(str(path))
+            chain_index(universe).to_parquet(folder / "06_thinkedit_chains.parquet", index=False)
+
+
+def _evaluated(
+    run: ThinkEditRun, editors: Mapping[str, Editor], modes: Sequence[str]
+) -> dict[str, pd.DataFrame]:
+    """Scores of all methods and modes by kind of table, with columns method and mode."""
+    before = _timed(f"{run.estimator}: before", run.before)
+    parts: dict[str, list[pd.DataFrame]] = {
+        run.estimator: [before.assign(method="none", mode="before")]
+    }
+    if run.estimator == "sampled":
+        parts["texts"] = [run.read_before("texts").assign(method="none", mode="before")]
+    for name, editor in editors.items():
+        for mode in modes:
+            scores = _timed(f"{run.estimator}: {name}, {mode}", partial(run.after, editor, mode))
+            parts[run.estimator].append(scores.assign(method=name, mode=mode))
+            for kind in ("texts", "along"):
+                more = run.read(editor, mode, kind)
+                if len(more):
+                    parts.setdefault(kind, []).append(more.assign(method=name, mode=mode))
+    return {kind: pd.concat(tables, ignore_index=True) for kind, tables in parts.items()}
+
+
+def _timed(label: str, compute: Callable[[], pd.DataFrame]) -> pd.DataFrame:
+    wall, cpu = time.perf_counter(), time.process_time()
+    table = compute()
+    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    typer.echo(f"{label}: {len(table)} rows in {wall:.0f} s ({cpu:.0f} CPU s)")
+    return table
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,165 @@
+"""What is asked about an edit: facts on its chains, other question forms, and the usual metrics' prompts.
+
+Every probe is a prompt with an answer to keep an eye on (``original``), often one to compare it with
+(``other``), and rivals of the same kind. The forms:
+
+- ``fact``: the cloze of a fact of the graph; ``other`` is the edit's new object where the fact's object
+  is the original one, which tells whether the *new* fact is deducible along a chain;
+- ``reverse``: the subject is asked for, ``yes_no``: the whole fact is (both beyond the paper, for the
+  facts about the edited subject);
+- ``edit``: the edit prompt, new against original object;
+- ``paraphrase``, ``neighbour``: KnowGIC has none, so these are a *reconstruction*: template paraphrases,
+  and facts about other subjects with the same relation, or an object of the same kind.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from helpers.data.knowgic import Edit, Fact
+from helpers.editing.request import EditRequest
+
+FORMS = ("fact", "reverse", "yes_no", "edit", "paraphrase", "neighbour")
+PARAPHRASES = ("It is well known that {}", "As everybody can look up, {}")
+MAX_NEIGHBOURS = 10
+MAX_RIVALS = 12
+_MIN_RIVALS = 3  # fewer entities of a kind decide nothing: then all of the graph's entities compete
+_ASKING = re.compile(
+    r"which|what|in|on|at|of|is|was|are|were|did|does|all|the|name|for|by|with|to|from"
+)
+Kinds = Mapping[str, frozenset[str]]
+
+
+@dataclass(frozen=True)
+class Probe:
+    """One prompt of an edit; ``item`` numbers the probes of a form (facts: as in ``edit.facts``)."""
+
+    case_id: int
+    form: str
+    item: int
+    prompt: str
+    original: str
+    other: str | None = None
+    rivals: tuple[str, ...] = ()
+
+
+def kind_of(question: str) -> str:
+    """What a question asks for: "who", "where", or its first telling word in the singular."""
+    words = re.findall(r"[^\W\d_]+", question.casefold())
+    for word in words:
+        if word in {"who", "whom", "whose"}:
+            return "who"
+        if not _ASKING.fullmatch(word):
+            return word.removesuffix("s") if word != "where" else word
+    return ""
+
+
+def kinds_of(edits: Sequence[Edit]) -> Kinds:
+    """Entities of each kind over all edits."""
+    kinds: dict[str, set[str]] = defaultdict(set)
+    for edit in edits:
+        for fact in edit.facts:
+            kinds[kind_of(fact.question)].add(fact.object)
+    return {kind: frozenset(entities) for kind, entities in kinds.items()}
+
+
+def rivals_of(fact: Fact, edit: Edit, kinds: Kinds) -> tuple[str, ...]:
+    """Entities that compete with the fact's object: of its kind, not themselves correct.
+
+    At most ``MAX_RIVALS``, those of the edit's own graph first, then in alphabetical order.
+    """
+    correct = {
+        other.object.casefold()
+        for other in edit.facts
+        if (other.subject.casefold(), other.prompt) == (fact.subject.casefold(), fact.prompt)
+    }
+    excluded = correct | {fact.subject.casefold(), edit.new.casefold()}
+    entities = {entity for other in edit.facts for entity in (other.subject, other.object)}
+    nearby = {entity.casefold() for entity in entities}
+    for candidates in (kinds.get(kind_of(fact.question), frozenset()), entities):
+        found = {entity.casefold(): entity for entity in sorted(candidates, reverse=True)}
+        order = sorted(set(found) - excluded, key=lambda name: (name not in nearby, name))
+        if len(order) >= _MIN_RIVALS:
+            break
+    return tuple(found[name] for name in order[:MAX_RIVALS])
+
+
+def direct_fact(edit: Edit) -> Fact | None:
+    """The edited fact itself, from the one-step chain; a few edits of the latest layout lack one."""
+    return next((chain.facts[0] for chain in edit.chains if len(chain) == 1), None)
+
+
+def request_of(edit: Edit, kinds: Kinds) -> EditRequest:
+    """The edit as editors take it; rivals of the original serve APP as false answers."""
+    direct = direct_fact(edit)
+    false = rivals_of(direct, edit, kinds)[:5] if direct else ()
+    return EditRequest(
+        edit.subject, edit.prompt, edit.new, (edit.original,), false, record=str(edit.case_id)
+    )
+
+
+def probes_of(edit: Edit, edits: Sequence[Edit], kinds: Kinds) -> list[Probe]:
+    """All probes of an edit, ``edits`` being the set it belongs to."""
+    found: list[Probe] = []
+    for item, fact in enumerate(edit.facts):
+        ends = fact.object.casefold() == edit.original.casefold()
+        rivals = rivals_of(fact, edit, kinds)
+        new = edit.new if ends else None
+        found.append(Probe(edit.case_id, "fact", item, fact.cloze, fact.object, new, rivals))
+        if fact.subject.casefold() == edit.subject.casefold():
+            found += [
+                Probe(edit.case_id, "reverse", item, _reverse(fact), fact.subject),
+                Probe(edit.case_id, "yes_no", item, _yes_no(fact), "yes", "no"),
+            ]
+    direct = edit.prompt.replace("{}", edit.subject)
+    prompts = [("edit", 0, direct)]
+    prompts += [("paraphrase", i, text.format(direct)) for i, text in enumerate(PARAPHRASES)]
+    found += [
+        Probe(edit.case_id, form, item, prompt, edit.original, edit.new)
+        for form, item, prompt in prompts
+    ]
+    found += [
+        Probe(edit.case_id, "neighbour", item, fact.cloze, fact.object, edit.new)
+        for item, fact in enumerate(neighbours_of(edit, edits))
+    ]
+    return found
+
+
+def neighbours_of(edit: Edit, edits: Sequence[Edit]) -> list[Fact]:
+    """Facts about subjects that no edit changes.
+
+    Those with the same relation first, then with an object of the same kind, then the edit's own
+    broader context.
+    """
+    edited = {other.subject.casefold() for other in edits}
+    facts = {
+        fact.key: fact
+        for other in edits
+        for fact in other.facts
+        if fact.subject.casefold() not in edited and fact.object.casefold() != edit.new.casefold()
+    }
+    direct = direct_fact(edit)
+    kind = kind_of(direct.question) if direct else ""
+    own = {fact.key for fact in edit.broader_context}
+
+    def distance(fact: Fact) -> int:
+        if fact.prompt == edit.prompt:
+            return 0
+        if kind_of(fact.question) == kind:
+            return 1
+        return 2 if fact.key in own else 3
+
+    nearest = sorted(facts.values(), key=distance)
+    return [fact for fact in nearest if distance(fact) < 3][:MAX_NEIGHBOURS]
+
+
+def _reverse(fact: Fact) -> str:
+    statement = f"{fact.prompt.replace('{}', '___').strip()} {fact.object}"
+    return f'Question: Who or what is missing in "{statement}"?\nAnswer:'
+
+
+def _yes_no(fact: Fact) -> str:
+    return f"Question: Is it true that {fact.cloze} {fact.object}? Answer yes or no.\nAnswer:"

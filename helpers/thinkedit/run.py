@@ -1,0 +1,199 @@
+"""Edit KnowGIC's facts and score all chains of all edits, in batches under overlays; resumable.
+
+Three modes: *independent* (every edit from the pristine model), *sequential* (edits accumulate; scored at
+the end, and each edit also right after it was made), *deep* (independent, with the chains' first
+facts edited too). Results go to the store, keyed by all they depend on.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import pandas as pd
+
+from helpers.data.knowgic import Edit
+from helpers.editing.editor import Editor
+from helpers.editing.update import Update
+from helpers.models.language_model import LanguageModel
+from helpers.runs.store import Results, ResultsStore, complete
+from helpers.scoring.responses import Sampling
+from helpers.thinkedit.deep import deep_requests
+from helpers.thinkedit.mentions import Aliases
+from helpers.thinkedit.probes import Kinds, kinds_of, probes_of, request_of
+from helpers.thinkedit.scores import exact_scores, sampled_scores, text_scores
+
+MODES = ("independent", "sequential", "deep")
+ESTIMATORS = ("exact", "sampled")
+SCORING_VERSION = 1  # raise it when what is scored, or how, changes
+_UNEDITED = {"editor": "none"}
+_ANSWERS = Sampling(max_new_tokens=24, stop="\n")
+_TEXTS = Sampling(max_new_tokens=60, chat=False)
+
+
+@dataclass(frozen=True)
+class ThinkEditRun:
+    """One model on one set of edits, with one estimator of the facts' probabilities.
+
+    ``samples`` responses per question estimate p when ``estimator`` is "sampled" (the paper: five).
+    ``edits`` is what is evaluated, ``universe`` the whole set: rivals and neighbours come from it.
+
+    Raises:
+        ValueError: an unknown estimator.
+    """
+
+    language_model: LanguageModel
+    edits: Sequence[Edit]
+    universe: Sequence[Edit]
+    aliases: Aliases
+    store: ResultsStore
+    layout: str = "2025-06"
+    estimator: str = "exact"
+    samples: int = 5
+    sampling: Sampling = _ANSWERS
+    chunk: int = 7
+    progress: bool = False
+    _kinds: dict[str, frozenset[str]] = field(default_factory=dict, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.estimator not in ESTIMATORS:
+            raise ValueError(f"no estimator {self.estimator!r}; use exact or sampled")
+        self._kinds.update(kinds_of(self.universe))
+
+    @property
+    def kinds(self) -> Kinds:
+        """Entities of each kind over the whole set."""
+        return self._kinds
+
+    def before(self) -> pd.DataFrame:
+        """Scores of the unedited model."""
+        results = self._open(_UNEDITED)
+        return self._completed(results, lambda edits: self._scored(edits, None, None), self.chunk)
+
+    def read_before(self, kind: str) -> pd.DataFrame:
+        """Another table of the unedited model: "texts" (sampled)."""
+        return self._mine(self._open(_UNEDITED).read(kind))
+
+    def after(self, editor: Editor, mode: str) -> pd.DataFrame:
+        """Scores under the edits.
+
+        Raises:
+            ValueError: an unknown mode.
+        """
+        if mode not in MODES:
+            raise ValueError(f"no mode {mode!r}; use {', '.join(MODES)}")
+        results = self.results(editor, mode)
+        if mode == "sequential":
+            return self._completed(results, lambda e: self._sequential(editor, e), len(self.edits))
+        return self._completed(results, lambda e: self._independent(editor, e, mode), self.chunk)
+
+    def results(self, editor: Editor, mode: str) -> Results:
+        """Where the results of an editor and mode are kept."""
+        settings = {"mode": mode, **editor.settings()}
+        if mode == "sequential":
+            settings["sequence"] = [edit.case_id for edit in self.edits]
+        return self._open(settings)
+
+    def read(self, editor: Editor, mode: str, kind: str) -> pd.DataFrame:
+        """Another table of a finished run: "texts", "along" (sequential) or "edits" (diagnostics)."""
+        return self._mine(self.results(editor, mode).read(kind))
+
+    def _independent(
+        self, editor: Editor, edits: Sequence[Edit], mode: str
+    ) -> dict[str, pd.DataFrame]:
+        started = time.process_time()
+        if mode == "deep":
+            updates = [editor.edit_jointly(deep_requests(edit, self.kinds)) for edit in edits]
+        else:
+            updates = editor.edit([request_of(edit, self.kinds) for edit in edits])
+        seconds = time.process_time() - started
+        tables = self._scored(edits, updates, range(len(edits)))
+        return tables | {"edits": _diagnostics(edits, updates, seconds)}
+
+    def _sequential(self, editor: Editor, edits: Sequence[Edit]) -> dict[str, pd.DataFrame]:
+        started = time.process_time()
+        requests = [request_of(edit, self.kinds) for edit in edits]
+        updates = list(editor.edit_sequentially(requests))
+        seconds = time.process_time() - started
+        tables = self._scored(edits, updates[-1:], [0] * len(edits))
+        if self.estimator == "exact":
+            tables["along"] = self._scored(edits, updates, range(len(edits)))["scores"]
+        return tables | {"edits": _diagnostics(edits, updates, seconds)}
+
+    def _scored(
+        self,
+        edits: Sequence[Edit],
+        updates: Sequence[Update] | None,
+        owners: Sequence[int] | None,
+    ) -> dict[str, pd.DataFrame]:
+        if self.estimator == "exact":
+            probes = [probes_of(edit, self.universe, self.kinds) for edit in edits]
+            owner_of = [
+                -1 if owners is None else owners[i] for i, group in enumerate(probes) for _ in group
+            ]
+            flat = [probe for group in probes for probe in group]
+            scores = exact_scores(
+                self.language_model, flat, updates, owner_of, progress=self.progress
+            )
+            return {"scores": scores}
+        scores = sampled_scores(
+            self.language_model,
+            edits,
+            self.aliases,
+            updates,
+            owners,
+            n=self.samples,
+            sampling=self.sampling,
+            progress=self.progress,
+        )
+        texts = text_scores(self.language_model, edits, updates, owners, sampling=_TEXTS)
+        return {"scores": scores, "texts": texts}
+
+    def _completed(
+        self,
+        results: Results,
+        compute: Callable[[Sequence[Edit]], dict[str, pd.DataFrame]],
+        chunk: int,
+    ) -> pd.DataFrame:
+        by_id = {edit.case_id: edit for edit in self.edits}
+        complete(results, list(by_id), lambda ids: compute([by_id[i] for i in ids]), chunk=chunk)
+        return self._mine(results.read())
+
+    def _mine(self, table: pd.DataFrame) -> pd.DataFrame:
+        wanted = [edit.case_id for edit in self.edits]
+        return table[table["case_id"].isin(wanted)].reset_index(drop=True)
+
+    def _open(self, more: dict[str, Any]) -> Results:
+        sampled = {"samples": self.samples, "sampling": asdict(self.sampling)}
+        return self.store.open(
+            {
+                "benchmark": "thinkedit",
+                "layout": self.layout,
+                "universe": [edit.case_id for edit in self.universe],
+                "model": self.language_model.name,
+                "fingerprint": self.language_model.fingerprint,
+                "dtype": self.language_model.dtype_name,
+                "device": self.language_model.device.type,
+                "estimator": self.estimator,
+                "scoring_version": SCORING_VERSION,
+                **(sampled if self.estimator == "sampled" else {}),
+                **more,
+            }
+        )
+
+
+def _diagnostics(edits: Sequence[Edit], updates: Sequence[Update], seconds: float) -> pd.DataFrame:
+    rows = [
+        {
+            "case_id": edit.case_id,
+            "failure": update.diagnostics.get("failure", ""),
+            "norm": update.norm(),
+            "seconds": seconds / len(edits),
+            "diagnostics": json.dumps(dict(update.diagnostics), default=float),
+        }
+        for edit, update in zip(edits, updates, strict=True)
+    ]
+    return pd.DataFrame(rows)

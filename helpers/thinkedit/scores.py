@@ -1,0 +1,174 @@
+"""Scores of probes: exact log-probabilities, and shares of sampled responses that name the object.
+
+No text leaves this module: tables hold numbers and the indices of edits and facts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from helpers.data.knowgic import Edit
+from helpers.editing.update import Update
+from helpers.metrics.counterfact import consistency, fluency, inverse_document_frequencies
+from helpers.models.language_model import LanguageModel
+from helpers.scoring.answers import Question, score_answers
+from helpers.scoring.responses import Sampling, sample_responses, uses_chat
+from helpers.thinkedit.mentions import Aliases, mentions, names_of
+from helpers.thinkedit.probes import Probe
+from helpers.thinkedit.prompts import answer_prompt
+
+EXACT_COLUMNS = (
+    "case_id", "form", "item", "original_sum", "original_tokens", "other_sum", "other_tokens", "rival"
+)  # fmt: skip
+
+
+def exact_scores(
+    language_model: LanguageModel,
+    probes: Sequence[Probe],
+    updates: Sequence[Update] | None = None,
+    owners: Sequence[int] | None = None,
+    *,
+    progress: bool = False,
+) -> pd.DataFrame:
+    """Teacher-forced log-probabilities of every probe's answers, all in packed batches.
+
+    Returns:
+        One row per probe, in order: case_id, form, item, ``original_sum`` and ``other_sum`` (sums of
+        token log-probabilities, natural logarithm) with their token counts, and ``rival``, the
+        highest mean-token log-probability among the rivals (NaN without rivals or without other).
+    """
+    answers = [_answers(probe) for probe in probes]
+    questions = [Question(p.prompt, a) for p, a in zip(probes, answers, strict=True)]
+    scores = score_answers(language_model, questions, updates, owners, progress=progress)
+    rows = []
+    for probe, (_, group) in zip(probes, scores.groupby("question", sort=True), strict=True):
+        first = group.iloc[0]
+        other = group.iloc[1] if probe.other is not None else None
+        rivals = group["mean"].iloc[1 if other is None else 2 :]
+        rows.append(
+            (
+                probe.case_id,
+                probe.form,
+                probe.item,
+                first["sum"],
+                first["tokens"],
+                np.nan if other is None else other["sum"],
+                np.nan if other is None else other["tokens"],
+                rivals.max() if len(rivals) else np.nan,
+            )
+        )
+    return pd.DataFrame(rows, columns=list(EXACT_COLUMNS))
+
+
+def sampled_scores(
+    language_model: LanguageModel,
+    edits: Sequence[Edit],
+    aliases: Aliases,
+    updates: Sequence[Update] | None = None,
+    owners: Sequence[int] | None = None,
+    *,
+    n: int,
+    sampling: Sampling,
+    progress: bool = False,
+) -> pd.DataFrame:
+    """Count the sampled responses to every fact's question that name its object.
+
+    Args:
+        language_model: the model.
+        edits: whose facts to ask about.
+        aliases: other names that count.
+        updates: edits to respond under.
+        owners: for each edit the index of its update, -1 for the unedited model (default).
+        n: responses per question (the paper: five).
+        sampling: how they are drawn.
+        progress: show a progress bar.
+
+    Returns:
+        One row per (case_id, item): ``hits`` of ``n`` responses name the object, ``new_hits`` the
+        edit's new object.
+    """
+    owner_of = [-1] * len(edits) if owners is None else list(owners)
+    asked: dict[tuple[int, str], int] = {}
+    for place, edit in enumerate(edits):
+        for fact in edit.facts:
+            asked.setdefault((place, fact.question), len(asked))
+    responses = sample_responses(
+        language_model,
+        [_question_prompt(language_model, question, sampling) for _, question in asked],
+        updates,
+        [owner_of[place] for place, _ in asked],
+        n=n,
+        sampling=sampling,
+        progress=progress,
+    )
+    rows = []
+    for place, edit in enumerate(edits):
+        new = names_of(edit.new, aliases)
+        for item, fact in enumerate(edit.facts):
+            drawn = responses[asked[place, fact.question]]
+            names = names_of(fact.object, aliases)
+            hits, new_hits = (sum(mentions(text, x) for text in drawn) for x in (names, new))
+            rows.append((edit.case_id, item, hits, new_hits, n))
+    return pd.DataFrame(rows, columns=["case_id", "item", "hits", "new_hits", "n"])
+
+
+def text_scores(
+    language_model: LanguageModel,
+    edits: Sequence[Edit],
+    updates: Sequence[Update] | None = None,
+    owners: Sequence[int] | None = None,
+    *,
+    sampling: Sampling,
+    n: int = 3,
+) -> pd.DataFrame:
+    """Fluency and consistency of free text about each edit's subject.
+
+    The reference text of consistency is a reconstruction: the graph's own facts about the subject,
+    with the new object in place of the original one.
+
+    Returns:
+        One row per edit: case_id, ``fluency_averaged``, ``fluency_weighted_sum`` (bits),
+        ``consistency`` (cosine), means over ``n`` texts.
+    """
+    references = {edit.case_id: _reference(edit) for edit in edits}
+    idf = inverse_document_frequencies(references.values())
+    texts = sample_responses(
+        language_model,
+        [edit.subject for edit in edits],
+        updates,
+        owners,
+        n=n,
+        sampling=sampling,
+    )
+    rows = [
+        (
+            edit.case_id,
+            np.mean([fluency(text) for text in drawn]),
+            np.mean([fluency(text, variant="weighted_sum") for text in drawn]),
+            np.mean([consistency(text, references[edit.case_id], idf=idf) for text in drawn]),
+        )
+        for edit, drawn in zip(edits, texts, strict=True)
+    ]
+    return pd.DataFrame(
+        rows, columns=["case_id", "fluency_averaged", "fluency_weighted_sum", "consistency"]
+    )
+
+
+def _answers(probe: Probe) -> tuple[str, ...]:
+    other = () if probe.other is None else (probe.other,)
+    return (probe.original, *other, *probe.rivals)
+
+
+def _question_prompt(language_model: LanguageModel, question: str, sampling: Sampling) -> str:
+    return question if uses_chat(language_model, sampling) else answer_prompt(question)
+
+
+def _reference(edit: Edit) -> str:
+    own = [fact for fact in edit.facts if fact.subject.casefold() == edit.subject.casefold()]
+    return " ".join(
+        f"{fact.cloze} {edit.new if fact.object.casefold() == edit.original.casefold() else fact.object}."
+        for fact in own
+    )

@@ -1,0 +1,167 @@
+"""From stored scores to the tables that the metrics take; needs no model and no text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from helpers.data.knowgic import Edit
+
+KNOWN_PROBABILITY = 0.05
+
+
+def chain_index(edits: Sequence[Edit]) -> pd.DataFrame:
+    """Which facts make up which chains: case_id, chain, step (from 1), item, ``own`` (own subject)."""
+    rows = []
+    for edit in edits:
+        items = {fact.key: item for item, fact in enumerate(edit.facts)}
+        own = edit.subject.casefold()
+        rows += [
+            (edit.case_id, chain, step, items[fact.key], fact.subject.casefold() == own)
+            for chain, facts in enumerate(edit.chains)
+            for step, fact in enumerate(facts.facts, start=1)
+        ]
+    return pd.DataFrame(rows, columns=["case_id", "chain", "step", "item", "own"])
+
+
+def exact_facts(
+    before: pd.DataFrame, after: pd.DataFrame, *, known_probability: float = KNOWN_PROBABILITY
+) -> pd.DataFrame:
+    """Probabilities and knowledge of each fact before and after, by exact scoring.
+
+    Args:
+        before: table of ``exact_scores`` of the unedited model.
+        after: the same under the edits.
+        known_probability: joint probability from which an object counts as known although a rival
+            has a higher mean-token probability.
+
+    Returns:
+        One row per (case_id, item): ``before``, ``after`` (mean-token probabilities, as in PEAK),
+        ``known_before``, ``known_after``, ``new_after`` (mean-token probability of the new object,
+        NaN where the fact does not end at the original one).
+    """
+    tables = [
+        _known(table[table["form"] == "fact"], known_probability) for table in (before, after)
+    ]
+    merged = tables[0].merge(
+        tables[1], on=["case_id", "item"], suffixes=("_before", "_after"), validate="1:1"
+    )
+    return merged.rename(columns={"probability_before": "before", "probability_after": "after"})[
+        [
+            "case_id",
+            "item",
+            "before",
+            "after",
+            "known_before",
+            "known_after",
+            "new_before",
+            "new_after",
+        ]
+    ]
+
+
+def sampled_facts(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
+    """The same from shares of sampled responses; known = named at least once, as in the paper."""
+    merged = before.merge(
+        after, on=["case_id", "item"], suffixes=("_before", "_after"), validate="1:1"
+    )
+    return pd.DataFrame(
+        {
+            "case_id": merged["case_id"],
+            "item": merged["item"],
+            "before": merged["hits_before"] / merged["n_before"],
+            "after": merged["hits_after"] / merged["n_after"],
+            "known_before": merged["hits_before"] > 0,
+            "known_after": merged["hits_after"] > 0,
+            "new_before": merged["new_hits_before"] / merged["n_before"],
+            "new_after": merged["new_hits_after"] / merged["n_after"],
+        }
+    )
+
+
+def steps_table(facts: pd.DataFrame, chains: pd.DataFrame) -> pd.DataFrame:
+    """Steps for ``helpers.metrics.thinkedit.chain_table``.
+
+    Args:
+        facts: table of ``exact_facts`` or ``sampled_facts``.
+        chains: table of ``chain_index``, of the same edits or more.
+    """
+    chains = chains[chains["case_id"].isin(facts["case_id"])]
+    steps = chains.merge(facts, on=["case_id", "item"], how="left", validate="m:1")
+    return steps.rename(columns={"case_id": "edit"})
+
+
+def new_fact_steps(facts: pd.DataFrame, chains: pd.DataFrame) -> pd.DataFrame:
+    """Steps of the same chains with the new object at their end, before and after the edit.
+
+    The paper's first limitation: is the *new* fact deducible? A chain's last step then asks for the
+    new object.
+    """
+    steps = steps_table(facts, chains)
+    last = steps.groupby(["edit", "chain"])["step"].transform("max") == steps["step"]
+    for moment in ("before", "after"):
+        steps[moment] = steps[moment].where(~last, steps[f"new_{moment}"])
+    return steps
+
+
+def context_table(facts: pd.DataFrame, chains: pd.DataFrame) -> pd.DataFrame:
+    """Facts about other subjects, for ``preservation_per_edit``."""
+    others = chains.loc[~chains["own"], ["case_id", "item"]].drop_duplicates()
+    table = others.merge(facts, on=["case_id", "item"], validate="1:1")
+    return table.rename(columns={"case_id": "edit", "item": "fact"})
+
+
+def success(scores: pd.DataFrame) -> pd.DataFrame:
+    """Efficacy, generalisation and specificity of each edit from exact scores after it.
+
+    Compares joint probabilities of the new and the original object. Generalisation and specificity
+    are a reconstruction: KnowGIC has neither paraphrases nor neighbourhood prompts.
+
+    Returns:
+        One row per (case_id, metric) with ``value``, a share of prompts.
+    """
+    names = {"edit": "efficacy", "paraphrase": "generalisation", "neighbour": "specificity"}
+    chosen = scores[scores["form"].isin(names)]
+    new_wins = chosen["other_sum"] > chosen["original_sum"]
+    original_wins = chosen["other_sum"] < chosen["original_sum"]
+    wins = new_wins.where(chosen["form"] != "neighbour", original_wins)
+    table = chosen.assign(metric=chosen["form"].map(names), value=wins.astype(float))
+    return table.groupby(["case_id", "metric"], sort=True)["value"].mean().reset_index()
+
+
+def other_forms(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
+    """How often reverse and yes/no questions about the facts still find their answer.
+
+    Returns:
+        One row per (case_id, form, item): mean-token probability of the answer ``before`` and
+        ``after`` (yes/no: share of "yes" against "no").
+    """
+    keys = ["case_id", "form", "item"]
+    tables = []
+    for table in (before, after):
+        chosen = table[table["form"].isin(["reverse", "yes_no"])]
+        mean = np.exp(chosen["original_sum"] / chosen["original_tokens"])
+        yes = 1 / (1 + np.exp(chosen["other_sum"] - chosen["original_sum"]))
+        p = np.where(chosen["form"] == "reverse", mean, yes)
+        tables.append(chosen[keys].assign(p=p))
+    merged = tables[0].merge(tables[1], on=keys, suffixes=("_before", "_after"), validate="1:1")
+    return merged.rename(columns={"p_before": "before", "p_after": "after"})
+
+
+def _known(scores: pd.DataFrame, known_probability: float) -> pd.DataFrame:
+    mean = scores["original_sum"] / scores["original_tokens"]
+    new = scores["other_sum"] / scores["other_tokens"]
+    best = pd.concat([scores["rival"], new], axis=1).max(axis=1)
+    top = (mean > best) & best.notna()
+    likely = np.exp(scores["original_sum"]) >= known_probability
+    return pd.DataFrame(
+        {
+            "case_id": scores["case_id"],
+            "item": scores["item"],
+            "probability": np.exp(mean),
+            "known": top | likely,
+            "new": np.exp(new),
+        }
+    )

@@ -1,0 +1,92 @@
+"""What is asked about an edit: kinds, rivals, reconstruction prompts, deep edits."""
+
+import pytest
+
+from helpers.data import knowgic
+from helpers.thinkedit.deep import deep_requests
+from helpers.thinkedit.probes import (
+    MAX_NEIGHBOURS,
+    MAX_RIVALS,
+    kind_of,
+    kinds_of,
+    neighbours_of,
+    probes_of,
+    request_of,
+    rivals_of,
+)
+
+
+@pytest.mark.parametrize(
+    ("question", "kind"),
+    [
+        ("Who is Ada's friend?", "who"),
+        ("In which city does Ada work?", "city"),
+        ("Which leagues did he play in?", "league"),
+        ("Where does Ada live?", "where"),
+        ("What is the?", ""),
+    ],
+)
+def test_kinds(question, kind):
+    assert kind_of(question) == kind
+
+
+def test_rivals_are_of_the_kind_and_never_correct(edits):
+    kinds = kinds_of(edits)
+    assert kinds["who"] == {"Bo", "Di", "Flo"}
+    friend = edits[0].facts[1]
+    # only two others are persons, too few to decide: the graph's own entities compete
+    assert rivals_of(friend, edits[0], kinds) == ("Rome",)
+    more = {"who": frozenset({"Bo", "Di", "Flo", "Gus", "ADA"})}
+    assert rivals_of(friend, edits[0], more) == ("Di", "Flo", "Gus")
+
+
+def test_all_forms_are_asked(edits):
+    probes = probes_of(edits[0], edits, kinds_of(edits))
+    by_form = {form: [p for p in probes if p.form == form] for form in {p.form for p in probes}}
+    facts = by_form["fact"]
+    assert [p.prompt for p in facts] == ["Ada lives in", "Ada's friend is", "Bo lives in"]
+    assert [p.other for p in facts] == ["Oslo", None, "Oslo"]
+    assert [p.item for p in by_form["reverse"]] == [0, 1]
+    assert '"___ lives in Rome"' in by_form["reverse"][0].prompt
+    assert "Ada lives in Rome?" in by_form["yes_no"][0].prompt
+    assert (by_form["edit"][0].original, by_form["edit"][0].other) == ("Rome", "Oslo")
+    assert len(by_form["paraphrase"]) == 2
+    assert [p.prompt for p in by_form["neighbour"]] == [
+        "Bo lives in",
+        "Di lives in",
+        "Flo lives in",
+    ]
+
+
+def test_neighbours_are_about_subjects_that_nothing_edits(edits):
+    for edit in edits:
+        subjects = {fact.subject for fact in neighbours_of(edit, edits)}
+        assert subjects.isdisjoint({e.subject for e in edits})
+        assert all(fact.object != edit.new for fact in neighbours_of(edit, edits))
+
+
+def test_requests_carry_the_original_as_correct_answer(edits):
+    request = request_of(edits[0], kinds_of(edits))
+    assert (request.text, request.target, request.correct) == ("Ada lives in", "Oslo", ("Rome",))
+
+
+def test_deep_edits_also_change_first_steps_to_harmless_objects(edits):
+    kinds = {"who": frozenset({"Bo", "Di", "Flo", "Gus"})}
+    main, friend = deep_requests(edits[0], kinds)
+    assert main.target == "Oslo"
+    assert (friend.text, friend.target) == ("Ada's friend is", "Di")
+    assert [r.text for r in deep_requests(edits[0], {})] == ["Ada lives in"]
+
+
+@pytest.mark.usefixtures("data_folder")
+def test_every_published_fact_has_rivals_and_a_clean_prompt():
+    edits = knowgic.load_edits("2025-06")
+    kinds = kinds_of(edits)
+    for edit in edits:
+        probes = probes_of(edit, edits, kinds)
+        assert len([p for p in probes if p.form == "neighbour"]) in range(1, MAX_NEIGHBOURS + 1)
+        for probe in probes:
+            assert probe.prompt == probe.prompt.rstrip()
+            assert len(probe.rivals) <= MAX_RIVALS
+            assert probe.rivals or probe.form != "fact" or len(edit.facts) <= 3
+            assert probe.original not in probe.rivals

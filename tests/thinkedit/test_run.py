@@ -1,0 +1,228 @@
+"""Scores under edits, the tables made of them, and resuming: on a tiny random model."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from helpers.editing.deltas import LowRank
+from helpers.editing.editor import Editor
+from helpers.editing.hyperparameters import Hyperparameters
+from helpers.editing.update import Update, apply
+from helpers.metrics import thinkedit as metrics
+from helpers.runs.store import ResultsStore
+from helpers.scoring.answers import Question, score_answers
+from helpers.scoring.responses import Sampling
+from helpers.thinkedit import tables
+from helpers.thinkedit.probes import kinds_of, probes_of
+from helpers.thinkedit.run import ThinkEditRun
+from helpers.thinkedit.scores import exact_scores, sampled_scores, text_scores
+
+
+class RandomEditor(Editor):
+    """Adds a random rank-one delta that depends on the request; counts how often it edits."""
+
+    name = "random"
+    app = None
+    hyperparameters = Hyperparameters()
+
+    def __init__(self, language_model, scale=0.3):
+        self.language_model = language_model
+        self.scale = scale
+        self.calls = 0
+
+    def edit(self, requests):
+        self.calls += 1
+        layout = self.language_model.layout
+        updates = []
+        for request in requests:
+            generator = torch.Generator().manual_seed(len(request.text) + ord(request.target[0]))
+            left = torch.randn(layout.hidden_size, 1, generator=generator) * self.scale
+            right = torch.randn(layout.intermediate_size, 1, generator=generator) * self.scale
+            updates.append(Update({layout.mlp_out(1): LowRank(left, right)}))
+        return updates
+
+
+@pytest.fixture
+def run_of(tiny, edits, tmp_path):
+    def made(**changes):
+        options = {"store": ResultsStore(tmp_path), "chunk": 2, **changes}
+        chosen = options.pop("edits", edits)
+        return ThinkEditRun(tiny("llama"), chosen, edits, {}, **options)
+
+    return made
+
+
+def test_exact_scores_are_those_of_score_answers_under_each_edit(tiny, edits):
+    language_model = tiny("llama")
+    kinds = kinds_of(edits)
+    probes = [probe for edit in edits for probe in probes_of(edit, edits, kinds)]
+    updates = RandomEditor(language_model).edit([_request(edit) for edit in edits])
+    owners = [edits.index(next(e for e in edits if e.case_id == p.case_id)) for p in probes]
+    table = exact_scores(language_model, probes, updates, owners)
+    for index in (0, 5, len(probes) - 1):
+        probe = probes[index]
+        answers = (probe.original, *([probe.other] if probe.other else []), *probe.rivals)
+        with apply(language_model, updates[owners[index]]):
+            plain = score_answers(language_model, [Question(probe.prompt, answers)])
+        row = table.iloc[index]
+        assert row["original_sum"] == pytest.approx(plain["sum"][0], abs=1e-4)
+        assert np.isnan(row["other_sum"]) == (probe.other is None)
+        if probe.rivals:
+            assert row["rival"] == pytest.approx(
+                plain["mean"][len(plain) - len(probe.rivals) :].max(), abs=1e-4
+            )
+
+
+def _request(edit):
+    from helpers.thinkedit.probes import request_of
+
+    return request_of(edit, {})
+
+
+@pytest.mark.parametrize("mode", ["independent", "sequential", "deep"])
+def test_a_run_resumes_and_changes_nothing_without_an_edit(run_of, tiny, mode):
+    editor = RandomEditor(tiny("llama"), scale=0.0)
+    run = run_of()
+    before, after = run.before(), run.after(editor, mode)
+    pd.testing.assert_frame_equal(before, after, atol=1e-4)
+    calls = editor.calls
+    assert calls > 0
+    pd.testing.assert_frame_equal(run.after(editor, mode), after)
+    assert editor.calls == calls
+    assert set(run.read(editor, mode, "edits")["failure"]) == {""}
+
+
+def test_independent_runs_go_on_where_they_stopped(run_of, tiny, edits):
+    editor = RandomEditor(tiny("llama"))
+    run_of(edits=edits[:2]).after(editor, "independent")
+    assert editor.calls == 1
+    whole = run_of().after(editor, "independent")
+    assert editor.calls == 2
+    assert set(whole["case_id"]) == {1, 2, 3}
+
+
+def test_sequential_edits_accumulate(run_of, tiny, edits):
+    editor = RandomEditor(tiny("llama"))
+    run = run_of()
+    end, along = run.after(editor, "sequential"), run.read(editor, "sequential", "along")
+    last = end["case_id"] == 3
+    assert np.allclose(end[last]["original_sum"], along[along["case_id"] == 3]["original_sum"])
+    first = end["case_id"] == 1
+    assert not np.allclose(
+        end[first]["original_sum"], along[along["case_id"] == 1]["original_sum"], atol=1e-3
+    )
+    alone = run.after(editor, "independent")
+    assert np.allclose(
+        alone[alone["case_id"] == 1]["original_sum"],
+        along[along["case_id"] == 1]["original_sum"],
+        atol=1e-4,
+    )
+
+
+def test_sampled_scores_count_mentions(run_of, tiny, monkeypatch, edits):
+    language_model = tiny("llama")
+    replies = {"In which town does Ada live?": ["It is ROME.", "Oslo!", "romeo", "Roma", "-"]}
+    monkeypatch.setattr(
+        "helpers.thinkedit.scores.sample_responses",
+        lambda model, prompts, *a, n, **k: [
+            next((v for q, v in replies.items() if q in prompt), ["x"] * n) for prompt in prompts
+        ],
+    )
+    table = sampled_scores(language_model, edits[:1], {"rome": ("Roma",)}, n=5, sampling=Sampling())
+    assert table.iloc[0].tolist() == [1, 0, 2, 1, 5]
+    assert table["hits"].tolist() == [2, 0, 0]
+
+
+def test_a_sampled_run_has_counts_and_texts(run_of, tiny):
+    run = run_of(estimator="sampled", samples=2, sampling=Sampling(max_new_tokens=4))
+    table = run.after(RandomEditor(tiny("llama")), "independent")
+    assert (table["n"] == 2).all()
+    assert len(table) == 9
+    texts = run.read(RandomEditor(tiny("llama")), "independent", "texts")
+    assert np.allclose(texts["fluency_weighted_sum"], 2 * texts["fluency_averaged"])
+    assert len(run.before()) == 9
+    assert len(run.read_before("texts")) == 3
+
+
+def test_text_scores_are_finite(tiny, edits):
+    table = text_scores(tiny("llama"), edits, sampling=Sampling(max_new_tokens=5), n=2)
+    assert table["consistency"].between(0, 1).all()
+
+
+def test_unknown_names_are_refused(run_of, tiny):
+    with pytest.raises(ValueError, match="use exact or sampled"):
+        run_of(estimator="guess")
+    with pytest.raises(ValueError, match="use independent, sequential, deep"):
+        run_of().after(RandomEditor(tiny("llama")), "parallel")
+
+
+def exact_rows(*rows):
+    columns = [
+        "case_id",
+        "form",
+        "item",
+        "original_sum",
+        "original_tokens",
+        "other_sum",
+        "other_tokens",
+        "rival",
+    ]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def test_known_means_first_of_its_kind_or_likely():
+    before = exact_rows(
+        (1, "fact", 0, -4.0, 2, -9.0, 3, -2.5),  # mean -2 beats -2.5 and -3: known
+        (1, "fact", 1, -4.0, 2, np.nan, np.nan, -1.0),  # a rival is better, and unlikely: not known
+        (1, "fact", 2, -2.0, 2, np.nan, np.nan, -0.5),  # a rival is better, but e^-2 > 0.05: known
+        (1, "fact", 3, -9.0, 2, np.nan, np.nan, np.nan),  # nothing to compare with: not known
+    )
+    after = before.assign(
+        other_sum=[-3.0, np.nan, np.nan, np.nan]
+    )  # now the new object wins: mean -1
+    facts = tables.exact_facts(before, after)
+    assert facts["known_before"].tolist() == [True, False, True, False]
+    assert facts["known_after"].tolist() == [False, False, True, False]
+    assert facts["before"][0] == pytest.approx(np.exp(-2))
+    assert facts["new_after"][0] == pytest.approx(np.exp(-1))
+
+
+def test_metrics_from_scores_by_hand(edits):
+    chains = tables.chain_index(edits[:1])
+    assert chains.values.tolist() == [[1, 0, 1, 0, True], [1, 1, 1, 1, True], [1, 1, 2, 2, False]]
+    before = pd.DataFrame(
+        {"case_id": 1, "item": [0, 1, 2], "hits": [5, 4, 2], "new_hits": 0, "n": 5}
+    )
+    after = before.assign(hits=[0, 4, 1], new_hits=[5, 0, 4])
+    facts = tables.sampled_facts(before, after)
+    steps = tables.steps_table(facts, chains)
+    folded = metrics.chain_table(steps)
+    assert folded["ratio"].tolist() == pytest.approx([0.0, 0.5])
+    context = metrics.preservation_per_edit(tables.context_table(facts, chains))
+    assert context["value"].tolist() == [0.5]
+    new = tables.new_fact_steps(facts, chains)
+    assert new["after"].tolist() == pytest.approx([1.0, 0.8, 0.8])
+    assert new["before"].tolist() == pytest.approx([0.0, 0.8, 0.0])
+
+
+def test_success_compares_in_the_right_direction():
+    scores = exact_rows(
+        (1, "edit", 0, -5.0, 1, -1.0, 1, np.nan),
+        (1, "paraphrase", 0, -5.0, 1, -1.0, 1, np.nan),
+        (1, "paraphrase", 1, -1.0, 1, -5.0, 1, np.nan),
+        (1, "neighbour", 0, -1.0, 1, -5.0, 1, np.nan),
+        (1, "neighbour", 1, -1.0, 1, -1.0, 1, np.nan),
+    )
+    values = tables.success(scores).set_index("metric")["value"].to_dict()
+    assert values == {"efficacy": 1.0, "generalisation": 0.5, "specificity": 0.5}
+
+
+def test_other_forms_are_probabilities():
+    before = exact_rows(
+        (1, "reverse", 0, -2.0, 2, np.nan, np.nan, np.nan),
+        (1, "yes_no", 0, -1.0, 1, -1.0, 1, np.nan),
+        (1, "fact", 0, -1.0, 1, -1.0, 1, np.nan),
+    )
+    forms = tables.other_forms(before, before).set_index("form")["before"]
+    assert forms.to_dict() == pytest.approx({"reverse": np.exp(-1), "yes_no": 0.5})
