@@ -35,9 +35,11 @@ def _official(subtask: str, **checksum: str) -> Resource:
 
 
 OFFICIAL = {
-    "c": _official("c", git_blob="5ba531801b26802b4584d1d292cd7d92ae12ca73"),
-    "r": _official("r", git_blob="c1c367d53cc09d9a18944455d802928cdc100429"),
-    "u": _official("u", sha256="8aa2fa190b3fa11e5c7b27024fd56401e3b2d86940702314931bfcd64f9c00bd"),
+    "klob-c": _official("c", git_blob="5ba531801b26802b4584d1d292cd7d92ae12ca73"),
+    "klob-r": _official("r", git_blob="c1c367d53cc09d9a18944455d802928cdc100429"),
+    "klob-u": _official(
+        "u", sha256="8aa2fa190b3fa11e5c7b27024fd56401e3b2d86940702314931bfcd64f9c00bd"
+    ),
 }
 MINI = {subtask: PACKAGED / "klob" / f"klob-mini-{subtask}.jsonl" for subtask in "cru"}
 
@@ -162,7 +164,7 @@ def _load(
 
 def _find(subtask: str, source: str | Path) -> Path:
     if source == "klob":
-        return locate(OFFICIAL[subtask])
+        return locate(OFFICIAL[f"klob-{subtask}"])
     path = MINI[subtask] if source == "klob-mini" else Path(source)
     if not path.is_file():
         raise RecordError(f"{source}: neither 'klob', 'klob-mini' nor a file of KLoB-{subtask}")

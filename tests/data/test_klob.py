@@ -107,14 +107,14 @@ def test_official_files_are_checked_by_git_blob(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     content = (json.dumps(CONSISTENCY) + "\n").encode()
-    place = tmp_path / klob.OFFICIAL["c"].relative_path
+    place = tmp_path / klob.OFFICIAL["klob-c"].relative_path
     place.parent.mkdir()
     place.write_bytes(content)
     monkeypatch.setenv("HELPERS_DATA", str(tmp_path))
     with pytest.raises(FetchError, match="not the published file"):
         load_consistency("klob")
     blob = hashlib.sha1(f"blob {len(content)}\0".encode() + content).hexdigest()
-    monkeypatch.setitem(klob.OFFICIAL, "c", replace(klob.OFFICIAL["c"], git_blob=blob))
+    monkeypatch.setitem(klob.OFFICIAL, "klob-c", replace(klob.OFFICIAL["klob-c"], git_blob=blob))
     assert len(load_consistency("klob")) == 1
 
 
