@@ -80,7 +80,10 @@ def plain_rome(
         loss = nll + settings.kl_factor * (current.exp() * (current - reference)).sum()
         loss = loss + settings.v_weight_decay * delta.norm() / initial.norm() ** 2
         watched = nll if settings.stop_on == "nll" else loss
-        if float(watched.detach()) < settings.stop_threshold or step + 1 == settings.v_num_grad_steps:
+        if (
+            float(watched.detach()) < settings.stop_threshold
+            or step + 1 == settings.v_num_grad_steps
+        ):
             break
         optimiser.zero_grad()
         loss.backward()
