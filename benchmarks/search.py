@@ -72,7 +72,7 @@ def _measure(run: PeakRun, method: str, preset: str, point: dict[str, Any]) -> d
         "point": json.dumps(point),
         "dataset": run.data.name,
         "records": len(run.data.records),
-        **means.round(2).to_dict(),
+        **{metric: round(float(means[metric]), 2) for metric in METRICS},
         "score": round(float(score), 2),
         "flagged": int(edits["exploding"].sum()),
         "failed": int((edits["failure"] != "").sum()),
