@@ -1,0 +1,145 @@
+"""Params files of all models, and editors assembled from them by name."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+
+from helpers.editing import build
+from helpers.editing.app import App
+from helpers.editing.build import EDITOR_NAMES, build_editor
+from helpers.editing.context import ContextTemplates
+from helpers.editing.hyperparameters import (
+    AlphaEditHyperparameters,
+    HyperparameterError,
+    MemitHyperparameters,
+    PruneHyperparameters,
+    RectHyperparameters,
+    RomeHyperparameters,
+    read_hyperparameters,
+)
+from helpers.paths import PARAMS
+
+FILES = sorted((PARAMS / "models").glob("*.yaml"))
+KINDS = {
+    "rome": RomeHyperparameters,
+    "memit": MemitHyperparameters,
+    "alphaedit": AlphaEditHyperparameters,
+    "rect": RectHyperparameters,
+    "prune": PruneHyperparameters,
+}
+BLOCKS = {
+    "gpt2-xl": 48,
+    "gpt-j-6b": 28,
+    "llama2-7b": 32,
+    "llama2-13b": 40,
+    "llama3-8b-instruct": 32,
+    "qwen2.5-7b-instruct": 28,
+    "smollm2-135m": 30,
+    "gemma3-270m": 18,
+}
+TABLE_8 = {  # PEAK: alpha, beta, gamma
+    ("gpt2-xl", "memit"): (0.05, 0.05, 0.05),
+    ("gpt2-xl", "rome"): (0.2, 0.2, 0.1),
+    ("gpt-j-6b", "memit"): (0.1, 0.3, 0.2),
+    ("gpt-j-6b", "rome"): (0.2, 0.2, 0.1),
+    ("llama2-7b", "memit"): (0.6, 1.0, 0.3),
+    ("llama2-7b", "rome"): (0.5, 0.8, 0.1),
+}
+
+
+def sections(path):
+    return yaml.safe_load(path.read_text())["editors"]
+
+
+def test_every_model_has_its_file() -> None:
+    assert {path.stem for path in FILES} == set(BLOCKS)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_every_preset_is_valid_and_says_where_it_comes_from(path) -> None:
+    for editor, kind in KINDS.items():
+        for preset, values in sections(path)[editor].items():
+            hyperparameters = read_hyperparameters(editor, kind, path.stem, preset)
+            assert values["source"]
+            layers = getattr(hyperparameters, "layers", ())
+            assert all(layer < BLOCKS[path.stem] for layer in layers)
+            if editor in ("rome", "memit", "alphaedit"):
+                assert set(values["app"]) - {"stop_on"} == {"alpha", "beta", "gamma"}
+            else:
+                assert preset in sections(path)[hyperparameters.base]
+
+
+@pytest.mark.parametrize(("model", "editor"), TABLE_8)
+def test_published_coefficients(model, editor) -> None:
+    values = sections(PARAMS / "models" / f"{model}.yaml")[editor]["paper"]
+    coefficients = values["app"]
+    expected = TABLE_8[model, editor]
+    assert tuple(coefficients[key] for key in ("alpha", "beta", "gamma")) == expected
+    assert values["stop_on"] == "nll"
+
+
+def test_published_values_spot_checks() -> None:
+    rome = read_hyperparameters("rome", RomeHyperparameters, "gpt2-xl", "original")
+    assert (rome.layers, rome.v_num_grad_steps, rome.v_weight_decay) == ((17,), 20, 0.5)
+    assert rome.context_template_start == "end_of_text"
+    assert rome.mom2_adjustment
+    easy = read_hyperparameters("rome", RomeHyperparameters, "gpt-j-6b", "easyedit")
+    assert not easy.mom2_adjustment
+    memit = read_hyperparameters("memit", MemitHyperparameters, "gpt2-xl", "paper")
+    assert (memit.layers, memit.mom2_update_weight) == ((13, 14, 15, 16, 17), 20000)
+    alpha = read_hyperparameters(
+        "alphaedit", AlphaEditHyperparameters, "llama3-8b-instruct", "easyedit"
+    )
+    assert (alpha.L2, alpha.v_lr, alpha.clamp_norm_factor) == (1, 0.1, 0.75)
+
+
+@pytest.fixture
+def named(tiny, moments_of, monkeypatch):
+    """A tiny model under an embedded model's name, its statistics and contexts made here."""
+    model = tiny("llama")
+    monkeypatch.setattr(build, "second_moment", lambda lm, *_, **__: moments_of(lm))
+    monkeypatch.setattr(
+        build, "context_templates", lambda *_, **__: ContextTemplates((("{}", "So. {}"),))
+    )
+    return type(model)("smollm2-135m", model.model, model.tokenizer)
+
+
+SMALL = {"layers": (1,), "v_num_grad_steps": 2}
+
+
+@pytest.mark.parametrize("name", ["rome", "r-rome", "memit", "alphaedit", "rect", "prune"])
+def test_editors_by_name(named, requests, name) -> None:
+    more = {"nullspace_threshold": 5.0} if name == "alphaedit" else {}
+    editor = build_editor(
+        name, named, preset="tuned", app=True, targets="all", overrides={**SMALL, **more}
+    )
+    assert editor.name == name.removeprefix("r-")
+    assert editor.app == App(0.2, 0.2, 0.1)
+    inner = getattr(editor, "base", editor)
+    assert inner.hyperparameters.stop_on == "nll"  # with APP
+    assert inner.targets == "all"
+    assert editor.edit(requests[:1])[0].norm() > 0
+    plain = build_editor(name, named, preset="tuned", overrides={**SMALL, **more})
+    assert getattr(plain, "base", plain).hyperparameters.stop_on == "total"
+    assert plain.app is None
+
+
+def test_overrides_reach_wrapper_and_base(named) -> None:
+    overrides = {"base": "rome", "keep": 0.2, **SMALL}
+    editor = build_editor("rect", named, preset="tuned", overrides=overrides)
+    assert editor.hyperparameters.keep == 0.2
+    assert editor.base.name == "rome"
+    assert editor.base.hyperparameters.v_num_grad_steps == 2
+
+
+def test_what_does_not_exist_is_named(named, tiny) -> None:
+    with pytest.raises(HyperparameterError, match="no editor 'roma'") as caught:
+        build_editor("roma", named, preset="tuned")
+    assert all(name in str(caught.value) for name in EDITOR_NAMES)
+    with pytest.raises(HyperparameterError, match="rome has no preset 'papre'"):
+        build_editor("rome", named, preset="papre")
+    with pytest.raises(HyperparameterError, match="v_lrr"):
+        build_editor("rome", named, preset="tuned", overrides={"v_lrr": 1})
+    with pytest.raises(HyperparameterError, match="no hyperparameters for model 'tiny-llama'"):
+        build_editor("rome", tiny("llama"), preset="tuned")

@@ -1,0 +1,121 @@
+"""Context templates, corpora and second moments: cached, resumable, tied to their model."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from helpers.editing import second_moment as module
+from helpers.editing.context import ContextTemplates, context_templates
+from helpers.editing.corpus import CorpusError, SelfCorpus, TextCorpus, corpus_named
+from helpers.editing.second_moment import SecondMomentError, second_moment
+
+
+@pytest.fixture
+def text(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text("Knowledge is a list, not a slot. " * 40)
+    return TextCorpus(path, segment=50)
+
+
+def keys_of(language_model, documents: list[list[int]], layer: int) -> torch.Tensor:
+    """The plain way: one document at a time through the model's own forward."""
+    seen: list[torch.Tensor] = []
+    name = language_model.layout.mlp_out(layer)
+    hook = language_model.module(name).register_forward_hook(lambda _, i, __: seen.append(i[0][0]))
+    try:
+        for document in documents:
+            language_model.model(torch.tensor([document]))
+    finally:
+        hook.remove()
+    return torch.cat(seen)
+
+
+@pytest.mark.parametrize("architecture", ["gpt2", "llama", "gemma3"])
+def test_second_moment_is_the_uncentred_mean(tiny, tmp_path, text, architecture):
+    language_model = tiny(architecture)
+    moments = second_moment(language_model, [0, 2], text, token_budget=120, folder=tmp_path)
+    for layer, moment in moments.items():
+        keys = keys_of(language_model, list(text.documents(language_model)), layer)
+        torch.testing.assert_close(moment.matrix, keys.T @ keys / len(keys), atol=1e-5, rtol=1e-4)
+        assert moment.tokens == len(keys)
+        k = torch.randn(48)
+        torch.testing.assert_close(
+            moment.matrix.double() @ moment.solve(k), k.double(), atol=1e-4, rtol=1e-3
+        )
+
+
+def test_an_interrupted_computation_goes_on(tiny, tmp_path, text, monkeypatch):
+    language_model = tiny("llama")
+    whole = second_moment(language_model, [1], text, token_budget=100, folder=tmp_path / "a")
+    plain, calls = module._keys, []
+
+    def interrupted(*arguments):
+        calls.append(1)
+        if len(calls) == 20:
+            raise KeyboardInterrupt
+        return plain(*arguments)
+
+    monkeypatch.setattr(module, "_keys", interrupted)
+    for _ in range(2):
+        try:
+            found = second_moment(language_model, [1], text, token_budget=50, folder=tmp_path / "b")
+        except KeyboardInterrupt:
+            continue
+    batches = len(list(text.documents(language_model)))
+    assert len(calls) == batches + (20 - 16)  # sums are kept every 16 batches
+    torch.testing.assert_close(found[1].matrix, whole[1].matrix, atol=1e-5, rtol=1e-4)
+
+
+def test_statistics_carry_their_model(tiny, tmp_path, text):
+    second_moment(tiny("llama"), [1], text, folder=tmp_path)
+    with pytest.raises(SecondMomentError, match="compute it again"):
+        second_moment(tiny("llama", 1), [1], text, folder=tmp_path)
+
+
+def test_too_few_tokens_are_singular(tiny, tmp_path):
+    path = tmp_path / "short.txt"
+    path.write_text("too short")
+    moments = second_moment(tiny("llama"), [1], TextCorpus(path), folder=tmp_path)
+    with pytest.raises(SecondMomentError, match="use more tokens"):
+        moments[1].solve(torch.ones(48))
+
+
+def test_self_corpus_is_seeded_and_cached(tiny, tmp_path, monkeypatch):
+    monkeypatch.setenv("HELPERS_CACHE", str(tmp_path))
+    corpus = SelfCorpus(count=5, segment=7, batch=2)
+    first = list(corpus.documents(tiny("llama")))
+    assert [len(document) for document in first] == [7] * 5
+    assert list(corpus.documents(tiny("llama"))) == first
+    other = list(SelfCorpus(count=5, segment=7, batch=2, seed=1).documents(tiny("llama")))
+    assert other != first
+
+
+def test_corpora_by_name(tmp_path):
+    assert corpus_named("self") == SelfCorpus()
+    assert corpus_named("self-8x16", seed=2) == SelfCorpus(8, 16, seed=2)
+    assert corpus_named("wikipedia").name.startswith("wikipedia")
+    for bad in ("selfish", "self-8", str(tmp_path / "none.txt")):
+        with pytest.raises(CorpusError):
+            corpus_named(bad)
+
+
+def test_context_templates_are_cached_and_weighted(tiny, tmp_path):
+    language_model = tiny("llama")
+    plain = context_templates(language_model, [(5, 5), (8, 5)], grouped=False, folder=tmp_path)
+    assert len(plain.templates) == 11
+    assert plain.templates[0] == "{}"
+    assert plain.weights == pytest.approx([1 / 11] * 11)
+    grouped = context_templates(language_model, [(5, 5), (8, 5)], grouped=True, folder=tmp_path)
+    assert grouped.templates == plain.templates
+    assert grouped.weights == pytest.approx([0.5] + [0.05] * 10)
+    assert context_templates(language_model, [], grouped=True, folder=tmp_path).templates == ("{}",)
+
+
+def test_bad_templates(tiny, tmp_path):
+    with pytest.raises(ValueError, match="bare"):
+        ContextTemplates((("Before. {}",),))
+    with pytest.raises(ValueError, match="exactly one"):
+        ContextTemplates((("{}", "none"),))
+    with pytest.raises(ValueError, match="evenly"):
+        context_templates(tiny("llama"), [(5, 3)], grouped=False, folder=tmp_path)

@@ -1,0 +1,116 @@
+"""Updates as values: dense forms, files, and weights that come back bit by bit."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from helpers.editing.deltas import ColumnSparse, Delta, Dense, LowRank, Masked
+from helpers.editing.overlay import overlay
+from helpers.editing.update import Update, UpdateError, apply, write
+
+
+def deltas(out: int, width: int) -> list[Delta]:
+    generator = torch.Generator().manual_seed(1)
+
+    def normal(*shape: int) -> torch.Tensor:
+        return torch.randn(*shape, generator=generator)
+
+    low = LowRank(normal(out, 2), normal(width, 2))
+    return [
+        low,
+        ColumnSparse(normal(out), torch.tensor([0, 3]), width),
+        Masked.from_mask(low, normal(out, width) > 0.5),
+        Dense(normal(out, width)),
+    ]
+
+
+@pytest.mark.parametrize("kind", range(4))
+def test_rows_norm_and_shape_follow_from_the_dense_form(kind):
+    delta = deltas(5, 11)[kind]
+    x = torch.randn(2, 3, 11)
+    torch.testing.assert_close(delta.rows(x), x @ delta.dense().T)
+    assert delta.shape == tuple(delta.dense().shape)
+    assert delta.norm() == pytest.approx(float(delta.dense().norm()), rel=1e-5)
+    assert delta.to(dtype=torch.float64).dense().dtype == torch.float64
+
+
+def test_masked_keeps_exactly_the_mask():
+    low = LowRank(torch.randn(4, 1), torch.randn(13, 1))
+    keep = torch.rand(4, 13) > 0.5
+    masked = Masked.from_mask(low, keep)
+    assert torch.equal(masked.keep(), keep)
+    assert torch.equal(masked.dense() != 0, keep)
+
+
+@pytest.mark.parametrize("kind", range(4))
+def test_safetensors_round_trip(tmp_path, kind):
+    update = Update({"a.b": deltas(5, 11)[kind]}, {"steps": 3, "losses": [{"nll": 1.0}]})
+    update.save(tmp_path / "update.safetensors")
+    again = Update.load(tmp_path / "update.safetensors")
+    assert torch.equal(again["a.b"].dense(), update["a.b"].dense())
+    assert again.diagnostics == update.diagnostics
+
+
+def test_a_foreign_file_is_no_update(tmp_path):
+    from safetensors.torch import save_file
+
+    save_file({"x": torch.zeros(1)}, tmp_path / "other.safetensors")
+    with pytest.raises(UpdateError, match=r"Update\.save"):
+        Update.load(tmp_path / "other.safetensors")
+
+
+@pytest.mark.parametrize("architecture", ["gpt2", "gptj", "llama"])
+def test_apply_restores_bit_by_bit_even_after_an_error(tiny, architecture):
+    language_model = tiny(architecture)
+    layout = language_model.layout
+    update = Update(
+        {
+            layout.mlp_out(2): Dense(torch.randn(32, 48)),
+            layout.mlp_in(0)[0]: Dense(torch.randn(48, 32)),
+        }
+    )
+    before = {name: p.clone() for name, p in language_model.model.named_parameters()}
+    with pytest.raises(KeyboardInterrupt), apply(language_model, update):
+        changed = language_model.weight(layout.mlp_out(2))
+        assert not torch.equal(
+            changed, before[f"{layout.mlp_out(2)}.weight"].reshape(changed.shape)
+        )
+        raise KeyboardInterrupt
+    for name, parameter in language_model.model.named_parameters():
+        assert torch.equal(parameter, before[name])
+
+
+def test_write_adds_matrix_and_bias_for_good(tiny):
+    language_model = tiny("gpt2", 5)
+    name = language_model.layout.mlp_out(1)
+    before = language_model.weight(name).clone()
+    bias = language_model.module(name).bias.clone()
+    delta = Dense(torch.randn(32, 48), torch.randn(32))
+    write(language_model, Update({name: delta}))
+    torch.testing.assert_close(language_model.weight(name), before + delta.matrix)
+    torch.testing.assert_close(language_model.module(name).bias, bias + delta.bias)
+    write(language_model, Update({name: Dense(-delta.matrix, -delta.bias)}))
+
+
+def test_an_update_of_another_model_is_refused(tiny):
+    language_model = tiny("llama")
+    wrong_name = Update({"transformer.h.1.mlp.c_proj": Dense(torch.zeros(2, 2))})
+    wrong_shape = Update({language_model.layout.mlp_out(0): Dense(torch.zeros(2, 2))})
+    for update in (wrong_name, wrong_shape):
+        with pytest.raises(UpdateError, match="another model"):
+            write(language_model, update)
+        with (
+            pytest.raises(UpdateError, match="another model"),
+            overlay(language_model, [update], [0]),
+        ):
+            pass
+
+
+def test_overlay_needs_an_owner_per_row_and_leaves_no_hook(tiny):
+    language_model = tiny("llama")
+    name = language_model.layout.mlp_out(0)
+    update = Update({name: Dense(torch.zeros(32, 48))})
+    with pytest.raises(ValueError, match="2 owners"), overlay(language_model, [update], [0, 0]):
+        language_model.model(torch.tensor([[1, 2]]))
+    assert not language_model.module(name)._forward_hooks
