@@ -89,6 +89,7 @@ def second_moment(
     root = folder or cache_folder("second_moments", language_model.fingerprint, corpus.name)
     missing = [layer for layer in layers if not _path(root, layer).exists()]
     if missing:
+        root.mkdir(parents=True, exist_ok=True)
         _accumulate(language_model, missing, corpus, root, token_budget, progress)
     return {layer: load(_path(root, layer), language_model) for layer in layers}
 

@@ -71,12 +71,16 @@ def test_apply_restores_bit_by_bit_even_after_an_error(tiny, architecture):
         }
     )
     before = {name: p.clone() for name, p in language_model.model.named_parameters()}
-    with pytest.raises(KeyboardInterrupt), apply(language_model, update):
-        changed = language_model.weight(layout.mlp_out(2))
-        assert not torch.equal(
-            changed, before[f"{layout.mlp_out(2)}.weight"].reshape(changed.shape)
-        )
-        raise KeyboardInterrupt
+    edited = layout.mlp_out(2)
+
+    def interrupted() -> None:
+        with apply(language_model, update):
+            now = language_model.module(edited).weight
+            assert not torch.equal(now, before[f"{edited}.weight"])
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
     for name, parameter in language_model.model.named_parameters():
         assert torch.equal(parameter, before[name])
 

@@ -1,0 +1,130 @@
+"""Tokens, forests and batches: the places where off-by-one errors would hide."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from helpers.models.batching import run_halving, token_batches
+from helpers.models.forest import Forest
+from helpers.models.forward import causal_visibility, hidden_states, prefill
+from helpers.models.tokens import TokenError, answer_ids, prompt_ids, subject_prompt
+from helpers.models.trace import record_inputs, record_outputs
+
+ARCHITECTURES = ["gpt2", "gptj", "llama", "qwen2", "mistral", "gemma3"]
+
+
+def test_subject_last_is_found_by_offsets(tiny):
+    prompt = subject_prompt(tiny("llama"), "In {}, people", "Peru")
+    text = "In Peru, people"
+    assert len(prompt.ids) == len(text)  # one byte, one token
+    assert text[prompt.subject_last] == "u"
+
+
+def test_a_subject_that_occurs_twice_is_taken_at_its_slot(tiny):
+    prompt = subject_prompt(tiny("llama"), "Peru or {} again", "Peru")
+    assert prompt.subject_last == len("Peru or Peru") - 1
+
+
+def test_answers_start_with_their_blank_and_hold_no_special_token(tiny):
+    tokenizer = tiny("llama").tokenizer
+    ids = answer_ids(tiny("llama"), "Lima")
+    assert tokenizer.decode(ids) == " Lima"
+    assert tokenizer.bos_token_id not in ids
+    assert answer_ids(tiny("llama"), " Lima") == ids
+
+
+@pytest.mark.parametrize(
+    ("template", "subject", "message"),
+    [("no slot", "x", "exactly one"), ("{} and {}", "x", "exactly one"), ("{} is", " ", "empty")],
+)
+def test_templates_that_cannot_be_filled(tiny, template, subject, message):
+    with pytest.raises(TokenError, match=message):
+        subject_prompt(tiny("llama"), template, subject)
+
+
+@given(st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=6), min_size=1, max_size=6))
+def test_every_node_sees_exactly_its_own_sequence(sequences):
+    forest = Forest()
+    placed = [forest.add(sequence) for sequence in sequences]
+    visible = forest.visible()
+    for sequence, nodes in zip(sequences, placed, strict=True):
+        assert [forest.tokens[n] for n in nodes] == sequence
+        assert [forest.positions[n] for n in nodes] == list(range(len(sequence)))
+        assert np.flatnonzero(visible[nodes[-1]]).tolist() == sorted(nodes)
+    prefixes = {tuple(s[: i + 1]) for s in sequences for i in range(len(s))}
+    assert len(forest) == len(prefixes)
+
+
+def test_edited_nodes_are_not_shared_with_plain_ones():
+    forest = Forest()
+    edited = forest.add([7, 8, 9], edited_at=1)
+    plain = forest.add([7, 8, 9])
+    assert edited[0] == plain[0]
+    assert set(edited[1:]).isdisjoint(plain[1:])
+    assert forest.active().tolist() == [n in edited[1:] for n in range(len(forest))]
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_prefix_and_suffix_equal_the_whole(tiny, architecture):
+    language_model = tiny(architecture)
+    ids = torch.tensor([prompt_ids(language_model, "The quick brown fox jumps over the lazy dog")])
+    positions, visible = causal_visibility([ids.shape[1]], ids.device)
+    cut = 30
+    with torch.no_grad():
+        whole = hidden_states(language_model, ids, positions, visible)
+        head, past = prefill(
+            language_model, ids[:, :cut], positions[:, :cut], visible[:, :cut, :cut]
+        )
+        tail = hidden_states(
+            language_model, ids[:, cut:], positions[:, cut:], visible[:, cut:], past
+        )
+    torch.testing.assert_close(torch.cat([head, tail], dim=1), whole, atol=1e-5, rtol=1e-4)
+    standard = language_model.model.base_model(ids).last_hidden_state
+    torch.testing.assert_close(whole, standard, atol=1e-5, rtol=1e-4)
+
+
+def test_recording_reads_inputs_and_outputs_and_leaves_no_hook(tiny):
+    language_model = tiny("llama")
+    name = language_model.layout.mlp_out(1)
+    ids = torch.tensor([[1, 2, 3]])
+    positions, visible = causal_visibility([3], ids.device)
+    with torch.no_grad():
+        with record_inputs(language_model, [name]) as inputs:
+            hidden_states(language_model, ids, positions, visible)
+        with record_outputs(language_model, [name]) as outputs:
+            hidden_states(language_model, ids, positions, visible)
+        expected = language_model.module(name)(inputs[name])
+    torch.testing.assert_close(outputs[name], expected)
+    assert not language_model.module(name)._forward_hooks
+
+
+@given(
+    st.lists(st.integers(1, 50), min_size=1, max_size=40),
+    st.integers(1, 200),
+    st.floats(0, 1),
+)
+def test_batches_hold_everything_once_within_budget_and_padding(lengths, budget, padding):
+    batches = list(token_batches(lengths, budget, padding=padding))
+    assert sorted(i for batch in batches for i in batch) == list(range(len(lengths)))
+    for batch in batches:
+        area = max(lengths[i] for i in batch) * len(batch)
+        assert len(batch) == 1 or area <= budget
+        assert len(batch) == 1 or area - sum(lengths[i] for i in batch) <= padding * area
+
+
+def test_memory_shortage_of_a_single_item_is_an_error_and_others_pass_through():
+    def fails(items):
+        raise torch.OutOfMemoryError("out of memory")
+
+    with pytest.raises(MemoryError, match="bfloat16"), pytest.warns(UserWarning, match="halves"):
+        run_halving([1, 2], fails)
+
+    def broken(items):
+        raise RuntimeError("shapes differ")
+
+    with pytest.raises(RuntimeError, match="shapes differ"):
+        run_halving([1, 2], broken)
