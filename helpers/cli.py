@@ -32,6 +32,21 @@ def run(
 
 
 @app.command()
+def publish(
+    params: Annotated[Path, typer.Argument(help="params file of notebook 03")],
+) -> None:
+    """Edit what is missing and store the score tables that published figures are drawn from."""
+    from helpers.runs.params import ParamsError
+    from helpers.runs.publish import publish as store
+
+    try:
+        typer.echo(str(store(params)))
+    except ParamsError as error:
+        typer.echo(f"error: {error}", err=True)
+        raise typer.Exit(1) from error
+
+
+@app.command()
 def fetch(
     name: Annotated[str, typer.Argument(help="a model or data set, e.g. smollm2-135m or peak-cf")],
     accept_terms: Annotated[bool, typer.Option(help="accept a model's terms of use")] = False,

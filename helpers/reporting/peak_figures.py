@@ -13,7 +13,11 @@ from matplotlib.figure import Figure
 from helpers.metrics.peak_tables import probabilities_table, summarise
 from helpers.reporting.style import HATCHES, PALETTE, use_style
 
-LISTS = {"correct": "correct answers $O$", "hard": "hard false $O_h$", "random": "random false $O_r$"}
+LISTS = {
+    "correct": "correct answers $O$",
+    "hard": "hard false $O_h$",
+    "random": "random false $O_r$",
+}
 
 
 def answer_probabilities(answers: pd.DataFrame, *, title: str = "") -> Figure:

@@ -132,9 +132,11 @@ def ranking_in_words(
     order = (chosen[column] / chosen["tokens"]).sort_values(ascending=False).index[:first]
     lists = {"correct": record.correct, "hard": record.hard_false, "random": record.random_false}
     words = []
-    for row in chosen.loc[order].itertuples():
-        if row.list == "target":
+    for name, index in zip(
+        chosen.loc[order, "list"], chosen.loc[order, "answer_index"], strict=True
+    ):
+        if name == "target":
             words.append(f"[{record.target_new}]")
         else:
-            words.append(lists[row.list][row.answer_index] + "*" * (row.list == "correct"))
+            words.append(lists[name][index] + "*" * (name == "correct"))
     return ", ".join(words)
