@@ -1,7 +1,8 @@
 """KnowGIC: edits with the implication chains that lead back to the original fact (ThinkEdit).
 
 Two published layouts are read: June 2025 (21 edits, 558 chains, a list of ``chains`` per record; the
-one nearest to the paper's 566) and the latest (26 edits, 1,406 chains, one ``chain`` per record).
+one nearest to the paper's 566) and the latest (26 edits, 1,406 chains, one ``chain`` per record). A
+small set of the same form, written by hand for this suite, is packaged as "mini".
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from helpers.data.fetch import Resource, locate
+from helpers.paths import PACKAGED
 
 _REPOSITORY = "https://raw.githubusercontent.com/manitbaser/KnowGIC"
 _LATEST = "bd157255f0d48b032a92afbb4e72a23db8a3daab"
@@ -115,19 +117,23 @@ def load_edits(layout: str = "2025-06") -> tuple[Edit, ...]:
     """Load the published edits.
 
     Args:
-        layout: "2025-06" (the paper's scope) or "latest".
+        layout: "2025-06" (the paper's scope), "latest", or "mini" (packaged, not KnowGIC).
 
     Raises:
         ValueError: no such layout.
         FetchError: the file is not here and cannot be downloaded.
     """
+    if layout == "mini":
+        return read_edits(PACKAGED / "thinkedit" / "mini.json")
     if layout not in LAYOUTS:
-        raise ValueError(f"no KnowGIC layout {layout!r}; choose from {', '.join(LAYOUTS)}")
+        raise ValueError(f"no KnowGIC layout {layout!r}; choose from {', '.join(LAYOUTS)}, mini")
     return read_edits(locate(LAYOUTS[layout]))
 
 
-def load_aliases() -> dict[str, tuple[str, ...]]:
-    """Load the published aliases: case-folded entity → other names (empty where none is given)."""
+def load_aliases(layout: str = "2025-06") -> dict[str, tuple[str, ...]]:
+    """Aliases: case-folded entity → other names; the same for both layouts, none for "mini"."""
+    if layout == "mini":
+        return {}
     content = json.loads(locate(ALIASES).read_text(encoding="utf-8"))
     return {entity.casefold(): tuple(entry["answer_alias"]) for entity, entry in content.items()}
 
@@ -177,8 +183,7 @@ def write_edits(edits: Sequence[Edit], path: Path) -> None:
         }
         for edit in edits
     ]
-    text = json.dumps(records, indent=1, ensure_ascii=False)
-    path.write_text(text + "\n", encoding="utf-8")
+    path.write_text(json.dumps(records, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def chain_lengths(edits: Sequence[Edit]) -> dict[int, int]:
@@ -196,13 +201,12 @@ def _rewrite(record: Mapping[str, Any], place: str) -> _Rewrite:
             str(rewrite["target_true"]["str"]),
             str(rewrite["target_new"]["str"]),
         )
-        present = "chains" in record or "chain" in record
         int(record["case_id"])
     except (KeyError, TypeError, ValueError) as error:
         raise KnowGICError(
             f"{place}: no proper case_id and requested_rewrite ({error!r})"
         ) from error
-    if not present:
+    if "chains" not in record and "chain" not in record:
         raise KnowGICError(f"{place}: neither 'chains' (2025-06) nor 'chain' (latest layout)")
     if values[1].count("{}") != 1:
         raise KnowGICError(f"{place}: prompt {values[1]!r} must hold exactly one {{}}")

@@ -51,7 +51,7 @@ def main(
             language_model,
             universe[:first],
             universe,
-            load_aliases(),
+            load_aliases(layout),
             ResultsStore(store),
             layout=layout,
             estimator=kind,

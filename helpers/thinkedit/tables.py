@@ -93,17 +93,28 @@ def steps_table(facts: pd.DataFrame, chains: pd.DataFrame) -> pd.DataFrame:
     return steps.rename(columns={"case_id": "edit"})
 
 
-def new_fact_steps(facts: pd.DataFrame, chains: pd.DataFrame) -> pd.DataFrame:
-    """Steps of the same chains with the new object at their end, before and after the edit.
+def new_fact_chains(facts: pd.DataFrame, chains: pd.DataFrame) -> pd.DataFrame:
+    """Is the *new* fact deducible? The same chains with the new object at their end.
 
-    The paper's first limitation: is the *new* fact deducible? A chain's last step then asks for the
-    new object.
+    The paper's first limitation. A chain's last step then asks for the new object.
+
+    Returns:
+        One row per (edit, chain): length, ``before`` and ``after`` (products of the steps'
+        probabilities), and ``wins``: whether the new object is more probable than the original one
+        at the chain's last step after the edit.
     """
-    steps = steps_table(facts, chains)
-    last = steps.groupby(["edit", "chain"])["step"].transform("max") == steps["step"]
+    steps = steps_table(facts, chains).sort_values(["edit", "chain", "step"])
+    last = ~steps.duplicated(["edit", "chain"], keep="last")
+    steps["wins"] = (steps["new_after"] > steps["after"]) & last
     for moment in ("before", "after"):
         steps[moment] = steps[moment].where(~last, steps[f"new_{moment}"])
-    return steps
+    groups = steps.groupby(["edit", "chain"], sort=True)
+    return groups.agg(
+        length=("step", "size"),
+        before=("before", "prod"),
+        after=("after", "prod"),
+        wins=("wins", "any"),
+    ).reset_index()
 
 
 def context_table(facts: pd.DataFrame, chains: pd.DataFrame) -> pd.DataFrame:

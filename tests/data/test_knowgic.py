@@ -141,7 +141,7 @@ def test_a_file_that_is_not_json_and_an_unknown_layout(tmp_path):
     path.write_text("{")
     with pytest.raises(knowgic.KnowGICError, match="not JSON"):
         knowgic.read_edits(path)
-    with pytest.raises(ValueError, match=r"choose from 2025-06, latest"):
+    with pytest.raises(ValueError, match=r"choose from 2025-06, latest, mini"):
         knowgic.load_edits("2024")
 
 
@@ -160,3 +160,10 @@ def test_published_aliases_are_found_by_case_folded_name():
     aliases = knowgic.load_aliases()
     assert aliases["india"] == ("Bharat", "Hindustan")
     assert aliases["jim butcher"] == ()
+
+
+def test_the_packaged_edits_load_without_any_download(monkeypatch):
+    monkeypatch.delenv("HELPERS_DATA", raising=False)
+    edits = knowgic.load_edits("mini")
+    assert [edit.subject for edit in edits] == ["Harry Potter", "Eiffel Tower", "Mozart"]
+    assert all(len(edit.chains[0]) == 1 for edit in edits)

@@ -201,9 +201,10 @@ def test_metrics_from_scores_by_hand(edits):
     assert folded["ratio"].tolist() == pytest.approx([0.0, 0.5])
     context = metrics.preservation_per_edit(tables.context_table(facts, chains))
     assert context["value"].tolist() == [0.5]
-    new = tables.new_fact_steps(facts, chains)
-    assert new["after"].tolist() == pytest.approx([1.0, 0.8, 0.8])
-    assert new["before"].tolist() == pytest.approx([0.0, 0.8, 0.0])
+    new = tables.new_fact_chains(facts, chains)
+    assert new["after"].tolist() == pytest.approx([1.0, 0.8 * 0.8])
+    assert new["before"].tolist() == [0.0, 0.0]
+    assert new["wins"].tolist() == [True, True]
 
 
 def test_success_compares_in_the_right_direction():

@@ -1,0 +1,185 @@
+"""ThinkEdit's tables from stored scores, ours beside the paper's; needs no model and no benchmark text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from helpers.metrics import thinkedit as metrics
+from helpers.paths import FIGURES
+from helpers.reporting.published import published_table
+from helpers.thinkedit import tables
+
+RUN = ["model", "method", "mode"]
+METHODS = ("alphaedit", "memit", "rect", "prune", "rome")  # the paper's order
+STEPS = (metrics.OVERALL, "1", "2", "3", "4", "5")
+PAPER_TABLE = {"llama3-8b-instruct": 5, "qwen2.5-7b-instruct": 6}
+
+
+class MissingScoresError(FileNotFoundError):
+    """Result tables that have not been computed yet; the message says how."""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """All metrics of one estimator, per edit, with the columns model, method and mode.
+
+    ``recovery`` (IFR by chain length), ``new_recovery`` (probability of the new fact's chains),
+    ``preservation`` (CKP), ``chains`` (one row per chain) and ``success`` (efficacy, generalisation,
+    specificity; exact estimator only, else empty).
+    """
+
+    estimator: str
+    chains: pd.DataFrame
+    recovery: pd.DataFrame
+    preservation: pd.DataFrame
+    new_recovery: pd.DataFrame
+    success: pd.DataFrame
+
+
+def stored(kind: str, models: Sequence[str], folder: Path = FIGURES / "data") -> pd.DataFrame:
+    """Published result tables of several models.
+
+    Args:
+        kind: "exact", "sampled", "along" or "texts".
+        models: model names.
+        folder: where the tables are.
+
+    Raises:
+        MissingScoresError: a table is not there.
+    """
+    paths = [folder / f"06_thinkedit_{kind}_{Path(model).name}.parquet" for model in models]
+    for path, model in zip(paths, models, strict=True):
+        if not path.exists():
+            raise MissingScoresError(
+                f"{path} is missing: make it with python -m helpers.thinkedit.evaluate"
+                f" --model {model} --method … --publish"
+            )
+    return pd.concat([pd.read_parquet(path) for path in paths], ignore_index=True)
+
+
+def stored_chains(folder: Path = FIGURES / "data") -> pd.DataFrame:
+    """Which facts make up which chains, published beside the scores."""
+    path = folder / "06_thinkedit_chains.parquet"
+    if not path.exists():
+        raise MissingScoresError(f"{path} is missing: evaluate a model with --publish first")
+    return pd.read_parquet(path)
+
+
+def evaluate_scores(scores: pd.DataFrame, chains: pd.DataFrame, *, estimator: str) -> Evaluation:
+    """All metrics from scores with columns model, method and mode, the unedited ones ("before") included.
+
+    Args:
+        scores: tables of one estimator (see ``stored``).
+        chains: see ``stored_chains``.
+        estimator: "exact" or "sampled".
+    """
+    parts: dict[str, list[pd.DataFrame]] = {
+        name: [] for name in ("chains", "recovery", "preservation", "new_recovery", "success")
+    }
+    before = {model: part for model, part in scores[scores["mode"] == "before"].groupby("model")}
+    for key, after in scores[scores["mode"] != "before"].groupby(RUN, sort=True):
+        unedited = before[key[0]]
+        unedited = unedited[unedited["case_id"].isin(after["case_id"])]
+        names = dict(zip(RUN, key, strict=True))
+        for part, table in _metrics(unedited, after, chains, estimator).items():
+            parts[part].append(table.assign(**names))
+    joined = {
+        name: pd.concat(found, ignore_index=True) if found else pd.DataFrame()
+        for name, found in parts.items()
+    }
+    return Evaluation(estimator, **joined)
+
+
+def technique_table(evaluation: Evaluation, *, mode: str) -> pd.DataFrame:
+    """IFR, CKP, efficacy and specificity of each method (the paper's Tables 5 and 6).
+
+    Returns:
+        One row per (model, method): the means over edits, ``IFR capped``, and ``n`` (edits with a
+        chain that was deducible before).
+    """
+    keys = ["model", "method"]
+    recovery = _mode(evaluation.recovery, mode)
+    recovery = recovery[recovery["steps"] == metrics.OVERALL]
+    ifr = metrics.mean_over_edits(recovery, by=keys).set_index(keys)
+    ckp = metrics.mean_over_edits(_mode(evaluation.preservation, mode), by=keys).set_index(keys)
+    table = pd.DataFrame({"IFR": ifr["mean"], "IFR capped": ifr["capped"], "CKP": ckp["mean"]})
+    if len(evaluation.success):
+        wide = _mode(evaluation.success, mode).pivot_table(
+            index=keys, columns="metric", values="value", aggfunc="mean"
+        )
+        table["Efficacy"], table["Specificity"] = wide["efficacy"], wide["specificity"]
+    return _ordered(table.assign(n=ifr["n"]).reset_index())
+
+
+def length_table(evaluation: Evaluation, *, mode: str) -> pd.DataFrame:
+    """IFR overall and by chain length (the paper's Table 10): one row per (model, method)."""
+    means = metrics.mean_over_edits(
+        _mode(evaluation.recovery, mode), by=["model", "method", "steps"]
+    )
+    wide = means.pivot(index=["model", "method"], columns="steps", values="mean")
+    return _ordered(wide.reindex(columns=list(STEPS)).reset_index())
+
+
+def paper_techniques() -> pd.DataFrame:
+    """The paper's Tables 5 and 6 in the form of ``technique_table``."""
+    table = pd.concat([published_table(f"thinkedit_table_{n}") for n in PAPER_TABLE.values()])
+    wide = table.pivot(index=["model", "method"], columns="metric", values="value")
+    names = {"ifr": "IFR", "ckp": "CKP", "efficacy": "Efficacy", "specificity": "Specificity"}
+    return _ordered(wide.rename(columns=names)[list(names.values())].reset_index())
+
+
+def paper_lengths() -> pd.DataFrame:
+    """The paper's Table 10 in the form of ``length_table``."""
+    table = published_table("thinkedit_table_10").query("metric == 'ifr'")
+    wide = table.pivot(index=["model", "method"], columns="steps", values="value")
+    return _ordered(wide.reindex(columns=list(STEPS)).reset_index())
+
+
+def chain_counts(evaluation: Evaluation, *, mode: str) -> pd.DataFrame:
+    """How many chains there are, were deducible before, and are active after, by length.
+
+    Returns:
+        One row per (model, method, length): ``chains``, ``deducible`` (every step known before
+        editing: D') and ``active`` (every step known after).
+    """
+    groups = _mode(evaluation.chains, mode).groupby(["model", "method", "length"], sort=True)
+    return groups.agg(
+        chains=("kept", "size"), deducible=("kept", "sum"), active=("active", "sum")
+    ).reset_index()
+
+
+def _metrics(
+    before: pd.DataFrame, after: pd.DataFrame, chains: pd.DataFrame, estimator: str
+) -> dict[str, pd.DataFrame]:
+    facts_of = tables.exact_facts if estimator == "exact" else tables.sampled_facts
+    facts = facts_of(before, after)
+    folded = metrics.chain_table(tables.steps_table(facts, chains))
+    new = tables.new_fact_chains(facts, chains)
+    context = tables.context_table(facts, chains)
+    found = {
+        "chains": folded,
+        "recovery": metrics.recovery_per_edit(folded),
+        "preservation": metrics.preservation_per_edit(context),
+        "new_recovery": new,
+    }
+    if estimator == "exact":
+        found["success"] = tables.success(after)
+    return found
+
+
+def _mode(table: pd.DataFrame, mode: str) -> pd.DataFrame:
+    chosen = table[table["mode"] == mode]
+    if chosen.empty:
+        raise MissingScoresError(f"no results of mode {mode!r}; there are {set(table['mode'])}")
+    return chosen
+
+
+def _ordered(table: pd.DataFrame) -> pd.DataFrame:
+    """Models by name, methods in the paper's order, others after them."""
+    rank = {method: place for place, method in enumerate(METHODS)}
+    order = table["method"].map(lambda m: (rank.get(m.split("+")[0], len(rank)), m))
+    return table.assign(_order=order).sort_values(["model", "_order"]).drop(columns="_order")
