@@ -1,0 +1,183 @@
+"""ROME at every layer: where does editing a fact work? ``python -m helpers.locating.layer_edits``.
+
+Each fact of KLoB-c is edited once per layer, to an answer that another fact of its relation has. The
+edit is made at the first wording; how it holds is read at the other two, which ROME did not see.
+Stored are log-probabilities, one row per fact, layer and wording; layer −1 is the unedited model.
+ROME runs without sampled contexts before the prompt, which cost most of its time.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import pandas as pd
+import typer
+from tqdm.auto import tqdm
+
+from helpers.data.klob import ConsistencyExample, load_consistency, without_slot
+from helpers.editing.build import build_editor
+from helpers.editing.corpus import corpus_named
+from helpers.editing.request import EditRequest
+from helpers.editing.second_moment import second_moment
+from helpers.editing.update import Update
+from helpers.locating.benchmark import load_examples
+from helpers.models.language_model import LanguageModel
+from helpers.models.load import load
+from helpers.paths import FIGURES, RUNS
+from helpers.runs.store import ResultsStore
+from helpers.scoring.answers import Question, score_answers
+
+UNEDITED = -1
+VERSION = 1
+
+
+def edit_requests(
+    examples: Sequence[ConsistencyExample], numbers: Sequence[int], *, seed: int = 0
+) -> list[EditRequest]:
+    """One counterfactual edit per fact: an answer of another fact of its relation.
+
+    Args:
+        examples: the benchmark the other answers come from.
+        numbers: which of them to edit.
+        seed: of the choice.
+
+    Raises:
+        ValueError: a relation all of whose facts have one answer.
+    """
+    answers: dict[str, set[str]] = {}
+    for _, relation, answer in (example.knowledge for example in examples):
+        answers.setdefault(relation, set()).add(answer)
+    requests = []
+    for number in numbers:
+        subject, relation, answer = examples[number].knowledge
+        others = sorted(answers[relation] - {answer})
+        if not others:
+            raise ValueError(f"relation {relation}: every fact has the answer {answer!r}")
+        target = random.Random(f"{seed} {number}").choice(others)
+        prompt = without_slot(examples[number].prompts[0]).replace(subject, "{}", 1)
+        requests.append(EditRequest(subject, prompt, target, (answer,), record=str(number)))
+    return requests
+
+
+def score_edits(
+    language_model: LanguageModel,
+    examples: Sequence[ConsistencyExample],
+    requests: Sequence[EditRequest],
+    updates: Sequence[Update] | None,
+) -> pd.DataFrame:
+    """Mean token log-probability of new and old answer at every wording of every edited fact.
+
+    Args:
+        language_model: the model.
+        examples: the facts of the requests, in their order.
+        requests: the edits.
+        updates: one per request; None scores the unedited model.
+
+    Returns:
+        Columns fact (position), wording, new, old; empty updates (failed edits) give NaN.
+    """
+    questions = [
+        Question(without_slot(cloze), (request.target, request.correct[0]))
+        for example, request in zip(examples, requests, strict=True)
+        for cloze in example.prompts
+    ]
+    facts = [i for i, example in enumerate(examples) for _ in example.prompts]
+    scores = score_answers(language_model, questions, updates, facts if updates else None)
+    wide = scores.pivot(index="question", columns="answer", values="mean")
+    wordings = [w for example in examples for w in range(len(example.prompts))]
+    table = pd.DataFrame({"fact": facts, "wording": wordings, "new": wide[0], "old": wide[1]})
+    if updates is not None:
+        failed = [not updates[fact] for fact in facts]
+        table.loc[failed, ["new", "old"]] = np.nan
+    return table
+
+
+def edit_every_layer(
+    language_model: LanguageModel,
+    examples: Sequence[ConsistencyExample],
+    numbers: Sequence[int],
+    *,
+    store: ResultsStore,
+    preset: str = "tuned",
+    corpus: str = "self",
+    seed: int = 0,
+    progress: bool = False,
+) -> pd.DataFrame:
+    """Edit facts at every layer; finished layers are read from the store.
+
+    Returns:
+        Columns example (place in the file), layer, wording, new, old.
+    """
+    requests = edit_requests(examples, numbers, seed=seed)
+    facts = [examples[number] for number in numbers]
+    layers = range(language_model.layout.blocks)
+    settings = {
+        "model": language_model.name,
+        "fingerprint": language_model.fingerprint,
+        "preset": preset,
+        "corpus": corpus,
+        "seed": seed,
+        "edits": [[r.text, r.target] for r in requests],
+        "version": VERSION,
+    }
+    results = store.open(settings)
+    missing = [layer for layer in (UNEDITED, *layers) if layer not in results.done()]
+    if missing:  # one pass over the corpus serves all layers
+        second_moment(language_model, layers, corpus_named(corpus, seed=seed), progress=progress)
+    for layer in tqdm(missing, unit="layer", disable=not progress):
+        updates = None
+        if layer != UNEDITED:
+            editor = build_editor(
+                "rome",
+                language_model,
+                preset=preset,
+                corpus=corpus,
+                seed=seed,
+                overrides={"layers": [layer], "context_template_length_params": []},
+            )
+            updates = editor.edit(requests)
+        table = score_edits(language_model, facts, requests, updates)
+        results.append(table.assign(case_id=layer))
+    table = results.read().rename(columns={"case_id": "layer"})
+    table.insert(0, "example", [numbers[fact] for fact in table.pop("fact")])
+    return table
+
+
+def main(
+    model: Annotated[str, typer.Option(help="model name")] = "smollm2-135m",
+    source: Annotated[str, typer.Option(help="klob-mini or klob")] = "klob-mini",
+    facts: Annotated[int, typer.Option(help="facts to edit, from those evaluated")] = 40,
+    consistency: Annotated[int, typer.Option(help="examples of the evaluation")] = 200,
+    preset: Annotated[str, typer.Option(help="ROME's preset")] = "tuned",
+    corpus: Annotated[str, typer.Option(help="corpus of the second moments")] = "self",
+    seed: Annotated[int, typer.Option(help="choice of facts and answers")] = 0,
+    device: Annotated[str, typer.Option(help="torch device")] = "cpu",
+    out: Annotated[Path, typer.Option(help="folder of the result table")] = FIGURES / "data",
+    store: Annotated[Path, typer.Option(help="folder of finished parts")] = RUNS / "klob-edits",
+) -> None:
+    """Edit facts with ROME at every layer; an interrupted run resumes."""
+    language_model = load(model, device=device)
+    evaluated = load_examples("consistency", source, count=consistency or None, seed=seed).numbers
+    chosen = sorted(random.Random(seed).sample(evaluated, facts))
+    table = edit_every_layer(
+        language_model,
+        load_consistency(source),
+        chosen,
+        store=ResultsStore(store),
+        preset=preset,
+        corpus=corpus,
+        seed=seed,
+        progress=True,
+    )
+    out.mkdir(parents=True, exist_ok=True)
+    path = out / f"05_klob_{Path(model).name}_edits.parquet"
+    table.to_parquet(path, index=False, compression="zstd")
+    typer.echo(str(path))
+
+
+if __name__ == "__main__":
+    typer.run(main)
