@@ -11,7 +11,7 @@ import seaborn as sns
 from matplotlib.figure import Figure
 
 from helpers.metrics.peak_tables import probabilities_table, summarise
-from helpers.reporting.style import HATCHES, PALETTE, use_style
+from helpers.reporting.style import HATCHES, MARKERS, PALETTE, use_style
 
 LISTS = {
     "correct": "correct answers $O$",
@@ -73,11 +73,12 @@ def list_probabilities(scores: Mapping[str, pd.DataFrame], *, caption: str = "")
                     (state, label, *summary.loc[f"{name}_{moment}", ["mean", "low", "high"]])
                 )
     table = pd.DataFrame(rows, columns=["state", "list", "mean", "low", "high"])
-    figure, axes = plt.subplots(figsize=(6.6, 3.0))
-    _grouped_bars(axes, table, group="state", bar="list")
-    axes.set_ylabel("mean probability")
+    figure, axes = plt.subplots(figsize=(6.6, 3.2))
+    _grouped_points(axes, table, group="state", point="list")
+    axes.set_yscale("log")
+    axes.set_ylabel("mean probability (log scale)")
     axes.set_title(f"Answer lists before and after editing\n{caption}", loc="left")
-    axes.legend(ncols=3, loc="upper right")
+    axes.legend(ncols=3, loc="lower center", bbox_to_anchor=(0.5, -0.32))
     return figure
 
 
@@ -134,6 +135,29 @@ def _shade_lists(axes: plt.Axes, lists: list[str], rows: np.ndarray) -> None:
                 1.01, (top + bottom) / 2, label, transform=axes.get_yaxis_transform(), va="center"
             )
             start = index
+
+
+def _grouped_points(axes: plt.Axes, table: pd.DataFrame, *, group: str, point: str) -> None:
+    """Markers with intervals, one cluster per ``group``; on a log axis intervals end at 1/100."""
+    groups, points = table[group].unique(), table[point].unique()
+    for index, name in enumerate(points):
+        part = table[table[point] == name].set_index(group).loc[groups]
+        low = part["low"].clip(lower=part["mean"] / 100)
+        axes.errorbar(
+            np.arange(len(groups)) + 0.18 * (index - (len(points) - 1) / 2),
+            part["mean"],
+            yerr=[(part["mean"] - low).fillna(0), (part["high"] - part["mean"]).fillna(0)],
+            fmt=MARKERS[index],
+            color=PALETTE[index],
+            markeredgecolor="black",
+            markeredgewidth=0.4,
+            elinewidth=0.9,
+            capsize=2,
+            label=name,
+        )
+    axes.set_xticks(np.arange(len(groups)), groups)
+    axes.set_xlim(-0.5, len(groups) - 0.5)
+    axes.grid(axis="x", visible=False)
 
 
 def _grouped_bars(axes: plt.Axes, table: pd.DataFrame, *, group: str, bar: str) -> None:
