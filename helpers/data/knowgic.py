@@ -171,12 +171,8 @@ def write_edits(edits: Sequence[Edit], path: Path) -> None:
         {
             "case_id": edit.case_id,
             "requested_rewrite": [
-                {
-                    "prompt": edit.prompt,
-                    "target_new": {"str": edit.new},
-                    "target_true": {"str": edit.original},
-                    "subject": edit.subject,
-                }
+                {"prompt": edit.prompt, "subject": edit.subject}
+                | {"target_true": {"str": edit.original}, "target_new": {"str": edit.new}}
             ],
             "chains": [_lists(chain.facts) for chain in edit.chains],
             "broader_context": _lists(edit.broader_context),

@@ -80,13 +80,11 @@ def evaluate_scores(scores: pd.DataFrame, chains: pd.DataFrame, *, estimator: st
     parts: dict[str, list[pd.DataFrame]] = {
         name: [] for name in ("chains", "recovery", "preservation", "new_recovery", "success")
     }
-    before = {model: part for model, part in scores[scores["mode"] == "before"].groupby("model")}
-    for key, after in scores[scores["mode"] != "before"].groupby(RUN, sort=True):
-        unedited = before[key[0]]
+    for (model, method, mode), after in scores[scores["mode"] != "before"].groupby(RUN, sort=True):
+        unedited = scores[(scores["mode"] == "before") & (scores["model"] == model)]
         unedited = unedited[unedited["case_id"].isin(after["case_id"])]
-        names = dict(zip(RUN, key, strict=True))
         for part, table in _metrics(unedited, after, chains, estimator).items():
-            parts[part].append(table.assign(**names))
+            parts[part].append(table.assign(model=str(model), method=str(method), mode=str(mode)))
     joined = {
         name: pd.concat(found, ignore_index=True) if found else pd.DataFrame()
         for name, found in parts.items()

@@ -1,0 +1,161 @@
+"""ThinkEdit's figures from result tables: IFR by length, CKP, their trade-off, active chains."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from helpers.reporting.style import HATCHES, MARKERS, PALETTE, use_style
+
+LABELS = {
+    "alphaedit": "AlphaEdit",
+    "memit": "MEMIT",
+    "rect": "RECT",
+    "prune": "PRUNE",
+    "rome": "ROME",
+}
+_STEPS = ["1", "2", "3", "4", "5"]
+
+
+def recovery_by_length(lengths: pd.DataFrame) -> Figure:
+    """IFR of chains of 1 to 5 steps, one panel per model (the paper's Figure 5).
+
+    Args:
+        lengths: table of ``thinkedit_tables.length_table`` (or the paper's in that form).
+    """
+    use_style()
+    models = lengths["model"].unique()
+    figure, panels = plt.subplots(
+        1, len(models), figsize=(3.4 * len(models), 3.0), sharey=True, squeeze=False
+    )
+    for axes, model in zip(panels[0], models, strict=True):
+        for _, row in lengths[lengths["model"] == model].iterrows():
+            axes.plot(_STEPS, row[_STEPS].astype(float), **_line(row["method"]))
+        axes.set(title=model, xlabel="steps of the chain")
+    panels[0, 0].set_ylabel("IFR (lower: less deducible)")
+    panels[0, -1].legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    return figure
+
+
+def preservation_bars(techniques: pd.DataFrame) -> Figure:
+    """CKP of each method, grouped by model (the paper's Figure 6).
+
+    Args:
+        techniques: table of ``thinkedit_tables.technique_table``.
+    """
+    use_style()
+    wide = techniques.pivot(index="model", columns="method", values="CKP")
+    methods = list(techniques["method"].drop_duplicates())
+    figure, axes = plt.subplots(figsize=(1.6 + 2.2 * len(wide), 3.0))
+    width = 0.8 / len(methods)
+    places = np.arange(len(wide))
+    for index, method in enumerate(methods):
+        axes.bar(
+            places + index * width,
+            wide[method],
+            width,
+            label=_label(method),
+            color=_colour(method),
+            hatch=HATCHES[_place(method)],
+            edgecolor="white",
+        )
+    axes.set_xticks(places + 0.4 - width / 2, wide.index)
+    axes.axhline(1, color="0.4", linewidth=0.8)
+    axes.set_ylabel("CKP (1: context kept)")
+    axes.legend(ncols=1, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    return figure
+
+
+def recovery_against_preservation(
+    techniques: pd.DataFrame, deep: pd.DataFrame | None = None
+) -> Figure:
+    """IFR against CKP, one panel per model (the paper's Figure 7); the ideal is the upper left.
+
+    Args:
+        techniques: table of ``thinkedit_tables.technique_table``.
+        deep: the same for deep edits (beyond the paper), joined to the plain ones by arrows.
+    """
+    use_style()
+    models = techniques["model"].unique()
+    figure, panels = plt.subplots(
+        1, len(models), figsize=(3.4 * len(models), 3.1), sharex=True, sharey=True, squeeze=False
+    )
+    for axes, model in zip(panels[0], models, strict=True):
+        plain = techniques[techniques["model"] == model].set_index("method")
+        for method, row in plain.iterrows():
+            axes.plot(row["IFR"], row["CKP"], **{**_line(str(method)), "linestyle": ""})
+        if deep is not None:
+            _deep_arrows(axes, plain, deep[deep["model"] == model].set_index("method"))
+        axes.set(title=model, xlabel="IFR (lower is better)")
+    panels[0, 0].set_ylabel("CKP (higher is better)")
+    panels[0, -1].legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    return figure
+
+
+def chain_counts_bars(counts: pd.DataFrame) -> Figure:
+    """Chains by length: all, deducible before editing, and active after each method.
+
+    Args:
+        counts: table of ``thinkedit_tables.chain_counts``.
+    """
+    use_style()
+    models = counts["model"].unique()
+    figure, panels = plt.subplots(
+        1, len(models), figsize=(3.6 * len(models), 3.0), sharey=True, squeeze=False
+    )
+    for axes, model in zip(panels[0], models, strict=True):
+        mine = counts[counts["model"] == model]
+        first = mine.drop_duplicates("length")
+        axes.bar(first["length"], first["chains"], color="0.88", label="all chains")
+        axes.bar(first["length"], first["deducible"], color="0.65", label="deducible before")
+        for method, part in mine.groupby("method", sort=False):
+            axes.plot(part["length"], part["active"], **_line(str(method)))
+        axes.set(title=model, xlabel="steps of the chain")
+    panels[0, 0].set_ylabel("chains")
+    panels[0, -1].legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    return figure
+
+
+def _deep_arrows(axes: Axes, plain: pd.DataFrame, deep: pd.DataFrame) -> None:
+    for method in plain.index.intersection(deep.index):
+        start, end = plain.loc[method, ["IFR", "CKP"]], deep.loc[method, ["IFR", "CKP"]]
+        axes.annotate(
+            "",
+            xy=tuple(end),
+            xytext=tuple(start),
+            arrowprops={"arrowstyle": "->", "color": _colour(str(method))},
+        )
+        axes.plot(
+            *end, marker=MARKERS[_place(str(method))], color=_colour(str(method)), fillstyle="none"
+        )
+
+
+def _place(method: str) -> int:
+    order = list(LABELS)
+    name = method.split("+")[0]
+    return order.index(name) if name in order else len(order)
+
+
+def _colour(method: str) -> tuple[float, float, float]:
+    return PALETTE[_place(method)]
+
+
+def _label(method: str) -> str:
+    name, _, suffix = method.partition("+")
+    return LABELS.get(name, name) + (f"+{suffix.upper()}" if suffix else "")
+
+
+def _line(method: str) -> dict[str, Any]:
+    """Colour, marker and line of a method; APP versions are dashed and hollow."""
+    return {
+        "label": _label(method),
+        "color": _colour(method),
+        "marker": MARKERS[_place(method)],
+        "linestyle": "--" if "+" in method else "-",
+        "fillstyle": "none" if "+" in method else "full",
+    }

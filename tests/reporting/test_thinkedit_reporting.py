@@ -1,0 +1,108 @@
+"""ThinkEdit's tables and figures from small score tables; the paper's tables in the same form."""
+
+import matplotlib
+import numpy as np
+import pandas as pd
+import pytest
+
+matplotlib.use("Agg")
+
+from helpers.data import knowgic
+from helpers.reporting import graph_drawings, thinkedit_figures, thinkedit_tables
+from helpers.thinkedit import tables
+from helpers.thinkedit.graph import graph_of_facts
+
+MINI = knowgic.load_edits("mini")
+
+
+@pytest.fixture
+def scores() -> pd.DataFrame:
+    """Sampled counts of two methods on the packaged edits: one forgets nothing, one every object."""
+    rows = [(edit.case_id, item, 4, 0, 5) for edit in MINI for item, _ in enumerate(edit.facts)]
+    before = pd.DataFrame(rows, columns=["case_id", "item", "hits", "new_hits", "n"])
+    own = tables.chain_index(MINI).query("own")[["case_id", "item"]].drop_duplicates()
+    lost = before.merge(own, how="left", indicator=True)["_merge"] == "both"
+    forgetful = before.assign(hits=np.where(lost, 0, 4))
+    parts = [
+        before.assign(method="none", mode="before"),
+        before.assign(method="memit", mode="independent"),
+        forgetful.assign(method="rome", mode="independent"),
+    ]
+    return pd.concat(parts, ignore_index=True).assign(model="m")
+
+
+@pytest.fixture
+def evaluation(scores):
+    chains = tables.chain_index(MINI)
+    return thinkedit_tables.evaluate_scores(scores, chains, estimator="sampled")
+
+
+def test_an_edit_that_forgets_the_subjects_facts_is_deep_and_keeps_the_context(evaluation):
+    table = thinkedit_tables.technique_table(evaluation, mode="independent").set_index("method")
+    assert table.index.tolist() == ["memit", "rome"]
+    assert table["IFR"].tolist() == pytest.approx([1.0, 0.0])
+    assert table["CKP"].tolist() == pytest.approx([1.0, 1.0])
+    assert table["n"].tolist() == [3, 3]
+    lengths = thinkedit_tables.length_table(evaluation, mode="independent").set_index("method")
+    assert lengths.loc["memit", "overall"] == pytest.approx(1.0)
+    assert lengths.loc["memit", ["1", "2", "3", "4", "5"]].tolist() == pytest.approx([1.0] * 5)
+
+
+def test_chain_counts_add_up(evaluation):
+    counts = thinkedit_tables.chain_counts(evaluation, mode="independent")
+    assert counts.groupby("method")["chains"].sum().tolist() == [29, 29]
+    assert (counts["deducible"] == counts["chains"]).all()
+    assert counts.query("method == 'rome'")["active"].sum() == 0
+
+
+def test_missing_results_say_how_to_make_them(tmp_path, evaluation):
+    with pytest.raises(thinkedit_tables.MissingScoresError, match=r"evaluate --model m --method"):
+        thinkedit_tables.stored("exact", ["m"], tmp_path)
+    with pytest.raises(thinkedit_tables.MissingScoresError, match="--publish"):
+        thinkedit_tables.stored_chains(tmp_path)
+    with pytest.raises(thinkedit_tables.MissingScoresError, match="'sequential'"):
+        thinkedit_tables.technique_table(evaluation, mode="sequential")
+
+
+def test_the_papers_tables_have_the_same_form(evaluation):
+    techniques, lengths = thinkedit_tables.paper_techniques(), thinkedit_tables.paper_lengths()
+    assert techniques["method"].tolist() == list(thinkedit_tables.METHODS) * 2
+    assert list(lengths.columns)[2:] == list(thinkedit_tables.STEPS)
+    merged = techniques.merge(lengths, on=["model", "method"])
+    assert (merged["IFR"] == merged["overall"]).all()
+
+
+def test_figures_draw_what_the_tables_say(evaluation):
+    lengths = thinkedit_tables.length_table(evaluation, mode="independent")
+    (axes,) = thinkedit_figures.recovery_by_length(lengths).axes
+    assert axes.lines[0].get_ydata().tolist() == pytest.approx([1.0] * 5)
+    techniques = thinkedit_tables.technique_table(evaluation, mode="independent")
+    (axes,) = thinkedit_figures.preservation_bars(techniques).axes
+    assert [patch.get_height() for patch in axes.patches] == pytest.approx([1.0, 1.0])
+    (axes,) = thinkedit_figures.recovery_against_preservation(techniques, techniques).axes
+    assert axes.lines[1].get_xdata()[0] == pytest.approx(0.0)
+    counts = thinkedit_tables.chain_counts(evaluation, mode="independent")
+    (axes,) = thinkedit_figures.chain_counts_bars(counts).axes
+    assert sum(patch.get_height() for patch in axes.patches) == 58
+    both = thinkedit_figures.recovery_by_length(thinkedit_tables.paper_lengths())
+    assert len(both.axes) == 2
+
+
+def test_drawings_show_every_entity_and_ratio():
+    edit = MINI[1]
+    graph = graph_of_facts(edit.facts)
+    states = dict.fromkeys(graph.edges, "kept")
+    figure = graph_drawings.graph_pair(
+        graph, edit.subject, edit.original, before=states, after=dict.fromkeys(graph.edges, "lost")
+    )
+    for axes in figure.axes:
+        assert {text.get_text() for text in axes.texts} == {
+            "Eiffel Tower",
+            "Paris",
+            "Seine",
+            "France",
+        }
+    chains = [chain.nodes for chain in edit.chains]
+    samples = graph_drawings.chain_samples(chains, [[0.25] * len(c) for c in edit.chains])
+    ratios = [t.get_text() for t in samples.axes[0].texts if t.get_text() == "0.25"]
+    assert len(ratios) == sum(len(chain) for chain in edit.chains)
