@@ -1,0 +1,88 @@
+"""Notebooks keep the house rules, carry their outputs, and agree with their params files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import nbformat
+import pytest
+import yaml
+
+from helpers.paths import FIGURES, NOTEBOOKS, PARAMS
+from helpers.runs.params import notebook_of, notebook_parameters, read_params
+
+ALL = sorted(NOTEBOOKS.glob("*.ipynb"))
+PAPER = sorted((PARAMS / "paper").glob("*/*.yaml"))
+
+
+@pytest.fixture(params=ALL, ids=lambda path: path.stem)
+def notebook(request):
+    return request.param
+
+
+def code_cells(path: Path) -> list:
+    return [c for c in nbformat.read(path, as_version=4).cells if c.cell_type == "code"]
+
+
+def test_the_suite_is_there():
+    assert {path.stem for path in ALL} >= {"01_preliminaries", "03_editing_runs"}
+
+
+def test_first_code_cell_holds_the_parameters(notebook):
+    tags = [cell.metadata.get("tags", []) for cell in code_cells(notebook)]
+    assert "parameters" in tags[0]
+    assert sum("parameters" in tag for tag in tags) == 1
+
+
+def test_quick_profile_is_the_default(notebook):
+    file = PARAMS / "quick" / f"{notebook.stem}.yaml"
+    defaults = {p.name: p.default for p in notebook_parameters(notebook)}
+    assert yaml.safe_load(file.read_text()) == defaults
+    assert read_params(file) == defaults
+
+
+def test_every_parameter_is_explained(notebook):
+    assert all(parameter.help for parameter in notebook_parameters(notebook))
+
+
+def test_cells_ran_in_order_without_errors(notebook):
+    cells = code_cells(notebook)
+    counts = [cell.execution_count for cell in cells]
+    assert counts == list(range(1, len(cells) + 1))
+    assert not any(o.output_type == "error" for cell in cells for o in cell.outputs)
+
+
+def test_checked_cells_carry_outputs(notebook):
+    checked = [
+        c for c in code_cells(notebook) if "nbval-check-output" in c.metadata.get("tags", [])
+    ]
+    assert checked
+    for cell in checked:
+        assert any(o.output_type == "stream" and o.name == "stdout" for o in cell.outputs)
+
+
+def test_cells_are_short(notebook):
+    lengths = sorted(len(cell.source.splitlines()) for cell in code_cells(notebook))
+    assert lengths[-1] <= 40
+    assert lengths[len(lengths) // 2] <= 12
+
+
+def test_first_cell_is_title_and_abstract(notebook):
+    first = nbformat.read(notebook, as_version=4).cells[0]
+    assert first.cell_type == "markdown"
+    assert first.source.startswith("# ")
+
+
+def test_saved_figures_exist(notebook):
+    for cell in code_cells(notebook):
+        for line in cell.source.splitlines():
+            if line.startswith("save_figure("):
+                name = line.split('"')[1]
+                assert (FIGURES / f"{name}.png").exists()
+                assert (FIGURES / f"{name}.svg").exists()
+
+
+@pytest.mark.parametrize("file", PAPER, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_paper_params_fit_their_notebook(file):
+    assert notebook_of(file).stem == file.parent.name
+    assert read_params(file)
