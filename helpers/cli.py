@@ -68,13 +68,14 @@ def figure(
     show: Annotated[bool, typer.Option("--list", help="list the names")] = False,
 ) -> None:
     """Redraw a published figure from the stored result tables, without a model."""
-    from helpers.reporting.gallery import FIGURES, draw
+    from helpers.reporting.gallery import draw, figures
 
+    known = figures()
     if show or name is None:
-        for known, entry in sorted(FIGURES.items()):
-            typer.echo(f"{known:32s} {entry.title}")
+        for each, entry in known.items():
+            typer.echo(f"{each:40s} {entry.title}")
         return
-    if name not in FIGURES:
+    if name not in known:
         typer.echo(f"error: no figure {name!r}; see python -m helpers figure --list", err=True)
         raise typer.Exit(1)
     for path in draw(name):
