@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from helpers.editing.app import App
 from helpers.editing.deltas import Delta
@@ -15,6 +15,8 @@ from helpers.editing.request import EditRequest
 from helpers.editing.update import Update
 from helpers.editing.vector import Vector
 from helpers.models.language_model import LanguageModel
+
+Item = TypeVar("Item")
 
 EXPLODING = 1.0  # ||Delta W|| / ||W|| above which an update is flagged
 
@@ -78,12 +80,12 @@ class Editor(ABC):
         }
 
 
-def batches_of(requests: Sequence[EditRequest], size: int) -> Iterator[Sequence[EditRequest]]:
-    """Consecutive batches of ``size`` requests; the last one may be smaller."""
+def batches_of(items: Sequence[Item], size: int) -> Iterator[Sequence[Item]]:
+    """Consecutive batches of ``size`` items; the last one may be smaller."""
     if size < 1:
         raise ValueError(f"a batch of {size} edits cannot be made; use 1 or more")
-    for start in range(0, len(requests), size):
-        yield requests[start : start + size]
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
 
 
 def diagnostics_of(
