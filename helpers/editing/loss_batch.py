@@ -1,0 +1,164 @@
+"""Rows whose every token changes from one block on, and the losses read from them: FT and MEND.
+
+Prompt, target and, for APP, all answers of an edit form one prefix forest. The blocks below the
+first edited one see nothing of the edit, so they run once; each evaluation starts at that block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from helpers.editing.app import AnswerScores, App, app_terms
+from helpers.editing.readers import Reader
+from helpers.editing.request import EditRequest, RequestError
+from helpers.editing.rows import EditRow, Prediction
+from helpers.models.forest import PackedRows, pack
+from helpers.models.forward import hidden_states, resumed
+from helpers.models.language_model import LanguageModel
+from helpers.models.tokens import TokenError, answer_ids, prompt_ids
+from helpers.models.trace import record_inputs
+
+
+def loss_row(
+    language_model: LanguageModel,
+    request: EditRequest,
+    app: App | None = None,
+    *,
+    all_answers: bool = False,
+    prompt_last: bool = False,
+) -> EditRow:
+    """The row of one request: the bare prompt with its target and answers.
+
+    Args:
+        language_model: the model, for its tokenizer.
+        request: the edit.
+        app: whose answers are scored too, if any.
+        all_answers: make every correct answer a target too, each with the same share.
+        prompt_last: read every token of an answer from the distribution after the prompt (FT-L)
+            instead of after the tokens before it.
+
+    Raises:
+        RequestError: a text cannot be tokenised or exceeds the context; names the record.
+    """
+    row = EditRow(request.record or request.text)
+    correct, false = app.answers(request) if app else ((), ())
+    targets = (request.target, *(request.correct if all_answers else ()))
+    try:
+        prompt = prompt_ids(language_model, request.text)
+        for text in targets:
+            ids = answer_ids(language_model, text)
+            row.target += _predictions(row, prompt, ids, prompt_last, scale=1 / len(targets))
+        for answers, predictions in ((correct, row.correct), (false, row.false)):
+            for text in answers:
+                ids = answer_ids(language_model, text)
+                predictions.append(_predictions(row, prompt, ids, prompt_last))
+    except TokenError as error:
+        raise RequestError(f"record {row.record!r}: {error}") from error
+    longest = max(row.forest.positions) + 1
+    if longest > language_model.context_length:
+        raise RequestError(
+            f"record {row.record!r}: prompt and target of {longest} tokens exceed the context of"
+            f" {language_model.context_length}; shorten them"
+        )
+    return row
+
+
+def _predictions(
+    row: EditRow,
+    prompt: Sequence[int],
+    answer: Sequence[int],
+    prompt_last: bool,
+    scale: float = 1.0,
+) -> list[Prediction]:
+    """The predictions of an answer's tokens after the prompt, weights adding to ``scale``."""
+    weight = scale / len(answer)
+    if prompt_last:
+        last = row.forest.add(prompt)[-1]
+        return [Prediction(last, token, weight) for token in answer]
+    nodes = row.forest.add((*prompt, *answer[:-1]))[len(prompt) - 1 :]
+    return [Prediction(node, token, weight) for node, token in zip(nodes, answer, strict=True)]
+
+
+@dataclass
+class LossBatch:
+    """Packed rows ready to run again and again from block ``layer`` on.
+
+    ``entering`` [rows, width, hidden] is that block's input; ``lengths`` [rows] counts each row's
+    tokens; ``reference`` holds the unedited answer scores once they were read.
+    """
+
+    language_model: LanguageModel
+    layer: int
+    packed: PackedRows
+    entering: Tensor
+    lengths: Tensor
+    target: Reader
+    correct: Reader
+    false: Reader
+    reference: tuple[Tensor, Tensor] | None = None
+
+    @classmethod
+    def build(cls, language_model: LanguageModel, rows: Sequence[EditRow], layer: int) -> LossBatch:
+        """Pack the rows, run the blocks below ``layer``, prepare the readers."""
+        packed = pack([row.forest for row in rows], language_model)
+        block = language_model.layout.block(layer)
+        with torch.no_grad(), record_inputs(language_model, [block]) as seen:
+            hidden_states(language_model, packed.ids, packed.positions, packed.visible)
+        width = packed.ids.shape[1]
+        columns = np.broadcast_to(np.arange(width), (len(rows), width))
+        device = language_model.device
+        return cls(
+            language_model,
+            layer,
+            packed,
+            seen[block],
+            torch.tensor([len(row.forest) for row in rows], device=device),
+            Reader.build([[row.target] for row in rows], columns).to(device),
+            Reader.build([row.correct for row in rows], columns).to(device),
+            Reader.build([row.false for row in rows], columns).to(device),
+        )
+
+    def hidden(self) -> Tensor:
+        """Final hidden states [rows, width, hidden] under whatever hooks are set."""
+        packed = self.packed
+        with resumed(self.language_model, self.layer, self.entering):
+            return hidden_states(self.language_model, packed.ids, packed.positions, packed.visible)
+
+    def target_nll(self, hidden: Tensor) -> Tensor:
+        """Negative log-likelihood of the targets [rows], averaged over targets and tokens."""
+        return -self.target.read(self.language_model, hidden)[:, 0]
+
+    def app_terms(self, hidden: Tensor, margin: float) -> Tensor:
+        """APP's L1, L2 and L3 [rows, 3]; the first call's scores are the reference."""
+        correct, false = (
+            AnswerScores(reader.read(self.language_model, hidden), reader.real(len(hidden)))
+            for reader in (self.correct, self.false)
+        )
+        if self.reference is None:
+            self.reference = (correct.values.detach(), false.values.detach())
+        return app_terms(correct, false, *self.reference, margin)
+
+    def keep(self, index: Tensor) -> None:
+        """Drop all rows but those in ``index``, and the padding nobody needs any more."""
+        new_row = torch.full((len(self.lengths),), -1, device=index.device)
+        new_row[index] = torch.arange(len(index), device=index.device)
+        self.lengths = self.lengths[index]
+        width = int(self.lengths.max())
+        packed = self.packed
+        self.packed = PackedRows(
+            packed.ids[index, :width],
+            packed.positions[index, :width],
+            packed.visible[index, :width, :width],
+        )
+        self.entering = self.entering[index, :width]
+        self.target, self.correct, self.false = (
+            reader.keep(new_row) for reader in (self.target, self.correct, self.false)
+        )
+        if self.reference is not None:
+            correct, false = self.reference
+            self.reference = (correct[index], false[index])
