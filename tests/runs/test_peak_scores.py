@@ -1,0 +1,123 @@
+"""A PEAK run on a tiny model: scores, store and metrics fit together and resume."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from helpers.data.peak import load_peak
+from helpers.editing.context import ContextTemplates
+from helpers.editing.hyperparameters import RomeHyperparameters
+from helpers.editing.rome import Rome
+from helpers.metrics.peak_tables import metrics_table
+from helpers.runs import peak_scores
+from helpers.runs.methods import MethodError, method_label
+from helpers.runs.one_record import edit_prompt_probabilities, joined_scores, record_scores
+from helpers.runs.peak_scores import PeakRun, edit_request, questions
+from helpers.runs.store import ResultsStore
+from helpers.scoring.answers import score_answers
+
+SETTINGS = RomeHyperparameters(
+    layers=(1,),
+    v_num_grad_steps=4,
+    v_lr=0.5,
+    v_weight_decay=1e-3,
+    clamp_norm_factor=4,
+    kl_factor=0.0625,
+    context_template_length_params=(),
+    mom2_adjustment=False,
+)
+
+
+@pytest.fixture
+def data():
+    return load_peak("peak-mini-t", limit=3)
+
+
+@pytest.fixture
+def editor(tiny):
+    return Rome(tiny("llama"), SETTINGS, ContextTemplates((("{}",),)))
+
+
+def test_questions_and_keys_are_in_one_order(data):
+    for record in data.records:
+        asked, keys = questions(record)
+        answers = [answer for question in asked for answer in question.answers]
+        assert len(answers) == len(keys)
+        texts = keys.assign(answer=answers)
+        correct = texts[(texts["role"] == "edit") & (texts["list"] == "correct")]
+        assert tuple(correct["answer"]) == record.correct
+        own = texts[(texts["role"] == "locality") & (texts["list"] == "locality")]
+        assert own["answer"].tolist() == [answer for _, answer in record.locality]
+
+
+def test_run_is_scored_stored_and_resumed(tiny, tmp_path, data, editor, monkeypatch):
+    run = PeakRun(tiny("llama"), data, ResultsStore(tmp_path), chunk=2)
+    first = run.scores(editor)
+    assert set(metrics_table(first).index) == {record.case_id for record in data.records}
+    monkeypatch.setattr(peak_scores, "score_records", None)  # anything computed again would fail
+    pd.testing.assert_frame_equal(run.scores(editor), first)
+    assert run.edits(editor)["steps"].tolist() == [3, 3, 3]
+
+
+def test_chunks_change_nothing(tiny, tmp_path, data, editor):
+    whole = PeakRun(tiny("llama"), data, ResultsStore(tmp_path / "a"), chunk=3).scores(editor)
+    single = PeakRun(tiny("llama"), data, ResultsStore(tmp_path / "b"), chunk=1).scores(editor)
+    np.testing.assert_allclose(whole["sum_after"], single["sum_after"], atol=1e-3)
+
+
+def test_other_settings_have_other_results(tiny, tmp_path, data, editor):
+    run = PeakRun(tiny("llama"), data, ResultsStore(tmp_path))
+    changed = SETTINGS.model_copy(update={"v_lr": 0.1})
+    other = Rome(tiny("llama"), changed, editor.contexts)
+    assert run.results(editor).folder != run.results(other).folder
+
+
+def test_a_given_up_edit_is_recorded_and_left_out(tiny, tmp_path, data, editor, monkeypatch):
+    plain = type(editor).edit
+
+    def with_failure(self, requests):
+        updates = plain(self, requests)
+        from helpers.editing.update import Update
+
+        return [Update({}, {"failure": "non-finite loss"}), *updates[1:]]
+
+    monkeypatch.setattr(type(editor), "edit", with_failure)
+    run = PeakRun(tiny("llama"), data, ResultsStore(tmp_path))
+    broken = data.records[0].case_id
+    assert broken not in set(run.scores(editor)["case_id"])
+    assert run.edits(editor).set_index("case_id").loc[broken, "failure"] == "non-finite loss"
+
+
+def test_one_record_agrees_with_scoring(tiny, data, editor):
+    record = data.records[0]
+    (update,) = editor.edit([edit_request(record)])
+    table = record_scores(tiny("llama"), record, {"before": None, "ROME": update})
+    shown = edit_prompt_probabilities(table)
+    assert shown["answer"].iloc[0] == record.target_new
+    direct = score_answers(
+        tiny("llama"), questions(record)[0], [update], [0] * len(questions(record)[0])
+    )
+    np.testing.assert_allclose(table["ROME"], direct["mean"], atol=1e-4)
+    joined = joined_scores(tiny("llama"), record, update)
+    np.testing.assert_allclose(joined["sum_after"] / joined["tokens"], table["ROME"], atol=1e-4)
+
+
+def test_method_names():
+    assert method_label("rome+app") == "ROME+APP"
+    assert method_label("ft-m+all") == "FT-M+"
+    for bad in ("rom", "rome+ap", ""):
+        with pytest.raises(MethodError, match="write an editor"):
+            method_label(bad)
+
+
+def test_determinism(tiny, data, editor):
+    torch.manual_seed(1)
+    first = editor.edit([edit_request(r) for r in data.records])
+    torch.manual_seed(2)
+    again = editor.edit([edit_request(r) for r in data.records])
+    for one, other in zip(first, again, strict=True):
+        for name in one:
+            assert torch.equal(one[name].dense(), other[name].dense())
