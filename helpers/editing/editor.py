@@ -120,6 +120,7 @@ def diagnostics_of(
     return record
 
 
-def failed(vector: Vector, reason: str) -> Update:
-    """An empty update that says why its edit was given up."""
+def failed(vector: Vector, reason: str | None = None) -> Update:
+    """An empty update that says why its edit was given up; default: the vector's own failure."""
+    reason = reason or vector.failure or "unknown"
     return Update({}, {"failure": reason, "steps": vector.steps, "losses": vector.losses})

@@ -63,7 +63,9 @@ def overlay_all(language_model: LanguageModel, update: Update) -> Iterator[None]
     check_update(language_model, update)
     with ExitStack() as stack:
         for name, delta in update.items():
-            handle = language_model.module(name).register_forward_hook(_adding(delta))
+            handle = language_model.module(name).register_forward_hook(
+                _adding(delta.to(language_model.device))
+            )
             stack.callback(handle.remove)
         yield
 

@@ -63,10 +63,10 @@ class Rome(VectorEditor):
         key = averaged if self.hyperparameters.rome_key == "averaged" else keys[0]
         product = key.double() @ direction
         left = (vector.delta.double() / product).float()
-        if vector.failure or not bool(torch.isfinite(left).all()):
-            return failed(
-                vector, vector.failure or "the key is orthogonal to its direction (k.u = 0)"
-            )
+        if vector.failure:
+            return failed(vector)
+        if not bool(torch.isfinite(left).all()):
+            return failed(vector, "the key is orthogonal to its direction (k.u = 0)")
         module = self.language_model.layout.mlp_out(self.layer)
         deltas = {module: LowRank(left[:, None], direction.float()[:, None])}
         extra: dict[str, Any] = {"key_dot_direction": float(product)}

@@ -70,7 +70,7 @@ class SpreadingEditor(VectorEditor):
         vectors, goals = self._goals(requests)
         updates = [Update({}) for _ in goals.places]
         notes: list[dict[str, Any]] = [{} for _ in goals.places]
-        for layer, left in self._countdown():
+        for layer, left in self._countdown(goals):
             keys, residuals = self._read(goals, layer, left, updates)
             factors = self.solve_each(layer, keys, residuals)
             for i, (update, note) in enumerate(zip(updates, notes, strict=True)):
@@ -82,7 +82,7 @@ class SpreadingEditor(VectorEditor):
             place: self._recorded(update, vectors[place], {"layers": note})
             for place, update, note in zip(goals.places, updates, notes, strict=True)
         }
-        return [made.get(i) or failed(v, v.failure or "") for i, v in enumerate(vectors)]
+        return [made[i] if i in made else failed(v) for i, v in enumerate(vectors)]
 
     def edit_jointly(self, requests: Sequence[EditRequest]) -> Update:
         """One update for all requests, solved for together layer by layer."""
@@ -96,7 +96,7 @@ class SpreadingEditor(VectorEditor):
         """``edit_jointly`` with another way to solve for a layer's factors."""
         vectors, goals = self._goals(requests)
         update, notes = Update({}), {}
-        for layer, left in self._countdown() if goals.places else ():
+        for layer, left in self._countdown(goals):
             with overlay_all(self.language_model, update):
                 keys, residuals = self._read(goals, layer, left)
             factors = solve(layer, keys, residuals)
@@ -104,10 +104,11 @@ class SpreadingEditor(VectorEditor):
             update = Update({**update, self._module(layer): delta})
             notes[self._module(layer)] = self.noted(layer)
         edits = [
-            {"failure": v.failure} if v.failure else diagnostics_of(self.language_model, {}, v)
+            dict(failed(v).diagnostics) if v.failure else diagnostics_of(self.language_model, {}, v)
             for v in vectors
         ]
-        return self._recorded(update, None, {"layers": notes, "edits": edits})
+        extra = {} if goals.places else {"failure": "no edit of the batch succeeded"}
+        return self._recorded(update, None, {"layers": notes, "edits": edits, **extra})
 
     def averaged_keys(self, seen: Sequence[Tensor]) -> Tensor:
         """Keys [f, n] from each edit's keys [templates, f], weighted by template, in fp64."""
@@ -122,9 +123,9 @@ class SpreadingEditor(VectorEditor):
         values = [(vectors[i].initial + vectors[i].delta).double() for i in places]
         return vectors, _Goals(places, prompts, torch.stack(values) if values else torch.empty(0))
 
-    def _countdown(self) -> Iterator[tuple[int, int]]:
-        """Each layer with the number of layers left, itself included."""
-        layers = self.hyperparameters.layers
+    def _countdown(self, goals: _Goals) -> Iterator[tuple[int, int]]:
+        """Each layer with the number of layers left, itself included; none without goals."""
+        layers = self.hyperparameters.layers if goals.places else ()
         return ((layer, len(layers) - i) for i, layer in enumerate(layers))
 
     def _module(self, layer: int) -> str:

@@ -113,3 +113,11 @@ def test_a_target_longer_than_the_context_names_the_record(tiny, make_editor, na
     request = EditRequest("Mars", "{} is", "long " * 200, record="r7")
     with pytest.raises(RequestError, match=r"record 'r7'.*exceed the context"):
         make_editor(name, tiny("llama")).edit([request])
+
+
+@pytest.mark.parametrize("name", [*EDITORS, "rect", "prune"])
+def test_no_requests_give_no_updates(tiny, make_editor, name) -> None:
+    editor = make_editor(name, tiny("llama"))
+    assert editor.edit([]) == []
+    assert len(editor.edit_jointly([])) == 0
+    assert list(editor.edit_sequentially([])) == []
