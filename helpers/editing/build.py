@@ -15,6 +15,7 @@ from helpers.editing.app import App
 from helpers.editing.context import context_templates
 from helpers.editing.corpus import corpus_named
 from helpers.editing.editor import Editor
+from helpers.editing.ft import Ft, FtHyperparameters
 from helpers.editing.hyperparameters import (
     AlphaEditHyperparameters,
     HyperparameterError,
@@ -27,6 +28,7 @@ from helpers.editing.hyperparameters import (
     preset_values,
     read_hyperparameters,
 )
+from helpers.editing.kn import Kn, KnHyperparameters
 from helpers.editing.memit import Memit
 from helpers.editing.prune import Prune
 from helpers.editing.rect import Rect
@@ -126,6 +128,31 @@ def _wrapper(
     return kind(base, hyperparameters)
 
 
+def _ft(order: _Order, objective: str) -> Editor:
+    """FT-L and FT-M: one section, the objective fixed by the name."""
+    return Ft(
+        order.language_model,
+        order.read("ft", FtHyperparameters, objective=objective),
+        order.with_app("ft")[0],
+        targets=order.targets,
+        progress=order.progress,
+    )
+
+
+def _kn(order: _Order) -> Editor:
+    hyperparameters = order.read("kn", KnHyperparameters)
+    if order.targets != "new":
+        raise HyperparameterError("KN optimises nothing, so it takes no further targets")
+    contexts = context_templates(
+        order.language_model,
+        hyperparameters.context_template_length_params,
+        grouped=False,
+        seed=order.seed,
+    )
+    app = order.with_app("kn")[0]
+    return Kn(order.language_model, hyperparameters, contexts, app, progress=order.progress)
+
+
 def _rome(order: _Order, **fixed: Any) -> Editor:
     return _vector_editor(order, "rome", Rome, RomeHyperparameters, grouped=False, **fixed)
 
@@ -143,6 +170,9 @@ _EDITORS: dict[str, _Build] = {
     "r-rome": lambda order: _rome(order, rome_key="averaged"),
     "memit": _memit,
     "alphaedit": _alphaedit,
+    "ft-l": lambda order: _ft(order, "prompt_last"),
+    "ft-m": lambda order: _ft(order, "target_new"),
+    "kn": _kn,
     "rect": lambda order: _wrapper(order, "rect", Rect, RectHyperparameters),
     "prune": lambda order: _wrapper(order, "prune", Prune, PruneHyperparameters),
 }

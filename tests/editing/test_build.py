@@ -9,6 +9,7 @@ from helpers.editing import build
 from helpers.editing.app import App
 from helpers.editing.build import EDITOR_NAMES, build_editor
 from helpers.editing.context import ContextTemplates
+from helpers.editing.ft import FtHyperparameters
 from helpers.editing.hyperparameters import (
     AlphaEditHyperparameters,
     HyperparameterError,
@@ -18,10 +19,15 @@ from helpers.editing.hyperparameters import (
     RomeHyperparameters,
     read_hyperparameters,
 )
+from helpers.editing.kn import KnHyperparameters
+from helpers.editing.mend import MendHyperparameters
 from helpers.paths import PARAMS
 
 FILES = sorted((PARAMS / "models").glob("*.yaml"))
 KINDS = {
+    "ft": FtHyperparameters,
+    "kn": KnHyperparameters,
+    "mend": MendHyperparameters,
     "rome": RomeHyperparameters,
     "memit": MemitHyperparameters,
     "alphaedit": AlphaEditHyperparameters,
@@ -39,6 +45,10 @@ BLOCKS = {
     "gemma3-270m": 18,
 }
 TABLE_8 = {  # PEAK: alpha, beta, gamma
+    **{(model, "ft"): (0.2, 0.5, 0.2) for model in ("gpt2-xl", "gpt-j-6b", "llama2-7b")},
+    ("gpt2-xl", "mend"): (0.5, 0, 0),
+    ("gpt-j-6b", "mend"): (0.5, 0, 0),
+    ("llama2-7b", "mend"): (0.3, 0, 0),
     ("gpt2-xl", "memit"): (0.05, 0.05, 0.05),
     ("gpt2-xl", "rome"): (0.2, 0.2, 0.1),
     ("gpt-j-6b", "memit"): (0.1, 0.3, 0.2),
@@ -64,10 +74,10 @@ def test_every_preset_is_valid_and_says_where_it_comes_from(path) -> None:
             assert values["source"]
             layers = getattr(hyperparameters, "layers", ())
             assert all(layer < BLOCKS[path.stem] for layer in layers)
-            if editor in ("rome", "memit", "alphaedit"):
-                assert set(values["app"]) - {"stop_on"} == {"alpha", "beta", "gamma"}
-            else:
+            if editor in ("rect", "prune"):
                 assert preset in sections(path)[hyperparameters.base]
+            elif editor != "kn":
+                assert set(values["app"]) - {"stop_on"} == {"alpha", "beta", "gamma"}
 
 
 @pytest.mark.parametrize(("model", "editor"), TABLE_8)
@@ -76,7 +86,8 @@ def test_published_coefficients(model, editor) -> None:
     coefficients = values["app"]
     expected = TABLE_8[model, editor]
     assert tuple(coefficients[key] for key in ("alpha", "beta", "gamma")) == expected
-    assert values["stop_on"] == "nll"
+    if editor in ("rome", "memit"):
+        assert values["stop_on"] == "nll"
 
 
 def test_published_values_spot_checks() -> None:
@@ -123,6 +134,27 @@ def test_editors_by_name(named, requests, name) -> None:
     plain = build_editor(name, named, preset="tuned", overrides={**SMALL, **more})
     assert getattr(plain, "base", plain).hyperparameters.stop_on == "total"
     assert plain.app is None
+
+
+@pytest.mark.parametrize(("name", "objective"), [("ft-l", "prompt_last"), ("ft-m", "target_new")])
+def test_fine_tuning_by_name(named, requests, name, objective) -> None:
+    overrides = {"layers": (1,), "num_steps": 2}
+    editor = build_editor(name, named, preset="tuned", app=True, targets="all", overrides=overrides)
+    assert editor.hyperparameters.objective == objective
+    assert editor.app == App(0.2, 0.5, 0.2)
+    assert editor.targets == "all"
+    assert editor.edit(requests[:1])[0].norm() > 0
+
+
+def test_knowledge_neurons_by_name_take_no_objective(named, requests) -> None:
+    editor = build_editor("kn", named, preset="tuned", overrides={"steps": 2})
+    assert editor.edit(requests[:1])[0].norm() > 0
+    with pytest.raises(HyperparameterError, match="has no coefficients for APP"):
+        build_editor("kn", named, preset="tuned", app=True)
+    with pytest.raises(ValueError, match="APP cannot be added"):
+        build_editor("kn", named, preset="tuned", app=App())
+    with pytest.raises(HyperparameterError, match="no further targets"):
+        build_editor("kn", named, preset="tuned", targets="all")
 
 
 def test_overrides_reach_wrapper_and_base(named) -> None:
