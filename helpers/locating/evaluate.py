@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
@@ -26,7 +26,8 @@ from helpers.locating.registry import LOCATORS, make_locator
 from helpers.metrics.klob import SHARES
 from helpers.models.language_model import LanguageModel
 from helpers.models.load import load
-from helpers.paths import FIGURES, RUNS
+from helpers.paths import RUNS
+from helpers.reporting.klob_stored import FOLDER, run_name, store_klob_run
 from helpers.runs.store import Results, ResultsStore
 
 TABLES = ("sentences", "similarities", "null", "layers", "cost")
@@ -102,30 +103,21 @@ def collect(
     }
 
 
-def save_tables(tables: dict[str, pd.DataFrame], folder: Path, model: str) -> list[Path]:
-    """Write ``05_klob_<model>_<table>.parquet`` for every table that has rows."""
-    folder.mkdir(parents=True, exist_ok=True)
-    paths = []
-    for name, table in tables.items():
-        if len(table):
-            paths.append(folder / f"05_klob_{Path(model).name}_{name}.parquet")
-            table.to_parquet(paths[-1], index=False, compression="zstd")
-    return paths
-
-
-def read_tables(folder: Path, model: str) -> dict[str, pd.DataFrame]:
-    """Read what ``save_tables`` wrote.
-
-    Raises:
-        FileNotFoundError: no tables of this model, with the command that makes them.
-    """
-    paths = {name: folder / f"05_klob_{Path(model).name}_{name}.parquet" for name in TABLES}
-    if not paths["sentences"].exists():
-        raise FileNotFoundError(
-            f"no evaluation of {model} in {folder}; run `python -m helpers.locating.evaluate"
-            f" --model {model}`"
-        )
-    return {name: pd.read_parquet(path) for name, path in paths.items() if path.exists()}
+def about(language_model: LanguageModel, plan: Plan) -> dict[str, Any]:
+    """How a plan's tables were made, to be stored with them."""
+    return {
+        "model": language_model.name,
+        "fingerprint": language_model.fingerprint,
+        "dtype": language_model.dtype_name,
+        "device": language_model.device.type,
+        "locators": {name: make_locator(name).settings() for name in plan.locators},
+        "source": plan.source,
+        "counts": plan.counts,
+        "seed": plan.seed,
+        "shares": list(plan.shares),
+        "permutations": plan.permutations,
+        "version": VERSION,
+    }
 
 
 def cost(language_model: LanguageModel, locator: Locator, plan: Plan) -> pd.DataFrame:
@@ -148,20 +140,10 @@ def _settings(
     language_model: LanguageModel, plan: Plan, name: str, subtask: Subtask
 ) -> dict[str, Any]:
     """Everything the numbers depend on."""
-    plain = asdict(plan)
-    return {
-        "model": language_model.name,
-        "fingerprint": language_model.fingerprint,
-        "dtype": language_model.dtype_name,
-        "locator": make_locator(name).settings(),
-        "subtask": subtask,
-        "source": plan.source,
-        "count": plan.counts[subtask],
-        "seed": plan.seed,
-        "shares": list(plain["shares"]),
-        "permutations": plan.permutations,
-        "version": VERSION,
-    }
+    whole = about(language_model, plan)
+    del whole["locators"], whole["counts"], whole["device"]
+    chosen = {"locator": make_locator(name).settings(), "subtask": subtask}
+    return {**whole, **chosen, "count": plan.counts[subtask]}
 
 
 def _evaluate(
@@ -215,7 +197,7 @@ def main(
     permutations: Annotated[int, typer.Option(help="draws of the permutation null")] = 1_000,
     device: Annotated[str, typer.Option(help="torch device")] = "cpu",
     accept_terms: Annotated[bool, typer.Option(help="accept a packaged model's terms")] = False,
-    out: Annotated[Path, typer.Option(help="folder of the result tables")] = FIGURES / "data",
+    out: Annotated[Path, typer.Option(help="folder of the result tables")] = FOLDER,
     store: Annotated[Path, typer.Option(help="folder of finished parts")] = RUNS / "klob",
 ) -> None:
     """Evaluate locating methods on KLoB; an interrupted run resumes."""
@@ -224,7 +206,8 @@ def main(
     names = tuple(locator or LOCATORS)
     plan = Plan(names, source, counts, seed, permutations=permutations)
     tables = run(language_model, plan, store=ResultsStore(store), progress=True)
-    typer.echo("\n".join(map(str, save_tables(tables, out, model))))
+    name = run_name(model, source)
+    typer.echo(str(store_klob_run(name, tables, about(language_model, plan), out)))
 
 
 def _counts(wanted: Sequence[int]) -> dict[Subtask, int | None]:

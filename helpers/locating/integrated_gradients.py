@@ -13,6 +13,7 @@ computed again: keys and values of the prefix are cached, rows branch off at the
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -23,11 +24,14 @@ from helpers.locating.slots import (
     SlotBatch,
     branching,
     input_hooks,
+    output_hooks,
     slot_batch,
     slot_logits,
     target_probabilities,
 )
 from helpers.models.language_model import LanguageModel
+
+Place = Literal["activation", "gate"]
 
 
 class IntegratedGradients(Locator):
@@ -50,55 +54,91 @@ class IntegratedGradients(Locator):
 
     def scores(self, language_model: LanguageModel, queries: Sequence[Query]) -> Scores:
         """Attributions, [queries, layers x neurons]."""
-        rows = [self._attribute(language_model, query) for query in queries]
-        return torch.stack(rows).float().cpu().numpy()
-
-    def _attribute(self, language_model: LanguageModel, query: Query) -> Tensor:
-        """One sentence's attributions [layers x neurons]."""
-        batch = slot_batch(language_model, [query], [query.slot])
-        blocks = language_model.layout.blocks
-        group = max(1, self._rows // self.steps)
-        parts = [
-            self._attribute_layers(
-                language_model,
-                batch,
-                query.required_target,
-                range(start, min(start + group, blocks)),
-            )
-            for start in range(0, blocks, group)
+        found = [
+            integrated_gradients(language_model, query, steps=self.steps, rows=self._rows)
+            for query in queries
         ]
-        return torch.cat(parts)
+        return torch.stack(found).flatten(1).float().cpu().numpy()
 
-    def _attribute_layers(
-        self, language_model: LanguageModel, batch: SlotBatch, target: int, layers: range
-    ) -> Tensor:
-        names = [language_model.layout.mlp_out(layer) for layer in layers]
-        slot = int(batch.slots[0])
-        activations: dict[str, Tensor] = {}
-        scaled: dict[str, Tensor] = {}
 
-        def scale(name: str) -> Callable[[Tensor], Tensor]:
-            def change(tokens: Tensor) -> Tensor:
-                """Scale the newest rows' activation at the slot; it becomes a leaf of the graph."""
-                own = tokens[-self.steps :].detach().clone()
-                alphas = torch.linspace(0, 1, self.steps, device=own.device, dtype=own.dtype)
-                activations[name] = own[0, slot].clone()
-                scaled[name] = (alphas[:, None] * activations[name]).requires_grad_()
-                own[:, slot] = scaled[name]
-                return torch.cat([tokens[: -self.steps], own])
+def integrated_gradients(
+    language_model: LanguageModel,
+    query: Query,
+    *,
+    steps: int = 20,
+    rows: int = 1024,
+    at: Place = "activation",
+) -> Tensor:
+    """One sentence's attributions [layers, neurons].
 
-            return change
+    Args:
+        language_model: the model.
+        query: the sentence, with its target.
+        steps: m; 1 is the gradient at zero alone.
+        rows: rows of one pass, which bounds memory; layers are taken in groups.
+        at: scale the neuron's ``activation`` (the input of the MLP's second matrix) or the
+            ``gate``'s output, before the activation function.
 
-        with (
-            torch.enable_grad(),
-            branching(language_model, batch, layers=layers, copies=self.steps) as rows,
-            input_hooks(language_model, {name: scale(name) for name in names}),
-        ):
-            count = 1 + self.steps * len(layers)
-            slots = batch.slots.expand(count)
-            logits = slot_logits(language_model, rows, slots)[1:]
-            targets = torch.full((count - 1,), target, device=logits.device)
-            total = target_probabilities(logits, targets).sum()
-            gradients = torch.autograd.grad(total, [scaled[name] for name in names])
-        parts = zip(names, gradients, strict=True)
-        return torch.cat([activations[name] * gradient.mean(0) for name, gradient in parts])
+    Raises:
+        LocatorError: the query has no target.
+    """
+    batch = slot_batch(language_model, [query], [query.slot])
+    blocks = language_model.layout.blocks
+    group = max(1, rows // steps)
+    parts = [
+        _attribute_layers(
+            language_model,
+            batch,
+            query.required_target,
+            range(start, min(start + group, blocks)),
+            steps,
+            at,
+        )
+        for start in range(0, blocks, group)
+    ]
+    return torch.cat(parts)
+
+
+def _attribute_layers(
+    language_model: LanguageModel,
+    batch: SlotBatch,
+    target: int,
+    layers: range,
+    steps: int,
+    at: Place,
+) -> Tensor:
+    layout = language_model.layout
+    names = [layout.mlp_out(i) if at == "activation" else layout.gate(i) for i in layers]
+    slot = int(batch.slots[0])
+    activations: dict[str, Tensor] = {}
+    scaled: dict[str, Tensor] = {}
+
+    def scale(name: str) -> Callable[[Tensor], Tensor]:
+        def change(tokens: Tensor) -> Tensor:
+            """Scale the newest rows' activation at the slot; it becomes a leaf of the graph."""
+            own = tokens[-steps:].detach().clone()
+            alphas = torch.linspace(0, 1, steps, device=own.device, dtype=own.dtype)
+            activations[name] = own[0, slot].clone()
+            scaled[name] = (alphas[:, None] * activations[name]).requires_grad_()
+            own[:, slot] = scaled[name]
+            return torch.cat([tokens[:-steps], own])
+
+        return change
+
+    hooks = {name: scale(name) for name in names}
+    with (
+        torch.enable_grad(),
+        branching(language_model, batch, layers=layers, copies=steps) as branched,
+        input_hooks(language_model, hooks if at == "activation" else {}),
+        output_hooks(
+            language_model,
+            {} if at == "activation" else {n: lambda _, __, y, h=h: h(y) for n, h in hooks.items()},
+        ),
+    ):
+        count = 1 + steps * len(layers)
+        logits = slot_logits(language_model, branched, batch.slots.expand(count))[1:]
+        targets = torch.full((count - 1,), target, device=logits.device)
+        total = target_probabilities(logits, targets).sum()
+        gradients = torch.autograd.grad(total, [scaled[name] for name in names])
+    pairs = zip(names, gradients, strict=True)
+    return torch.stack([activations[name] * gradient.mean(0) for name, gradient in pairs])

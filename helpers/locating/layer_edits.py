@@ -27,7 +27,8 @@ from helpers.editing.update import Update
 from helpers.locating.benchmark import load_examples
 from helpers.models.language_model import LanguageModel
 from helpers.models.load import load
-from helpers.paths import FIGURES, RUNS
+from helpers.paths import RUNS
+from helpers.reporting.klob_stored import FOLDER, run_name, store_klob_run
 from helpers.runs.store import ResultsStore
 from helpers.scoring.answers import Question, score_answers
 
@@ -156,7 +157,7 @@ def main(
     corpus: Annotated[str, typer.Option(help="corpus of the second moments")] = "self",
     seed: Annotated[int, typer.Option(help="choice of facts and answers")] = 0,
     device: Annotated[str, typer.Option(help="torch device")] = "cpu",
-    out: Annotated[Path, typer.Option(help="folder of the result table")] = FIGURES / "data",
+    out: Annotated[Path, typer.Option(help="folder of the result table")] = FOLDER,
     store: Annotated[Path, typer.Option(help="folder of finished parts")] = RUNS / "klob-edits",
 ) -> None:
     """Edit facts with ROME at every layer; an interrupted run resumes."""
@@ -173,10 +174,7 @@ def main(
         seed=seed,
         progress=True,
     )
-    out.mkdir(parents=True, exist_ok=True)
-    path = out / f"05_klob_{Path(model).name}_edits.parquet"
-    table.to_parquet(path, index=False, compression="zstd")
-    typer.echo(str(path))
+    typer.echo(str(store_klob_run(run_name(model, source), {"edits": table}, folder=out)))
 
 
 if __name__ == "__main__":

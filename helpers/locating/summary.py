@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -57,7 +58,7 @@ class Summary:
         """Whether the kept bits are whole located sets."""
         return self.units <= KEPT_UNITS
 
-    @property
+    @cached_property
     def kept(self) -> NDArray[np.int64] | slice:
         """Units whose bits are kept."""
         if self.complete:

@@ -29,6 +29,7 @@ from helpers.metrics.klob import (
     similarity_matrix,
 )
 from helpers.models import LanguageModel
+from helpers.reporting.klob_stored import load_klob_run, store_klob_run
 from helpers.runs.store import ResultsStore
 
 Tiny = Callable[..., LanguageModel]
@@ -183,11 +184,12 @@ def test_plan_runs_resumes_and_saves(
     assert (tables["cost"]["cpu_seconds"] > 0).all()
     monkeypatch.setattr(evaluate, "evaluate", pytest.fail)  # nothing may be computed again
     again = evaluate.run(model, plan, store=store)
-    evaluate.save_tables(again, tmp_path / "out", "some/tiny")
-    read = evaluate.read_tables(tmp_path / "out", "some/tiny")
-    pd.testing.assert_frame_equal(read["null"], tables["null"])
-    with pytest.raises(FileNotFoundError, match="evaluate --model other"):
-        evaluate.read_tables(tmp_path / "out", "other")
+    store_klob_run("tiny_klob-mini", again, evaluate.about(model, plan), tmp_path / "out")
+    read = load_klob_run("tiny_klob-mini", tmp_path / "out")
+    pd.testing.assert_frame_equal(read.tables["null"], tables["null"])
+    assert "4 consistency, 3 relevance, all unbiasedness" in str(read)
+    with pytest.raises(KeyError, match="tiny_klob-mini"):
+        load_klob_run("other", tmp_path / "out")
 
 
 def test_summaries_merge_and_survive_the_disk(tmp_path: Path) -> None:

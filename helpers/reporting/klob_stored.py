@@ -1,0 +1,81 @@
+"""KLoB's published result tables, from which its figures are redrawn without a model.
+
+``figures/data/klob/<model>_<source>/`` holds one parquet file per table and ``about.json``, which says
+how they were made:
+
+- *sentences*: spread and mean magnitude of each sentence's scores;
+- *similarities*: Sim_cand and both Sim_all of each example at each share;
+- *null*: permutation nulls; *layers*: pooled score per example and layer; *cost*: seconds a sentence;
+- *edits*: log-probabilities after editing each fact at each layer.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from helpers.paths import FIGURES
+
+FOLDER = FIGURES / "data" / "klob"
+TABLES = ("sentences", "similarities", "null", "layers", "cost", "edits")
+
+
+@dataclass(frozen=True)
+class KlobRun:
+    """Result tables of one model on one source, and how they were made."""
+
+    about: dict[str, Any]
+    tables: dict[str, pd.DataFrame]
+
+    def __str__(self) -> str:
+        counts = ", ".join(f"{n or 'all'} {name}" for name, n in self.about["counts"].items())
+        return (
+            f"ours: {self.about['model']} ({self.about['dtype']} on {self.about['device']}),"
+            f" {self.about['source']}, {counts}"
+        )
+
+
+def run_name(model: str, source: str) -> str:
+    """Folder name of a run: ``smollm2-135m_klob-mini``."""
+    return f"{Path(model).name}_{source}"
+
+
+def store_klob_run(
+    name: str,
+    tables: Mapping[str, pd.DataFrame],
+    about: Mapping[str, Any] | None = None,
+    folder: Path = FOLDER,
+) -> Path:
+    """Write tables that have rows, and ``about`` where it is given; others stay as they are."""
+    root = folder / name
+    root.mkdir(parents=True, exist_ok=True)
+    for table, rows in tables.items():
+        if len(rows):
+            rows.to_parquet(root / f"{table}.parquet", index=False, compression="zstd")
+    if about is not None:
+        text = json.dumps(about, indent=1, ensure_ascii=False)
+        (root / "about.json").write_text(text + "\n", "utf-8")
+    return root
+
+
+def load_klob_run(name: str, folder: Path = FOLDER) -> KlobRun:
+    """Read one stored run.
+
+    Raises:
+        KeyError: no such run; the message names those at hand and the command that makes one.
+    """
+    path = folder / name / "about.json"
+    if not path.exists():
+        known = sorted(p.parent.name for p in folder.glob("*/about.json"))
+        raise KeyError(
+            f"no stored run {name!r}; there are: {', '.join(known) or 'none'}; make one with"
+            " python -m helpers.locating.evaluate --model MODEL --source SOURCE"
+        )
+    paths = {table: path.parent / f"{table}.parquet" for table in TABLES}
+    tables = {table: pd.read_parquet(file) for table, file in paths.items() if file.exists()}
+    return KlobRun(json.loads(path.read_text("utf-8")), tables)
