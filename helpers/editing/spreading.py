@@ -8,6 +8,9 @@ layers below already edited, an equal share of what is still missing there,
 is written into the layer's second MLP matrix at the averaged key k (Meng et al. 2023,
 Algorithm 1). How a matrix takes up keys K [f, n] and residuals R [d, n] is what the editors differ
 in. The earlier layers' updates are carried as overlays, all edits in one batched forward per layer.
+
+Gemma 3 normalises the MLP's output before it enters the residual stream, so there a share does not
+arrive at its own length; the layers after it make up for some of that.
 """
 
 from __future__ import annotations

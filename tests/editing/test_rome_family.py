@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 
@@ -10,6 +12,7 @@ from helpers.editing.editor import batches_of
 from helpers.editing.keys import read_at_subjects, read_modules_at_subjects
 from helpers.editing.overlay import overlay_all
 from helpers.editing.update import Update, apply
+from helpers.models import LanguageModel
 
 ARCHITECTURES = ["gpt2", "gptj", "llama", "qwen2", "mistral", "gemma3"]
 EDITORS = ["rome", "r-rome", "memit", "alphaedit", "rect", "prune"]
@@ -189,3 +192,19 @@ def test_an_update_of_nothing_changes_nothing(tiny, make_editor, requests) -> No
     (update,) = make_editor("memit", tiny("llama"), v_num_grad_steps=2).edit(requests[:1])
     assert dict(Update({}).plus(update)) == dict(update)
     assert Update({}).plus(update).diagnostics == update.diagnostics
+
+
+@pytest.mark.parametrize("name", EDITORS)
+def test_half_precision_models_are_edited_in_full_precision(
+    tiny, make_editor, requests, name
+) -> None:
+    full = tiny("llama")
+    half = LanguageModel(full.name, copy.deepcopy(full.model).bfloat16(), full.tokenizer)
+    (update,) = make_editor(name, half, v_num_grad_steps=3).edit(requests[:1])
+    (expected,) = make_editor(name, full, v_num_grad_steps=3).edit(requests[:1])
+    for module, delta in update.items():
+        assert all(t.dtype in (torch.float32, torch.uint8) for t in delta.tensors().values())
+        difference = delta.dense() - expected[module].dense()
+        assert difference.norm() < 0.5 * expected[module].norm()
+    *_, total = make_editor(name, half, v_num_grad_steps=2).edit_sequentially(requests[:2])
+    assert total.norm() > 0
