@@ -1,0 +1,1 @@
+"""Collects the packaged facts from openly licensed Python packages (build time only)."""
