@@ -1,12 +1,39 @@
-"""KN: knowledge neurons are found by integrated gradients and get the new answer's embedding."""
+"""KN: knowledge neurons are found by integrated gradients and given the new answer's embedding.
+
+Neurons whose attribution for the old answer's probability stands out are chosen (Dai et al. 2022),
+and to each one's output weights, a column of W, the same vector is added:
+
+    lambda_new · Σ embeddings of the new answer − lambda_old · Σ embeddings of the old answer
+
+The attributed answer is the request's first correct one. The old answer that is subtracted is what
+the model itself says, as many tokens as the new one has. There is no loss, hence no APP.
+"""
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
 
+import torch
 from pydantic import Field
+from torch import Tensor
+from tqdm.auto import tqdm
 
+from helpers.editing.app import App
+from helpers.editing.context import BARE, ContextTemplates
+from helpers.editing.deltas import ColumnSparse, Delta
+from helpers.editing.editor import Editor, diagnostics_of
 from helpers.editing.hyperparameters import Hyperparameters
+from helpers.editing.request import EditRequest, RequestError
+from helpers.editing.update import Update
+from helpers.locating.integrated_gradients import integrated_gradients
+from helpers.locating.query import Query
+from helpers.models.greedy import greedy_tokens
+from helpers.models.language_model import LanguageModel
+from helpers.models.tokens import TokenError, answer_ids, prompt_ids
+
+_BARE = ContextTemplates(((BARE,),))
 
 
 class KnHyperparameters(Hyperparameters):
@@ -31,3 +58,137 @@ class KnHyperparameters(Hyperparameters):
     lambda_new: float = Field(default=1.0, ge=0)
     lambda_old_one_token: float | None = Field(default=None, ge=0)
     context_template_length_params: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True)
+class _Texts:
+    """One request as token ids: its prompts, the attributed answer and the new one."""
+
+    record: str
+    prompts: tuple[tuple[int, ...], ...]
+    attributed: tuple[int, ...]
+    new: tuple[int, ...]
+
+
+@dataclass
+class Kn(Editor):
+    """Knowledge neurons on one model.
+
+    ``contexts`` give the prompts over which the refined set is formed; ``rows`` bounds the rows
+    (layer x step) of one pass.
+
+    Raises:
+        ValueError: APP is asked for; there is no loss to add it to.
+    """
+
+    language_model: LanguageModel
+    hyperparameters: KnHyperparameters
+    contexts: ContextTemplates = _BARE
+    app: App | None = None
+    rows: int = 1024
+    progress: bool = False
+
+    name = "kn"
+
+    def __post_init__(self) -> None:
+        if self.app is not None:
+            raise ValueError("KN optimises nothing, so APP cannot be added; leave app out")
+
+    def settings(self) -> dict[str, Any]:
+        """Also the context templates."""
+        return super().settings() | {"contexts": [list(group) for group in self.contexts.groups]}
+
+    def edit(self, requests: Sequence[EditRequest]) -> list[Update]:
+        """One independent column-sparse update per request, over all layers with chosen neurons."""
+        texts = [self._texts(request) for request in requests]
+        old = greedy_tokens(
+            self.language_model, [t.prompts[0] for t in texts], [len(t.new) for t in texts]
+        )
+        pairs = zip(texts, old, strict=True)
+        bar = tqdm(pairs, total=len(texts), desc="attributing", disable=not self.progress)
+        return [self._update(text, answer) for text, answer in bar]
+
+    def attributions(self, request: EditRequest) -> Tensor:
+        """Attributions [prompts, layers, neurons], averaged over the attributed answer's tokens."""
+        return self._attributions(self._texts(request))
+
+    def neurons(self, attributions: Tensor) -> Tensor:
+        """The refined set as booleans [layers, neurons] from attributions [prompts, ...]."""
+        settings = self.hyperparameters
+        highest = attributions.amax(dim=(1, 2), keepdim=True)
+        coarse = (attributions > settings.adaptive_threshold * highest) & (attributions > 0)
+        return coarse.sum(0) > settings.p * len(attributions)
+
+    def _texts(self, request: EditRequest) -> _Texts:
+        record = request.record or request.text
+        if not request.correct:
+            raise RequestError(
+                f"record {record!r}: KN attributes the answer known so far; give it as the first of"
+                " `correct`"
+            )
+        try:
+            model = self.language_model
+            prompts = [t.replace("{}", request.text) for t in self.contexts.templates]
+            return _Texts(
+                record,
+                tuple(prompt_ids(model, prompt) for prompt in prompts),
+                answer_ids(model, request.correct[0]),
+                answer_ids(model, request.target),
+            )
+        except TokenError as error:
+            raise RequestError(f"record {record!r}: {error}") from error
+
+    def _attributions(self, texts: _Texts) -> Tensor:
+        """Each token of the answer is attributed after the model's own continuation so far."""
+        count = len(texts.attributed)
+        before = greedy_tokens(self.language_model, texts.prompts, [count - 1] * len(texts.prompts))
+        found = []
+        for prompt, own in zip(texts.prompts, before, strict=True):
+            parts = [
+                self._attribution((*prompt, *own[:i]), token, texts.record)
+                for i, token in enumerate(texts.attributed)
+            ]
+            found.append(torch.stack(parts).mean(0))
+        return torch.stack(found)
+
+    def _attribution(self, ids: tuple[int, ...], target: int, record: str) -> Tensor:
+        if len(ids) > self.language_model.context_length:
+            raise RequestError(
+                f"record {record!r}: {len(ids)} tokens exceed the context of"
+                f" {self.language_model.context_length}; shorten prompt or answer"
+            )
+        settings = self.hyperparameters
+        return integrated_gradients(
+            self.language_model,
+            Query(record, ids, len(ids) - 1, target, None),
+            steps=settings.steps,
+            rows=self.rows,
+            at=settings.at,
+        )
+
+    def _update(self, texts: _Texts, old: tuple[int, ...]) -> Update:
+        """Add the answers' difference to the output weights of the chosen neurons."""
+        attributions = self._attributions(texts).float()
+        chosen = self.neurons(attributions)
+        record = {"neurons": chosen.nonzero().tolist(), "old_answer": list(old)}
+        if not bool(chosen.any()):
+            return Update({}, {"failure": "no neuron's attribution stands out", **record})
+        vector = self._vector(old, texts.new)
+        layout = self.language_model.layout
+        deltas: dict[str, Delta] = {
+            layout.mlp_out(layer): ColumnSparse(
+                vector, row.nonzero()[:, 0], layout.intermediate_size
+            )
+            for layer, row in enumerate(chosen)
+            if bool(row.any())
+        }
+        return Update(deltas, diagnostics_of(self.language_model, deltas, extra=record))
+
+    def _vector(self, old: Sequence[int], new: Sequence[int]) -> Tensor:
+        """The vector [hidden] that every chosen neuron's output weights get."""
+        settings = self.hyperparameters
+        weight_old = settings.lambda_old
+        if len(new) == 1 and settings.lambda_old_one_token is not None:
+            weight_old = settings.lambda_old_one_token
+        table = self.language_model.model.get_input_embeddings().weight.detach().float()
+        return settings.lambda_new * table[list(new)].sum(0) - weight_old * table[list(old)].sum(0)
