@@ -73,7 +73,9 @@ def evaluate(
         chunk: examples per chunk.
         progress: called with finished and all examples.
     """
-    queries = [own_answers(language_model, encode(language_model, g)) for g in examples.groups]
+    together = [sentence for group in examples.groups for sentence in group]
+    answered = iter(own_answers(language_model, encode(language_model, together)))
+    queries = [[next(answered) for _ in group] for group in examples.groups]
     compared = examples.subtask != "unbiasedness"
     used = tuple(shares) if compared else ()
     views = _empty_views(language_model, locator, used)
