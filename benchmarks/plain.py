@@ -7,16 +7,14 @@ tokenisation, an independent check of its results in the tests.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from helpers.editing.context import ContextTemplates
-from helpers.editing.deltas import LowRank
-from helpers.editing.hyperparameters import RomeHyperparameters
+from helpers.editing.hyperparameters import VectorHyperparameters
 from helpers.editing.request import EditRequest
-from helpers.editing.second_moment import SecondMoment
-from helpers.editing.update import Update
 from helpers.models.language_model import LanguageModel
 from helpers.models.tokens import answer_ids, prompt_ids, subject_prompt
 from helpers.scoring.answers import Question
@@ -43,47 +41,46 @@ def plain_scores(
     return scores
 
 
-def plain_rome(
+@dataclass(frozen=True)
+class PlainVector:
+    """An optimised vector with what the update needs: keys [templates, f], the value before."""
+
+    delta: Tensor
+    initial: Tensor
+    keys: Tensor
+
+
+def plain_vector(
     language_model: LanguageModel,
     request: EditRequest,
     contexts: ContextTemplates,
-    moment: SecondMoment,
-    settings: RomeHyperparameters,
-) -> Update:
-    """One ROME edit, every step over whole padded sequences."""
-    layer = settings.layers[0]
-    layout = language_model.layout
-    prompts = [
-        subject_prompt(language_model, t.replace("{}", request.prompt), request.subject)
-        for t in contexts.templates
-    ]
-    kl = subject_prompt(language_model, "{} is a", request.subject)
-    target = answer_ids(language_model, request.target)
-    rows = [(*p.ids, *target[:-1]) for p in prompts] + [kl.ids]
-    places = torch.tensor([p.subject_last for p in (*prompts, kl)])
-    keys, initial = _key_and_value(language_model, rows, places, layer)
-    delta = torch.zeros(layout.hidden_size, requires_grad=True)
+    settings: VectorHyperparameters,
+    module: str,
+) -> PlainVector:
+    """The ROME family's optimisation of one edit, every step over whole padded sequences."""
+    rows, places, target = _template_rows(language_model, request, contexts)
+    initial = plain_read(language_model, rows, places, module, inputs=False)[0]
+    first = language_model.layout.mlp_out(settings.layers[0])
+    keys = plain_read(language_model, rows, places, first, inputs=True)[:-1]
+    delta = torch.zeros_like(initial, requires_grad=True)
     optimiser = torch.optim.Adam([delta], lr=settings.v_lr)
     reference: Tensor | None = None
     for step in range(settings.v_num_grad_steps):
-        logits = _edited_logits(language_model, rows, places, layout.mlp(layer), delta)
+        logits = _edited_logits(language_model, rows, places, module, delta)
         log_probabilities = logits.log_softmax(-1)
         nll = torch.stack(
             [
-                -log_probabilities[i, len(p.ids) - 1 + j, token]
-                for i, p in enumerate(prompts)
+                -log_probabilities[i, len(row) - len(target) + j, token]
+                for i, row in enumerate(rows[:-1])
                 for j, token in enumerate(target)
             ]
         ).mean()
-        current = log_probabilities[-1, kl.subject_last]
+        current = log_probabilities[-1, places[-1]]
         reference = current.detach() if reference is None else reference
         loss = nll + settings.kl_factor * (current.exp() * (current - reference)).sum()
         loss = loss + settings.v_weight_decay * delta.norm() / initial.norm() ** 2
-        watched = nll if settings.stop_on == "nll" else loss
-        if (
-            float(watched.detach()) < settings.stop_threshold
-            or step + 1 == settings.v_num_grad_steps
-        ):
+        watched = float((nll if settings.stop_on == "nll" else loss).detach())
+        if watched < settings.stop_threshold or step + 1 == settings.v_num_grad_steps:
             break
         optimiser.zero_grad()
         loss.backward()
@@ -91,11 +88,45 @@ def plain_rome(
         with torch.no_grad():
             limit = settings.clamp_norm_factor * initial.norm()
             delta.mul_((limit / delta.norm()).clamp(max=1))
-    direction = moment.solve(keys[:-1].mean(0)).double()
-    direction = direction / direction.norm()
-    left = delta.detach().double() / (keys[0].double() @ direction)
-    low_rank = LowRank(left.float()[:, None], direction.float()[:, None])
-    return Update({layout.mlp_out(layer): low_rank})
+    return PlainVector(delta.detach(), initial, keys)
+
+
+def plain_read(
+    language_model: LanguageModel,
+    rows: Sequence[Sequence[int]],
+    places: Tensor,
+    name: str,
+    *,
+    inputs: bool,
+) -> Tensor:
+    """Input or output of a module at one place of each row, through a whole forward pass."""
+    seen: list[Tensor] = []
+
+    def hook(_module: object, arguments: tuple[Tensor, ...], output: Tensor | tuple) -> None:
+        tensor = arguments[0] if inputs else output[0] if isinstance(output, tuple) else output
+        seen.append(tensor[torch.arange(len(places)), places])
+
+    handle = language_model.module(name).register_forward_hook(hook)
+    try:
+        with torch.no_grad():
+            _logits(language_model, rows)
+    finally:
+        handle.remove()
+    return seen[0]
+
+
+def _template_rows(
+    language_model: LanguageModel, request: EditRequest, contexts: ContextTemplates
+) -> tuple[list[tuple[int, ...]], Tensor, tuple[int, ...]]:
+    """Template prompts with the target but its last token, then the KL prompt; subjects; target."""
+    prompts = [
+        subject_prompt(language_model, t.replace("{}", request.prompt), request.subject)
+        for t in contexts.templates
+    ]
+    kl = subject_prompt(language_model, "{} is a", request.subject)
+    target = answer_ids(language_model, request.target)
+    rows = [(*p.ids, *target[:-1]) for p in prompts] + [kl.ids]
+    return rows, torch.tensor([p.subject_last for p in (*prompts, kl)]), target
 
 
 def _padded(language_model: LanguageModel, rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
@@ -118,33 +149,13 @@ def _edited_logits(
     module: str,
     delta: Tensor,
 ) -> Tensor:
-    def hook(_module: object, _inputs: object, output: Tensor) -> Tensor:
-        edited = output.clone()
+    def hook(_module: object, _inputs: object, output: Tensor | tuple) -> Tensor | tuple:
+        edited = (output[0] if isinstance(output, tuple) else output).clone()
         edited[torch.arange(len(places)), places] += delta
-        return edited
+        return (edited, *output[1:]) if isinstance(output, tuple) else edited
 
     handle = language_model.module(module).register_forward_hook(hook)
     try:
         return _logits(language_model, rows)
     finally:
         handle.remove()
-
-
-def _key_and_value(
-    language_model: LanguageModel, rows: Sequence[Sequence[int]], places: Tensor, layer: int
-) -> tuple[Tensor, Tensor]:
-    """Keys [rows, f] and the bare prompt's value [d] at the subjects."""
-    seen: dict[str, Tensor] = {}
-
-    def hook(_module: object, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-        seen["key"] = inputs[0][torch.arange(len(places)), places]
-        seen["value"] = output[0, places[0]]
-
-    name = language_model.layout.mlp_out(layer)
-    handle = language_model.module(name).register_forward_hook(hook)
-    try:
-        with torch.no_grad():
-            _logits(language_model, rows)
-    finally:
-        handle.remove()
-    return seen["key"], seen["value"]

@@ -6,12 +6,22 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.plain import plain_rome, plain_scores
+from benchmarks.plain import plain_scores
+from benchmarks.plain_editors import plain_alphaedit, plain_ft, plain_kn, plain_memit, plain_rome
+from helpers.editing.alphaedit import AlphaEdit
 from helpers.editing.context import ContextTemplates
-from helpers.editing.hyperparameters import RomeHyperparameters
+from helpers.editing.ft import Ft, FtHyperparameters
+from helpers.editing.hyperparameters import (
+    AlphaEditHyperparameters,
+    MemitHyperparameters,
+    RomeHyperparameters,
+)
+from helpers.editing.kn import Kn, KnHyperparameters
+from helpers.editing.memit import Memit
 from helpers.editing.request import EditRequest
 from helpers.editing.rome import Rome
 from helpers.editing.second_moment import SecondMoment
+from helpers.editing.spreading import SpreadingEditor
 from helpers.editing.update import apply
 from helpers.scoring.answers import Question, score_answers
 
@@ -32,10 +42,12 @@ SETTINGS = RomeHyperparameters(
 )
 
 
-def moment_for(language_model) -> SecondMoment:
+def moment_for(language_model, layer: int = 1) -> SecondMoment:
     size = language_model.layout.intermediate_size
     root = torch.randn(size, 4 * size, generator=torch.Generator().manual_seed(0))
-    return SecondMoment(root @ root.T / root.shape[1], 1000, 1, language_model.fingerprint, "made")
+    return SecondMoment(
+        root @ root.T / root.shape[1], 1000, layer, language_model.fingerprint, "made"
+    )
 
 
 @pytest.mark.parametrize("architecture", ["gpt2", "llama", "qwen2", "mistral", "gemma3"])
@@ -44,11 +56,58 @@ def test_batched_rome_equals_the_plain_path(tiny, architecture):
     moment = moment_for(language_model)
     editor = Rome(language_model, SETTINGS, CONTEXTS, {1: moment})
     for request, update in zip(REQUESTS, editor.edit(REQUESTS), strict=True):
-        plain = plain_rome(language_model, request, CONTEXTS, moment, SETTINGS)
+        plain = plain_rome(editor, request)
         (module,) = plain
         torch.testing.assert_close(
             update[module].dense(), plain[module].dense(), atol=1e-4, rtol=1e-3
         )
+
+
+@pytest.mark.parametrize("architecture", ["gpt2", "gptj", "llama"])
+@pytest.mark.parametrize("name", ["memit", "alphaedit"])
+def test_batched_spreading_equals_the_plain_path(tiny, architecture, name):
+    language_model = tiny(architecture)
+    moments = {layer: moment_for(language_model, layer) for layer in (1, 2)}
+    values = {**SETTINGS.model_dump(exclude={"mom2_adjustment", "rome_key"}), "layers": (1, 2)}
+    contexts = ContextTemplates((("{}",), ("The way. {}", "You see, it. {}")))
+    if name == "memit":
+        settings = MemitHyperparameters(**values, mom2_update_weight=3.0)
+        editor: SpreadingEditor = Memit(language_model, settings, contexts, moments)
+    else:
+        ridge = AlphaEditHyperparameters(**values, nullspace_threshold=1.0, L2=0.5)
+        editor = AlphaEdit(language_model, ridge, contexts, moments)
+    plain = {"memit": plain_memit, "alphaedit": plain_alphaedit}[name]
+    for request, update in zip(REQUESTS, editor.edit(REQUESTS), strict=True):
+        expected = plain(editor, request)
+        assert set(update) == set(expected)
+        for module, delta in update.items():
+            torch.testing.assert_close(
+                delta.dense(), expected[module].dense(), atol=2e-4, rtol=2e-3
+            )
+
+
+def test_knowledge_neurons_equal_the_plain_path(tiny):
+    language_model = tiny("llama")
+    editor = Kn(language_model, KnHyperparameters(steps=5))
+    request = EditRequest("Turkey", "{} borders", "Gabon", correct=("Iran",))
+    torch.testing.assert_close(
+        editor.attributions(request)[0], plain_kn(editor, request), atol=1e-6, rtol=1e-3
+    )
+
+
+@pytest.mark.parametrize("objective", ["prompt_last", "target_new"])
+def test_fine_tuning_equals_the_plain_path(tiny, objective):
+    language_model = tiny("llama")
+    settings = FtHyperparameters(
+        layers=(1,), num_steps=5, lr=1e-2, norm_constraint=0.03, objective=objective
+    )
+    editor = Ft(language_model, settings)
+    for request, update in zip(REQUESTS, editor.edit(REQUESTS), strict=True):
+        expected = plain_ft(editor, request)
+        for module, delta in update.items():
+            torch.testing.assert_close(
+                delta.dense(), expected[module].dense(), atol=1e-4, rtol=1e-3
+            )
 
 
 @pytest.mark.parametrize("architecture", ["gpt2", "gptj", "llama", "gemma3"])

@@ -1,0 +1,138 @@
+"""Editors as they are usually written: one edit at a time, dense solves, weights written.
+
+Each takes one of our editors for its settings and shares none of its computation.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from benchmarks.plain import _template_rows, plain_read, plain_vector
+from helpers.editing.alphaedit import AlphaEdit
+from helpers.editing.deltas import Dense, LowRank
+from helpers.editing.ft import Ft
+from helpers.editing.kn import Kn
+from helpers.editing.memit import Memit
+from helpers.editing.request import EditRequest
+from helpers.editing.rome import Rome
+from helpers.editing.update import Update, write
+from helpers.models.tokens import answer_ids, prompt_ids
+
+
+def plain_rome(editor: Rome, request: EditRequest) -> Update:
+    """ROME, one edit."""
+    language_model = editor.language_model
+    module = language_model.layout.mlp(editor.layer)
+    found = plain_vector(language_model, request, editor.contexts, editor.hyperparameters, module)
+    moment = editor.second_moments[editor.layer].matrix.double()
+    direction = torch.linalg.solve(moment, found.keys.double().mean(0))
+    direction = direction / direction.norm()
+    left = found.delta.double() / (found.keys[0].double() @ direction)
+    low_rank = LowRank(left.float()[:, None], direction.float()[:, None])
+    return Update({language_model.layout.mlp_out(editor.layer): low_rank})
+
+
+def plain_memit(editor: Memit, request: EditRequest) -> Update:
+    """MEMIT, one edit: layer by layer, an [f, f] solve each, weights written in between."""
+    weight = editor.hyperparameters.mom2_update_weight
+
+    def solve(layer: int, key: Tensor, residual: Tensor) -> Tensor:
+        system = weight * editor.second_moments[layer].matrix.double() + torch.outer(key, key)
+        return torch.outer(residual, torch.linalg.solve(system, key))
+
+    return _spread(editor, request, solve)
+
+
+def plain_alphaedit(editor: AlphaEdit, request: EditRequest) -> Update:
+    """AlphaEdit, one edit: the projection as a matrix, an [f, f] solve per layer."""
+
+    def solve(layer: int, key: Tensor, residual: Tensor) -> Tensor:
+        identity = torch.eye(len(key), dtype=torch.float64)
+        occupied = editor.null_space(layer).occupied
+        projection = identity - occupied @ occupied.T
+        system = projection @ torch.outer(key, key) + editor.hyperparameters.L2 * identity
+        return torch.linalg.solve(system, projection @ torch.outer(key, residual)).T
+
+    return _spread(editor, request, solve)
+
+
+def _spread(editor: Any, request: EditRequest, solve: Any) -> Update:
+    language_model, layers = editor.language_model, editor.hyperparameters.layers
+    layout = language_model.layout
+    last = layout.block(layers[-1])
+    found = plain_vector(language_model, request, editor.contexts, editor.hyperparameters, last)
+    rows, places, _ = _template_rows(language_model, request, editor.contexts)
+    weights = torch.tensor(editor.contexts.weights, dtype=torch.float64)
+    deltas = {}
+    for index, layer in enumerate(layers):
+        name = layout.mlp_out(layer)
+        keys = plain_read(language_model, rows, places, name, inputs=True)[:-1]
+        current = plain_read(language_model, rows, places, last, inputs=False)[0]
+        residual = (found.initial + found.delta - current).double() / (len(layers) - index)
+        deltas[name] = Dense(solve(layer, weights @ keys.double(), residual).float())
+        write(language_model, Update({name: deltas[name]}))
+    write(language_model, Update({name: Dense(-delta.matrix) for name, delta in deltas.items()}))
+    return Update(deltas)
+
+
+def plain_ft(editor: Ft, request: EditRequest) -> Update:
+    """FT-M or FT-L, one edit: Adam on the model's own matrix, whole forward passes."""
+    language_model, settings = editor.language_model, editor.hyperparameters
+    prompt = prompt_ids(language_model, request.text)
+    target = answer_ids(language_model, request.target)
+    together = settings.objective == "prompt_last"
+    ids = torch.tensor([prompt if together else (*prompt, *target[:-1])])
+    weight = language_model.module(editor.module).get_parameter("weight")
+    before = weight.detach().clone()
+    weight.requires_grad_(True)
+    optimiser = torch.optim.Adam([weight], lr=settings.lr)
+    for _ in range(settings.num_steps):
+        scores = language_model.model(ids).logits[0].float().log_softmax(-1)
+        places = [len(prompt) - 1 + (0 if together else i) for i in range(len(target))]
+        loss = -scores[places, list(target)].mean()
+        if float(loss.detach()) < settings.stop_threshold:
+            break
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        if settings.norm_constraint:
+            bound = settings.norm_constraint
+            with torch.no_grad():
+                weight.copy_(before + (weight - before).clamp(-bound, bound))
+    weight.requires_grad_(False)
+    delta = Dense((weight - before).detach())
+    weight.copy_(before)
+    return Update({editor.module: delta})
+
+
+def plain_kn(editor: Kn, request: EditRequest) -> Tensor:
+    """KN's attributions [layers, f] of one edit: layer by layer, whole sequences, m rows each."""
+    language_model, steps = editor.language_model, editor.hyperparameters.steps
+    layout = language_model.layout
+    ids = list(prompt_ids(language_model, request.text))
+    total = torch.zeros(layout.blocks, layout.intermediate_size)
+    target = answer_ids(language_model, request.correct[0])
+    for token in target:
+        place = torch.tensor([len(ids) - 1])
+        for layer in range(layout.blocks):
+            name = layout.mlp_out(layer)
+            activation = plain_read(language_model, [ids], place, name, inputs=True)[0]
+            scaled = torch.linspace(0, 1, steps)[:, None] * activation
+            scaled.requires_grad_(True)
+
+            def hook(_module: object, arguments: tuple, scaled: Tensor = scaled) -> tuple:
+                changed = arguments[0].clone()
+                changed[:, -1] = scaled
+                return (changed,)
+
+            handle = language_model.module(name).register_forward_pre_hook(hook)
+            logits = language_model.model(torch.tensor([ids] * steps)).logits[:, -1].float()
+            handle.remove()
+            (gradient,) = torch.autograd.grad(logits.softmax(-1)[:, token].sum(), scaled)
+            total[layer] += activation * gradient.sum(0) / steps
+        with torch.no_grad():
+            ids.append(int(language_model.model(torch.tensor([ids])).logits[0, -1].argmax()))
+    return total / len(target)
