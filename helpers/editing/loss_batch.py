@@ -52,11 +52,11 @@ def loss_row(
         prompt = prompt_ids(language_model, request.text)
         for text in targets:
             ids = answer_ids(language_model, text)
-            row.target += _predictions(row, prompt, ids, prompt_last, scale=1 / len(targets))
-        for answers, predictions in ((correct, row.correct), (false, row.false)):
+            row.target += predictions(row, prompt, ids, prompt_last, scale=1 / len(targets))
+        for answers, slots in ((correct, row.correct), (false, row.false)):
             for text in answers:
                 ids = answer_ids(language_model, text)
-                predictions.append(_predictions(row, prompt, ids, prompt_last))
+                slots.append(predictions(row, prompt, ids, prompt_last))
     except TokenError as error:
         raise RequestError(f"record {row.record!r}: {error}") from error
     longest = max(row.forest.positions) + 1
@@ -68,14 +68,14 @@ def loss_row(
     return row
 
 
-def _predictions(
+def predictions(
     row: EditRow,
     prompt: Sequence[int],
     answer: Sequence[int],
-    prompt_last: bool,
+    prompt_last: bool = False,
     scale: float = 1.0,
 ) -> list[Prediction]:
-    """The predictions of an answer's tokens after the prompt, weights adding to ``scale``."""
+    """Add an answer to a row: the predictions of its tokens, with weights adding to ``scale``."""
     weight = scale / len(answer)
     if prompt_last:
         last = row.forest.add(prompt)[-1]
@@ -109,6 +109,18 @@ class LossBatch:
         block = language_model.layout.block(layer)
         with torch.no_grad(), record_inputs(language_model, [block]) as seen:
             hidden_states(language_model, packed.ids, packed.positions, packed.visible)
+        return cls.assemble(language_model, rows, layer, packed, seen[block])
+
+    @classmethod
+    def assemble(
+        cls,
+        language_model: LanguageModel,
+        rows: Sequence[EditRow],
+        layer: int,
+        packed: PackedRows,
+        entering: Tensor,
+    ) -> LossBatch:
+        """The batch of rows whose states ``entering`` block ``layer`` are known."""
         width = packed.ids.shape[1]
         columns = np.broadcast_to(np.arange(width), (len(rows), width))
         device = language_model.device
@@ -116,7 +128,7 @@ class LossBatch:
             language_model,
             layer,
             packed,
-            seen[block],
+            entering,
             torch.tensor([len(row.forest) for row in rows], device=device),
             Reader.build([[row.target] for row in rows], columns).to(device),
             Reader.build([row.correct for row in rows], columns).to(device),

@@ -1,10 +1,39 @@
-"""MEND: a trained hypernetwork turns a fine-tuning gradient into a low-rank edit."""
+"""MEND: a trained hypernetwork turns a fine-tuning gradient into a low-rank edit.
+
+The target's mean negative log-likelihood, with APP's first term where asked for, is differentiated
+once; the hypernetwork maps every token's (input, output gradient) in the edited matrices to a pair
+of factors whose outer products sum to the update (Mitchell et al. 2022). All edits of a batch share
+one forward and one backward pass: their losses are summed, so each has its own gradient.
+"""
 
 from __future__ import annotations
 
-from pydantic import Field
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
+import torch
+from pydantic import Field
+from torch import Tensor
+from tqdm.auto import tqdm
+
+from helpers.editing.app import App
+from helpers.editing.deltas import Delta, LowRank
+from helpers.editing.editor import Editor, diagnostics_of
 from helpers.editing.hyperparameters import LayerHyperparameters
+from helpers.editing.loss_batch import LossBatch, loss_row
+from helpers.editing.mend_network import Hypernetwork, NetworkError, contributes
+from helpers.editing.request import EditRequest
+from helpers.editing.rows import EditRow
+from helpers.editing.update import Update
+from helpers.models.batching import run_halving, token_batches
+from helpers.models.language_model import LanguageModel
+from helpers.paths import PACKAGED, cache_folder
+
+TokenGradients = dict[str, tuple[Tensor, Tensor]]
+"""Inputs [rows, tokens, in] and output gradients [rows, tokens, out] of each matrix."""
 
 
 class MendHyperparameters(LayerHyperparameters):
@@ -17,3 +46,143 @@ class MendHyperparameters(LayerHyperparameters):
 
     rank: int = Field(default=1920, gt=0)
     network: str = ""
+
+
+def load_network(
+    language_model: LanguageModel, hyperparameters: MendHyperparameters
+) -> Hypernetwork:
+    """The trained hypernetwork that hyperparameters name.
+
+    Raises:
+        NetworkError: no such file, or a network of another model, of other layers or rank.
+    """
+    given = hyperparameters.network or f"{Path(language_model.name).name}.safetensors"
+    places = [Path(given).expanduser(), PACKAGED / "mend" / given, cache_folder("mend") / given]
+    path = next((place for place in places if place.is_file()), None)
+    if path is None:
+        raise NetworkError(
+            f"no MEND network {given} (looked in {', '.join(map(str, places))}); train one with"
+            f" python -m helpers.editing.mend_training --model {language_model.name}"
+        )
+    network = Hypernetwork.load(path, language_model)
+    layers = {language_model.layout.layer_of(name) for name in network.shapes}
+    if layers != set(hyperparameters.layers) or network.rank != hyperparameters.rank:
+        raise NetworkError(
+            f"{path} edits layers {sorted(layers)} at rank {network.rank}; the hyperparameters say"
+            f" layers {sorted(hyperparameters.layers)}, rank {hyperparameters.rank}: make them agree"
+        )
+    return network
+
+
+def token_gradients(
+    batch: LossBatch, names: Sequence[str], app: App | None = None
+) -> tuple[TokenGradients, dict[str, Tensor]]:
+    """What the hypernetwork reads: each row's own loss, differentiated at the matrices' outputs.
+
+    Args:
+        batch: rows with their losses.
+        names: the edited matrices.
+        app: APP, of which only the first term has a gradient before any change is made.
+
+    Returns:
+        Inputs and gradients by matrix, and the loss terms [rows].
+    """
+    inputs: dict[str, Tensor] = {}
+    outputs: dict[str, Tensor] = {}
+
+    def keep(name: str) -> Any:
+        def hook(module: object, arguments: tuple[Any, ...], output: Tensor) -> None:
+            inputs[name], outputs[name] = arguments[0], output
+
+        return hook
+
+    # The graph begins at the first edited block's input: the weights themselves are frozen.
+    batch.entering = batch.entering.detach().requires_grad_()
+    with ExitStack() as stack, torch.enable_grad():
+        for name in names:
+            module = batch.language_model.module(name)
+            stack.callback(module.register_forward_hook(keep(name)).remove)
+        hidden = batch.hidden()
+        terms = {"nll": batch.target_nll(hidden)}
+        if app and not app.inert:
+            terms["app"] = app.total(batch.app_terms(hidden, app.margin))
+        total = torch.stack(list(terms.values())).sum()
+        gradients = torch.autograd.grad(total, [outputs[name] for name in names])
+    pairs = zip(names, gradients, strict=True)
+    found = {name: (inputs[name].detach().float(), g.float()) for name, g in pairs}
+    return found, {name: term.detach() for name, term in terms.items()}
+
+
+@dataclass
+class Mend(Editor):
+    """MEND on one model, with a trained network.
+
+    ``targets="all"`` makes every correct answer a target beside the new one (PEAK, Table 5).
+    ``token_budget`` bounds the tokens of a pass.
+
+    Raises:
+        ValueError: unknown ``targets``.
+    """
+
+    language_model: LanguageModel
+    hyperparameters: MendHyperparameters
+    network: Hypernetwork
+    app: App | None = None
+    targets: str = "new"
+    token_budget: int = 1024
+    progress: bool = False
+
+    name = "mend"
+
+    def __post_init__(self) -> None:
+        if self.targets not in ("new", "all"):
+            raise ValueError(f"targets must be 'new' or 'all', not {self.targets!r}")
+
+    def settings(self) -> dict[str, Any]:
+        """Also the choice of targets, and a checksum of the network's weights."""
+        checksum = sum(float(p.double().abs().sum()) for p in self.network.parameters())
+        return super().settings() | {"targets": self.targets, "network": f"{checksum:.6e}"}
+
+    def edit(self, requests: Sequence[EditRequest]) -> list[Update]:
+        """One independent low-rank update per request."""
+        everything = self.targets == "all"
+        rows = [
+            loss_row(self.language_model, r, self.app, all_answers=everything) for r in requests
+        ]
+        found: dict[int, Update] = {}
+        bar = tqdm(total=len(rows), unit="edit", desc="editing", disable=not self.progress)
+        for batch in token_batches([len(row.forest) for row in rows], self.token_budget):
+            for part in run_halving(batch, lambda chosen: self._edit(rows, chosen)):
+                found |= part
+            bar.update(len(batch))
+        bar.close()
+        return [found[i] for i in range(len(rows))]
+
+    def _edit(self, rows: Sequence[EditRow], chosen: Sequence[int]) -> dict[int, Update]:
+        names = list(self.network.shapes)
+        first = min(self.language_model.layout.layer_of(name) for name in names)
+        batch = LossBatch.build(self.language_model, [rows[i] for i in chosen], first)
+        gradients, terms = token_gradients(batch, names, self.app)
+        return {
+            index: self._update(
+                {name: (x[row], delta[row]) for name, (x, delta) in gradients.items()},
+                {name: float(term[row]) for name, term in terms.items()},
+            )
+            for row, index in enumerate(chosen)
+        }
+
+    @torch.no_grad()
+    def _update(
+        self, gradients: Mapping[str, tuple[Tensor, Tensor]], terms: dict[str, float]
+    ) -> Update:
+        """One edit's update from its tokens' inputs [tokens, in] and gradients [tokens, out]."""
+        record = {"steps": 1, "losses": [terms]}
+        deltas: dict[str, Delta] = {}
+        for name, (x, delta) in gradients.items():
+            real = contributes(x, delta)
+            right, left = self.network(name, x[real], delta[real])
+            deltas[name] = LowRank(left.T, right.T)
+        finite = all(bool(torch.isfinite(d.left).all()) for d in deltas.values())  # type: ignore[attr-defined]
+        if not finite or not all(abs(value) < float("inf") for value in terms.values()):
+            return Update({}, {"failure": f"non-finite loss or gradient: {terms}", **record})
+        return Update(deltas, diagnostics_of(self.language_model, deltas, extra=record))
