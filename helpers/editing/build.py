@@ -30,6 +30,7 @@ from helpers.editing.hyperparameters import (
 )
 from helpers.editing.kn import Kn, KnHyperparameters
 from helpers.editing.memit import Memit
+from helpers.editing.mend import Mend, MendHyperparameters, load_network
 from helpers.editing.prune import Prune
 from helpers.editing.rect import Rect
 from helpers.editing.rome import Rome
@@ -153,6 +154,19 @@ def _kn(order: _Order) -> Editor:
     return Kn(order.language_model, hyperparameters, contexts, app, progress=order.progress)
 
 
+def _mend(order: _Order) -> Editor:
+    """MEND with the trained network its hyperparameters name."""
+    hyperparameters = order.read("mend", MendHyperparameters)
+    return Mend(
+        order.language_model,
+        hyperparameters,
+        load_network(order.language_model, hyperparameters),
+        order.with_app("mend")[0],
+        targets=order.targets,
+        progress=order.progress,
+    )
+
+
 def _rome(order: _Order, **fixed: Any) -> Editor:
     return _vector_editor(order, "rome", Rome, RomeHyperparameters, grouped=False, **fixed)
 
@@ -173,6 +187,7 @@ _EDITORS: dict[str, _Build] = {
     "ft-l": lambda order: _ft(order, "prompt_last"),
     "ft-m": lambda order: _ft(order, "target_new"),
     "kn": _kn,
+    "mend": _mend,
     "rect": lambda order: _wrapper(order, "rect", Rect, RectHyperparameters),
     "prune": lambda order: _wrapper(order, "prune", Prune, PruneHyperparameters),
 }

@@ -21,6 +21,7 @@ from helpers.editing.hyperparameters import (
 )
 from helpers.editing.kn import KnHyperparameters
 from helpers.editing.mend import MendHyperparameters
+from helpers.editing.mend_network import Hypernetwork
 from helpers.paths import PARAMS
 
 FILES = sorted((PARAMS / "models").glob("*.yaml"))
@@ -155,6 +156,15 @@ def test_knowledge_neurons_by_name_take_no_objective(named, requests) -> None:
         build_editor("kn", named, preset="tuned", app=App())
     with pytest.raises(HyperparameterError, match="no further targets"):
         build_editor("kn", named, preset="tuned", targets="all")
+
+
+def test_mend_by_name_reads_its_network(named, requests, tmp_path) -> None:
+    path = tmp_path / "network.safetensors"
+    Hypernetwork.for_layers(named, (2, 3), 4).save(path, named)
+    overrides = {"layers": (2, 3), "rank": 4, "network": str(path)}
+    editor = build_editor("mend", named, preset="tuned", app=True, overrides=overrides)
+    assert editor.app.beta == editor.app.gamma == 0
+    assert editor.edit(requests[:1])[0].norm() > 0
 
 
 def test_overrides_reach_wrapper_and_base(named) -> None:
