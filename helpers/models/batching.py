@@ -8,6 +8,8 @@ from typing import TypeVar
 
 import torch
 
+PASS_TOKENS = 64  # a pass reads all weights, which takes about as long as this many tokens
+
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -22,7 +24,8 @@ def token_batches(
     Args:
         lengths: tokens of each item.
         token_budget: most tokens per batch, padding included.
-        padding: largest share of a batch that may be padding; a batch ends before it.
+        padding: largest share of a batch that may be padding; a batch ends before it, unless the
+            padding costs less than another pass would (``PASS_TOKENS``).
     """
     order = sorted(range(len(lengths)), key=lambda i: (-lengths[i], i))
     batch: list[int] = []
@@ -30,7 +33,8 @@ def token_batches(
     for index in order:
         longest = lengths[batch[0]] if batch else lengths[index]
         area = longest * (len(batch) + 1)
-        if batch and (area > token_budget or area - real - lengths[index] > padding * area):
+        wasted = area - real - lengths[index]
+        if batch and (area > token_budget or wasted > max(padding * area, PASS_TOKENS)):
             yield batch
             batch, real = [], 0
         batch.append(index)
