@@ -1,7 +1,8 @@
 # make run   set up, fetch the default model, execute every notebook with its quick profile
 # make test  set up, then lint, types, unit tests and notebook regression tests
 #
-# On a machine with a GPU:  make run TORCH=torch==2.13.0
+# On a machine with a GPU:  make run TORCH=torch===2.13.0
+# (three equals signs: also replaces a CPU build that is already there)
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -12,27 +13,32 @@ else
 TORCH ?= torch==$(TORCH_VERSION)+cpu
 endif
 CPU_INDEX := https://download.pytorch.org/whl/cpu
-# Notebook kernels and tests run quietly and never look for a hub.
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --constraint constraints.txt
+# One stamp per torch build, so that asking for another build sets up again.
+READY := $(VENV)/.ready-$(subst =,,$(TORCH))
+# Notebook kernels and tests run quietly and the same everywhere.
 export TQDM_DISABLE := 1
 export TOKENIZERS_PARALLELISM := false
 
 .PHONY: setup run test lint clean
 
-setup: $(VENV)/.ready
+setup: $(READY)
 
-# torch first and by itself: its CPU build would otherwise be replaced by one that brings CUDA.
-$(VENV)/.ready: pyproject.toml constraints.txt
+# torch first and by itself: installed along with the rest, the newest build would bring CUDA.
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "Python 3.11 or newer is needed: make PYTHON=/path/to/python3.11"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet "$(TORCH)" \
-		|| $(BIN)/python -m pip install --quiet --index-url $(CPU_INDEX) "$(TORCH)"
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]"
-	touch $@
+	$(PIP_INSTALL) "$(TORCH)" || $(PIP_INSTALL) --extra-index-url $(CPU_INDEX) "$(TORCH)"
+	$(PIP_INSTALL) --editable ".[dev]"
+	@rm -f $(VENV)/.ready-*
+	@touch $@
 
 run: setup
 	$(BIN)/python -m helpers fetch smollm2-135m
 	@set -e; for notebook in notebooks/*.ipynb; do \
-		$(BIN)/python -m helpers run "params/quick/$$(basename $$notebook .ipynb).yaml"; \
+		$(BIN)/python -m helpers run "params/quick/$$(basename "$$notebook" .ipynb).yaml"; \
 	done
 	@echo "Executed notebooks: runs/  Figures: figures/  Scores: runs/results/"
 
@@ -43,7 +49,7 @@ lint: setup
 
 test: lint
 	$(BIN)/python -m pytest tests
-	$(BIN)/python -m pytest --nbval-lax --nbval-cell-timeout 1800 notebooks
+	$(BIN)/python -m pytest --nbval-lax --nbval-current-env --nbval-cell-timeout 1800 notebooks
 
 clean:
 	rm -rf $(VENV) runs

@@ -1,70 +1,136 @@
-"""The ways to install name the same packages; importing the package stays light."""
+"""The ways to install name the same packages; what is imported is declared; importing is light."""
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import sys
 import tomllib
+from glob import glob
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
 import yaml
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 ROOT = Path(__file__).resolve().parent.parent
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PROJECT = PYPROJECT["project"]
 RUNTIME = [Requirement(text) for text in PROJECT["dependencies"]]
-DEVELOPMENT = [Requirement(text) for text in PROJECT["optional-dependencies"]["dev"]]
+EXTRAS = {
+    extra: [Requirement(text) for text in texts]
+    for extra, texts in PROJECT["optional-dependencies"].items()
+}
+EVERYTHING = RUNTIME + [requirement for extra in EXTRAS.values() for requirement in extra]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+# Runtime dependencies that are used without an import of ours.
+INDIRECT = {"accelerate", "gguf", "jupyterlab", "pyarrow"}
 
 
-def canonical(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()
+def names(requirements: list[Requirement]) -> set[str]:
+    return {canonicalize_name(requirement.name) for requirement in requirements}
 
 
-def pinned() -> dict[str, Version]:
-    lines = (ROOT / "constraints.txt").read_text().splitlines()
+def pins() -> dict[str, Version]:
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
     pairs = (line.split("==") for line in lines if line and not line.startswith("#"))
-    return {canonical(name): Version(version) for name, version in pairs}
+    return {canonicalize_name(name): Version(version) for name, version in pairs}
 
 
-def test_constraints_pin_every_dependency_within_its_bounds():
-    pins = pinned()
-    for requirement in RUNTIME + DEVELOPMENT:
-        version = pins[canonical(requirement.name)]
-        assert requirement.specifier.contains(version), requirement
-        assert requirement.specifier, f"{requirement} needs a lower bound"
+def imported(*folders: str) -> set[str]:
+    """Names of the distributions that the modules of these folders import."""
+    modules: set[str] = set()
+    for folder in folders:
+        for path in (ROOT / folder).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.Import):
+                    modules |= {alias.name.partition(".")[0] for alias in node.names}
+                elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                    modules.add(node.module.partition(".")[0])
+    ours = {"helpers", "benchmarks", "tests", "conftest"}
+    distributions = packages_distributions()
+    return {
+        canonicalize_name(distributions.get(module, [module])[0])
+        for module in modules - ours - sys.stdlib_module_names
+    }
+
+
+@pytest.mark.parametrize("requirement", EVERYTHING, ids=str)
+def test_constraints_pin_every_dependency_within_its_bound(requirement):
+    assert ">=" in str(requirement.specifier)
+    assert requirement.specifier.contains(pins()[canonicalize_name(requirement.name)])
 
 
 def test_conda_environment_names_the_same_packages():
-    environment = yaml.safe_load((ROOT / "environment.yml").read_text())
+    environment = yaml.safe_load((ROOT / "environment.yml").read_text(encoding="utf-8"))
     (pip,) = (d["pip"] for d in environment["dependencies"] if isinstance(d, dict))
-    named = {canonical(Requirement(line).name) for line in pip if not line.startswith("--")}
-    assert named == {canonical(requirement.name) for requirement in RUNTIME + DEVELOPMENT}
+    named = [Requirement(line) for line in pip if not line.startswith("--")]
+    assert names(named) == names(RUNTIME + EXTRAS["dev"])
     assert "--constraint constraints.txt" in pip
+    assert f"python{PROJECT['requires-python']}" in environment["dependencies"]
+
+
+def test_torch_is_the_same_version_everywhere():
+    version = str(pins()["torch"])
+    assert f"TORCH_VERSION := {version}\n" in (ROOT / "Makefile").read_text(encoding="utf-8")
+    environment = (ROOT / "environment.yml").read_text(encoding="utf-8")
+    assert set(re.findall(r"torch==([\d.]+)", environment)) == {version}
+    assert set(re.findall(r"torch={2,3}([\d.]+)", README)) == {version}
 
 
 def test_readme_gives_a_reason_for_every_runtime_dependency():
-    rows = re.findall(r"^\| `([\w.-]+)` \| (.+) \|$", (ROOT / "README.md").read_text(), re.M)
-    named = {canonical(name) for name, reason in rows if reason.strip()}
-    assert named == {canonical(requirement.name) for requirement in RUNTIME}
+    rows = re.findall(r"^\| `([\w.-]+)` \| (.+) \|$", README, re.M)
+    assert sorted(canonicalize_name(name) for name, _ in rows) == sorted(names(RUNTIME))
+    assert all(reason.strip() for _, reason in rows)
 
 
-def test_torch_is_pinned_alike_everywhere():
-    version = str(pinned()["torch"])
-    assert f"TORCH_VERSION := {version}" in (ROOT / "Makefile").read_text()
-    assert f"torch=={version}+cpu" in (ROOT / "environment.yml").read_text()
+def test_what_the_package_imports_is_declared():
+    assert imported("helpers") <= names(RUNTIME + EXTRAS["wikipedia"])
+    assert imported("tests", "benchmarks") <= names(RUNTIME + EXTRAS["dev"])
+
+
+def test_every_data_file_is_package_data():
+    patterns = PYPROJECT["tool"]["setuptools"]["package-data"]["helpers"]
+    package = ROOT / "helpers"
+    covered = {name for p in patterns for name in glob(p, root_dir=package, recursive=True)}
+    files = (p for p in package.rglob("*") if p.is_file() and p.suffix not in {".py", ".pyc"})
+    data = {str(path.relative_to(package)) for path in files}
+    assert data
+    assert data <= covered
 
 
 @pytest.mark.parametrize("module", ["helpers", "helpers.cli", "helpers.paths"])
-def test_light_imports(module):
-    code = f"import {module}, sys; print(*sorted({{'torch', 'transformers', 'pandas'}} & set(sys.modules)))"
+def test_imports_are_light(module):
+    heavy = "{'torch', 'transformers', 'pandas'}"
+    code = f"import {module}, sys; print(sorted({heavy} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == ""
+    assert done.stdout.strip() == "[]"
 
 
-def test_help_answers_without_heavy_imports():
+@pytest.mark.parametrize("module", ["helpers.metrics", "helpers.reporting"])
+def test_metrics_and_reporting_know_no_model(module):
+    """Importing every module of the room brings in neither torch nor transformers."""
+    code = (
+        f"import importlib, pkgutil, sys, {module} as room\n"
+        "for found in pkgutil.walk_packages(room.__path__, room.__name__ + '.'):\n"
+        "    importlib.import_module(found.name)\n"
+        "print(sorted({'torch', 'transformers'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_readme_links_lead_somewhere():
+    targets = re.findall(r"\]\((?!https?:)([^)#]+)\)", README)
+    assert targets
+    assert [target for target in targets if not (ROOT / target).exists()] == []
+
+
+def test_help_names_every_command_without_loading_torch():
     code = (
         "import sys; sys.argv = ['helpers', '--help']\n"
         "from helpers.cli import app\n"
