@@ -195,13 +195,14 @@ def main(
     unbiasedness: Annotated[int, typer.Option(help="sentences of KLoB-u, 0 = all")] = 200,
     seed: Annotated[int, typer.Option(help="choice of examples")] = 0,
     permutations: Annotated[int, typer.Option(help="draws of the permutation null")] = 1_000,
+    dtype: Annotated[str, typer.Option(help="torch dtype of the weights")] = "float32",
     device: Annotated[str, typer.Option(help="torch device")] = "cpu",
     accept_terms: Annotated[bool, typer.Option(help="accept a packaged model's terms")] = False,
     out: Annotated[Path, typer.Option(help="folder of the result tables")] = FOLDER,
     store: Annotated[Path, typer.Option(help="folder of finished parts")] = RUNS / "klob",
 ) -> None:
     """Evaluate locating methods on KLoB; an interrupted run resumes."""
-    language_model = load(model, device=device, accept_terms=accept_terms)
+    language_model = load(model, dtype=dtype, device=device, accept_terms=accept_terms)
     counts = _counts((consistency, relevance, unbiasedness))
     names = tuple(locator or LOCATORS)
     plan = Plan(names, source, counts, seed, permutations=permutations)

@@ -156,12 +156,13 @@ def main(
     preset: Annotated[str, typer.Option(help="ROME's preset")] = "tuned",
     corpus: Annotated[str, typer.Option(help="corpus of the second moments")] = "self",
     seed: Annotated[int, typer.Option(help="choice of facts and answers")] = 0,
+    dtype: Annotated[str, typer.Option(help="torch dtype of the weights")] = "float32",
     device: Annotated[str, typer.Option(help="torch device")] = "cpu",
     out: Annotated[Path, typer.Option(help="folder of the result table")] = FOLDER,
     store: Annotated[Path, typer.Option(help="folder of finished parts")] = RUNS / "klob-edits",
 ) -> None:
     """Edit facts with ROME at every layer; an interrupted run resumes."""
-    language_model = load(model, device=device)
+    language_model = load(model, dtype=dtype, device=device)
     evaluated = load_examples("consistency", source, count=consistency or None, seed=seed).numbers
     chosen = sorted(random.Random(seed).sample(evaluated, facts))
     table = edit_every_layer(

@@ -45,6 +45,11 @@ def run_name(model: str, source: str) -> str:
     return f"{Path(model).name}_{source}"
 
 
+def stored_klob_runs(folder: Path = FOLDER) -> list[str]:
+    """Names of the runs at hand."""
+    return sorted(path.parent.name for path in folder.glob("*/about.json"))
+
+
 def store_klob_run(
     name: str,
     tables: Mapping[str, pd.DataFrame],
@@ -71,9 +76,8 @@ def load_klob_run(name: str, folder: Path = FOLDER) -> KlobRun:
     """
     path = folder / name / "about.json"
     if not path.exists():
-        known = sorted(p.parent.name for p in folder.glob("*/about.json"))
         raise KeyError(
-            f"no stored run {name!r}; there are: {', '.join(known) or 'none'}; make one with"
+            f"no stored run {name!r}; there are: {', '.join(stored_klob_runs(folder))}; make one with"
             " python -m helpers.locating.evaluate --model MODEL --source SOURCE"
         )
     paths = {table: path.parent / f"{table}.parquet" for table in TABLES}

@@ -58,7 +58,7 @@ def criteria_text(
     cells = [
         "n/a"
         if np.isnan(row["mean"])
-        else f"{headline(row['mean']):.2f}  ({row['mean']:+.2f}, {_range(row)})"
+        else f"{headline(row['mean']):.2f}  ({_signed(row['mean'])}, {_range(row)})"
         for row in table.to_dict("records")
     ]
     wide = table.assign(cell=cells).pivot(index="locator", columns="criterion", values="cell")
@@ -76,14 +76,14 @@ def null_text(null: pd.DataFrame, *, subtask: str, granularity: str, share: floa
     mask = (null["subtask"] == subtask) & (null["granularity"] == granularity)
     chosen = null[mask & (null["share"] == share)]
     cells = [
-        f"{row['mean']:+.2f} ± {row['standard_deviation']:.2f} (p = {row['p_value']:.3f})"
+        f"{_signed(row['mean'])} ± {row['standard_deviation']:.2f} (p = {row['p_value']:.3f})"
         for row in chosen.to_dict("records")
     ]
     table = chosen.assign(cell=cells)
     wide = table.pivot(index="locator", columns="shuffled", values="cell")
     observed = table[table["shuffled"] == "all"].set_index("locator")["observed"]
     columns = {
-        "observed": observed.map("{:+.2f}".format),
+        "observed": observed.map(_signed),
         "dealt among all facts": wide["all"],
         "dealt inside a relation": wide["relation"],
     }
@@ -93,7 +93,7 @@ def null_text(null: pd.DataFrame, *, subtask: str, granularity: str, share: floa
 def gap_text(similarities: pd.DataFrame, *, granularity: str, share: float) -> pd.DataFrame:
     """Sim_all and RSim under the paper's shortcut and exactly, and the gap in RSim."""
     table = baseline_gap(similarities, share=share).query("granularity == @granularity")
-    return _named(table.drop(columns="granularity").set_index("locator")).round(3)
+    return _named(table.drop(columns="granularity").set_index("locator").round(3))
 
 
 def spread_text(sentences: pd.DataFrame, *, granularity: str) -> pd.DataFrame:
@@ -103,7 +103,7 @@ def spread_text(sentences: pd.DataFrame, *, granularity: str) -> pd.DataFrame:
     for name, relative in (("RSD", False), ("RSD of relative spread", True)):
         table = rsd_table(chosen, relative=relative).set_index("locator")
         columns[name] = [
-            "n/a" if np.isnan(row["mean"]) else f"{row['mean']:+.2f} ({_range(row)})"
+            "n/a" if np.isnan(row["mean"]) else f"{_signed(row['mean'])} ({_range(row)})"
             for row in table.to_dict("records")
         ]
     return _named(pd.DataFrame(columns, index=table.index))
@@ -162,10 +162,10 @@ def locality_text(table: pd.DataFrame) -> pd.DataFrame:
         "same fact": [
             f"{r['mean']:+.2f} ({r.low:+.2f} … {r.high:+.2f})" for _, r in own.iterrows()
         ],
-        "other facts": other["mean"].map("{:+.2f}".format),
-        "difference": own["specific"].map("{:+.3f}".format),
+        "other facts": other["mean"].map(_signed),
+        "difference": own["specific"].map(_signed),
         "p": own["p_value"].map("{:.3f}".format),
-        "mean curves": own["average"].map("{:+.2f}".format),
+        "mean curves": own["average"].map(_signed),
     }
     return _named(pd.DataFrame(columns, index=own.index))
 
@@ -175,6 +175,11 @@ def cost_text(cost: pd.DataFrame) -> pd.DataFrame:
     return _named(cost.set_index("locator")[["cpu_seconds", "threads"]]).round(3)
 
 
+def _signed(value: float) -> str:
+    """Two decimals with their sign; a rounded zero is always positive."""
+    return f"{round(value, 2) + 0.0:+.2f}"
+
+
 def _number(value: float) -> str:
     if pd.isna(value):
         return ""
@@ -182,7 +187,7 @@ def _number(value: float) -> str:
 
 
 def _range(row: Mapping[Hashable, Any]) -> str:
-    return f"{row['low']:+.2f} … {row['high']:+.2f}"
+    return f"{_signed(row['low'])} … {_signed(row['high'])}"
 
 
 def _interval(estimate: object) -> dict[str, float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 
 from helpers.construction.klob_templates import load_templates
 from helpers.metrics.klob_tables import criteria_table, rsim_table
-from helpers.reporting import klob_figures, klob_tables
+from helpers.reporting import klob_figures, klob_gallery, klob_stored, klob_tables
 from helpers.reporting.published import published_table
 
 LOCATORS = ("knowledge-neurons", "random")
@@ -135,7 +136,7 @@ def test_locality_table(edits: pd.DataFrame) -> None:
     assert table.query("pairing == 'own'")["mean"].item() == pytest.approx(1)
     assert table.query("pairing == 'other'")["mean"].item() == pytest.approx(-1)
     text = klob_tables.locality_text(table)
-    assert text.loc["knowledge neurons (IG)", "difference"] == "+2.000"
+    assert text.loc["knowledge neurons (IG)", "difference"] == "+2.00"
     figure = klob_figures.locality_dots(table, caption="two facts")
     assert figure.axes[0].get_yticklabels()[0].get_text() == "knowledge neurons (IG)"
 
@@ -167,3 +168,21 @@ def test_figures_show_what_they_are_given(
         np.ones((3, 5)), {"random": np.ones((3, 5)) / 5}, caption="x"
     )
     assert len(curves.axes[1].get_lines()) == 1
+
+
+def test_a_stored_run_draws_its_figures(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    similarities: pd.DataFrame,
+    sentences: pd.DataFrame,
+    null: pd.DataFrame,
+) -> None:
+    about = {"model": "tiny", "source": "klob-mini", "dtype": "float32", "device": "cpu"}
+    tables = {"similarities": similarities, "sentences": sentences, "null": null}
+    klob_stored.store_klob_run("tiny_klob-mini", tables, {**about, "counts": {"c": 3}}, tmp_path)
+    run = klob_stored.load_klob_run("tiny_klob-mini", tmp_path)
+    monkeypatch.setattr(klob_gallery, "stored_klob_runs", lambda: ["tiny_klob-mini"])
+    monkeypatch.setattr(klob_gallery, "load_klob_run", lambda name: run)
+    drawn = {name: draw() for name, _, draw in klob_gallery.klob_figures()}
+    assert list(drawn) == ["05_evaluation_tiny_klob-mini", "05_share_tiny_klob-mini"]
+    assert len(drawn["05_evaluation_tiny_klob-mini"].axes) == 3
