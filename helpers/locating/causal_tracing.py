@@ -25,7 +25,6 @@ from helpers.locating.slots import (
     output_hooks,
     slot_batch,
     slot_logits,
-    target_probabilities,
 )
 from helpers.models.language_model import LanguageModel
 from helpers.models.trace import record_outputs
@@ -94,8 +93,7 @@ class CausalTracing(Locator):
         ):
             slots = batch.slots.expand(n * (blocks + 1))
             logits = slot_logits(language_model, rows, slots)
-        targets = torch.full((len(logits),), query.required_target, device=logits.device)
-        probabilities = target_probabilities(logits, targets).view(blocks + 1, n).mean(1)
+        probabilities = logits.softmax(1)[:, query.required_target].view(blocks + 1, n).mean(1)
         return probabilities[1:] - probabilities[0]
 
     def _clean_outputs(

@@ -27,7 +27,6 @@ from helpers.locating.slots import (
     output_hooks,
     slot_batch,
     slot_logits,
-    target_probabilities,
 )
 from helpers.models.language_model import LanguageModel
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
@@ -132,14 +132,9 @@ def edit_every_layer(
     for layer in tqdm(missing, unit="layer", disable=not progress):
         updates = None
         if layer != UNEDITED:
-            editor = build_editor(
-                "rome",
-                language_model,
-                preset=preset,
-                corpus=corpus,
-                seed=seed,
-                overrides={"layers": [layer], "context_template_length_params": []},
-            )
+            own = {"layers": [layer], "context_template_length_params": []}
+            options: dict[str, Any] = {"preset": preset, "corpus": corpus, "seed": seed}
+            editor = build_editor("rome", language_model, overrides=own, **options)
             updates = editor.edit(requests)
         table = score_edits(language_model, facts, requests, updates)
         results.append(table.assign(case_id=layer))
