@@ -38,7 +38,7 @@ def test_relations_are_described_and_objects_have_the_described_type(facts):
 def test_no_markup_or_leftovers_in_labels(facts):
     labels = {label for fact in facts for label in (fact.subject, fact.object)}
     assert not [label for label in labels if any(mark in label for mark in "<>;[]{}%")]
-    assert not [label for label in labels if label != label.strip() or len(label) > 110]
+    assert not [label for label in labels if label != label.strip() or len(label) > 60]
 
 
 def test_recent_facts_have_older_answers(facts):

@@ -10,6 +10,7 @@ from helpers.construction.collect.sources import source
 from helpers.construction.facts import Fact
 
 FIRST_YEAR, LAST_YEAR = 1970, 2026
+LONGEST_NAME = 60  # characters; longer ones are descriptions
 _STAND_IN = re.compile(
     r"\(|observed|substitut|in lieu|alternative|additional|day off|non-working|special public"
     r"|election|census|public holiday|bank holiday|^national holiday|joint holiday|half|compensatory"
@@ -51,6 +52,6 @@ def _first_kept(package: object, iso: str) -> dict[str, date]:
     for day, joined in sorted(calendar.items()):
         for name in joined.split("; "):
             clean = name.removesuffix(" (estimated)")
-            if _KEPT.search(clean) or not _STAND_IN.search(clean):
+            if len(clean) <= LONGEST_NAME and (_KEPT.search(clean) or not _STAND_IN.search(clean)):
                 first.setdefault(clean, day)
     return first

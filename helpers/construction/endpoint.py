@@ -1,0 +1,145 @@
+"""A remote SPARQL endpoint, asked politely: user agent, retries with back-off, cache on disk."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from helpers import __version__
+from helpers.construction.triples import Binding, SparqlSource
+from helpers.paths import cache_folder
+
+WIKIDATA = "https://query.wikidata.org/sparql"
+USER_AGENT = f"helpers/{__version__} (knowledge-editing benchmarks; Python urllib)"
+_RETRIED = (429, 500, 502, 503, 504)
+
+
+class EndpointError(RuntimeError):
+    """An endpoint that does not answer, with nothing in the cache."""
+
+
+@dataclass
+class Endpoint:
+    """A SPARQL endpoint reached by HTTP.
+
+    Attributes:
+        url: address, such as ``WIKIDATA``.
+        user_agent: says who asks; public endpoints require it.
+        folder: cache of answers; default: the user's cache.
+        refresh: ask anew even for what is cached; the cache still answers when the endpoint fails.
+        attempts: how often a query is sent before giving up.
+        backoff: seconds before the second attempt; doubled before each further one.
+        timeout: seconds without an answer.
+        sleep: how to wait.
+    """
+
+    url: str = WIKIDATA
+    user_agent: str = USER_AGENT
+    folder: Path | None = None
+    refresh: bool = False
+    attempts: int = 4
+    backoff: float = 2.0
+    timeout: float = 90.0
+    sleep: Callable[[float], None] = field(default=time.sleep, repr=False)
+
+    def select(self, query: str) -> list[Binding]:
+        """Answer a SELECT query from the cache, else from the endpoint.
+
+        Raises:
+            EndpointError: no answer from either.
+        """
+        path = self._cached(query)
+        if path.is_file() and not self.refresh:
+            return _rows(path.read_bytes())
+        try:
+            content = self._ask(query)
+        except EndpointError as error:
+            if path.is_file():
+                warnings.warn(f"{error}; using the cached answer {path}", stacklevel=2)
+                return _rows(path.read_bytes())
+            raise
+        rows = _rows(content)
+        part = path.with_suffix(".part")
+        part.write_bytes(content)
+        part.replace(path)
+        return rows
+
+    def _cached(self, query: str) -> Path:
+        folder = self.folder or cache_folder("sparql")
+        folder.mkdir(parents=True, exist_ok=True)
+        key = hashlib.sha256(f"{self.url}\n{query}".encode()).hexdigest()
+        return folder / f"{key[:32]}.json"
+
+    def _ask(self, query: str) -> bytes:
+        """Send the query until it is answered, with growing pauses."""
+        request = urllib.request.Request(
+            self.url,
+            data=urllib.parse.urlencode({"query": query}).encode(),
+            headers={
+                "Accept": "application/sparql-results+json",
+                "User-Agent": self.user_agent,
+            },
+        )
+        problem = ""
+        for attempt in range(self.attempts):
+            wait = self.backoff * 2**attempt
+            try:
+                with urllib.request.urlopen(request, timeout=self.timeout) as response:
+                    content: bytes = response.read()
+                _rows(content)  # a cut-off answer is no answer
+                return content
+            except urllib.error.HTTPError as error:
+                problem = f"HTTP {error.code} {error.reason}"
+                if error.code not in _RETRIED:
+                    break
+                wait = max(wait, _seconds(error.headers.get("Retry-After")))
+            except (OSError, ValueError) as error:
+                problem = str(error)
+            if attempt + 1 < self.attempts:
+                self.sleep(wait)
+        raise EndpointError(
+            f"{self.url} does not answer ({problem}); check the address and the network, or use"
+            " the packaged facts or local files instead"
+        )
+
+
+def select_pages(source: SparqlSource, query: str, *, page: int = 10_000) -> Iterator[Binding]:
+    """Rows of a query with ORDER BY, asked for page by page.
+
+    Raises:
+        ValueError: a query without ORDER BY, whose pages would overlap.
+    """
+    if "ORDER BY" not in query:
+        raise ValueError("paging needs a query with ORDER BY")
+    offset = 0
+    while True:
+        rows = source.select(f"{query}\nLIMIT {page} OFFSET {offset}")
+        yield from rows
+        if len(rows) < page:
+            return
+        offset += page
+
+
+def _rows(content: bytes) -> list[Binding]:
+    """Rows of an answer in SPARQL's JSON format.
+
+    Raises:
+        ValueError: another format, or a cut-off answer.
+    """
+    try:
+        bindings = json.loads(content)["results"]["bindings"]
+        return [{name: term["value"] for name, term in row.items()} for row in bindings]
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"not an answer in SPARQL's JSON format: {error}") from error
+
+
+def _seconds(retry_after: str | None) -> float:
+    return float(retry_after) if retry_after and retry_after.isdigit() else 0.0

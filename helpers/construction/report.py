@@ -1,0 +1,110 @@
+"""What a set of PEAK records holds, and whether it contradicts itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pandas as pd
+
+from helpers.construction.prompts import mentions
+from helpers.construction.templates import PromptTemplates
+from helpers.data.peak_anomalies import PeakWarning, find_anomalies
+from helpers.data.peak_record import PeakRecord
+
+_NO_FAULT = ("prompt is a question",)  # a wording of ours, not a contradiction
+_ORDER = (
+    "records",
+    "correct answers",
+    "paraphrase prompts",
+    "locality prompts",
+    "hard false answers",
+    "random false answers",
+)
+
+
+def validation_report(records: Sequence[PeakRecord]) -> list[PeakWarning]:
+    """Contradictions in records: those known from the official files, and stricter ones.
+
+    Besides ``find_anomalies``: an answer in two lists up to case, o* or the subject among the
+    answers, a list with repetitions, an edit prompt that gives o* away, and a locality prompt about
+    the record's own subject. Empty for everything that ``build_counterfactual`` and
+    ``build_temporal`` make.
+    """
+    found = [w for w in find_anomalies(records) if w.kind not in _NO_FAULT]
+    for record in records:
+        lists = {
+            "correct": record.correct,
+            "hard false": record.hard_false,
+            "random false": record.random_false,
+            "appended": (record.target_new,),
+        }
+        seen: dict[str, str] = {record.subject.casefold(): "subject"}
+        for name, answers in lists.items():
+            for answer in answers:
+                if (other := seen.get(answer.casefold())) is not None:
+                    found.append(
+                        PeakWarning(record.case_id, f"{name} answer is {other} too", answer)
+                    )
+                seen[answer.casefold()] = name
+        if mentions(record.edit_prompt, record.target_new):
+            found.append(
+                PeakWarning(record.case_id, "edit prompt gives o* away", record.target_new)
+            )
+        for prompt, _ in record.locality:
+            if prompt in (record.edit_prompt, *record.paraphrases):
+                found.append(PeakWarning(record.case_id, "locality prompt in scope", prompt))
+    return found
+
+
+def statistics_table(sets: Mapping[str, Sequence[PeakRecord]]) -> pd.DataFrame:
+    """Counts of each set as in the paper's Table 2: one row per count, one column per set."""
+    columns = {
+        name: [
+            len(records),
+            sum(len(r.correct) for r in records),
+            sum(len(r.paraphrases) for r in records),
+            sum(len(r.locality) for r in records),
+            sum(len(r.hard_false) for r in records),
+            sum(len(r.random_false) for r in records),
+        ]
+        for name, records in sets.items()
+    }
+    return pd.DataFrame(columns, index=pd.Index(_ORDER, name="count"))
+
+
+def template_table(
+    templates: Mapping[str, PromptTemplates], relations: Mapping[str, str], *, wordings: int = 2
+) -> pd.DataFrame:
+    """Relations with some of their wordings (PEAK, Tables 6 and 7).
+
+    Args:
+        templates: by relation.
+        relations: the relations to show, with their names in words.
+        wordings: how many; the last one shown is a question where there is one.
+    """
+    rows = []
+    for relation, label in relations.items():
+        chosen = templates[relation]
+        shown = [*chosen.clozes[: wordings - 1], *(chosen.questions or chosen.clozes[-1:])[:1]]
+        rows.append((label, "; ".join(f"“{text}”" for text in shown)))
+    return pd.DataFrame(rows, columns=["relation", "templates"]).set_index("relation")
+
+
+def example_table(record: PeakRecord, *, shown: int = 4) -> pd.DataFrame:
+    """One record part by part (PEAK, Table 1)."""
+
+    def some(values: Sequence[str]) -> str:
+        rest = len(values) - shown
+        return ", ".join(values[:shown]) + (f", … ({rest} more)" if rest > 0 else "")
+
+    rows = [
+        ("(s, r)", f"({record.subject}, {record.relation})"),
+        ("O", some(record.correct)),
+        ("o*", record.target_new),
+        ("p", record.edit_prompt),
+        *(("paraphrase", prompt) for prompt in record.paraphrases),
+        *(("locality", f"{prompt} → {answer}") for prompt, answer in record.locality[:shown]),
+        ("O_h", some(record.hard_false)),
+        ("O_r", some(record.random_false)),
+    ]
+    return pd.DataFrame(rows, columns=["part", "text"]).set_index("part")
