@@ -136,8 +136,7 @@ def _attribute_layers(
     ):
         count = 1 + steps * len(layers)
         logits = slot_logits(language_model, branched, batch.slots.expand(count))[1:]
-        targets = torch.full((count - 1,), target, device=logits.device)
-        total = target_probabilities(logits, targets).sum()
+        total = logits.log_softmax(1)[:, target].exp().sum()
         gradients = torch.autograd.grad(total, [scaled[name] for name in names])
     pairs = zip(names, gradients, strict=True)
     return torch.stack([activations[name] * gradient.mean(0) for name, gradient in pairs])
