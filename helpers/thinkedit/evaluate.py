@@ -16,12 +16,62 @@ import typer
 
 from helpers.data.knowgic import load_aliases, load_edits
 from helpers.editing.editor import Editor
-from helpers.models import load
+from helpers.models import LanguageModel, load
 from helpers.paths import FIGURES, RUNS
 from helpers.runs.methods import build_method
 from helpers.runs.store import ResultsStore
 from helpers.thinkedit.run import ThinkEditRun
 from helpers.thinkedit.tables import chain_index
+
+
+def evaluate(
+    language_model: LanguageModel,
+    methods: Sequence[str],
+    *,
+    modes: Sequence[str] = ("independent", "sequential"),
+    estimator: str = "exact",
+    layout: str = "2025-06",
+    preset: str = "tuned",
+    first: int | None = None,
+    samples: int = 5,
+    store: Path = RUNS / "results",
+) -> dict[str, pd.DataFrame]:
+    """Evaluate methods; what is in the store already is not computed again.
+
+    Args:
+        language_model: the model.
+        methods: e.g. "rome" or "memit+app".
+        modes: "independent", "sequential", "deep".
+        estimator: "exact" or "sampled".
+        layout: edits, see ``helpers.data.knowgic.load_edits``.
+        preset: of the editors' hyperparameters.
+        first: only so many edits.
+        samples: responses per question, if sampled.
+        store: folder of the results store.
+
+    Returns:
+        Tables by kind (the estimator's name; "texts" if sampled; "along" if exact and sequential),
+        with columns model, preset, method and mode.
+    """
+    universe = load_edits(layout)
+    run = ThinkEditRun(
+        language_model,
+        universe[:first],
+        universe,
+        load_aliases(layout),
+        ResultsStore(store),
+        layout=layout,
+        estimator=estimator,
+        samples=samples,
+        progress=True,
+    )
+    editors = {
+        method: build_method(method, language_model, preset=preset, progress=True)
+        for method in methods
+    }
+    found = _evaluated(run, editors, modes)
+    named = {"model": language_model.name, "preset": preset}
+    return {kind: table.assign(**named) for kind, table in found.items()}
 
 
 def main(
@@ -39,34 +89,29 @@ def main(
     store: Path = RUNS / "results",
     publish: Annotated[bool, typer.Option(help="write tables to figures/data")] = False,
 ) -> None:
-    """Evaluate methods on KnowGIC; what is in the store already is not computed again."""
-    universe = load_edits(layout)
+    """Evaluate methods on KnowGIC and, with --publish, write the tables the figures are drawn from."""
     language_model = load(model, dtype=dtype, device=device, accept_terms=accept_terms)
-    editors = {
-        name: build_method(name, language_model, preset=preset, progress=True)
-        for name in method or ["rome"]
-    }
     for kind in estimator or ["exact"]:
-        run = ThinkEditRun(
+        tables = evaluate(
             language_model,
-            universe[:first],
-            universe,
-            load_aliases(layout),
-            ResultsStore(store),
-            layout=layout,
+            method or ["rome"],
+            modes=mode or ["independent", "sequential"],
             estimator=kind,
+            layout=layout,
+            preset=preset,
+            first=first,
             samples=samples,
-            progress=True,
+            store=store,
         )
-        tables = _evaluated(run, editors, mode or ["independent", "sequential"])
         if publish:
             folder = FIGURES / "data"
             folder.mkdir(parents=True, exist_ok=True)
             for name, table in tables.items():
                 path = folder / f"06_thinkedit_{name}_{Path(model).name}.parquet"
-                table.assign(model=model, preset=preset).to_parquet(path, index=False)
+                table.to_parquet(path, index=False)
                 typer.echo(str(path))
-            chain_index(universe).to_parquet(folder / "06_thinkedit_chains.parquet", index=False)
+            chains = chain_index(load_edits(layout))
+            chains.to_parquet(folder / "06_thinkedit_chains.parquet", index=False)
 
 
 def _evaluated(
