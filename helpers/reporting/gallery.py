@@ -9,6 +9,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from helpers.paths import FIGURES
+from helpers.reporting.klob_gallery import klob_figures
 from helpers.reporting.peak_figures import (
     additivity_bars,
     additivity_distribution,
@@ -29,7 +30,8 @@ class Entry:
 
 def figures() -> dict[str, Entry]:
     """All published figures whose data is at hand, by name."""
-    return dict(sorted(_peak_figures()))
+    klob = ((name, Entry(title, draw)) for name, title, draw in klob_figures())
+    return dict(sorted([*_peak_figures(), *klob], key=lambda pair: pair[0]))
 
 
 def draw(name: str, folder: Path = FIGURES) -> list[Path]:

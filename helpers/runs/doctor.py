@@ -10,9 +10,9 @@ from importlib.metadata import version
 import torch
 
 from helpers import __version__
-from helpers.data.peak import OFFICIAL
 from helpers.models.packaged_weights import PACKAGED_WEIGHTS
 from helpers.paths import cache_folder, local_data_folder
+from helpers.runs.fetching import OFFICIAL
 
 _PACKAGES = ("torch", "transformers", "papermill", "pandas", "matplotlib")
 

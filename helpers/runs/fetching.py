@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from helpers.data import klob, peak
 from helpers.data.fetch import locate
-from helpers.data.peak import OFFICIAL
 from helpers.models.packaged_weights import PACKAGED_WEIGHTS, prepare
 
+OFFICIAL = {**peak.OFFICIAL, **klob.OFFICIAL}
 FETCHABLE = (*PACKAGED_WEIGHTS, *OFFICIAL)
 
 
