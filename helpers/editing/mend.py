@@ -140,8 +140,7 @@ class Mend(Editor):
 
     def settings(self) -> dict[str, Any]:
         """Also the choice of targets, and a checksum of the network's weights."""
-        checksum = sum(float(p.double().abs().sum()) for p in self.network.parameters())
-        return super().settings() | {"targets": self.targets, "network": f"{checksum:.6e}"}
+        return super().settings() | {"targets": self.targets, "network": self.network.checksum()}
 
     def edit(self, requests: Sequence[EditRequest]) -> list[Update]:
         """One independent low-rank update per request."""

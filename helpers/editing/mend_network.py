@@ -11,6 +11,7 @@ statistics of the normalisation are measured before training and then fixed.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -127,6 +128,13 @@ class Hypernetwork(nn.Module):
             network = self.networks[_key(shape)]
             network.mean.copy_(seen.mean(0))  # type: ignore[operator]
             network.deviation.copy_(seen.std(0))  # type: ignore[operator]
+
+    def checksum(self) -> str:
+        """Sixteen hex digits that identify the learned values."""
+        digest = hashlib.sha256()
+        for name, tensor in sorted(self.state_dict().items()):
+            digest.update(name.encode() + tensor.float().cpu().numpy().tobytes())
+        return digest.hexdigest()[:16]
 
     def save(self, path: Path, language_model: LanguageModel) -> None:
         """Write the network to a safetensors file, learned matrices in half precision.

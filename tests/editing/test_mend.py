@@ -1,0 +1,389 @@
+"""MEND on every architecture: the network, the edits, and the training loop."""
+
+from __future__ import annotations
+
+import csv
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from helpers.editing import mend as mend_module
+from helpers.editing.app import App
+from helpers.editing.deltas import LowRank
+from helpers.editing.loss_batch import LossBatch, loss_row
+from helpers.editing.mend import Mend, MendHyperparameters, load_network, token_gradients
+from helpers.editing.mend_network import Hypernetwork, NetworkError
+from helpers.editing.mend_outer import Learner
+from helpers.editing.mend_records import (
+    TrainingRecord,
+    file_records,
+    packaged_records,
+    split,
+)
+from helpers.editing.mend_training import Trainer, TrainingSettings, draw_tasks, train
+from helpers.editing.request import EditRequest, RequestError
+from helpers.editing.update import Update, apply
+from helpers.models.tokens import answer_ids, prompt_ids
+
+ARCHITECTURES = ["gpt2", "gptj", "llama", "qwen2", "mistral", "gemma3"]
+LAYERS = (2, 3)
+RECORDS = [
+    TrainingRecord(subject, (f"{subject} lies in", f"The place of {subject} is"), new, old, "in")
+    for subject, new, old in (
+        ("Ur", "Peru", "Asia"),
+        ("Rome", "Chad", "Italy"),
+        ("Bonn", "Oman", "Europe"),
+        ("Lima", "Fiji", "Peru"),
+        ("Oslo", "Mali", "Norway"),
+    )
+]
+
+
+def network_of(language_model, requests, rank: int = 4, rate: float = -2e-3) -> Hypernetwork:
+    """A network that was never trained, its normalisation that of the requests, second U random."""
+    network = Hypernetwork.for_layers(language_model, LAYERS, rank)
+    learner = Learner.of(language_model, network)
+    gradients = learner.gradients([(r.text, r.target) for r in requests])
+    network.normalise_by(
+        {
+            name: torch.cat([x, delta], -1)[(x != 0).any(-1) & (delta != 0).any(-1)]
+            for name, (x, delta) in gradients.items()
+        }
+    )
+    with torch.no_grad():
+        network.rates.fill_(rate)
+        for shape in network.networks.values():
+            shape.layers[1].left.normal_(std=0.05, generator=torch.Generator().manual_seed(1))
+    return network.requires_grad_(False)
+
+
+def mend(language_model, requests, app=None, targets="new", **more: Any) -> Mend:
+    network = network_of(language_model, requests, **more)
+    hyperparameters = MendHyperparameters(layers=LAYERS, rank=network.rank)
+    return Mend(language_model, hyperparameters, network, app, targets)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_targets_become_likelier(tiny, requests, target_scores, architecture) -> None:
+    """Before it is trained, the network takes a step of descent."""
+    language_model = tiny(architecture)
+    updates = mend(language_model, requests).edit(requests)
+    before, after = (target_scores(language_model, requests, u) for u in (None, updates))
+    assert (after > before).all()
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_batched_equals_one_by_one(tiny, requests, protective, architecture) -> None:
+    editor = mend(tiny(architecture), requests, protective)
+    together = editor.edit(requests)
+    for request, one in zip(requests, together, strict=True):
+        (other,) = editor.edit([request])
+        assert one.diagnostics["losses"][0] == pytest.approx(
+            other.diagnostics["losses"][0], abs=1e-4
+        )
+        for module in one:
+            dense = other[module].dense()
+            torch.testing.assert_close(
+                one[module].dense(), dense, rtol=1e-3, atol=1e-4 * float(dense.abs().max())
+            )
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_overlay_equals_applied_weights(tiny, requests, target_scores, architecture) -> None:
+    language_model = tiny(architecture)
+    updates = mend(language_model, requests).edit(requests)
+    overlaid = target_scores(language_model, requests, updates)
+    for request, update, score in zip(requests, updates, overlaid, strict=True):
+        with apply(language_model, update):
+            written = target_scores(language_model, [request])
+        torch.testing.assert_close(score[None], written, rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("architecture", ["gpt2", "llama"])
+def test_rank_is_at_most_the_tokens_with_a_gradient(tiny, requests, architecture) -> None:
+    language_model = tiny(architecture)
+    layout = language_model.layout
+    (update,) = mend(language_model, requests).edit(requests[:1])
+    assert set(update) == {
+        name for layer in LAYERS for name in (*layout.mlp_in(layer), layout.mlp_out(layer))
+    }
+    target = answer_ids(language_model, requests[0].target)
+    tokens = len(prompt_ids(language_model, requests[0].text)) + len(target) - 1
+    for name, delta in update.items():
+        assert isinstance(delta, LowRank)
+        # In the last block only the positions that predict the target have a gradient.
+        expected = len(target) if layout.layer_of(name) == 3 else tokens
+        assert delta.rank == expected
+        assert torch.linalg.matrix_rank(delta.dense()) <= expected
+
+
+@pytest.mark.parametrize("architecture", ["gpt2", "gptj", "llama"])
+def test_token_gradients_make_up_the_weights_gradient(tiny, requests, architecture) -> None:
+    """Sum over tokens of delta x^T is autograd's gradient of the loss in the weight."""
+    language_model = tiny(architecture)
+    names = list(Hypernetwork.for_layers(language_model, LAYERS, 2).shapes)
+    batch = LossBatch.build(language_model, [loss_row(language_model, r) for r in requests], 2)
+    gradients, terms = token_gradients(batch, names)
+    request = requests[1]
+    prompt = prompt_ids(language_model, request.text)
+    target = answer_ids(language_model, request.target)
+    for name in names:
+        stored = language_model.module(name).weight
+        stored.requires_grad_()
+        try:
+            logits = language_model.model(input_ids=torch.tensor([[*prompt, *target]])).logits[0]
+            picked = logits.log_softmax(-1)[len(prompt) - 1 : -1]
+            loss = -picked.gather(1, torch.tensor(target)[:, None]).mean()
+            (expected,) = torch.autograd.grad(loss, [stored])
+        finally:
+            stored.requires_grad_(False)
+        assert float(terms["nll"][1]) == pytest.approx(float(loss.detach()), abs=1e-4)
+        x, delta = gradients[name]
+        found = delta[1].T @ x[1]
+        expected = expected.T if language_model.stored_transposed(name) else expected
+        torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-5)
+
+
+def test_the_network_by_hand() -> None:
+    """One matrix [1, 1], rank 1: two layers of z + relu(s (U V z + b) + o)."""
+    network = Hypernetwork({"w": (1, 1)}, rank=1)
+    network.normalise_by({"w": torch.tensor([[1.0, 0.0], [3.0, 2.0]])})  # mean 2, 1; deviation √2
+    shape = network.networks["1x1"]
+    with torch.no_grad():
+        network.rates.fill_(0.5)
+        shape.layers[0].right.copy_(torch.tensor([[1.0, 1.0]]))
+        shape.layers[0].left.copy_(torch.tensor([[2.0], [-1.0]]))
+        shape.layers[0].bias.copy_(torch.tensor([1.0, 0.0]))
+        shape.layers[0].scale.copy_(torch.tensor([[1.0, 3.0]]))
+        shape.layers[0].shift.copy_(torch.tensor([[0.0, 20.0]]))
+    right, left = network("w", torch.tensor([[4.0], [0.0]]), torch.tensor([[3.0], [5.0]]))
+    # z = (√2, √2), so U V z + b = (4√2 + 1, -2√2), scaled and shifted (4√2 + 1, 20 - 6√2).
+    root = 2**0.5
+    torch.testing.assert_close(right[0], torch.tensor([5 * root + 1]))
+    torch.testing.assert_close(left[0], torch.tensor([0.5 * (20 - 5 * root)]))
+    assert right[1] == 0  # no input, no contribution
+    assert left[1] == 0
+
+
+def test_app_adds_its_first_term_only(tiny, requests) -> None:
+    language_model = tiny("llama")
+    plain, first, all_three = (
+        mend(language_model, requests, app).edit(requests[:1])[0]
+        for app in (None, App(0.5, 0, 0), App(0.5, 0.9, 0.9))
+    )
+    assert first.diagnostics["losses"][0]["app"] > 0
+    for module in plain:
+        assert not torch.allclose(plain[module].dense(), first[module].dense())
+        torch.testing.assert_close(first[module].dense(), all_three[module].dense())
+
+
+def test_app_lowers_its_own_objective(tiny, requests) -> None:
+    """Measured on the edited model, by the same loss."""
+    language_model = tiny("llama")
+
+    def separation(update: Update) -> float:
+        row = loss_row(language_model, requests[0], App(1, 0, 0))
+        with apply(language_model, update):
+            batch = LossBatch.build(language_model, [row], 2)
+            return float(batch.app_terms(batch.hidden(), 2.0)[0, 0])
+
+    plain, careful = (
+        mend(language_model, requests, app, rate=-2e-4).edit(requests[:1])[0]
+        for app in (None, App(3.0, 0, 0))
+    )
+    assert separation(careful) < separation(plain)
+
+
+def test_all_answers_become_targets(tiny, requests) -> None:
+    language_model = tiny("llama")
+    new, every = (
+        mend(language_model, requests, targets=targets).edit(requests[2:])[0]
+        for targets in ("new", "all")
+    )
+    assert new.diagnostics["losses"][0]["nll"] != every.diagnostics["losses"][0]["nll"]
+    with pytest.raises(ValueError, match="targets must be 'new' or 'all'"):
+        mend(language_model, requests, targets="both")
+
+
+# Training.
+
+
+def settings(**more: Any) -> TrainingSettings:
+    small = {"rank": 4, "steps": 6, "batch": 3, "measured": 4, "rate_learning_rate": 1e-4}
+    return TrainingSettings(LAYERS, **{**small, **more})
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_training_lowers_its_objective(tiny, architecture) -> None:
+    trainer = Trainer(tiny(architecture), RECORDS, settings(steps=30, batch=5, learning_rate=3e-3))
+    trainer.measure()
+    tasks = draw_tasks(RECORDS, 5, "measured before and after")
+
+    @torch.no_grad()
+    def objective() -> float:
+        factors = trainer.learner.factors([task.edit for task in tasks])
+        nll = trainer.learner.nll(factors, [task.outer for task in tasks], torch.arange(5))
+        kl, _ = trainer.learner.change(factors, [task.locality for task in tasks])
+        return float((0.1 * nll + kl).mean())
+
+    before = objective()
+    for _ in range(30):
+        trainer.train_step()
+    assert objective() < before
+
+
+def test_nothing_is_edited_by_a_network_of_rate_zero(tiny) -> None:
+    language_model = tiny("qwen2")
+    trainer = Trainer(language_model, RECORDS, settings())
+    trainer.measure()
+    with torch.no_grad():
+        trainer.network.rates.zero_()
+    learner = trainer.learner
+    factors = learner.factors([(RECORDS[0].prompts[0], "Peru")])
+    kl, same = learner.change(factors, [("Oslo lies in", "Norway")])
+    assert float(kl[0].detach()) == pytest.approx(0, abs=1e-5)
+    assert float(same[0].detach()) == 1
+    (nll,) = learner.nll(factors, [("Oslo lies in", "Norway")], torch.tensor([0]))
+    prompt, answer = (
+        prompt_ids(language_model, "Oslo lies in"),
+        answer_ids(language_model, "Norway"),
+    )
+    logits = language_model.model(input_ids=torch.tensor([[*prompt, *answer]])).logits[0]
+    picked = logits.log_softmax(-1)[len(prompt) - 1 : -1]
+    expected = -picked.gather(1, torch.tensor(answer)[:, None]).mean()
+    assert float(nll.detach()) == pytest.approx(float(expected), abs=1e-4)
+
+
+def test_the_trained_update_is_the_edited_one(tiny, requests) -> None:
+    """What training differentiates through is what ``Mend.edit`` returns."""
+    language_model = tiny("llama")
+    editor = mend(language_model, requests)
+    updates = editor.edit(requests)
+    learner = Learner.of(language_model, editor.network)
+    factors = learner.factors([(r.text, r.target) for r in requests])
+    for name, (right, left) in factors.items():
+        for i, update in enumerate(updates):
+            torch.testing.assert_close(
+                left[i].T @ right[i], update[name].dense(), rtol=1e-3, atol=1e-5
+            )
+
+
+def read_curve(path: Path) -> list[dict[str, str]]:
+    with path.open() as stream:
+        return list(csv.DictReader(stream))
+
+
+def test_an_interrupted_run_goes_on_as_if_it_had_not_been(tiny, tmp_path) -> None:
+    language_model = tiny("gpt2")
+    whole = Trainer(language_model, RECORDS, settings())
+    train(whole, RECORDS[:2], tmp_path / "whole.safetensors", every=3)
+    parts = tmp_path / "parts.safetensors"
+    train(Trainer(language_model, RECORDS, settings()), RECORDS[:2], parts, every=3, patience=0)
+    first = Hypernetwork.load(parts, language_model)
+    resumed = Trainer(language_model, RECORDS, settings())
+    train(resumed, RECORDS[:2], parts, every=3)
+    assert resumed.step == 6
+    for name, tensor in whole.network.state_dict().items():
+        torch.testing.assert_close(resumed.network.state_dict()[name], tensor)
+    assert not torch.equal(first.rates, resumed.network.rates)
+    rows = read_curve(parts.with_suffix(".csv"))
+    assert [row["step"] for row in rows] == ["0", "3", "6"]
+    for row, expected in zip(rows, read_curve(tmp_path / "whole.csv"), strict=True):
+        assert {k: float(v or 0) for k, v in row.items()} == pytest.approx(
+            {k: float(v or 0) for k, v in expected.items()}, rel=1e-2
+        )
+    other = Trainer(language_model, RECORDS, settings(seed=1))
+    with pytest.raises(NetworkError, match="checkpoint of other settings"):
+        train(other, RECORDS[:2], parts)
+
+
+def test_tasks_ask_in_another_wording_about_another_subject() -> None:
+    tasks = draw_tasks(RECORDS, 5, "seed")
+    assert tasks == draw_tasks(RECORDS, 5, "seed") != draw_tasks(RECORDS, 5, "other")
+    for task in tasks:
+        assert task.edit[0] != task.outer[0]
+        assert task.edit[1] == task.outer[1]
+        subject = next(r.subject for r in RECORDS if task.edit[0] in r.prompts)
+        assert subject not in task.locality[0]
+
+
+# Records.
+
+
+def test_packaged_records_contradict_no_fact() -> None:
+    records = packaged_records(per_relation=10)
+    assert records == packaged_records(per_relation=10) != packaged_records(per_relation=10, seed=1)
+    known = {(r.subject, r.relation, r.known) for r in records}
+    for record in records:
+        assert len(set(record.prompts)) == 3
+        assert all(record.subject in prompt for prompt in record.prompts)
+        assert (record.subject, record.relation, record.target) not in known
+    training, held_out = split(records, held_out=40)
+    assert len(held_out) == 40
+    assert not {r.subject for r in training} & {r.subject for r in held_out}
+
+
+def test_records_of_a_file(tmp_path) -> None:
+    edit = {
+        "prompt": "{} lies in",
+        "subject": "Ur",
+        "target_new": {"str": "Peru"},
+        "target_true": {"str": "Asia"},
+    }
+    path = tmp_path / "records.json"
+    items: list[dict[str, Any]] = [
+        {"requested_rewrite": edit, "paraphrase_prompts": ["The place of Ur is"]},
+        {"requested_rewrite": edit, "para_add_prompts": []},
+    ]
+    path.write_text(json.dumps(items))
+    (record,) = file_records(path)  # one without another wording teaches nothing
+    assert record == replace(RECORDS[0], relation="")
+    path.write_text(json.dumps([items[0], {"requested_rewrite": edit}]))
+    with pytest.raises(RequestError, match=r"records\.json, record 1"):
+        file_records(path)
+
+
+# Networks on disk.
+
+
+def test_networks_come_back_from_disk(tiny, requests, tmp_path) -> None:
+    language_model = tiny("llama")
+    network = network_of(language_model, requests)
+    path = tmp_path / "net.safetensors"
+    network.save(path, language_model)
+    hyperparameters = MendHyperparameters(layers=LAYERS, rank=4, network=str(path))
+    loaded = load_network(language_model, hyperparameters)
+    x, delta = torch.randn(5, 32), torch.randn(5, 48)
+    gate = language_model.layout.gate(2)
+    for one, other in zip(loaded(gate, x, delta), network(gate, x, delta), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-2, atol=1e-2)  # stored in half precision
+    edited = Mend(language_model, hyperparameters, loaded).settings()["network"]
+    assert edited != Mend(language_model, hyperparameters, network).settings()["network"]
+
+
+def test_networks_that_do_not_fit_are_refused(tiny, requests, tmp_path, monkeypatch) -> None:
+    language_model = tiny("llama")
+    path = tmp_path / "net.safetensors"
+    network_of(language_model, requests).save(path, language_model)
+    given = {"layers": LAYERS, "rank": 4, "network": str(path)}
+    with pytest.raises(NetworkError, match="was trained for tiny-llama"):
+        load_network(tiny("qwen2"), MendHyperparameters(**given))
+    with pytest.raises(NetworkError, match=r"edits layers \[2, 3\] at rank 4"):
+        load_network(language_model, MendHyperparameters(**{**given, "rank": 8}))
+    with pytest.raises(NetworkError, match=r"edits layers \[2, 3\] at rank 4"):
+        load_network(language_model, MendHyperparameters(**{**given, "layers": (1, 2)}))
+    monkeypatch.setattr(mend_module, "cache_folder", lambda *_: tmp_path / "cache")
+    with pytest.raises(NetworkError, match=r"mend_training --model tiny-llama"):
+        load_network(language_model, MendHyperparameters(layers=LAYERS))
+    save_file({"x": torch.zeros(1)}, path)
+    with pytest.raises(NetworkError, match="holds no MEND network"):
+        load_network(language_model, MendHyperparameters(**given))
+    with pytest.raises(RequestError, match=r"record 'case 7': .* exceed the context of 512"):
+        mend(language_model, requests).edit(
+            [EditRequest("Mars", "{} is near", "Venus " * 200, record="case 7")]
+        )
