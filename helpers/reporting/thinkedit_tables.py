@@ -69,13 +69,20 @@ def stored_chains(folder: Path = FIGURES / "data") -> pd.DataFrame:
     return pd.read_parquet(path)
 
 
-def evaluate_scores(scores: pd.DataFrame, chains: pd.DataFrame, *, estimator: str) -> Evaluation:
+def evaluate_scores(
+    scores: pd.DataFrame,
+    chains: pd.DataFrame,
+    *,
+    estimator: str,
+    known_probability: float = tables.KNOWN_PROBABILITY,
+) -> Evaluation:
     """All metrics from scores with columns model, method and mode, the unedited ones ("before") included.
 
     Args:
         scores: tables of one estimator (see ``stored``).
         chains: see ``stored_chains``.
         estimator: "exact" or "sampled".
+        known_probability: see ``tables.exact_facts``; 0 counts every fact as known.
     """
     parts: dict[str, list[pd.DataFrame]] = {
         name: [] for name in ("chains", "recovery", "preservation", "new_recovery", "success")
@@ -83,7 +90,7 @@ def evaluate_scores(scores: pd.DataFrame, chains: pd.DataFrame, *, estimator: st
     for (model, method, mode), after in scores[scores["mode"] != "before"].groupby(RUN, sort=True):
         unedited = scores[(scores["mode"] == "before") & (scores["model"] == model)]
         unedited = unedited[unedited["case_id"].isin(after["case_id"])]
-        for part, table in _metrics(unedited, after, chains, estimator).items():
+        for part, table in _metrics(unedited, after, chains, estimator, known_probability).items():
             parts[part].append(table.assign(model=str(model), method=str(method), mode=str(mode)))
     joined = {
         name: pd.concat(found, ignore_index=True) if found else pd.DataFrame()
@@ -151,10 +158,16 @@ def chain_counts(evaluation: Evaluation, *, mode: str) -> pd.DataFrame:
 
 
 def _metrics(
-    before: pd.DataFrame, after: pd.DataFrame, chains: pd.DataFrame, estimator: str
+    before: pd.DataFrame,
+    after: pd.DataFrame,
+    chains: pd.DataFrame,
+    estimator: str,
+    known_probability: float,
 ) -> dict[str, pd.DataFrame]:
-    facts_of = tables.exact_facts if estimator == "exact" else tables.sampled_facts
-    facts = facts_of(before, after)
+    if estimator == "exact":
+        facts = tables.exact_facts(before, after, known_probability=known_probability)
+    else:
+        facts = tables.sampled_facts(before, after)
     folded = metrics.chain_table(tables.steps_table(facts, chains))
     new = tables.new_fact_chains(facts, chains)
     context = tables.context_table(facts, chains)

@@ -207,9 +207,10 @@ class _Run:
         questions = []
         for path, (text,) in zip(paths, texts, strict=True):
             question = extraction.question_of(text)
-            names = names_of(path[-1].object, self.aliases)
+            asks = mentions(question, names_of(path[0].subject, self.aliases))
             # A question that gives its object away validates anything.
-            usable = question and not mentions(question, names)
+            tells = mentions(question, names_of(path[-1].object, self.aliases))
+            usable = asks and not tells
             questions.append(question if usable else extraction.fallback_question(path[-1]))
         return questions
 

@@ -30,7 +30,7 @@ class WorldModel:
     def _one(self, prompt: str) -> str:
         last = prompt.rstrip().splitlines()[-1]
         if "Chain:" in prompt:
-            return " Which school follows from the house?"
+            return " Which school follows from the house of Ada?"
         if match := re.search(
             r"Subject: (.*) \| Relation: (.*) \| Object", prompt.splitlines()[-2]
         ):

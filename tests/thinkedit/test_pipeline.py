@@ -200,3 +200,13 @@ def test_nothing_pending_means_nothing_to_decide(world, tmp_path):
     session.run(AutomaticReviewer())
     with pytest.raises(ValueError, match="no review is pending"):
         session.decide(Decision())
+
+
+def test_questions_that_miss_the_subject_or_tell_the_object_are_replaced(world, tmp_path):
+    written = iter(["Do you know?", "Did Ada study at North College?"])
+    answer = world._one
+    world._one = lambda p: next(written) if "Subject: Ada | Relation: studied" in p else answer(p)
+    for name in ("missing", "telling"):
+        growth = grow(world, tmp_path / f"{name}.jsonl")
+        question = growth.graph.edges["ada", "north college"]["question"]
+        assert question == "Ada studied at what?"

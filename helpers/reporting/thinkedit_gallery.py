@@ -1,0 +1,75 @@
+"""ThinkEdit's published figures, each drawn from the stored tables alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from helpers.paths import FIGURES
+from helpers.reporting import thinkedit_figures as figures
+from helpers.reporting import thinkedit_tables as tables
+
+DATA = FIGURES / "data"
+_PREFIX = "06_thinkedit_exact_"
+
+
+def stored_models(folder: Path = DATA) -> list[str]:
+    """Models whose exact scores are stored."""
+    return sorted(p.stem.removeprefix(_PREFIX) for p in folder.glob(f"{_PREFIX}*.parquet"))
+
+
+def evaluation(
+    models: Sequence[str], *, estimator: str = "exact", folder: Path = DATA
+) -> tables.Evaluation:
+    """All metrics of the stored models."""
+    scores = tables.stored(estimator, models, folder)
+    return tables.evaluate_scores(scores, tables.stored_chains(folder), estimator=estimator)
+
+
+def thinkedit_figures(
+    folder: Path = DATA, *, mode: str = "sequential"
+) -> Iterator[tuple[str, str, Callable[[], Figure]]]:
+    """Name, title and drawing of every figure whose data is stored."""
+    models = stored_models(folder)
+
+    def made() -> tables.Evaluation:
+        return evaluation(models, folder=folder)
+
+    def deep() -> Figure:
+        found = made()
+        plain = tables.technique_table(found, mode="independent")
+        return figures.recovery_against_preservation(
+            plain, tables.technique_table(found, mode="deep")
+        )
+
+    if models:
+        yield (
+            "06_ifr_by_length",
+            f"IFR by chain length, {mode}",
+            lambda: figures.recovery_by_length(tables.length_table(made(), mode=mode)),
+        )
+        yield (
+            "06_ckp",
+            f"CKP by method, {mode}",
+            lambda: figures.preservation_bars(tables.technique_table(made(), mode=mode)),
+        )
+        yield (
+            "06_ifr_against_ckp",
+            f"IFR against CKP, {mode}",
+            lambda: figures.recovery_against_preservation(
+                tables.technique_table(made(), mode=mode)
+            ),
+        )
+        yield (
+            "06_active_chains",
+            f"Chains deducible before and active after, {mode}",
+            lambda: figures.chain_counts_bars(tables.chain_counts(made(), mode=mode)),
+        )
+        yield "06_deep_edit", "Deep edits: IFR against CKP, independent", deep
+    yield (
+        "06_paper_ifr_by_length",
+        "IFR by chain length, the paper's own numbers",
+        lambda: figures.recovery_by_length(tables.paper_lengths()),
+    )

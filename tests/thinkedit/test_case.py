@@ -1,0 +1,50 @@
+"""One edit looked at closely, from facts set by hand."""
+
+import pandas as pd
+import pytest
+
+from helpers.thinkedit import case
+
+
+@pytest.fixture
+def facts() -> pd.DataFrame:
+    """The direct fact is lost, the friend kept, the friend's home was never known."""
+    return pd.DataFrame(
+        {
+            "case_id": 1,
+            "item": [0, 1, 2],
+            "before": [1.0, 0.8, 0.2],
+            "after": [0.0, 0.4, 0.4],
+            "known_before": [True, True, False],
+            "known_after": [False, True, False],
+            "new_before": 0.0,
+            "new_after": 0.0,
+        }
+    )
+
+
+def test_states_of_edges(edits, facts):
+    states = case.edge_states(edits[0], facts)
+    assert states["before"] == {
+        ("ada", "rome"): "kept",
+        ("ada", "bo"): "kept",
+        ("bo", "rome"): "unknown",
+    }
+    assert states["after"][("ada", "rome")] == "lost"
+
+
+def test_deep_editing_needs_every_path_broken(edits, facts):
+    assert all(case.deep_edited_up_to(edits[0], facts).values())
+    facts["known_after"] = [False, True, True]
+    deep = case.deep_edited_up_to(edits[0], facts, steps=3)
+    assert deep == {1: True, 2: False, 3: False}
+
+
+def test_steps_and_strongest_chains(edits, facts):
+    table = case.step_table(edits[0], facts).set_index("steps")
+    assert table["chains"].to_dict() == {"1": 1, "2": 1, "overall": 2}
+    assert table["deducible before"].to_dict() == {"1": 1, "2": 0, "overall": 1}
+    facts["known_before"] = True
+    nodes, ratios = case.strongest_chains(edits[0], facts)
+    assert nodes == [("Ada", "Rome"), ("Ada", "Bo", "Rome")]
+    assert ratios == [[0.0], [0.5, 1.0]]
