@@ -25,7 +25,8 @@ from helpers.editing.mend_records import (
     packaged_records,
     split,
 )
-from helpers.editing.mend_training import Trainer, TrainingSettings, draw_tasks, train
+from helpers.editing.mend_trainer import Trainer, TrainingSettings, draw_tasks
+from helpers.editing.mend_training import train
 from helpers.editing.request import EditRequest, RequestError
 from helpers.editing.update import Update, apply
 from helpers.models.tokens import answer_ids, prompt_ids
