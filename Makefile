@@ -49,7 +49,7 @@ lint: setup
 
 test: lint
 	$(BIN)/python -m pytest tests
-	$(BIN)/python -m pytest --nbval-lax --nbval-current-env --nbval-cell-timeout 1800 notebooks
+	$(BIN)/python -m pytest --nbval-lax --nbval-current-env --nbval-cell-timeout 1800 notebooks/*.ipynb
 
 clean:
 	rm -rf $(VENV) runs

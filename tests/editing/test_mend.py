@@ -12,9 +12,12 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from helpers import models
+from helpers.data.peak import load_peak
 from helpers.editing import mend as mend_module
 from helpers.editing.app import App
 from helpers.editing.deltas import LowRank
+from helpers.editing.hyperparameters import read_hyperparameters
 from helpers.editing.loss_batch import LossBatch, loss_row
 from helpers.editing.mend import Mend, MendHyperparameters, load_network, token_gradients
 from helpers.editing.mend_network import Hypernetwork, NetworkError
@@ -30,6 +33,7 @@ from helpers.editing.mend_training import train
 from helpers.editing.request import EditRequest, RequestError
 from helpers.editing.update import Update, apply
 from helpers.models.tokens import answer_ids, prompt_ids
+from helpers.paths import PACKAGED
 
 ARCHITECTURES = ["gpt2", "gptj", "llama", "qwen2", "mistral", "gemma3"]
 LAYERS = (2, 3)
@@ -388,3 +392,17 @@ def test_networks_that_do_not_fit_are_refused(tiny, requests, tmp_path, monkeypa
         mend(language_model, requests).edit(
             [EditRequest("Mars", "{} is near", "Venus " * 200, record="case 7")]
         )
+
+
+def test_the_packaged_network_edits_the_embedded_model(target_scores) -> None:
+    path = PACKAGED / "mend" / "smollm2-135m.safetensors"
+    assert path.stat().st_size <= 8e6
+    language_model = models.load("smollm2-135m")
+    hyperparameters = read_hyperparameters("mend", MendHyperparameters, "smollm2-135m", "tuned")
+    editor = Mend(language_model, hyperparameters, load_network(language_model, hyperparameters))
+    edits = [
+        EditRequest(r.subject, r.prompt, r.target_new)
+        for r in load_peak("peak-mini-cf", limit=5).records
+    ]
+    before, after = (target_scores(language_model, edits, u) for u in (None, editor.edit(edits)))
+    assert (after - before > 0.5).all()
