@@ -214,3 +214,11 @@ def test_codex_gives_a_thousand_records(data_folder):
     table = statistics_table({"CoDEx-S": built.records})
     assert table.loc["records", "CoDEx-S"] == len(built.records)
     assert table.loc["random false answers", "CoDEx-S"] == 10 * len(built.records)
+
+
+@pytest.mark.parametrize(("name", "least"), [("peak-mini-cf", 150), ("peak-mini-t", 50)])
+def test_the_packaged_sets_are_large_and_sound(name, least):
+    records = load_peak(name).records
+    assert len(records) >= least
+    assert validation_report(records) == []
+    assert len({record.relation for record in records[:6]}) >= 5  # a few records already mix
