@@ -232,7 +232,9 @@ def test_packaged_records_are_clean(name: str) -> None:
     for record in data.records:
         assert record.target_true in record.correct
         assert len(record.correct) >= 4
-        assert len(record.hard_false) >= (1 if name.endswith("-t") else 4)  # as in the official files
+        assert len(record.hard_false) >= (
+            1 if name.endswith("-t") else 4
+        )  # as in the official files
         assert record.paraphrases
         assert record.locality
     assert not kinds(data).keys() & {
