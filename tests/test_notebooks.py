@@ -12,12 +12,9 @@ from helpers.paths import FIGURES, NOTEBOOKS, PARAMS
 from helpers.runs.params import notebook_of, notebook_parameters, read_params
 
 ALL = sorted(NOTEBOOKS.glob("*.ipynb"))
-# Notebooks in notebooks/drafts await their published run; their params are checked once they move up.
-PAPER = [
-    path
-    for path in sorted((PARAMS / "paper").glob("*/*.yaml"))
-    if path.parent.name in {n.stem for n in ALL}
-]
+# Drafts await their published run; their params files are checked all the same.
+BY_NAME = {path.stem: path for path in (*(NOTEBOOKS / "drafts").glob("*.ipynb"), *ALL)}
+FILES = sorted([*(PARAMS / "paper").glob("*/*.yaml"), *(PARAMS / "quick").glob("*.yaml")])
 
 
 @pytest.fixture(params=ALL, ids=lambda path: path.stem)
@@ -87,7 +84,9 @@ def test_saved_figures_exist(notebook):
                 assert (FIGURES / f"{name}.svg").exists()
 
 
-@pytest.mark.parametrize("file", PAPER, ids=lambda path: f"{path.parent.name}/{path.stem}")
-def test_paper_params_fit_their_notebook(file):
-    assert notebook_of(file).stem == file.parent.name
-    assert read_params(file)
+@pytest.mark.parametrize("file", FILES, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_params_fit_their_notebook(file):
+    name = file.stem if file.parent.name == "quick" else file.parent.name
+    assert read_params(file, BY_NAME[name])
+    if BY_NAME[name] in ALL:
+        assert notebook_of(file) == BY_NAME[name]
