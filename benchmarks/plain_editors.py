@@ -5,6 +5,7 @@ Each takes one of our editors for its settings and shares none of its computatio
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import Any
 
 import torch
@@ -18,7 +19,7 @@ from helpers.editing.kn import Kn
 from helpers.editing.memit import Memit
 from helpers.editing.request import EditRequest
 from helpers.editing.rome import Rome
-from helpers.editing.update import Update, write
+from helpers.editing.update import Update, apply
 from helpers.models.tokens import answer_ids, prompt_ids
 
 
@@ -67,14 +68,14 @@ def _spread(editor: Any, request: EditRequest, solve: Any) -> Update:
     rows, places, _ = _template_rows(language_model, request, editor.contexts)
     weights = torch.tensor(editor.contexts.weights, dtype=torch.float64)
     deltas = {}
-    for index, layer in enumerate(layers):
-        name = layout.mlp_out(layer)
-        keys = plain_read(language_model, rows, places, name, inputs=True)[:-1]
-        current = plain_read(language_model, rows, places, last, inputs=False)[0]
-        residual = (found.initial + found.delta - current).double() / (len(layers) - index)
-        deltas[name] = Dense(solve(layer, weights @ keys.double(), residual).float())
-        write(language_model, Update({name: deltas[name]}))
-    write(language_model, Update({name: Dense(-delta.matrix) for name, delta in deltas.items()}))
+    with ExitStack() as written:
+        for index, layer in enumerate(layers):
+            name = layout.mlp_out(layer)
+            keys = plain_read(language_model, rows, places, name, inputs=True)[:-1]
+            current = plain_read(language_model, rows, places, last, inputs=False)[0]
+            residual = (found.initial + found.delta - current).double() / (len(layers) - index)
+            deltas[name] = Dense(solve(layer, weights @ keys.double(), residual).float())
+            written.enter_context(apply(language_model, Update({name: deltas[name]})))
     return Update(deltas)
 
 

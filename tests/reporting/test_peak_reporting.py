@@ -103,7 +103,7 @@ def test_gallery_draws_every_figure_and_bytes_are_stable(tmp_path, both, monkeyp
     store_run("m_peak", StoredRun(CAPTION, both, {}), tmp_path / "data")
     monkeypatch.setattr(gallery, "stored_runs", lambda: stored.stored_runs(tmp_path / "data"))
     monkeypatch.setattr(gallery, "load_run", lambda name: load_run(name, tmp_path / "data"))
-    names = list(gallery.figures())
+    names = [name for name in gallery.figures() if name.endswith("m_peak")]
     assert [name.split("_")[1] for name in names] == ["additivity", "lists", "spread"]
     for name in names:
         first = [path.read_bytes() for path in gallery.draw(name, tmp_path / "one")]
