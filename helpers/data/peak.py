@@ -32,7 +32,7 @@ OFFICIAL = {
         licence="none stated",
     ),
 }
-_PACKAGED_NAMES = ("peak-mini-cf", "peak-mini-t", "peak-built-cf", "peak-built-t")
+_PACKAGED_NAMES = ("peak-mini-cf", "peak-mini-t")
 MINI = {name: PACKAGED / "peak" / f"{name}.json" for name in _PACKAGED_NAMES}
 
 
@@ -75,8 +75,8 @@ def load_peak(
 
     Args:
         name_or_path: ``"peak-cf"`` or ``"peak-t"`` (official, see ``helpers.data.fetch``),
-            ``"peak-mini-cf"``, ``"peak-mini-t"`` (packaged, written by hand), ``"peak-built-cf"``,
-            ``"peak-built-t"`` (packaged, built from triples), or a file in the same schema.
+            ``"peak-mini-cf"``, ``"peak-mini-t"`` (packaged, built from triples by notebook 02),
+            or a file in the same schema.
         strict_lists: drop from the hard false answers those that are also correct, and from the
             correct answers the one to append; False keeps the lists as published.
         limit: keep the first records only.

@@ -216,7 +216,7 @@ def test_codex_gives_a_thousand_records(data_folder):
     assert table.loc["random false answers", "CoDEx-S"] == 10 * len(built.records)
 
 
-@pytest.mark.parametrize(("name", "least"), [("peak-built-cf", 150), ("peak-built-t", 50)])
+@pytest.mark.parametrize(("name", "least"), [("peak-mini-cf", 150), ("peak-mini-t", 50)])
 def test_the_packaged_sets_are_large_and_sound(name, least):
     records = load_peak(name).records
     assert len(records) >= least
