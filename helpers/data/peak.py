@@ -4,6 +4,7 @@ The files' own keys are kept on disk, misspellings included; records use the pap
 """
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import islice
@@ -34,6 +35,7 @@ OFFICIAL = {
 }
 _PACKAGED_NAMES = ("peak-mini-cf", "peak-mini-t")
 MINI = {name: PACKAGED / "peak" / f"{name}.json" for name in _PACKAGED_NAMES}
+_SLICE = re.compile(r"(?P<name>.+)\[(?P<start>\d*):(?P<stop>\d*)\]")
 
 
 @dataclass(frozen=True)
@@ -76,22 +78,27 @@ def load_peak(
     Args:
         name_or_path: ``"peak-cf"`` or ``"peak-t"`` (official, see ``helpers.data.fetch``),
             ``"peak-mini-cf"``, ``"peak-mini-t"`` (packaged, built from triples by notebook 02),
-            or a file in the same schema.
+            or a file in the same schema; ``"peak-cf[100:200]"`` is a slice of its records,
+            which counts as a part of the same data set, not as one of its own.
         strict_lists: drop from the hard false answers those that are also correct, and from the
             correct answers the one to append; False keeps the lists as published.
         limit: keep the first records only.
 
     Raises:
-        RecordError: not JSON, or a record that breaks the schema.
+        RecordError: not JSON, a record that breaks the schema, or a slice without records.
         FetchError: the official file is neither here nor downloadable, or not the published one.
         ValueError: a negative limit.
     """
     if limit is not None and limit < 0:
         raise ValueError(f"limit must not be negative, got {limit}")
-    name, path = _find(name_or_path)
+    whole, chosen = _sliced(str(name_or_path))
+    name, path = _find(whole)
+    items = list(enumerate(_read(path)))
+    if not items[chosen]:
+        raise RecordError(f"{name_or_path}: the slice is empty, {path} has {len(items)} records")
     published = []
     seen: set[int] = set()
-    for position, item in enumerate(islice(_read(path), limit)):
+    for position, item in islice(items[chosen], limit):
         record = PeakRecord.from_json(item, where=f"{path}, record {position}")
         if record.case_id in seen:
             raise RecordError(
@@ -114,6 +121,15 @@ def save_peak(records: Iterable[PeakRecord], path: Path) -> None:
     """Write records in the PEAK schema, so that ``load_peak`` reads them back."""
     text = json.dumps([record.to_json() for record in records], indent=1, ensure_ascii=False)
     path.write_text(text + "\n", encoding="utf-8")
+
+
+def _sliced(name: str) -> tuple[str, slice]:
+    """``name[start:stop]`` as the name and the slice; a plain name means all records."""
+    match = _SLICE.fullmatch(name)
+    if match is None:
+        return name, slice(None)
+    bounds = (int(match[key]) if match[key] else None for key in ("start", "stop"))
+    return match["name"], slice(*bounds)
 
 
 def _find(name_or_path: str | Path) -> tuple[str, Path]:

@@ -273,6 +273,24 @@ def test_official_counterfactual_counts() -> None:
     assert data.warnings == tuple(find_anomalies(data.records))
 
 
+@pytest.mark.parametrize(
+    ("written", "positions"),
+    [("[1:3]", (1, 2)), ("[:2]", (0, 1)), ("[3:]", (3,)), ("[:]", (0, 1, 2, 3)), ("[2:9]", (2, 3))],
+)
+def test_a_slice_is_a_part_of_the_same_data_set(tmp_path, written, positions) -> None:
+    path = write(tmp_path, *({**ITEM, "case_id": case_id} for case_id in range(4)))
+    whole, part = load_peak(path), load_peak(f"{path}{written}")
+    assert part.records == tuple(whole.records[position] for position in positions)
+    assert (part.name, part.checksum) == (whole.name, whole.checksum)
+    assert load_peak(f"{path}{written}", limit=1).records == part.records[:1]
+
+
+def test_an_empty_slice_says_how_many_records_there_are(tmp_path) -> None:
+    path = write(tmp_path, ITEM)
+    with pytest.raises(RecordError, match="slice is empty"):
+        load_peak(f"{path}[1:2]")
+
+
 @needs_data
 def test_official_strict_lists() -> None:
     strict = load_peak("peak-cf").counts()
