@@ -14,7 +14,14 @@ import typer
 
 from benchmarks.machine import matmul_peak, measured, peak_memory
 from benchmarks.plain import plain_scores
-from benchmarks.plain_editors import plain_alphaedit, plain_ft, plain_kn, plain_memit, plain_rome
+from benchmarks.plain_editors import (
+    plain_alphaedit,
+    plain_ft,
+    plain_kn,
+    plain_memit,
+    plain_mend,
+    plain_rome,
+)
 from helpers import models
 from helpers.data.peak import load_peak
 from helpers.runs.methods import build_method
@@ -27,6 +34,7 @@ PLAIN: dict[str, Any] = {
     "ft-l": plain_ft,
     "ft-m": plain_ft,
     "kn": plain_kn,
+    "mend": plain_mend,
 }
 
 
@@ -35,7 +43,7 @@ def main(
     dataset: str = "peak-cf",
     records: int = 16,
     plain: Annotated[int, typer.Option(help="records the plain path edits, one by one")] = 2,
-    methods: str = "rome,rome+app,memit,memit+app,alphaedit,ft-m,kn",
+    methods: str = "rome,rome+app,memit,memit+app,alphaedit,ft-m,kn,mend",
     threads: int = torch.get_num_threads(),
 ) -> None:
     """Print CPU-seconds per record of editing and full scoring, and plain / ours per editor."""

@@ -17,6 +17,7 @@ from helpers.editing.deltas import Dense, LowRank
 from helpers.editing.ft import Ft
 from helpers.editing.kn import Kn
 from helpers.editing.memit import Memit
+from helpers.editing.mend import Mend
 from helpers.editing.request import EditRequest
 from helpers.editing.rome import Rome
 from helpers.editing.update import Update, apply
@@ -107,6 +108,41 @@ def plain_ft(editor: Ft, request: EditRequest) -> Update:
     delta = Dense((weight - before).detach())
     weight.copy_(before)
     return Update({editor.module: delta})
+
+
+def plain_mend(editor: Mend, request: EditRequest) -> Update:
+    """MEND, one edit: a whole backward pass with weight gradients, dense updates summed."""
+    language_model, network = editor.language_model, editor.network
+    prompt = prompt_ids(language_model, request.text)
+    target = answer_ids(language_model, request.target)
+    seen: dict[str, tuple[Tensor, Tensor]] = {}
+
+    def keep(name: str) -> Any:
+        def hook(_module: object, arguments: tuple[Tensor, ...], output: Tensor) -> None:
+            output.retain_grad()
+            seen[name] = arguments[0], output
+
+        return hook
+
+    weights = [language_model.module(name).get_parameter("weight") for name in network.shapes]
+    with ExitStack() as hooked:
+        for name, weight in zip(network.shapes, weights, strict=True):
+            weight.requires_grad_(True)
+            handle = language_model.module(name).register_forward_hook(keep(name))
+            hooked.callback(handle.remove)
+        logits = language_model.model(torch.tensor([(*prompt, *target[:-1])])).logits[0].float()
+        places = [len(prompt) - 1 + i for i in range(len(target))]
+        (-logits.log_softmax(-1)[places, list(target)].mean()).backward()
+    for weight in weights:
+        weight.requires_grad_(False)
+        weight.grad = None
+    deltas = {}
+    for name, (inputs, output) in seen.items():
+        assert output.grad is not None
+        with torch.no_grad():
+            right, left = network(name, inputs[0].detach(), output.grad[0])
+            deltas[name] = Dense(left.T @ right)
+    return Update(deltas)
 
 
 def plain_kn(editor: Kn, request: EditRequest) -> Tensor:

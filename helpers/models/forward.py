@@ -95,18 +95,19 @@ def prefill(
 def resumed(language_model: LanguageModel, layer: int, hidden: Tensor) -> Iterator[None]:
     """Start forward passes at block ``layer``, whose input is ``hidden`` [rows, queries, hidden].
 
-    The blocks below are not run: the one just below answers with ``hidden`` and the others hand
-    their input on. Only valid while the constant tokens' keys and values come from a ``Past``.
+    The blocks below are not run: they hand their input on. Only valid while the constant tokens'
+    keys and values come from a ``Past``.
     """
     blocks = [language_model.module(language_model.layout.block(i)) for i in range(layer)]
     in_tuple = language_model.layout.architecture.tuple_output
     for block in blocks:
         block.forward = lambda entering, *_, **__: (entering,) if in_tuple else entering
-    if blocks:
-        blocks[-1].forward = lambda *_, **__: (hidden,) if in_tuple else hidden
+    first = language_model.module(language_model.layout.block(layer))
+    entered = first.register_forward_pre_hook(lambda _, arguments: (hidden, *arguments[1:]))
     try:
         yield
     finally:
+        entered.remove()
         for block in blocks:
             del block.forward
 

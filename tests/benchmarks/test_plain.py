@@ -7,7 +7,14 @@ import pytest
 import torch
 
 from benchmarks.plain import plain_scores
-from benchmarks.plain_editors import plain_alphaedit, plain_ft, plain_kn, plain_memit, plain_rome
+from benchmarks.plain_editors import (
+    plain_alphaedit,
+    plain_ft,
+    plain_kn,
+    plain_memit,
+    plain_mend,
+    plain_rome,
+)
 from helpers.editing.alphaedit import AlphaEdit
 from helpers.editing.context import ContextTemplates
 from helpers.editing.ft import Ft, FtHyperparameters
@@ -18,6 +25,8 @@ from helpers.editing.hyperparameters import (
 )
 from helpers.editing.kn import Kn, KnHyperparameters
 from helpers.editing.memit import Memit
+from helpers.editing.mend import Mend, MendHyperparameters
+from helpers.editing.mend_network import Hypernetwork
 from helpers.editing.request import EditRequest
 from helpers.editing.rome import Rome
 from helpers.editing.second_moment import SecondMoment
@@ -107,6 +116,19 @@ def test_fine_tuning_equals_the_plain_path(tiny, objective):
         for module, delta in update.items():
             torch.testing.assert_close(
                 delta.dense(), expected[module].dense(), atol=1e-4, rtol=1e-3
+            )
+
+
+def test_mend_equals_the_plain_path(tiny):
+    language_model = tiny("llama")
+    network = Hypernetwork.for_layers(language_model, (0, 1), rank=4)
+    editor = Mend(language_model, MendHyperparameters(layers=(0, 1), rank=4), network)
+    for request, update in zip(REQUESTS, editor.edit(REQUESTS), strict=True):
+        expected = plain_mend(editor, request)
+        assert set(update) == set(expected)
+        for module, delta in update.items():
+            torch.testing.assert_close(
+                delta.dense(), expected[module].dense(), atol=1e-5, rtol=1e-3
             )
 
 
