@@ -77,6 +77,23 @@ def bootstrap_interval(
     return Estimate(float(numbers.mean()), float(low), float(high), n)
 
 
+def welch_interval(first: ArrayLike, second: ArrayLike, *, confidence: float = 0.95) -> Estimate:
+    """Mean of second minus mean of first with Welch's interval, for values of different records.
+
+    ``n`` is the smaller number of values. NaN is left out; with fewer than two values on a side
+    the interval is NaN.
+    """
+    first, second = _defined(first), _defined(second)
+    n = min(len(first), len(second))
+    if n == 0:
+        return Estimate(float("nan"), float("nan"), float("nan"), 0)
+    mean = float(second.mean() - first.mean())
+    if n == 1:
+        return Estimate(mean, float("nan"), float("nan"), 1)
+    interval = stats.ttest_ind(second, first, equal_var=False).confidence_interval(confidence)
+    return Estimate(mean, float(interval.low), float(interval.high), n)
+
+
 def paired_test(first: ArrayLike, second: ArrayLike) -> PairedTest:
     """Two-sided paired t-test over records (PEAK's †: p < 0.05 against the plain method).
 

@@ -1,0 +1,68 @@
+"""Findings as differences: hand-computed values and verdicts."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from helpers.metrics.peak_findings import findings, findings_table
+from helpers.metrics.statistics import welch_interval
+
+COLUMNS = ["ES", "GS", "LS", "AFF_hard", "ANF_hard", "AFF_random", "ANF_random"]
+
+
+def metrics(**changes: list[float]) -> pd.DataFrame:
+    table = pd.DataFrame({column: [0.5, 0.6, 0.4] for column in COLUMNS}, index=[0, 1, 2])
+    return table.assign(**changes).rename_axis("case_id")
+
+
+def evidence_of(found, measure):
+    return next(item for item in found if item.measure == measure)
+
+
+def test_a_paired_difference_and_its_verdict():
+    plain = metrics(AFF_hard=[0.9, 0.8, 1.0], LS=[0.5, 0.5, 0.5])
+    careful = metrics(AFF_hard=[0.4, 0.4, 0.4], LS=[0.5, 0.4, 0.6])
+    found = findings({"ROME": plain, "ROME+APP": careful})
+    reduced = evidence_of(found, "AFF hard ROME - ROME+APP")
+    assert reduced.difference.mean == pytest.approx((0.5 + 0.4 + 0.6) / 3)
+    assert reduced.verdict == "holds"
+    assert evidence_of(found, "LS ROME+APP - ROME").verdict == "open"
+    hard = evidence_of(found, "AFF hard - AFF random, plain editors")
+    assert hard.difference.mean == pytest.approx((0.4 + 0.2 + 0.6) / 3)
+
+
+def test_the_other_direction_is_reversed():
+    plain, careful = metrics(LS=[0.9, 0.9, 0.8]), metrics(LS=[0.1, 0.2, 0.1])
+    found = findings({"MEMIT": plain, "MEMIT+APP": careful})
+    assert evidence_of(found, "LS MEMIT+APP - MEMIT").verdict == "reversed"
+
+
+def test_models_are_compared_on_the_records_both_hold():
+    larger = metrics(AFF_hard=[0.7, 0.9, 0.5]).iloc[:2]
+    found = findings({"ROME": metrics()}, larger={"ROME": larger})
+    grown = evidence_of(found, "AFF hard larger - smaller model, plain editors")
+    assert grown.difference.n == 2
+    assert grown.difference.mean == pytest.approx((0.2 + 0.3) / 2)
+
+
+def test_data_sets_are_compared_without_pairing():
+    temporal = metrics(AFF_hard=[0.1, 0.3, 0.2])
+    found = findings({"ROME": metrics()}, temporal={"ROME": temporal})
+    lower = evidence_of(found, "AFF hard PEAK-CF - PEAK-T, plain editors")
+    assert lower.difference == welch_interval([0.1, 0.3, 0.2], [0.5, 0.6, 0.4])
+    assert lower.difference.mean == pytest.approx(0.3)
+
+
+def test_welch_interval_by_hand():
+    found = welch_interval([1.0, 3.0], [6.0, 8.0, np.nan])
+    # both variances are 2, so df = 2 and the half width is t(0.975, 2) * sqrt(2/2 + 2/2)
+    assert found.mean == 5
+    assert found.high - found.mean == pytest.approx(4.302652729911275 * 2**0.5)
+
+
+def test_the_table_reads_as_text():
+    table = findings_table(findings({"ROME": metrics()}))
+    assert list(table.columns) == ["finding", "measure", "difference", "n", "verdict"]
+    assert set(table["verdict"]) <= {"holds", "reversed", "open"}
