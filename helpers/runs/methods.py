@@ -1,50 +1,18 @@
-"""Methods as tables name them: an editor, alone, with APP, or with all answers as targets.
-
-``rome`` → ROME, ``rome+app`` → ROME+APP, ``rome+all`` → ROME+ (the fairer baseline, PEAK Table 5).
-"""
+"""Methods by name become editors: an editor, alone, with APP, or with all answers as targets."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from helpers.editing.app import App
-from helpers.editing.build import EDITOR_NAMES, build_editor
+from helpers.editing.build import build_editor
 from helpers.editing.editor import Editor
 from helpers.models.language_model import LanguageModel
+from helpers.runs.variants import MethodError, Variant, method_label
 
-LABELS = {
-    "rome": "ROME",
-    "r-rome": "R-ROME",
-    "memit": "MEMIT",
-    "alphaedit": "AlphaEdit",
-    "rect": "RECT",
-    "prune": "PRUNE",
-    "ft-l": "FT-L",
-    "ft-m": "FT-M",
-    "kn": "KN",
-    "mend": "MEND",
-}
-_SUFFIXES = {"": "", "app": "+APP", "all": "+"}
-
-
-class MethodError(ValueError):
-    """Raised for a method name that does not parse, listing those that do."""
-
-
-def method_label(method: str) -> str:
-    """The heading of a method's row.
-
-    Raises:
-        MethodError: unknown editor or suffix.
-    """
-    name, _, suffix = method.partition("+")
-    if name not in LABELS or suffix not in _SUFFIXES:
-        raise MethodError(
-            f"no method {method!r}: write an editor ({', '.join(EDITOR_NAMES)}), optionally followed"
-            " by +app or +all"
-        )
-    return LABELS[name] + _SUFFIXES[suffix]
+__all__ = ["MethodError", "build_method", "build_methods", "build_variants", "method_label"]
 
 
 def build_method(
@@ -78,3 +46,24 @@ def build_methods(
 ) -> dict[str, Editor]:
     """Editors by label, in the order given."""
     return {method_label(m): build_method(m, language_model, **options) for m in methods}
+
+
+def build_variants(
+    variants: Iterable[Variant], language_model: LanguageModel, **options: Any
+) -> dict[str, Editor]:
+    """Editors by variant name; each method's parts (contexts, statistics) are made once."""
+    chosen = list(variants)
+    methods = dict.fromkeys(variant.method for variant in chosen)
+    built = {m: build_method(m, language_model, **options) for m in methods}
+    return {str(variant): _changed(built[variant.method], variant) for variant in chosen}
+
+
+def _changed(editor: Editor, variant: Variant) -> Editor:
+    """The editor with the variant's change in its APP."""
+    if not variant.field or editor.app is None:
+        return editor
+    value: float = variant.value
+    if variant.times:
+        value *= getattr(editor.app, variant.field)
+    change: Any = {variant.field: int(value) if variant.field == "neighbours" else value}
+    return replace(editor, app=replace(editor.app, **change))  # type: ignore[type-var]

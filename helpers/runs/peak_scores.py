@@ -98,7 +98,7 @@ class PeakRun:
 
     def before(self) -> pd.DataFrame:
         """Scores of the unedited model."""
-        results = self.store.open(self._settings({"editor": "none"}))
+        results = self.store.open(self.settings({"editor": "none"}))
 
         def compute(case_ids: list[int]) -> dict[str, pd.DataFrame]:
             records = self._records(case_ids)
@@ -120,7 +120,7 @@ class PeakRun:
 
     def results(self, editor: Editor) -> Results:
         """Where an editor's results are kept."""
-        return self.store.open(self._settings({"mode": "independent", **editor.settings()}))
+        return self.store.open(self.settings({"mode": "independent", **editor.settings()}))
 
     def scores(self, editor: Editor) -> pd.DataFrame:
         """Scores before and after, in the columns the metrics take; failed edits are left out."""
@@ -147,7 +147,7 @@ class PeakRun:
         by_id = {record.case_id: record for record in self.data.records}
         return [by_id[case_id] for case_id in case_ids]
 
-    def _settings(self, more: dict[str, Any]) -> dict[str, Any]:
+    def settings(self, more: dict[str, Any]) -> dict[str, Any]:
         """Everything the scores depend on."""
         return {
             "benchmark": "peak",

@@ -1,42 +1,73 @@
-"""Run a params file of notebook 03 without the notebook, resumably, and store its score tables."""
+"""Run a params file without its notebook, resumably, and store the tables its figures need."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from helpers import models
 from helpers.data.peak import load_peak
-from helpers.paths import REPOSITORY
+from helpers.paths import FIGURES, REPOSITORY
 from helpers.reporting.peak_tables import Caption
 from helpers.reporting.stored import StoredRun, store_run
 from helpers.runs.methods import build_methods
-from helpers.runs.params import read_params
+from helpers.runs.params import ParamsError, notebook_of, read_params
 from helpers.runs.peak_scores import PeakRun
+from helpers.runs.publish_ablations import publish_ablations
 from helpers.runs.store import ResultsStore
+
+DATA = FIGURES / "data"
+NOTEBOOKS = ("03_editing_runs", "04_app_ablations")
 
 
 def publish(params_file: Path) -> Path:
-    """Edit what is missing, then write ``figures/data/peak/<model>_<dataset>/``.
+    """Compute what is missing, then write score tables under ``figures/data``.
+
+    Notebook 03's go to ``peak/<model>_<dataset>/``, notebook 04's to ``peak_ablations/…``.
 
     Raises:
-        ParamsError: the params file does not fit notebook 03.
+        ParamsError: the params file is for another notebook, or does not fit it.
     """
     params = read_params(params_file)
+    notebook = notebook_of(params_file).stem
+    if notebook not in NOTEBOOKS:
+        raise ParamsError(f"{params_file}: only {' and '.join(NOTEBOOKS)} are published this way")
+    if notebook == "04_app_ablations":
+        last = max([params["records"], *params["checkpoints"]])
+        run = _peak_run({**params, "records": last})
+        return publish_ablations(run, params, caption(run, params), DATA / "peak_ablations")
+    return publish_runs(_peak_run(params), params, DATA / "peak")
+
+
+def publish_runs(run: PeakRun, params: Mapping[str, Any], folder: Path) -> Path:
+    """Every method of notebook 03 on every record."""
+    options = {key: params[key] for key in ("preset", "corpus", "seed")}
+    editors = build_methods(params["methods"], run.language_model, **options)
+    scores = {label: run.scores(editor) for label, editor in editors.items()}
+    settings = {label: editor.settings() for label, editor in editors.items()}
+    about = caption(run, params)
+    return store_run(f"{about.model}_{about.dataset}", StoredRun(about, scores, settings), folder)
+
+
+def caption(run: PeakRun, params: Mapping[str, Any]) -> Caption:
+    """What the tables of a run say about themselves."""
+    return Caption(
+        model=run.language_model.name,
+        dataset=run.data.name,
+        records=len(run.data.records),
+        preset=params["preset"],
+        dtype=run.language_model.dtype_name,
+        device=run.language_model.device.type,
+    )
+
+
+def _peak_run(params: Mapping[str, Any]) -> PeakRun:
+    """Model, records and results store that the parameters name."""
     language_model = models.load(params["model"], dtype=params["dtype"], device=params["device"])
     data = load_peak(
         params["dataset"], strict_lists=params["strict_lists"], limit=params["records"]
     )
-    options = {key: params[key] for key in ("preset", "corpus", "seed")}
-    run = PeakRun(language_model, data, ResultsStore(REPOSITORY / params["results"]), progress=True)
-    editors = build_methods(params["methods"], language_model, **options)
-    scores = {label: run.scores(editor) for label, editor in editors.items()}
-    caption = Caption(
-        model=language_model.name,
-        dataset=data.name,
-        records=len(data.records),
-        preset=params["preset"],
-        dtype=language_model.dtype_name,
-        device=language_model.device.type,
+    return PeakRun(
+        language_model, data, ResultsStore(REPOSITORY / params["results"]), progress=True
     )
-    settings = {label: editor.settings() for label, editor in editors.items()}
-    return store_run(f"{caption.model}_{caption.dataset}", StoredRun(caption, scores, settings))

@@ -1,0 +1,135 @@
+"""The ablations' published tables: scores only, small, each study written as soon as it is finished.
+
+``figures/data/peak_ablations/<model>_<dataset>/`` holds
+
+- *scores*: before and after independent edits, by variant (``rome+app@neighbours=3``);
+- *sequences*: the same after n edits made one upon the other, by ``rome+app after 10``;
+- *said*: which known answers sampled responses name, by state (``before``, ``again``, ``rome+app``).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from helpers.paths import FIGURES
+from helpers.reporting.peak_tables import Caption
+from helpers.reporting.stored import StoredRun, load_run, store_run
+
+FOLDER = FIGURES / "data" / "peak_ablations"
+_TYPES = {"case_id": "int32", "sample": "int16", "list": "category", "answer_index": "int16"}
+
+
+@dataclass(frozen=True)
+class StoredAblations:
+    """What is finished of one model's ablations on one data set."""
+
+    name: str
+    caption: Caption
+    scores: dict[str, pd.DataFrame]
+    sequences: dict[tuple[str, int], pd.DataFrame]
+    said: dict[str, pd.DataFrame]
+    settings: dict[str, Any]
+    sampling: dict[str, Any]
+
+    def described(self, *tables: pd.DataFrame) -> str:
+        """The caption with the number of records that stand behind these tables."""
+        counts = sorted({table["case_id"].nunique() for table in tables})
+        text = str(replace(self.caption, records=counts[-1] if counts else 0))
+        fewer = f"{counts[0]}–" if len(counts) > 1 else ""
+        return text.replace(f", {counts[-1]} records", f", first {fewer}{counts[-1]} records")
+
+
+def stored_ablations(folder: Path = FOLDER) -> list[str]:
+    """Names of the ablations at hand, such as ``smollm2-135m_peak-cf``."""
+    return sorted({path.parent.parent.name for path in folder.glob("*/*/about.json")})
+
+
+def load_ablations(name: str, folder: Path = FOLDER) -> StoredAblations:
+    """Read what is stored of one model's ablations.
+
+    Raises:
+        KeyError: nothing is; the message names what there is and the command that makes more.
+    """
+    if name not in stored_ablations(folder):
+        raise KeyError(
+            f"no stored ablations {name!r}; there are: {', '.join(stored_ablations(folder))}; make some"
+            f" with python -m helpers publish params/paper/04_app_ablations/{name}.yaml"
+        )
+    root = folder / name
+    parts = {part: _part(part, root) for part in ("scores", "sequences")}
+    captions = [part.caption for part in parts.values() if part.scores]
+    said, about = {}, {}
+    if (root / "said" / "about.json").exists():
+        about = json.loads((root / "said" / "about.json").read_text("utf-8"))
+        captions.append(Caption(**about["caption"]))
+        said = {
+            state: pd.read_parquet(root / "said" / file).astype({"list": str})
+            for state, file in about["files"].items()
+        }
+    return StoredAblations(
+        name=name,
+        caption=captions[0],
+        scores=parts["scores"].scores,
+        sequences={_place(key): table for key, table in parts["sequences"].scores.items()},
+        said=said,
+        settings={**parts["scores"].settings, **parts["sequences"].settings},
+        sampling=about.get("sampling", {}),
+    )
+
+
+def add_scores(
+    name: str,
+    caption: Caption,
+    scores: Mapping[str, pd.DataFrame],
+    settings: Mapping[str, Any],
+    *,
+    part: str = "scores",
+    folder: Path = FOLDER,
+) -> Path:
+    """Add variants (or, to the part *sequences*, ``sequence_key``s) to what is stored."""
+    known = _part(part, folder / name)
+    run = StoredRun(caption, {**known.scores, **scores}, {**known.settings, **settings})
+    return store_run(part, run, folder / name)
+
+
+def add_said(
+    name: str,
+    caption: Caption,
+    said: Mapping[str, pd.DataFrame],
+    sampling: Mapping[str, Any],
+    folder: Path = FOLDER,
+) -> Path:
+    """Add states of the model to what is stored."""
+    root = folder / name / "said"
+    root.mkdir(parents=True, exist_ok=True)
+    path = root / "about.json"
+    files = json.loads(path.read_text("utf-8"))["files"] if path.exists() else {}
+    for state, table in said.items():
+        files[state] = f"{state.replace('+', '_')}.parquet"
+        small = table[list(_TYPES)].astype(_TYPES)
+        small.to_parquet(root / files[state], index=False, compression="zstd")
+    about = {"caption": vars(caption), "files": files, "sampling": dict(sampling)}
+    path.write_text(json.dumps(about, indent=1, ensure_ascii=False) + "\n", "utf-8")
+    return root
+
+
+def sequence_key(method: str, edits: int) -> str:
+    """The key of a method's scores after so many edits."""
+    return f"{method} after {edits}"
+
+
+def _place(key: str) -> tuple[str, int]:
+    method, edits = key.split(" after ")
+    return method, int(edits)
+
+
+def _part(part: str, root: Path) -> StoredRun:
+    if not (root / part / "about.json").exists():
+        return StoredRun(Caption("", "", 0, "", "", ""), {}, {})
+    return load_run(part, root)

@@ -1,0 +1,82 @@
+"""Notebook 04's studies, each piece written to the published tables as soon as it is finished."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from helpers.reporting.ablations_stored import add_said, add_scores, sequence_key
+from helpers.reporting.peak_tables import Caption
+from helpers.runs.answer_lists import AnswerLists
+from helpers.runs.methods import build_methods, build_variants
+from helpers.runs.peak_scores import PeakRun
+from helpers.runs.sequences import PeakSequence
+from helpers.runs.variants import studies
+
+CHUNK = 10  # records edited between two writes to the results store
+
+
+def publish_ablations(
+    run: PeakRun, params: Mapping[str, Any], caption: Caption, folder: Path
+) -> Path:
+    """Variants, responses and sequences of edits, in this order.
+
+    Args:
+        run: with all records that any study needs; independent edits and responses take the first
+            ``params["records"]``, sequences as many as their last checkpoint.
+        params: the parameters of notebook 04.
+        caption: what the tables say about themselves.
+        folder: where ``<model>_<dataset>/`` goes.
+    """
+    first = replace(run, data=replace(run.data, records=run.data.records[: params["records"]]))
+    first = replace(first, chunk=CHUNK)
+    _publish_variants(first, params, caption, folder)
+    _publish_said(first, params, caption, folder)
+    _publish_sequences(run, params, caption, folder)
+    return folder / _name(caption)
+
+
+def _publish_variants(
+    run: PeakRun, params: Mapping[str, Any], caption: Caption, folder: Path
+) -> None:
+    for variants in studies(params).values():
+        editors = build_variants(variants, run.language_model, **_options(params))
+        for name, editor in editors.items():
+            scores, settings = {name: run.scores(editor)}, {name: editor.settings()}
+            add_scores(_name(caption), caption, scores, settings, folder=folder)
+
+
+def _publish_said(run: PeakRun, params: Mapping[str, Any], caption: Caption, folder: Path) -> None:
+    if not params["said"]:
+        return
+    lists = AnswerLists(run, samples=params["samples"])
+    about = {"samples": lists.samples, **asdict(lists.sampling)}
+    said = {"before": lists.said(), "again": lists.again().said()}
+    add_said(_name(caption), caption, said, about, folder)
+    for method in params["said"]:
+        (editor,) = build_methods([method], run.language_model, **_options(params)).values()
+        add_said(_name(caption), caption, {method: lists.said(editor)}, about, folder)
+
+
+def _publish_sequences(
+    run: PeakRun, params: Mapping[str, Any], caption: Caption, folder: Path
+) -> None:
+    for method in params["sequences"]:
+        (editor,) = build_methods([method], run.language_model, **_options(params)).values()
+        sequence, reached = PeakSequence(run, editor), []
+        for edits in sorted(params["checkpoints"]):
+            reached.append(edits)
+            key = sequence_key(method, edits)
+            scores = {key: sequence.scores(reached)[edits]}
+            settings = {key: editor.settings()}
+            add_scores(_name(caption), caption, scores, settings, part="sequences", folder=folder)
+
+
+def _name(caption: Caption) -> str:
+    return f"{caption.model}_{caption.dataset}"
+
+
+def _options(params: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: params[key] for key in ("preset", "corpus", "seed")}

@@ -1,0 +1,151 @@
+"""Methods and their variants by name, and which variants each ablation study of PEAK compares.
+
+A method is an editor, alone, with APP, or with all answers as targets:
+
+    rome → ROME      rome+app → ROME+APP      rome+all → ROME+ (the fairer baseline, Table 5)
+
+A variant changes one field of APP, to a value or (ending in ``x``) by a factor:
+
+    rome+app@alpha=0x → without L1      rome+app@neighbours=3      rome+app@margin=4
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+LABELS = {
+    "rome": "ROME",
+    "r-rome": "R-ROME",
+    "memit": "MEMIT",
+    "alphaedit": "AlphaEdit",
+    "rect": "RECT",
+    "prune": "PRUNE",
+    "ft-l": "FT-L",
+    "ft-m": "FT-M",
+    "kn": "KN",
+    "mend": "MEND",
+}
+SYMBOLS = {"alpha": "α", "beta": "β", "gamma": "γ", "margin": "M", "neighbours": "k"}
+OBJECTIVES = {"alpha": "L1", "beta": "L2", "gamma": "L3"}
+_SUFFIXES = {"": "", "app": "+APP", "all": "+"}
+_NAME = re.compile(r"(?P<method>[^@]+)(@(?P<field>[a-z]+)=(?P<value>[0-9.]+)(?P<times>x?))?")
+
+
+class MethodError(ValueError):
+    """Raised for a method or variant name that does not parse, listing those that do."""
+
+
+def method_label(method: str) -> str:
+    """The heading of a method's row.
+
+    Raises:
+        MethodError: unknown editor or suffix.
+    """
+    name, _, suffix = method.partition("+")
+    if name not in LABELS or suffix not in _SUFFIXES:
+        raise MethodError(
+            f"no method {method!r}: write an editor ({', '.join(LABELS)}), optionally followed"
+            " by +app or +all"
+        )
+    return LABELS[name] + _SUFFIXES[suffix]
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A method, with ``field`` of its APP replaced by ``value`` or multiplied by it (``times``)."""
+
+    method: str
+    field: str = ""
+    value: float = 0.0
+    times: bool = False
+
+    def __post_init__(self) -> None:
+        method_label(self.method)
+        if self.field and (self.field not in SYMBOLS or not self.method.endswith("+app")):
+            raise MethodError(
+                f"no variant {self!s}: after a method with +app write @FIELD=VALUE or"
+                f" @FIELD=FACTORx with one of {', '.join(SYMBOLS)}"
+            )
+
+    @classmethod
+    def parse(cls, name: str) -> Variant:
+        """The variant of a name; see the module's description.
+
+        Raises:
+            MethodError: not the name of a variant.
+        """
+        match = _NAME.fullmatch(name)
+        if match is None:
+            raise MethodError(f"no variant {name!r}: write METHOD, or METHOD+app@FIELD=VALUE")
+        if match["field"] is None:
+            return cls(match["method"])
+        return cls(match["method"], match["field"], float(match["value"]), bool(match["times"]))
+
+    def __str__(self) -> str:
+        change = f"@{self.field}={self.value:g}{'x' * self.times}" if self.field else ""
+        return self.method + change
+
+    @property
+    def editor(self) -> str:
+        """The editor alone."""
+        return self.method.partition("+")[0]
+
+    @property
+    def change(self) -> str:
+        """What is changed, in a table's words; empty for the method as it is."""
+        if self.times and not self.value and self.field in OBJECTIVES:
+            return f"without {OBJECTIVES[self.field]}"
+        if self.times:
+            return f"{self.value:g} {SYMBOLS[self.field]}"
+        return f"{SYMBOLS[self.field]} = {self.value:g}" if self.field else ""
+
+    @property
+    def label(self) -> str:
+        """The heading of its row."""
+        return ", ".join(filter(None, [method_label(self.method), self.change]))
+
+
+def studies(params: Mapping[str, Any]) -> dict[str, list[Variant]]:
+    """The variants of every study, from the parameters of notebook 04.
+
+    Args:
+        params: ``editors`` (those studied closely), ``fairer`` and ``others`` (editors of the two
+            further tables), ``neighbours``, ``factors`` and ``margins`` (values to try).
+
+    Returns:
+        *objectives* (PEAK, Figures 3 and 5), *fairer* (Table 5), *neighbours* (Figure 4), *others*
+        (editors beyond the paper) and *sensitivity* (around Table 8's coefficients).
+    """
+    close = params["editors"]
+    return {
+        "objectives": [v for editor in close for v in objectives(editor)],
+        "fairer": [
+            Variant(editor + suffix)
+            for editor in params["fairer"]
+            for suffix in ("", "+all", "+app")
+        ],
+        "neighbours": [
+            Variant(f"{editor}+app", "neighbours", float(count))
+            for editor in close
+            for count in params["neighbours"]
+        ],
+        "others": [
+            Variant(editor + suffix) for editor in params["others"] for suffix in ("", "+app")
+        ],
+        "sensitivity": [
+            Variant(f"{editor}+app", field, float(value), field != "margin")
+            for editor in close
+            for field in (*OBJECTIVES, "margin")
+            for value in params["margins" if field == "margin" else "factors"]
+        ],
+    }
+
+
+def objectives(editor: str) -> list[Variant]:
+    """The plain method, with APP, and with APP short of one objective (PEAK, Figures 3 and 5)."""
+    whole = Variant(f"{editor}+app")
+    short = [Variant(whole.method, field, 0.0, True) for field in OBJECTIVES]
+    return [Variant(editor), whole, *short]
