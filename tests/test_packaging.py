@@ -27,8 +27,6 @@ EXTRAS = {
 }
 EVERYTHING = RUNTIME + [requirement for extra in EXTRAS.values() for requirement in extra]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-# Runtime dependencies that are used without an import of ours.
-INDIRECT = {"accelerate", "gguf", "jupyterlab", "pyarrow"}
 
 
 def names(requirements: list[Requirement]) -> set[str]:

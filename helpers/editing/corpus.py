@@ -132,8 +132,8 @@ class WikipediaCorpus:
             from datasets import load_dataset
         except ImportError as error:
             raise CorpusError(
-                "Wikipedia needs the package `datasets` (pip install datasets) and the network; without"
-                " them use the corpus 'self' or a text file"
+                "Wikipedia needs the package `datasets` (pip install -e '.[wikipedia]') and the network;"
+                " without them use the corpus 'self' or a text file"
             ) from error
         articles = load_dataset("wikimedia/wikipedia", self.snapshot, split="train")
         limit = min(language_model.context_length, self.longest)
