@@ -78,7 +78,7 @@ def load_ablations(name: str, folder: Path = FOLDER) -> StoredAblations:
         scores=parts["scores"].scores,
         sequences={_place(key): table for key, table in parts["sequences"].scores.items()},
         said=said,
-        settings={**parts["scores"].settings, **parts["sequences"].settings},
+        settings=parts["scores"].settings,
         sampling=about.get("sampling", {}),
     )
 

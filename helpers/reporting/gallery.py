@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from matplotlib.figure import Figure
 
 from helpers.paths import FIGURES
+from helpers.reporting.ablation_gallery import ablation_figures
 from helpers.reporting.klob_gallery import klob_figures
 from helpers.reporting.peak_figures import (
     additivity_bars,
@@ -30,8 +32,9 @@ class Entry:
 
 def figures() -> dict[str, Entry]:
     """All published figures whose data is at hand, by name."""
-    klob = ((name, Entry(title, draw)) for name, title, draw in klob_figures())
-    return dict(sorted([*_peak_figures(), *klob], key=lambda pair: pair[0]))
+    others = chain(ablation_figures(), klob_figures())
+    entries = ((name, Entry(title, draw)) for name, title, draw in others)
+    return dict(sorted([*_peak_figures(), *entries], key=lambda pair: pair[0]))
 
 
 def draw(name: str, folder: Path = FIGURES) -> list[Path]:

@@ -74,7 +74,7 @@ def list_probabilities(scores: Mapping[str, pd.DataFrame], *, caption: str = "")
                 )
     table = pd.DataFrame(rows, columns=["state", "list", "mean", "low", "high"])
     figure, axes = plt.subplots(figsize=(6.6, 3.2))
-    _grouped_points(axes, table, group="state", point="list")
+    grouped_points(axes, table, group="state", point="list")
     axes.set_yscale("log")
     axes.set_ylabel("mean probability (log scale)")
     axes.set_title(f"Answer lists before and after editing\n{caption}", loc="left")
@@ -93,7 +93,7 @@ def additivity_bars(by_record: Mapping[str, pd.DataFrame], *, caption: str = "")
     table = pd.DataFrame(rows, columns=["method", "metric", "mean", "low", "high"])
     table["metric"] = table["metric"].str.replace("_", " ")
     figure, axes = plt.subplots(figsize=(6.6, 3.0))
-    _grouped_bars(axes, table, group="metric", bar="method")
+    grouped_bars(axes, table, group="metric", bar="method")
     axes.set_ylabel("additivity factor [%], lower is better")
     axes.set_ylim(0, 105)
     axes.set_title(f"Perturbation of the neighbours\n{caption}", loc="left")
@@ -137,11 +137,11 @@ def _shade_lists(axes: plt.Axes, lists: list[str], rows: np.ndarray) -> None:
             start = index
 
 
-def _grouped_points(axes: plt.Axes, table: pd.DataFrame, *, group: str, point: str) -> None:
+def grouped_points(axes: plt.Axes, table: pd.DataFrame, *, group: str, point: str) -> None:
     """Markers with intervals, one cluster per ``group``; on a log axis intervals end at 1/100."""
     groups, points = table[group].unique(), table[point].unique()
     for index, name in enumerate(points):
-        part = table[table[point] == name].set_index(group).loc[groups]
+        part = table[table[point] == name].set_index(group).reindex(groups)
         low = part["low"].clip(lower=part["mean"] / 100)
         axes.errorbar(
             np.arange(len(groups)) + 0.18 * (index - (len(points) - 1) / 2),
@@ -160,12 +160,12 @@ def _grouped_points(axes: plt.Axes, table: pd.DataFrame, *, group: str, point: s
     axes.grid(axis="x", visible=False)
 
 
-def _grouped_bars(axes: plt.Axes, table: pd.DataFrame, *, group: str, bar: str) -> None:
+def grouped_bars(axes: plt.Axes, table: pd.DataFrame, *, group: str, bar: str) -> None:
     """Bars with intervals: one cluster per ``group``, one hatched bar per ``bar``."""
     groups, bars = table[group].unique(), table[bar].unique()
     width = 0.8 / len(bars)
     for index, name in enumerate(bars):
-        part = table[table[bar] == name].set_index(group).loc[groups]
+        part = table[table[bar] == name].set_index(group).reindex(groups)
         places = np.arange(len(groups)) + (index - (len(bars) - 1) / 2) * width
         below = (part["mean"] - part["low"]).clip(lower=0).fillna(0)
         above = (part["high"] - part["mean"]).clip(lower=0).fillna(0)

@@ -1,0 +1,220 @@
+"""The ablations' figures, from stored scores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from helpers.metrics.answer_lists import rank_correlation
+from helpers.metrics.peak_tables import probabilities_table, summarise
+from helpers.metrics.statistics import mean_interval
+from helpers.reporting.ablation_tables import ByVariant, with_field
+from helpers.reporting.peak_figures import LISTS, grouped_bars, grouped_points
+from helpers.reporting.style import MARKERS, PALETTE, use_style
+from helpers.runs.variants import SYMBOLS, Variant, method_label
+
+FACTORS = {"AFF_hard": "AFF, hard", "ANF_hard": "ANF, hard"}
+
+
+def objectives_panels(
+    metrics: ByVariant, scores: Mapping[str, pd.DataFrame], *, caption: str = ""
+) -> Figure:
+    """Additivity and answer probabilities with APP and short of one objective (PEAK, Figs. 3, 5).
+
+    Args:
+        metrics: of the variants to show, the plain method first.
+        scores: their score tables, by name.
+        caption: model, data set, number of records.
+    """
+    use_style()
+    figure, (left, right) = plt.subplots(1, 2, figsize=(7.2, 3.4), width_ratios=[1, 1.15])
+    bars = [
+        (_short(variant), title, *_interval(table, metric))
+        for variant, table in metrics.items()
+        for metric, title in FACTORS.items()
+    ]
+    grouped_bars(left, _frame(bars), group="group", bar="series")
+    left.set_ylabel("additivity factor [%], lower is better")
+    left.set_ylim(0, 105)
+    left.legend(ncols=2, loc="lower center", bbox_to_anchor=(0.5, 1.0))
+    points = []
+    for index, variant in enumerate(metrics):
+        summary = summarise(probabilities_table(scores[str(variant)]))
+        for moment in ("before", "after") if index == 0 else ("after",):
+            state = "before" if moment == "before" else _short(variant)
+            for name, label in LISTS.items():
+                chosen = summary.loc[f"{name}_{moment}", ["mean", "low", "high"]]
+                points.append((state, label, *chosen))
+    grouped_points(right, _frame(points), group="group", point="series")
+    right.set_yscale("log")
+    right.set_ylabel("mean probability (log scale)")
+    right.legend(ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1.0), columnspacing=0.8)
+    for axes in (left, right):
+        axes.tick_params(axis="x", labelrotation=30)
+    editor = method_label(next(iter(metrics)).editor)
+    figure.suptitle(f"{editor}: APP short of one objective\n{caption}", x=0.01, ha="left", size=10)
+    return figure
+
+
+def neighbours_lines(metrics: ByVariant, *, editors: Sequence[str], caption: str = "") -> Figure:
+    """AFF and ANF (hard) against the number of neighbours APP is given (PEAK, Figure 4)."""
+    use_style()
+    figure, panels = plt.subplots(1, 2, figsize=(7.2, 2.9), sharey=True)
+    for axes, (metric, title) in zip(panels, FACTORS.items(), strict=True):
+        for index, editor in enumerate(editors):
+            chosen = with_field(metrics, editor, "neighbours")
+            names = [f"{v.value:g}" if v.field else "all" for v in chosen]
+            _line(axes, np.arange(len(names)), chosen.values(), metric, index, method_label(editor))
+            axes.set_xticks(np.arange(len(names)), names)
+        axes.set_title(title)
+        axes.set_xlabel("neighbours k of each list given to APP")
+        axes.set_ylim(0, 105)
+    panels[0].set_ylabel("additivity factor [%]")
+    panels[1].legend()
+    figure.suptitle(f"More neighbours\n{caption}", x=0.01, ha="left", size=10)
+    return figure
+
+
+def fairer_bars(metrics: ByVariant, *, caption: str = "") -> Figure:
+    """AFF and ANF (hard): plain, with all answers as targets (+), with APP (PEAK, Table 5)."""
+    use_style()
+    figure, panels = plt.subplots(1, 2, figsize=(7.2, 3.0), sharey=True)
+    kinds = {"": "plain", "all": "+ (all answers are targets)", "app": "+APP"}
+    for axes, (metric, title) in zip(panels, FACTORS.items(), strict=True):
+        rows = [
+            (method_label(v.editor), kinds[v.method.partition("+")[2]], *_interval(table, metric))
+            for v, table in metrics.items()
+        ]
+        grouped_bars(axes, _frame(rows), group="group", bar="series")
+        axes.set_title(title)
+        axes.set_ylim(0, 105)
+    panels[0].set_ylabel("additivity factor [%]")
+    panels[0].legend(loc="lower center", bbox_to_anchor=(1.0, -0.3), ncols=3)
+    figure.suptitle(f"Fairer baselines\n{caption}", x=0.01, ha="left", size=10)
+    return figure
+
+
+def sensitivity_panels(metrics: ByVariant, *, editor: str, caption: str = "") -> Figure:
+    """AFF, ANF and GS when one of APP's coefficients, or the margin, is changed alone."""
+    use_style()
+    shown = {**FACTORS, "GS": "GS"}
+    figure, panels = plt.subplots(1, 4, figsize=(7.2, 2.9), sharey=True)
+    for axes, field in zip(panels, ("alpha", "beta", "gamma", "margin"), strict=True):
+        chosen = with_field(metrics, editor, field)
+        values = [v.value if v.field else 2.0 if field == "margin" else 1.0 for v in chosen]
+        places = np.arange(len(values))
+        for index, (metric, title) in enumerate(shown.items()):
+            _line(axes, places, chosen.values(), metric, index, title)
+        unit = "" if field == "margin" else "×"
+        axes.set_xticks(places, [f"{value:g}{unit}" for value in values])
+        axes.set_title(SYMBOLS[field])
+        axes.set_ylim(0, 105)
+    panels[0].set_ylabel("percent")
+    panels[0].legend(loc="lower left")
+    title = f"{method_label(editor)}+APP: one coefficient changed alone\n{caption}"
+    figure.suptitle(title, x=0.01, ha="left", size=10)
+    return figure
+
+
+def sequence_lines(metrics: Mapping[tuple[str, int], pd.DataFrame], *, caption: str = "") -> Figure:
+    """ES, AFF and ANF of all edited records against the number of edits made."""
+    use_style()
+    methods = list(dict.fromkeys(method for method, _ in metrics))
+    editors = list(dict.fromkeys(method.partition("+")[0] for method in methods))
+    figure, panels = plt.subplots(1, 3, figsize=(7.2, 3.0), sharey=True)
+    for axes, (metric, title) in zip(panels, {"ES": "ES", **FACTORS}.items(), strict=True):
+        for method in methods:
+            points = {n: t for (each, n), t in metrics.items() if each == method}
+            editor, _, suffix = method.partition("+")
+            axes.plot(
+                list(points),
+                [100 * table[metric].mean() for table in points.values()],
+                linestyle="-" if suffix else "--",
+                marker=MARKERS[editors.index(editor)],
+                markerfacecolor=PALETTE[editors.index(editor)] if suffix else "white",
+                color=PALETTE[editors.index(editor)],
+                label=method_label(method),
+            )
+        ticks = sorted({n for _, n in metrics})
+        axes.set_xscale("log")
+        axes.set_xticks(ticks, [str(n) for n in ticks])
+        axes.minorticks_off()
+        axes.set_title(title)
+        axes.set_xlabel("edits made")
+        axes.set_ylim(-3, 105)
+    panels[0].set_ylabel("mean over edited records [%]")
+    panels[0].legend(loc="lower left")
+    figure.suptitle(f"Edits made one upon the other\n{caption}", x=0.01, ha="left", size=10)
+    return figure
+
+
+def said_scatter(beside: pd.DataFrame, *, caption: str = "") -> Figure:
+    """AFF and ANF of each record against forgetting and noise in what the edited model says."""
+    use_style()
+    pairs = {"AFF_hard": "share_forgetting", "ANF_hard": "list_noise"}
+    figure, panels = plt.subplots(1, 2, figsize=(7.2, 3.4))
+    for axes, (factor, measure) in zip(panels, pairs.items(), strict=True):
+        for index, (method, table) in enumerate(beside.groupby("method", sort=False)):
+            axes.scatter(
+                100 * table[factor],
+                100 * table[measure],
+                marker=MARKERS[index],
+                color=PALETTE[index],
+                edgecolor="black",
+                linewidth=0.4,
+                s=24,
+                alpha=0.85,
+                label=method,
+            )
+        found = rank_correlation(beside[factor], beside[measure])
+        axes.set_title(f"Spearman's ρ = {found.rho:.2f} (n = {found.n})")
+        axes.set_xlabel(f"{FACTORS[factor]}, at the edit prompt [%]")
+        axes.set_ylabel(f"{measure.replace('_', ' ')} in what is said [%]")
+        axes.set_xlim(-4, 104)
+        axes.set_ylim(-4, 104)
+    panels[0].legend(loc="upper left")
+    figure.suptitle(f"Scores and speech\n{caption}", x=0.01, ha="left", size=10)
+    return figure
+
+
+def _line(
+    axes: plt.Axes,
+    places: np.ndarray,
+    tables: Iterable[pd.DataFrame],
+    metric: str,
+    index: int,
+    label: str,
+) -> None:
+    """Means joined by a line, with 95 % intervals."""
+    values = np.array([_interval(table, metric) for table in tables]).reshape(-1, 3)
+    axes.errorbar(
+        places + 0.06 * (index - 0.5),
+        values[:, 0],
+        yerr=[values[:, 0] - values[:, 1], values[:, 2] - values[:, 0]],
+        fmt=f"{MARKERS[index]}{('-', '--', ':')[index % 3]}",
+        color=PALETTE[index],
+        markeredgecolor="black",
+        markeredgewidth=0.4,
+        elinewidth=0.8,
+        capsize=2,
+        label=label,
+    )
+
+
+def _interval(table: pd.DataFrame, metric: str) -> tuple[float, float, float]:
+    """Mean, low and high of a metric in percent."""
+    estimate = mean_interval(100 * table[metric])
+    return estimate.mean, estimate.low, estimate.high
+
+
+def _short(variant: Variant) -> str:
+    """``plain``, ``APP``, ``without L1``."""
+    return variant.change or ("APP" if variant.method.endswith("+app") else "plain")
+
+
+def _frame(rows: Sequence[tuple]) -> pd.DataFrame:
+    return pd.DataFrame(rows, columns=["group", "series", "mean", "low", "high"])

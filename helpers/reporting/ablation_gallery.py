@@ -1,0 +1,130 @@
+"""The ablations' published figures, each drawn from whatever studies are stored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from helpers.reporting import ablation_figures as figures
+from helpers.reporting.ablation_tables import (
+    by_label,
+    finished,
+    said_beside_factors,
+    sequence_metrics,
+    variant_metrics,
+    with_field,
+)
+from helpers.reporting.ablations_stored import (
+    FOLDER,
+    StoredAblations,
+    load_ablations,
+    stored_ablations,
+)
+from helpers.reporting.peak_overview import additivity_pairs
+from helpers.runs.variants import OBJECTIVES, Variant, objectives
+
+DEFAULT = "smollm2-135m_peak-cf"
+
+
+def objectives_figure(stored: StoredAblations, editor: str) -> Figure:
+    """APP short of one objective."""
+    chosen = _metrics(stored, objectives(editor))
+    return figures.objectives_panels(chosen, stored.scores, caption=_caption(stored, chosen))
+
+
+def neighbours_figure(stored: StoredAblations) -> Figure:
+    """The number of neighbours APP is given, for every editor studied."""
+    editors = _editors(stored, "neighbours")
+    metrics = variant_metrics(stored.scores)
+    chosen = {v: t for e in editors for v, t in with_field(metrics, e, "neighbours").items()}
+    return figures.neighbours_lines(chosen, editors=editors, caption=_caption(stored, chosen))
+
+
+def fairer_figure(stored: StoredAblations) -> Figure:
+    """Plain, all answers as targets, APP."""
+    editors = [v.editor for v in _variants(stored) if v.method.endswith("+all")]
+    wanted = [Variant(editor + suffix) for editor in editors for suffix in ("", "+all", "+app")]
+    chosen = _metrics(stored, wanted)
+    return figures.fairer_bars(chosen, caption=_caption(stored, chosen))
+
+
+def editors_figure(stored: StoredAblations) -> Figure:
+    """Every editor alone and with APP."""
+    plain = [v for v in _variants(stored) if "+" not in v.method]
+    wanted = [Variant(v.editor + suffix) for v in plain for suffix in ("", "+app")]
+    chosen = _metrics(stored, wanted)
+    return additivity_pairs(by_label(chosen), caption=_caption(stored, chosen))
+
+
+def sensitivity_figure(stored: StoredAblations, editor: str) -> Figure:
+    """One of APP's coefficients changed alone."""
+    metrics = variant_metrics(stored.scores)
+    fields = (*OBJECTIVES, "margin")
+    chosen = {v: t for field in fields for v, t in with_field(metrics, editor, field).items()}
+    caption = _caption(stored, chosen)
+    return figures.sensitivity_panels(chosen, editor=editor, caption=caption)
+
+
+def sequences_figure(stored: StoredAblations) -> Figure:
+    """Edits made one upon the other."""
+    caption = stored.described(*stored.sequences.values())
+    return figures.sequence_lines(sequence_metrics(stored), caption=caption)
+
+
+def said_figure(stored: StoredAblations) -> Figure:
+    """AFF and ANF against what the edited model says."""
+    caption = stored.described(*stored.said.values())
+    return figures.said_scatter(said_beside_factors(stored), caption=caption)
+
+
+def ablation_figures(folder: Path = FOLDER) -> Iterator[tuple[str, str, Callable[[], Figure]]]:
+    """Name, title and drawing of every figure whose data is stored."""
+    for name in stored_ablations(folder):
+        stored = load_ablations(name, folder)
+        suffix = "" if name == DEFAULT else f"_{name}"
+        for key, title, draw in _available(stored):
+            yield f"04_{key}{suffix}", f"{title}, {name}", partial(draw, stored)
+
+
+def _available(
+    stored: StoredAblations,
+) -> Iterator[tuple[str, str, Callable[[StoredAblations], Figure]]]:
+    for editor in _editors(stored, "alpha"):
+        draw = partial(objectives_figure, editor=editor)
+        yield f"objectives_{editor}", f"APP short of one objective, {editor}", draw
+    if _editors(stored, "neighbours"):
+        yield "neighbours", "More neighbours for APP", neighbours_figure
+    if any(v.method.endswith("+all") for v in _variants(stored)):
+        yield "fairer", "Fairer baselines", fairer_figure
+    if stored.scores:
+        yield "editors", "Every editor with and without APP", editors_figure
+    for editor in _editors(stored, "margin"):
+        draw = partial(sensitivity_figure, editor=editor)
+        yield f"sensitivity_{editor}", f"APP's coefficients, {editor}", draw
+    if stored.sequences:
+        yield "sequences", "Edits made one upon the other", sequences_figure
+    if any(state in stored.scores for state in stored.said):
+        yield "said", "AFF and ANF against what the model says", said_figure
+
+
+def _variants(stored: StoredAblations) -> list[Variant]:
+    return [Variant.parse(name) for name in stored.scores]
+
+
+def _editors(stored: StoredAblations, field: str) -> list[str]:
+    """Editors with a variant in this field of APP."""
+    return list(dict.fromkeys(v.editor for v in _variants(stored) if v.field == field))
+
+
+def _metrics(stored: StoredAblations, variants: list[Variant]) -> dict[Variant, pd.DataFrame]:
+    names = [str(variant) for variant in variants]
+    scores = {name: stored.scores[name] for name in names if name in stored.scores}
+    return finished(variant_metrics(scores), variants)
+
+
+def _caption(stored: StoredAblations, chosen: dict[Variant, pd.DataFrame]) -> str:
+    return stored.described(*(stored.scores[str(variant)] for variant in chosen))
