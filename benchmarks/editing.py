@@ -1,18 +1,22 @@
 """Every editor against its plain path, on the same records in one run.
 
 python -m benchmarks.editing --records 16 --plain 2
+python -m benchmarks.editing --methods rome --grow edits       # 1 … 256 edits at once
+python -m benchmarks.editing --methods rome --grow model       # random models up to 13 B
+python -m benchmarks.editing --model shape:llama2-7b --dtype bfloat16 --device cuda
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Any
 
-import pandas as pd
 import torch
 import typer
 
-from benchmarks.machine import matmul_peak, measured, peak_memory
+from benchmarks.machine import arithmetic, measured
 from benchmarks.plain import plain_scores
 from benchmarks.plain_editors import (
     plain_alphaedit,
@@ -22,8 +26,13 @@ from benchmarks.plain_editors import (
     plain_mend,
     plain_rome,
 )
+from benchmarks.report import Report
 from helpers import models
 from helpers.data.peak import load_peak
+from helpers.data.peak_record import PeakRecord
+from helpers.editing.editor import Editor
+from helpers.models.language_model import LanguageModel
+from helpers.paths import RUNS
 from helpers.runs.methods import build_method
 from helpers.runs.peak_scores import edit_request, questions, score_records
 
@@ -36,6 +45,8 @@ PLAIN: dict[str, Any] = {
     "kn": plain_kn,
     "mend": plain_mend,
 }
+EDITS = (1, 4, 16, 64, 256)
+MODELS = ("shape:smollm2-135m", "shape:qwen2.5-1.5b", "shape:llama2-7b", "shape:llama2-13b")
 
 
 def main(
@@ -44,34 +55,66 @@ def main(
     records: int = 16,
     plain: Annotated[int, typer.Option(help="records the plain path edits, one by one")] = 2,
     methods: str = "rome,rome+app,memit,memit+app,alphaedit,ft-m,kn,mend",
+    grow: Annotated[str, typer.Option(help="methods, edits or model")] = "methods",
+    flops: Annotated[bool, typer.Option(help="count arithmetic, in a second run")] = True,
+    preset: str = "tuned",
+    dtype: str = "float32",
+    device: str = "cpu",
     threads: int = torch.get_num_threads(),
+    folder: Path = RUNS / "benchmarks",
 ) -> None:
-    """Print CPU-seconds per record of editing and full scoring, and plain / ours per editor."""
+    """Print busy seconds per record of editing and full scoring, and plain / ours per editor."""
     torch.set_num_threads(threads)
-    language_model = models.load(model)
-    chosen = load_peak(dataset, limit=records).records
-    requests = [edit_request(record) for record in chosen]
-    print(f"{model}, {dataset}, {records} records, fp32, {threads} threads; CPU-seconds per record")
-    print(f"matrix peak {matmul_peak(torch.float32) / 1e9:.0f} GFLOP per CPU-second", flush=True)
-    asked = [questions(record)[0] for record in chosen[:plain]]
-    plain_score = sum(measured(partial(plain_scores, language_model, q))[0].cpu for q in asked)
-    for method in methods.split(","):
-        editor = build_method(method, language_model, preset="tuned")
-        edit, updates = measured(partial(editor.edit, requests))
-        score, _ = measured(partial(score_records, language_model, chosen, updates))
-        row = {
-            "edit": edit.cpu / records,
-            "score": score.cpu / records,
-            "plain edit": float("nan"),
-            "plain score": plain_score / plain,
-        }
-        if method in PLAIN:
-            costs = [measured(partial(PLAIN[method], editor, r))[0].cpu for r in requests[:plain]]
-            row["plain edit"] = sum(costs) / plain
-        row["edit ratio"] = row["plain edit"] / row["edit"]
-        row["score ratio"] = row["plain score"] / row["score"]
-        print(pd.DataFrame([row], index=[method]).round(2).to_string(), flush=True)
-    print(f"peak memory {peak_memory():.1f} GiB")
+    chosen = load_peak(dataset).records
+    report = Report(f"editing_{grow}", "record", getattr(torch, dtype), device)
+    for name in MODELS if grow == "model" else (model,):
+        language_model = models.load(name, dtype=dtype, device=device)
+        counts = [n for n in EDITS if n <= len(chosen)] if grow == "edits" else [records]
+        for method in methods.split(","):
+            editor = build_method(method, language_model, preset=preset)
+            for count in counts:
+                x = {"edits": str(count), "model": name, "methods": method}[grow]
+                label = "editing" if grow == "methods" else method
+                _edit(report, label, x, editor, chosen[:count], PLAIN.get(method), plain, flops)
+        _score(
+            report, language_model, {"model": name}.get(grow, "scoring"), chosen[:records], plain
+        )
+    report.save(folder, axis=grow)
+
+
+def _edit(
+    report: Report,
+    series: str,
+    x: str,
+    editor: Editor,
+    records: Sequence[PeakRecord],
+    plain_editor: Any,
+    plain: int,
+    flops: bool,
+) -> None:
+    """One row: the edits at once, the first ``plain`` of them one by one, the arithmetic."""
+    requests = [edit_request(record) for record in records]
+    cost, _ = measured(partial(editor.edit, requests), report.device)
+    one_by_one = float("nan")
+    if plain_editor and plain:
+        calls = [partial(plain_editor, editor, request) for request in requests[:plain]]
+        one_by_one = sum(measured(call, report.device)[0].busy for call in calls) / len(calls)
+    flop = arithmetic(partial(editor.edit, requests)) if flops else float("nan")
+    n = len(requests)
+    report.add(series, x, cost.busy / n, plain=one_by_one, flop=flop / n, wall=cost.wall / n)
+
+
+def _score(
+    report: Report, language_model: LanguageModel, x: str, records: Sequence[PeakRecord], plain: int
+) -> None:
+    """The scoring that every record needs, packed and plain."""
+    call = partial(score_records, language_model, records)
+    cost, _ = measured(call, report.device)
+    asked = [questions(record)[0] for record in records[:plain]]
+    calls = [partial(plain_scores, language_model, own) for own in asked]
+    one_by_one = sum(measured(call, report.device)[0].busy for call in calls) / max(1, plain)
+    n = len(records)
+    report.add("scoring", x, cost.busy / n, plain=one_by_one, flop=arithmetic(call) / n)
 
 
 if __name__ == "__main__":

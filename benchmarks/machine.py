@@ -1,4 +1,4 @@
-"""What the machine can do: matrix-multiply peak, CPU time, memory."""
+"""What the machine can do and what a call costs: time, arithmetic, memory, matrix-multiply peak."""
 
 from __future__ import annotations
 
@@ -9,37 +9,59 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Wall and CPU seconds of one call."""
+    """One call: wall seconds, and busy seconds (CPU seconds of all threads; on a GPU wall)."""
 
     wall: float
-    cpu: float
+    busy: float
 
 
-def measured(call: Callable[[], Result]) -> tuple[Cost, Result]:
-    """Run once and time it, CPU seconds over all threads; also what the call returned."""
+def measured(call: Callable[[], Result], device: torch.device | str = "cpu") -> tuple[Cost, Result]:
+    """Run once and time it; also what the call returned."""
+    on_gpu = torch.device(device).type == "cuda"
+    _synchronise(device)
     wall, cpu = time.perf_counter(), time.process_time()
     result = call()
-    return Cost(time.perf_counter() - wall, time.process_time() - cpu), result
+    _synchronise(device)
+    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    return Cost(wall, wall if on_gpu else cpu), result
 
 
-def matmul_peak(dtype: torch.dtype, *, seconds: float = 1.0) -> float:
-    """FLOP per CPU-second of a large matrix product, the yardstick for fractions of peak."""
-    a, b = torch.randn(2048, 2048).to(dtype), torch.randn(2048, 2048).to(dtype)
-    for _ in range(2):
-        a @ b
-    count, start, cpu = 0, time.perf_counter(), time.process_time()
-    while time.perf_counter() - start < seconds:
-        a @ b
-        count += 1
-    return count * 2 * 2048**3 / (time.process_time() - cpu)
+def arithmetic(call: Callable[[], object]) -> float:
+    """Floating-point operations of the matrix products and attention of one call.
+
+    Counted in a run of its own, because counting costs time.
+    """
+    counter = FlopCounterMode(display=False)
+    with counter:
+        call()
+    return float(counter.get_total_flops())
 
 
-def peak_memory() -> float:
-    """Largest resident size of this process so far, in GiB."""
+def matmul_peak(
+    dtype: torch.dtype, device: torch.device | str = "cpu", *, seconds: float = 1.0
+) -> float:
+    """FLOP per busy second of a large matrix product, the yardstick for fractions of peak."""
+    size = 2048 if torch.device(device).type == "cpu" else 8192
+    a, b = (torch.randn(size, size, device=device).to(dtype) for _ in range(2))
+    count = max(2, round(seconds / measured(lambda: [a @ b for _ in range(2)], device)[0].wall))
+    cost, _ = measured(lambda: [a @ b for _ in range(count)][-1], device)
+    return count * 2 * size**3 / cost.busy
+
+
+def peak_memory(device: torch.device | str = "cpu") -> float:
+    """Largest memory of this process so far, in GiB: resident, or allocated on the GPU."""
+    if torch.device(device).type == "cuda":
+        return torch.cuda.max_memory_allocated(device) / 2**30
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+
+
+def _synchronise(device: torch.device | str) -> None:
+    if torch.device(device).type == "cuda":
+        torch.cuda.synchronize(device)

@@ -1,0 +1,93 @@
+"""What lower precision changes: log-probabilities, and AFF and ANF of the same edits.
+
+    python -m benchmarks.precision --records 8 --dtypes bfloat16
+
+Weights and activations are in the lower precision; the deltas, losses, statistics and solves of an
+editor stay in fp32 (or fp64) in every row. Differences are against fp32 on the same device.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+import typer
+
+from benchmarks.machine import measured
+from helpers import models
+from helpers.data.peak import load_peak
+from helpers.metrics.peak_tables import metrics_table
+from helpers.paths import RUNS
+from helpers.runs.methods import build_method
+from helpers.runs.peak_scores import KEYS, edit_request, score_records
+
+METRICS = ["ES", "AFF_hard", "ANF_hard"]
+
+
+def main(
+    model: str = "smollm2-135m",
+    dataset: str = "peak-cf",
+    records: int = 8,
+    methods: str = "rome,memit",
+    dtypes: str = "bfloat16",
+    device: str = "cpu",
+    threads: int = torch.get_num_threads(),
+    folder: Path = RUNS / "benchmarks",
+) -> None:
+    """Print, per method and dtype, the deviation from fp32 in log-probability and in points."""
+    torch.set_num_threads(threads)
+    rows = []
+    for method in methods.split(","):
+        exact, exact_cost = _scores(model, dataset, records, method, "float32", device)
+        for dtype in dtypes.split(","):
+            lower, cost = _scores(model, dataset, records, method, dtype, device)
+            rows.append(
+                {
+                    "method": method,
+                    "dtype": dtype,
+                    **_deviation(exact, lower),
+                    "busy s per record": cost / records,
+                    "fp32 / lower": exact_cost / cost,
+                }
+            )
+            print(pd.DataFrame(rows[-1:]).round(4).to_string(index=False), flush=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    table = pd.DataFrame(rows).assign(model=model, dataset=dataset, records=records, device=device)
+    table.to_parquet(folder / f"precision_{device}.parquet", index=False)
+
+
+def _scores(
+    model: str, dataset: str, records: int, method: str, dtype: str, device: str
+) -> tuple[pd.DataFrame, float]:
+    """Scores before and after, and the busy seconds of editing and scoring."""
+    language_model = models.load(model, dtype=dtype, device=device)
+    chosen = load_peak(dataset, limit=records).records
+    editor = build_method(method, language_model, preset="tuned")
+    before = score_records(language_model, chosen)
+
+    def edit_and_score() -> pd.DataFrame:
+        updates = editor.edit([edit_request(record) for record in chosen])
+        return score_records(language_model, chosen, updates)
+
+    cost, after = measured(edit_and_score, device)
+    both = before.rename(columns={"sum": "sum_before"}).assign(sum_after=after["sum"])
+    return both.set_index(KEYS), cost.busy
+
+
+def _deviation(exact: pd.DataFrame, lower: pd.DataFrame) -> dict[str, float]:
+    """Median and largest difference of mean log-probabilities, mean difference of the metrics."""
+    found: dict[str, float] = {}
+    for moment in ("before", "after"):
+        gap = (lower[f"sum_{moment}"] - exact[f"sum_{moment}"]).abs() / exact["tokens"]
+        found[f"|dlogp| {moment}, median"] = float(np.median(gap))
+        found[f"|dlogp| {moment}, 99 %"] = float(np.quantile(gap, 0.99))
+    ours, base = (metrics_table(table.reset_index())[METRICS] for table in (lower, exact))
+    for metric in METRICS:
+        found[f"{metric}, points"] = 100 * float((ours[metric] - base[metric]).mean())
+    return found
+
+
+if __name__ == "__main__":
+    typer.run(main)

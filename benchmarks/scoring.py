@@ -1,0 +1,107 @@
+"""Packed scoring against padded batches of whole sequences, and how its cost grows.
+
+python -m benchmarks.scoring                    # answers per question
+python -m benchmarks.scoring --grow length      # tokens of the prompt
+python -m benchmarks.scoring --grow owners      # edits in one pass
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import torch
+import typer
+
+from benchmarks.machine import arithmetic, measured
+from benchmarks.plain import plain_scores
+from benchmarks.report import Report
+from helpers import models
+from helpers.data.peak import load_peak
+from helpers.editing.deltas import LowRank
+from helpers.editing.update import Update
+from helpers.models.language_model import LanguageModel
+from helpers.paths import RUNS
+from helpers.scoring.answers import Question, packed_tokens, score_answers
+
+ANSWERS, LENGTHS, OWNERS = (1, 4, 16, 35), (16, 64, 256, 1024), (1, 4, 16, 64, 256)
+
+
+def main(
+    model: str = "smollm2-135m",
+    dataset: str = "peak-cf",
+    count: Annotated[int, typer.Option(help="questions per measurement")] = 48,
+    grow: Annotated[str, typer.Option(help="answers, length or owners")] = "answers",
+    plain: Annotated[int, typer.Option(help="questions of the plain path")] = 12,
+    dtype: str = "float32",
+    device: str = "cpu",
+    threads: int = torch.get_num_threads(),
+    folder: Path = RUNS / "benchmarks",
+) -> None:
+    """Print busy seconds per question, packed and plain, and tokens run over distinct tokens."""
+    torch.set_num_threads(threads)
+    language_model = models.load(model, dtype=dtype, device=device)
+    records = load_peak(dataset, limit=count).records
+    asked = [Question(r.edit_prompt, (*r.correct, *r.hard_false, *r.random_false)) for r in records]
+    report = Report(f"scoring_{grow}", "question", getattr(torch, dtype), device)
+    for x in {"answers": ANSWERS, "length": LENGTHS, "owners": OWNERS}[grow]:
+        questions = _grown(language_model, asked, grow, x)
+        updates = _random_updates(language_model, x if grow == "owners" else 1)
+        owners = [i % len(updates) for i in range(len(questions))]
+        call = partial(score_answers, language_model, questions, updates, owners)
+        cost, _ = measured(call, device)
+        several = measured(partial(plain_scores, language_model, questions[:plain]), device)[0]
+        report.add(
+            model,
+            x,
+            cost.busy / len(questions),
+            plain=several.busy / plain,
+            flop=arithmetic(call) / len(questions),
+            tokens=_tokens_run(language_model, call) / packed_tokens(language_model, questions),
+        )
+    report.save(folder, axis=grow)
+
+
+def _grown(
+    language_model: LanguageModel, asked: Sequence[Question], grow: str, x: int
+) -> list[Question]:
+    """The questions with x answers each, or with prompts of about x tokens."""
+    if grow == "answers":
+        return [Question(q.prompt, q.answers[:x]) for q in asked]
+    if grow == "length":
+        filler = "Long ago, far away, it was said. "
+        each = len(language_model.tokenizer(filler)["input_ids"])
+        return [Question(filler * (x // each) + q.prompt, q.answers[:16]) for q in asked]
+    return list(asked)
+
+
+def _random_updates(language_model: LanguageModel, count: int) -> list[Update]:
+    """Small rank-one updates of one matrix, as edits make them."""
+    layout = language_model.layout
+    name, generator = layout.mlp_out(layout.blocks // 4), torch.Generator().manual_seed(0)
+    draw = partial(torch.randn, generator=generator)
+    factors = [
+        (1e-3 * draw(layout.hidden_size, 1), 1e-3 * draw(layout.intermediate_size, 1))
+        for _ in range(count)
+    ]
+    return [Update({name: LowRank(left, right)}) for left, right in factors]
+
+
+def _tokens_run(language_model: LanguageModel, call: partial) -> int:
+    """Tokens, padding included, that enter the first block during a call."""
+    seen: list[int] = []
+    block = language_model.module(language_model.layout.block(0))
+    handle = block.register_forward_pre_hook(
+        lambda _, arguments: seen.append(arguments[0].shape[:2].numel())
+    )
+    try:
+        call()
+    finally:
+        handle.remove()
+    return sum(seen)
+
+
+if __name__ == "__main__":
+    typer.run(main)
