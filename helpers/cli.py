@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -29,6 +30,41 @@ def run(
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(1) from error
     typer.echo(f"{row.notebook}: {row.status} in {row.seconds:.0f} s -> {row.output}")
+
+
+class EngineName(StrEnum):
+    """Where a sweep's runs go."""
+
+    local = "local"
+    slurm = "slurm"
+
+
+@app.command()
+def sweep(
+    file: Annotated[Path, typer.Argument(help="sweep file, e.g. params/sweeps/quick.yaml")],
+    engine: Annotated[
+        EngineName, typer.Option(help="this machine, or a cluster")
+    ] = EngineName.local,
+    resume: Annotated[bool, typer.Option(help="leave out runs that are done")] = False,
+    dry_run: Annotated[bool, typer.Option(help="list runs, edits and memory; run nothing")] = False,
+    workers: Annotated[int | None, typer.Option(help="processes; default: one per GPU")] = None,
+    folder: Annotated[Path | None, typer.Option(help="where executed notebooks go")] = None,
+) -> None:
+    """Run a matrix of models, data sets, editors and shards, and merge it into tables."""
+    from helpers.sweeps.command import ERRORS, run_file
+
+    try:
+        lines, failed = run_file(
+            file, engine=engine, resume=resume, dry_run=dry_run, workers=workers, folder=folder
+        )
+    except ERRORS as error:
+        typer.echo(f"error: {error}", err=True)
+        raise typer.Exit(1) from error
+    except KeyboardInterrupt as stop:
+        typer.echo("stopped; what is finished is kept, go on with --resume", err=True)
+        raise typer.Exit(130) from stop
+    typer.echo("\n".join(lines))
+    raise typer.Exit(1 if failed else 0)
 
 
 @app.command()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -11,6 +12,34 @@ PARAMS = REPOSITORY / "params"
 NOTEBOOKS = REPOSITORY / "notebooks"
 FIGURES = REPOSITORY / "figures"
 RUNS = REPOSITORY / "runs"
+
+
+class PathError(ValueError):
+    """Raised for a path that would leave the folder it belongs to."""
+
+
+def below(root: Path, relative: str) -> Path:
+    """``root / relative``, where the relative path cannot leave the root.
+
+    Symbolic links are followed: whoever puts one there may move a folder to a larger disk.
+
+    Raises:
+        PathError: an absolute path, or one that climbs with ``..``.
+    """
+    parts = relative.replace("\\", "/").split("/")
+    if not relative or ".." in parts or "\0" in relative or ":" in parts[0] or not parts[0]:
+        raise PathError(f"{relative!r} must be a relative path that stays below {root}")
+    return root / relative
+
+
+def file_name(text: str) -> str:
+    """A text, such as a model's hub name or folder, as one harmless part of a path."""
+    return re.sub(r"[^\w.+@-]+", "-", text).strip("-.") or "unnamed"
+
+
+def figures_folder() -> Path:
+    """Where figures are saved: ``HELPERS_FIGURES``, else the repository's ``figures``."""
+    return Path(os.environ.get("HELPERS_FIGURES") or FIGURES)
 
 
 def cache_folder(*parts: str) -> Path:

@@ -9,7 +9,7 @@ import matplotlib as mpl
 import seaborn as sns
 from matplotlib.figure import Figure
 
-from helpers.paths import FIGURES
+from helpers.paths import figures_folder
 
 PALETTE = tuple(sns.color_palette("colorblind", 8))
 HATCHES = ("", "///", "...", "\\\\\\", "xxx", "++", "ooo", "--")
@@ -40,8 +40,12 @@ def use_style() -> None:
     mpl.rcParams.update(_SETTINGS)
 
 
-def save_figure(figure: Figure, name: str, folder: Path = FIGURES) -> list[Path]:
-    """Write ``name``.png and ``name``.svg without dates, so equal figures are equal files."""
+def save_figure(figure: Figure, name: str, folder: Path | None = None) -> list[Path]:
+    """Write ``name``.png and ``name``.svg without dates, so equal figures are equal files.
+
+    They go to ``folder``, by default where ``figures_folder`` says.
+    """
+    folder = folder or figures_folder()
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / f"{name}.png", folder / f"{name}.svg"]
     figure.savefig(paths[0], metadata={"Software": None})

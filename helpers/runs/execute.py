@@ -21,6 +21,7 @@ from helpers.paths import REPOSITORY, RUNS
 from helpers.runs.params import notebook_of, read_params
 
 MANIFEST = "manifest.jsonl"
+ROW = "run.json"
 _QUIET = {"TQDM_DISABLE": "1", "TOKENIZERS_PARALLELISM": "false"}
 
 
@@ -30,7 +31,7 @@ class RunError(RuntimeError):
 
 @dataclass(frozen=True)
 class ManifestRow:
-    """One line of ``runs/manifest.jsonl``."""
+    """One line of ``runs/manifest.jsonl``, and the content of a run's own ``run.json``."""
 
     notebook: str
     params_file: str
@@ -42,68 +43,138 @@ class ManifestRow:
     helpers_version: str
 
 
-def run(params_file: Path, *, folder: Path = RUNS) -> ManifestRow:
+@dataclass(frozen=True)
+class PlannedRun:
+    """A checked params file, its notebook, and the folder its executed notebook will be in."""
+
+    notebook: Path
+    params_file: Path
+    params: dict[str, Any]
+    output_folder: Path
+
+    @property
+    def output(self) -> Path:
+        """The executed notebook."""
+        return self.output_folder / "notebook.ipynb"
+
+    def row(self) -> ManifestRow | None:
+        """How the run ended; None where it never did: it did not start, or was killed."""
+        try:
+            written = (self.output_folder / ROW).read_text(encoding="utf-8")
+            return ManifestRow(**json.loads(written))
+        except (OSError, ValueError, TypeError):  # not there, cut off, or of another version
+            return None
+
+
+def plan(params_file: Path, *, notebook: Path | None = None, folder: Path = RUNS) -> PlannedRun:
+    """Check a params file; its output is ``folder/<notebook>/<params>-<hash>/``.
+
+    Raises:
+        ParamsError: the params file does not fit the notebook.
+    """
+    notebook = notebook or notebook_of(params_file)
+    params = read_params(params_file, notebook)
+    output_folder = folder / notebook.stem / f"{params_file.stem}-{_hash(params)}"
+    return PlannedRun(notebook, params_file, params, output_folder)
+
+
+def run(
+    params_file: Path,
+    *,
+    notebook: Path | None = None,
+    folder: Path = RUNS,
+    own_figures: bool = False,
+) -> ManifestRow:
     """Execute the notebook a params file is for.
 
-    The executed notebook and the effective parameters go to ``folder/<notebook>/<params>-<hash>/``;
-    one row is added to ``folder/manifest.jsonl`` whatever happens.
+    The executed notebook, the effective parameters and the manifest row go to the folder that
+    ``plan`` says; the row is added to ``folder/manifest.jsonl`` too, whether the run fails or not.
+
+    Args:
+        params_file: flat YAML.
+        notebook: default: the one the params file's place names.
+        folder: where executed notebooks go.
+        own_figures: save figures beside the executed notebook, not in the repository.
 
     Raises:
         ParamsError: the params file does not fit the notebook; nothing is run.
-        RunError: a cell failed; the executed notebook up to there is kept.
+        RunError: a cell failed, and the executed notebook up to there is kept; or the folder cannot
+            be written.
     """
-    notebook = notebook_of(params_file)
-    params = read_params(params_file, notebook)
-    output_folder = folder / notebook.stem / f"{params_file.stem}-{_hash(params)}"
-    output_folder.mkdir(parents=True, exist_ok=True)
-    effective = yaml.safe_dump(params, sort_keys=False, allow_unicode=True)
-    (output_folder / "params.yaml").write_text(effective, encoding="utf-8")
-    output = output_folder / "notebook.ipynb"
-    started, clock = datetime.now(UTC), time.perf_counter()
-    error = ""
+    planned = plan(params_file, notebook=notebook, folder=folder)
     try:
-        with _environment():
+        _prepare(planned)
+        started, clock = datetime.now(UTC), time.perf_counter()
+        error = _execute(planned, planned.output_folder / "figures" if own_figures else None)
+        row = ManifestRow(
+            notebook=planned.notebook.stem,
+            params_file=str(params_file),
+            output=str(planned.output),
+            started=started.isoformat(timespec="seconds"),
+            seconds=round(time.perf_counter() - clock, 1),
+            status="failed" if error else "done",
+            error=error,
+            helpers_version=__version__,
+        )
+        record(planned, row, folder)
+    except OSError as error:
+        raise RunError(
+            f"could not write to {planned.output_folder} ({error}); free some space there: finished"
+            " records are in the results store, and the next run goes on from them"
+        ) from error
+    if row.error:
+        raise RunError(
+            f"{planned.notebook.stem} failed; the notebook up to there is {planned.output}\n{row.error}"
+        )
+    return row
+
+
+def record(planned: PlannedRun, row: ManifestRow, folder: Path) -> None:
+    """Write down how a run ended, in its own folder and in the manifest."""
+    line = json.dumps(asdict(row), ensure_ascii=False)
+    scratch = planned.output_folder / f".{ROW}.{os.getpid()}"
+    scratch.write_text(line + "\n", encoding="utf-8")
+    scratch.replace(planned.output_folder / ROW)
+    with (folder / MANIFEST).open("a", encoding="utf-8") as file:
+        # One write of one line: lines of two processes do not mix.
+        file.write(line + "\n")
+
+
+def _prepare(planned: PlannedRun) -> None:
+    """The output folder with the effective parameters, and no row of an earlier run."""
+    planned.output_folder.mkdir(parents=True, exist_ok=True)
+    (planned.output_folder / ROW).unlink(missing_ok=True)
+    effective = yaml.safe_dump(planned.params, sort_keys=False, allow_unicode=True)
+    (planned.output_folder / "params.yaml").write_text(effective, encoding="utf-8")
+
+
+def _execute(planned: PlannedRun, figures: Path | None) -> str:
+    """Run the notebook; returns what went wrong, or nothing."""
+    try:
+        with _environment({"HELPERS_FIGURES": str(figures)} if figures else {}):
             papermill.execute_notebook(
-                str(notebook),
-                str(output),
-                parameters=params,
+                str(planned.notebook),
+                str(planned.output),
+                parameters=planned.params,
                 kernel_name="python3",
                 cwd=str(REPOSITORY),
                 progress_bar=False,
             )
     except Exception as failure:
-        error = f"{type(failure).__name__}: {str(failure).strip()[-2000:]}"
-    row = ManifestRow(
-        notebook=notebook.stem,
-        params_file=str(params_file),
-        output=str(output),
-        started=started.isoformat(timespec="seconds"),
-        seconds=round(time.perf_counter() - clock, 1),
-        status="failed" if error else "done",
-        error=error,
-        helpers_version=__version__,
-    )
-    _append(folder / MANIFEST, asdict(row))
-    if error:
-        raise RunError(f"{notebook.stem} failed; the notebook up to there is {output}\n{error}")
-    return row
+        return f"{type(failure).__name__}: {str(failure).strip()[-2000:]}"
+    return ""
 
 
 def _hash(params: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(params, sort_keys=True).encode()).hexdigest()[:8]
 
 
-def _append(manifest: Path, row: dict[str, Any]) -> None:
-    """One write of one line: lines of two processes do not mix."""
-    with manifest.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(row, ensure_ascii=False) + "\n")
-
-
 @contextmanager
-def _environment() -> Iterator[None]:
+def _environment(more: dict[str, str]) -> Iterator[None]:
     """Variables the kernel inherits, set for one execution only."""
-    before = {name: os.environ.get(name) for name in _QUIET}
-    os.environ.update(_QUIET)
+    variables = {**_QUIET, **more}
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
     try:
         yield
     finally:

@@ -3,18 +3,20 @@
     store/<key>/settings.json      everything the numbers depend on
     store/<key>/<kind>-<ids>.parquet   one part per chunk of records, written once, never changed
 
-A part is written to a scratch name and renamed, so a reader sees all of it or nothing. Records that
-are already there are never computed again; several processes may add to one key.
+A part is written to a scratch name and renamed, so a reader sees all of it or nothing; its pages
+carry checksums. Records that are already there are never computed again; several processes may add
+to one key.
 """
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
-import os
 import uuid
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,8 @@ from typing import Any
 import pandas as pd
 
 KEY_LENGTH = 16
+# What reading a damaged parquet file raises.
+_DAMAGE = (OSError, ValueError, KeyError, TypeError, NotImplementedError)
 
 
 class StoreError(RuntimeError):
@@ -83,7 +87,9 @@ class Results:
         if "case_id" not in table:
             raise StoreError("a results table needs a column case_id")
         path = self.folder / f"{kind}-{uuid.uuid4().hex[:12]}.parquet"
-        _write_atomically(path, lambda scratch: table.to_parquet(scratch, index=False))
+        _write_atomically(
+            path, lambda scratch: table.to_parquet(scratch, index=False, write_page_checksum=True)
+        )
 
     def read(self, kind: str = "scores") -> pd.DataFrame:
         """All parts of a kind in one table, sorted by record; each record once.
@@ -105,12 +111,21 @@ class Results:
 
     def _part(self, path: Path) -> pd.DataFrame:
         try:
-            return pd.read_parquet(path)
-        except (OSError, ValueError) as error:
+            table = pd.read_parquet(path, page_checksum_verification=True)
+            if "case_id" not in table:
+                raise ValueError("it has no column case_id")
+            return table
+        except _DAMAGE as error:
+            # Damage has no error number; a part that cannot be opened just now is no damaged one.
+            if isinstance(error, OSError) and error.errno not in (None, errno.ENOENT):
+                raise StoreError(
+                    f"could not read {path} ({error}); mend that and resume"
+                ) from error
             damaged = path.with_suffix(".damaged")
-            path.replace(damaged)
+            with suppress(FileNotFoundError):  # another process was first
+                path.replace(damaged)
             warnings.warn(
-                f"{path.name} is damaged ({error}); set aside as {damaged.name}, its records will be"
+                f"{path} is damaged ({error}); set aside as {damaged.name}, its records will be"
                 " computed again",
                 stacklevel=3,
             )
@@ -144,7 +159,8 @@ def complete(
 
 
 def _write_atomically(path: Path, write: Callable[[Path], Any]) -> None:
-    scratch = path.with_name(f".{path.name}.{os.getpid()}")
+    # Process numbers of two machines may be equal.
+    scratch = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
         write(scratch)
         scratch.replace(path)

@@ -1,0 +1,56 @@
+"""What a model's weights will take, without loading it."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import torch
+from safetensors import safe_open
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from helpers.models.packaged_weights import PACKAGED_WEIGHTS
+from helpers.models.shapes import SHAPES
+from helpers.paths import cache_folder
+
+
+def weight_bytes(model: str, dtype: str) -> int | None:
+    """Bytes of a model's weights; None where only a download could tell.
+
+    Batches take what is left beside the weights, so this is a lower bound and nearly all that has
+    to fit.
+
+    Args:
+        model: a name as ``helpers.models.load`` takes it.
+        dtype: torch dtype of the weights.
+    """
+    count = _stored_parameters(_folder(model))
+    if count is None:
+        count = _shape_parameters(model.removeprefix("shape:").removesuffix("-instruct"))
+    return None if count is None else count * getattr(torch, dtype).itemsize
+
+
+def _folder(model: str) -> Path:
+    if model in PACKAGED_WEIGHTS:
+        return cache_folder("models") / f"{model}-{PACKAGED_WEIGHTS[model].sha256[:12]}"
+    return Path(model).expanduser()
+
+
+def _stored_parameters(folder: Path) -> int | None:
+    """Parameters in a folder's safetensors files, from their headers."""
+    files = sorted(folder.glob("*.safetensors")) if folder.is_dir() else []
+    total = 0
+    for path in files:
+        with safe_open(path, "pt") as file:
+            names = list(file.keys())
+            total += sum(math.prod(file.get_slice(name).get_shape()) for name in names)
+    return total if files else None
+
+
+def _shape_parameters(shape: str) -> int | None:
+    if shape not in SHAPES:
+        return None
+    config = AutoConfig.for_model(**SHAPES[shape])
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(config)
+    return sum(parameter.numel() for parameter in model.parameters())

@@ -1,0 +1,119 @@
+"""A run as a job that any pool can carry: picklable, and its outcome is a JSON file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from helpers import __version__
+from helpers.runs.execute import ROW, ManifestRow, PlannedRun, RunError, plan, record, run
+
+DEAD = (
+    "the worker or its kernel died (killed from outside, or out of memory: see the node's log); finished"
+    " records are in the store. Try again with --resume, with smaller shards or on a larger machine"
+)
+_ANSI = re.compile(r"\x1b\[[0-9;]*m")
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run of a sweep, small enough to send to any worker."""
+
+    name: str
+    params_file: Path
+    notebook: Path
+    folder: Path
+    edits: int
+
+    def planned(self) -> PlannedRun:
+        """Where its outputs are."""
+        return plan(self.params_file, notebook=self.notebook, folder=self.folder)
+
+
+# An engine runs jobs and yields each as it ends, however it ended.
+Engine = Callable[[Sequence[Job]], Iterator[Job]]
+
+
+def write_job(
+    name: str, params: dict[str, Any], edits: int, *, notebook: Path, folder: Path
+) -> Job:
+    """Write a run's params file, which ``python -m helpers run`` takes as well.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    params_file = folder / "params" / notebook.stem / f"{name}.yaml"
+    params_file.parent.mkdir(parents=True, exist_ok=True)
+    text = yaml.safe_dump(params, sort_keys=False, allow_unicode=True)
+    params_file.write_text(f"# Written by python -m helpers sweep.\n{text}", encoding="utf-8")
+    return Job(name, params_file, notebook, folder, edits)
+
+
+def run_job(job: Job) -> None:
+    """What a worker does. The outcome is the run's row on disk, so nothing is sent back."""
+    try:
+        run(job.params_file, notebook=job.notebook, folder=job.folder, own_figures=True)
+    except RunError as error:
+        print(f"{job.name}: {error}")  # for the log of a cluster's task
+
+
+def done(job: Job) -> bool:
+    """Whether the run has ended well, with these very parameters."""
+    row = job.planned().row()
+    return row is not None and row.status == "done"
+
+
+def died(job: Job) -> bool:
+    """Whether the worker or the kernel went away: the one failure that is worth another try."""
+    row = job.planned().row()
+    return row is None or row.error.startswith("DeadKernelError")
+
+
+def forget(job: Job) -> None:
+    """Remove an earlier outcome, so that it is not taken for the next one's."""
+    (job.planned().output_folder / ROW).unlink(missing_ok=True)
+
+
+def set_aside(job: Job) -> None:
+    """Keep the notebook of an attempt from being overwritten by the next one."""
+    output = job.planned().output
+    if output.exists():
+        output.replace(output.with_name(f"notebook.attempt{attempts(job)}.ipynb"))
+
+
+def attempts(job: Job) -> int:
+    """How often the run was begun, counting those whose notebooks were set aside."""
+    folder = job.planned().output_folder
+    return len(list(folder.glob("notebook.attempt*.ipynb"))) + (folder / "notebook.ipynb").exists()
+
+
+def record_death(job: Job) -> None:
+    """Write the row that a killed worker could not write."""
+    planned = job.planned()
+    if planned.row() is None:
+        planned.output_folder.mkdir(parents=True, exist_ok=True)
+        row = ManifestRow(
+            notebook=job.notebook.stem,
+            params_file=str(job.params_file),
+            output=str(planned.output),
+            started=datetime.now(UTC).isoformat(timespec="seconds"),
+            seconds=0.0,
+            status="failed",
+            error=DEAD,
+            helpers_version=__version__,
+        )
+        record(planned, row, job.folder)
+
+
+def reason(row: ManifestRow) -> str:
+    """The last line of a row's error, without colours."""
+    if row.error.startswith("DeadKernelError"):
+        return DEAD
+    lines = [line for line in _ANSI.sub("", row.error).splitlines() if line.strip()]
+    return lines[-1].strip() if lines else ""

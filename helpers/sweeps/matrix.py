@@ -1,0 +1,148 @@
+"""What a sweep file says, and the runs it stands for.
+
+A sweep is a matrix of models x data sets x editors, each data set cut into shards. Every run is an
+ordinary params file of notebook 03. The shards of one combination have the same key in the results
+store, so they meet there; a last run per model and data set, over all of its records and editors,
+finds everything in the store and makes the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from helpers.data.peak import load_peak
+from helpers.paths import NOTEBOOKS, file_name
+from helpers.runs.methods import method_label
+from helpers.runs.params import validate_params
+
+NOTEBOOK = NOTEBOOKS / "03_editing_runs.ipynb"
+_AXES = ("model", "dataset", "methods", "records")
+
+Names = Annotated[list[str], Field(min_length=1)]
+
+
+class SweepError(ValueError):
+    """Raised for a sweep that cannot be run, naming the file and the remedy."""
+
+
+class Sweep(BaseModel):
+    """A sweep file's content."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    models: Names
+    datasets: Names
+    editors: Names
+    records: int | None = Field(default=None, gt=0)  # of each data set, the first ones
+    shard: int = Field(default=200, gt=0)  # records per run
+    params: dict[str, Any] = {}  # further parameters, the same in all runs
+    slurm: dict[str, Any] = {}  # submitit's parameters, such as timeout_min and partition
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run: a name, the parameters it differs by, and how many edits it makes."""
+
+    name: str
+    params: dict[str, Any]
+    edits: int
+
+
+@dataclass(frozen=True)
+class Combination:
+    """A model and a data set: the runs that fill the store, and the one that makes the table."""
+
+    shards: tuple[Run, ...]
+    table: Run
+
+
+def read_sweep(path: Path) -> Sweep:
+    """Read a sweep file.
+
+    Raises:
+        SweepError: no such file, not YAML, an unknown key, or a value of the wrong type.
+    """
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SweepError(f"no sweep file {path}; examples are in params/sweeps") from error
+    except yaml.YAMLError as error:
+        raise SweepError(f"{path} is not valid YAML: {error}") from error
+    if not isinstance(content, dict):
+        raise SweepError(f"{path} must be a mapping with {', '.join(Sweep.model_fields)}")
+    try:
+        return Sweep(**content)
+    except ValidationError as error:
+        problems = "; ".join(
+            f"{'.'.join(map(str, e['loc']))}: {e['msg'].lower()}, not {e['input']!r}"
+            for e in error.errors()
+        )
+        raise SweepError(
+            f"{path}: {problems} (a sweep has {', '.join(Sweep.model_fields)})"
+        ) from error
+
+
+def expand(sweep: Sweep, *, where: str, notebook: Path = NOTEBOOK) -> list[Combination]:
+    """All runs of a sweep, every one checked against the notebook's parameters.
+
+    Args:
+        sweep: the matrix.
+        where: the sweep file, for messages.
+        notebook: its parameters include model, dataset, methods and records.
+
+    Raises:
+        SweepError: an axis also in ``params``, or two runs of one name.
+        ParamsError, MethodError: a parameter or an editor that does not exist.
+        RecordError, FetchError: a data set that cannot be read.
+    """
+    double = [axis for axis in _AXES if axis in sweep.params]
+    if double:
+        raise SweepError(
+            f"{where}: {', '.join(double)} in params; write it as models, datasets, editors or records"
+        )
+    for editor in sweep.editors:
+        method_label(editor)
+    found = list(_combinations(sweep))
+    names = [run.name for each in found for run in (*each.shards, each.table)]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise SweepError(f"{where}: two runs would both be called {twice[0]}; drop one of the two")
+    for run in (run for each in found for run in (*each.shards, each.table)):
+        validate_params(run.params, notebook, where=where)
+    return found
+
+
+def _combinations(sweep: Sweep) -> Iterator[Combination]:
+    for dataset in sweep.datasets:
+        count = len(load_peak(dataset, limit=sweep.records, strict_lists=False).records)
+        for model in sweep.models:
+            prefix = f"{file_name(model)}_{file_name(dataset)}"
+            shards = tuple(
+                Run(
+                    name=f"{prefix}_{file_name(editor)}_{start:05d}",
+                    params={
+                        "model": model,
+                        "dataset": f"{dataset}[{start}:{min(start + sweep.shard, count)}]",
+                        "records": None,
+                        "methods": [editor],
+                        **sweep.params,
+                    },
+                    edits=min(sweep.shard, count - start),
+                )
+                # Editors outside: the first one's runs score the unedited model for all others.
+                for editor in sweep.editors
+                for start in range(0, count, sweep.shard)
+            )
+            whole = {"model": model, "dataset": dataset, "records": sweep.records}
+            table = Run(
+                name=f"{prefix}_table",
+                params={**whole, "methods": list(sweep.editors), **sweep.params},
+                edits=0,
+            )
+            yield Combination(shards, table)

@@ -1,0 +1,133 @@
+"""Sweeps on this machine: shards meet in one table; what dies is tried again, what fails is kept."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import nbformat
+import pandas as pd
+import pytest
+
+from helpers.data.peak import load_peak
+from helpers.runs.store import ResultsStore
+from helpers.sweeps.drive import run_sweep, status, write_jobs
+from helpers.sweeps.local import LocalEngine, worker_environments
+from helpers.sweeps.matrix import Sweep, expand
+from helpers.sweeps.report import outcome
+
+ENGINE = LocalEngine([{}, {}])
+
+
+def groups(notebook: Path, folder: Path, store: Path, *, editors: list[str], shard: int):
+    store.mkdir(exist_ok=True)
+    sweep = Sweep(
+        models=["toy"],
+        datasets=["peak-mini-cf"],
+        editors=editors,
+        records=8,
+        shard=shard,
+        params={"store": str(store)},
+    )
+    found = expand(sweep, where="toy.yaml", notebook=notebook)
+    return write_jobs(found, folder, notebook=notebook)
+
+
+def stored(store: Path, method: str) -> pd.DataFrame:
+    return ResultsStore(store).open({"method": method, "dataset": "peak-mini-cf"}).read()
+
+
+def calls(store: Path, method: str) -> list[int]:
+    """Record numbers in the order they were computed."""
+    lines = (store / "calls.txt").read_text().splitlines()
+    return [
+        n for line in lines if line.startswith(method) for n in json.loads(line.split(" ", 1)[1])
+    ]
+
+
+CASE_IDS = sorted(record.case_id for record in load_peak("peak-mini-cf", limit=8).records)
+
+
+def printed(path: str) -> str:
+    cells = nbformat.read(path, as_version=4).cells
+    return "".join(o.get("text", "") for c in cells for o in c.get("outputs", []))
+
+
+def test_shards_merge_into_one_table_and_resume_runs_nothing_twice(notebook, tmp_path):
+    store = tmp_path / "store"
+    mine = groups(notebook, tmp_path / "sweep", store, editors=["rome"], shard=4)
+    run_sweep(mine, ENGINE)
+    table = status(mine)
+    assert table["state"].tolist() == ["done"] * 3
+    assert table["edits"].tolist() == [4, 4, 0]
+    assert sorted(calls(store, "rome")) == CASE_IDS
+    assert stored(store, "rome")["case_id"].tolist() == CASE_IDS
+    assert printed(table["notebook"].iloc[-1]) == f"rome {sum(CASE_IDS)}\n"
+    rows = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("run.json")}
+    run_sweep(mine, ENGINE, resume=True)
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("run.json")} == rows
+
+
+def test_killed_workers_and_kernels_are_tried_again_and_failures_are_kept(notebook, tmp_path):
+    store = tmp_path / "store"
+    editors = ["memit", "kn", "mend"]
+    mine = groups(notebook, tmp_path / "sweep", store, editors=editors, shard=8)
+    run_sweep(mine, ENGINE)
+    kernel, worker, failed, whole = status(mine).itertuples()
+    assert (kernel.state, worker.state) == ("done", "done")
+    assert (kernel.attempts, worker.attempts) == (2, 2)
+    for method in ("memit", "kn"):
+        # The first chunk was finished before the kill: it is there, and was made once.
+        made = calls(store, method)
+        assert made[:2] + made[4:] == [
+            r.case_id for r in load_peak("peak-mini-cf", limit=8).records
+        ]
+        assert made[2:4] == made[4:6]
+        assert stored(store, method)["case_id"].tolist() == CASE_IDS
+    assert (failed.state, failed.attempts) == ("failed", 1)
+    assert failed.error == "ValueError: no network; train one first"
+    assert "train one first" in Path(failed.notebook).read_text()
+    assert whole.state == "waiting"
+    assert any(failed.notebook in line for line in outcome(status(mine)))
+
+
+def test_a_worker_that_dies_twice_is_reported_with_the_remedy(notebook, tmp_path):
+    mine = groups(notebook, tmp_path / "sweep", tmp_path / "store", editors=["rome"], shard=8)
+
+    def engine(jobs):  # every worker is killed before it can write anything
+        yield from jobs
+
+    run_sweep(mine, engine)
+    (run, table) = status(mine).itertuples()
+    assert (run.state, table.state) == ("failed", "waiting")
+    assert "--resume" in run.error
+
+
+def test_two_sweeps_at_once_on_one_store_count_every_record_once(notebook, tmp_path):
+    store = tmp_path / "store"
+    both = [
+        groups(notebook, tmp_path / name, store, editors=["ft-l"], shard=8) for name in ("a", "b")
+    ]
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda mine: run_sweep(mine, LocalEngine([{}])), both))
+    assert sorted(calls(store, "ft-l")) == sorted(CASE_IDS * 2)  # they did overlap
+    for mine in both:
+        assert set(status(mine)["state"]) == {"done"}
+        assert printed(status(mine)["notebook"].iloc[-1]) == f"ft-l {sum(CASE_IDS)}\n"
+    assert stored(store, "ft-l")["case_id"].tolist() == CASE_IDS
+
+
+def test_one_worker_per_gpu_or_one_on_the_cpu(monkeypatch):
+    assert len(worker_environments("cpu")) == 1
+    assert len(worker_environments("cpu", 3)) == 3
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,5")
+    assert worker_environments("cuda") == [{"CUDA_VISIBLE_DEVICES": n} for n in ("2", "5")]
+    assert len(worker_environments("cuda", 1)) == 1
+    with pytest.raises(ValueError, match="2 GPUs"):
+        worker_environments("cuda", 3)
+    with pytest.raises(ValueError, match="at least 1"):
+        worker_environments("cpu", 0)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    with pytest.raises(ValueError, match="use device: cpu"):
+        worker_environments("cuda")

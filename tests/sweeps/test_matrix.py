@@ -1,0 +1,101 @@
+"""A sweep file expands to checked runs; mistakes name the file and the remedy."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from helpers.data.peak import load_peak
+from helpers.paths import PARAMS
+from helpers.runs.methods import MethodError
+from helpers.runs.params import ParamsError
+from helpers.sweeps.matrix import Sweep, SweepError, expand, read_sweep
+
+SMALL = {"models": ["m"], "datasets": ["peak-mini-cf"], "editors": ["rome"]}
+
+
+@given(records=st.integers(1, 12), shard=st.integers(1, 14))
+def test_shards_cover_every_record_once(records, shard):
+    sweep = Sweep(**SMALL, records=records, shard=shard)
+    (found,) = expand(sweep, where="here")
+    parts = [load_peak(run.params["dataset"]).records for run in found.shards]
+    whole = load_peak("peak-mini-cf", limit=records).records
+    assert [record for part in parts for record in part] == list(whole)
+    assert [run.edits for run in found.shards] == [len(part) for part in parts]
+    assert all(0 < run.edits <= shard for run in found.shards)
+
+
+def test_the_matrix_is_a_product():
+    sweep = Sweep(
+        models=["org/one", "two"],
+        datasets=["peak-mini-cf", "peak-mini-t"],
+        editors=["rome", "rome+app", "ft-l"],
+        records=5,
+        shard=3,
+        params={"preset": "paper"},
+    )
+    found = expand(sweep, where="here")
+    shards = [run for each in found for run in each.shards]
+    tables = [each.table for each in found]
+    assert (len(shards), len(tables)) == (2 * 2 * 3 * 2, 2 * 2)
+    assert sum(run.edits for run in shards) == 2 * 2 * 3 * 5
+    assert all(run.params["preset"] == "paper" for run in [*shards, *tables])
+    assert all(run.params["methods"] == ["rome", "rome+app", "ft-l"] for run in tables)
+    assert all("/" not in run.name for run in [*shards, *tables])
+    assert len({run.name for run in [*shards, *tables]}) == len(shards) + len(tables)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"model": ["m"]}, "model: .*a sweep has models"),
+        ({"shard": 0}, "shard: .*greater than 0, not 0"),
+        ({"shard": "many"}, "shard: .*integer.*'many'"),
+        ({"editors": []}, "editors: .*at least 1"),
+        ({"datasets": "peak-cf"}, "datasets: .*list"),
+    ],
+)
+def test_mistakes_in_a_sweep_file(tmp_path, change, message):
+    path = tmp_path / "mine.yaml"
+    path.write_text(yaml.safe_dump({**SMALL, **change}))
+    with pytest.raises(SweepError, match=rf"mine\.yaml: .*{message}"):
+        read_sweep(path)
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "message"),
+    [
+        (
+            {"params": {"presett": "tuned"}},
+            ParamsError,
+            "no parameter 'presett'; there are .*preset",
+        ),
+        ({"params": {"seed": "zero"}}, ParamsError, "seed: .*integer.*'zero'"),
+        ({"params": {"records": 3}}, SweepError, "records in params"),
+        ({"editors": ["rom"]}, MethodError, "no method 'rom': write an editor"),
+        ({"editors": ["rome", "rome"]}, SweepError, "both be called m_peak-mini-cf_rome_00000"),
+        ({"models": ["a/b", "a-b"]}, SweepError, "both be called a-b_"),
+    ],
+)
+def test_mistakes_in_the_matrix(change, kind, message):
+    with pytest.raises(kind, match=message):
+        expand(Sweep(**{**SMALL, **change}), where="mine.yaml")
+
+
+def test_unreadable_files(tmp_path):
+    with pytest.raises(SweepError, match="examples are in params/sweeps"):
+        read_sweep(tmp_path / "none.yaml")
+    path = tmp_path / "mine.yaml"
+    for text, message in (("models: [", "not valid YAML"), ("- rome", "must be a mapping")):
+        path.write_text(text)
+        with pytest.raises(SweepError, match=message):
+            read_sweep(path)
+
+
+@pytest.mark.parametrize("path", sorted((PARAMS / "sweeps").glob("*.yaml")), ids=lambda p: p.stem)
+def test_the_packaged_sweeps_are_valid(path):
+    sweep = read_sweep(path)
+    packaged = sweep.model_copy(update={"datasets": ["peak-mini-cf"]})
+    assert expand(packaged, where=str(path))
