@@ -1,0 +1,91 @@
+"""Publishing notebook 04's studies with a tiny model: piece by piece, resumably, scores only."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from helpers.data.peak import load_peak
+from helpers.editing.app import App
+from helpers.editing.context import ContextTemplates
+from helpers.editing.rome import Rome
+from helpers.reporting.ablations_stored import load_ablations
+from helpers.runs import methods, peak_scores, publish_ablations
+from helpers.runs.params import ParamsError
+from helpers.runs.peak_scores import PeakRun
+from helpers.runs.publish import caption, publish
+from helpers.runs.store import ResultsStore
+
+PARAMS = {
+    "records": 2,
+    "editors": ["rome"],
+    "fairer": ["rome"],
+    "neighbours": [1],
+    "factors": [2.0],
+    "margins": [1.0],
+    "others": [],
+    "said": ["rome"],
+    "samples": 2,
+    "sequences": ["rome+app"],
+    "checkpoints": [3, 1],
+    "preset": "tuned",
+    "corpus": "self",
+    "seed": 0,
+}
+
+
+@pytest.fixture
+def run(tiny, tmp_path):
+    return PeakRun(tiny("llama"), load_peak("peak-mini-cf", limit=3), ResultsStore(tmp_path / "r"))
+
+
+@pytest.fixture
+def published(run, rome_settings, tmp_path, monkeypatch):
+    plain = Rome(run.language_model, rome_settings, ContextTemplates((("{}",),)))
+    built = {
+        "rome": plain,
+        "rome+app": replace(plain, app=App()),
+        "rome+all": replace(plain, targets="all"),
+    }
+    monkeypatch.setattr(methods, "build_method", lambda method, *_, **options: built[method])
+
+    def again():
+        about = caption(run, PARAMS)
+        return publish_ablations.publish_ablations(run, PARAMS, about, tmp_path / "p")
+
+    return again
+
+
+def test_every_study_is_stored(published):
+    path = published()
+    stored = load_ablations(path.name, path.parent)
+    assert set(stored.scores) == {
+        *("rome", "rome+app", "rome+all", "rome+app@neighbours=1", "rome+app@margin=1"),
+        *(f"rome+app@{field}={x}x" for field in ("alpha", "beta", "gamma") for x in (0, 2)),
+    }
+    assert {table["case_id"].nunique() for table in stored.scores.values()} == {2}
+    assert {place: t["case_id"].nunique() for place, t in stored.sequences.items()} == {
+        ("rome+app", 1): 1,
+        ("rome+app", 3): 3,
+    }
+    assert set(stored.said) == {"before", "again", "rome"}
+    assert stored.settings["rome+app@margin=1"]["app"]["margin"] == 1
+    files = {file.suffix for file in path.rglob("*") if file.is_file()}
+    assert files == {".json", ".parquet"}
+
+
+def test_a_second_run_computes_nothing_and_writes_the_same(published, monkeypatch):
+    path = published()
+    before = {file: file.read_bytes() for file in path.rglob("*.*")}
+    monkeypatch.setattr(Rome, "edit", None)  # any edit would fail
+    monkeypatch.setattr(peak_scores, "score_answers", None)
+    published()
+    assert {file: file.read_bytes() for file in path.rglob("*.*")} == before
+
+
+def test_only_some_notebooks_are_published():
+    from helpers.paths import PARAMS as FOLDER
+
+    with pytest.raises(ParamsError, match="03_editing_runs and 04_app_ablations"):
+        publish(FOLDER / "quick" / "01_preliminaries.yaml")
