@@ -23,7 +23,7 @@ from helpers.scoring.responses import Sampling, sample_responses
 from helpers.thinkedit.mentions import fold
 
 VERSION = 1  # raise it when what counts as naming an answer changes
-CONTINUATION = Sampling(temperature=1.0, max_new_tokens=16, stop="\n", chat=False)
+CONTINUATION = Sampling(temperature=0.7, max_new_tokens=16, stop="\n", chat=False)
 
 
 @dataclass(frozen=True)
