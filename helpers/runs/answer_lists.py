@@ -34,7 +34,7 @@ class AnswerLists:
     """
 
     run: PeakRun
-    samples: int = 50
+    samples: int = 30
     sampling: Sampling = field(default=CONTINUATION)
 
     def said(self, editor: Editor | None = None) -> pd.DataFrame:
