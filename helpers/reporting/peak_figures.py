@@ -75,10 +75,12 @@ def list_probabilities(scores: Mapping[str, pd.DataFrame], *, caption: str = "")
     table = pd.DataFrame(rows, columns=["state", "list", "mean", "low", "high"])
     figure, axes = plt.subplots(figsize=(6.6, 3.2))
     grouped_points(axes, table, group="state", point="list")
+    if len(scores) > 5:
+        axes.tick_params(axis="x", rotation=45)
     axes.set_yscale("log")
     axes.set_ylabel("mean probability (log scale)")
     axes.set_title(f"Answer lists before and after editing\n{caption}", loc="left")
-    axes.legend(ncols=3, loc="lower center", bbox_to_anchor=(0.5, -0.32))
+    figure.legend(ncols=3, loc="outside lower center")
     return figure
 
 

@@ -14,6 +14,7 @@ from helpers.metrics.statistics import dagger
 from helpers.reporting.published import published_table
 
 MAIN_METRICS = ("ES", "GS", "LS", "AFF_hard", "ANF_hard", "AFF_random", "ANF_random")
+PAPER_NAMES = {"FT-L": "FT", "FT-L+APP": "FT+APP"}  # whose FT has that objective
 HIGHER_IS_BETTER = ("ES", "GS", "LS", "LS_unfiltered")
 
 
@@ -52,12 +53,12 @@ def editing_table(
 
     Cells read ``mean ± half width of the 95 % interval``, with † where a ``+APP`` row is
     significantly better than the plain method on the same records, and ``(n)`` where fewer records
-    than all stand behind the mean.
+    than all stand behind the mean; ``records`` counts a method's records.
     """
     rows = {}
     for method, table in by_record.items():
         summary = summarise(table[list(metrics)])
-        cells = []
+        cells = [str(len(table))]
         for metric in metrics:
             row = summary.loc[metric]
             text = f"{100 * row['mean']:.1f}"
@@ -67,7 +68,8 @@ def editing_table(
                 text += f" (n={row['n']:.0f})"
             cells.append(text + _mark(method, metric, by_record))
         rows[method] = cells
-    return pd.DataFrame.from_dict(rows, orient="index", columns=list(metrics)).rename_axis("method")
+    columns = ["records", *metrics]
+    return pd.DataFrame.from_dict(rows, orient="index", columns=columns).rename_axis("method")
 
 
 def beside_paper(
@@ -86,8 +88,9 @@ def beside_paper(
     rows = []
     for method, means in ours.items():
         rows.append(("ours", method, *(f"{means[metric]:.1f}" for metric in metrics)))
-        if method in wide.index:
-            numbers = (wide.loc[method].get(metric) for metric in metrics)
+        name = PAPER_NAMES.get(method, method)
+        if name in wide.index:
+            numbers = (wide.loc[name].get(metric) for metric in metrics)
             texts = ("–" if pd.isna(value) else f"{value:.1f}" for value in numbers)
             rows.append((f"paper ({model})", method, *texts))
     return pd.DataFrame(rows, columns=["source", "method", *metrics]).set_index(
