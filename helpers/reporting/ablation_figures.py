@@ -20,14 +20,12 @@ from helpers.runs.variants import SYMBOLS, Variant, method_label
 FACTORS = {"AFF_hard": "AFF, hard", "ANF_hard": "ANF, hard"}
 
 
-def objectives_panels(
-    metrics: ByVariant, scores: Mapping[str, pd.DataFrame], *, caption: str = ""
-) -> Figure:
+def objectives_panels(metrics: ByVariant, scores: ByVariant, *, caption: str = "") -> Figure:
     """Additivity and answer probabilities with APP and short of one objective (PEAK, Figs. 3, 5).
 
     Args:
         metrics: of the variants to show, the plain method first.
-        scores: their score tables, by name.
+        scores: their score tables.
         caption: model, data set, number of records.
     """
     use_style()
@@ -43,7 +41,7 @@ def objectives_panels(
     left.legend(ncols=2, loc="lower center", bbox_to_anchor=(0.5, 1.0))
     points = []
     for index, variant in enumerate(metrics):
-        summary = summarise(probabilities_table(scores[str(variant)]))
+        summary = summarise(probabilities_table(scores[variant]))
         for moment in ("before", "after") if index == 0 else ("after",):
             state = "before" if moment == "before" else _short(variant)
             for name, label in LISTS.items():

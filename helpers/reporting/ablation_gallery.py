@@ -33,7 +33,8 @@ DEFAULT = "smollm2-135m_peak-cf"
 def objectives_figure(stored: StoredAblations, editor: str) -> Figure:
     """APP short of one objective."""
     chosen = _metrics(stored, objectives(editor))
-    return figures.objectives_panels(chosen, stored.scores, caption=_caption(stored, chosen))
+    scores = {v: _only(stored.scores[str(v)], table.index) for v, table in chosen.items()}
+    return figures.objectives_panels(chosen, scores, caption=stored.described(*chosen.values()))
 
 
 def neighbours_figure(stored: StoredAblations) -> Figure:
@@ -41,7 +42,9 @@ def neighbours_figure(stored: StoredAblations) -> Figure:
     editors = _editors(stored, "neighbours")
     metrics = variant_metrics(stored.scores)
     chosen = {v: t for e in editors for v, t in with_field(metrics, e, "neighbours").items()}
-    return figures.neighbours_lines(chosen, editors=editors, caption=_caption(stored, chosen))
+    return figures.neighbours_lines(
+        chosen, editors=editors, caption=stored.described(*chosen.values())
+    )
 
 
 def fairer_figure(stored: StoredAblations) -> Figure:
@@ -49,7 +52,7 @@ def fairer_figure(stored: StoredAblations) -> Figure:
     editors = [v.editor for v in _variants(stored) if v.method.endswith("+all")]
     wanted = [Variant(editor + suffix) for editor in editors for suffix in ("", "+all", "+app")]
     chosen = _metrics(stored, wanted)
-    return figures.fairer_bars(chosen, caption=_caption(stored, chosen))
+    return figures.fairer_bars(chosen, caption=stored.described(*chosen.values()))
 
 
 def editors_figure(stored: StoredAblations) -> Figure:
@@ -57,7 +60,7 @@ def editors_figure(stored: StoredAblations) -> Figure:
     plain = [v for v in _variants(stored) if "+" not in v.method]
     wanted = [Variant(v.editor + suffix) for v in plain for suffix in ("", "+app")]
     chosen = _metrics(stored, wanted)
-    return additivity_pairs(by_label(chosen), caption=_caption(stored, chosen))
+    return additivity_pairs(by_label(chosen), caption=stored.described(*chosen.values()))
 
 
 def sensitivity_figure(stored: StoredAblations, editor: str) -> Figure:
@@ -65,7 +68,7 @@ def sensitivity_figure(stored: StoredAblations, editor: str) -> Figure:
     metrics = variant_metrics(stored.scores)
     fields = (*OBJECTIVES, "margin")
     chosen = {v: t for field in fields for v, t in with_field(metrics, editor, field).items()}
-    caption = _caption(stored, chosen)
+    caption = stored.described(*chosen.values())
     return figures.sensitivity_panels(chosen, editor=editor, caption=caption)
 
 
@@ -126,5 +129,5 @@ def _metrics(stored: StoredAblations, variants: list[Variant]) -> dict[Variant, 
     return finished(variant_metrics(scores), variants)
 
 
-def _caption(stored: StoredAblations, chosen: dict[Variant, pd.DataFrame]) -> str:
-    return stored.described(*(stored.scores[str(variant)] for variant in chosen))
+def _only(scores: pd.DataFrame, case_ids: pd.Index) -> pd.DataFrame:
+    return scores[scores["case_id"].isin(case_ids)]

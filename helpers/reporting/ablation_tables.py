@@ -29,8 +29,10 @@ def variant_metrics(scores: Mapping[str, pd.DataFrame]) -> dict[Variant, pd.Data
 
 
 def finished(metrics: ByVariant, variants: Iterable[Variant]) -> dict[Variant, pd.DataFrame]:
-    """Those of the variants that are at hand, in the order given."""
-    return {variant: metrics[variant] for variant in variants if variant in metrics}
+    """Those of the variants that are at hand, in the order given, on the records all of them have."""
+    chosen = {variant: metrics[variant] for variant in variants if variant in metrics}
+    common = set.intersection(*(set(table.index) for table in chosen.values())) if chosen else set()
+    return {variant: table[table.index.isin(common)] for variant, table in chosen.items()}
 
 
 def by_label(metrics: ByVariant) -> dict[str, pd.DataFrame]:
@@ -39,16 +41,16 @@ def by_label(metrics: ByVariant) -> dict[str, pd.DataFrame]:
 
 
 def with_field(metrics: ByVariant, editor: str, field: str) -> dict[Variant, pd.DataFrame]:
-    """The variants of an editor's APP in one field, by value; the unchanged method among them.
+    """The variants of an editor's APP in one field, by value, on the records all of them have.
 
-    The unchanged method stands at factor 1; for the margin at its default 2, and for the
+    The unchanged method is among them: at factor 1; for the margin at its default 2, and for the
     neighbours last (all of them).
     """
     whole = Variant(f"{editor}+app")
     places = {v: v.value for v in metrics if v.method == whole.method and v.field == field}
     if whole in metrics:
         places[whole] = {"margin": 2.0, "neighbours": float("inf")}.get(field, 1.0)
-    return {variant: metrics[variant] for variant in sorted(places, key=lambda v: places[v])}
+    return finished(metrics, sorted(places, key=lambda v: places[v]))
 
 
 def variants_table(

@@ -38,8 +38,8 @@ class StoredAblations:
     sampling: dict[str, Any]
 
     def described(self, *tables: pd.DataFrame) -> str:
-        """The caption with the number of records that stand behind these tables."""
-        counts = sorted({table["case_id"].nunique() for table in tables})
+        """The caption with the number of records (case_id) that stand behind these tables."""
+        counts = sorted({table.reset_index()["case_id"].nunique() for table in tables})
         text = str(replace(self.caption, records=counts[-1] if counts else 0))
         fewer = f"{counts[0]}–" if len(counts) > 1 else ""
         return text.replace(f", {counts[-1]} records", f", first {fewer}{counts[-1]} records")
