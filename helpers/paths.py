@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -35,6 +38,24 @@ def below(root: Path, relative: str) -> Path:
 def file_name(text: str) -> str:
     """A text, such as a model's hub name or folder, as one harmless part of a path."""
     return re.sub(r"[^\w.+@-]+", "-", text).strip("-.") or "unnamed"
+
+
+@contextmanager
+def written_whole(path: Path) -> Iterator[Path]:
+    """A scratch path that takes ``path``'s place when the block ends well, and vanishes otherwise.
+
+    Readers see the whole file or none; processes that write the same file at once do not meet.
+
+    >>> with written_whole(path) as scratch:
+    ...     scratch.write_text("...")
+    """
+    # Not the process number: those of two machines may be equal.
+    scratch = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    try:
+        yield scratch
+        scratch.replace(path)
+    finally:
+        scratch.unlink(missing_ok=True)
 
 
 def figures_folder() -> Path:

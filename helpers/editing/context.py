@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 
 from helpers.models.language_model import LanguageModel
-from helpers.paths import PACKAGED, cache_folder
+from helpers.paths import PACKAGED, cache_folder, written_whole
 
 BARE = "{}"
 START_WORDS = ("The", "Therefore", "Because", "I", "You")
@@ -82,7 +82,8 @@ def context_templates(
         path = (folder or cache_folder("context_templates", language_model.fingerprint)) / file
     if not path.exists():
         sampled = [t for pair in lengths for t in _sample(language_model, *pair, start, seed)]
-        path.write_text(json.dumps(sampled, ensure_ascii=False, indent=1), encoding="utf-8")
+        with written_whole(path) as scratch:
+            scratch.write_text(json.dumps(sampled, ensure_ascii=False, indent=1), encoding="utf-8")
     sampled = json.loads(path.read_text(encoding="utf-8"))
     if not sampled:
         return ContextTemplates(((BARE,),))

@@ -12,7 +12,7 @@ from typing import Protocol
 import torch
 
 from helpers.models.language_model import LanguageModel
-from helpers.paths import PACKAGED, cache_folder
+from helpers.paths import PACKAGED, cache_folder, written_whole
 
 
 class CorpusError(ValueError):
@@ -61,9 +61,8 @@ class SelfCorpus:
             path = (packaged if packaged.exists() else root) / f"{start}.json"
             if not path.exists():
                 rows = self._sample(language_model, start)
-                scratch = path.with_suffix(".partial")
-                scratch.write_text(json.dumps(rows))
-                scratch.replace(path)
+                with written_whole(path) as scratch:
+                    scratch.write_text(json.dumps(rows))
             yield from json.loads(path.read_text())
 
     @torch.inference_mode()

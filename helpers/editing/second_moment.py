@@ -22,7 +22,7 @@ from helpers.editing.corpus import Corpus
 from helpers.models.forward import causal_visibility, hidden_states
 from helpers.models.language_model import LanguageModel
 from helpers.models.trace import record_inputs
-from helpers.paths import cache_folder
+from helpers.paths import cache_folder, written_whole
 
 
 class SecondMomentError(ValueError):
@@ -130,9 +130,8 @@ def save(moment: SecondMoment, path: Path) -> None:
         "corpus": moment.corpus,
     }
     path.parent.mkdir(parents=True, exist_ok=True)
-    scratch = path.with_suffix(".partial")
-    save_file({"matrix": moment.matrix.float().cpu()}, scratch, {"about": json.dumps(about)})
-    scratch.replace(path)
+    with written_whole(path) as scratch:
+        save_file({"matrix": moment.matrix.float().cpu()}, scratch, {"about": json.dumps(about)})
 
 
 def _path(root: Path, layer: int) -> Path:
@@ -148,10 +147,9 @@ class _Sums:
     batches: int = 0
 
     def save(self, path: Path) -> None:
-        scratch = path.with_suffix(".writing")
         about = {"tokens": str(self.tokens), "batches": str(self.batches)}
-        save_file({str(k): v.cpu() for k, v in self.matrices.items()}, scratch, about)
-        scratch.replace(path)
+        with written_whole(path) as scratch:
+            save_file({str(k): v.cpu() for k, v in self.matrices.items()}, scratch, about)
 
     @classmethod
     def resume(cls, path: Path, layers: Sequence[int], size: int, device: torch.device) -> _Sums:

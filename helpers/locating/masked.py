@@ -59,8 +59,11 @@ def load_masked(name: str, *, dtype: str = "float32", device: str = "cpu") -> Ma
     Raises:
         UnknownArchitectureError: a model whose architecture is not in the table.
     """
-    model = AutoModelForMaskedLM.from_pretrained(name, dtype=getattr(torch, dtype))
-    return ready_masked(name, model.to(device), AutoTokenizer.from_pretrained(name))
+    model = AutoModelForMaskedLM.from_pretrained(
+        name, dtype=getattr(torch, dtype), use_safetensors=True, trust_remote_code=False
+    )
+    tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
+    return ready_masked(name, model.to(device), tokenizer)
 
 
 def ready_masked(name: str, model: PreTrainedModel, tokenizer: object) -> MaskedLanguageModel:

@@ -24,6 +24,8 @@ HUB_NAMES = {
     "qwen2.5-7b-instruct": "Qwen/Qwen2.5-7B-Instruct",
 }
 MODEL_NAMES = (*PACKAGED_WEIGHTS, *HUB_NAMES)
+# Nothing that comes with a model is executed: weights are safetensors, code is transformers' own.
+_SAFE = {"trust_remote_code": False}
 
 
 def load(
@@ -83,13 +85,22 @@ def _pretrained(
     name: str, source: str, revision: str, *, dtype: torch.dtype, device: str
 ) -> LanguageModel:
     try:
-        tokenizer = AutoTokenizer.from_pretrained(source)
+        tokenizer = AutoTokenizer.from_pretrained(source, **_SAFE)
         with _without_progress_bar():
-            model = AutoModelForCausalLM.from_pretrained(source, dtype=dtype)
+            model = AutoModelForCausalLM.from_pretrained(
+                source, dtype=dtype, use_safetensors=True, **_SAFE
+            )
     except OSError as error:
         raise FileNotFoundError(
             f"no model {name!r}: give one of {', '.join(MODEL_NAMES)}, shape:<name>, a local folder with"
             f" config.json and safetensors, or a hub name this machine can reach ({error})"
+        ) from error
+    except ValueError as error:
+        if "trust_remote_code" not in str(error):
+            raise
+        raise UnknownArchitectureError(
+            f"{name} brings code of its own, which is never executed here; use a model of one of the"
+            f" architectures {', '.join(ARCHITECTURES)}"
         ) from error
     revision = revision or str(getattr(model.config, "_commit_hash", None) or "unknown")
     return LanguageModel(name, model.to(device), tokenizer, revision=revision)

@@ -79,9 +79,12 @@ def prepare(name: str, *, accept_terms: bool = False) -> Path:
         gguf = _assemble(name, weights, Path(scratch))
         dequantised = Path(scratch) / "model"
         _dequantise(gguf, dequantised)
-        # A second process may have finished first: its folder is as good as ours.
-        if not folder.exists():
+        try:
             os.replace(dequantised, folder)
+        except OSError:
+            # A second process may have finished first: its folder is as good as ours.
+            if not folder.exists():
+                raise
     return folder
 
 

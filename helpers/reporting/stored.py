@@ -13,7 +13,7 @@ from typing import Any
 
 import pandas as pd
 
-from helpers.paths import FIGURES
+from helpers.paths import FIGURES, file_name
 from helpers.reporting.peak_tables import Caption
 
 _FOLDER = FIGURES / "data" / "peak"
@@ -49,7 +49,7 @@ def load_run(name: str, folder: Path = _FOLDER) -> StoredRun:
     Raises:
         KeyError: no such run; the message names those at hand.
     """
-    path = folder / name / "about.json"
+    path = folder / file_name(name) / "about.json"
     if not path.exists():
         raise KeyError(f"no stored run {name!r}; there are: {', '.join(stored_runs(folder))}")
     about = json.loads(path.read_text("utf-8"))
@@ -64,7 +64,7 @@ def load_run(name: str, folder: Path = _FOLDER) -> StoredRun:
 
 def store_run(name: str, run: StoredRun, folder: Path = _FOLDER) -> Path:
     """Write a run's score tables, log-probabilities in single precision."""
-    root = folder / name
+    root = folder / file_name(name)
     root.mkdir(parents=True, exist_ok=True)
     files = {label: f"{label.lower().replace('+', '_')}.parquet" for label in run.scores}
     for label, table in run.scores.items():

@@ -17,7 +17,7 @@ import papermill
 import yaml
 
 from helpers import __version__
-from helpers.paths import REPOSITORY, RUNS
+from helpers.paths import REPOSITORY, RUNS, written_whole
 from helpers.runs.params import notebook_of, read_params
 
 MANIFEST = "manifest.jsonl"
@@ -132,9 +132,8 @@ def run(
 def record(planned: PlannedRun, row: ManifestRow, folder: Path) -> None:
     """Write down how a run ended, in its own folder and in the manifest."""
     line = json.dumps(asdict(row), ensure_ascii=False)
-    scratch = planned.output_folder / f".{ROW}.{os.getpid()}"
-    scratch.write_text(line + "\n", encoding="utf-8")
-    scratch.replace(planned.output_folder / ROW)
+    with written_whole(planned.output_folder / ROW) as scratch:
+        scratch.write_text(line + "\n", encoding="utf-8")
     with (folder / MANIFEST).open("a", encoding="utf-8") as file:
         # One write of one line: lines of two processes do not mix.
         file.write(line + "\n")

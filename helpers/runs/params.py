@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
-from helpers.paths import NOTEBOOKS
+from helpers.paths import FIGURES, NOTEBOOKS, REPOSITORY, RUNS, PathError, below
 
 _TYPES: dict[str, Any] = {
     "str": str,
@@ -32,6 +32,8 @@ _TYPES: dict[str, Any] = {
     "str | None": str | None,
     "dict[str, float]": dict[str, float],
 }
+# Parameters that name folders a notebook writes to, from the repository's root.
+WRITTEN_FOLDERS = {"results", "output", "stored"}
 
 
 class ParamsError(ValueError):
@@ -128,10 +130,26 @@ def validate_params(values: dict[str, Any], notebook: Path, *, where: str) -> di
     """
     model = parameters_model(notebook)
     try:
-        return model(**values).model_dump()
+        params = model(**values).model_dump()
     except ValidationError as error:
         lines = [_explain(problem, model) for problem in error.errors()]
         raise ParamsError(f"{where}: " + "; ".join(lines)) from error
+    for name in WRITTEN_FOLDERS & params.keys():
+        _check_folder(params[name], f"{where}: {name}")
+    return params
+
+
+def _check_folder(value: str, where: str) -> None:
+    """Params files travel: what one writes stays below ``runs`` or ``figures``."""
+    try:
+        first = below(REPOSITORY, value).relative_to(REPOSITORY).parts[0]
+    except PathError as error:
+        raise ParamsError(f"{where}: {error}") from error
+    if first not in (RUNS.name, FIGURES.name):
+        raise ParamsError(
+            f"{where}: {value!r} must lie below runs or figures; to use another disk, make the folder"
+            " there and a symbolic link to it in runs"
+        )
 
 
 def _explain(problem: Any, model: type[BaseModel]) -> str:

@@ -23,6 +23,8 @@ from typing import Any
 
 import pandas as pd
 
+from helpers.paths import written_whole
+
 KEY_LENGTH = 16
 # What reading a damaged parquet file raises.
 _DAMAGE = (OSError, ValueError, KeyError, TypeError, NotImplementedError)
@@ -159,13 +161,10 @@ def complete(
 
 
 def _write_atomically(path: Path, write: Callable[[Path], Any]) -> None:
-    # Process numbers of two machines may be equal.
-    scratch = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
-        write(scratch)
-        scratch.replace(path)
+        with written_whole(path) as scratch:
+            write(scratch)
     except OSError as error:
-        scratch.unlink(missing_ok=True)
         raise StoreError(
             f"could not write {path} ({error}); free some space or choose another results folder:"
             " what was written before is kept and the run resumes"

