@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 
 from helpers.paths import FIGURES
 from helpers.reporting.ablation_gallery import ablation_figures
+from helpers.reporting.construction_stored import construction_figures
 from helpers.reporting.klob_gallery import klob_figures
 from helpers.reporting.peak_figures import (
     additivity_bars,
@@ -20,6 +21,7 @@ from helpers.reporting.peak_figures import (
 from helpers.reporting.peak_tables import method_metrics
 from helpers.reporting.stored import load_run, stored_runs
 from helpers.reporting.style import save_figure
+from helpers.reporting.thinkedit_gallery import thinkedit_figures
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,7 @@ class Entry:
 
 def figures() -> dict[str, Entry]:
     """All published figures whose data is at hand, by name."""
-    others = chain(ablation_figures(), klob_figures())
+    others = chain(construction_figures(), ablation_figures(), klob_figures(), thinkedit_figures())
     entries = ((name, Entry(title, draw)) for name, title, draw in others)
     return dict(sorted([*_peak_figures(), *entries], key=lambda pair: pair[0]))
 
