@@ -8,7 +8,13 @@ from typing import Annotated
 
 import typer
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, help="Knowledge-editing suite.")
+# Without rich, whose import alone takes longer than everything else here.
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    help="Knowledge-editing suite.",
+)
 
 
 @app.command()
