@@ -27,7 +27,9 @@ from helpers.reporting.ablations_stored import (
 from helpers.reporting.peak_overview import additivity_pairs
 from helpers.runs.variants import OBJECTIVES, Variant, objectives
 
+# The runs notebook 04 shows; figures of others carry the run's name.
 DEFAULT = "smollm2-135m_peak-cf"
+DEFAULT_SAID = "smollm2-135m_peak-mini-cf"
 
 
 def objectives_figure(stored: StoredAblations, editor: str) -> Figure:
@@ -88,8 +90,9 @@ def ablation_figures(folder: Path = FOLDER) -> Iterator[tuple[str, str, Callable
     """Name, title and drawing of every figure whose data is stored."""
     for name in stored_ablations(folder):
         stored = load_ablations(name, folder)
-        suffix = "" if name == DEFAULT else f"_{name}"
         for key, title, draw in _available(stored):
+            shown = DEFAULT_SAID if key == "said" else DEFAULT
+            suffix = "" if name == shown else f"_{name}"
             yield f"04_{key}{suffix}", f"{title}, {name}", partial(draw, stored)
 
 

@@ -70,7 +70,8 @@ def variants_table(
         intervals: show the half widths.
 
     Returns:
-        Index label; a column ``n`` (records) and one per metric.
+        Index label; a column ``n`` (records) and one per metric, with the number of records in
+        parentheses where a metric is undefined for some.
     """
     rows = {}
     for variant, table in metrics.items():
@@ -79,6 +80,7 @@ def variants_table(
         for metric in columns:
             row = summary.loc[metric]
             half = f" ± {50 * (row['high'] - row['low']):.1f}" if intervals else ""
+            half += f" ({row['n']:.0f})" if row["n"] < len(table) else ""
             other = None if reference in (None, variant) else metrics.get(reference)
             cells.append(f"{100 * row['mean']:.1f}{half}{_differs(table, other, metric)}")
         rows[variant.label] = cells
