@@ -31,7 +31,7 @@ class SlurmEngine:
 
     folder: Path
     options: Mapping[str, Any] = field(default_factory=dict)
-    poll: float = 10.0
+    poll: float = 5.0
     patience: float = 60.0
 
     def __call__(self, jobs: Sequence[Job]) -> Iterator[Job]:

@@ -1,0 +1,177 @@
+"""Sweeps on a real Slurm: one node, started here, on the loopback device."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import tempfile
+import uuid
+from pathlib import Path
+
+import nbformat
+import pandas as pd
+import pytest
+import torch
+import yaml
+
+from helpers.data.peak import load_peak
+from helpers.models.shapes import random_model
+from helpers.paths import REPOSITORY, RUNS
+from helpers.runs.store import ResultsStore
+from helpers.sweeps import slurm as slurm_engine
+from helpers.sweeps.command import run_file
+from helpers.sweeps.drive import run_sweep, status, write_jobs
+from helpers.sweeps.matrix import Sweep, expand
+from helpers.sweeps.slurm import SlurmEngine, SlurmError
+from tests.sweeps.one_node import NoSlurmError, one_node_slurm
+
+OPTIONS = {"timeout_min": 5, "cpus_per_task": 1}
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """A running Slurm that this process and its jobs talk to; skipped where none can run."""
+    folder = Path(tempfile.mkdtemp(prefix="slurm-", dir="/tmp"))
+    with pytest.MonkeyPatch.context() as patch:
+        try:
+            with one_node_slurm(folder) as settings:
+                patch.setenv("SLURM_CONF", str(settings))
+                yield settings
+        except NoSlurmError as error:
+            pytest.skip(str(error))
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def tiny_folder(tmp_path) -> Path:
+    """A random model with just enough blocks for the embedded model's tuned ROME (layer 5)."""
+    settings = {
+        "model_type": "llama",
+        "hidden_size": 16,
+        "intermediate_size": 24,
+        "num_hidden_layers": 6,
+        "num_attention_heads": 2,
+        "num_key_value_heads": 2,
+        "max_position_embeddings": 512,
+        "initializer_range": 0.3,
+    }
+    model, tokenizer = random_model(settings, seed=0, dtype=torch.float32, device="cpu")
+    folder = tmp_path / "smollm2-135m"  # the name chooses the hyperparameters
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def results() -> Path:
+    """A results folder below ``runs``, as params files may name."""
+    folder = RUNS / f"test-{uuid.uuid4().hex[:8]}"
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def test_an_array_of_the_quick_profile(cluster, tiny_folder, results, tmp_path, monkeypatch):
+    monkeypatch.setenv("HELPERS_CACHE", str(tmp_path / "cache"))
+    file = tmp_path / "mine.yaml"
+    sweep = {
+        "models": [str(tiny_folder)],
+        "datasets": ["peak-mini-cf"],
+        "editors": ["rome"],
+        "records": 4,
+        "shard": 2,
+        "params": {"results": str(results.relative_to(REPOSITORY)), "corpus": "self-8x32"},
+        "slurm": OPTIONS,
+    }
+    file.write_text(yaml.safe_dump(sweep))
+    lines, failed = run_file(file, engine="slurm", folder=tmp_path / "sweep")
+    assert not failed, "\n".join(lines)
+    assert lines[-1] == "3 done"
+    # Two tasks of one array, and the table as a job of its own.
+    scripts = list((tmp_path / "sweep" / "slurm").rglob("*submission.sh"))
+    arrays = [re.findall(r"--array=(\S+)", path.read_text()) for path in scripts]
+    assert sorted(map(len, arrays)) == [0, 1]
+    (whole,) = (tmp_path / "sweep").rglob("*_table-*/notebook.ipynb")
+    outputs = [o for c in nbformat.read(whole, as_version=4).cells for o in c.get("outputs", [])]
+    assert any("4 records" in o.get("text", "") for o in outputs)
+    tables = [ResultsStore(results).open(settings(path)).read() for path in results.iterdir()]
+    wanted = sorted(record.case_id for record in load_peak("peak-mini-cf", limit=4).records)
+    assert len(tables) == 2  # before and after: the shards share their keys
+    for table in tables:
+        assert sorted(set(table["case_id"])) == wanted
+        assert not table.duplicated(
+            ["case_id", "role", "prompt_index", "list", "answer_index"]
+        ).any()
+    assert list(whole.parent.glob("figures/*.png"))  # not in the repository's figures
+
+
+def settings(folder: Path) -> dict:
+    return json.loads((folder / "settings.json").read_text())
+
+
+def test_a_killed_task_is_submitted_again(cluster, notebook, tmp_path):
+    store = tmp_path / "store"
+    store.mkdir()
+    sweep = Sweep(
+        models=["toy"],
+        datasets=["peak-mini-cf"],
+        editors=["kn", "mend"],
+        records=4,
+        shard=4,
+        params={"store": str(store)},
+    )
+    folder = tmp_path / "sweep"
+    found = expand(sweep, where="toy.yaml", notebook=notebook)
+    groups = write_jobs(found, folder, notebook=notebook)
+    run_sweep(groups, SlurmEngine(folder / "slurm", OPTIONS, poll=0.5, patience=3))
+    killed, failed, table = status(groups).itertuples()
+    assert (killed.state, killed.attempts) == ("done", 2)
+    assert (failed.state, failed.attempts) == ("failed", 1)
+    assert failed.error == "ValueError: no network; train one first"
+    assert table.state == "waiting"
+    read = ResultsStore(store).open({"method": "kn", "dataset": "peak-mini-cf"}).read()
+    expected = sorted(record.case_id for record in load_peak("peak-mini-cf", limit=4).records)
+    pd.testing.assert_series_equal(read["case_id"], pd.Series(expected, name="case_id"))
+
+
+def test_wrong_options_name_the_right_ones(cluster, notebook, tmp_path):
+    for options, message in (
+        ({"partitions": "gpu"}, "submitit's names.*begin with slurm_"),
+        ({"slurm_partition": "none-such", **OPTIONS}, "Slurm did not take the jobs.*partition"),
+        ({"timeout_min": "long"}, "timeout_min"),
+    ):
+        sweep = Sweep(models=["m"], datasets=["peak-mini-cf"], editors=["rome"], records=1)
+        found = expand(sweep, where="toy.yaml", notebook=notebook)
+        groups = write_jobs(found, tmp_path, notebook=notebook)
+        with pytest.raises(SlurmError, match=f"(?s){message}"):
+            run_sweep(groups, SlurmEngine(tmp_path / "slurm", options))
+
+
+def test_without_slurm_the_remedy_is_named(notebook, tmp_path, monkeypatch):
+    monkeypatch.setattr(slurm_engine.shutil, "which", lambda name: None)
+    with pytest.raises(SlurmError, match="--engine local"):
+        list(SlurmEngine(tmp_path / "slurm")([]))
+
+
+def test_a_silent_scheduler_is_not_taken_for_the_end_of_all_jobs(tmp_path, monkeypatch):
+    """Answers: none, the job is there, it is gone. It is yielded after the third only."""
+    answers = iter([None, {"7"}, set()])
+    asked = []
+
+    class Job:
+        def planned(self):
+            return self
+
+        def row(self):
+            return None
+
+    def queue():
+        asked.append(next(answers))
+        return asked[-1]
+
+    monkeypatch.setattr(slurm_engine, "_queue", queue)
+    monkeypatch.setattr(SlurmEngine, "_submit", lambda self, jobs: ["7"])
+    engine = SlurmEngine(tmp_path, poll=0, patience=0)
+    assert len(list(engine([Job()]))) == 1
+    assert len(asked) == 3
