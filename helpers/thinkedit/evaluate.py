@@ -16,6 +16,7 @@ import typer
 
 from helpers.data.knowgic import load_aliases, load_edits
 from helpers.editing.editor import Editor
+from helpers.editing.remembering import sharing
 from helpers.models import LanguageModel, load
 from helpers.paths import FIGURES, RUNS
 from helpers.runs.methods import build_method
@@ -69,7 +70,7 @@ def evaluate(
         method: build_method(method, language_model, preset=preset, progress=True)
         for method in methods
     }
-    found = _evaluated(run, editors, modes)
+    found = _evaluated(run, sharing(editors), modes)
     named = {"model": language_model.name, "preset": preset}
     return {kind: table.assign(**named) for kind, table in found.items()}
 
