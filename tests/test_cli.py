@@ -6,6 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from helpers.cli import app
+from helpers.paths import PARAMS
 
 runner = CliRunner()
 
@@ -30,6 +31,7 @@ def test_figure_lists_and_refuses_unknown_names():
         (["run", "no/such.yaml"], "notebook"),
         (["publish", "no/such.yaml"], "no params file"),
         (["fetch", "no-such-data"], "known: smollm2-135m"),
+        (["sweep", "no/such.yaml"], "examples are in params/sweeps"),
     ],
 )
 def test_mistakes_exit_with_one_line(arguments, message):
@@ -37,3 +39,12 @@ def test_mistakes_exit_with_one_line(arguments, message):
     assert result.exit_code == 1
     assert result.output.startswith("error: ")
     assert message in result.output
+
+
+def test_a_dry_run_lists_runs_edits_and_memory_and_runs_nothing(tmp_path):
+    arguments = ["sweep", str(PARAMS / "sweeps" / "quick.yaml"), "--dry-run"]
+    result = runner.invoke(app, [*arguments, "--folder", str(tmp_path)])
+    assert result.exit_code == 0
+    assert "5 runs, 16 edits; not done yet: 5 runs, 16 edits" in result.output
+    assert "smollm2-135m: weights in float32 0.5 GiB" in result.output
+    assert not list(tmp_path.rglob("*.ipynb"))

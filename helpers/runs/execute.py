@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 import time
 from collections.abc import Iterator
@@ -149,6 +150,8 @@ def _prepare(planned: PlannedRun) -> None:
 
 def _execute(planned: PlannedRun, figures: Path | None) -> str:
     """Run the notebook; returns what went wrong, or nothing."""
+    # papermill takes "records: int | None" for unknown and warns; the parameters are checked already.
+    logging.getLogger("papermill").setLevel(logging.ERROR)
     try:
         with _environment({"HELPERS_FIGURES": str(figures)} if figures else {}):
             papermill.execute_notebook(

@@ -18,6 +18,12 @@ DEAD = (
     "the worker or its kernel died (killed from outside, or out of memory: see the node's log); finished"
     " records are in the store. Try again with --resume, with smaller shards or on a larger machine"
 )
+TIMED_OUT = (
+    "the task ran into the cluster's time limit; finished records are in the store. Raise timeout_min or"
+    " make the shards smaller, then --resume"
+)
+# What ends a run from outside, by the name of the exception it shows up as.
+_FROM_OUTSIDE = {"DeadKernelError": DEAD, "UncompletedJobError": TIMED_OUT}
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -70,9 +76,9 @@ def done(job: Job) -> bool:
 
 
 def died(job: Job) -> bool:
-    """Whether the worker or the kernel went away: the one failure that is worth another try."""
+    """Whether the run was ended from outside: the one failure that is worth another try."""
     row = job.planned().row()
-    return row is None or row.error.startswith("DeadKernelError")
+    return row is None or row.error.partition(":")[0] in _FROM_OUTSIDE
 
 
 def forget(job: Job) -> None:
@@ -112,8 +118,9 @@ def record_death(job: Job) -> None:
 
 
 def reason(row: ManifestRow) -> str:
-    """The last line of a row's error, without colours."""
-    if row.error.startswith("DeadKernelError"):
-        return DEAD
+    """The last line of a row's error, without colours, or the remedy for an end from outside."""
+    kind = row.error.partition(":")[0]
+    if kind in _FROM_OUTSIDE:
+        return _FROM_OUTSIDE[kind]
     lines = [line for line in _ANSI.sub("", row.error).splitlines() if line.strip()]
     return lines[-1].strip() if lines else ""

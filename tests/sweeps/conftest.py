@@ -8,7 +8,8 @@ import nbformat
 import pytest
 
 # Without a model: each record's "score" is its number. Editors stand for what goes wrong: memit's
-# kernel is killed once, kn's worker too, mend fails, ft-l waits for a second run to make the same.
+# kernel is killed once, kn's worker too, rect's worker is told that its time is up, mend fails, and
+# ft-l waits for a second run to make the same.
 _CELLS = (
     """\
 model: str = "toy"  # not loaded
@@ -30,10 +31,14 @@ from helpers.runs.store import ResultsStore, complete""",
 def compute(case_ids):
     Path(store, "calls.txt").open("a").write(f"{method} {case_ids}\\n")
     once = Path(store, f"{method}.once")
-    victim = {"memit": os.getpid(), "kn": os.getppid()}.get(method)
-    if victim and results.done() and not once.exists():
+    blow = {
+        "memit": (os.getpid(), signal.SIGKILL),
+        "kn": (os.getppid(), signal.SIGKILL),
+        "rect": (os.getppid(), signal.SIGUSR2),
+    }
+    if method in blow and results.done() and not once.exists():
         once.touch()
-        os.kill(victim, signal.SIGKILL)
+        os.kill(*blow[method])
         signal.pause()
     if method == "ft-l":
         Path(store, f"begun-{os.getpid()}").touch()
