@@ -23,7 +23,7 @@ from helpers.locating.evaluation import evaluate, score_rows
 from helpers.locating.locator import Locator
 from helpers.locating.query import encode
 from helpers.locating.registry import LOCATORS, make_locator
-from helpers.metrics.klob import SHARES
+from helpers.metrics.klob_sets import SHARES
 from helpers.models.language_model import LanguageModel
 from helpers.models.load import load
 from helpers.paths import RUNS

@@ -15,17 +15,9 @@ from helpers.locating.locator import GRANULARITIES, Granularity, Locator, Scores
 from helpers.locating.query import Query, encode
 from helpers.locating.slots import own_answers
 from helpers.locating.summary import Summary
-from helpers.metrics.klob import (
-    SHARES,
-    Criterion,
-    Sets,
-    candidate_similarity,
-    counted_baseline,
-    located,
-    mean_score_baseline,
-    similarity_matrix,
-)
+from helpers.metrics.klob import Criterion, candidate_similarity, similarity_matrix
 from helpers.metrics.klob_null import permutation_null
+from helpers.metrics.klob_sets import SHARES, Sets, Units, located_units, shared_units
 from helpers.models.batching import run_halving
 from helpers.models.language_model import LanguageModel
 
@@ -131,8 +123,11 @@ def _chunk(
     if paths and all(path.exists() for path in paths.values()):
         return {granularity: Summary.load(path) for granularity, path in paths.items()}
     for scores in score_rows(language_model, locator, queries):
-        for granularity, summary in views.items():
-            summary.add(pool(scores[None], shape, granularity)[0])
+        # A mean of means: each view is pooled from the next finer one.
+        for depth in range(len(shape), 0, -1):
+            granularity = GRANULARITIES[depth - 1]
+            scores = pool(scores[None], shape[: depth + 1], granularity)[0]
+            views[granularity].add(scores)
     for granularity, path in paths.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         views[granularity].save(path)
@@ -159,12 +154,13 @@ def _similarities(
             members = range(first, first + len(group))
             first += len(group)
             if summary.complete:
-                sets = np.stack([summary.sets(k, members) for k in range(len(summary.shares))], 1)
+                sets = [summary.located(member) for member in members]
             else:
-                scores = [pool(next(rows)[None], shape, granularity)[0] for _ in group]
-                sets = np.stack([located(row, summary.shares) for row in scores])
+                scores = (pool(next(rows)[None], shape, granularity)[0] for _ in group)
+                sets = [located_units(row, summary.shares) for row in scores]
             for index, share in enumerate(summary.shares):
-                values = _example(sets[:, index], summary, index, located_mean, examples.subtask)
+                own = [units[index] for units in sets]
+                values = _example(own, summary, index, located_mean[index], examples.subtask)
                 tables.append(
                     {
                         "granularity": granularity,
@@ -178,15 +174,19 @@ def _similarities(
 
 
 def _example(
-    sets: Sets, summary: Summary, share: int, located_mean: Sets, criterion: Criterion | str
+    sets: Sequence[Units], summary: Summary, share: int, located_mean: Sets, subtask: str
 ) -> dict[str, float]:
-    """Sim_cand and both Sim_all of one example's located sets [sentences, units]."""
+    """Sim_cand and both Sim_all of one example's located sets."""
+    size, others = len(sets[0]), len(summary) - len(sets)
+    shared = shared_units(sets, summary.units)
+    kind: Criterion = "relevance" if subtask == "relevance" else "consistency"
     own = np.arange(len(sets))[None]
-    kind: Criterion = "relevance" if criterion == "relevance" else "consistency"
+    # Overlaps with all other sets add up to the units' selection counts.
+    foreign = [summary.counts[share][units].sum() for units in sets] - shared.sum(axis=1)
     return {
-        "candidate": float(candidate_similarity(similarity_matrix(sets), own, kind)[0]),
-        "mean_scores": float(mean_score_baseline(sets, located_mean[share]).mean()),
-        "pairwise": counted_baseline(sets, summary.counts[share], len(summary)),
+        "candidate": float(candidate_similarity(shared / size, own, kind)[0]),
+        "mean_scores": float(np.mean([located_mean[units].sum() / size for units in sets])),
+        "pairwise": float(foreign.mean()) / size / others if others else float("nan"),
     }
 
 

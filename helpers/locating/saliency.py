@@ -37,17 +37,17 @@ class _GradientLocator(Locator):
             probabilities = target_probabilities(slot_logits(language_model, batch), targets)
             loss = -probabilities.log().sum()
             gradients = torch.autograd.grad(loss, [outputs[name] for name in names])
-        size = layout.intermediate_size * layout.hidden_size
-        scores = torch.empty(len(queries), layout.blocks, size)
+        sizes = len(queries), layout.blocks, layout.intermediate_size, layout.hidden_size
+        scores = torch.empty(sizes, device=device)
         for layer, (name, gradient) in enumerate(zip(names, gradients, strict=True)):
-            weight_gradient = inputs[name].detach().mT.float() @ gradient.float()
-            weight = language_model.weight(name).T.float()
-            scores[:, layer] = self._score(weight_gradient, weight).flatten(1).cpu()
-        return scores.flatten(1).numpy()
+            found = scores[:, layer]  # everything happens in its place: scores are large
+            torch.bmm(inputs[name].detach().mT.float(), gradient.float(), out=found)
+            self._score(found, language_model.weight(name).T.float().contiguous())
+        return scores.flatten(1).cpu().numpy()
 
     @abstractmethod
-    def _score(self, gradient: Tensor, weight: Tensor) -> Tensor:
-        """Scores from the gradient [queries, neurons, hidden] and the weight [neurons, hidden]."""
+    def _score(self, gradient: Tensor, weight: Tensor) -> None:
+        """Turn the gradient [queries, neurons, hidden] into scores; weight [neurons, hidden]."""
 
 
 class WeightSaliency(_GradientLocator):
@@ -55,8 +55,8 @@ class WeightSaliency(_GradientLocator):
 
     name = "gradient x weight"
 
-    def _score(self, gradient: Tensor, weight: Tensor) -> Tensor:
-        return (gradient * weight).abs()
+    def _score(self, gradient: Tensor, weight: Tensor) -> None:
+        gradient.mul_(weight).abs_()
 
 
 class Fisher(_GradientLocator):
@@ -64,5 +64,5 @@ class Fisher(_GradientLocator):
 
     name = "Fisher"
 
-    def _score(self, gradient: Tensor, weight: Tensor) -> Tensor:
-        return gradient.square()
+    def _score(self, gradient: Tensor, weight: Tensor) -> None:
+        gradient.square_()

@@ -16,10 +16,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from helpers.metrics.klob import Sets, located, located_count
+from helpers.metrics.klob_sets import Sets, Units, located, located_count, located_units
 
 KEPT_UNITS = 1 << 20
 ROW_UNITS = 1 << 10  # scores of coarser views than this are kept as they are (layers)
+_BLOCK = 1 << 16
 
 
 @dataclass
@@ -68,15 +69,20 @@ class Summary:
 
     def add(self, scores: NDArray[np.float32]) -> None:
         """Take in one sentence's scores [units]."""
-        self.deviations.append(float(scores.std(dtype=np.float64)))
-        self.magnitudes.append(float(np.abs(scores).mean(dtype=np.float64)))
+        deviation, magnitude = _spread(scores)
+        self.deviations.append(deviation)
+        self.magnitudes.append(magnitude)
         if self.units <= ROW_UNITS:
             self.rows.append(scores)
         if self.shares:
-            sets = located(scores, self.shares)
             self.sums += scores
-            self.counts += sets
-            self.bits.append(np.packbits(sets[:, self.kept], axis=1))
+            bits = []
+            for counts, units in zip(self.counts, located_units(scores, self.shares), strict=True):
+                counts[units] += 1
+                inside = np.zeros(self.units, dtype=bool)
+                inside[units] = True
+                bits.append(np.packbits(inside[self.kept]))
+            self.bits.append(np.stack(bits))
 
     def merge(self, other: Summary) -> None:
         """Append another summary's sentences."""
@@ -94,6 +100,11 @@ class Summary:
         chosen = range(len(self)) if sentences is None else sentences
         packed = np.stack([self.bits[i][share] for i in chosen])
         return np.unpackbits(packed, axis=1, count=min(self.units, KEPT_UNITS)).astype(bool)
+
+    def located(self, sentence: int) -> list[Units]:
+        """One sentence's located units at each share, where all bits are kept."""
+        rows = np.unpackbits(self.bits[sentence], axis=1, count=self.units)
+        return [np.flatnonzero(row) for row in rows]
 
     def set_size(self, share: int) -> float:
         """Size of a located set among the kept units: exact, or expected in the sample."""
@@ -130,3 +141,17 @@ class Summary:
             )
             summary.sums, summary.counts = stored["sums"], stored["counts"]
         return summary
+
+
+def _spread(scores: NDArray[np.float32]) -> tuple[float, float]:
+    """Standard deviation and mean magnitude in fp64, block by block."""
+    blocks = [scores[start : start + _BLOCK] for start in range(0, scores.size, _BLOCK)]
+    total = magnitude = squares = 0.0
+    for block in blocks:
+        wide = block.astype(np.float64)
+        total += float(wide.sum())
+        magnitude += float(np.abs(wide, out=wide).sum())
+    for block in blocks:
+        centred = block.astype(np.float64) - total / scores.size
+        squares += float(centred @ centred)
+    return (squares / scores.size) ** 0.5, magnitude / scores.size

@@ -14,62 +14,17 @@ are aggregated and what Sim_cand is for chains; both choices are ours and stated
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import combinations
 from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from helpers.metrics.klob_sets import Sets
 from helpers.metrics.statistics import Estimate
 
 Criterion = Literal["consistency", "relevance"]
-Sets = NDArray[np.bool_]
 Numbers = NDArray[np.float64]
-
-SHARES = (0.001, 0.005, 0.01, 0.05)
-DEFAULT_SHARE = 0.01
-
-
-def located_count(units: int, share: float) -> int:
-    """Size of a located set: ``share`` of all units, rounded, at least one.
-
-    Raises:
-        ValueError: no units, or a share outside (0, 1].
-    """
-    if units < 1 or not 0 < share <= 1:
-        raise ValueError(f"share must lie in (0, 1] and units be positive, got {share} of {units}")
-    return max(1, round(units * share))
-
-
-def top_units(scores: NDArray[np.floating], count: int) -> NDArray[np.int64]:
-    """Indices of the ``count`` highest of ``scores`` [units], best first; ties by lower index.
-
-    Raises:
-        ValueError: a score is not a number.
-    """
-    if np.isnan(scores).any():
-        raise ValueError(f"{int(np.isnan(scores).sum())} of {scores.size} scores are not numbers")
-    lowest = np.partition(scores, scores.size - count)[scores.size - count]
-    above = np.flatnonzero(scores > lowest)
-    level = np.flatnonzero(scores == lowest)[: count - above.size]
-    best = above[np.argsort(-scores[above], kind="stable")]
-    return np.concatenate([best, level])
-
-
-def located(scores: NDArray[np.floating], shares: Sequence[float] = (DEFAULT_SHARE,)) -> Sets:
-    """Located sets of one sentence at each share, boolean [shares, units].
-
-    Args:
-        scores: one sentence's scores [units].
-        shares: fractions of the units; the sets are nested.
-    """
-    counts = [located_count(scores.size, share) for share in shares]
-    ranking = top_units(scores, max(counts))
-    sets = np.zeros((len(counts), scores.size), dtype=bool)
-    for row, count in zip(sets, counts, strict=True):
-        row[ranking[:count]] = True
-    return sets
 
 
 def similarity_matrix(sets: Sets, *, size: float | None = None) -> Numbers:

@@ -13,7 +13,8 @@ from typing import Literal
 
 import pandas as pd
 
-from helpers.metrics.klob import DEFAULT_SHARE, relative_similarity, relative_standard_deviation
+from helpers.metrics.klob import relative_similarity, relative_standard_deviation
+from helpers.metrics.klob_sets import DEFAULT_SHARE
 from helpers.metrics.statistics import Estimate, bootstrap_interval
 
 Baseline = Literal["mean_scores", "pairwise"]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from matplotlib.figure import Figure
 
-from helpers.metrics.klob import DEFAULT_SHARE
+from helpers.metrics.klob_sets import DEFAULT_SHARE
 from helpers.metrics.klob_tables import criteria_table, rsim_table
 from helpers.reporting.klob_figures import (
     criteria_dots,

@@ -10,8 +10,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from helpers.construction.klob_templates import load_templates
-from helpers.metrics.klob import DEFAULT_SHARE, headline
+from helpers.metrics.klob import headline
 from helpers.metrics.klob_locality import locality_test
+from helpers.metrics.klob_sets import DEFAULT_SHARE
 from helpers.metrics.klob_tables import baseline_gap, criteria_table, rsd_table
 from helpers.reporting.klob_figures import LABELS, TITLES
 from helpers.reporting.published import published_table

@@ -22,12 +22,12 @@ from helpers.locating.saliency import Fisher
 from helpers.locating.summary import Summary
 from helpers.metrics.klob import (
     candidate_similarity,
-    located,
     mean_score_baseline,
     pairwise_baseline,
     relative_similarity,
     similarity_matrix,
 )
+from helpers.metrics.klob_sets import located
 from helpers.models import LanguageModel
 from helpers.reporting.klob_stored import load_klob_run, store_klob_run
 from helpers.runs.store import ResultsStore

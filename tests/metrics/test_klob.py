@@ -2,23 +2,21 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers.metrics.klob import (
     candidate_similarity,
     counted_baseline,
     headline,
-    located,
-    located_count,
     mean_score_baseline,
     pairwise_baseline,
     relative_similarity,
     relative_standard_deviation,
     similarity_matrix,
-    top_units,
 )
 from helpers.metrics.klob_null import permutation_null
+from helpers.metrics.klob_sets import located, located_count, located_units, shared_units
 
 
 def sets_of(*members: str, units: str = "abcdefgh") -> np.ndarray:
@@ -61,7 +59,7 @@ def test_relative_similarity_by_hand() -> None:
 
 def test_located_sets_are_nested_and_ties_go_to_lower_indices() -> None:
     scores = np.array([1.0, 5.0, 5.0, 5.0, 9.0])
-    assert top_units(scores, 3).tolist() == [4, 1, 2]
+    assert [units.tolist() for units in located_units(scores, (0.2, 0.6))] == [[4], [1, 2, 4]]
     small, large = located(scores, (0.2, 0.6))
     assert np.flatnonzero(small).tolist() == [4]
     assert np.flatnonzero(large).tolist() == [1, 2, 4]
@@ -77,7 +75,29 @@ def test_at_least_one_unit_is_located() -> None:
 
 def test_scores_that_are_not_numbers_are_refused() -> None:
     with pytest.raises(ValueError, match="1 of 3"):
-        top_units(np.array([1.0, np.nan, 2.0]), 1)
+        located_units(np.array([1.0, np.nan, 2.0]))
+
+
+@settings(max_examples=12, deadline=None)
+@given(seed=st.integers(0, 99), levels=st.integers(1, 400), trend=st.booleans())
+def test_located_units_are_those_of_a_sorted_list(seed: int, levels: int, trend: bool) -> None:
+    """Also where a sample guesses the level, among ties, and where the sample misleads."""
+    units = 1 << 18
+    scores = np.random.default_rng(seed).integers(0, levels, units).astype(np.float32)
+    if trend:
+        scores[:: units >> 16] += levels
+    best = np.argsort(-scores, kind="stable")
+    for count, found in zip((262, 13_107), located_units(scores, (0.001, 0.05)), strict=True):
+        assert np.array_equal(found, np.sort(best[:count]))
+
+
+def test_shared_units_are_the_overlaps_of_sets() -> None:
+    sets = sets_of("ab", "bc", "ha")
+    assert shared_units([np.flatnonzero(row) for row in sets], 8).tolist() == [
+        [2, 1, 1],
+        [1, 2, 0],
+        [1, 0, 2],
+    ]
 
 
 def test_sets_of_different_sizes_need_a_denominator() -> None:
