@@ -75,14 +75,17 @@ def sweep(
 
 @app.command()
 def publish(
-    params: Annotated[Path, typer.Argument(help="params file of notebook 03")],
+    params: Annotated[Path, typer.Argument(help="params file of notebook 03 or 04")],
+    finished: Annotated[
+        bool, typer.Option(help="store what is finished, compute nothing (notebook 03)")
+    ] = False,
 ) -> None:
     """Edit what is missing and store the score tables that published figures are drawn from."""
     from helpers.runs.params import ParamsError
     from helpers.runs.publish import publish as store
 
     try:
-        typer.echo(str(store(params)))
+        typer.echo(str(store(params, finished=finished)))
     except ParamsError as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(1) from error

@@ -122,10 +122,18 @@ class PeakRun:
         """Where an editor's results are kept."""
         return self.store.open(self.settings({"mode": "independent", **editor.settings()}))
 
-    def scores(self, editor: Editor) -> pd.DataFrame:
-        """Scores before and after, in the columns the metrics take; failed edits are left out."""
+    def scores(self, editor: Editor, *, finished: bool = False) -> pd.DataFrame:
+        """Scores before and after, in the columns the metrics take; failed edits are left out.
+
+        Args:
+            editor: the editor.
+            finished: take the records that are in the store and compute nothing.
+        """
         before = self.before().rename(columns={"sum": "sum_before"})
-        after = self.after(editor).rename(columns={"sum": "sum_after"}).drop(columns="tokens")
+        found = self._mine(self.results(editor).read()) if finished else self.after(editor)
+        if found.empty:
+            return before.assign(sum_after=0.0).iloc[:0]
+        after = found.rename(columns={"sum": "sum_after"}).drop(columns="tokens")
         edits = self.edits(editor)
         broken = edits.loc[edits["failure"] != "", "case_id"]
         return before.merge(after[~after["case_id"].isin(broken)], on=KEYS, validate="1:1")
@@ -137,7 +145,9 @@ class PeakRun:
 
     def _completed(self, results: Results, compute: Any) -> pd.DataFrame:
         complete(results, self._case_ids(), compute, chunk=self.chunk)
-        table = results.read()
+        return self._mine(results.read())
+
+    def _mine(self, table: pd.DataFrame) -> pd.DataFrame:
         return table[table["case_id"].isin(self._case_ids())].reset_index(drop=True)
 
     def _case_ids(self) -> list[int]:

@@ -21,10 +21,15 @@ DATA = FIGURES / "data"
 NOTEBOOKS = ("03_editing_runs", "04_app_ablations")
 
 
-def publish(params_file: Path) -> Path:
+def publish(params_file: Path, *, finished: bool = False) -> Path:
     """Compute what is missing, then write score tables under ``figures/data``.
 
     Notebook 03's go to ``peak/<model>_<dataset>/``, notebook 04's to ``peak_ablations/…``.
+
+    Args:
+        params_file: parameters of notebook 03 or 04.
+        finished: write what is finished and compute nothing (notebook 03): methods may then have
+            different numbers of records, which every table states.
 
     Raises:
         ParamsError: the params file is for another notebook, or does not fit it.
@@ -37,15 +42,18 @@ def publish(params_file: Path) -> Path:
         last = max([params["records"], *params["checkpoints"]])
         run = _peak_run({**params, "records": last})
         return publish_ablations(run, params, caption(run, params), DATA / "peak_ablations")
-    return publish_runs(_peak_run(params), params, DATA / "peak")
+    return publish_runs(_peak_run(params), params, DATA / "peak", finished=finished)
 
 
-def publish_runs(run: PeakRun, params: Mapping[str, Any], folder: Path) -> Path:
-    """Every method of notebook 03 on every record."""
+def publish_runs(
+    run: PeakRun, params: Mapping[str, Any], folder: Path, *, finished: bool = False
+) -> Path:
+    """Every method of notebook 03 on every record, or on those that are finished."""
     options = {key: params[key] for key in ("preset", "corpus", "seed")}
     editors = build_methods(params["methods"], run.language_model, **options)
-    scores = {label: run.scores(editor) for label, editor in editors.items()}
-    settings = {label: editor.settings() for label, editor in editors.items()}
+    every = {label: run.scores(editor, finished=finished) for label, editor in editors.items()}
+    scores = {label: table for label, table in every.items() if len(table)}
+    settings = {label: editors[label].settings() for label in scores}
     about = caption(run, params)
     return store_run(f"{about.model}_{about.dataset}", StoredRun(about, scores, settings), folder)
 

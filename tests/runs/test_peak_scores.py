@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -60,6 +62,15 @@ def test_run_is_scored_stored_and_resumed(tiny, tmp_path, data, editor, monkeypa
     monkeypatch.setattr(peak_scores, "score_records", None)  # anything computed again would fail
     pd.testing.assert_frame_equal(run.scores(editor), first)
     assert run.edits(editor)["steps"].tolist() == [3, 3, 3]
+
+
+def test_finished_scores_are_those_in_the_store(tiny, tmp_path, data, editor):
+    store = ResultsStore(tmp_path)
+    run = PeakRun(tiny("llama"), data, store)
+    assert run.scores(editor, finished=True).empty
+    first = replace(data, records=data.records[:2])
+    done = PeakRun(tiny("llama"), first, store).scores(editor)
+    pd.testing.assert_frame_equal(run.scores(editor, finished=True), done)
 
 
 def test_chunks_change_nothing(tiny, tmp_path, data, editor):
