@@ -20,6 +20,7 @@ import pandas as pd
 from helpers.paths import FIGURES
 from helpers.reporting.peak_tables import Caption
 from helpers.reporting.stored import StoredRun, load_run, store_run
+from helpers.runs.variants import Variant
 
 FOLDER = FIGURES / "data" / "peak_ablations"
 _TYPES = {"case_id": "int32", "sample": "int16", "list": "category", "answer_index": "int16"}
@@ -92,10 +93,52 @@ def add_scores(
     part: str = "scores",
     folder: Path = FOLDER,
 ) -> Path:
-    """Add variants (or, to the part *sequences*, ``sequence_key``s) to what is stored."""
+    """Add variants (or, to the part *sequences*, ``sequence_key``s) to what is stored.
+
+    What was stored of the same editor under other hyperparameters is taken out: tables compare
+    variants, so all of an editor's must share everything but what a variant's name says.
+    """
     known = _part(part, folder / name)
-    run = StoredRun(caption, {**known.scores, **scores}, {**known.settings, **settings})
-    return store_run(part, run, folder / name)
+    stale = {
+        key
+        for key, earlier in known.settings.items()
+        for new, current in settings.items()
+        if contradict(key, earlier, new, current)
+    }
+    tables = {key: table for key, table in known.scores.items() if key not in stale}
+    about = {key: values for key, values in known.settings.items() if key not in stale}
+    run = StoredRun(caption, {**tables, **scores}, {**about, **settings})
+    root = store_run(part, run, folder / name)
+    listed = json.loads((root / "about.json").read_text("utf-8"))["files"].values()
+    for file in root.glob("*.parquet"):
+        if file.name not in listed:
+            file.unlink()
+    return root
+
+
+def contradict(
+    first: str, settings: Mapping[str, Any], second: str, others: Mapping[str, Any]
+) -> bool:
+    """Whether two variants of one editor differ in more than their names say."""
+    variants = [Variant.parse(name.partition(" after ")[0]) for name in (first, second)]
+    if variants[0].editor != variants[1].editor:
+        return False
+    if _fixed(settings) != _fixed(others):
+        return True
+    one, other = (values.get("app") or {} for values in (settings, others))
+    named = {variant.field for variant in variants}
+    return any(one[field] != other[field] for field in one.keys() & other.keys() - named)
+
+
+def _fixed(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings that no variant changes; the stop rule goes with APP."""
+    kept = {key: value for key, value in settings.items() if key not in ("app", "targets")}
+    if "base" in kept:
+        kept["base"] = _fixed(kept["base"])
+    hyperparameters = kept.get("hyperparameters", {})
+    stop = ("stop_on", "stop_threshold")
+    kept["hyperparameters"] = {k: v for k, v in hyperparameters.items() if k not in stop}
+    return kept
 
 
 def add_said(

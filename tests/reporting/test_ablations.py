@@ -97,6 +97,25 @@ def test_pieces_are_added_and_read_back(folder, stored):
     pd.testing.assert_frame_equal(stored.scores["rome"], written, check_dtype=False, rtol=1e-6)
 
 
+def test_variants_under_other_hyperparameters_are_taken_out(tmp_path):
+    def add(name, rate, alpha=None, stop="total"):
+        app = alpha and {"alpha": alpha, "beta": 0.5, "margin": 2.0}
+        settings = {"hyperparameters": {"v_lr": rate, "stop_on": stop}, "app": app}
+        add_scores(NAME, CAPTION, {name: scores(1.0)}, {name: settings}, folder=tmp_path)
+        return sorted(load_ablations(NAME, tmp_path).scores)
+
+    add("memit", 0.1)
+    add("rome", 0.5)
+    assert add("rome+app", 0.5, alpha=0.2, stop="nll") == ["memit", "rome", "rome+app"]
+    # An own change of alpha is no contradiction, another beta or coefficient in force is.
+    assert "rome+app" in add("rome+app@alpha=0x", 0.5, alpha=0.1)
+    kept = add("rome+app@margin=4", 0.5, alpha=0.3)
+    assert kept == ["memit", "rome", "rome+app@alpha=0x", "rome+app@margin=4"]
+    assert add("rome", 0.4) == ["memit", "rome"]
+    files = [file.name for file in (tmp_path / NAME / "scores").glob("*.parquet")]
+    assert sorted(files) == ["memit.parquet", "rome.parquet"]
+
+
 def test_captions_count_the_records_behind_a_table(stored):
     assert "first 6 records" in stored.described(stored.scores["rome"])
     assert "first 2–5 records" in stored.described(*stored.sequences.values())
