@@ -1,0 +1,46 @@
+"""What docs/sweeps.md shows works."""
+
+from __future__ import annotations
+
+import re
+import sys
+from types import SimpleNamespace
+
+import yaml
+
+from helpers import __version__
+from helpers.paths import PARAMS, REPOSITORY
+from helpers.runs.execute import ManifestRow, record
+from helpers.sweeps import jobs
+from helpers.sweeps.matrix import Sweep
+
+TEXT = (REPOSITORY / "docs" / "sweeps.md").read_text(encoding="utf-8")
+
+
+def block(language: str) -> str:
+    (found,) = re.findall(rf"```{language}\n(.*?)```", TEXT, re.DOTALL)
+    return found
+
+
+def test_the_sweep_file_is_valid():
+    assert Sweep(**yaml.safe_load(block("yaml"))).shard == 500
+
+
+def test_the_ray_recipe(tmp_path, monkeypatch, capsys):
+    """Ray's three calls are stood in for, and a run is a row that says it is done."""
+
+    def pretend(job: jobs.Job) -> None:
+        planned = job.planned()
+        planned.output_folder.mkdir(parents=True)
+        row = ManifestRow("", "", "", "", 1.0, "done", "", __version__)
+        record(planned, row, job.folder)
+
+    def remote(**options: object):
+        return lambda function: SimpleNamespace(remote=lambda job: (function(job), object())[1])
+
+    ray = SimpleNamespace(remote=remote, wait=lambda waiting: (waiting[:1], waiting[1:]))
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    monkeypatch.setattr(jobs, "run_job", pretend)
+    code = block("python").replace("params/sweeps/mine.yaml", str(PARAMS / "sweeps" / "quick.yaml"))
+    exec(code.replace("runs/sweeps/mine", str(tmp_path)), {})
+    assert capsys.readouterr().out.splitlines()[-1] == "5 done"
