@@ -2,7 +2,7 @@
 
 Runs locators over KLoB's subtasks and stores result tables. A finished (locator, subtask) is never
 computed again; inside one, finished chunks are read back, so an interrupted run goes on where it
-stopped. The published tables are put together from whatever is finished.
+stopped. Locators can be published one by one (``--locator``).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from helpers.metrics.klob_sets import SHARES
 from helpers.models.language_model import LanguageModel
 from helpers.models.load import load
 from helpers.paths import RUNS
-from helpers.reporting.klob_stored import FOLDER, run_name, store_klob_run
+from helpers.reporting.klob_stored import FOLDER, add_klob_run, run_name
 from helpers.runs.store import Results, ResultsStore
 
 TABLES = ("sentences", "similarities", "null", "layers", "cost")
@@ -110,9 +110,11 @@ def about(language_model: LanguageModel, plan: Plan) -> dict[str, Any]:
         "fingerprint": language_model.fingerprint,
         "dtype": language_model.dtype_name,
         "device": language_model.device.type,
-        "locators": {name: make_locator(name).settings() for name in plan.locators},
+        "locators": {
+            name: {**make_locator(name).settings(), "counts": dict(plan.counts)}
+            for name in plan.locators
+        },
         "source": plan.source,
-        "counts": plan.counts,
         "seed": plan.seed,
         "shares": list(plan.shares),
         "permutations": plan.permutations,
@@ -141,7 +143,7 @@ def _settings(
 ) -> dict[str, Any]:
     """Everything the numbers depend on."""
     whole = about(language_model, plan)
-    del whole["locators"], whole["counts"], whole["device"]
+    del whole["locators"], whole["device"]
     chosen = {"locator": make_locator(name).settings(), "subtask": subtask}
     return {**whole, **chosen, "count": plan.counts[subtask]}
 
@@ -201,14 +203,17 @@ def main(
     out: Annotated[Path, typer.Option(help="folder of the result tables")] = FOLDER,
     store: Annotated[Path, typer.Option(help="folder of finished parts")] = RUNS / "klob",
 ) -> None:
-    """Evaluate locating methods on KLoB; an interrupted run resumes."""
+    """Evaluate locating methods on KLoB and publish them beside those already published.
+
+    An interrupted run resumes. A slow method may be given fewer examples than the others.
+    """
     language_model = load(model, dtype=dtype, device=device, accept_terms=accept_terms)
     counts = _counts((consistency, relevance, unbiasedness))
     names = tuple(locator or LOCATORS)
     plan = Plan(names, source, counts, seed, permutations=permutations)
     tables = run(language_model, plan, store=ResultsStore(store), progress=True)
     name = run_name(model, source)
-    typer.echo(str(store_klob_run(name, tables, about(language_model, plan), out)))
+    typer.echo(str(add_klob_run(name, tables, about(language_model, plan), out)))
 
 
 def _counts(wanted: Sequence[int]) -> dict[Subtask, int | None]:

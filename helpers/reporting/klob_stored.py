@@ -33,10 +33,15 @@ class KlobRun:
     tables: dict[str, pd.DataFrame]
 
     def __str__(self) -> str:
-        counts = ", ".join(f"{n or 'all'} {name}" for name, n in self.about["counts"].items())
+        by_counts: dict[str, list[str]] = {}
+        for name, settings in self.about["locators"].items():
+            counts = ", ".join(f"{n or 'all'} {part}" for part, n in settings["counts"].items())
+            by_counts.setdefault(counts, []).append(name)
+        most, *rest = sorted(by_counts, key=lambda counts: -len(by_counts[counts]))
+        fewer = "".join(f"; {', '.join(by_counts[counts])}: {counts}" for counts in rest)
         return (
             f"ours: {self.about['model']} ({self.about['dtype']} on {self.about['device']}),"
-            f" {self.about['source']}, {counts}"
+            f" {self.about['source']}, {most}{fewer}"
         )
 
 
@@ -66,6 +71,47 @@ def store_klob_run(
         text = json.dumps(about, indent=1, ensure_ascii=False)
         (root / "about.json").write_text(text + "\n", "utf-8")
     return root
+
+
+def add_klob_run(
+    name: str,
+    tables: Mapping[str, pd.DataFrame],
+    about: Mapping[str, Any],
+    folder: Path = FOLDER,
+) -> Path:
+    """Add locators to a stored run, in place of what it had of them; others stay as they are.
+
+    Args:
+        name: of the run; it is made where there is none.
+        tables: with a column ``locator``.
+        about: how they were made; ``locators`` by name.
+        folder: where runs are stored.
+
+    Raises:
+        ValueError: the stored run was made with another model, source or setting.
+    """
+    if not (folder / name / "about.json").exists():
+        return store_klob_run(name, tables, about, folder)
+    stored = load_klob_run(name, folder)
+    differing = sorted(
+        key for key in about if key != "locators" and about[key] != stored.about.get(key)
+    )
+    if differing:
+        raise ValueError(
+            f"{folder / name} was made with another {', '.join(differing)};"
+            " publish to another folder with --out"
+        )
+    kept = {
+        table: rows[~rows["locator"].isin(about["locators"])]
+        for table, rows in stored.tables.items()
+        if table in tables
+    }
+    joined = {
+        table: pd.concat([kept[table], rows], ignore_index=True) if table in kept else rows
+        for table, rows in tables.items()
+    }
+    locators = {**stored.about["locators"], **about["locators"]}
+    return store_klob_run(name, joined, {**about, "locators": locators}, folder)
 
 
 def load_klob_run(name: str, folder: Path = FOLDER) -> KlobRun:

@@ -54,7 +54,10 @@ def criteria_text(
     granularity: str,
     share: float = DEFAULT_SHARE,
 ) -> pd.DataFrame:
-    """Locator by criterion: the headline (clipped at 0), the unclipped mean and its interval."""
+    """Locator by criterion: the headline (clipped at 0), the unclipped mean and its interval.
+
+    The last column counts examples of each criterion.
+    """
     table = criteria_table(similarities, sentences, granularity=granularity, share=share)
     cells = [
         "n/a"
@@ -63,7 +66,8 @@ def criteria_text(
         for row in table.to_dict("records")
     ]
     wide = table.assign(cell=cells).pivot(index="locator", columns="criterion", values="cell")
-    return _named(wide.reindex(columns=list(TITLES)))
+    wide = wide.reindex(columns=list(TITLES))
+    return _named(wide.assign(n=_counts(similarities, sentences)))
 
 
 def null_means(null: pd.DataFrame, *, granularity: str, share: float) -> pd.DataFrame:
@@ -126,9 +130,14 @@ def edit_gains(edits: pd.DataFrame) -> pd.DataFrame:
 
 
 def layer_mass(layers: pd.DataFrame, examples: pd.Index) -> dict[str, NDArray[np.float64]]:
-    """Per locator each fact's |mass| per layer as a share of the fact's, [examples, layers]."""
+    """Per locator each fact's |mass| per layer as a share of the fact's, [examples, layers].
+
+    A locator that has not scored all these facts is left out.
+    """
     found = {}
     for name, part in layers.query("subtask == 'consistency'").groupby("locator", sort=False):
+        if not examples.isin(part["example"]).all():
+            continue
         wide = part.pivot(index="example", columns="layer", values="mass").loc[examples].abs()
         found[str(name)] = wide.div(wide.sum(axis=1), axis=0).to_numpy(dtype=float)
     return found
@@ -174,6 +183,15 @@ def locality_text(table: pd.DataFrame) -> pd.DataFrame:
 def cost_text(cost: pd.DataFrame) -> pd.DataFrame:
     """Measured CPU seconds per sentence."""
     return _named(cost.set_index("locator")[["cpu_seconds", "threads"]]).round(3)
+
+
+def _counts(similarities: pd.DataFrame, sentences: pd.DataFrame) -> pd.Series:
+    """Examples of c, r and u behind each locator's row, "200, 100, 200"."""
+    compared = similarities[["locator", "subtask", "example"]]
+    random = sentences[sentences["subtask"] == "unbiasedness"][["locator", "subtask", "example"]]
+    counts = pd.concat([compared, random]).groupby(["locator", "subtask"])["example"].nunique()
+    wide = counts.unstack().reindex(columns=list(TITLES)).fillna(0).astype(int)
+    return wide.astype(str).agg(", ".join, axis=1)
 
 
 def _signed(value: float) -> str:

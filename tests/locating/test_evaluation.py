@@ -29,7 +29,7 @@ from helpers.metrics.klob import (
 )
 from helpers.metrics.klob_sets import located
 from helpers.models import LanguageModel
-from helpers.reporting.klob_stored import load_klob_run, store_klob_run
+from helpers.reporting.klob_stored import add_klob_run, load_klob_run
 from helpers.runs.store import ResultsStore
 
 Tiny = Callable[..., LanguageModel]
@@ -184,7 +184,7 @@ def test_plan_runs_resumes_and_saves(
     assert (tables["cost"]["cpu_seconds"] > 0).all()
     monkeypatch.setattr(evaluate, "evaluate", pytest.fail)  # nothing may be computed again
     again = evaluate.run(model, plan, store=store)
-    store_klob_run("tiny_klob-mini", again, evaluate.about(model, plan), tmp_path / "out")
+    add_klob_run("tiny_klob-mini", again, evaluate.about(model, plan), tmp_path / "out")
     read = load_klob_run("tiny_klob-mini", tmp_path / "out")
     pd.testing.assert_frame_equal(read.tables["null"], tables["null"])
     assert "4 consistency, 3 relevance, all unbiasedness" in str(read)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from pathlib import Path
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -39,11 +40,11 @@ def similarities() -> pd.DataFrame:
 @pytest.fixture
 def sentences() -> pd.DataFrame:
     rows = [
-        (name, subtask, "neuron", deviation, 1.0)
+        (name, subtask, "neuron", 0, deviation, 1.0)
         for name in LOCATORS
         for subtask, deviation in (("consistency", 2.0), ("relevance", 2.0), ("unbiasedness", 3.0))
     ]
-    columns = ["locator", "subtask", "granularity", "deviation", "magnitude"]
+    columns = ["locator", "subtask", "granularity", "example", "deviation", "magnitude"]
     return pd.DataFrame(rows, columns=columns)
 
 
@@ -87,6 +88,7 @@ def test_criteria_cells(similarities: pd.DataFrame, sentences: pd.DataFrame) -> 
     assert table.index.tolist() == ["knowledge neurons (IG)", "random (control)"]
     assert table["consistency"].iloc[0].startswith("0.50  (+0.50, ")  # mean of .375 .5 .625
     assert table["unbiasedness"].iloc[0] == "0.00  (-0.50, -0.50 … -0.50)"  # clipped at 0
+    assert table["n"].tolist() == ["3, 3, 1"] * 2
 
 
 def test_null_and_gap(similarities: pd.DataFrame, null: pd.DataFrame) -> None:
@@ -132,6 +134,8 @@ def test_locality_table(edits: pd.DataFrame) -> None:
     )
     mass = klob_tables.layer_mass(layers, gains.index)
     assert mass["knowledge-neurons"].tolist() == [[0.75, 0.25], [0.25, 0.75]]
+    fewer = layers[layers["example"] == 3].assign(locator="fisher")
+    assert list(klob_tables.layer_mass(pd.concat([layers, fewer]), gains.index)) == list(mass)
     table = klob_tables.locality_table(gains, mass)
     assert table.query("pairing == 'own'")["mean"].item() == pytest.approx(1)
     assert table.query("pairing == 'other'")["mean"].item() == pytest.approx(-1)
@@ -177,12 +181,36 @@ def test_a_stored_run_draws_its_figures(
     sentences: pd.DataFrame,
     null: pd.DataFrame,
 ) -> None:
-    about = {"model": "tiny", "source": "klob-mini", "dtype": "float32", "device": "cpu"}
+    about: dict[str, Any] = {
+        "model": "tiny", "source": "klob-mini", "dtype": "float32", "device": "cpu"
+    }  # fmt: skip
     tables = {"similarities": similarities, "sentences": sentences, "null": null}
-    klob_stored.store_klob_run("tiny_klob-mini", tables, {**about, "counts": {"c": 3}}, tmp_path)
+    about["locators"] = {name: {"counts": {"c": 3}} for name in LOCATORS}
+    klob_stored.store_klob_run("tiny_klob-mini", tables, about, tmp_path)
     run = klob_stored.load_klob_run("tiny_klob-mini", tmp_path)
     monkeypatch.setattr(klob_gallery, "stored_klob_runs", lambda: ["tiny_klob-mini"])
     monkeypatch.setattr(klob_gallery, "load_klob_run", lambda name: run)
     drawn = {name: draw() for name, _, draw in klob_gallery.klob_figures()}
     assert list(drawn) == ["05_evaluation_tiny_klob-mini", "05_share_tiny_klob-mini"]
     assert len(drawn["05_evaluation_tiny_klob-mini"].axes) == 3
+
+
+def test_locators_are_published_one_by_one(tmp_path: Path, sentences: pd.DataFrame) -> None:
+    def about(name: str, count: int, **more: Any) -> dict[str, Any]:
+        settings = {"model": "tiny", "source": "x", "dtype": "float32", "device": "cpu", **more}
+        return {**settings, "locators": {name: {"counts": {"consistency": count}}}}
+
+    def add(name: str, count: int, deviation: float, **more: Any) -> klob_stored.KlobRun:
+        mine = sentences[sentences["locator"] == name].assign(deviation=deviation)
+        klob_stored.add_klob_run("r", {"sentences": mine}, about(name, count, **more), tmp_path)
+        return klob_stored.load_klob_run("r", tmp_path)
+
+    for name in LOCATORS:
+        add(name, 9, 1.0)
+    run = add("random", 2, 5.0)
+    found = run.tables["sentences"].groupby("locator")["deviation"].agg(["size", "mean"])
+    assert found.loc["knowledge-neurons"].tolist() == [3, 1]
+    assert found.loc["random"].tolist() == [3, 5]
+    assert str(run).endswith("x, 9 consistency; random: 2 consistency")
+    with pytest.raises(ValueError, match="another dtype"):
+        add("random", 2, 5.0, dtype="bfloat16")
