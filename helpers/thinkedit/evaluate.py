@@ -30,7 +30,7 @@ def evaluate(
     methods: Sequence[str],
     *,
     modes: Sequence[str] = ("independent", "sequential"),
-    estimator: str = "exact",
+    estimators: Sequence[str] = ("exact",),
     layout: str = "2025-06",
     preset: str = "tuned",
     first: int | None = None,
@@ -43,7 +43,7 @@ def evaluate(
         language_model: the model.
         methods: e.g. "rome" or "memit+app".
         modes: "independent", "sequential", "deep".
-        estimator: "exact" or "sampled".
+        estimators: "exact", "sampled", "texts" (see ``ThinkEditRun``).
         layout: edits, see ``helpers.data.knowgic.load_edits``.
         preset: of the editors' hyperparameters.
         first: only so many edits.
@@ -51,26 +51,29 @@ def evaluate(
         store: folder of the results store.
 
     Returns:
-        Tables by kind (the estimator's name; "texts" if sampled; "along" if exact and sequential),
-        with columns model, preset, method and mode.
+        Tables by estimator ("along", too, if exact and sequential), with columns model, preset,
+        method and mode; method "none" and mode "before" are the unedited model.
     """
     universe = load_edits(layout)
-    run = ThinkEditRun(
-        language_model,
-        universe[:first],
-        universe,
-        load_aliases(layout),
-        ResultsStore(store),
-        layout=layout,
-        estimator=estimator,
-        samples=samples,
-        progress=True,
-    )
+    runs = [
+        ThinkEditRun(
+            language_model,
+            universe[:first],
+            universe,
+            load_aliases(layout),
+            ResultsStore(store),
+            layout=layout,
+            estimator=estimator,
+            samples=samples,
+            progress=True,
+        )
+        for estimator in estimators
+    ]
     editors = {
         method: build_method(method, language_model, preset=preset, progress=True)
         for method in methods
     }
-    found = _evaluated(run, sharing(editors), modes)
+    found = _evaluated(runs, sharing(editors), modes)
     named = {"model": language_model.name, "preset": preset}
     return {kind: table.assign(**named) for kind, table in found.items()}
 
@@ -79,7 +82,7 @@ def main(
     model: str = "smollm2-135m",
     method: Annotated[list[str] | None, typer.Option(help="e.g. rome, memit+app")] = None,
     mode: Annotated[list[str] | None, typer.Option(help="independent, sequential, deep")] = None,
-    estimator: Annotated[list[str] | None, typer.Option(help="exact, sampled")] = None,
+    estimator: Annotated[list[str] | None, typer.Option(help="exact, sampled, texts")] = None,
     preset: str = "tuned",
     layout: str = "2025-06",
     first: Annotated[int | None, typer.Option(help="only the first edits")] = None,
@@ -92,47 +95,51 @@ def main(
 ) -> None:
     """Evaluate methods on KnowGIC and, with --publish, write the tables the figures are drawn from."""
     language_model = load(model, dtype=dtype, device=device, accept_terms=accept_terms)
-    for kind in estimator or ["exact"]:
-        tables = evaluate(
-            language_model,
-            method or ["rome"],
-            modes=mode or ["independent", "sequential"],
-            estimator=kind,
-            layout=layout,
-            preset=preset,
-            first=first,
-            samples=samples,
-            store=store,
-        )
-        if publish:
-            folder = FIGURES / "data"
-            folder.mkdir(parents=True, exist_ok=True)
-            for name, table in tables.items():
-                path = folder / f"06_thinkedit_{name}_{Path(model).name}.parquet"
-                table.to_parquet(path, index=False)
-                typer.echo(str(path))
-            chains = chain_index(load_edits(layout))
-            chains.to_parquet(folder / "06_thinkedit_chains.parquet", index=False)
+    tables = evaluate(
+        language_model,
+        method or ["rome"],
+        modes=mode or ["independent", "sequential"],
+        estimators=estimator or ["exact"],
+        layout=layout,
+        preset=preset,
+        first=first,
+        samples=samples,
+        store=store,
+    )
+    if publish:
+        folder = FIGURES / "data"
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, table in tables.items():
+            path = folder / f"06_thinkedit_{name}_{Path(model).name}.parquet"
+            table.to_parquet(path, index=False)
+            typer.echo(str(path))
+        chains = chain_index(load_edits(layout))
+        chains.to_parquet(folder / "06_thinkedit_chains.parquet", index=False)
 
 
 def _evaluated(
-    run: ThinkEditRun, editors: Mapping[str, Editor], modes: Sequence[str]
+    runs: Sequence[ThinkEditRun], editors: Mapping[str, Editor], modes: Sequence[str]
 ) -> dict[str, pd.DataFrame]:
-    """Scores of all methods and modes by kind of table, with columns method and mode."""
-    before = _timed(f"{run.estimator}: before", run.before)
-    parts: dict[str, list[pd.DataFrame]] = {
-        run.estimator: [before.assign(method="none", mode="before")]
-    }
-    if run.estimator == "sampled":
-        parts["texts"] = [run.read_before("texts").assign(method="none", mode="before")]
+    """Scores of all methods and modes by kind of table, with columns method and mode.
+
+    An edit is made, and then looked at with every estimator, before the next is made.
+    """
+    parts: dict[str, list[pd.DataFrame]] = {}
+
+    def add(kind: str, scores: pd.DataFrame, method: str, mode: str) -> None:
+        if len(scores):
+            parts.setdefault(kind, []).append(scores.assign(method=method, mode=mode))
+
+    for run in runs:
+        add(run.estimator, _timed(f"{run.estimator}: before", run.before), "none", "before")
     for name, editor in editors.items():
         for mode in modes:
-            scores = _timed(f"{run.estimator}: {name}, {mode}", partial(run.after, editor, mode))
-            parts[run.estimator].append(scores.assign(method=name, mode=mode))
-            for kind in ("texts", "along"):
-                more = run.read(editor, mode, kind)
-                if len(more):
-                    parts.setdefault(kind, []).append(more.assign(method=name, mode=mode))
+            for run in runs:
+                scores = _timed(
+                    f"{run.estimator}: {name}, {mode}", partial(run.after, editor, mode)
+                )
+                add(run.estimator, scores, name, mode)
+                add("along", run.read(editor, mode, "along"), name, mode)
     return {kind: pd.concat(tables, ignore_index=True) for kind, tables in parts.items()}
 
 
@@ -140,7 +147,7 @@ def _timed(label: str, compute: Callable[[], pd.DataFrame]) -> pd.DataFrame:
     wall, cpu = time.perf_counter(), time.process_time()
     table = compute()
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-    typer.echo(f"{label}: {len(table)} rows in {wall:.0f} s ({cpu:.0f} CPU s)")
+    typer.echo(f"{label}: {len(table)} rows in {wall:.0f} s ({cpu:.0f} CPU s)", err=True)
     return table
 
 

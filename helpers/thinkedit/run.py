@@ -27,19 +27,22 @@ from helpers.thinkedit.probes import Kinds, kinds_of, probes_of, request_of
 from helpers.thinkedit.scores import exact_scores, sampled_scores, text_scores
 
 MODES = ("independent", "sequential", "deep")
-ESTIMATORS = ("exact", "sampled")
+ESTIMATORS = ("exact", "sampled", "texts")
 SCORING_VERSION = 1  # raise it when what is scored, or how, changes
 _UNEDITED = {"editor": "none"}
 _ANSWERS = Sampling(max_new_tokens=24, stop="\n")
 _TEXTS = Sampling(max_new_tokens=60, chat=False)
+_TEXTS_DRAWN = 3
 
 
 @dataclass(frozen=True)
 class ThinkEditRun:
-    """One model on one set of edits, with one estimator of the facts' probabilities.
+    """One model on one set of edits, with one way to look at what the edits did.
 
-    ``samples`` responses per question estimate p when ``estimator`` is "sampled" (the paper: five).
-    ``edits`` is what is evaluated, ``universe`` the whole set: rivals and neighbours come from it.
+    ``estimator`` is of the facts' probabilities: "exact" scoring, or "sampled", by the share of
+    ``samples`` responses (the paper: five); "texts" instead draws free texts about the subjects, for
+    fluency and consistency. ``edits`` is what is evaluated, ``universe`` the whole set: rivals and
+    neighbours come from it.
 
     Raises:
         ValueError: an unknown estimator.
@@ -60,7 +63,7 @@ class ThinkEditRun:
 
     def __post_init__(self) -> None:
         if self.estimator not in ESTIMATORS:
-            raise ValueError(f"no estimator {self.estimator!r}; use exact or sampled")
+            raise ValueError(f"no estimator {self.estimator!r}; use {', '.join(ESTIMATORS)}")
         self._kinds.update(kinds_of(self.universe))
 
     @property
@@ -72,10 +75,6 @@ class ThinkEditRun:
         """Scores of the unedited model."""
         results = self._open(_UNEDITED)
         return self._completed(results, lambda edits: self._scored(edits, None, None), self.chunk)
-
-    def read_before(self, kind: str) -> pd.DataFrame:
-        """Another table of the unedited model: "texts" (sampled)."""
-        return self._mine(self._open(_UNEDITED).read(kind))
 
     def after(self, editor: Editor, mode: str) -> pd.DataFrame:
         """Scores under the edits.
@@ -98,7 +97,7 @@ class ThinkEditRun:
         return self._open(settings)
 
     def read(self, editor: Editor, mode: str, kind: str) -> pd.DataFrame:
-        """Another table of a finished run: "texts", "along" (sequential) or "edits" (diagnostics)."""
+        """Another table of a finished run: "along" (sequential, exact) or "edits" (diagnostics)."""
         return self._mine(self.results(editor, mode).read(kind))
 
     def _independent(
@@ -139,6 +138,11 @@ class ThinkEditRun:
                 self.language_model, flat, updates, owner_of, progress=self.progress
             )
             return {"scores": scores}
+        if self.estimator == "texts":
+            texts = text_scores(
+                self.language_model, edits, updates, owners, sampling=_TEXTS, n=_TEXTS_DRAWN
+            )
+            return {"scores": texts}
         scores = sampled_scores(
             self.language_model,
             edits,
@@ -149,8 +153,7 @@ class ThinkEditRun:
             sampling=self.sampling,
             progress=self.progress,
         )
-        texts = text_scores(self.language_model, edits, updates, owners, sampling=_TEXTS)
-        return {"scores": scores, "texts": texts}
+        return {"scores": scores}
 
     def _completed(
         self,
@@ -167,7 +170,11 @@ class ThinkEditRun:
         return table[table["case_id"].isin(wanted)].reset_index(drop=True)
 
     def _open(self, more: dict[str, Any]) -> Results:
-        sampled = {"samples": self.samples, "sampling": asdict(self.sampling)}
+        drawn: dict[str, dict[str, Any]] = {
+            "exact": {},
+            "sampled": {"samples": self.samples, "sampling": asdict(self.sampling)},
+            "texts": {"samples": _TEXTS_DRAWN, "sampling": asdict(_TEXTS)},
+        }
         return self.store.open(
             {
                 "benchmark": "thinkedit",
@@ -179,7 +186,7 @@ class ThinkEditRun:
                 "device": self.language_model.device.type,
                 "estimator": self.estimator,
                 "scoring_version": SCORING_VERSION,
-                **(sampled if self.estimator == "sampled" else {}),
+                **drawn[self.estimator],
                 **more,
             }
         )

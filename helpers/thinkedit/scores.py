@@ -122,7 +122,7 @@ def text_scores(
     owners: Sequence[int] | None = None,
     *,
     sampling: Sampling,
-    n: int = 3,
+    n: int,
 ) -> pd.DataFrame:
     """Fluency and consistency of free text about each edit's subject.
 

@@ -13,10 +13,10 @@ from helpers.metrics import thinkedit as metrics
 from helpers.runs.store import ResultsStore
 from helpers.scoring.answers import Question, score_answers
 from helpers.scoring.responses import Sampling
-from helpers.thinkedit import tables
+from helpers.thinkedit import evaluate, tables
 from helpers.thinkedit.probes import kinds_of, probes_of
 from helpers.thinkedit.run import ThinkEditRun
-from helpers.thinkedit.scores import exact_scores, sampled_scores, text_scores
+from helpers.thinkedit.scores import exact_scores, sampled_scores
 
 
 class RandomEditor(Editor):
@@ -134,27 +134,38 @@ def test_sampled_scores_count_mentions(run_of, tiny, monkeypatch, edits):
     assert table["hits"].tolist() == [2, 0, 0]
 
 
-def test_a_sampled_run_has_counts_and_texts(run_of, tiny):
+def test_a_sampled_run_counts_and_a_run_of_texts_does_not(run_of, tiny):
     run = run_of(estimator="sampled", samples=2, sampling=Sampling(max_new_tokens=4))
     table = run.after(RandomEditor(tiny("llama")), "independent")
     assert (table["n"] == 2).all()
-    assert len(table) == 9
-    texts = run.read(RandomEditor(tiny("llama")), "independent", "texts")
+    assert len(table) == len(run.before()) == 9
+    texts = run_of(estimator="texts").after(RandomEditor(tiny("llama")), "independent")
     assert np.allclose(texts["fluency_weighted_sum"], 2 * texts["fluency_averaged"])
-    assert len(run.before()) == 9
-    assert len(run.read_before("texts")) == 3
-
-
-def test_text_scores_are_finite(tiny, edits):
-    table = text_scores(tiny("llama"), edits, sampling=Sampling(max_new_tokens=5), n=2)
-    assert table["consistency"].between(0, 1).all()
+    assert texts["consistency"].between(0, 1).all()
+    assert len(texts) == 3
 
 
 def test_unknown_names_are_refused(run_of, tiny):
-    with pytest.raises(ValueError, match="use exact or sampled"):
+    with pytest.raises(ValueError, match="use exact, sampled, texts"):
         run_of(estimator="guess")
     with pytest.raises(ValueError, match="use independent, sequential, deep"):
         run_of().after(RandomEditor(tiny("llama")), "parallel")
+
+
+def test_every_estimator_looks_at_the_same_edits(tiny, edits, tmp_path, monkeypatch):
+    language_model = tiny("llama")
+    editor = RandomEditor(language_model)
+    monkeypatch.setattr(evaluate, "load_edits", lambda layout: edits)
+    monkeypatch.setattr(evaluate, "load_aliases", lambda layout: {})
+    monkeypatch.setattr(evaluate, "build_method", lambda *a, **k: editor)
+    options = {"modes": ["sequential", "independent"], "estimators": ["exact", "texts"]}
+    tables = evaluate.evaluate(language_model, ["rome"], store=tmp_path, **options)
+    assert editor.calls == 3 + 1  # one by one, and together; texts make no edit again
+    assert set(tables) == {"exact", "texts", "along"}
+    assert set(tables["texts"]["mode"]) == {"before", "sequential", "independent"}
+    again = evaluate.evaluate(language_model, ["rome"], store=tmp_path, **options)
+    assert editor.calls == 4
+    pd.testing.assert_frame_equal(again["exact"], tables["exact"])
 
 
 def exact_rows(*rows):
