@@ -8,10 +8,19 @@ from hypothesis import strategies as st
 
 from helpers.editing.app import App
 from helpers.editing.context import ContextTemplates
+from helpers.editing.hyperparameters import preset_values
 from helpers.editing.rome import Rome
+from helpers.paths import NOTEBOOKS
+from helpers.paths import PARAMS as FOLDER
 from helpers.runs.methods import _changed
+from helpers.runs.params import read_params
 from helpers.runs.variants import OBJECTIVES, SYMBOLS, MethodError, Variant, objectives, studies
 
+NAME = "04_app_ablations"
+# A draft awaits its published run; its params files are checked all the same.
+NOTEBOOK = next(NOTEBOOKS.glob(f"**/{NAME}.ipynb"))
+FILES = sorted((FOLDER / "paper" / NAME).glob("*.yaml"))
+SECTIONS = {"ft-l": "ft", "ft-m": "ft", "r-rome": "rome"}
 PARAMS = {
     "editors": ["ft-m"],
     "fairer": ["rome"],
@@ -74,3 +83,17 @@ def test_a_variant_changes_one_field_of_app(tiny, rome_settings):
     assert editor.app == app
     without = [_changed(editor, variant).app for variant in objectives("rome")[2:]]
     assert without == [App(0, 0.4, 0.1), App(0.2, 0, 0.1), App(0.2, 0.4, 0)]
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda path: path.stem)
+def test_published_variants_have_hyperparameters_for_their_model(file):
+    params = read_params(file, NOTEBOOK)
+    variants = [variant for study in studies(params).values() for variant in study]
+    variants += [Variant(method) for method in (*params["said"], *params["sequences"])]
+    for variant in variants:
+        section = SECTIONS.get(variant.editor, variant.editor)
+        values = preset_values(section, params["model"], params["preset"])
+        if base := values.get("base"):
+            values = preset_values(base, params["model"], params["preset"])
+        if variant.method.endswith("+app"):
+            assert {"alpha", "beta", "gamma"} <= set(values["app"])
