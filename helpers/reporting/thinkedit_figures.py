@@ -121,6 +121,30 @@ def chain_counts_bars(counts: pd.DataFrame) -> Figure:
     return figure
 
 
+def sequence_lines(leads: pd.DataFrame) -> Figure:
+    """How the edits of a sequence fare: the new object's lead right after each edit and at the end.
+
+    Args:
+        leads: table of ``thinkedit_side_tables.sequence_leads``, of one model.
+    """
+    use_style()
+    methods = sorted(leads["method"].unique(), key=_place)
+    figure, panels = plt.subplots(
+        1, len(methods), figsize=(1.75 * len(methods) + 0.6, 2.4), sharey=True, squeeze=False
+    )
+    for axes, method in zip(panels[0], methods, strict=True):
+        mine = leads[leads["method"] == method]
+        colour = _colour(method)
+        axes.vlines(mine["place"], mine["right after"], mine["at the end"], color="0.8", zorder=1)
+        axes.plot(mine["place"], mine["right after"], "o", color=colour, ms=3.5, mfc="none")
+        axes.plot(mine["place"], mine["at the end"], "o", color=colour, ms=3.5)
+        axes.axhline(0, color="0.4", linewidth=0.8)
+        axes.set_title(_label(method))
+    figure.supxlabel("place in the sequence (○ right after the edit, ● at the end)", fontsize=9)
+    panels[0, 0].set_ylabel("lead of the new object [nats]")
+    return figure
+
+
 def _deep_arrows(axes: Axes, plain: pd.DataFrame, deep: pd.DataFrame) -> None:
     for method in plain.index.intersection(deep.index):
         start, end = plain.loc[method, ["IFR", "CKP"]], deep.loc[method, ["IFR", "CKP"]]

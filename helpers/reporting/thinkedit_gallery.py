@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+import pandas as pd
 from matplotlib.figure import Figure
 
 from helpers.paths import FIGURES
 from helpers.reporting import thinkedit_figures as figures
 from helpers.reporting import thinkedit_tables as tables
+from helpers.reporting.thinkedit_side_tables import sequence_leads
 
 DATA = FIGURES / "data"
+RIGHT_AFTER = "right after"
 _PREFIX = "06_thinkedit_exact_"
 
 
@@ -23,9 +26,21 @@ def stored_models(folder: Path = DATA) -> list[str]:
 def evaluation(
     models: Sequence[str], *, estimator: str = "exact", folder: Path = DATA
 ) -> tables.Evaluation:
-    """All metrics of the stored models."""
+    """All metrics of the stored models.
+
+    With the exact estimator, the mode ``RIGHT_AFTER`` has each edit of a sequence as it was made.
+    """
     scores = tables.stored(estimator, models, folder)
+    if estimator == "exact":
+        along = tables.stored("along", models, folder).assign(mode=RIGHT_AFTER)
+        scores = pd.concat([scores, along], ignore_index=True)
     return tables.evaluate_scores(scores, tables.stored_chains(folder), estimator=estimator)
+
+
+def sequence_figure(models: Sequence[str], folder: Path = DATA) -> Figure:
+    """How the edits of a sequence fare."""
+    stored = (tables.stored(kind, models, folder) for kind in ("along", "exact"))
+    return figures.sequence_lines(sequence_leads(*stored))
 
 
 def thinkedit_figures(
@@ -68,6 +83,11 @@ def thinkedit_figures(
             lambda: figures.chain_counts_bars(tables.chain_counts(made(), mode=mode)),
         )
         yield "06_deep_edit", "Deep edits: IFR against CKP, independent", deep
+        yield (
+            "06_sequence",
+            "Edits of a sequence, right after and at the end",
+            lambda: sequence_figure(models, folder),
+        )
     yield (
         "06_paper_ifr_by_length",
         "IFR by chain length, the paper's own numbers",

@@ -102,6 +102,8 @@ def evaluate_scores(
 def technique_table(evaluation: Evaluation, *, mode: str) -> pd.DataFrame:
     """IFR, CKP, efficacy and specificity of each method (the paper's Tables 5 and 6).
 
+    Generalisation is added; it and specificity are a reconstruction (see ``tables.success``).
+
     Returns:
         One row per (model, method): the means over edits, ``IFR capped``, and ``n`` (edits with a
         chain that was deducible before).
@@ -116,7 +118,8 @@ def technique_table(evaluation: Evaluation, *, mode: str) -> pd.DataFrame:
         wide = _mode(evaluation.success, mode).pivot_table(
             index=keys, columns="metric", values="value", aggfunc="mean"
         )
-        table["Efficacy"], table["Specificity"] = wide["efficacy"], wide["specificity"]
+        for metric in ("efficacy", "generalisation", "specificity"):
+            table[metric.capitalize()] = wide[metric] if metric in wide else float("nan")
     return _ordered(table.assign(n=ifr["n"]).reset_index())
 
 
