@@ -94,9 +94,9 @@ def test_the_gallery_draws_what_is_stored(tmp_path, along, scores) -> None:
         columns=["case_id", "chain", "step", "item", "own"],
     )
     facts = scores[scores["form"] == "fact"]
-    every = [scores] + [
-        facts.assign(method="rome", mode=mode) for mode in ("sequential", "independent", "deep")
-    ]
+    modes = ("sequential", "independent", "deep")
+    every = [scores, *(facts.assign(method="rome", mode=mode) for mode in modes)]
+    every.append(exact_rows("rome", "deep", edit_prompt(1, 3.0)))
     along = pd.concat([along, facts.assign(method="rome", mode="sequential")])
     stored = {"exact_m": pd.concat(every), "along_m": along, "chains": chains}
     assert len(list(thinkedit_gallery.thinkedit_figures(tmp_path))) == 1  # the paper's own
