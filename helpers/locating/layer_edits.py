@@ -21,6 +21,7 @@ from tqdm.auto import tqdm
 from helpers.data.klob import ConsistencyExample, load_consistency, without_slot
 from helpers.editing.build import build_editor
 from helpers.editing.corpus import corpus_named
+from helpers.editing.hyperparameters import RomeHyperparameters, read_hyperparameters
 from helpers.editing.request import EditRequest
 from helpers.editing.second_moment import second_moment
 from helpers.editing.update import Update
@@ -29,11 +30,12 @@ from helpers.models.language_model import LanguageModel
 from helpers.models.load import load
 from helpers.paths import RUNS
 from helpers.reporting.klob_stored import FOLDER, run_name, store_klob_run
-from helpers.runs.store import ResultsStore
+from helpers.runs.store import ResultsStore, settings_key
 from helpers.scoring.answers import Question, score_answers
 
 UNEDITED = -1
-VERSION = 1
+_OWN: dict[str, Any] = {"context_template_length_params": []}  # hyperparameters of ours
+VERSION = 2
 
 
 def edit_requests(
@@ -108,39 +110,73 @@ def edit_every_layer(
     seed: int = 0,
     progress: bool = False,
 ) -> pd.DataFrame:
-    """Edit facts at every layer; finished layers are read from the store.
+    """Edit facts at every layer; what is in the store is not edited again.
 
     Returns:
         Columns example (place in the file), layer, wording, new, old.
     """
-    requests = edit_requests(examples, numbers, seed=seed)
-    facts = [examples[number] for number in numbers]
+    options: dict[str, Any] = {"preset": preset, "corpus": corpus, "seed": seed}
+    results = store.open(_settings(language_model, examples, **options))
+    done = results.done()
     layers = range(language_model.layout.blocks)
-    settings = {
+    missing = {
+        layer: [n for n in numbers if _record(n, layer) not in done]
+        for layer in (UNEDITED, *layers)
+    }
+    if any(missing[layer] for layer in layers):  # one pass over the corpus serves all layers
+        second_moment(language_model, layers, corpus_named(corpus, seed=seed), progress=progress)
+    for layer, chosen in tqdm(missing.items(), unit="layer", disable=not progress):
+        if chosen:
+            table = _edit_layer(language_model, examples, chosen, layer, **options)
+            records = [_record(number, layer) for number in table["example"].tolist()]
+            results.append(table.assign(case_id=records))
+    table = results.read()
+    table = table[table["example"].isin(numbers)]
+    ordered = table.sort_values(["layer", "example", "wording"], ignore_index=True)
+    return ordered[["example", "layer", "wording", "new", "old"]]
+
+
+def _settings(
+    language_model: LanguageModel, examples: Sequence[ConsistencyExample], **options: Any
+) -> dict[str, Any]:
+    """Everything the numbers depend on but the fact and the layer."""
+    hyperparameters = read_hyperparameters(
+        "rome", RomeHyperparameters, language_model.name, options["preset"], **_OWN
+    )
+    return {
         "model": language_model.name,
         "fingerprint": language_model.fingerprint,
-        "preset": preset,
-        "corpus": corpus,
-        "seed": seed,
-        "edits": [[r.text, r.target] for r in requests],
+        "hyperparameters": hyperparameters.model_dump(mode="json", exclude={"layers"}),
+        "corpus": options["corpus"],
+        "seed": options["seed"],
+        "facts": settings_key({"prompts": [list(example.prompts) for example in examples]}),
         "version": VERSION,
     }
-    results = store.open(settings)
-    missing = [layer for layer in (UNEDITED, *layers) if layer not in results.done()]
-    if missing:  # one pass over the corpus serves all layers
-        second_moment(language_model, layers, corpus_named(corpus, seed=seed), progress=progress)
-    for layer in tqdm(missing, unit="layer", disable=not progress):
-        updates = None
-        if layer != UNEDITED:
-            own = {"layers": [layer], "context_template_length_params": []}
-            options: dict[str, Any] = {"preset": preset, "corpus": corpus, "seed": seed}
-            editor = build_editor("rome", language_model, overrides=own, **options)
-            updates = editor.edit(requests)
-        table = score_edits(language_model, facts, requests, updates)
-        results.append(table.assign(case_id=layer))
-    table = results.read().rename(columns={"case_id": "layer"})
-    table.insert(0, "example", [numbers[fact] for fact in table.pop("fact")])
-    return table
+
+
+def _edit_layer(
+    language_model: LanguageModel,
+    examples: Sequence[ConsistencyExample],
+    numbers: Sequence[int],
+    layer: int,
+    **options: Any,
+) -> pd.DataFrame:
+    """``score_edits`` of facts edited at one layer, or of the unedited model."""
+    requests = edit_requests(examples, numbers, seed=options["seed"])
+    updates = None
+    if layer != UNEDITED:
+        overrides = {"layers": [layer], **_OWN}
+        updates = build_editor("rome", language_model, overrides=overrides, **options).edit(
+            requests
+        )
+    table = score_edits(language_model, [examples[n] for n in numbers], requests, updates)
+    example = np.array(numbers)[table.pop("fact")]
+    return table.assign(example=example, layer=layer)
+
+
+def _record(number: int, layer: int) -> int:
+    """One id per fact and layer, so that facts can be added later."""
+    return 1_000 * number + layer - UNEDITED
 
 
 def main(
