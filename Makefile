@@ -1,5 +1,6 @@
 # make run   set up, fetch the default model, execute every notebook with its quick profile
 # make test  set up, then lint, types, unit tests and notebook regression tests
+# make book  a site to read: notebooks, result tables, API reference, in runs/book/html
 #
 # On a machine with a GPU:  make run TORCH=torch===2.13.0
 # (three equals signs: also replaces a CPU build that is already there)
@@ -20,7 +21,7 @@ READY := $(VENV)/.ready-$(subst =,,$(TORCH))
 export TQDM_DISABLE := 1
 export TOKENIZERS_PARALLELISM := false
 
-.PHONY: setup run test lint clean
+.PHONY: setup run test lint book clean
 
 setup: $(READY)
 
@@ -50,6 +51,11 @@ lint: setup
 test: lint
 	$(BIN)/python -m pytest tests
 	$(BIN)/python -m pytest --nbval-lax --nbval-current-env --nbval-cell-timeout 1800 notebooks/*.ipynb
+
+# A reading site of the committed notebooks, results and docstrings; executes nothing.
+book: setup
+	@$(BIN)/python -c 'import furo, myst_nb' 2>/dev/null || $(PIP_INSTALL) --editable ".[book]"
+	$(BIN)/python book/build.py
 
 clean:
 	rm -rf $(VENV) runs

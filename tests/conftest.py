@@ -1,9 +1,10 @@
-"""Fixtures shared by all tests: tiny random models of every architecture, and real data."""
+"""Fixtures shared by all tests: tiny random models, real data, a browser."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -93,3 +94,25 @@ def reference_folder() -> Path:
     if not folder.is_dir():
         pytest.skip("HELPERS_REFERENCE names no folder of reference values")
     return folder
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """A headless Chromium under Selenium that reaches this machine only; else skipped."""
+    pytest.importorskip("selenium", reason="needs the extra 'book'")
+    from selenium import webdriver
+
+    chromium = shutil.which("chromium") or shutil.which("google-chrome")
+    driver = shutil.which("chromedriver")
+    if not (chromium and driver):
+        pytest.skip("no browser: install chromium and chromium-driver")
+    options = webdriver.ChromeOptions()
+    options.binary_location = chromium
+    for flag in ("headless=new", "no-sandbox", "disable-dev-shm-usage", "disable-gpu"):
+        options.add_argument(f"--{flag}")
+    options.add_argument("--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1")
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    opened = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
+    opened.set_page_load_timeout(120)
+    yield opened
+    opened.quit()

@@ -88,7 +88,8 @@ def test_readme_gives_a_reason_for_every_runtime_dependency():
 
 def test_what_the_package_imports_is_declared():
     assert imported("helpers") <= names(RUNTIME + EXTRAS["wikipedia"])
-    assert imported("tests", "benchmarks") <= names(RUNTIME + EXTRAS["dev"])
+    assert imported("tests", "benchmarks") <= names(RUNTIME + EXTRAS["dev"] + EXTRAS["book"])
+    assert imported("book") <= names(RUNTIME + EXTRAS["book"]) | {"docutils", "tables"}
 
 
 def test_every_data_file_is_package_data():

@@ -1,0 +1,98 @@
+"""Build the reading site: ``python book/build.py [FOLDER]`` (default ``runs/book``).
+
+Gathers the sources in ``FOLDER/source`` (pages, committed notebooks, result tables, one API page a
+room of the package), then lets Sphinx write ``FOLDER/html``. Executes no notebook and needs no
+network; a warning fails the build.
+"""
+
+from __future__ import annotations
+
+import pkgutil
+import shutil
+import sys
+from pathlib import Path
+
+from sphinx.cmd.build import main as sphinx
+
+import helpers
+from helpers.paths import FIGURES, NOTEBOOKS, REPOSITORY, RUNS
+
+BOOK = Path(__file__).resolve().parent
+sys.path.insert(0, str(BOOK))
+
+
+def gather(source: Path) -> None:
+    """Write all of the site's sources into a fresh folder."""
+    from tables import results_page
+
+    shutil.rmtree(source, ignore_errors=True)
+    shutil.copytree(BOOK / "pages", source)
+    shutil.copytree(BOOK / "static", source / "static")
+    shutil.copy(BOOK / "conf.py", source)
+    shutil.copy(FIGURES / "01_one_record.png", source)
+    notebooks = sorted(NOTEBOOKS.glob("*.ipynb"))
+    _write_each(source / "notebooks", {path.name: path.read_text("utf-8") for path in notebooks})
+    overview = (BOOK / "pages" / "index.md").read_text("utf-8")
+    (source / "index.md").write_text(overview.replace("%FINDINGS%", findings(notebooks)), "utf-8")
+    (source / "results.md").write_text(results_page(), "utf-8")
+    _write_each(source / "guides", guides())
+    _write_each(source / "api", api_pages())
+
+
+def findings(notebooks: list[Path]) -> str:
+    """What was found, one paragraph for each notebook that is published."""
+    paths = (BOOK / "findings" / f"{notebook.stem}.md" for notebook in notebooks)
+    return "\n".join(path.read_text("utf-8") for path in paths if path.exists())
+
+
+def guides() -> dict[str, str]:
+    """The repository's own guides, as pages."""
+    paths = [REPOSITORY / "CONTRIBUTING.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
+    return {path.name.lower(): path.read_text("utf-8") for path in paths if path.exists()}
+
+
+def api_pages() -> dict[str, str]:
+    """One page a room of the package, its modules in alphabetical order; and a list of them."""
+    top, rooms = [], []
+    for found in pkgutil.iter_modules(helpers.__path__):
+        (rooms if found.ispkg else top).append(found.name)
+    pages = {"index.md": _api_index(rooms)}
+    for room in rooms:
+        folder = Path(helpers.__path__[0]) / room
+        modules = sorted(m.name for m in pkgutil.iter_modules([str(folder)]) if not m.ispkg)
+        names = [f"helpers.{room}.{module}" for module in modules]
+        pages[f"{room}.rst"] = _api_page(f"helpers.{room}", names)
+    pages["top.rst"] = _api_page("helpers", [f"helpers.{name}" for name in top if name[0] != "_"])
+    return pages
+
+
+def _api_index(rooms: list[str]) -> str:
+    entries = "\n".join([*rooms, "top"])
+    return f"# API reference\n\nFrom the docstrings.\n\n```{{toctree}}\n:maxdepth: 1\n\n{entries}\n```\n"
+
+
+def _api_page(title: str, modules: list[str]) -> str:
+    lines = [title, "=" * len(title), "", f".. automodule:: {title}", ""]
+    for module in modules:
+        lines += [module, "-" * len(module), "", f".. automodule:: {module}", "   :members:", ""]
+    return "\n".join(lines)
+
+
+def _write_each(folder: Path, texts: dict[str, str]) -> None:
+    folder.mkdir(parents=True)
+    for name, text in texts.items():
+        (folder / name).write_text(text, "utf-8")
+
+
+def build(folder: Path) -> int:
+    """Gather the sources and build the site; Sphinx's exit status, not 0 after any warning."""
+    gather(folder / "source")
+    options = ["--quiet", "--fresh-env", "--fail-on-warning", "-d", str(folder / "doctrees")]
+    return sphinx(["-b", "html", *options, str(folder / "source"), str(folder / "html")])
+
+
+if __name__ == "__main__":
+    target = Path(sys.argv[1]) if len(sys.argv) > 1 else RUNS / "book"
+    status = build(target)
+    print(f"{target / 'html' / 'index.html'}" if status == 0 else "the site was not built")
+    sys.exit(status)
