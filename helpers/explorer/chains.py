@@ -1,0 +1,82 @@
+"""What an edit does to the chains of facts that lead back to the old answer, for one edit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import pandas as pd
+
+from helpers.data.knowgic import Edit
+from helpers.editing.editor import Editor
+from helpers.metrics.thinkedit import preservation_per_edit
+from helpers.models.language_model import LanguageModel
+from helpers.runs.store import ResultsStore
+from helpers.thinkedit import case, tables
+from helpers.thinkedit.run import ThinkEditRun
+
+STEPS = ["step", "statement", "object", "before", "after", "state"]
+
+
+@dataclass(frozen=True)
+class ChainsOutcome:
+    """An edit's facts before and after it was made.
+
+    Attributes:
+        edit: the edit with its chains.
+        method: the editor, in words.
+        facts: table of ``helpers.thinkedit.tables.exact_facts``.
+    """
+
+    edit: Edit
+    method: str
+    facts: pd.DataFrame
+
+    def states(self) -> dict[str, case.EdgeStates]:
+        """State of every link of the graph, "before" and "after"."""
+        return case.edge_states(self.edit, self.facts)
+
+    def shortened(self, steps: int) -> Edit:
+        """The edit with its chains of at most so many steps, for a graph that stays readable."""
+        return replace(self.edit, chains=tuple(c for c in self.edit.chains if len(c) <= steps))
+
+    def chain(self, number: int) -> pd.DataFrame:
+        """One chain step by step (``STEPS``): probability of each object before and after."""
+        known = self.facts.set_index("item")
+        items = {fact.key: item for item, fact in enumerate(self.edit.facts)}
+        rows = []
+        for step, fact in enumerate(self.edit.chains[number].facts, start=1):
+            row = known.loc[items[fact.key]]
+            once, still = bool(row["known_before"]), bool(row["known_after"])
+            state = "unknown" if not once else "kept" if still else "lost"
+            rows.append((step, fact.cloze, fact.object, row["before"], row["after"], state))
+        return pd.DataFrame(rows, columns=STEPS)
+
+    def summary(self) -> str:
+        """IFR and CKP in one line."""
+        overall = case.step_table(self.edit, self.facts).set_index("steps").loc["overall"]
+        context = tables.context_table(self.facts, tables.chain_index([self.edit]))
+        kept = preservation_per_edit(context).iloc[0]
+        recovery = f"{overall['IFR']:.2f}" if overall["deducible before"] else "undefined"
+        return (
+            f"{overall['deducible before']:.0f} of {overall['chains']:.0f} chains deducible before, "
+            f"{overall['active after']:.0f} after; IFR {recovery}, CKP {kept['value']:.2f}"
+        )
+
+
+@dataclass(frozen=True)
+class ChainExplorer:
+    """A model and a set of edits; scores are kept in the store, so that looking again is free."""
+
+    language_model: LanguageModel
+    edits: Sequence[Edit]
+    store: ResultsStore
+    layout: str = "mini"
+
+    def explore(self, edit: Edit, editor: Editor) -> ChainsOutcome:
+        """Make an edit and score all facts of its chains before and after."""
+        run = ThinkEditRun(
+            self.language_model, [edit], self.edits, {}, self.store, layout=self.layout
+        )
+        facts = tables.exact_facts(run.before(), run.after(editor, "independent"))
+        return ChainsOutcome(edit, editor.name.upper() + ("+APP" if editor.app else ""), facts)
