@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pandas as pd
 
@@ -35,10 +35,6 @@ class ChainsOutcome:
     def states(self) -> dict[str, case.EdgeStates]:
         """State of every link of the graph, "before" and "after"."""
         return case.edge_states(self.edit, self.facts)
-
-    def shortened(self, steps: int) -> Edit:
-        """The edit with its chains of at most so many steps, for a graph that stays readable."""
-        return replace(self.edit, chains=tuple(c for c in self.edit.chains if len(c) <= steps))
 
     def chain(self, number: int) -> pd.DataFrame:
         """One chain step by step (``STEPS``): probability of each object before and after."""

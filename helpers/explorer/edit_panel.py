@@ -1,0 +1,126 @@
+"""The panel of one edit: choose a fact, an answer to append and an editor; see what it does.
+
+>>> EditPanel(Explorer(language_model), load_peak("peak-mini-cf").records)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import ipywidgets as widgets
+
+from helpers.data.peak_record import PeakRecord
+from helpers.explorer.one_edit import Explorer, Outcome, with_target
+from helpers.explorer.panel import WIDE, Panel, list_html, table_html
+from helpers.reporting.peak_figures import answer_probabilities
+
+LISTS = {
+    "target": "appended",
+    "correct": "correct",
+    "hard": "false (hard)",
+    "random": "false (random)",
+}
+
+
+class EditPanel(Panel):
+    """Edits one fact of ``records``.
+
+    Args:
+        explorer: the model and the settings.
+        records: facts to choose from.
+        first: an outcome to begin with; its fact and answer are then chosen.
+        editor: the editor chosen at first.
+    """
+
+    def __init__(
+        self,
+        explorer: Explorer,
+        records: Sequence[PeakRecord],
+        *,
+        first: Outcome | None = None,
+        editor: str = "rome",
+    ) -> None:
+        self._explorer = explorer
+        self._records = tuple(records)
+        self.outcome = first
+        super().__init__(editor)
+        subjects = sorted({record.subject for record in self._records})
+        self.subject = widgets.Dropdown(description="Subject", options=subjects, layout=WIDE)
+        self.relation = widgets.Dropdown(description="Relation", layout=WIDE)
+        self.target = widgets.Combobox(
+            description="New answer", ensure_option=False, continuous_update=False, layout=WIDE
+        )
+        self.subject.observe(lambda _: self._offer_relations(), "value")
+        self.relation.observe(lambda _: self._offer_targets(), "value")
+        self._offer_relations()
+        if first is not None:
+            self._show(first)
+        fact = [self.subject, self.relation, self.target]
+        self.children = [*fact, self.choices, self.status, self.picture, self.details]
+
+    @property
+    def record(self) -> PeakRecord:
+        """The chosen fact with the chosen answer.
+
+        Raises:
+            ValueError: no answer, or one that the fact already has.
+        """
+        return with_target(self._records[self.relation.value], self.target.value)
+
+    def choose(self, record: PeakRecord) -> None:
+        """Choose a record's fact and answer."""
+        numbers = {r.case_id: i for i, r in enumerate(self._records)}
+        self.subject.value = record.subject
+        self.relation.value = numbers[record.case_id]
+        self.target.value = record.target_new
+
+    def _offer_relations(self) -> None:
+        self.relation.options = [
+            (f"{record.prompt} … (record {record.case_id})", number)
+            for number, record in enumerate(self._records)
+            if record.subject == self.subject.value
+        ]
+        self.relation.index = 0
+
+    def _offer_targets(self) -> None:
+        if self.relation.value is None:
+            return
+        record = self._records[self.relation.value]
+        others = (*record.hard_false, *record.random_false)
+        self.target.options = list(dict.fromkeys([record.target_new, *others]))
+        self.target.value = record.target_new
+
+    def _edit(self) -> None:
+        editor = self._explorer.editor(self.editor.value, app=self.app.value)
+        self.outcome = self._explorer.explore(self.record, editor)
+        self._show(self.outcome)
+
+    def _show(self, outcome: Outcome) -> None:
+        """Redraw everything from an outcome.
+
+        Raises:
+            ValueError: the editor gave the edit up.
+        """
+        if outcome.failure:
+            raise ValueError(f"the edit was given up: {outcome.failure}")
+        self.choose(outcome.record)
+        title = f"{outcome.record.edit_prompt} … + {outcome.record.target_new}"
+        self._draw(answer_probabilities(outcome.probabilities(), title=title))
+        self.status.value = f"{outcome.method}: {outcome.seconds:.0f} s"
+        self.details.value = details(outcome)
+
+
+def details(outcome: Outcome) -> str:
+    """Measures, answers named, and the continuations themselves, as HTML."""
+    measures = outcome.measures().round(0).to_frame().T
+    naming = outcome.naming()
+    naming["list"] = naming["list"].map(LISTS)
+    drawn = len(outcome.after)
+    return "".join(
+        [
+            table_html(measures, "Measures of PEAK [%]; additivity: lower is better"),
+            table_html(naming, f"Known answers named in {drawn} sampled continuations"),
+            list_html([said.text for said in outcome.before], "What it said before"),
+            list_html([said.text for said in outcome.after], "What it says now"),
+        ]
+    )

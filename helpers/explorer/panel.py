@@ -1,0 +1,79 @@
+"""The common part of the panels: one button, one line that says what happened, one picture.
+
+Where widgets cannot be shown (a notebook run headless, a page on paper) the picture stands for the
+panel: it is sent along as an image, which every reader of notebooks falls back to.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from base64 import b64encode
+from collections.abc import Sequence
+from html import escape
+from io import BytesIO
+from typing import Any
+
+import ipywidgets as widgets
+import matplotlib.pyplot as plt
+import pandas as pd
+from matplotlib.figure import Figure
+
+from helpers.editing.build import EDITOR_NAMES
+
+WIDE = widgets.Layout(width="98%")
+
+
+class Panel(widgets.VBox):
+    """A panel that makes an edit when its button is clicked; subclasses say which, and show it."""
+
+    def __init__(self, editor: str) -> None:
+        self.editor = widgets.Dropdown(description="Editor", options=EDITOR_NAMES, value=editor)
+        self.app = widgets.Checkbox(description="with APP", indent=False)
+        self.button = widgets.Button(description="Edit", button_style="primary", icon="pencil")
+        self.choices = widgets.HBox([self.editor, self.app, self.button])
+        self.choices.layout.flex_flow = "row wrap"
+        self.status = widgets.HTML()
+        self.picture = widgets.Image(format="png", layout=widgets.Layout(max_width="100%"))
+        self.details = widgets.HTML()
+        self.button.on_click(lambda _: self._clicked())
+        super().__init__(layout=WIDE)
+        self.add_class("explorer-panel")
+
+    @abstractmethod
+    def _edit(self) -> None:
+        """Make the edit that is chosen and show its outcome."""
+
+    def _clicked(self) -> None:
+        """Edit, with the button locked; what cannot be done is said in the status line."""
+        self.button.disabled = True
+        self.status.value = "Editing…"
+        try:
+            self._edit()
+        except ValueError as error:  # all of the package's own errors about input are such
+            self.status.value = f"<b style='color:#b00'>{escape(str(error))}</b>"
+        finally:
+            self.button.disabled = False
+
+    def _draw(self, figure: Figure) -> None:
+        buffer = BytesIO()
+        figure.savefig(buffer, format="png", dpi=100)
+        plt.close(figure)
+        self.picture.value = buffer.getvalue()
+
+    def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
+        bundle = {**super()._repr_mimebundle_(**options), "text/plain": type(self).__name__}
+        if self.picture.value:
+            bundle["image/png"] = b64encode(self.picture.value).decode()
+        return bundle
+
+
+def table_html(table: pd.DataFrame, caption: str, *, index: bool = False) -> str:
+    """A table that scrolls in its own box; cells are escaped."""
+    html = table.to_html(index=index, border=0, na_rep="–")
+    return f'<div style="overflow-x:auto"><b>{escape(caption)}</b>{html}</div>'
+
+
+def list_html(items: Sequence[str], caption: str) -> str:
+    """Texts one below the other, escaped, folded away until asked for."""
+    entries = "".join(f"<li>{escape(item) or '<i>nothing</i>'}</li>" for item in items)
+    return f"<details><summary>{escape(caption)}</summary><ul>{entries}</ul></details>"

@@ -1,0 +1,46 @@
+"""An explorer with a tiny random model and a quick editor, and facts to edit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from helpers.data.knowgic import load_edits
+from helpers.data.peak import load_peak
+from helpers.editing.app import App
+from helpers.editing.ft import Ft, FtHyperparameters
+from helpers.explorer.chains import ChainExplorer
+from helpers.explorer.one_edit import LISTING, Explorer
+from helpers.runs.store import ResultsStore
+
+
+class QuickExplorer(Explorer):
+    """Fine-tuning in two steps, under every editor's name but one that does not exist."""
+
+    def editor(self, name, *, app=False):
+        if name == "mend":
+            raise ValueError("no network <for this> model")
+        steps = FtHyperparameters(layers=(1,), num_steps=2, lr=0.01)
+        return Ft(self.language_model, steps, App() if app else None)
+
+
+@pytest.fixture
+def explorer(tiny):
+    return QuickExplorer(tiny("llama"), samples=2, sampling=replace(LISTING, max_new_tokens=4))
+
+
+@pytest.fixture(scope="session")
+def records():
+    """Two facts about one subject, one about another."""
+    every = load_peak("peak-mini-cf").records
+    subjects = [record.subject for record in every]
+    twice = [r for r in every if subjects.count(r.subject) > 1]
+    pair = [r for r in twice if r.subject == twice[0].subject][:2]
+    other = next(r for r in every if r.subject != twice[0].subject)
+    return (*pair, other)
+
+
+@pytest.fixture
+def chains(tiny, tmp_path):
+    return ChainExplorer(tiny("llama"), load_edits("mini")[1:], ResultsStore(tmp_path))

@@ -1,0 +1,103 @@
+"""The panels, driven by their widgets as a click would drive them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from IPython.core.formatters import DisplayFormatter
+
+from helpers.explorer.chain_panel import ALL, ChainPanel
+from helpers.explorer.edit_panel import EditPanel
+
+PNG = b"\x89PNG"
+
+
+@pytest.fixture
+def panel(explorer, records):
+    return EditPanel(explorer, records)
+
+
+def test_relations_and_answers_follow_the_subject(panel, records):
+    panel.subject.value = records[0].subject
+    assert len(panel.relation.options) == 2
+    panel.subject.value = records[2].subject
+    assert [label for label, _ in panel.relation.options] == [
+        f"{records[2].prompt} … (record {records[2].case_id})"
+    ]
+    assert panel.target.value == records[2].target_new
+    assert set(records[2].hard_false) <= set(panel.target.options)
+
+
+def test_a_click_edits_and_shows(panel, records):
+    panel.choose(records[1])
+    panel.app.value = True
+    panel.button.click()
+    assert panel.outcome.record == records[1]
+    assert panel.status.value.startswith("FT+APP: ")
+    assert panel.picture.value.startswith(PNG)
+    assert "AFF_hard" in panel.details.value
+    assert "What it says now" in panel.details.value
+    assert not panel.button.disabled
+
+
+def test_another_answer_is_appended(panel, records):
+    panel.choose(records[2])
+    panel.target.value = "Atlantis"
+    panel.button.click()
+    assert panel.outcome.record.target_new == "Atlantis"
+    assert panel.target.value == "Atlantis"
+
+
+@pytest.mark.parametrize(
+    ("editor", "target", "message"),
+    [("mend", "Atlantis", "&lt;for this&gt;"), ("rome", " ", "name the answer")],
+)
+def test_what_cannot_be_done_is_said(panel, editor, target, message):
+    panel.editor.value, panel.target.value = editor, target
+    panel.button.click()
+    assert message in panel.status.value
+    assert panel.outcome is None
+    assert not panel.button.disabled
+
+
+def test_without_widgets_the_picture_stands_for_the_panel(explorer, records):
+    outcome = explorer.explore(records[2], explorer.editor("rome"))
+    panel = EditPanel(explorer, records, first=outcome)
+    assert panel.subject.value == records[2].subject
+    bundle, _ = DisplayFormatter().format(panel)
+    assert bundle["image/png"]
+    assert bundle["text/plain"] == "EditPanel"
+    assert "application/vnd.jupyter.widget-view+json" in bundle
+    json.dumps(bundle)
+
+
+@pytest.fixture
+def chain_panel(chains, explorer):
+    outcome = chains.explore(chains.edits[0], explorer.editor("rome"))
+    return ChainPanel(chains, explorer, first=outcome)
+
+
+def test_chains_follow_the_number_of_steps(chain_panel):
+    assert len(chain_panel.chain.options) == 5  # all of them, and four
+    whole = chain_panel.picture.value
+    assert whole.startswith(PNG)
+    chain_panel.steps.value = 1
+    assert [number for _, number in chain_panel.chain.options] == [ALL, 0]
+    assert chain_panel.picture.value != whole
+
+
+def test_a_chain_is_walked_step_by_step(chain_panel):
+    chain_panel.chain.value = 3
+    chain = chain_panel.outcome.edit.chains[3]
+    table = chain_panel.outcome.chain(3)
+    assert table["object"].tolist() == [fact.object for fact in chain.facts]
+    assert table["before"].between(0, 1).all()
+    assert all(fact.cloze in chain_panel.details.value for fact in chain.facts)
+
+
+def test_another_fact_is_edited(chain_panel):
+    chain_panel.fact.value = 1
+    chain_panel.button.click()
+    assert chain_panel.outcome.edit == chain_panel._chains.edits[1]
+    assert "chains deducible before" in chain_panel.status.value
