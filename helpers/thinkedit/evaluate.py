@@ -91,7 +91,7 @@ def main(
     device: str = "cpu",
     accept_terms: bool = False,
     store: Path = RUNS / "results",
-    publish: Annotated[bool, typer.Option(help="write tables to figures/data")] = False,
+    publish: Annotated[bool, typer.Option(help="add tables to figures/data")] = False,
 ) -> None:
     """Evaluate methods on KnowGIC and, with --publish, write the tables the figures are drawn from."""
     language_model = load(model, dtype=dtype, device=device, accept_terms=accept_terms)
@@ -107,14 +107,35 @@ def main(
         store=store,
     )
     if publish:
-        folder = FIGURES / "data"
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, table in tables.items():
-            path = folder / f"06_thinkedit_{name}_{Path(model).name}.parquet"
-            table.to_parquet(path, index=False)
+        for path in store_tables(tables, Path(model).name):
             typer.echo(str(path))
-        chains = chain_index(load_edits(layout))
-        chains.to_parquet(folder / "06_thinkedit_chains.parquet", index=False)
+        chain_index(load_edits(layout)).to_parquet(
+            FIGURES / "data" / "06_thinkedit_chains.parquet", index=False
+        )
+
+
+def store_tables(
+    tables: Mapping[str, pd.DataFrame], model: str, folder: Path = FIGURES / "data"
+) -> list[Path]:
+    """Write published tables, in place of what was published of the same methods and modes.
+
+    Args:
+        tables: from ``evaluate``.
+        model: name of the model, as it is to stand in the file names.
+        folder: where to.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for kind, table in tables.items():
+        path = folder / f"06_thinkedit_{kind}_{model}.parquet"
+        if path.exists():
+            stored = pd.read_parquet(path)
+            made = table.set_index(["method", "mode"]).index
+            kept = stored[~stored.set_index(["method", "mode"]).index.isin(made)]
+            table = pd.concat([kept, table], ignore_index=True)
+        table.to_parquet(path, index=False)
+        paths.append(path)
+    return paths
 
 
 def _evaluated(

@@ -168,6 +168,18 @@ def test_every_estimator_looks_at_the_same_edits(tiny, edits, tmp_path, monkeypa
     pd.testing.assert_frame_equal(again["exact"], tables["exact"])
 
 
+def test_methods_are_published_one_by_one(tmp_path):
+    def table(value, *made):
+        return pd.DataFrame([(m, mode, value) for m, mode in made], columns=["method", "mode", "x"])
+
+    before, rome, memit = ("none", "before"), ("rome", "deep"), ("memit", "deep")
+    evaluate.store_tables({"exact": table(1, before, rome)}, "m", tmp_path)
+    evaluate.store_tables({"exact": table(2, before, memit)}, "m", tmp_path)
+    (path,) = evaluate.store_tables({"exact": table(3, memit)}, "m", tmp_path)
+    stored = pd.read_parquet(path).set_index(["method", "mode"])["x"].to_dict()
+    assert stored == {before: 2, rome: 1, memit: 3}
+
+
 def exact_rows(*rows):
     columns = [
         "case_id",
