@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
+import subprocess
+import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -116,3 +120,43 @@ def browser() -> Iterator[Any]:
     opened.set_page_load_timeout(120)
     yield opened
     opened.quit()
+
+
+@pytest.fixture
+def served(tmp_path) -> Iterator[Callable[[str], str]]:
+    """Serve one code cell's widgets with Voilà: ``served(source)`` is their address."""
+    pytest.importorskip("voila", reason="needs the extra 'book'")
+    import nbformat
+
+    started: list[subprocess.Popen] = []
+
+    def serve(source: str) -> str:
+        notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source)])
+        notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3"}
+        path = tmp_path / "served.ipynb"
+        nbformat.write(notebook, path)
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        flags = [f"--port={port}", "--no-browser", "--Voila.ip=127.0.0.1", "--show_tracebacks=True"]
+        log = (tmp_path / "voila.log").open("w")
+        command = [sys.executable, "-m", "voila", str(path), *flags]
+        started.append(subprocess.Popen(command, stdout=log, stderr=log))
+        _wait_for(port, started[-1], tmp_path / "voila.log")
+        return f"http://127.0.0.1:{port}"
+
+    yield serve
+    for process in started:
+        process.terminate()
+        process.wait(timeout=60)
+
+
+def _wait_for(port: int, process: subprocess.Popen, log: Path, *, seconds: float = 120) -> None:
+    """Wait until something listens at the port."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end and process.poll() is None:
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.2)
+    raise RuntimeError(f"Voilà did not start: {log.read_text()[-2000:]}")
