@@ -12,13 +12,14 @@ author = "the contributors"
 version = release = helpers.__version__
 language = "en"
 
-extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 exclude_patterns = ["_build"]
 default_role = "code"
 
 nb_execution_mode = "off"
 nb_ipywidgets_js = {}  # a page shows a widget's static figure; its scripts would come from a CDN
 nb_merge_streams = True
+nb_mime_priority_overrides = [("html", "application/vnd.jupyter.widget-view+json", None)]
 myst_enable_extensions = ["dollarmath", "colon_fence"]
 myst_heading_anchors = 3
 myst_update_mathjax = False

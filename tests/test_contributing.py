@@ -1,0 +1,41 @@
+"""The guide's worked examples run as they stand, in order, and its links lead somewhere."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from helpers.models.architectures import ARCHITECTURES
+from helpers.paths import REPOSITORY
+
+GUIDE = (REPOSITORY / "CONTRIBUTING.md").read_text("utf-8")
+BLOCKS = re.findall(r"^```python\n(.*?)^```$", GUIDE, re.M | re.S)
+
+
+def test_every_addition_is_worked_out():
+    sections = dict(re.findall(r"^## (Add an? [\w ]+)\n(.*?)(?=^## |\Z)", GUIDE, re.M | re.S))
+    assert set(sections) == {
+        "Add a model",
+        "Add an editor",
+        "Add a locator",
+        "Add a data set",
+    }
+    assert all("```python" in text and "assert" in text for text in sections.values())
+
+
+def test_worked_examples_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    before = dict(ARCHITECTURES)
+    namespace = {"__name__": "__main__"}
+    try:
+        for block in BLOCKS:
+            exec(compile(block, "CONTRIBUTING.md", "exec", dont_inherit=True), namespace)
+    finally:
+        ARCHITECTURES.clear()
+        ARCHITECTURES.update(before)
+
+
+@pytest.mark.parametrize("target", re.findall(r"\]\((?!https?:)([^)#]+)\)", GUIDE))
+def test_links_lead_somewhere(target):
+    assert (REPOSITORY / target).exists()
