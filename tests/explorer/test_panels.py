@@ -35,7 +35,7 @@ def test_a_click_edits_and_shows(panel, records):
     panel.button.click()
     assert panel.outcome.record == records[1]
     assert panel.status.value.startswith("FT+APP: ")
-    assert panel.picture.value.startswith(PNG)
+    assert bytes(panel.picture.value).startswith(PNG)
     assert "AFF_hard" in panel.details.value
     assert "What it says now" in panel.details.value
     assert not panel.button.disabled
@@ -80,11 +80,11 @@ def chain_panel(chains, explorer):
 
 def test_chains_follow_the_number_of_steps(chain_panel):
     assert len(chain_panel.chain.options) == 5  # all of them, and four
-    whole = chain_panel.picture.value
+    whole = bytes(chain_panel.picture.value)
     assert whole.startswith(PNG)
     chain_panel.steps.value = 1
     assert [number for _, number in chain_panel.chain.options] == [ALL, 0]
-    assert chain_panel.picture.value != whole
+    assert bytes(chain_panel.picture.value) != whole
 
 
 def test_a_chain_is_walked_step_by_step(chain_panel):
