@@ -8,6 +8,7 @@ network; a warning fails the build.
 from __future__ import annotations
 
 import pkgutil
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -18,6 +19,7 @@ import helpers
 from helpers.paths import FIGURES, NOTEBOOKS, REPOSITORY, RUNS
 
 BOOK = Path(__file__).resolve().parent
+_FILE_LINK = re.compile(r"\[([^\]]+)\]\((?!https?:|#)([^)]+)\)")
 sys.path.insert(0, str(BOOK))
 
 
@@ -46,9 +48,11 @@ def findings(notebooks: list[Path]) -> str:
 
 
 def guides() -> dict[str, str]:
-    """The repository's own guides, as pages."""
+    """The repository's own guides, as pages; links to its files become their names."""
     paths = [REPOSITORY / "CONTRIBUTING.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
-    return {path.name.lower(): path.read_text("utf-8") for path in paths if path.exists()}
+    return {
+        path.name.lower(): _FILE_LINK.sub(r"\1 (`\2`)", path.read_text("utf-8")) for path in paths
+    }
 
 
 def api_pages() -> dict[str, str]:

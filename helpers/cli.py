@@ -128,9 +128,19 @@ def figure(
 
 
 @app.command()
-def doctor() -> None:
-    """Say what this machine has: versions, device, memory, caches, data."""
-    from helpers.runs.doctor import report
+def doctor(
+    params: Annotated[Path | None, typer.Argument(help="params file of a run to be made")] = None,
+) -> None:
+    """Say what this machine has, and what a params file's run will need."""
+    from helpers.runs.doctor import needs, report
+    from helpers.runs.params import ParamsError
 
     for line in report():
         typer.echo(line)
+    if params is not None:
+        try:
+            for line in needs(params):
+                typer.echo(line)
+        except ParamsError as error:
+            typer.echo(f"error: {error}", err=True)
+            raise typer.Exit(1) from error

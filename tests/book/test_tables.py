@@ -26,4 +26,4 @@ def test_a_part_without_scores_says_so(tables, tmp_path):
 def test_stored_scores_become_tables(tables):
     page = tables.results_page()
     assert page.count('<div class="table-scroll">') > page.count("*No scores are stored yet.*")
-    assert "KN" in page
+    assert "smollm2-135m on klob-mini" in page
