@@ -91,6 +91,7 @@ def _write_each(folder: Path, texts: dict[str, str]) -> None:
 def build(folder: Path) -> int:
     """Gather the sources and build the site; Sphinx's exit status, not 0 after any warning."""
     gather(folder / "source")
+    shutil.rmtree(folder / "html", ignore_errors=True)  # no page of an earlier build stays
     options = ["--quiet", "--fresh-env", "--fail-on-warning", "-d", str(folder / "doctrees")]
     return sphinx(["-b", "html", *options, str(folder / "source"), str(folder / "html")])
 
