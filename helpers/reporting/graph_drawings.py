@@ -88,7 +88,7 @@ def knowledge_graph(
             style=line,
             arrowsize=8,
             node_size=900,
-            connectionstyle="arc3,rad=0.08",
+            connectionstyle="arc3,rad=0.12",
         )
     for node, (x, y) in places.items():
         ends = {start.casefold(): PALETTE[0], goal.casefold(): PALETTE[3]}
@@ -129,7 +129,10 @@ def graph_pair(
 
 
 def _layers(graph: nx.DiGraph, start: str, goal: str) -> dict[str, tuple[float, float]]:
-    """Columns by distance from the subject, the object alone at the right, rows spread evenly."""
+    """Columns by distance from the subject, the object alone at the right, rows spread evenly.
+
+    Every other row stands back, so that edges inside a column pass beside the names between.
+    """
     distance = nx.single_source_shortest_path_length(graph, start)
     far = max((d for node, d in distance.items() if node != goal), default=0)
     columns: dict[int, list[str]] = {}
@@ -137,7 +140,10 @@ def _layers(graph: nx.DiGraph, start: str, goal: str) -> dict[str, tuple[float, 
         column = far + 1 if node == goal else distance.get(node, far)
         columns.setdefault(column, []).append(node)
     return {
-        node: (float(column), (len(nodes) - 1) / 2 - row + 0.17 * (column % 2))
+        node: (
+            column + (0.2 * (-1) ** row if len(nodes) > 1 else 0.0),
+            (len(nodes) - 1) / 2 - row + 0.25 * (column % 2),
+        )
         for column, nodes in columns.items()
         for row, node in enumerate(nodes)
     }

@@ -130,7 +130,7 @@ def sequence_lines(leads: pd.DataFrame) -> Figure:
     use_style()
     methods = sorted(leads["method"].unique(), key=_place)
     figure, panels = plt.subplots(
-        1, len(methods), figsize=(1.75 * len(methods) + 0.6, 2.4), sharey=True, squeeze=False
+        1, len(methods), figsize=(1.45 * len(methods) + 1.0, 2.6), sharey=True, squeeze=False
     )
     for axes, method in zip(panels[0], methods, strict=True):
         mine = leads[leads["method"] == method]
@@ -140,7 +140,7 @@ def sequence_lines(leads: pd.DataFrame) -> Figure:
         axes.plot(mine["place"], mine["at the end"], "o", color=colour, ms=3.5)
         axes.axhline(0, color="0.4", linewidth=0.8)
         axes.set_title(_label(method))
-    figure.supxlabel("place in the sequence (○ right after the edit, ● at the end)", fontsize=9)
+    figure.supxlabel("place in the sequence\n○ right after the edit   ● at the end", fontsize=8)
     panels[0, 0].set_ylabel("lead of the new object [nats]")
     return figure
 
