@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from helpers.data import klob, peak
+from helpers.data import klob, knowgic, peak
 from helpers.data.fetch import locate
 from helpers.models.packaged_weights import PACKAGED_WEIGHTS, prepare
 
-OFFICIAL = {**peak.OFFICIAL, **klob.OFFICIAL}
+_KNOWGIC = {each.name: each for each in (*knowgic.LAYOUTS.values(), knowgic.ALIASES)}
+OFFICIAL = {**peak.OFFICIAL, **klob.OFFICIAL, **_KNOWGIC}
 FETCHABLE = (*PACKAGED_WEIGHTS, *OFFICIAL)
 
 
