@@ -76,7 +76,7 @@ def list_probabilities(scores: Mapping[str, pd.DataFrame], *, caption: str = "")
     figure, axes = plt.subplots(figsize=(6.6, 3.2))
     grouped_points(axes, table, group="state", point="list")
     if len(scores) > 5:
-        axes.tick_params(axis="x", rotation=45)
+        plt.setp(axes.get_xticklabels(), rotation=45, ha="right", rotation_mode="anchor")
     axes.set_yscale("log")
     axes.set_ylabel("mean probability (log scale)")
     axes.set_title(f"Answer lists before and after editing\n{caption}", loc="left")
