@@ -25,24 +25,22 @@ class QuickExplorer(Explorer):
         return Ft(self.language_model, steps, App() if app else None)
 
 
-@pytest.fixture
-def explorer(tiny):
-    return QuickExplorer(tiny("llama"), samples=2, sampling=replace(LISTING, max_new_tokens=4))
+def quick_explorer(language_model):
+    """An explorer that samples two short continuations."""
+    return QuickExplorer(language_model, samples=2, sampling=replace(LISTING, max_new_tokens=4))
 
 
-@pytest.fixture(scope="session")
-def records():
-    """Two facts about one subject, one about another."""
+def short_records():
+    """Two facts about one subject, one about another, with two answers a list: quick to edit."""
     every = load_peak("peak-mini-cf").records
     subjects = [record.subject for record in every]
     twice = [r for r in every if subjects.count(r.subject) > 1]
     pair = [r for r in twice if r.subject == twice[0].subject][:2]
     other = next(r for r in every if r.subject != twice[0].subject)
-    return tuple(shortened(record) for record in (*pair, other))
+    return tuple(_shortened(record) for record in (*pair, other))
 
 
-def shortened(record):
-    """The record with two answers a list: quick to edit."""
+def _shortened(record):
     return replace(
         record,
         correct=record.correct[:2],
@@ -51,6 +49,16 @@ def shortened(record):
         paraphrases=record.paraphrases[:1],
         locality=record.locality[:1],
     )
+
+
+@pytest.fixture
+def explorer(tiny):
+    return quick_explorer(tiny("llama"))
+
+
+@pytest.fixture(scope="session")
+def records():
+    return short_records()
 
 
 @pytest.fixture
