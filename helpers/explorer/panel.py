@@ -29,11 +29,13 @@ class Panel(widgets.VBox):
     def __init__(self, editor: str) -> None:
         self.editor = widgets.Dropdown(description="Editor", options=EDITOR_NAMES, value=editor)
         self.app = widgets.Checkbox(description="with APP", indent=False)
+        self.app.layout.width = "auto"
         self.button = widgets.Button(description="Edit", button_style="primary", icon="pencil")
         self.choices = widgets.HBox([self.editor, self.app, self.button])
         self.choices.layout.flex_flow = "row wrap"
         self.status = widgets.HTML()
         self.picture = widgets.Image(format="png", layout=widgets.Layout(max_width="100%"))
+        self.picture.layout.display = "none"  # until there is one
         self.details = widgets.HTML()
         self.button.on_click(lambda _: self._clicked())
         super().__init__(layout=WIDE)
@@ -59,6 +61,7 @@ class Panel(widgets.VBox):
         figure.savefig(buffer, format="png", dpi=100)
         plt.close(figure)
         self.picture.value = buffer.getvalue()
+        self.picture.layout.display = None
 
     def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
         bundle = {**super()._repr_mimebundle_(**options), "text/plain": type(self).__name__}
