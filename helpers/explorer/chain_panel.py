@@ -102,5 +102,5 @@ def graphs(outcome: ChainsOutcome, chains: Sequence[Chain]) -> Figure:
 
 def steps_html(outcome: ChainsOutcome, number: int) -> str:
     """One chain's steps as an HTML table."""
-    table = outcome.chain(number).round({"before": 3, "after": 3})
-    return table_html(table, "Probability of each step's object, and what became of the fact")
+    caption = "Probability of each step's object, and what became of the fact"
+    return table_html(outcome.chain(number), caption, digits=3)

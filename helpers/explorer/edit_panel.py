@@ -112,7 +112,7 @@ class EditPanel(Panel):
 
 def details(outcome: Outcome) -> str:
     """Measures, answers named, and the continuations themselves, as HTML."""
-    measures = outcome.measures().round(0).to_frame().T
+    measures = outcome.measures().to_frame().T
     naming = outcome.naming()
     naming["list"] = naming["list"].map(LISTS)
     drawn = len(outcome.after)

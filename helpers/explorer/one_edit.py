@@ -59,7 +59,7 @@ class Outcome:
         mine = self.scores.iloc[: len(answers)]
         table = pd.DataFrame({"answer": answers, "list": mine["list"].to_numpy()})
         for column, moment in (("sum_before", "before"), ("sum_after", self.method)):
-            table[moment] = np.exp(mine[column] / mine["tokens"]).to_numpy()
+            table[moment] = np.exp((mine[column] / mine["tokens"]).to_numpy())
         return table
 
     def measures(self) -> pd.Series:

@@ -70,10 +70,11 @@ class Panel(widgets.VBox):
         return bundle
 
 
-def table_html(table: pd.DataFrame, caption: str, *, index: bool = False) -> str:
-    """A table that scrolls in its own box; cells are escaped."""
-    html = table.to_html(index=index, border=0, na_rep="–")
-    return f'<div style="overflow-x:auto"><b>{escape(caption)}</b>{html}</div>'
+def table_html(table: pd.DataFrame, caption: str, *, digits: int = 0) -> str:
+    """A table, its numbers rounded and its cells escaped, that scrolls in its own box."""
+    html = table.to_html(index=False, border=0, na_rep="–", float_format=f"{{:.{digits}f}}".format)
+    looks = 'class="jp-RenderedHTMLCommon" style="overflow-x: auto"'
+    return f"<div {looks}><b>{escape(caption)}</b>{html if len(table) else ': none'}</div>"
 
 
 def list_html(items: Sequence[str], caption: str) -> str:
