@@ -115,7 +115,9 @@ def chain_counts_bars(counts: pd.DataFrame) -> Figure:
         axes.bar(first["length"], first["deducible"], color="0.65", label="deducible before")
         for method, part in mine.groupby("method", sort=False):
             axes.plot(part["length"], part["active"], **_line(str(method)))
-        axes.set(title=model, xlabel="steps of the chain")
+        axes.set(title=model, xlabel="steps of the chain", xticks=first["length"])
+        axes.set_yscale("symlog", linthresh=10)  # few chains beside many
+        axes.set_yticks([0, 5, 10, 50, 100, 200], ["0", "5", "10", "50", "100", "200"])
     panels[0, 0].set_ylabel("chains")
     panels[0, -1].legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
     return figure
@@ -175,11 +177,16 @@ def _label(method: str) -> str:
 
 
 def _line(method: str) -> dict[str, Any]:
-    """Colour, marker and line of a method; APP versions are dashed and hollow."""
+    """Colour, marker and line of a method; APP versions are dashed and hollow.
+
+    PRUNE is a large hollow mark, because it often equals the editor it restrains.
+    """
+    hollow = "+" in method or method == "prune"
     return {
         "label": _label(method),
         "color": _colour(method),
         "marker": MARKERS[_place(method)],
         "linestyle": "--" if "+" in method else "-",
-        "fillstyle": "none" if "+" in method else "full",
+        "fillstyle": "none" if hollow else "full",
+        "markersize": 10 if method == "prune" else 6,
     }

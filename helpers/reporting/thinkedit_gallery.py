@@ -52,12 +52,12 @@ def thinkedit_figures(
     def made() -> tables.Evaluation:
         return evaluation(models, folder=folder)
 
-    def deep() -> Figure:
+    def deep_edits() -> Figure:
         found = made()
+        deep = tables.technique_table(found, mode="deep")
         plain = tables.technique_table(found, mode="independent")
-        return figures.recovery_against_preservation(
-            plain, tables.technique_table(found, mode="deep")
-        )
+        compared = plain[plain["method"].isin(deep["method"])]
+        return figures.recovery_against_preservation(compared, deep)
 
     if models:
         yield (
@@ -82,7 +82,7 @@ def thinkedit_figures(
             f"Chains deducible before and active after, {mode}",
             lambda: figures.chain_counts_bars(tables.chain_counts(made(), mode=mode)),
         )
-        yield "06_deep_edit", "Deep edits: IFR against CKP, independent", deep
+        yield "06_deep_edit", "Deep edits: IFR against CKP, independent", deep_edits
         yield (
             "06_sequence",
             "Edits of a sequence, right after and at the end",
