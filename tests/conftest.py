@@ -22,6 +22,7 @@ from helpers.models import LanguageModel
 from helpers.models.load import _ready
 from helpers.models.shapes import random_model
 
+PATIENCE = 240  # seconds; JupyterLab and a kernel start slowly on a busy machine
 _LLAMA_LIKE = {
     "hidden_size": 32,
     "intermediate_size": 48,
@@ -122,41 +123,65 @@ def browser() -> Iterator[Any]:
     opened.quit()
 
 
+_RUN_ALL = """
+const done = arguments[0];
+const app = window.jupyterapp;
+app.restored
+  .then(() => app.shell.currentWidget.context.sessionContext.ready)
+  .then(() => app.commands.execute("notebook:run-all-cells"))
+  .then(() => done(""), error => done(String(error)));
+"""
+
+
 @pytest.fixture
-def served(tmp_path) -> Iterator[Callable[[str], str]]:
-    """Serve one code cell's widgets with Voilà: ``served(source)`` is their address."""
-    pytest.importorskip("voila", reason="needs the extra 'book'")
+def lab(browser, tmp_path) -> Iterator[Callable[..., Any]]:
+    """Run code cells in JupyterLab: ``lab(source, …)`` is the browser that shows their outputs."""
     import nbformat
+    from selenium.webdriver.support.ui import WebDriverWait
 
     started: list[subprocess.Popen] = []
 
-    def serve(source: str) -> str:
-        notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source)])
+    def show(*sources: str) -> Any:
+        root = tmp_path / "lab"
+        root.mkdir()
+        notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(s) for s in sources])
         notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3"}
-        path = tmp_path / "served.ipynb"
-        nbformat.write(notebook, path)
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        flags = [f"--port={port}", "--no-browser", "--Voila.ip=127.0.0.1", "--show_tracebacks=True"]
-        log = (tmp_path / "voila.log").open("w")
-        command = [sys.executable, "-m", "voila", str(path), *flags]
-        started.append(subprocess.Popen(command, stdout=log, stderr=log))
-        _wait_for(port, started[-1], tmp_path / "voila.log")
-        return f"http://127.0.0.1:{port}"
+        nbformat.write(notebook, root / "cells.ipynb")
+        process, address = _start_lab(root, tmp_path)
+        started.append(process)
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+        browser.set_window_size(1100, 1600)
+        browser.set_script_timeout(PATIENCE)
+        browser.get(f"{address}/doc/tree/cells.ipynb")
+        opened = "return Boolean(window.jupyterapp?.shell.currentWidget)"
+        WebDriverWait(browser, PATIENCE).until(lambda b: b.execute_script(opened))
+        assert browser.execute_async_script(_RUN_ALL) == ""
+        return browser
 
-    yield serve
+    yield show
     for process in started:
         process.terminate()
         process.wait(timeout=60)
 
 
-def _wait_for(port: int, process: subprocess.Popen, log: Path, *, seconds: float = 120) -> None:
-    """Wait until something listens at the port."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end and process.poll() is None:
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return
+def _start_lab(root: Path, scratch: Path) -> tuple[subprocess.Popen, str]:
+    """A JupyterLab without the user's settings that asks no other machine for news; its address."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    flags = ["--no-browser", "--allow-root", "--expose-app-in-browser", f"--port={port}"]
+    flags += ["--ip=127.0.0.1", "--IdentityProvider.token=", f"--ServerApp.root_dir={root}"]
+    flags += ["--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate"]
+    names = ("JUPYTER_CONFIG_DIR", "JUPYTERLAB_SETTINGS_DIR", "JUPYTERLAB_WORKSPACES_DIR")
+    own = {name: str(scratch / name.lower()) for name in names}
+    log = scratch / "lab.log"
+    with log.open("w") as stream:
+        command = [sys.executable, "-m", "jupyterlab", *flags]
+        process = subprocess.Popen(command, stdout=stream, stderr=stream, env=os.environ | own)
+    end = time.monotonic() + PATIENCE
+    while "is running at" not in log.read_text():
+        if process.poll() is not None or time.monotonic() > end:
+            process.kill()
+            raise RuntimeError(f"JupyterLab did not start: {log.read_text()[-2000:]}")
         time.sleep(0.2)
-    raise RuntimeError(f"Voilà did not start: {log.read_text()[-2000:]}")
+    return process, f"http://127.0.0.1:{port}"

@@ -3,17 +3,9 @@
 from __future__ import annotations
 
 import os
-import socket
-import subprocess
-import sys
-import time
-from collections.abc import Iterator
 from pathlib import Path
 
-import nbformat
-import pytest
-
-PATIENCE = 240  # seconds; JupyterLab and a kernel start slowly on a busy machine
+PATIENCE = 240  # seconds, on a busy machine
 MODEL = """
 import sys
 
@@ -47,49 +39,9 @@ edits = load_edits("mini")[1:]
 chains = ChainExplorer(explorer.language_model, edits, ResultsStore(Path({store!r})))
 ChainPanel(chains, explorer)
 """
-RUN_ALL = """
-const done = arguments[0];
-const app = window.jupyterapp;
-app.restored
-  .then(() => app.shell.currentWidget.context.sessionContext.ready)
-  .then(() => app.commands.execute("notebook:run-all-cells"))
-  .then(() => done(""), error => done(String(error)));
-"""
 
 
-@pytest.fixture
-def lab(tmp_path) -> Iterator[str]:
-    """Address of a JupyterLab with a notebook of the panels; it asks no other machine anything."""
-    root = tmp_path / "root"
-    root.mkdir()
-    folder, store = str(Path(__file__).parent), str(tmp_path / "store")
-    sources = (MODEL.format(folder=folder), EDIT_PANEL, CHAIN_PANEL.format(store=store))
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(s) for s in sources])
-    notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3"}
-    nbformat.write(notebook, root / "panels.ipynb")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    flags = ["--no-browser", "--allow-root", "--expose-app-in-browser", f"--port={port}"]
-    flags += ["--ip=127.0.0.1", "--IdentityProvider.token=", f"--ServerApp.root_dir={root}"]
-    flags += ["--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate"]
-    names = ("JUPYTER_CONFIG_DIR", "JUPYTERLAB_SETTINGS_DIR", "JUPYTERLAB_WORKSPACES_DIR")
-    own = {name: str(tmp_path / name.lower()) for name in names}
-    log = tmp_path / "lab.log"
-    with log.open("w") as stream:
-        command = [sys.executable, "-m", "jupyterlab", *flags]
-        process = subprocess.Popen(command, stdout=stream, stderr=stream, env=os.environ | own)
-    end = time.monotonic() + PATIENCE
-    while "is running at" not in log.read_text():
-        assert process.poll() is None, log.read_text()[-2000:]
-        assert time.monotonic() < end, "JupyterLab did not start"
-        time.sleep(0.2)
-    yield f"http://127.0.0.1:{port}/doc/tree/panels.ipynb"
-    process.terminate()
-    process.wait(timeout=60)
-
-
-def test_panels_answer_clicks_in_jupyterlab(browser, lab):
+def test_panels_answer_clicks_in_jupyterlab(lab, tmp_path):
     from selenium.common.exceptions import ElementClickInterceptedException
     from selenium.webdriver.common.by import By
     from selenium.webdriver.support.ui import Select, WebDriverWait
@@ -102,13 +54,9 @@ def test_panels_answer_clicks_in_jupyterlab(browser, lab):
         ready = WebDriverWait(browser, 30, ignored_exceptions=[ElementClickInterceptedException])
         ready.until(lambda _: element.click() is None)
 
-    browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
-    browser.set_window_size(1100, 1600)
-    browser.set_script_timeout(PATIENCE)
-    browser.get(lab)
+    cells = MODEL.format(folder=str(Path(__file__).parent)), EDIT_PANEL
+    browser = lab(*cells, CHAIN_PANEL.format(store=str(tmp_path / "store")))
     wait = WebDriverWait(browser, PATIENCE)
-    wait.until(lambda b: b.execute_script("return !!(window.jupyterapp?.shell.currentWidget)"))
-    assert browser.execute_async_script(RUN_ALL) == ""
     wait.until(lambda b: len(b.find_elements(By.CSS_SELECTOR, ".explorer-panel")) == 2)
     edit, chain = browser.find_elements(By.CSS_SELECTOR, ".explorer-panel")
     wait.until(lambda _: chain.find_elements(By.CSS_SELECTOR, "button"))  # drawn after the panel

@@ -29,13 +29,13 @@ def decisions(path: Path) -> list[dict]:
     return [record["outcome"] for record in records if record["kind"] == "decision"]
 
 
-def test_a_review_by_hand_reaches_the_journal(browser, served, tmp_path):
+def test_a_review_by_hand_reaches_the_journal(lab, tmp_path):
     from selenium.webdriver.common.by import By
     from selenium.webdriver.support.ui import WebDriverWait
 
     journal = tmp_path / "journal.jsonl"
     source = PANEL.format(folder=str(Path(__file__).parent), journal=str(journal))
-    browser.get(served(source))
+    browser = lab(source)
     wait = WebDriverWait(browser, PATIENCE)
     panel = wait.until(lambda b: b.find_element(By.CSS_SELECTOR, ".curation-panel"))
     wait.until(lambda _: "Ada lives in Red House." in panel.text)
