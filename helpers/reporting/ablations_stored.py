@@ -63,7 +63,7 @@ def load_ablations(name: str, folder: Path = FOLDER) -> StoredAblations:
             f" with python -m helpers publish params/paper/04_app_ablations/{name}.yaml"
         )
     root = folder / name
-    parts = {part: _part(part, root) for part in ("scores", "sequences")}
+    parts = {part: load_part(part, root) for part in ("scores", "sequences")}
     captions = [part.caption for part in parts.values() if part.scores]
     said, about = {}, {}
     if (root / "said" / "about.json").exists():
@@ -86,29 +86,28 @@ def load_ablations(name: str, folder: Path = FOLDER) -> StoredAblations:
 
 def add_scores(
     name: str,
-    caption: Caption,
-    scores: Mapping[str, pd.DataFrame],
-    settings: Mapping[str, Any],
+    made: StoredRun,
     *,
     part: str = "scores",
     folder: Path = FOLDER,
 ) -> Path:
     """Add variants (or, to the part *sequences*, ``sequence_key``s) to what is stored.
 
-    What was stored of the same editor under other hyperparameters is taken out: tables compare
-    variants, so all of an editor's must share everything but what a variant's name says.
+    What was stored of another model or data, or of the same editor under other hyperparameters, is
+    taken out: tables compare variants, so all of an editor's must share everything but what a
+    variant's name says.
     """
-    known = _part(part, folder / name)
+    known = load_part(part, folder / name)
     stale = {
         key
         for key, earlier in known.settings.items()
-        for new, current in settings.items()
-        if contradict(key, earlier, new, current)
+        for new, current in made.settings.items()
+        if known.source != made.source or contradict(key, earlier, new, current)
     }
     tables = {key: table for key, table in known.scores.items() if key not in stale}
     about = {key: values for key, values in known.settings.items() if key not in stale}
-    run = StoredRun(caption, {**tables, **scores}, {**about, **settings})
-    root = store_run(part, run, folder / name)
+    joined = replace(made, scores={**tables, **made.scores}, settings={**about, **made.settings})
+    root = store_run(part, joined, folder / name)
     listed = json.loads((root / "about.json").read_text("utf-8"))["files"].values()
     for file in root.glob("*.parquet"):
         if file.name not in listed:
@@ -172,7 +171,8 @@ def _place(key: str) -> tuple[str, int]:
     return method, int(edits)
 
 
-def _part(part: str, root: Path) -> StoredRun:
+def load_part(part: str, root: Path) -> StoredRun:
+    """The *scores* or *sequences* stored under a run's folder; nothing where there are none."""
     if not (root / part / "about.json").exists():
         return StoredRun(Caption("", "", 0, "", "", ""), {}, {})
     return load_run(part, root)

@@ -7,7 +7,7 @@ says model, data set, number of records, preset, dtype and device, and each meth
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -31,11 +31,15 @@ _TYPES = {
 
 @dataclass(frozen=True)
 class StoredRun:
-    """One model on one data set: scores before and after by method, and how they were made."""
+    """One model on one data set: scores before and after by method, and how they were made.
+
+    ``settings`` are each method's; ``source`` names model and data by fingerprint and checksum.
+    """
 
     caption: Caption
     scores: dict[str, pd.DataFrame]
     settings: dict[str, Any]
+    source: dict[str, Any] = field(default_factory=dict)
 
 
 def stored_runs(folder: Path = _FOLDER) -> list[str]:
@@ -59,7 +63,8 @@ def load_run(name: str, folder: Path = _FOLDER) -> StoredRun:
         scores[label] = table.astype(
             {"role": str, "list": str, "sum_before": float, "sum_after": float}
         )
-    return StoredRun(Caption(**about["caption"]), scores, about["settings"])
+    caption = Caption(**about["caption"])
+    return StoredRun(caption, scores, about["settings"], about.get("source", {}))
 
 
 def store_run(name: str, run: StoredRun, folder: Path = _FOLDER) -> Path:
@@ -70,7 +75,12 @@ def store_run(name: str, run: StoredRun, folder: Path = _FOLDER) -> Path:
     for label, table in run.scores.items():
         small = table[list(_TYPES)].astype(_TYPES)
         small.to_parquet(root / files[label], index=False, compression="zstd")
-    about = {"caption": asdict(run.caption), "files": files, "settings": run.settings}
+    about = {
+        "caption": asdict(run.caption),
+        "files": files,
+        "source": run.source,
+        "settings": run.settings,
+    }
     text = json.dumps(about, indent=1, ensure_ascii=False)
     (root / "about.json").write_text(text + "\n", "utf-8")
     return root

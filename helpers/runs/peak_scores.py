@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -98,13 +98,12 @@ class PeakRun:
 
     def before(self) -> pd.DataFrame:
         """Scores of the unedited model."""
-        results = self.store.open(self.settings({"editor": "none"}))
 
         def compute(case_ids: list[int]) -> dict[str, pd.DataFrame]:
             records = self._records(case_ids)
             return {"scores": score_records(self.language_model, records, progress=self.progress)}
 
-        return self._completed(results, compute)
+        return self._completed(self.results(), compute)
 
     def after(self, editor: Editor) -> pd.DataFrame:
         """Scores of each record under its own, independent edit."""
@@ -118,9 +117,10 @@ class PeakRun:
 
         return self._completed(results, compute)
 
-    def results(self, editor: Editor) -> Results:
-        """Where an editor's results are kept."""
-        return self.store.open(self.settings({"mode": "independent", **editor.settings()}))
+    def results(self, editor: Editor | None = None) -> Results:
+        """Where an editor's results are kept; without one, the unedited model's."""
+        how = {"mode": "independent", **editor.settings()} if editor else {"editor": "none"}
+        return self.store.open(self.settings(how))
 
     def scores(self, editor: Editor, *, finished: bool = False) -> pd.DataFrame:
         """Scores before and after, in the columns the metrics take; failed edits are left out.
@@ -137,6 +137,16 @@ class PeakRun:
         edits = self.edits(editor)
         broken = edits.loc[edits["failure"] != "", "case_id"]
         return before.merge(after[~after["case_id"].isin(broken)], on=KEYS, validate="1:1")
+
+    def adopt(self, editor: Editor, scores: pd.DataFrame) -> None:
+        """Count scores before and after, made by this editor in another run, as finished."""
+        columns = {"sum_before": self.results(), "sum_after": self.results(editor)}
+        for column, results in columns.items():
+            fresh = scores[~scores["case_id"].isin(results.done())]
+            if len(fresh):
+                edits = fresh[["case_id"]].drop_duplicates().assign(failure="")
+                results.append(edits, "edits")
+                results.append(fresh[[*KEYS, "tokens"]].assign(sum=fresh[column]))
 
     def edits(self, editor: Editor) -> pd.DataFrame:
         """Diagnostics of each edit of this run's records."""
@@ -157,8 +167,8 @@ class PeakRun:
         by_id = {record.case_id: record for record in self.data.records}
         return [by_id[case_id] for case_id in case_ids]
 
-    def settings(self, more: dict[str, Any]) -> dict[str, Any]:
-        """Everything the scores depend on."""
+    def settings(self, more: Mapping[str, Any]) -> dict[str, Any]:
+        """Everything the scores depend on: model, data, scoring and ``more``, such as an editor's."""
         return {
             "benchmark": "peak",
             "dataset": self.data.name,

@@ -10,7 +10,8 @@ from helpers import models
 from helpers.data.peak import load_peak
 from helpers.paths import FIGURES, REPOSITORY
 from helpers.reporting.peak_tables import Caption
-from helpers.reporting.stored import StoredRun, store_run
+from helpers.reporting.stored import StoredRun, load_run, store_run, stored_runs
+from helpers.runs.adoption import adopt
 from helpers.runs.methods import build_methods
 from helpers.runs.params import ParamsError, notebook_of, read_params
 from helpers.runs.peak_scores import PeakRun
@@ -24,7 +25,8 @@ NOTEBOOKS = ("03_editing_runs", "04_app_ablations")
 def publish(params_file: Path, *, finished: bool = False) -> Path:
     """Compute what is missing, then write score tables under ``figures/data``.
 
-    Notebook 03's go to ``peak/<model>_<dataset>/``, notebook 04's to ``peak_ablations/…``.
+    Notebook 03's go to ``peak/<model>_<dataset>/``, notebook 04's to ``peak_ablations/…``. What is
+    published there already, with the same settings, is not computed again.
 
     Args:
         params_file: parameters of notebook 03 or 04.
@@ -51,11 +53,14 @@ def publish_runs(
     """Every method of notebook 03 on every record, or on those that are finished."""
     options = {key: params[key] for key in ("preset", "corpus", "seed")}
     editors = build_methods(params["methods"], run.language_model, **options)
+    about = caption(run, params)
+    name = f"{about.model}_{about.dataset}"
+    if name in stored_runs(folder):
+        adopt(run, editors, load_run(name, folder))
     every = {label: run.scores(editor, finished=finished) for label, editor in editors.items()}
     scores = {label: table for label, table in every.items() if len(table)}
     settings = {label: editors[label].settings() for label in scores}
-    about = caption(run, params)
-    return store_run(f"{about.model}_{about.dataset}", StoredRun(about, scores, settings), folder)
+    return store_run(name, StoredRun(about, scores, settings, run.settings({})), folder)
 
 
 def caption(run: PeakRun, params: Mapping[str, Any]) -> Caption:

@@ -7,8 +7,10 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from helpers.reporting.ablations_stored import add_said, add_scores, sequence_key
+from helpers.reporting.ablations_stored import add_said, add_scores, load_part, sequence_key
 from helpers.reporting.peak_tables import Caption
+from helpers.reporting.stored import StoredRun
+from helpers.runs.adoption import adopt
 from helpers.runs.answer_lists import AnswerLists
 from helpers.runs.methods import build_methods, build_variants
 from helpers.runs.peak_scores import PeakRun
@@ -41,11 +43,14 @@ def publish_ablations(
 def _publish_variants(
     run: PeakRun, params: Mapping[str, Any], caption: Caption, folder: Path
 ) -> None:
+    published = load_part("scores", folder / _name(caption))
     for variants in studies(params).values():
         editors = build_variants(variants, run.language_model, **_options(params))
+        adopt(run, editors, published)
         for name, editor in editors.items():
             scores, settings = {name: run.scores(editor)}, {name: editor.settings()}
-            add_scores(_name(caption), caption, scores, settings, folder=folder)
+            made = StoredRun(caption, scores, settings, run.settings({}))
+            add_scores(_name(caption), made, folder=folder)
 
 
 def _publish_said(run: PeakRun, params: Mapping[str, Any], caption: Caption, folder: Path) -> None:
@@ -70,8 +75,8 @@ def _publish_sequences(
             reached.append(edits)
             key = sequence_key(method, edits)
             scores = {key: sequence.scores(reached)[edits]}
-            settings = {key: editor.settings()}
-            add_scores(_name(caption), caption, scores, settings, part="sequences", folder=folder)
+            made = StoredRun(caption, scores, {key: editor.settings()}, run.settings({}))
+            add_scores(_name(caption), made, part="sequences", folder=folder)
 
 
 def _name(caption: Caption) -> str:

@@ -31,6 +31,7 @@ from helpers.reporting.ablations_stored import (
     stored_ablations,
 )
 from helpers.reporting.peak_tables import Caption
+from helpers.reporting.stored import StoredRun
 from helpers.runs.variants import Variant, objectives
 
 mpl.use("Agg")
@@ -69,12 +70,14 @@ def folder(tmp_path):
     losses |= {"rome+app@neighbours=0": 3.0, "rome+app@neighbours=3": 1.0, "rome+app@margin=4": 0.1}
     for name, lost in losses.items():
         table, settings = {name: scores(lost)}, {name: {"app": app if "+app" in name else None}}
-        add_scores(NAME, CAPTION, table, settings, folder=tmp_path)
+        add_scores(NAME, StoredRun(CAPTION, table, settings), folder=tmp_path)
     for method, lost in (("rome", 2.0), ("rome+app", 0.5)):
         for edits in (2, 5):
             key = sequence_key(method, edits)
             table = {key: scores(lost, records=edits)}
-            add_scores(NAME, CAPTION, table, {key: {}}, part="sequences", folder=tmp_path)
+            add_scores(
+                NAME, StoredRun(CAPTION, table, {key: {}}), part="sequences", folder=tmp_path
+            )
     before = said(("correct", 0), ("correct", 1), NOTHING, NOTHING)
     add_said(NAME, CAPTION, {"before": before, "again": before}, {"samples": 4}, tmp_path)
     after = said(("correct", 0), ("target", 0), ("hard", 0), NOTHING)
@@ -101,7 +104,7 @@ def test_variants_under_other_hyperparameters_are_taken_out(tmp_path):
     def add(name, rate, alpha=None, stop="total"):
         app = alpha and {"alpha": alpha, "beta": 0.5, "margin": 2.0}
         settings = {"hyperparameters": {"v_lr": rate, "stop_on": stop}, "app": app}
-        add_scores(NAME, CAPTION, {name: scores(1.0)}, {name: settings}, folder=tmp_path)
+        add_scores(NAME, StoredRun(CAPTION, {name: scores(1.0)}, {name: settings}), folder=tmp_path)
         return sorted(load_ablations(NAME, tmp_path).scores)
 
     add("memit", 0.1)
@@ -193,7 +196,7 @@ def test_every_figure_is_drawn_from_what_is_stored(folder):
 def test_an_unfinished_study_is_drawn_too(tmp_path):
     for name in ("rome", "rome+app@alpha=0x", "memit", "memit+all"):
         settings = {name: {"app": None}}
-        add_scores(NAME, CAPTION, {name: scores(1.0)}, settings, folder=tmp_path)
+        add_scores(NAME, StoredRun(CAPTION, {name: scores(1.0)}, settings), folder=tmp_path)
     figures = {name: draw() for name, _, draw in gallery.ablation_figures(tmp_path)}
     names = {f"04_{key}_{NAME}" for key in ("objectives_rome", "fairer", "editors")}
     assert set(figures) == names

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pandas as pd
 import pytest
 
 from helpers.data.peak import load_peak
@@ -11,10 +12,12 @@ from helpers.editing.app import App
 from helpers.editing.context import ContextTemplates
 from helpers.editing.rome import Rome
 from helpers.reporting.ablations_stored import load_ablations
+from helpers.reporting.stored import load_run
 from helpers.runs import methods, peak_scores, publish_ablations
+from helpers.runs.adoption import adopt
 from helpers.runs.params import ParamsError
 from helpers.runs.peak_scores import PeakRun
-from helpers.runs.publish import caption, publish
+from helpers.runs.publish import caption, publish, publish_runs
 from helpers.runs.store import ResultsStore
 
 PARAMS = {
@@ -41,7 +44,7 @@ def run(tiny, tmp_path):
 
 
 @pytest.fixture
-def published(run, rome_settings, tmp_path, monkeypatch):
+def rome(run, rome_settings, monkeypatch):
     plain = Rome(run.language_model, rome_settings, ContextTemplates((("{}",),)))
     built = {
         "rome": plain,
@@ -49,7 +52,11 @@ def published(run, rome_settings, tmp_path, monkeypatch):
         "rome+all": replace(plain, targets="all"),
     }
     monkeypatch.setattr(methods, "build_method", lambda method, *_, **options: built[method])
+    return plain
 
+
+@pytest.fixture
+def published(run, rome, tmp_path):
     def again():
         about = caption(run, PARAMS)
         return publish_ablations.publish_ablations(run, PARAMS, about, tmp_path / "p")
@@ -82,6 +89,33 @@ def test_a_second_run_computes_nothing_and_writes_the_same(published, monkeypatc
     monkeypatch.setattr(peak_scores, "score_answers", None)
     published()
     assert {file: file.read_bytes() for file in path.rglob("*.*")} == before
+
+
+def test_published_scores_are_not_computed_again_elsewhere(run, rome, tmp_path, monkeypatch):
+    params = {**PARAMS, "methods": ["rome", "rome+app"]}
+    path = publish_runs(run, params, tmp_path / "p")
+    first = load_run(path.name, path.parent)
+    elsewhere = replace(run, store=ResultsStore(tmp_path / "elsewhere"))
+    monkeypatch.setattr(Rome, "edit", None)  # any edit would fail
+    monkeypatch.setattr(peak_scores, "score_answers", None)
+    publish_runs(elsewhere, params, path.parent)
+    again = load_run(path.name, path.parent)
+    assert again.settings == first.settings
+    for label, table in first.scores.items():
+        pd.testing.assert_frame_equal(again.scores[label], table)
+
+
+def test_published_scores_of_other_settings_are_not_taken(run, rome, tmp_path, monkeypatch):
+    params = {**PARAMS, "methods": ["rome"]}
+    path = publish_runs(run, params, tmp_path / "p")
+    stored = load_run(path.name, path.parent)
+    other = {"ROME": replace(rome, app=App())}
+    elsewhere = replace(run, store=ResultsStore(tmp_path / "elsewhere"))
+    adopt(elsewhere, other, stored)
+    adopt(elsewhere, {"ROME": rome}, replace(stored, source={**stored.source, "model": "other"}))
+    assert not elsewhere.results().done()
+    adopt(elsewhere, {"ROME": rome}, stored)
+    assert elsewhere.results(rome).done() == elsewhere.results().done() == set(run.results().done())
 
 
 def test_only_some_notebooks_are_published():

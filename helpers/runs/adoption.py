@@ -1,0 +1,27 @@
+"""Published scores count as finished: what another machine computed is not computed again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from helpers.editing.editor import Editor
+from helpers.reporting.stored import StoredRun
+from helpers.runs.peak_scores import PeakRun
+
+
+def adopt(run: PeakRun, editors: Mapping[str, Editor], published: StoredRun) -> None:
+    """Put published scores into a run's store where model, data, scoring and editor are the same.
+
+    Args:
+        run: the run whose store is filled.
+        editors: by the label their scores were published under.
+        published: the stored run; methods it does not have are left alone.
+    """
+    if published.source != run.settings({}):
+        return
+    for label, editor in editors.items():
+        # Settings as JSON gives them back: its lists were tuples.
+        settings = json.loads(json.dumps(editor.settings()))
+        if published.settings.get(label) == settings:
+            run.adopt(editor, published.scores[label])
