@@ -81,8 +81,8 @@ def publish(
     ] = False,
 ) -> None:
     """Edit what is missing and store the score tables that published figures are drawn from."""
+    from helpers.publishing.peak import publish as store
     from helpers.runs.params import ParamsError
-    from helpers.runs.publish import publish as store
 
     try:
         typer.echo(str(store(params, finished=finished)))

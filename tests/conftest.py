@@ -18,6 +18,7 @@ import torch
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
+from helpers.editing.hyperparameters import RomeHyperparameters
 from helpers.models import LanguageModel
 from helpers.models.load import _ready
 from helpers.models.shapes import random_model
@@ -185,3 +186,18 @@ def _start_lab(root: Path, scratch: Path) -> tuple[subprocess.Popen, str]:
             raise RuntimeError(f"JupyterLab did not start: {log.read_text()[-2000:]}")
         time.sleep(0.2)
     return process, f"http://127.0.0.1:{port}"
+
+
+@pytest.fixture
+def rome_settings():
+    """Quick settings of ROME for a tiny model, without statistics."""
+    return RomeHyperparameters(
+        layers=(1,),
+        v_num_grad_steps=4,
+        v_lr=0.5,
+        v_weight_decay=1e-3,
+        clamp_norm_factor=4,
+        kl_factor=0.0625,
+        context_template_length_params=(),
+        mom2_adjustment=False,
+    )

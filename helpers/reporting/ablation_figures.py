@@ -9,13 +9,13 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from helpers.editing.variants import SYMBOLS, Variant, method_label
 from helpers.metrics.answer_lists import rank_correlation
 from helpers.metrics.peak_tables import probabilities_table, summarise
 from helpers.metrics.statistics import mean_interval
 from helpers.reporting.ablation_tables import ByVariant, with_field
 from helpers.reporting.peak_figures import LISTS, grouped_bars, grouped_points
 from helpers.reporting.style import MARKERS, PALETTE, use_style
-from helpers.runs.variants import SYMBOLS, Variant, method_label
 
 FACTORS = {"AFF_hard": "AFF, hard", "ANF_hard": "ANF, hard"}
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pandas as pd
 from matplotlib.figure import Figure
 
+from helpers.editing.variants import OBJECTIVES, Variant, objectives
 from helpers.reporting import ablation_figures as figures
 from helpers.reporting.ablation_tables import (
     by_label,
@@ -25,7 +26,6 @@ from helpers.reporting.ablations_stored import (
     stored_ablations,
 )
 from helpers.reporting.peak_overview import additivity_pairs
-from helpers.runs.variants import OBJECTIVES, Variant, objectives
 
 # The runs notebook 04 shows; figures of others carry the run's name.
 DEFAULT = "smollm2-135m_peak-cf"

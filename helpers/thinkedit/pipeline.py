@@ -15,11 +15,11 @@ from typing import Any
 
 import networkx as nx
 
+from helpers.scoring.mentions import Aliases, mentions, names_of
 from helpers.thinkedit import extraction, prompts
 from helpers.thinkedit.chains import simple_chains
 from helpers.thinkedit.graph import Triplet, add_triplet
 from helpers.thinkedit.journal import Journal, Respondent
-from helpers.thinkedit.mentions import Aliases, mentions, names_of
 from helpers.thinkedit.reviewers import Decision, Review, Reviewer
 
 Path = tuple[Triplet, ...]

@@ -20,9 +20,9 @@ from helpers.editing.editor import Editor
 from helpers.editing.update import Update
 from helpers.models.language_model import LanguageModel
 from helpers.runs.store import Results, ResultsStore, complete
+from helpers.scoring.mentions import Aliases
 from helpers.scoring.responses import Sampling
 from helpers.thinkedit.deep import deep_requests
-from helpers.thinkedit.mentions import Aliases
 from helpers.thinkedit.probes import Kinds, kinds_of, probes_of, request_of
 from helpers.thinkedit.scores import exact_scores, sampled_scores, text_scores
 

@@ -15,8 +15,8 @@ from helpers.editing.update import Update
 from helpers.metrics.counterfact import consistency, fluency, inverse_document_frequencies
 from helpers.models.language_model import LanguageModel
 from helpers.scoring.answers import Question, score_answers
+from helpers.scoring.mentions import Aliases, mentions, names_of
 from helpers.scoring.responses import Sampling, sample_responses, uses_chat
-from helpers.thinkedit.mentions import Aliases, mentions, names_of
 from helpers.thinkedit.probes import Probe
 from helpers.thinkedit.prompts import answer_prompt
 

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from helpers.data.klob import ConsistencyExample, RelevanceExample, save_examples
-from helpers.locating import benchmark, evaluate, evaluation, summary
+from helpers.locating import benchmark, evaluation, summary
 from helpers.locating.activations import ActivationMagnitude
 from helpers.locating.benchmark import Examples, load_examples
 from helpers.locating.controls import ConstantScores, RandomScores
@@ -29,6 +29,7 @@ from helpers.metrics.klob import (
 )
 from helpers.metrics.klob_sets import located
 from helpers.models import LanguageModel
+from helpers.publishing import klob as published
 from helpers.reporting.klob_stored import add_klob_run, load_klob_run
 from helpers.runs.store import ResultsStore
 
@@ -174,17 +175,17 @@ def test_plan_runs_resumes_and_saves(
 ) -> None:
     model, store = tiny("llama"), ResultsStore(tmp_path / "store")
     counts = {"consistency": 4, "relevance": 3, "unbiasedness": None}
-    plan = evaluate.Plan(("activation", "random"), source, counts, permutations=9)  # type: ignore[arg-type]
-    tables = evaluate.run(model, plan, store=store)
+    plan = published.Plan(("activation", "random"), source, counts, permutations=9)  # type: ignore[arg-type]
+    tables = published.run(model, plan, store=store)
     assert set(tables["sentences"]["locator"]) == {"activation", "random"}
     assert tables["similarities"].groupby("subtask")["example"].nunique().to_dict() == {
         "consistency": 4,
         "relevance": 3,
     }
     assert (tables["cost"]["cpu_seconds"] > 0).all()
-    monkeypatch.setattr(evaluate, "evaluate", pytest.fail)  # nothing may be computed again
-    again = evaluate.run(model, plan, store=store)
-    add_klob_run("tiny_klob-mini", again, evaluate.about(model, plan), tmp_path / "out")
+    monkeypatch.setattr(published, "evaluate", pytest.fail)  # nothing may be computed again
+    again = published.run(model, plan, store=store)
+    add_klob_run("tiny_klob-mini", again, published.about(model, plan), tmp_path / "out")
     read = load_klob_run("tiny_klob-mini", tmp_path / "out")
     pd.testing.assert_frame_equal(read.tables["null"], tables["null"])
     assert "4 consistency, 3 relevance, all unbiasedness" in str(read)

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from helpers.editing.variants import Variant, objectives
 from helpers.metrics.answer_lists import NOTHING
 from helpers.reporting import ablation_gallery as gallery
 from helpers.reporting.ablation_tables import (
@@ -32,7 +33,6 @@ from helpers.reporting.ablations_stored import (
 )
 from helpers.reporting.peak_tables import Caption
 from helpers.reporting.stored import StoredRun
-from helpers.runs.variants import Variant, objectives
 
 mpl.use("Agg")
 NAME = "m_peak-cf"

@@ -10,10 +10,11 @@ from helpers.editing.editor import Editor
 from helpers.editing.hyperparameters import Hyperparameters
 from helpers.editing.update import Update, apply
 from helpers.metrics import thinkedit as metrics
+from helpers.publishing import thinkedit as evaluate
 from helpers.runs.store import ResultsStore
 from helpers.scoring.answers import Question, score_answers
 from helpers.scoring.responses import Sampling
-from helpers.thinkedit import evaluate, tables
+from helpers.thinkedit import tables
 from helpers.thinkedit.probes import kinds_of, probes_of
 from helpers.thinkedit.run import ThinkEditRun
 from helpers.thinkedit.scores import exact_scores, sampled_scores

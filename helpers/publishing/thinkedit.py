@@ -1,6 +1,6 @@
 """The command that evaluates methods on KnowGIC and publishes the result tables.
 
-python -m helpers.thinkedit.evaluate --model smollm2-135m --method rome --method memit --publish
+python -m helpers.publishing.thinkedit --model smollm2-135m --method rome --method memit --publish
 """
 
 from __future__ import annotations

@@ -9,13 +9,13 @@ from typing import Any
 from helpers import models
 from helpers.data.peak import load_peak
 from helpers.paths import FIGURES, REPOSITORY
+from helpers.publishing.ablations import publish_ablations
+from helpers.publishing.adoption import adopt
 from helpers.reporting.peak_tables import Caption
 from helpers.reporting.stored import StoredRun, load_run, store_run, stored_runs
-from helpers.runs.adoption import adopt
 from helpers.runs.methods import build_methods
 from helpers.runs.params import ParamsError, notebook_of, read_params
 from helpers.runs.peak_scores import PeakRun
-from helpers.runs.publish_ablations import publish_ablations
 from helpers.runs.store import ResultsStore
 
 DATA = FIGURES / "data"

@@ -10,11 +10,11 @@ from helpers.editing.app import App
 from helpers.editing.context import ContextTemplates
 from helpers.editing.hyperparameters import preset_values
 from helpers.editing.rome import Rome
+from helpers.editing.variants import OBJECTIVES, SYMBOLS, MethodError, Variant, objectives, studies
 from helpers.paths import NOTEBOOKS
 from helpers.paths import PARAMS as FOLDER
 from helpers.runs.methods import _changed
 from helpers.runs.params import read_params
-from helpers.runs.variants import OBJECTIVES, SYMBOLS, MethodError, Variant, objectives, studies
 
 NAME = "04_app_ablations"
 # A draft awaits its published run; its params files are checked all the same.

@@ -7,15 +7,15 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from helpers.editing.variants import studies
+from helpers.publishing.adoption import adopt
 from helpers.reporting.ablations_stored import add_said, add_scores, load_part, sequence_key
 from helpers.reporting.peak_tables import Caption
 from helpers.reporting.stored import StoredRun
-from helpers.runs.adoption import adopt
 from helpers.runs.answer_lists import AnswerLists
 from helpers.runs.methods import build_methods, build_variants
 from helpers.runs.peak_scores import PeakRun
 from helpers.runs.sequences import PeakSequence
-from helpers.runs.variants import studies
 
 CHUNK = 10  # records edited between two writes to the results store
 

@@ -1,4 +1,4 @@
-"""ROME at every layer: where does editing a fact work? ``python -m helpers.locating.layer_edits``.
+"""ROME at every layer: where does editing a fact work? ``python -m helpers.publishing.layer_edits``.
 
 Each fact of KLoB-c is edited once per layer, to an answer that another fact of its relation has. The
 edit is made at the first wording; how it holds is read at the other two, which ROME did not see.

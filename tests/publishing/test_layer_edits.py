@@ -11,9 +11,9 @@ import pytest
 
 from helpers.data.klob import ConsistencyExample
 from helpers.editing.update import Update
-from helpers.locating import layer_edits
-from helpers.locating.layer_edits import edit_every_layer, edit_requests, score_edits
 from helpers.models import LanguageModel
+from helpers.publishing import layer_edits
+from helpers.publishing.layer_edits import edit_every_layer, edit_requests, score_edits
 from helpers.runs.store import ResultsStore
 
 EXAMPLES = tuple(

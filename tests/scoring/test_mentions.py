@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers.thinkedit.mentions import mentions, names_of
+from helpers.scoring.mentions import mentions, names_of
 
 
 @pytest.mark.parametrize(

@@ -11,13 +11,14 @@ from helpers.data.peak import load_peak
 from helpers.editing.app import App
 from helpers.editing.context import ContextTemplates
 from helpers.editing.rome import Rome
+from helpers.publishing import ablations
+from helpers.publishing.adoption import adopt
+from helpers.publishing.peak import caption, publish, publish_runs
 from helpers.reporting.ablations_stored import load_ablations
 from helpers.reporting.stored import load_run
-from helpers.runs import methods, peak_scores, publish_ablations
-from helpers.runs.adoption import adopt
+from helpers.runs import methods, peak_scores
 from helpers.runs.params import ParamsError
 from helpers.runs.peak_scores import PeakRun
-from helpers.runs.publish import caption, publish, publish_runs
 from helpers.runs.store import ResultsStore
 
 PARAMS = {
@@ -59,7 +60,7 @@ def rome(run, rome_settings, monkeypatch):
 def published(run, rome, tmp_path):
     def again():
         about = caption(run, PARAMS)
-        return publish_ablations.publish_ablations(run, PARAMS, about, tmp_path / "p")
+        return ablations.publish_ablations(run, PARAMS, about, tmp_path / "p")
 
     return again
 

@@ -1,4 +1,4 @@
-"""The published evaluation: ``python -m helpers.locating.evaluate --model smollm2-135m``.
+"""The published evaluation: ``python -m helpers.publishing.klob --model smollm2-135m``.
 
 Runs locators over KLoB's subtasks and stores result tables. A finished (locator, subtask) is never
 computed again; inside one, finished chunks are read back, so an interrupted run goes on where it

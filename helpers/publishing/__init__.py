@@ -1,0 +1,1 @@
+"""Evaluations whose result tables are kept under ``figures/data``: one command per benchmark."""
