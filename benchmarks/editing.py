@@ -92,12 +92,13 @@ def _edit(
     plain: int,
     flops: bool,
 ) -> None:
-    """One row: the edits at once, the first ``plain`` of them one by one, the arithmetic."""
+    """One row: the edits at once, ``plain`` of them (evenly spaced) one by one, the arithmetic."""
     requests = [edit_request(record) for record in records]
     cost, _ = measured(partial(editor.edit, requests), report.device)
     one_by_one = float("nan")
     if plain_editor and plain:
-        calls = [partial(plain_editor, editor, request) for request in requests[:plain]]
+        alone = requests[:: max(1, len(requests) // plain)][:plain]
+        calls = [partial(plain_editor, editor, request) for request in alone]
         one_by_one = sum(measured(call, report.device)[0].busy for call in calls) / len(calls)
     flop = arithmetic(partial(editor.edit, requests)) if flops else float("nan")
     n = len(requests)

@@ -11,7 +11,6 @@ import torch
 
 from helpers.data.peak import load_peak
 from helpers.editing.context import ContextTemplates
-from helpers.editing.hyperparameters import RomeHyperparameters
 from helpers.editing.rome import Rome
 from helpers.metrics.peak_tables import metrics_table
 from helpers.runs import peak_scores
@@ -21,17 +20,6 @@ from helpers.runs.peak_scores import PeakRun, edit_request, questions
 from helpers.runs.store import ResultsStore
 from helpers.scoring.answers import score_answers
 
-SETTINGS = RomeHyperparameters(
-    layers=(1,),
-    v_num_grad_steps=4,
-    v_lr=0.5,
-    v_weight_decay=1e-3,
-    clamp_norm_factor=4,
-    kl_factor=0.0625,
-    context_template_length_params=(),
-    mom2_adjustment=False,
-)
-
 
 @pytest.fixture
 def data():
@@ -39,8 +27,8 @@ def data():
 
 
 @pytest.fixture
-def editor(tiny):
-    return Rome(tiny("llama"), SETTINGS, ContextTemplates((("{}",),)))
+def editor(tiny, rome_settings):
+    return Rome(tiny("llama"), rome_settings, ContextTemplates((("{}",),)))
 
 
 def test_questions_and_keys_are_in_one_order(data):
@@ -79,9 +67,9 @@ def test_chunks_change_nothing(tiny, tmp_path, data, editor):
     np.testing.assert_allclose(whole["sum_after"], single["sum_after"], atol=1e-3)
 
 
-def test_other_settings_have_other_results(tiny, tmp_path, data, editor):
+def test_other_settings_have_other_results(tiny, tmp_path, data, editor, rome_settings):
     run = PeakRun(tiny("llama"), data, ResultsStore(tmp_path))
-    changed = SETTINGS.model_copy(update={"v_lr": 0.1})
+    changed = rome_settings.model_copy(update={"v_lr": 0.1})
     other = Rome(tiny("llama"), changed, editor.contexts)
     assert run.results(editor).folder != run.results(other).folder
 
