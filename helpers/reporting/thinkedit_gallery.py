@@ -15,12 +15,12 @@ from helpers.reporting.thinkedit_side_tables import sequence_leads
 
 DATA = FIGURES / "data"
 RIGHT_AFTER = "right after"
-_PREFIX = "06_thinkedit_exact_"
 
 
-def stored_models(folder: Path = DATA) -> list[str]:
-    """Models whose exact scores are stored."""
-    return sorted(p.stem.removeprefix(_PREFIX) for p in folder.glob(f"{_PREFIX}*.parquet"))
+def stored_models(folder: Path = DATA, *, estimator: str = "exact") -> list[str]:
+    """Models whose scores by an estimator are stored."""
+    prefix = f"06_thinkedit_{estimator}_"
+    return sorted(p.stem.removeprefix(prefix) for p in folder.glob(f"{prefix}*.parquet"))
 
 
 def evaluation(
@@ -41,6 +41,12 @@ def sequence_figure(models: Sequence[str], folder: Path = DATA) -> Figure:
     """How the edits of a sequence fare."""
     stored = (tables.stored(kind, models, folder) for kind in ("along", "exact"))
     return figures.sequence_lines(sequence_leads(*stored))
+
+
+def sampled_figure(models: Sequence[str], folder: Path = DATA, *, mode: str) -> Figure:
+    """IFR against CKP, both from sampled responses."""
+    found = evaluation(models, estimator="sampled", folder=folder)
+    return figures.recovery_against_preservation(tables.technique_table(found, mode=mode))
 
 
 def thinkedit_figures(
@@ -87,6 +93,13 @@ def thinkedit_figures(
             "06_sequence",
             "Edits of a sequence, right after and at the end",
             lambda: sequence_figure(models, folder),
+        )
+    by_sampling = stored_models(folder, estimator="sampled")
+    if by_sampling:
+        yield (
+            "06_sampled",
+            f"IFR against CKP by sampling, {mode}",
+            lambda: sampled_figure(by_sampling, folder, mode=mode),
         )
     yield (
         "06_paper_ifr_by_length",
