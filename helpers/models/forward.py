@@ -15,6 +15,7 @@ from torch import Tensor
 from transformers import DynamicCache
 
 from helpers.models.language_model import LanguageModel
+from helpers.models.tiles import TILED, Tiles
 
 
 @dataclass(frozen=True)
@@ -63,15 +64,8 @@ def hidden_states(
     Returns:
         [rows, queries, hidden].
     """
-    mask = additive_mask(language_model, positions, visible, past.positions if past else None)
-    output = language_model.model.base_model(
-        input_ids=ids,
-        position_ids=positions,
-        attention_mask=mask,
-        past_key_values=past.cache() if past else None,
-        use_cache=past is not None,
-    )
-    return output.last_hidden_state
+    cache = past.cache() if past else None
+    return _run(language_model, ids, positions, visible, cache, past.positions if past else None)
 
 
 def prefill(
@@ -79,16 +73,32 @@ def prefill(
 ) -> tuple[Tensor, Past]:
     """Run constant tokens once: their final hidden states and their keys and values."""
     cache = DynamicCache()
+    hidden = _run(language_model, ids, positions, visible, cache, None)
+    layers = cache.layers
+    keys = tuple(layer.keys for layer in layers)
+    return hidden, Past(keys, tuple(layer.values for layer in layers), positions)
+
+
+def _run(
+    language_model: LanguageModel,
+    ids: Tensor,
+    positions: Tensor,
+    visible: Tensor,
+    cache: DynamicCache | None,
+    past_positions: Tensor | None,
+) -> Tensor:
+    """The call itself; attention goes by tiles where the architecture lets it and they pay."""
+    tiled = language_model.model.config._attn_implementation == TILED
+    tiles = Tiles.of(visible) if tiled else None
     output = language_model.model.base_model(
         input_ids=ids,
         position_ids=positions,
-        attention_mask=additive_mask(language_model, positions, visible, None),
+        attention_mask=additive_mask(language_model, positions, visible, past_positions, tiles),
         past_key_values=cache,
-        use_cache=True,
+        use_cache=cache is not None,
+        **({"tiles": tiles} if tiles else {}),
     )
-    layers = cache.layers
-    keys = tuple(layer.keys for layer in layers)
-    return output.last_hidden_state, Past(keys, tuple(layer.values for layer in layers), positions)
+    return output.last_hidden_state
 
 
 @contextmanager
@@ -117,8 +127,9 @@ def additive_mask(
     positions: Tensor,
     visible: Tensor,
     past_positions: Tensor | None,
+    tiles: Tiles | None = None,
 ) -> Tensor | dict[str, Tensor]:
-    """Turn a boolean [rows, queries, keys] into the mask(s) the architecture takes.
+    """Turn a boolean [rows, queries, keys] into the mask(s) the architecture takes, cut into tiles.
 
     Sliding-window layers also hide keys that lie a window or more to the left, counted in position
     ids (the depth in the prefix tree), as in the unpacked sequence.
@@ -126,16 +137,17 @@ def additive_mask(
     config = language_model.model.config
     window = getattr(config, "sliding_window", None)
     kinds = set(getattr(config, "layer_types", None) or ())
-    full = _additive(visible, language_model.dtype)
+    full = _additive(visible, language_model.dtype, tiles)
     if window is None or (kinds and "sliding_attention" not in kinds):
         return full
     keys = positions if past_positions is None else torch.cat([past_positions, positions], dim=1)
     near = positions[:, :, None] - keys[:, None, :] < window
-    sliding = _additive(visible & near, language_model.dtype)
+    sliding = _additive(visible & near, language_model.dtype, tiles)
     return {"full_attention": full, "sliding_attention": sliding} if kinds else sliding
 
 
-def _additive(visible: Tensor, dtype: torch.dtype) -> Tensor:
+def _additive(visible: Tensor, dtype: torch.dtype, tiles: Tiles | None) -> Tensor:
+    visible = tiles.visible(visible) if tiles else visible
     lowest = torch.finfo(dtype).min
     mask = torch.zeros(visible.shape, dtype=dtype, device=visible.device)
     return mask.masked_fill_(~visible, lowest)[:, None]

@@ -14,6 +14,7 @@ from helpers.models.architectures import ARCHITECTURES, UnknownArchitectureError
 from helpers.models.language_model import LanguageModel
 from helpers.models.packaged_weights import PACKAGED_WEIGHTS, prepare
 from helpers.models.shapes import SHAPES, random_model
+from helpers.models.tiles import TILED
 
 HUB_NAMES = {
     "gpt2-xl": "openai-community/gpt2-xl",
@@ -125,7 +126,7 @@ def _ready(language_model: LanguageModel) -> LanguageModel:
         _ = language_model.layout  # raises with the remedy
         raise UnknownArchitectureError(model.config.model_type)
     eager = language_model.layout.architecture.eager_only
-    model.set_attn_implementation("eager" if eager else "sdpa")
+    model.set_attn_implementation("eager" if eager else TILED)
     model.requires_grad_(False)
     model.eval()
     tokenizer.padding_side = "right"

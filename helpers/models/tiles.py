@@ -1,0 +1,185 @@
+"""Attention of packed rows tile by tile: a few neighbouring queries and only the keys they see.
+
+In a prefix forest a token sees its ancestors and nothing else, so nearly all of a dense mask is
+hidden. Queries are cut into tiles of whole branches, and a tile runs against the gathered keys that
+any of its queries sees; the result is that of the dense mask. It is plugged in through transformers'
+public ``AttentionInterface``; a forward pass that brings no tiles takes sdpa as ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from transformers import AttentionInterface, AttentionMaskInterface
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import sdpa_mask
+
+TILED = "tiled"  # the name the attention is registered under
+WIDTHS = (6, 8, 10, 12, 16, 24, 32)  # queries per tile that are tried
+GATHERING = 4  # to gather a key takes about as long as to score it against this many queries
+WORTHWHILE = 0.5  # tiles are left alone unless they take less than this share of the dense work
+
+Range = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """Which queries meet which keys in a batch of rows, all tiles padded to one width and height.
+
+    Attributes:
+        queries: [rows, tiles, width], the queries' columns; a short tile repeats its first one.
+        keys: [rows, tiles, height], the keys' columns, padded with column 0.
+        padding: [rows, tiles, height], true where a key is padding.
+        places: [rows, queries], where each query stands among the row's tiles x width.
+    """
+
+    queries: Tensor
+    keys: Tensor
+    padding: Tensor
+    places: Tensor
+
+    @classmethod
+    def of(cls, visible: Tensor) -> Tiles | None:
+        """Tiles of a boolean [rows, queries, keys] whose last keys are the queries themselves.
+
+        None where the dense mask is as good: rows of one plain sequence, and accelerators, whose
+        fused kernels this was not measured against.
+        """
+        if visible.device.type != "cpu":
+            return None
+        rows = visible.numpy()
+        tiles = min((cls._cut(rows, width) for width in WIDTHS), key=cls._work)
+        return tiles if tiles._work() < WORTHWHILE * visible.numel() else None
+
+    @classmethod
+    def _cut(cls, rows: np.ndarray, width: int) -> Tiles:
+        ranges = [_ranges(row, width) for row in rows]
+        seen = [
+            [np.flatnonzero(row[start:stop].any(axis=0)) for start, stop in cut]
+            for row, cut in zip(rows, ranges, strict=True)
+        ]
+        count = max(len(cut) for cut in ranges)
+        width = max(stop - start for cut in ranges for start, stop in cut)
+        height = max(len(keys) for row in seen for keys in row)
+        queries = np.zeros((len(rows), count, width), dtype=np.int64)
+        keys = np.full((len(rows), count, height), -1, dtype=np.int64)
+        places = np.zeros(rows.shape[:2], dtype=np.int64)
+        for row, (cut, columns) in enumerate(zip(ranges, seen, strict=True)):
+            for tile, ((start, stop), real) in enumerate(zip(cut, columns, strict=True)):
+                queries[row, tile] = start
+                queries[row, tile, : stop - start] = np.arange(start, stop)
+                keys[row, tile, : len(real)] = real
+                places[row, start:stop] = tile * width + np.arange(stop - start)
+        padding = keys < 0
+        arrays = queries, np.where(padding, 0, keys), padding, places
+        return cls(*(torch.from_numpy(array) for array in arrays))
+
+    def _work(self) -> int:
+        return self.keys.numel() * (self.queries.shape[2] + GATHERING)
+
+    def visible(self, visible: Tensor) -> Tensor:
+        """The tiles' part [rows * tiles, width, height] of a boolean [rows, queries, keys]."""
+        row = torch.arange(len(visible))[:, None, None, None]
+        part = visible[row, self.queries[..., None], self.keys[:, :, None]]
+        return (part & ~self.padding[:, :, None]).flatten(0, 1)
+
+    def gather_queries(self, states: Tensor) -> Tensor:
+        """[rows, heads, queries, size] -> [rows, tiles, heads, width, size]."""
+        return _gather(states, self.queries)
+
+    def gather_keys(self, states: Tensor) -> Tensor:
+        """Keys or values [rows, heads, keys, size] -> [rows, tiles, heads, height, size]."""
+        return _gather(states, self.keys)
+
+    def scatter(self, states: Tensor) -> Tensor:
+        """[rows, tiles, heads, width, size] -> [rows, queries, heads, size]."""
+        rows, count, heads, width, size = states.shape
+        tile = torch.arange(rows)[:, None] * count + self.places // width
+        head = torch.arange(heads)
+        line = (tile[..., None] * heads + head) * width + (self.places % width)[..., None]
+        chosen = states.reshape(-1, size).index_select(0, line.flatten())
+        return chosen.view(rows, -1, heads, size)
+
+
+def attention(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    *,
+    scaling: float,
+    tiles: Tiles | None = None,
+    **options: Any,
+) -> tuple[Tensor, Tensor | None]:
+    """An attention function as transformers' models call it.
+
+    Args:
+        module: the model's attention module.
+        query: [rows, heads, queries, size].
+        key: [rows, key heads, keys, size]; several heads may share a key head.
+        value: [rows, key heads, keys, size].
+        attention_mask: additive, the tiles' [rows * tiles, 1, width, height].
+        scaling: factor of the scores.
+        tiles: what meets what; without them everything is handed on to sdpa.
+        options: what else the model has to say; no dropout, since models are in evaluation.
+
+    Returns:
+        [rows, queries, heads, size], and no attention weights.
+    """
+    if tiles is None:
+        options["scaling"] = scaling
+        return sdpa_attention_forward(module, query, key, value, attention_mask, **options)
+    assert attention_mask is not None
+    queries, keys, values = (
+        tiles.gather_queries(query),
+        tiles.gather_keys(key),
+        tiles.gather_keys(value),
+    )
+    rows, count, heads, width, size = queries.shape
+    key_heads, height = keys.shape[2:4]
+    # Heads that share a key head become further queries of one product.
+    groups = rows * count * key_heads
+    queries, keys, values = (part.reshape(groups, -1, size) for part in (queries, keys, values))
+    scores = torch.bmm(queries, keys.mT).view(rows * count, heads, width, height)
+    weights = (scores * scaling + attention_mask).softmax(-1, dtype=torch.float32)
+    weights = weights.to(values.dtype).view(groups, -1, height)
+    mixed = torch.bmm(weights, values).view(rows, count, heads, width, size)
+    return tiles.scatter(mixed), None
+
+
+AttentionInterface.register(TILED, attention)
+AttentionMaskInterface.register(TILED, sdpa_mask)
+
+
+def _gather(states: Tensor, columns: Tensor) -> Tensor:
+    """Columns [rows, tiles, n] of [rows, heads, columns, size]: [rows, tiles, heads, n, size]."""
+    rows, heads, width, size = states.shape
+    head = torch.arange(rows * heads).view(rows, 1, heads, 1)
+    line = head * width + columns[:, :, None]
+    return states.reshape(-1, size).index_select(0, line.flatten()).view(*line.shape, size)
+
+
+def _ranges(visible: np.ndarray, width: int) -> list[Range]:
+    """Cut the queries of one row into ranges of at most ``width``.
+
+    A branch (tokens each of which sees the one before it) is cut only if it is longer than that.
+    """
+    count, keys = visible.shape
+    follows = visible[1:].diagonal(keys - count)
+    starts: Sequence[int] = [0, *(np.flatnonzero(~follows) + 1).tolist(), count]
+    ranges, begin = [], 0
+    for start, stop in pairwise(starts):
+        if stop - begin > width and start > begin:
+            ranges.append((begin, start))
+            begin = start
+        while stop - begin > width:
+            ranges.append((begin, begin + width))
+            begin += width
+    return [*ranges, (begin, count)]
