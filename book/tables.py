@@ -18,6 +18,7 @@ from helpers.reporting.stored import load_run, stored_runs
 from helpers.reporting.thinkedit_gallery import evaluation, stored_models
 
 _MODES = ("independent", "sequential")
+_ESTIMATORS = {"exact": "exact probabilities", "sampled": "sampled responses"}
 
 
 def results_page(data: Path = FIGURES / "data") -> str:
@@ -76,15 +77,16 @@ def _klob(folder: Path) -> Iterator[str]:
 
 
 def _thinkedit(folder: Path) -> Iterator[str]:
-    models = stored_models(folder)
-    if not models:
-        return
-    found = evaluation(models, folder=folder)
-    for mode in _MODES:
-        yield f"### KnowGIC, edits {mode}"
-        yield "Exact probabilities; IFR lower is better, CKP higher; *n* edits have a known chain."
-        table = thinkedit_tables.technique_table(found, mode=mode)
-        yield _html(table.set_index(["model", "method"]).round(3))
+    for estimator, words in _ESTIMATORS.items():
+        models = stored_models(folder, estimator=estimator)
+        if not models:
+            continue
+        found = evaluation(models, estimator=estimator, folder=folder)
+        for mode in (mode for mode in _MODES if mode in set(found.recovery["mode"])):
+            yield f"### KnowGIC, edits {mode}, {words}"
+            yield "IFR: lower is better; CKP: higher is better; *n* edits have a known chain."
+            table = thinkedit_tables.technique_table(found, mode=mode)
+            yield _html(table.set_index(["model", "method"]).round(3))
 
 
 def _html(table: pd.DataFrame) -> str:
