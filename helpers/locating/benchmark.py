@@ -37,6 +37,13 @@ class Examples:
     relations: tuple[str, ...]
     numbers: tuple[int, ...]
 
+    def only(self, numbers: Sequence[int]) -> Examples:
+        """Those of these numbers, in that order; a ValueError where one is not there."""
+        places = [self.numbers.index(number) for number in numbers]
+        groups = tuple(self.groups[place] for place in places)
+        relations = tuple(self.relations[place] for place in places)
+        return Examples(self.subtask, groups, relations, tuple(numbers))
+
 
 def load_examples(
     subtask: Subtask, source: str | Path = "klob-mini", *, count: int | None = None, seed: int = 0

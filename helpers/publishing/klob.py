@@ -27,7 +27,13 @@ from helpers.metrics.klob_sets import SHARES
 from helpers.models.language_model import LanguageModel
 from helpers.models.load import load
 from helpers.paths import RUNS
-from helpers.reporting.klob_stored import FOLDER, add_klob_run, run_name
+from helpers.reporting.klob_stored import (
+    FOLDER,
+    add_klob_run,
+    load_klob_run,
+    run_name,
+    store_klob_run,
+)
 from helpers.runs.store import Results, ResultsStore
 
 TABLES = ("sentences", "similarities", "null", "layers", "cost")
@@ -101,6 +107,38 @@ def collect(
         name: pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
         for name, parts in tables.items()
     }
+
+
+def add_edited(
+    language_model: LanguageModel, locators: Sequence[str], name: str, source: str, folder: Path
+) -> Path:
+    """Add locators' layer mass at the facts that were edited layer by layer to a stored run.
+
+    The test of the locality hypothesis needs no more of a locator that is too slow for all examples.
+
+    Args:
+        language_model: the model.
+        locators: names of ``helpers.locating.registry``.
+        name: of the stored run, which has a table *edits* (``helpers.publishing.layer_edits``).
+        source: of the facts.
+        folder: where runs are stored.
+
+    Raises:
+        KeyError: no such run.
+        ValueError: its facts have not been edited.
+    """
+    tables = load_klob_run(name, folder).tables
+    if "edits" not in tables:
+        raise ValueError(f"{folder / name} has no edits: run helpers.publishing.layer_edits first")
+    edited = load_examples("consistency", source).only(tables["edits"]["example"].unique().tolist())
+    parts = [tables["layers"]]
+    for locator in locators:
+        found = evaluate(language_model, make_locator(locator), edited, permutations=1)
+        named = {"model": language_model.name, "locator": locator, "subtask": "consistency"}
+        parts.append(found.layers.assign(**named))
+    once = ["locator", "subtask", "example", "layer"]
+    layers = pd.concat(parts, ignore_index=True).drop_duplicates(once, ignore_index=True)
+    return store_klob_run(name, {"layers": layers}, folder=folder)
 
 
 def about(language_model: LanguageModel, plan: Plan) -> dict[str, Any]:
@@ -200,6 +238,9 @@ def main(
     dtype: Annotated[str, typer.Option(help="torch dtype of the weights")] = "float32",
     device: Annotated[str, typer.Option(help="torch device")] = "cpu",
     accept_terms: Annotated[bool, typer.Option(help="accept a packaged model's terms")] = False,
+    edited: Annotated[
+        bool, typer.Option(help="no criteria, only the layers of facts edited by layer_edits")
+    ] = False,
     out: Annotated[Path, typer.Option(help="folder of the result tables")] = FOLDER,
     store: Annotated[Path, typer.Option(help="folder of finished parts")] = RUNS / "klob",
 ) -> None:
@@ -210,9 +251,12 @@ def main(
     language_model = load(model, dtype=dtype, device=device, accept_terms=accept_terms)
     counts = _counts((consistency, relevance, unbiasedness))
     names = tuple(locator or LOCATORS)
+    name = run_name(model, source)
+    if edited:
+        typer.echo(str(add_edited(language_model, names, name, source, out)))
+        return
     plan = Plan(names, source, counts, seed, permutations=permutations)
     tables = run(language_model, plan, store=ResultsStore(store), progress=True)
-    name = run_name(model, source)
     typer.echo(str(add_klob_run(name, tables, about(language_model, plan), out)))
 
 

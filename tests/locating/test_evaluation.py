@@ -30,7 +30,7 @@ from helpers.metrics.klob import (
 from helpers.metrics.klob_sets import located
 from helpers.models import LanguageModel
 from helpers.publishing import klob as published
-from helpers.reporting.klob_stored import add_klob_run, load_klob_run
+from helpers.reporting.klob_stored import add_klob_run, load_klob_run, store_klob_run
 from helpers.runs.store import ResultsStore
 
 Tiny = Callable[..., LanguageModel]
@@ -191,6 +191,31 @@ def test_plan_runs_resumes_and_saves(
     assert "4 consistency, 3 relevance, all unbiasedness" in str(read)
     with pytest.raises(KeyError, match="tiny_klob-mini"):
         load_klob_run("other", tmp_path / "out")
+
+
+def test_layers_of_edited_facts_are_added(source: str, tiny: Tiny, tmp_path: Path) -> None:
+    model, name = tiny("llama"), "tiny_klob-mini"
+    counts = {"consistency": 3, "relevance": 3, "unbiasedness": 1}
+    plan = published.Plan(("activation",), source, counts, permutations=3)  # type: ignore[arg-type]
+    tables = published.run(model, plan, store=ResultsStore(tmp_path / "store"))
+    add_klob_run(name, tables, published.about(model, plan), tmp_path)
+    with pytest.raises(ValueError, match="layer_edits"):
+        published.add_edited(model, ["random"], name, source, tmp_path)
+    every = load_examples("consistency", source).numbers
+    store_klob_run(name, {"edits": pd.DataFrame({"example": every})}, folder=tmp_path)
+    published.add_edited(model, ["activation", "random"], name, source, tmp_path)
+    layers = load_klob_run(name, tmp_path).tables["layers"]
+    assert not layers.duplicated(["locator", "subtask", "example", "layer"]).any()
+    facts = layers.query("subtask == 'consistency'").groupby("locator")["example"].unique()
+    assert {locator: set(numbers) for locator, numbers in facts.items()} == {
+        "activation": set(every),
+        "random": set(every),
+    }
+    before = tables["layers"].query("subtask == 'consistency'").set_index(["example", "layer"])
+    after = layers.query("locator == 'activation' and subtask == 'consistency'").set_index(
+        ["example", "layer"]
+    )
+    np.testing.assert_array_equal(after["mass"].reindex(before.index), before["mass"])
 
 
 def test_summaries_merge_and_survive_the_disk(tmp_path: Path) -> None:
