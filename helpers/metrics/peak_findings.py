@@ -49,9 +49,9 @@ def findings(
     """
     found = [*_within(counterfactual), *_app(counterfactual)]
     if temporal is not None:
-        found += _temporal(counterfactual, temporal)
+        found += _temporal(*_common(counterfactual, temporal))
     if larger is not None:
-        found += _larger(counterfactual, larger)
+        found += _larger(*_common(counterfactual, larger))
     return found
 
 
@@ -118,6 +118,12 @@ def _larger(smaller: Metrics, larger: Metrics) -> Iterator[Evidence]:
         measure = f"{metric} larger - smaller model, plain editors"
         finding = "larger models perturb more"
         yield _paired(finding, measure, _mean(smaller, metric), _mean(larger, metric))
+
+
+def _common(first: Metrics, second: Metrics) -> tuple[Metrics, Metrics]:
+    """Both without the methods that only one has."""
+    shared = [method for method in first if method in second]
+    return {m: first[m] for m in shared}, {m: second[m] for m in shared}
 
 
 def _mean(metrics: Metrics, metric: str) -> pd.Series:

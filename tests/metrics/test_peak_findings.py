@@ -49,7 +49,8 @@ def test_models_are_compared_on_the_records_both_hold():
 
 def test_data_sets_are_compared_without_pairing():
     temporal = metrics(AFF_hard=[0.1, 0.3, 0.2])
-    found = findings({"ROME": metrics()}, temporal={"ROME": temporal})
+    only_here = metrics(AFF_hard=[0.0, 0.0, 0.0])  # a method that the other set lacks
+    found = findings({"ROME": metrics(), "KN": only_here}, temporal={"ROME": temporal})
     lower = evidence_of(found, "AFF hard PEAK-CF - PEAK-T, plain editors")
     assert lower.difference == welch_interval([0.1, 0.3, 0.2], [0.5, 0.6, 0.4])
     assert lower.difference.mean == pytest.approx(0.3)
