@@ -112,7 +112,7 @@ def sensitivity_panels(metrics: ByVariant, *, editor: str, caption: str = "") ->
         axes.set_title(SYMBOLS[field])
         axes.set_ylim(0, 105)
     panels[0].set_ylabel("percent")
-    panels[0].legend(loc="lower left")
+    panels[1].legend(loc="upper center", bbox_to_anchor=(1.1, -0.12), ncols=3)
     title = f"{method_label(editor)}+APP: one coefficient changed alone\n{caption}"
     figure.suptitle(title, x=0.01, ha="left", size=10)
     return figure

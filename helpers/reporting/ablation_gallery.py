@@ -41,7 +41,7 @@ def objectives_figure(stored: StoredAblations, editor: str) -> Figure:
 
 def neighbours_figure(stored: StoredAblations) -> Figure:
     """The number of neighbours APP is given, for every editor studied."""
-    editors = _editors(stored, "neighbours")
+    editors = editors_with(stored, "neighbours")
     metrics = variant_metrics(stored.scores)
     chosen = {v: t for e in editors for v, t in with_field(metrics, e, "neighbours").items()}
     return figures.neighbours_lines(
@@ -99,16 +99,16 @@ def ablation_figures(folder: Path = FOLDER) -> Iterator[tuple[str, str, Callable
 def _available(
     stored: StoredAblations,
 ) -> Iterator[tuple[str, str, Callable[[StoredAblations], Figure]]]:
-    for editor in _editors(stored, "alpha"):
+    for editor in editors_with(stored, "alpha"):
         draw = partial(objectives_figure, editor=editor)
         yield f"objectives_{editor}", f"APP short of one objective, {editor}", draw
-    if _editors(stored, "neighbours"):
+    if editors_with(stored, "neighbours"):
         yield "neighbours", "More neighbours for APP", neighbours_figure
     if any(v.method.endswith("+all") for v in _variants(stored)):
         yield "fairer", "Fairer baselines", fairer_figure
     if stored.scores:
         yield "editors", "Every editor with and without APP", editors_figure
-    for editor in _editors(stored, "margin"):
+    for editor in editors_with(stored, "margin"):
         draw = partial(sensitivity_figure, editor=editor)
         yield f"sensitivity_{editor}", f"APP's coefficients, {editor}", draw
     if stored.sequences:
@@ -121,7 +121,7 @@ def _variants(stored: StoredAblations) -> list[Variant]:
     return [Variant.parse(name) for name in stored.scores]
 
 
-def _editors(stored: StoredAblations, field: str) -> list[str]:
+def editors_with(stored: StoredAblations, field: str) -> list[str]:
     """Editors with a variant in this field of APP."""
     return list(dict.fromkeys(v.editor for v in _variants(stored) if v.field == field))
 
