@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from helpers.editing.variants import SYMBOLS, Variant, method_label
@@ -91,7 +92,7 @@ def fairer_bars(metrics: ByVariant, *, caption: str = "") -> Figure:
         axes.set_title(title)
         axes.set_ylim(0, 105)
     panels[0].set_ylabel("additivity factor [%]")
-    panels[0].legend(loc="lower center", bbox_to_anchor=(1.0, -0.3), ncols=3)
+    _legend_below(figure, panels[0])
     figure.suptitle(f"Fairer baselines\n{caption}", x=0.01, ha="left", size=10)
     return figure
 
@@ -112,7 +113,7 @@ def sensitivity_panels(metrics: ByVariant, *, editor: str, caption: str = "") ->
         axes.set_title(SYMBOLS[field])
         axes.set_ylim(0, 105)
     panels[0].set_ylabel("percent")
-    panels[1].legend(loc="upper center", bbox_to_anchor=(1.1, -0.12), ncols=3)
+    _legend_below(figure, panels[0])
     title = f"{method_label(editor)}+APP: one coefficient changed alone\n{caption}"
     figure.suptitle(title, x=0.01, ha="left", size=10)
     return figure
@@ -174,9 +175,14 @@ def said_scatter(beside: pd.DataFrame, *, caption: str = "") -> Figure:
         axes.set_ylabel(f"{measure.replace('_', ' ')} in what is said [%]")
         axes.set_xlim(-4, 104)
         axes.set_ylim(-4, 104)
-    panels[0].legend(loc="upper left")
+    _legend_below(figure, panels[0])
     figure.suptitle(f"Scores and speech\n{caption}", x=0.01, ha="left", size=10)
     return figure
+
+
+def _legend_below(figure: Figure, axes: Axes) -> None:
+    """One legend for all panels, under them."""
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=4)
 
 
 def _line(
