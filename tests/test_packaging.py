@@ -17,6 +17,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+from helpers.reporting.gallery import figures
+
 ROOT = Path(__file__).resolve().parent.parent
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PROJECT = PYPROJECT["project"]
@@ -84,6 +86,11 @@ def test_readme_gives_a_reason_for_every_runtime_dependency():
     rows = re.findall(r"^\| `([\w.-]+)` \| (.+) \|$", README, re.M)
     assert sorted(canonicalize_name(name) for name, _ in rows) == sorted(names(RUNTIME))
     assert all(reason.strip() for _, reason in rows)
+
+
+def test_readme_lists_every_published_figure():
+    rows = re.findall(r"^\| \d\d \| (.+) \|$", README, re.M)
+    assert [name for row in rows for name in re.findall("`(.+?)`", row)] == list(figures())
 
 
 def test_what_the_package_imports_is_declared():
