@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import settings
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
@@ -22,6 +23,10 @@ from helpers.editing.hyperparameters import RomeHyperparameters
 from helpers.models import LanguageModel
 from helpers.models.load import _ready
 from helpers.models.shapes import random_model
+
+# Tests share their machine with others: how long one example takes says nothing about the code.
+settings.register_profile("suite", deadline=None)
+settings.load_profile("suite")
 
 PATIENCE = 240  # seconds; JupyterLab and a kernel start slowly on a busy machine
 _LLAMA_LIKE = {

@@ -142,7 +142,7 @@ LABELS = [
 ]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     triples=st.lists(
         st.tuples(

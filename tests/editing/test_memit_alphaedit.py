@@ -37,7 +37,7 @@ SIZES = {"seed": st.integers(0, 10_000), "d": st.integers(1, 6), "n": st.integer
 
 
 @given(**SIZES)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_memit_equals_the_direct_solve(tiny, make_editor, seed, d, n) -> None:
     covariance, keys, residuals = problem(seed, d, 12, n)
     editor, layer = with_moment(make_editor("memit", tiny("llama")), covariance.float())
@@ -56,7 +56,7 @@ def test_memit_equals_the_direct_solve(tiny, make_editor, seed, d, n) -> None:
 
 
 @given(earlier=st.integers(0, 4), **SIZES)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_alphaedit_equals_the_direct_solve(tiny, make_editor, seed, d, n, earlier) -> None:
     covariance, keys, residuals = problem(seed, d, 12, n + earlier)
     known, keys, residuals = keys[:, :earlier], keys[:, earlier:], residuals[:, earlier:]

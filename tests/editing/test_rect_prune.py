@@ -20,7 +20,7 @@ def normal(seed: int, *shape: int) -> torch.Tensor:
 
 
 @given(seed=st.integers(0, 10_000), share=st.floats(0.05, 1.0), rank=st.integers(1, 3))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_rect_keeps_the_largest_relative_changes(seed, share, rank) -> None:
     delta, weight = LowRank(normal(seed, 9, rank), normal(seed + 1, 11, rank)), normal(7, 9, 11)
     kept = keep_largest(delta, weight, share).dense()
@@ -68,7 +68,7 @@ def by_full_decomposition(delta: torch.Tensor, limit: float, base: float) -> tor
     limit=st.floats(0.5, 20.0),
     base=st.sampled_from([math.e, 2.0, 1.5, 1.2]),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_prune_equals_the_full_decomposition(seed, rank, limit, base) -> None:
     delta = LowRank(normal(seed, 8, rank), normal(seed + 1, 10, rank))
     settings_ = PruneHyperparameters(log_base=base)
@@ -98,7 +98,7 @@ def test_prune_linear_by_hand() -> None:
 
 
 @given(seed=st.integers(0, 10_000), rows=st.integers(1, 20), columns=st.integers(1, 20))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_power_iteration_finds_the_largest_singular_value(seed, rows, columns) -> None:
     matrix = normal(seed, rows, columns)
     exact = float(torch.linalg.matrix_norm(matrix, 2))

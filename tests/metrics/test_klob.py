@@ -78,7 +78,7 @@ def test_scores_that_are_not_numbers_are_refused() -> None:
         located_units(np.array([1.0, np.nan, 2.0]))
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(seed=st.integers(0, 99), levels=st.integers(1, 400), trend=st.booleans())
 def test_located_units_are_those_of_a_sorted_list(seed: int, levels: int, trend: bool) -> None:
     """Also where a sample guesses the level, among ties, and where the sample misleads."""

@@ -80,9 +80,7 @@ def test_scores_under_updates_equal_applied_weights(tiny, architecture):
         np.testing.assert_allclose(found, [total for _, total in expected], atol=1e-4)
 
 
-@settings(
-    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(
         st.tuples(
