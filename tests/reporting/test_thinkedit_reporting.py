@@ -56,7 +56,9 @@ def test_chain_counts_add_up(evaluation):
 
 
 def test_missing_results_say_how_to_make_them(tmp_path, evaluation):
-    with pytest.raises(thinkedit_tables.MissingScoresError, match=r"publishing.thinkedit --model m --method"):
+    with pytest.raises(
+        thinkedit_tables.MissingScoresError, match=r"publishing.thinkedit --model m --method"
+    ):
         thinkedit_tables.stored("exact", ["m"], tmp_path)
     with pytest.raises(thinkedit_tables.MissingScoresError, match="--publish"):
         thinkedit_tables.stored_chains(tmp_path)
