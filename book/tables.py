@@ -82,7 +82,9 @@ def _thinkedit(folder: Path) -> Iterator[str]:
         if not models:
             continue
         found = evaluation(models, estimator=estimator, folder=folder)
-        for mode in (mode for mode in _MODES if mode in set(found.recovery["mode"])):
+        for mode in _MODES:
+            if mode not in set(found.recovery["mode"]):
+                continue
             yield f"### KnowGIC, edits {mode}, {words}"
             yield "IFR: lower is better; CKP: higher is better; *n* edits have a known chain."
             table = thinkedit_tables.technique_table(found, mode=mode)

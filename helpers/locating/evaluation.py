@@ -58,7 +58,7 @@ def evaluate(
         language_model: the model.
         locator: the method.
         examples: the subtask.
-        shares: located shares k.
+        shares: located shares k; none compares nothing and fills ``sentences`` and ``layers`` only.
         permutations: draws of the null.
         checkpoints: folder for finished chunks, read again when a run resumes. Parameter scores are
             too many to be kept between runs; such a locator starts its subtask anew.
@@ -68,8 +68,7 @@ def evaluate(
     together = [sentence for group in examples.groups for sentence in group]
     answered = iter(own_answers(language_model, encode(language_model, together)))
     queries = [[next(answered) for _ in group] for group in examples.groups]
-    compared = examples.subtask != "unbiasedness"
-    used = tuple(shares) if compared else ()
+    used = tuple(shares) if examples.subtask != "unbiasedness" else ()
     views = _empty_views(language_model, locator, used)
     keep = checkpoints if locator.granularity != "parameter" else None
     for start in range(0, len(queries), chunk):
@@ -80,7 +79,7 @@ def evaluate(
             views[granularity].merge(summary)
         progress(min(start + chunk, len(queries)), len(queries))
     similarities = null = pd.DataFrame()
-    if compared:
+    if used:
         similarities = _similarities(language_model, locator, queries, examples, views)
         null = _null(views, examples, permutations)
     return Evaluation(

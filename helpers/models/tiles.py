@@ -53,6 +53,9 @@ class Tiles:
         """
         if visible.device.type != "cpu":
             return None
+        # No tiling does less than the visible pairs: most rows need not be tried.
+        if int(visible.sum()) >= WORTHWHILE * visible.numel():
+            return None
         rows = visible.numpy()
         tiles = min((cls._cut(rows, width) for width in WIDTHS), key=cls._work)
         return tiles if tiles._work() < WORTHWHILE * visible.numel() else None

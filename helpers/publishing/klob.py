@@ -133,7 +133,7 @@ def add_edited(
     edited = load_examples("consistency", source).only(tables["edits"]["example"].unique().tolist())
     parts = [tables["layers"]]
     for locator in locators:
-        found = evaluate(language_model, make_locator(locator), edited, permutations=1)
+        found = evaluate(language_model, make_locator(locator), edited, shares=())
         named = {"model": language_model.name, "locator": locator, "subtask": "consistency"}
         parts.append(found.layers.assign(**named))
     once = ["locator", "subtask", "example", "layer"]

@@ -1,7 +1,8 @@
 """Published result tables: scores only, small, from which figures are redrawn without a model.
 
 ``figures/data/peak/<model>_<dataset>/`` holds one parquet file per method and ``about.json``, which
-says model, data set, number of records, preset, dtype and device, and each method's settings.
+says model, data set, number of records, preset, dtype and device, each method's settings, and the
+fingerprint and checksum of the model and data behind the scores.
 """
 
 from __future__ import annotations

@@ -19,6 +19,15 @@ from helpers.runs.store import Results, ResultsStore, complete
 from helpers.scoring.answers import Question, score_answers
 
 KEYS = ["case_id", "role", "prompt_index", "list", "answer_index"]
+EDIT_COLUMNS = [
+    "case_id",
+    "failure",
+    "steps",
+    "final_nll",
+    "relative_norm",
+    "exploding",
+    "diagnostics",
+]
 SCORING_VERSION = 1  # raise it when what is scored, or how, changes
 
 
@@ -139,18 +148,19 @@ class PeakRun:
         return before.merge(after[~after["case_id"].isin(broken)], on=KEYS, validate="1:1")
 
     def adopt(self, editor: Editor, scores: pd.DataFrame) -> None:
-        """Count scores before and after, made by this editor in another run, as finished."""
+        """Count scores before and after, made by this editor in another run, as finished.
+
+        How the edits themselves went is not known of them: ``edits`` does not list them.
+        """
         columns = {"sum_before": self.results(), "sum_after": self.results(editor)}
         for column, results in columns.items():
             fresh = scores[~scores["case_id"].isin(results.done())]
             if len(fresh):
-                edits = fresh[["case_id"]].drop_duplicates().assign(failure="")
-                results.append(edits, "edits")
                 results.append(fresh[[*KEYS, "tokens"]].assign(sum=fresh[column]))
 
     def edits(self, editor: Editor) -> pd.DataFrame:
-        """Diagnostics of each edit of this run's records."""
-        table = self.results(editor).read("edits")
+        """Diagnostics (``EDIT_COLUMNS``) of each edit of this run's records that was made here."""
+        table = self.results(editor).read("edits").reindex(columns=EDIT_COLUMNS)
         return table[table["case_id"].isin(self._case_ids())]
 
     def _completed(self, results: Results, compute: Any) -> pd.DataFrame:
@@ -184,20 +194,19 @@ class PeakRun:
 
 
 def diagnostics_table(records: Sequence[PeakRecord], updates: Sequence[Update]) -> pd.DataFrame:
-    """One row per edit: steps, final loss terms, norms, flags; the full record as JSON."""
+    """One row per edit: failure, steps, final loss, norm, flag; the full record as JSON."""
     rows = []
     for record, update in zip(records, updates, strict=True):
         known = update.diagnostics
-        final = (known.get("losses") or [{}])[-1]
         rows.append(
-            {
-                "case_id": record.case_id,
-                "failure": known.get("failure", ""),
-                "steps": known.get("steps"),
-                "final_nll": final.get("nll"),
-                "relative_norm": max(known.get("relative_norm", {}).values(), default=None),
-                "exploding": bool(known.get("exploding", False)),
-                "diagnostics": json.dumps(dict(known)),
-            }
+            (
+                record.case_id,
+                known.get("failure", ""),
+                known.get("steps"),
+                (known.get("losses") or [{}])[-1].get("nll"),
+                max(known.get("relative_norm", {}).values(), default=None),
+                bool(known.get("exploding", False)),
+                json.dumps(dict(known)),
+            )
         )
-    return pd.DataFrame(rows)
+    return pd.DataFrame(rows, columns=EDIT_COLUMNS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -104,6 +105,11 @@ def test_published_scores_are_not_computed_again_elsewhere(run, rome, tmp_path, 
     assert again.settings == first.settings
     for label, table in first.scores.items():
         pd.testing.assert_frame_equal(again.scores[label], table)
+    edits = elsewhere.edits(rome)  # of adopted scores it is not known how the edits went
+    assert edits.empty
+    assert list(edits.columns) == peak_scores.EDIT_COLUMNS
+    assert edits["exploding"].sum() == 0
+    assert np.isnan(edits["steps"].median())
 
 
 def test_published_scores_of_other_settings_are_not_taken(run, rome, tmp_path, monkeypatch):
