@@ -31,6 +31,8 @@ from helpers import models
 from helpers.data.peak import load_peak
 from helpers.data.peak_record import PeakRecord
 from helpers.editing.editor import Editor
+from helpers.editing.hyperparameters import HyperparameterError, preset_values
+from helpers.editing.mend_network import NetworkError
 from helpers.models.language_model import LanguageModel
 from helpers.paths import RUNS
 from helpers.runs.methods import build_method
@@ -46,7 +48,7 @@ PLAIN: dict[str, Any] = {
     "mend": plain_mend,
 }
 EDITS = (1, 4, 16, 64, 256)
-MODELS = ("shape:smollm2-135m", "shape:qwen2.5-1.5b", "shape:llama2-7b", "shape:llama2-13b")
+MODELS = ("shape:smollm2-135m", "shape:gpt2-xl", "shape:llama2-7b", "shape:llama2-13b")
 
 
 def main(
@@ -57,7 +59,7 @@ def main(
     methods: str = "rome,rome+app,memit,memit+app,alphaedit,ft-m,kn,mend",
     grow: Annotated[str, typer.Option(help="methods, edits or model")] = "methods",
     flops: Annotated[bool, typer.Option(help="count arithmetic, in a second run")] = True,
-    preset: str = "tuned",
+    preset: Annotated[str, typer.Option(help="default: tuned, or else paper")] = "",
     dtype: str = "float32",
     device: str = "cpu",
     threads: int = torch.get_num_threads(),
@@ -71,7 +73,9 @@ def main(
         language_model = models.load(name, dtype=dtype, device=device)
         counts = [n for n in EDITS if n <= len(chosen)] if grow == "edits" else [records]
         for method in methods.split(","):
-            editor = build_method(method, language_model, preset=preset)
+            editor = _editor(method, language_model, preset or _preset(name))
+            if editor is None:
+                continue
             for count in counts:
                 x = {"edits": str(count), "model": name, "methods": method}[grow]
                 label = "editing" if grow == "methods" else method
@@ -80,6 +84,24 @@ def main(
             report, language_model, {"model": name}.get(grow, "scoring"), chosen[:records], plain
         )
     report.save(folder, axis=grow)
+
+
+def _preset(model: str) -> str:
+    """The preset of our own search where the model has one, else the paper's."""
+    try:
+        preset_values("rome", model, "tuned")
+    except HyperparameterError:
+        return "paper"
+    return "tuned"
+
+
+def _editor(method: str, language_model: LanguageModel, preset: str) -> Editor | None:
+    """The editor; None, with a word, where MEND has no network for the model."""
+    try:
+        return build_method(method, language_model, preset=preset)
+    except NetworkError as error:
+        typer.echo(f"{method} is left out: {error}", err=True)
+        return None
 
 
 def _edit(

@@ -35,19 +35,24 @@ KeyHistory = dict[int, Tensor]
 
 @dataclass
 class AlphaEdit(SpreadingEditor):
-    """AlphaEdit on one model; null spaces are found once, when first needed."""
+    """AlphaEdit on one model.
+
+    ``null_spaces``, by layer and threshold, are found when first needed; variants of one editor
+    (``dataclasses.replace``) share them.
+    """
 
     hyperparameters: AlphaEditHyperparameters
-    _null_spaces: dict[int, NullSpace] = field(default_factory=dict, init=False, repr=False)
+    null_spaces: dict[tuple[int, float], NullSpace] = field(default_factory=dict, repr=False)
 
     name = "alphaedit"
 
     def null_space(self, layer: int) -> NullSpace:
         """The null space of a layer's second moment."""
-        if layer not in self._null_spaces:
-            threshold = self.hyperparameters.nullspace_threshold
-            self._null_spaces[layer] = NullSpace.of(self.second_moments[layer].matrix, threshold)
-        return self._null_spaces[layer]
+        threshold = self.hyperparameters.nullspace_threshold
+        if (layer, threshold) not in self.null_spaces:
+            found = NullSpace.of(self.second_moments[layer].matrix, threshold)
+            self.null_spaces[layer, threshold] = found
+        return self.null_spaces[layer, threshold]
 
     def noted(self, layer: int) -> dict[str, Any]:
         """The dimension of the null space."""
@@ -80,8 +85,12 @@ class AlphaEdit(SpreadingEditor):
             with overlay_all(self.language_model, total):
                 step = self.jointly(chunk, partial(self.solve_jointly, history=history))
             total = total.plus(step)
-            with overlay_all(self.language_model, total):
-                self._remember(history, chunk)
+            # Facts whose edit was given up were not written, and need no protection.
+            edits = zip(chunk, step.diagnostics["edits"], strict=True)
+            written = [request for request, edit in edits if "failure" not in edit]
+            if written:
+                with overlay_all(self.language_model, total):
+                    self._remember(history, written)
             yield total
 
     def _remember(self, history: KeyHistory, requests: Sequence[EditRequest]) -> None:

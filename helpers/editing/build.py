@@ -61,7 +61,7 @@ class _Order:
         )
 
     def with_app(self, section: str) -> tuple[App | None, dict[str, Any]]:
-        """APP's coefficients, and the hyperparameters that change with APP (the stop rule)."""
+        """APP's coefficients and margin, and the hyperparameters that change with APP (stop rule)."""
         if self.app is None or self.app is False:
             return None, {}
         model = self.language_model.name
@@ -72,10 +72,11 @@ class _Order:
                 " app=App(alpha=…, beta=…, gamma=…), or leave APP out for an editor without a loss"
             )
         values = dict(values or {})
-        given = {k: values.pop(k) for k in ("alpha", "beta", "gamma") if k in values}
+        given = {k: values.pop(k) for k in _APP_KEYS if k in values}
         return (App(**given) if self.app is True else self.app), values
 
 
+_APP_KEYS = ("alpha", "beta", "gamma", "margin")
 _Build = Callable[[_Order], Editor]
 
 

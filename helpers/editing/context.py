@@ -2,6 +2,9 @@
 
 They make an edit hold in more than one context. Sampling is an explicit, seeded, cached step; the
 cache is keyed by the model's fingerprint, so templates never pass from one model to another.
+
+The packaged templates of smollm2-135m, on which the published runs rest, were sampled with the seed
+set anew for each length, so that their short ones are beginnings of the long ones.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from helpers.paths import PACKAGED, cache_folder, written_whole
 
 BARE = "{}"
 START_WORDS = ("The", "Therefore", "Because", "I", "You")
+_CACHE = "context_templates_2"  # another number when templates are sampled in another way
 
 
 @dataclass(frozen=True)
@@ -79,9 +83,10 @@ def context_templates(
     # Packaged for the embedded models, so that every machine has the same templates.
     path = PACKAGED / "samples" / language_model.fingerprint / "context_templates" / file
     if folder is not None or not path.exists():
-        path = (folder or cache_folder("context_templates", language_model.fingerprint)) / file
+        path = (folder or cache_folder(_CACHE, language_model.fingerprint)) / file
     if not path.exists():
-        sampled = [t for pair in lengths for t in _sample(language_model, *pair, start, seed)]
+        torch.manual_seed(seed)  # once, or short templates would be beginnings of long ones
+        sampled = [t for pair in lengths for t in _sample(language_model, *pair, start)]
         with written_whole(path) as scratch:
             scratch.write_text(json.dumps(sampled, ensure_ascii=False, indent=1), encoding="utf-8")
     sampled = json.loads(path.read_text(encoding="utf-8"))
@@ -91,9 +96,7 @@ def context_templates(
 
 
 @torch.inference_mode()
-def _sample(
-    language_model: LanguageModel, length: int, count: int, start: str, seed: int
-) -> list[str]:
+def _sample(language_model: LanguageModel, length: int, count: int, start: str) -> list[str]:
     tokenizer = language_model.tokenizer
     if start == "words":
         if count % len(START_WORDS):
@@ -107,14 +110,13 @@ def _sample(
     # Padded starts of unequal length would put padding inside the text; these words are one token.
     lengths = batch["attention_mask"].sum(1).unique()
     if len(lengths) != 1:
-        return [t for text in texts for t in _continue(language_model, [text], length, seed)]
-    return _continue(language_model, texts, length, seed)
+        return [t for text in texts for t in _continue(language_model, [text], length)]
+    return _continue(language_model, texts, length)
 
 
-def _continue(language_model: LanguageModel, texts: list[str], length: int, seed: int) -> list[str]:
+def _continue(language_model: LanguageModel, texts: list[str], length: int) -> list[str]:
     tokenizer = language_model.tokenizer
     batch = tokenizer(texts, return_tensors="pt", padding=True).to(language_model.device)
-    torch.manual_seed(seed)
     new = max(1, length - batch["input_ids"].shape[1])
     generated = language_model.model.generate(
         **batch,

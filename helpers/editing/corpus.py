@@ -122,8 +122,8 @@ class WikipediaCorpus:
 
     @property
     def name(self) -> str:
-        """E.g. ``wikipedia-20231101.en-100000``."""
-        return f"wikipedia-{self.snapshot}-{self.count}"
+        """E.g. ``wikipedia-20231101.en-100000-seed1-4096``."""
+        return f"wikipedia-{self.snapshot}-{self.count}-seed{self.seed}-{self.longest}"
 
     def documents(self, language_model: LanguageModel) -> Iterator[list[int]]:
         """A fixed pseudo-random subset of articles, each cut to the context length."""

@@ -9,6 +9,7 @@ from typing import Any, Literal, Self
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from helpers.models.names import HUB_NAMES, SHAPE_PREFIX
 from helpers.paths import PARAMS
 
 PRESETS = ("paper", "original", "easyedit", "tuned")
@@ -94,15 +95,24 @@ class PruneHyperparameters(Hyperparameters):
     ``prune_compat="added"`` adds the restrained update to the full one, as one public port does.
     """
 
-    base: Literal["memit", "rome", "alphaedit", "rect"] = "memit"
+    base: Literal["memit", "rome", "alphaedit", "rect", "mend"] = "memit"
     restraint: Literal["log", "linear"] = "log"
     log_base: float = Field(default=math.e, gt=1)
     prune_compat: Literal["replaced", "added"] = "replaced"
 
 
 def model_file(model: str) -> Path:
-    """The params file of a model; local folders and hub names use their last component."""
-    return PARAMS / "models" / f"{Path(model).name.lower()}.yaml"
+    """The params file of a model; local folders and hub names use their last component.
+
+    A random model (``shape:llama3-8b``) takes the file of the model, or instruct model, that it
+    imitates; a hub name of ``HUB_NAMES`` that of its short name.
+    """
+    short = {hub: name for name, hub in HUB_NAMES.items()}.get(model, model)
+    name = Path(short.removeprefix(SHAPE_PREFIX)).name.lower()
+    path = PARAMS / "models" / f"{name}.yaml"
+    if short.startswith(SHAPE_PREFIX) and not path.exists():
+        return path.with_name(f"{name}-instruct.yaml")
+    return path
 
 
 def preset_values(editor: str, model: str, preset: str) -> dict[str, Any]:

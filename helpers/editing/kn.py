@@ -64,10 +64,14 @@ class KnHyperparameters(Hyperparameters):
 class _Texts:
     """One request as token ids: its prompts, the attributed answer and the new one."""
 
-    record: str
     prompts: tuple[tuple[int, ...], ...]
     attributed: tuple[int, ...]
     new: tuple[int, ...]
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest prompt with the longer answer."""
+        return max(map(len, self.prompts)) + max(len(self.attributed), len(self.new))
 
 
 @dataclass
@@ -129,14 +133,19 @@ class Kn(Editor):
         try:
             model = self.language_model
             prompts = [t.replace("{}", request.text) for t in self.contexts.templates]
-            return _Texts(
-                record,
+            texts = _Texts(
                 tuple(prompt_ids(model, prompt) for prompt in prompts),
                 answer_ids(model, request.correct[0]),
                 answer_ids(model, request.target),
             )
         except TokenError as error:
             raise RequestError(f"record {record!r}: {error}") from error
+        if texts.longest > model.context_length:
+            raise RequestError(
+                f"record {record!r}: {texts.longest} tokens exceed the context of"
+                f" {model.context_length}; shorten prompt or answer"
+            )
+        return texts
 
     def _attributions(self, texts: _Texts) -> Tensor:
         """Each token of the answer is attributed after the model's own continuation so far."""
@@ -145,22 +154,17 @@ class Kn(Editor):
         found = []
         for prompt, own in zip(texts.prompts, before, strict=True):
             parts = [
-                self._attribution((*prompt, *own[:i]), token, texts.record)
+                self._attribution((*prompt, *own[:i]), token)
                 for i, token in enumerate(texts.attributed)
             ]
             found.append(torch.stack(parts).mean(0))
         return torch.stack(found)
 
-    def _attribution(self, ids: tuple[int, ...], target: int, record: str) -> Tensor:
-        if len(ids) > self.language_model.context_length:
-            raise RequestError(
-                f"record {record!r}: {len(ids)} tokens exceed the context of"
-                f" {self.language_model.context_length}; shorten prompt or answer"
-            )
+    def _attribution(self, ids: tuple[int, ...], target: int) -> Tensor:
         settings = self.hyperparameters
         return integrated_gradients(
             self.language_model,
-            Query(record, ids, len(ids) - 1, target, None),
+            Query("", ids, len(ids) - 1, target, None),
             steps=settings.steps,
             rows=self.rows,
             at=settings.at,

@@ -58,6 +58,11 @@ class Prune(Wrapper):
             self._largest[module] = largest_singular_value(self.language_model.weight(module))
         return self._largest[module]
 
+    def _enlarges(self, limit: float) -> bool:
+        """Whether values just above the limit grow: the logarithm is steeper than 1 there."""
+        settings = self.hyperparameters
+        return settings.restraint == "log" and limit * math.log(settings.log_base) < 1
+
     def _restrained(self, update: Update) -> Update:
         deltas: dict[str, Delta] = {}
         noted: dict[str, dict[str, float]] = {}
@@ -67,6 +72,8 @@ class Prune(Wrapper):
             added = self.hyperparameters.prune_compat == "added"
             deltas[name] = delta.plus(restrained) if added else restrained
             noted[name] = {"largest_singular_value": limit, "restrained": count}
+            if self._enlarges(limit):
+                noted[name]["enlarges"] = True
         changed: dict[str, Any] = {}
         if deltas:
             changed = diagnostics_of(self.language_model, deltas, extra={"prune": noted})
@@ -74,7 +81,11 @@ class Prune(Wrapper):
 
 
 def restrain(delta: Delta, limit: float, settings: PruneHyperparameters) -> tuple[Delta, int]:
-    """A delta with its singular values above ``limit`` drawn in, and how many there were."""
+    """A delta with its singular values above ``limit`` mapped by the restraint, and how many.
+
+    The logarithm draws values in only where ``limit`` is at least 1 / ln(base); below, it enlarges
+    those just above the limit, as the published formula does (``Prune`` notes it).
+    """
     if delta.norm() < limit:  # no singular value exceeds the Frobenius norm
         return delta, 0
     left, values, right = _decomposed(delta)

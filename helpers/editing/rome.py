@@ -5,8 +5,8 @@ to unit length, k and y the bare prompt's key and value, and v* = y + delta the 
 
     Delta W = (v* - y) u^T / (k . u)
 
-so that (W + Delta W) k = v* (Meng et al. 2022, eq. 2; PEAK, eq. 13 uses k_bar for k as well:
-``rome_key="averaged"``, known as R-ROME).
+so that (W + Delta W) k = v* (Meng et al. 2022, eq. 2). PEAK's eq. 13 has k_bar for k throughout,
+W k_bar for y included: ``rome_key="averaged"``, known as R-ROME.
 """
 
 from __future__ import annotations
@@ -60,17 +60,29 @@ class Rome(VectorEditor):
         weights = torch.tensor(self.contexts.weights, device=keys.device)
         averaged = weights @ keys
         direction = self._direction(averaged)
-        key = averaged if self.hyperparameters.rome_key == "averaged" else keys[0]
+        module = self.language_model.layout.mlp_out(self.layer)
+        key, missing = keys[0], vector.delta
+        if self.hyperparameters.rome_key == "averaged":
+            key = averaged
+            missing = vector.initial + vector.delta - self._value(module, averaged)
         product = key.double() @ direction
-        left = (vector.delta.double() / product).float()
+        left = (missing.double() / product).float()
         if vector.failure:
             return failed(vector)
+        if not bool(torch.isfinite(keys).all()):
+            return failed(vector, "the key is not finite")
         if not bool(torch.isfinite(left).all()):
             return failed(vector, "the key is orthogonal to its direction (k.u = 0)")
-        module = self.language_model.layout.mlp_out(self.layer)
         deltas = {module: LowRank(left[:, None], direction.float()[:, None])}
         extra: dict[str, Any] = {"key_dot_direction": float(product)}
         return Update(deltas, diagnostics_of(self.language_model, deltas, vector, extra))
+
+    @torch.no_grad()
+    def _value(self, module: str, key: Tensor) -> Tensor:
+        """What the module gives for a key [f]: its value [d]."""
+        entering = key.to(self.language_model.dtype)[None, None]
+        value: Tensor = self.language_model.module(module)(entering)[0, 0]
+        return value.float()
 
     def _direction(self, averaged: Tensor) -> Tensor:
         """u, the unit vector along C^-1 k_bar (or k_bar), in fp64."""

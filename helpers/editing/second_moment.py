@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 
 import torch
@@ -19,6 +20,7 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from helpers.editing.corpus import Corpus
+from helpers.models.batching import run_halving
 from helpers.models.forward import causal_visibility, hidden_states
 from helpers.models.language_model import LanguageModel
 from helpers.models.trace import record_inputs
@@ -144,10 +146,10 @@ class _Sums:
 
     matrices: dict[int, Tensor]
     tokens: int = 0
-    batches: int = 0
+    documents: int = 0
 
     def save(self, path: Path) -> None:
-        about = {"tokens": str(self.tokens), "batches": str(self.batches)}
+        about = {"tokens": str(self.tokens), "documents": str(self.documents)}
         with written_whole(path) as scratch:
             save_file({str(k): v.cpu() for k, v in self.matrices.items()}, scratch, about)
 
@@ -158,7 +160,7 @@ class _Sums:
                 if set(file.keys()) == {str(layer) for layer in layers}:
                     about = file.metadata()
                     matrices = {layer: file.get_tensor(str(layer)).to(device) for layer in layers}
-                    return cls(matrices, int(about["tokens"]), int(about["batches"]))
+                    return cls(matrices, int(about["tokens"]), int(about["documents"]))
         return cls({layer: torch.zeros(size, size, device=device) for layer in layers})
 
 
@@ -172,21 +174,20 @@ def _accumulate(
     save_every: int = 16,
 ) -> None:
     layout = language_model.layout
-    partial = root / "sums.partial.safetensors"
-    sums = _Sums.resume(partial, layers, layout.intermediate_size, language_model.device)
+    unfinished = root / "sums.partial.safetensors"
+    sums = _Sums.resume(unfinished, layers, layout.intermediate_size, language_model.device)
     names = {layout.mlp_out(layer): layer for layer in layers}
-    batches = _batches(corpus.documents(language_model), token_budget)
+    documents_left = islice(corpus.documents(language_model), sums.documents, None)
     bar = tqdm(desc=f"second moment ({corpus.name})", unit="token", disable=not progress)
-    for index, documents in enumerate(batches):
-        if index < sums.batches:
-            continue
-        for name, keys in _keys(language_model, documents, list(names)).items():
-            sums.matrices[names[name]].addmm_(keys.T, keys)
+    for index, documents in enumerate(_batches(documents_left, token_budget), start=1):
+        for part in run_halving(documents, lambda d: _keys(language_model, d, list(names))):
+            for name, keys in part.items():
+                sums.matrices[names[name]].addmm_(keys.T, keys)
         sums.tokens += sum(map(len, documents))
-        sums.batches = index + 1
+        sums.documents += len(documents)
         bar.update(sum(map(len, documents)))
-        if sums.batches % save_every == 0:
-            sums.save(partial)
+        if index % save_every == 0:
+            sums.save(unfinished)
     bar.close()
     if not sums.tokens:
         raise SecondMomentError(f"corpus {corpus.name} holds no tokens")
@@ -195,7 +196,7 @@ def _accumulate(
             matrix / sums.tokens, sums.tokens, layer, language_model.fingerprint, corpus.name
         )
         save(moment, _path(root, layer))
-    partial.unlink(missing_ok=True)
+    unfinished.unlink(missing_ok=True)
 
 
 def _batches(documents: Iterator[list[int]], token_budget: int) -> Iterator[list[list[int]]]:

@@ -69,7 +69,8 @@ class Update(Mapping[str, Delta]):
     def save(self, path: Path | str) -> None:
         """Write deltas and diagnostics to one safetensors file."""
         tensors = {
-            f"{module}|{name}": tensor.contiguous()
+            # Cloned, since a file cannot hold tensors that share memory (KN's one vector).
+            f"{module}|{name}": tensor.contiguous().clone()
             for module, delta in self.items()
             for name, tensor in delta.tensors().items()
         }

@@ -28,6 +28,7 @@ from helpers.locating.slots import (
     slot_batch,
     slot_logits,
 )
+from helpers.models.batching import run_halving
 from helpers.models.language_model import LanguageModel
 
 Place = Literal["activation", "gate"]
@@ -84,25 +85,20 @@ def integrated_gradients(
     batch = slot_batch(language_model, [query], [query.slot])
     blocks = language_model.layout.blocks
     group = max(1, rows // steps)
-    parts = [
-        _attribute_layers(
-            language_model,
-            batch,
-            query.required_target,
-            range(start, min(start + group, blocks)),
-            steps,
-            at,
-        )
-        for start in range(0, blocks, group)
-    ]
-    return torch.cat(parts)
+    target = query.required_target
+
+    def run(layers: Sequence[int]) -> Tensor:
+        return _attribute_layers(language_model, batch, target, layers, steps, at)
+
+    groups = (range(start, min(start + group, blocks)) for start in range(0, blocks, group))
+    return torch.cat([part for layers in groups for part in run_halving(layers, run)])
 
 
 def _attribute_layers(
     language_model: LanguageModel,
     batch: SlotBatch,
     target: int,
-    layers: range,
+    layers: Sequence[int],
     steps: int,
     at: Place,
 ) -> Tensor:

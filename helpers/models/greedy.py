@@ -6,30 +6,52 @@ from collections.abc import Sequence
 
 import torch
 
+from helpers.models.batching import run_halving, token_batches
 from helpers.models.forward import causal_visibility, hidden_states
 from helpers.models.language_model import LanguageModel
 
 
 @torch.no_grad()
 def greedy_tokens(
-    language_model: LanguageModel, prompts: Sequence[Sequence[int]], counts: Sequence[int]
+    language_model: LanguageModel,
+    prompts: Sequence[Sequence[int]],
+    counts: Sequence[int],
+    *,
+    token_budget: int = 4096,
 ) -> list[tuple[int, ...]]:
     """The ``counts[i]`` tokens that follow ``prompts[i]`` when the likeliest is always taken.
 
     Meant for the few tokens of an answer: each step runs the whole texts again.
+
+    Args:
+        language_model: the model.
+        prompts: token ids, each at least one.
+        counts: tokens wanted after each prompt.
+        token_budget: tokens per forward pass.
     """
     texts = [list(prompt) for prompt in prompts]
-    head = language_model.model.get_output_embeddings()
-    pad = language_model.tokenizer.pad_token_id
-    for step in range(max(counts, default=0)):
-        going = [text for text, count in zip(texts, counts, strict=True) if step < count]
-        lengths = [len(text) for text in going]
-        positions, visible = causal_visibility(lengths, language_model.device)
-        ids = torch.full(positions.shape, pad, device=language_model.device)
-        for row, text in enumerate(going):
-            ids[row, : len(text)] = torch.tensor(text)
-        hidden = hidden_states(language_model, ids, positions, visible)
-        last = hidden[torch.arange(len(going)), torch.tensor(lengths) - 1]
-        for text, token in zip(going, head(last).argmax(-1).tolist(), strict=True):
+
+    def lengthen(chosen: Sequence[int]) -> None:
+        going = [texts[i] for i in chosen]
+        for text, token in zip(going, _next_tokens(language_model, going), strict=True):
             text.append(token)
+
+    for step in range(max(counts, default=0)):
+        unfinished = [i for i, count in enumerate(counts) if step < count]
+        for batch in token_batches([len(texts[i]) for i in unfinished], token_budget):
+            run_halving([unfinished[i] for i in batch], lengthen)
     return [tuple(text[len(prompt) :]) for text, prompt in zip(texts, prompts, strict=True)]
+
+
+def _next_tokens(language_model: LanguageModel, texts: Sequence[Sequence[int]]) -> list[int]:
+    """The likeliest next token of each text."""
+    lengths = [len(text) for text in texts]
+    positions, visible = causal_visibility(lengths, language_model.device)
+    pad = language_model.tokenizer.pad_token_id
+    ids = torch.full(positions.shape, pad, device=language_model.device)
+    for row, text in enumerate(texts):
+        ids[row, : len(text)] = torch.tensor(text)
+    hidden = hidden_states(language_model, ids, positions, visible)
+    last = hidden[torch.arange(len(texts)), torch.tensor(lengths) - 1]
+    found: list[int] = language_model.model.get_output_embeddings()(last).argmax(-1).tolist()
+    return found

@@ -12,18 +12,11 @@ from transformers.utils import logging as transformers_logging
 
 from helpers.models.architectures import ARCHITECTURES, UnknownArchitectureError
 from helpers.models.language_model import LanguageModel
+from helpers.models.names import HUB_NAMES, SHAPE_PREFIX
 from helpers.models.packaged_weights import PACKAGED_WEIGHTS, prepare
 from helpers.models.shapes import SHAPES, random_model
 from helpers.models.tiles import TILED
 
-HUB_NAMES = {
-    "gpt2-xl": "openai-community/gpt2-xl",
-    "gpt-j-6b": "EleutherAI/gpt-j-6b",
-    "llama2-7b": "meta-llama/Llama-2-7b-hf",
-    "llama2-13b": "meta-llama/Llama-2-13b-hf",
-    "llama3-8b-instruct": "meta-llama/Meta-Llama-3-8B-Instruct",
-    "qwen2.5-7b-instruct": "Qwen/Qwen2.5-7B-Instruct",
-}
 MODEL_NAMES = (*PACKAGED_WEIGHTS, *HUB_NAMES)
 # Nothing that comes with a model is executed: weights are safetensors, code is transformers' own.
 _SAFE = {"trust_remote_code": False}
@@ -57,7 +50,7 @@ def load(
         raise ValueError(f"dtype {dtype!r} is not a torch dtype, use e.g. 'float32' or 'bfloat16'")
     if device.startswith("cuda") and not torch.cuda.is_available():
         raise ValueError(f"device {device!r} was asked for, but torch sees no GPU; use 'cpu'")
-    if name.startswith("shape:"):
+    if name.startswith(SHAPE_PREFIX):
         language_model = _random(name, seed=seed, dtype=torch_dtype, device=device)
     else:
         folder, revision = _resolve(name, accept_terms=accept_terms)
@@ -66,7 +59,7 @@ def load(
 
 
 def _random(name: str, *, seed: int, dtype: torch.dtype, device: str) -> LanguageModel:
-    shape = name.removeprefix("shape:")
+    shape = name.removeprefix(SHAPE_PREFIX)
     if shape not in SHAPES:
         raise ValueError(f"no shape {shape!r}; known: {', '.join(sorted(SHAPES))}")
     model, tokenizer = random_model(SHAPES[shape], seed=seed, dtype=dtype, device=device)

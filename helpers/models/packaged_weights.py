@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -150,9 +149,3 @@ def _check(what: str, found: str, expected: str) -> None:
         raise WeightsError(
             f"{what} has SHA-256 {found}, expected {expected}: the download is damaged or was replaced"
         )
-
-
-def remove(name: str) -> None:
-    """Delete the cached model ``name``, so that the next load fetches it again."""
-    for folder in cache_folder("models").glob(f"{name}-*"):
-        shutil.rmtree(folder)

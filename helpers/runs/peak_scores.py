@@ -32,13 +32,21 @@ SCORING_VERSION = 1  # raise it when what is scored, or how, changes
 
 
 def edit_request(record: PeakRecord) -> EditRequest:
-    """A record as an edit: append o*, with O and O_h for APP."""
+    """A record as an edit: append o*, with O and O_h for APP.
+
+    A list that holds o* itself (possible where contradictions are kept) goes without it: no
+    objective can keep an answer from itself.
+    """
+    correct, false = (
+        tuple(answer for answer in answers if answer != record.target_new)
+        for answers in (record.correct, record.hard_false)
+    )
     return EditRequest(
         subject=record.subject,
         prompt=record.prompt,
         target=record.target_new,
-        correct=record.correct,
-        false=record.hard_false,
+        correct=correct,
+        false=false,
         record=str(record.case_id),
     )
 

@@ -66,7 +66,10 @@ class PeakSequence:
         if not missing:
             return
         start = max((n for n in checkpoints if n < missing[0] and self._resumable), default=0)
-        total = Update.load(self.results(start).folder / _FILE) if start else Update({})
+        total = Update({})
+        if start:
+            stored = Update.load(self.results(start).folder / _FILE)
+            total = stored.to(self.run.language_model.device)
         made: list[Update] = []
         updates = self._updates(total, self.run.data.records[start : missing[-1]])
         for count, total in enumerate(updates, start + 1):

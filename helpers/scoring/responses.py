@@ -20,6 +20,7 @@ from transformers import DynamicCache
 
 from helpers.editing.overlay import overlay
 from helpers.editing.update import Update
+from helpers.models.batching import run_halving
 from helpers.models.forward import Past, additive_mask, causal_visibility, prefill
 from helpers.models.language_model import LanguageModel
 from helpers.models.tokens import prompt_ids
@@ -87,8 +88,8 @@ def sample_responses(
     bar = tqdm(total=len(prompts) * n, unit="response", desc="sampling", disable=not progress)
     order = sorted(range(len(prompts)), key=lambda i: (-len(ids[i]), i))  # little padding
     together = max(1, rows // n)
-    for start in range(0, len(order), together):
-        batch = order[start : start + together]
+
+    def draw(batch: Sequence[int]) -> list[list[str]]:
         drawn = _Batch(
             language_model,
             [ids[i] for i in batch],
@@ -97,8 +98,13 @@ def sample_responses(
             updates or [],
             sampling,
         ).run()
-        for place, index in enumerate(batch):
-            responses[index] = drawn[place * n : (place + 1) * n]
+        return [drawn[start : start + n] for start in range(0, len(drawn), n)]
+
+    for start in range(0, len(order), together):
+        batch = order[start : start + together]
+        parts = run_halving(batch, draw)
+        for index, drawn in zip(batch, (own for part in parts for own in part), strict=True):
+            responses[index] = drawn
         bar.update(len(batch) * n)
     bar.close()
     return responses

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import yaml
 
@@ -17,6 +19,7 @@ from helpers.editing.hyperparameters import (
     PruneHyperparameters,
     RectHyperparameters,
     RomeHyperparameters,
+    model_file,
     read_hyperparameters,
 )
 from helpers.editing.kn import KnHyperparameters
@@ -78,7 +81,10 @@ def test_every_preset_is_valid_and_says_where_it_comes_from(path) -> None:
             if editor in ("rect", "prune"):
                 assert preset in sections(path)[hyperparameters.base]
             elif editor != "kn":
-                assert set(values["app"]) - {"stop_on"} == {"alpha", "beta", "gamma"}
+                assert set(values["app"]) - {"stop_on", "margin"} == {"alpha", "beta", "gamma"}
+            if preset in ("original", "easyedit"):  # no code of theirs stops on the likelihood
+                assert values.get("stop_on", "total") == "total"
+                assert "stop_on" not in values.get("app", {})
 
 
 @pytest.mark.parametrize(("model", "editor"), TABLE_8)
@@ -89,6 +95,20 @@ def test_published_coefficients(model, editor) -> None:
     assert tuple(coefficients[key] for key in ("alpha", "beta", "gamma")) == expected
     if editor in ("rome", "memit"):
         assert values["stop_on"] == "nll"
+
+
+def test_a_margin_of_its_own(tiny, tmp_path) -> None:
+    language_model = replace(tiny("llama"), name="llama2-7b")
+    path = tmp_path / "network.safetensors"
+    Hypernetwork.for_layers(language_model, (2, 3), 4).save(path, language_model)
+    overrides = {"layers": (2, 3), "rank": 4, "network": str(path)}
+    margins = {
+        preset: build_editor(
+            "mend", language_model, preset=preset, app=True, overrides=overrides
+        ).app.margin
+        for preset in ("paper", "easyedit")
+    }
+    assert margins == {"paper": 4, "easyedit": 2}
 
 
 def test_published_values_spot_checks() -> None:
@@ -156,6 +176,21 @@ def test_knowledge_neurons_by_name_take_no_objective(named, requests) -> None:
         build_editor("kn", named, preset="tuned", app=App())
     with pytest.raises(HyperparameterError, match="no further targets"):
         build_editor("kn", named, preset="tuned", targets="all")
+
+
+@pytest.mark.parametrize(
+    ("model", "file"),
+    [
+        ("shape:llama2-7b", "llama2-7b"),
+        ("shape:llama3-8b", "llama3-8b-instruct"),
+        ("meta-llama/Llama-2-7b-hf", "llama2-7b"),
+        ("somebody/GPT2-XL", "gpt2-xl"),
+        ("models/smollm2-135m", "smollm2-135m"),
+    ],
+)
+def test_a_model_has_one_params_file_under_all_its_names(model, file) -> None:
+    assert model_file(model) == PARAMS / "models" / f"{file}.yaml"
+    assert model_file(model).exists()
 
 
 def test_mend_by_name_reads_its_network(named, requests, tmp_path) -> None:

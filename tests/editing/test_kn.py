@@ -156,7 +156,7 @@ def test_longer_answers_are_attributed_after_the_models_own_words(tiny) -> None:
     prompt = prompt_ids(language_model, request.text)
     tokens = answer_ids(language_model, "Io")
     (own,) = greedy_tokens(language_model, [prompt], [len(tokens) - 1])
-    parts = [editor._attribution((*prompt, *own[:i]), token, "") for i, token in enumerate(tokens)]
+    parts = [editor._attribution((*prompt, *own[:i]), token) for i, token in enumerate(tokens)]
     assert len(parts) == 3  # blank, I, o
     torch.testing.assert_close(found, torch.stack(parts).mean(0))
 
@@ -221,9 +221,16 @@ def test_bad_input_is_named(tiny, requests) -> None:
     unknown = EditRequest("Mars", "{} is near", "Venus", record="case 7")
     with pytest.raises(RequestError, match=r"record 'case 7': .* first of `correct`"):
         kn(language_model).edit([requests[0], unknown])
-    long = EditRequest("Mars " * 200, "{} is near", "Venus", ("Io",), record="case 8")
+
+
+@pytest.mark.parametrize("architecture", ["gpt2", "llama"])
+@pytest.mark.parametrize(
+    ("subject", "target"), [("Mars " * 200, "Venus"), ("Mars", "Venus " * 200)]
+)
+def test_what_exceeds_the_context_is_named(tiny, architecture, subject, target) -> None:
+    long = EditRequest(subject, "{} is near", target.strip(), ("Io",), record="case 8")
     with pytest.raises(RequestError, match=r"record 'case 8': .* exceed the context of 512"):
-        kn(language_model).edit([long])
+        kn(tiny(architecture)).edit([long])
 
 
 def test_agrees_with_the_authors_code(reference_folder, data_folder, monkeypatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -86,6 +87,16 @@ def test_prune_does_nothing_below_the_largest_singular_value() -> None:
     restrained, count = restrain(delta, limit, PruneHyperparameters())
     assert restrained is delta
     assert count == 0
+
+
+@pytest.mark.parametrize("log_base", [1.01, 1e9])
+def test_a_restraint_that_enlarges_is_noted(tiny, make_editor, requests, log_base) -> None:
+    editor = make_editor("prune", tiny("llama"))
+    editor = replace(editor, hyperparameters=PruneHyperparameters(log_base=log_base))
+    (update,) = editor.edit(requests[:1])
+    for about in update.diagnostics["prune"].values():
+        enlarges = about["largest_singular_value"] * math.log(log_base) < 1
+        assert about.get("enlarges", False) == enlarges
 
 
 def test_prune_linear_by_hand() -> None:

@@ -112,6 +112,13 @@ def test_context_templates_are_cached_and_weighted(tiny, tmp_path):
     assert context_templates(language_model, [], grouped=True, folder=tmp_path).templates == ("{}",)
 
 
+def test_short_templates_are_no_beginnings_of_long_ones(tiny, tmp_path):
+    sampled = context_templates(tiny("llama"), [(16, 5), (24, 5)], grouped=False, folder=tmp_path)
+    texts = [template.removesuffix(". {}") for template in sampled.templates[1:]]
+    assert len(set(texts)) == 10
+    assert not any(long.startswith(short) for short in texts[:5] for long in texts[5:])
+
+
 def test_bad_templates(tiny, tmp_path):
     with pytest.raises(ValueError, match="bare"):
         ContextTemplates((("Before. {}",),))

@@ -52,6 +52,14 @@ def test_safetensors_round_trip(tmp_path, kind):
     assert again.diagnostics == update.diagnostics
 
 
+def test_deltas_that_share_a_tensor_are_saved(tmp_path):
+    vector = torch.randn(5)
+    columns = {name: ColumnSparse(vector, torch.tensor([i]), 11) for i, name in enumerate("ab")}
+    Update(columns).save(tmp_path / "update.safetensors")
+    again = Update.load(tmp_path / "update.safetensors")
+    assert all(torch.equal(again[name].dense(), columns[name].dense()) for name in columns)
+
+
 def test_a_foreign_file_is_no_update(tmp_path):
     from safetensors.torch import save_file
 

@@ -43,6 +43,13 @@ def test_questions_and_keys_are_in_one_order(data):
         assert own["answer"].tolist() == [answer for _, answer in record.locality]
 
 
+def test_a_list_that_holds_the_new_answer_goes_without_it(data):
+    record = data.records[0]
+    contradictory = replace(record, correct=(*record.correct, record.target_new))
+    assert edit_request(contradictory) == edit_request(record)
+    assert record.target_new in questions(contradictory)[0][0].answers
+
+
 def test_run_is_scored_stored_and_resumed(tiny, tmp_path, data, editor, monkeypatch):
     run = PeakRun(tiny("llama"), data, ResultsStore(tmp_path), chunk=2)
     first = run.scores(editor)
