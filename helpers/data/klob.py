@@ -146,10 +146,12 @@ def _load(
 ) -> tuple[Example, ...]:
     path = _find(subtask, source)
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        # Not splitlines: JSON may hold other line separators than the line's end.
+        text = path.read_text(encoding="utf-8").rstrip("\n")
     except UnicodeDecodeError as error:
         raise RecordError(f"{path}: not UTF-8 text ({error}); save it as UTF-8") from error
     examples = []
+    lines = text.split("\n") if text else []
     for number, line in islice(enumerate(lines, 1), limit):
         where = f"{path}, line {number}"
         try:

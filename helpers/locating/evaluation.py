@@ -73,10 +73,13 @@ def evaluate(
     keep = checkpoints if locator.granularity != "parameter" else None
     for start in range(0, len(queries), chunk):
         part = [query for group in queries[start : start + chunk] for query in group]
-        for granularity, summary in _chunk(
-            language_model, locator, part, used, keep, start
-        ).items():
-            views[granularity].merge(summary)
+        if keep is None:
+            _add(language_model, locator, part, views)
+        else:
+            for granularity, summary in _chunk(
+                language_model, locator, part, used, keep, start
+            ).items():
+                views[granularity].merge(summary)
         progress(min(start + chunk, len(queries)), len(queries))
     similarities = null = pd.DataFrame()
     if used:
@@ -112,25 +115,32 @@ def _chunk(
     locator: Locator,
     queries: Sequence[Query],
     shares: tuple[float, ...],
-    folder: Path | None,
+    folder: Path,
     start: int,
 ) -> Views:
     """Summaries of one chunk's sentences, read from disk where an earlier run left them."""
-    shape = locator.shape(language_model.layout)
     views = _empty_views(language_model, locator, shares)
-    paths = {g: folder / f"{g}-{start:06d}.npz" for g in views} if folder else {}
-    if paths and all(path.exists() for path in paths.values()):
+    paths = {g: folder / f"{g}-{start:06d}.npz" for g in views}
+    if all(path.exists() for path in paths.values()):
         return {granularity: Summary.load(path) for granularity, path in paths.items()}
+    _add(language_model, locator, queries, views)
+    for granularity, path in paths.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        views[granularity].save(path)
+    return views
+
+
+def _add(
+    language_model: LanguageModel, locator: Locator, queries: Sequence[Query], views: Views
+) -> None:
+    """Score sentences and take them into the summaries of every granularity."""
+    shape = locator.shape(language_model.layout)
     for scores in score_rows(language_model, locator, queries):
         # A mean of means: each view is pooled from the next finer one.
         for depth in range(len(shape), 0, -1):
             granularity = GRANULARITIES[depth - 1]
             scores = pool(scores[None], shape[: depth + 1], granularity)[0]
             views[granularity].add(scores)
-    for granularity, path in paths.items():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        views[granularity].save(path)
-    return views
 
 
 def _similarities(

@@ -4,11 +4,14 @@ A neuron writes a_j · w_j into the residual stream, a layer the sum of its neur
 score is the drop of the answer's logit when that write is taken out of the last residual stream
 *before the final norm*, everything between held fixed; the norm is computed anew each time, so no
 linearisation is involved. Effects through later layers do not count: that is what *direct* means.
+A neuron's share of a logit is lost in the rounding of half precision: whatever the model's dtype,
+the differences are taken in fp32.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import deepcopy
 
 import torch
 from torch import Tensor, nn
@@ -53,12 +56,12 @@ class LogitAttribution(Locator):
         batch = slot_batch(language_model, queries)
         with record_inputs(language_model, [*names, norm_name]) as recorded:
             slot_logits(language_model, batch)
-        residual = batch.at_slots(recorded[norm_name])
-        norm = language_model.module(norm_name)
+        residual = batch.at_slots(recorded[norm_name]).float()
+        norm = deepcopy(language_model.module(norm_name)).float()
         head = language_model.model.get_output_embeddings().weight
         rows = []
         for row, query in enumerate(queries):
-            readout = head[query.required_target]
+            readout = head[query.required_target].float()
             whole = norm(residual[row]) @ readout
             drops = [
                 whole - norm(residual[row] - self._writes(language_model, layer, a)) @ readout
@@ -66,18 +69,20 @@ class LogitAttribution(Locator):
                 for a in [batch.at_slots(recorded[name])[row]]
             ]
             rows.append(torch.cat(drops))
-        return torch.stack(rows).float().cpu().numpy()
+        return torch.stack(rows).cpu().numpy()
 
     def _writes(self, language_model: LanguageModel, layer: int, activation: Tensor) -> Tensor:
-        """What the layer's units add to the residual stream: [neurons, hidden] or [1, hidden]."""
+        """What the layer's units add to the residual stream, fp32: [neurons, hidden] or [1, hidden]."""
         name = language_model.layout.mlp_out(layer)
         whole = language_model.module(name)(activation)
-        weight = language_model.weight(name)
-        writes = whole[None] if self.granularity == "layer" else activation[:, None] * weight.T
+        writes = whole.float()[None]
+        if self.granularity == "neuron":
+            writes = activation.float()[:, None] * language_model.weight(name).T.float()
         post = getattr(language_model.module(language_model.layout.block(layer)), _POST_NORM, None)
         return writes if post is None else writes * _diagonal(post, whole)
 
 
 def _diagonal(norm: nn.Module, vector: Tensor) -> Tensor:
-    """An RMS norm as the diagonal map it is once its scale is that of ``vector``."""
-    return norm(vector) / torch.where(vector == 0, torch.ones_like(vector), vector)
+    """An RMS norm as the diagonal map it is once its scale is that of ``vector``, fp32."""
+    wide = vector.float()
+    return deepcopy(norm).float()(wide) / torch.where(wide == 0, torch.ones_like(wide), wide)

@@ -46,13 +46,6 @@ def neighbourhood_success(*, new: ArrayLike, true: ArrayLike) -> float:
     return _share_above(true, new)
 
 
-def editing_score(*successes: float) -> float:
-    """Harmonic mean of efficacy, paraphrase and neighbourhood success; 0 when one of them is."""
-    if any(success == 0 for success in successes):
-        return 0.0
-    return len(successes) / sum(1 / success for success in successes)
-
-
 def ngram_entropy(tokens: Sequence[str], *, n: int) -> float:
     """Entropy in bits of the n-grams of a text; 0 when it is shorter than n tokens."""
     counts = Counter(zip(*(tokens[start:] for start in range(n)), strict=False))

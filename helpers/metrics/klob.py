@@ -88,11 +88,18 @@ def pairwise_baseline(similarities: Numbers, examples: NDArray[np.integer]) -> N
     Returns:
         [examples]; NaN with a single example.
     """
+    return similarity_to_others(similarities, similarities.sum(axis=1), examples)
+
+
+def similarity_to_others(
+    similarities: Numbers, totals: Numbers, examples: NDArray[np.integer]
+) -> Numbers:
+    """``pairwise_baseline`` with the similarities' sums over rows [n] given."""
     own = similarities[examples[:, :, None], examples[:, None, :]].sum(axis=2)
     others = len(similarities) - examples.shape[1]
     if others == 0:
         return np.full(len(examples), np.nan)
-    return ((similarities.sum(axis=1)[examples] - own) / others).mean(axis=1)
+    return ((totals[examples] - own) / others).mean(axis=1)
 
 
 def counted_baseline(sets: Sets, counts: NDArray[np.integer], sentences: int) -> float:

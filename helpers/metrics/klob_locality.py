@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from helpers.metrics.statistics import Estimate, bootstrap_interval
+from helpers.metrics.statistics import Estimate, bootstrap_interval, one_sided
 
 Curves = NDArray[np.float64]
 
@@ -28,7 +28,8 @@ class LocalityTest:
         control: the same with the outcomes of other facts.
         specific: mean of own minus control per fact; above 0 if locating is about the fact.
         average: correlation of the mean mass with the mean outcome.
-        p_value: one-sided, of ``own`` when facts' outcomes are dealt out at random.
+        p_value: one-sided, of ``own`` when facts' outcomes are dealt out at random; NaN where no
+            correlation is defined.
     """
 
     own: Estimate
@@ -80,14 +81,13 @@ def locality_test(
     shuffled = np.array(
         [np.nanmean(table[facts, generator.permutation(facts)]) for _ in range(permutations)]
     )
-    at_least = int((shuffled >= np.nanmean(own) - 1e-12).sum())
     average = stats.spearmanr(mass.mean(axis=0), outcome.mean(axis=0)).statistic
     return LocalityTest(
         own=bootstrap_interval(own, resamples=2_000, seed=seed),
         control=bootstrap_interval(control, resamples=2_000, seed=seed),
         specific=bootstrap_interval(own - control, resamples=2_000, seed=seed),
         average=float(average),
-        p_value=(1 + at_least) / (1 + permutations),
+        p_value=one_sided(float(np.nanmean(own)), shuffled),
     )
 
 

@@ -11,9 +11,10 @@ from helpers.metrics.klob import (
     Criterion,
     Numbers,
     candidate_similarity,
-    pairwise_baseline,
     relative_similarity,
+    similarity_to_others,
 )
+from helpers.metrics.statistics import one_sided
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,8 @@ class Null:
         observed: mean unclipped RSim of the real examples.
         mean: mean over permutations.
         standard_deviation: over permutations.
-        p_value: one-sided, (1 + permutations at least as high) / (1 + permutations).
+        p_value: one-sided, (1 + permutations at least as high) / (1 + permutations); NaN where the
+            observed mean is not defined.
     """
 
     observed: float
@@ -38,7 +40,6 @@ def permutation_null(
     examples: NDArray[np.integer],
     criterion: Criterion,
     *,
-    mean_similarity: Numbers | None = None,
     groups: ArrayLike | None = None,
     permutations: int = 1_000,
     seed: int = 0,
@@ -52,8 +53,6 @@ def permutation_null(
         similarities: [n, n] over the subtask's sentences.
         examples: sentence indices [examples, sentences].
         criterion: which pairs count.
-        mean_similarity: Sim(x_all, x_i) per sentence [n] for the ``mean_scores`` baseline; without
-            it the exact pairwise baseline is used.
         groups: label per example [examples]; sentences are then shuffled inside a group only (one
             relation: what is left is the fact, not its relation or template).
         permutations: number of shuffles.
@@ -62,11 +61,10 @@ def permutation_null(
     labels = np.zeros(len(examples)) if groups is None else np.asarray(groups)
     members = [np.flatnonzero(labels == label) for label in np.unique(labels)]
 
+    totals = similarities.sum(axis=1)
+
     def mean_rsim(table: NDArray[np.integer]) -> float:
-        if mean_similarity is None:
-            baseline = pairwise_baseline(similarities, table)
-        else:
-            baseline = mean_similarity[table].mean(axis=1)
+        baseline = similarity_to_others(similarities, totals, table)
         candidate = candidate_similarity(similarities, table, criterion)
         return float(relative_similarity(candidate, baseline).mean())
 
@@ -79,7 +77,5 @@ def permutation_null(
                 shuffled[rows, column] = examples[generator.permutation(rows), column]
         values[draw] = mean_rsim(shuffled)
     observed = mean_rsim(examples)
-    at_least = int((values >= observed - 1e-12).sum())
-    return Null(
-        observed, float(values.mean()), float(values.std()), (1 + at_least) / (1 + permutations)
-    )
+    p_value = one_sided(observed, values)
+    return Null(observed, float(values.mean()), float(values.std()), p_value)

@@ -133,3 +133,16 @@ def dagger(plain: ArrayLike, improved: ArrayLike, *, higher_is_better: bool) -> 
 def _defined(values: ArrayLike) -> NDArray[np.float64]:
     numbers = np.asarray(values, dtype=np.float64).reshape(-1)
     return numbers[~np.isnan(numbers)]
+
+
+def one_sided(observed: float, permuted: NDArray[np.floating]) -> float:
+    """p of a permutation test, (1 + draws at least as high) / (1 + draws); NaN if nothing was observed.
+
+    Args:
+        observed: the statistic.
+        permuted: the same under the null, one value per draw.
+    """
+    if np.isnan(observed):
+        return float("nan")
+    at_least = int((permuted >= observed - 1e-12).sum())
+    return (1 + at_least) / (1 + len(permuted))

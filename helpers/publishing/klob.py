@@ -8,8 +8,8 @@ stopped. Locators can be published one by one (``--locator``).
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
@@ -18,9 +18,10 @@ import torch
 import typer
 from tqdm.auto import tqdm
 
-from helpers.locating.benchmark import Subtask, load_examples
+from helpers.locating.benchmark import Examples, Subtask, load_examples
 from helpers.locating.evaluation import evaluate, score_rows
 from helpers.locating.locator import Locator
+from helpers.locating.masked import load_masked
 from helpers.locating.query import encode
 from helpers.locating.registry import LOCATORS, make_locator
 from helpers.metrics.klob_sets import SHARES
@@ -34,7 +35,7 @@ from helpers.reporting.klob_stored import (
     run_name,
     store_klob_run,
 )
-from helpers.runs.store import Results, ResultsStore
+from helpers.runs.store import Results, ResultsStore, settings_key
 
 TABLES = ("sentences", "similarities", "null", "layers", "cost")
 VERSION = 1  # of the scores; raise it when a locator's numbers change
@@ -78,11 +79,9 @@ def run(
     Returns:
         Tables by name (``TABLES``), with columns model, locator and subtask.
     """
-    for name in plan.locators:
-        for subtask in plan.counts:
-            results = store.open(_settings(language_model, plan, name, subtask))
-            if not results.done("sentences"):
-                _evaluate(language_model, plan, make_locator(name), subtask, results, progress)
+    for name, examples, results in _parts(language_model, plan, store):
+        if not results.done("sentences"):
+            _evaluate(language_model, plan, make_locator(name), examples, results, progress)
     return collect(language_model, plan, store=store)
 
 
@@ -91,18 +90,16 @@ def collect(
 ) -> dict[str, pd.DataFrame]:
     """The tables of whatever part of a plan is finished."""
     tables: dict[str, list[pd.DataFrame]] = {table: [] for table in TABLES}
-    for name in plan.locators:
-        for subtask in plan.counts:
-            results = store.open(_settings(language_model, plan, name, subtask))
-            if not results.done("sentences"):
-                continue
-            for table in TABLES:
-                part = results.read(table).drop(columns="case_id")
-                if len(part):
-                    part.insert(0, "subtask", subtask)
-                    part.insert(0, "locator", name)
-                    part.insert(0, "model", language_model.name)
-                    tables[table].append(part)
+    for name, examples, results in _parts(language_model, plan, store):
+        if not results.done("sentences"):
+            continue
+        for table in TABLES:
+            part = results.read(table).drop(columns="case_id")
+            if len(part):
+                part.insert(0, "subtask", examples.subtask)
+                part.insert(0, "locator", name)
+                part.insert(0, "model", language_model.name)
+                tables[table].append(part)
     return {
         name: pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
         for name, parts in tables.items()
@@ -176,26 +173,45 @@ def cost(language_model: LanguageModel, locator: Locator, plan: Plan) -> pd.Data
     return pd.DataFrame([row])
 
 
+def _parts(
+    language_model: LanguageModel, plan: Plan, store: ResultsStore
+) -> Iterator[tuple[str, Examples, Results]]:
+    """Every locator with every subtask's examples, and where its results are kept."""
+    chosen = [
+        load_examples(subtask, plan.source, count=count, seed=plan.seed)
+        for subtask, count in plan.counts.items()
+    ]
+    for name in plan.locators:
+        for examples in chosen:
+            yield name, examples, store.open(_settings(language_model, plan, name, examples))
+
+
 def _settings(
-    language_model: LanguageModel, plan: Plan, name: str, subtask: Subtask
+    language_model: LanguageModel, plan: Plan, name: str, examples: Examples
 ) -> dict[str, Any]:
     """Everything the numbers depend on."""
     whole = about(language_model, plan)
     del whole["locators"], whole["device"]
-    chosen = {"locator": make_locator(name).settings(), "subtask": subtask}
-    return {**whole, **chosen, "count": plan.counts[subtask]}
+    return {
+        **whole,
+        "locator": make_locator(name).settings(),
+        "subtask": examples.subtask,
+        "count": plan.counts[examples.subtask],
+        "examples": settings_key({"examples": asdict(examples)}),
+    }
 
 
 def _evaluate(
     language_model: LanguageModel,
     plan: Plan,
     locator: Locator,
-    subtask: Subtask,
+    examples: Examples,
     results: Results,
     progress: bool,
 ) -> None:
-    examples = load_examples(subtask, plan.source, count=plan.counts[subtask], seed=plan.seed)
-    with tqdm(desc=f"{locator.name}, {subtask}", unit="example", disable=not progress) as bar:
+    with tqdm(
+        desc=f"{locator.name}, {examples.subtask}", unit="example", disable=not progress
+    ) as bar:
 
         def show(done: int, total: int) -> None:
             bar.total = total
@@ -210,7 +226,7 @@ def _evaluate(
             checkpoints=results.folder / "chunks",
             progress=show,
         )
-    if subtask == "consistency":
+    if examples.subtask == "consistency":
         results.append(cost(language_model, locator, plan).assign(case_id=0), "cost")
     for name in ("similarities", "null", "layers"):
         table: pd.DataFrame = getattr(evaluation, name)
@@ -238,6 +254,9 @@ def main(
     dtype: Annotated[str, typer.Option(help="torch dtype of the weights")] = "float32",
     device: Annotated[str, typer.Option(help="torch device")] = "cpu",
     accept_terms: Annotated[bool, typer.Option(help="accept a packaged model's terms")] = False,
+    masked: Annotated[
+        bool, typer.Option(help="a masked model (BERT), by hub name or folder")
+    ] = False,
     edited: Annotated[
         bool, typer.Option(help="no criteria, only the layers of facts edited by layer_edits")
     ] = False,
@@ -248,7 +267,11 @@ def main(
 
     An interrupted run resumes. A slow method may be given fewer examples than the others.
     """
-    language_model = load(model, dtype=dtype, device=device, accept_terms=accept_terms)
+    language_model: LanguageModel
+    if masked:
+        language_model = load_masked(model, dtype=dtype, device=device)
+    else:
+        language_model = load(model, dtype=dtype, device=device, accept_terms=accept_terms)
     counts = _counts((consistency, relevance, unbiasedness))
     names = tuple(locator or LOCATORS)
     name = run_name(model, source)

@@ -38,6 +38,21 @@ _OWN: dict[str, Any] = {"context_template_length_params": []}  # hyperparameters
 VERSION = 2
 
 
+def editable(examples: Sequence[ConsistencyExample], numbers: Sequence[int]) -> list[int]:
+    """Those of the numbered facts that can be edited.
+
+    Their first wording holds the subject as it is written, and another fact of their relation has
+    another answer.
+    """
+    answers = _answers(examples)
+    found = []
+    for number in numbers:
+        subject, relation, _ = examples[number].knowledge
+        if len(answers[relation]) > 1 and subject in examples[number].prompts[0]:
+            found.append(number)
+    return found
+
+
 def edit_requests(
     examples: Sequence[ConsistencyExample], numbers: Sequence[int], *, seed: int = 0
 ) -> list[EditRequest]:
@@ -49,11 +64,9 @@ def edit_requests(
         seed: of the choice.
 
     Raises:
-        ValueError: a relation all of whose facts have one answer.
+        ValueError: a relation all of whose facts have one answer (see ``editable``).
     """
-    answers: dict[str, set[str]] = {}
-    for _, relation, answer in (example.knowledge for example in examples):
-        answers.setdefault(relation, set()).add(answer)
+    answers = _answers(examples)
     requests = []
     for number in numbers:
         subject, relation, answer = examples[number].knowledge
@@ -64,6 +77,14 @@ def edit_requests(
         prompt = without_slot(examples[number].prompts[0]).replace(subject, "{}", 1)
         requests.append(EditRequest(subject, prompt, target, (answer,), record=str(number)))
     return requests
+
+
+def _answers(examples: Sequence[ConsistencyExample]) -> dict[str, set[str]]:
+    """All answers of each relation."""
+    answers: dict[str, set[str]] = {}
+    for _, relation, answer in (example.knowledge for example in examples):
+        answers.setdefault(relation, set()).add(answer)
+    return answers
 
 
 def score_edits(
@@ -149,7 +170,7 @@ def _settings(
         "hyperparameters": hyperparameters.model_dump(mode="json", exclude={"layers"}),
         "corpus": options["corpus"],
         "seed": options["seed"],
-        "facts": settings_key({"prompts": [list(example.prompts) for example in examples]}),
+        "facts": settings_key({"facts": [example.to_json() for example in examples]}),
         "version": VERSION,
     }
 
@@ -189,16 +210,21 @@ def main(
     seed: Annotated[int, typer.Option(help="choice of facts and answers")] = 0,
     dtype: Annotated[str, typer.Option(help="torch dtype of the weights")] = "float32",
     device: Annotated[str, typer.Option(help="torch device")] = "cpu",
+    accept_terms: Annotated[bool, typer.Option(help="accept a packaged model's terms")] = False,
     out: Annotated[Path, typer.Option(help="folder of the result table")] = FOLDER,
     store: Annotated[Path, typer.Option(help="folder of finished parts")] = RUNS / "klob-edits",
 ) -> None:
     """Edit facts with ROME at every layer; an interrupted run resumes."""
-    language_model = load(model, dtype=dtype, device=device)
+    language_model = load(model, dtype=dtype, device=device, accept_terms=accept_terms)
+    examples = load_consistency(source)
     evaluated = load_examples("consistency", source, count=consistency or None, seed=seed).numbers
-    chosen = sorted(random.Random(seed).sample(evaluated, facts))
+    possible = editable(examples, evaluated)
+    if len(possible) < len(evaluated):
+        typer.echo(f"{len(evaluated) - len(possible)} facts cannot be edited and are left out")
+    chosen = sorted(random.Random(seed).sample(possible, min(facts, len(possible))))
     table = edit_every_layer(
         language_model,
-        load_consistency(source),
+        examples,
         chosen,
         store=ResultsStore(store),
         preset=preset,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -21,8 +22,10 @@ from helpers.models import LanguageModel, load
 from helpers.paths import FIGURES, RUNS
 from helpers.runs.methods import build_method
 from helpers.runs.store import ResultsStore
-from helpers.thinkedit.run import ThinkEditRun
+from helpers.thinkedit.run import ANSWERS, TEXTS, ThinkEditRun
 from helpers.thinkedit.tables import chain_index
+
+PROVENANCE = ("preset", "model", "layout", "fingerprint", "dtype", "device")  # columns of a table
 
 
 def evaluate(
@@ -35,6 +38,8 @@ def evaluate(
     preset: str = "tuned",
     first: int | None = None,
     samples: int = 5,
+    temperature: float = ANSWERS.temperature,
+    seed: int = 0,
     store: Path = RUNS / "results",
 ) -> dict[str, pd.DataFrame]:
     """Evaluate methods; what is in the store already is not computed again.
@@ -47,12 +52,15 @@ def evaluate(
         layout: edits, see ``helpers.data.knowgic.load_edits``.
         preset: of the editors' hyperparameters.
         first: only so many edits.
-        samples: responses per question, if sampled.
+        samples: responses per question, or texts per edit.
+        temperature: of the sampled responses and texts.
+        seed: of the samples, contexts and corpus.
         store: folder of the results store.
 
     Returns:
-        Tables by estimator ("along", too, if exact and sequential), with columns model, preset,
-        method and mode; method "none" and mode "before" are the unedited model.
+        Tables by estimator ("along", too, if exact and sequential), with columns method and mode
+        (method "none" and mode "before" are the unedited model) and ``PROVENANCE``. An edit that was
+        given up is left out, unless it is part of a sequence.
     """
     universe = load_edits(layout)
     runs = [
@@ -65,16 +73,19 @@ def evaluate(
             layout=layout,
             estimator=estimator,
             samples=samples,
+            sampling=replace(
+                TEXTS if estimator == "texts" else ANSWERS, temperature=temperature, seed=seed
+            ),
             progress=True,
         )
         for estimator in estimators
     ]
     editors = {
-        method: build_method(method, language_model, preset=preset, progress=True)
+        method: build_method(method, language_model, preset=preset, seed=seed, progress=True)
         for method in methods
     }
     found = _evaluated(runs, sharing(editors), modes)
-    named = {"model": language_model.name, "preset": preset}
+    named = {"preset": preset, **{name: runs[0].settings()[name] for name in PROVENANCE[1:]}}
     return {kind: table.assign(**named) for kind, table in found.items()}
 
 
@@ -86,7 +97,11 @@ def main(
     preset: str = "tuned",
     layout: str = "2025-06",
     first: Annotated[int | None, typer.Option(help="only the first edits")] = None,
-    samples: int = 5,
+    samples: Annotated[int, typer.Option(help="responses per question, texts per edit")] = 5,
+    temperature: Annotated[float, typer.Option(help="of responses and texts")] = (
+        ANSWERS.temperature
+    ),
+    seed: int = 0,
     dtype: str = "float32",
     device: str = "cpu",
     accept_terms: bool = False,
@@ -94,6 +109,8 @@ def main(
     publish: Annotated[bool, typer.Option(help="add tables to figures/data")] = False,
 ) -> None:
     """Evaluate methods on KnowGIC and, with --publish, write the tables the figures are drawn from."""
+    if publish and first is not None:
+        raise typer.BadParameter("published tables hold all edits: leave out --first")
     language_model = load(model, dtype=dtype, device=device, accept_terms=accept_terms)
     tables = evaluate(
         language_model,
@@ -104,6 +121,8 @@ def main(
         preset=preset,
         first=first,
         samples=samples,
+        temperature=temperature,
+        seed=seed,
         store=store,
     )
     if publish:
@@ -159,6 +178,10 @@ def _evaluated(
                 scores = _timed(
                     f"{run.estimator}: {name}, {mode}", partial(run.after, editor, mode)
                 )
+                if mode != "sequential":
+                    edits = run.read(editor, mode, "edits")
+                    given_up = edits.loc[edits["failure"] != "", "case_id"]
+                    scores = scores[~scores["case_id"].isin(given_up)]
                 add(run.estimator, scores, name, mode)
                 add("along", run.read(editor, mode, "along"), name, mode)
     return {kind: pd.concat(tables, ignore_index=True) for kind, tables in parts.items()}

@@ -126,24 +126,32 @@ def chain_counts_bars(counts: pd.DataFrame) -> Figure:
 def sequence_lines(leads: pd.DataFrame) -> Figure:
     """How the edits of a sequence fare: the new object's lead right after each edit and at the end.
 
+    One row of panels per model, one panel per method.
+
     Args:
-        leads: table of ``thinkedit_side_tables.sequence_leads``, of one model.
+        leads: table of ``thinkedit_side_tables.sequence_leads``.
     """
     use_style()
     methods = sorted(leads["method"].unique(), key=_place)
+    models = sorted(leads["model"].unique())
+    size = (1.45 * len(methods) + 1.0, 0.6 + 2.0 * len(models))
     figure, panels = plt.subplots(
-        1, len(methods), figsize=(1.45 * len(methods) + 1.0, 2.6), sharey=True, squeeze=False
+        len(models), len(methods), figsize=size, sharex=True, sharey=True, squeeze=False
     )
+    for row, model in zip(panels, models, strict=True):
+        for axes, method in zip(row, methods, strict=True):
+            mine = leads[(leads["method"] == method) & (leads["model"] == model)]
+            colour = _colour(method)
+            axes.vlines(
+                mine["place"], mine["right after"], mine["at the end"], color="0.8", zorder=1
+            )
+            axes.plot(mine["place"], mine["right after"], "o", color=colour, ms=3.5, mfc="none")
+            axes.plot(mine["place"], mine["at the end"], "o", color=colour, ms=3.5)
+            axes.axhline(0, color="0.4", linewidth=0.8)
+        row[0].set_ylabel(f"{model}\nlead of the new object\n[nats per token]")
     for axes, method in zip(panels[0], methods, strict=True):
-        mine = leads[leads["method"] == method]
-        colour = _colour(method)
-        axes.vlines(mine["place"], mine["right after"], mine["at the end"], color="0.8", zorder=1)
-        axes.plot(mine["place"], mine["right after"], "o", color=colour, ms=3.5, mfc="none")
-        axes.plot(mine["place"], mine["at the end"], "o", color=colour, ms=3.5)
-        axes.axhline(0, color="0.4", linewidth=0.8)
         axes.set_title(_label(method))
     figure.supxlabel("place in the sequence\n○ right after the edit   ● at the end", fontsize=8)
-    panels[0, 0].set_ylabel("lead of the new object [nats]")
     return figure
 
 

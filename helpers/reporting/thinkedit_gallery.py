@@ -18,7 +18,7 @@ RIGHT_AFTER = "right after"
 
 
 def stored_models(folder: Path = DATA, *, estimator: str = "exact") -> list[str]:
-    """Models whose scores by an estimator are stored."""
+    """Models whose scores by an estimator (or "along" a sequence) are stored."""
     prefix = f"06_thinkedit_{estimator}_"
     return sorted(p.stem.removeprefix(prefix) for p in folder.glob(f"{prefix}*.parquet"))
 
@@ -32,13 +32,15 @@ def evaluation(
     """
     scores = tables.stored(estimator, models, folder)
     if estimator == "exact":
-        along = tables.stored("along", models, folder).assign(mode=RIGHT_AFTER)
-        scores = pd.concat([scores, along], ignore_index=True)
+        sequences = set(stored_models(folder, estimator="along"))
+        followed = [model for model in models if Path(model).name in sequences]
+        along = [tables.stored("along", [m], folder).assign(mode=RIGHT_AFTER) for m in followed]
+        scores = pd.concat([scores, *along], ignore_index=True)
     return tables.evaluate_scores(scores, tables.stored_chains(folder), estimator=estimator)
 
 
 def sequence_figure(models: Sequence[str], folder: Path = DATA) -> Figure:
-    """How the edits of a sequence fare."""
+    """How the edits of a sequence fare, a row of panels per model."""
     stored = (tables.stored(kind, models, folder) for kind in ("along", "exact"))
     return figures.sequence_lines(sequence_leads(*stored))
 
@@ -88,11 +90,14 @@ def thinkedit_figures(
             f"Chains deducible before and active after, {mode}",
             lambda: figures.chain_counts_bars(tables.chain_counts(made(), mode=mode)),
         )
-        yield "06_deep_edit", "Deep edits: IFR against CKP, independent", deep_edits
+        if "deep" in set(tables.stored("exact", models, folder)["mode"]):
+            yield "06_deep_edit", "Deep edits: IFR against CKP, independent", deep_edits
+    followed = stored_models(folder, estimator="along")
+    if followed:
         yield (
             "06_sequence",
             "Edits of a sequence, right after and at the end",
-            lambda: sequence_figure(models, folder),
+            lambda: sequence_figure(followed, folder),
         )
     by_sampling = stored_models(folder, estimator="sampled")
     if by_sampling:

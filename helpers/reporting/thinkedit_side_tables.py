@@ -27,16 +27,15 @@ def base_rates(
     """
     rows = []
     for (model, form), part in _before(scores).groupby(["model", "form"], sort=True):
-        joint = np.exp(part["original_sum"])
-        mean = np.exp(part["original_sum"] / part["original_tokens"])
+        mean = np.exp(tables.mean_log_probability(part, "original"))
         if form == "fact":
             own = part.drop(columns=["model", "form"]).assign(form="fact")
             facts = tables.exact_facts(own, own, known_probability=known_probability)
             answered = facts["known_before"]
         elif form == "reverse":
-            answered = joint >= known_probability
+            answered = mean >= known_probability
         else:
-            answered = part["original_sum"] > part["other_sum"]
+            answered = part["original_sum"] > part["other_sum"]  # "yes" and "no"
         if form in _FORMS:
             rows.append((model, form, len(part), answered.mean(), mean.mean()))
     return pd.DataFrame(rows, columns=["model", "form", "prompts", "answered", "probability"])
@@ -90,19 +89,23 @@ def sequence_leads(along: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFrame:
 
     Returns:
         One row per (model, method, place): place in the sequence from 1, ``right after`` and
-        ``at the end``, the lead of the new over the original object in nats (joint probabilities).
+        ``at the end``, the lead of the new over the original object in nats per token.
     """
     keys = ["model", "method", "case_id"]
     end = scores[scores["mode"] == "sequential"]
     leads = {
-        moment: table[table["form"] == "edit"]
-        .assign(lead=lambda part: part["other_sum"] - part["original_sum"])
-        .set_index(keys)["lead"]
+        moment: table[table["form"] == "edit"].assign(lead=_lead).set_index(keys)["lead"]
         for moment, table in (("right after", along), ("at the end", end))
     }
     joined = pd.DataFrame(leads).dropna().reset_index()
     place = joined.groupby(["model", "method"]).cumcount() + 1
     return joined.assign(place=place).drop(columns="case_id")
+
+
+def _lead(scores: pd.DataFrame) -> pd.Series:
+    """By how much the new object's mean log-probability exceeds the original one's."""
+    new, original = (tables.mean_log_probability(scores, a) for a in ("other", "original"))
+    return new - original
 
 
 def _before(scores: pd.DataFrame) -> pd.DataFrame:

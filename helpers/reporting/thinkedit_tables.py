@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import pandas as pd
@@ -28,12 +28,13 @@ class Evaluation:
     """All metrics of one estimator, per edit, with the columns model, method and mode.
 
     ``recovery`` (IFR by chain length), ``new_recovery`` (probability of the new fact's chains),
-    ``preservation`` (CKP), ``chains`` (one row per chain) and ``success`` (efficacy, generalisation,
-    specificity; exact estimator only, else empty).
+    ``preservation`` (CKP), ``chains`` (one row per chain), ``context`` (one row per fact about another
+    subject) and ``success`` (efficacy, generalisation, specificity; exact estimator only, else empty).
     """
 
     estimator: str
     chains: pd.DataFrame
+    context: pd.DataFrame
     recovery: pd.DataFrame
     preservation: pd.DataFrame
     new_recovery: pd.DataFrame
@@ -61,6 +62,17 @@ def stored(kind: str, models: Sequence[str], folder: Path = FIGURES / "data") ->
     return pd.concat([pd.read_parquet(path) for path in paths], ignore_index=True)
 
 
+def caption(scores: pd.DataFrame) -> str:
+    """What stored scores are of: models, edits, preset, dtype and device."""
+    made = scores.drop_duplicates(["model", "layout", "preset", "dtype", "device"])
+    edits = scores.groupby("model")["case_id"].nunique().to_dict()
+    return "\n".join(
+        f"ours: {row.model}, KnowGIC {row.layout}, {edits[row.model]} edits, preset {row.preset},"
+        f" {row.dtype} on {row.device}"
+        for row in made.itertuples()
+    )
+
+
 def stored_chains(folder: Path = FIGURES / "data") -> pd.DataFrame:
     """Which facts make up which chains, published beside the scores."""
     path = folder / "06_thinkedit_chains.parquet"
@@ -85,7 +97,7 @@ def evaluate_scores(
         known_probability: see ``tables.exact_facts``; 0 counts every fact as known.
     """
     parts: dict[str, list[pd.DataFrame]] = {
-        name: [] for name in ("chains", "recovery", "preservation", "new_recovery", "success")
+        field.name: [] for field in fields(Evaluation) if field.name != "estimator"
     }
     for (model, method, mode), after in scores[scores["mode"] != "before"].groupby(RUN, sort=True):
         unedited = scores[(scores["mode"] == "before") & (scores["model"] == model)]
@@ -102,25 +114,61 @@ def evaluate_scores(
 def technique_table(evaluation: Evaluation, *, mode: str) -> pd.DataFrame:
     """IFR, CKP, efficacy and specificity of each method (the paper's Tables 5 and 6).
 
-    Generalisation is added; it and specificity are a reconstruction (see ``tables.success``).
+    Generalisation is added; it and specificity are a reconstruction (see ``tables.success``). An
+    edit none of whose context is known counts as CKP 1, as defined; ``CKP known`` leaves it out.
 
     Returns:
-        One row per (model, method): the means over edits, ``IFR capped``, and ``n`` (edits with a
-        chain that was deducible before).
+        One row per (model, method): the means over edits, ``IFR capped``, ``n`` (edits with a chain
+        that was deducible before) and ``n known`` (edits behind ``CKP known``).
     """
     keys = ["model", "method"]
     recovery = _mode(evaluation.recovery, mode)
     recovery = recovery[recovery["steps"] == metrics.OVERALL]
     ifr = metrics.mean_over_edits(recovery, by=keys).set_index(keys)
-    ckp = metrics.mean_over_edits(_mode(evaluation.preservation, mode), by=keys).set_index(keys)
-    table = pd.DataFrame({"IFR": ifr["mean"], "IFR capped": ifr["capped"], "CKP": ckp["mean"]})
+    preservation = _mode(evaluation.preservation, mode)
+    every, known = (
+        metrics.mean_over_edits(part, by=keys).set_index(keys)
+        for part in (preservation, preservation[preservation["kept"] > 0])
+    )
+    table = pd.DataFrame(
+        {
+            "IFR": ifr["mean"],
+            "IFR capped": ifr["capped"],
+            "CKP": every["mean"],
+            "CKP known": known["mean"],
+        }
+    )
     if len(evaluation.success):
         wide = _mode(evaluation.success, mode).pivot_table(
             index=keys, columns="metric", values="value", aggfunc="mean"
         )
         for metric in ("efficacy", "generalisation", "specificity"):
             table[metric.capitalize()] = wide[metric] if metric in wide else float("nan")
-    return _ordered(table.assign(n=ifr["n"]).reset_index())
+    counted = table.assign(n=ifr["n"], **{"n known": known["n"]})
+    return _ordered(counted.reset_index())
+
+
+def pooled_table(evaluation: Evaluation, *, mode: str) -> pd.DataFrame:
+    """IFR over all deducible chains, and CKP over all known facts, of all edits at once.
+
+    Edits have very different numbers of chains and facts, so the largest few decide these figures.
+
+    Returns:
+        One row per (model, method): ``IFR`` with its ``chains``, ``CKP`` with its ``facts``.
+    """
+    keys = ["model", "method"]
+    recovery = metrics.pooled_recovery(_mode(evaluation.chains, mode), by=keys)
+    recovery = recovery[recovery["steps"] == metrics.OVERALL].set_index(keys)
+    context = metrics.pooled_preservation(_mode(evaluation.context, mode), by=keys).set_index(keys)
+    table = pd.DataFrame(
+        {
+            "IFR": recovery["value"],
+            "chains": recovery["kept"],
+            "CKP": context["value"],
+            "facts": context["kept"],
+        }
+    )
+    return _ordered(table.reset_index())
 
 
 def length_table(evaluation: Evaluation, *, mode: str) -> pd.DataFrame:
@@ -176,6 +224,7 @@ def _metrics(
     context = tables.context_table(facts, chains)
     found = {
         "chains": folded,
+        "context": context,
         "recovery": metrics.recovery_per_edit(folded),
         "preservation": metrics.preservation_per_edit(context),
         "new_recovery": new,

@@ -9,13 +9,15 @@ import pandas as pd
 from helpers.data.knowgic import Edit
 from helpers.metrics import thinkedit as metrics
 from helpers.thinkedit import tables
-from helpers.thinkedit.graph import Triplet, graph_of_facts, is_deep_edited, retained
+from helpers.thinkedit.graph import Triplet, graph_of_facts, is_deep_edited
 
 EdgeStates = dict[tuple[str, str], str]
 
 
 def edge_states(edit: Edit, facts: pd.DataFrame) -> dict[str, EdgeStates]:
     """State of every edge of the edit's graph, "before" and "after".
+
+    Where two facts link the same ordered pair, which the graph draws as one edge, either will do.
 
     Args:
         edit: the edit.
@@ -24,21 +26,21 @@ def edge_states(edit: Edit, facts: pd.DataFrame) -> dict[str, EdgeStates]:
     Returns:
         For each moment, edge → "kept", "lost" (known before only) or "unknown" (not known before).
     """
-    known = facts[facts["case_id"] == edit.case_id].set_index("item")
+    keys = [Triplet.of(fact).key for fact in edit.facts]
+    mine = facts[facts["case_id"] == edit.case_id].sort_values("item")
+    edges = mine.assign(subject=[k[0] for k in keys], object=[k[2] for k in keys])
+    known = edges.groupby(["subject", "object"], sort=False)[["known_before", "known_after"]].any()
     states: dict[str, EdgeStates] = {"before": {}, "after": {}}
-    for item, fact in enumerate(edit.facts):
-        edge = Triplet.of(fact).key[0], Triplet.of(fact).key[2]
-        once, still = bool(known.loc[item, "known_before"]), bool(known.loc[item, "known_after"])
-        states["before"][edge] = "kept" if once else "unknown"
-        states["after"][edge] = "unknown" if not once else "kept" if still else "lost"
+    for (subject, goal), once, still in known.itertuples():
+        states["before"][subject, goal] = "kept" if once else "unknown"
+        states["after"][subject, goal] = "unknown" if not once else "kept" if still else "lost"
     return states
 
 
 def deep_edited_up_to(edit: Edit, facts: pd.DataFrame, *, steps: int = 5) -> Mapping[int, bool]:
     """For each number of steps, whether the known facts after the edit no longer imply the old one."""
     known = facts[(facts["case_id"] == edit.case_id) & facts["known_after"]]
-    graph = graph_of_facts(edit.facts)
-    left = retained(graph, [Triplet.of(edit.facts[item]) for item in known["item"]])
+    left = graph_of_facts([edit.facts[item] for item in known["item"]])
     relation = edit.prompt.replace("{}", "").strip()
     target = Triplet(edit.subject, relation, edit.original)
     return {n: is_deep_edited(left, target, steps=n) for n in range(1, steps + 1)}

@@ -49,7 +49,7 @@ def triplets_of(text: str) -> list[Triplet]:
     found: dict[tuple[str, str, str], Triplet] = {}
     for line in text.splitlines():
         for parts in _parts(_BULLET.sub("", line).strip()):
-            triplet = Triplet(*(part.strip(" .\"'`()") for part in parts))
+            triplet = Triplet(*(_bare(part) for part in parts))
             if _is_atomic(triplet):
                 found.setdefault(triplet.key, triplet)
     return list(found.values())
@@ -61,6 +61,13 @@ def _parts(line: str) -> list[tuple[str, str, str]]:
         return [(subject, relation, goal)]
     groups = [group.split(",") for group in re.findall(r"\(([^()]*)\)", line)]
     return [(parts[0], parts[1], parts[2]) for parts in groups if len(parts) == 3]
+
+
+def _bare(part: str) -> str:
+    """Without blanks, full stops, brackets and quotes around it; the apostrophe of 's stays."""
+    bare = part.strip(' ."`()')
+    quoted = len(bare) > 1 and bare.startswith("'") and bare.endswith("'")
+    return bare.strip("'").strip(" .") if quoted else bare
 
 
 def _is_atomic(triplet: Triplet) -> bool:

@@ -77,11 +77,8 @@ def add_triplet(graph: nx.DiGraph, triplet: Triplet, **attributes: Any) -> bool:
     Raises:
         ValueError: subject and object are the same entity, or a part is empty.
     """
-    subject, relation, goal = triplet.key
-    if not (subject.strip() and relation.strip() and goal.strip()):
-        raise ValueError(f"triplet {triplet} has an empty part")
-    if subject == goal:
-        raise ValueError(f"triplet {triplet} links an entity to itself; remove it")
+    check_triplet(triplet)
+    subject, _, goal = triplet.key
     if graph.has_edge(subject, goal):
         return False
     for name, label in ((subject, triplet.subject), (goal, triplet.object)):
@@ -89,6 +86,14 @@ def add_triplet(graph: nx.DiGraph, triplet: Triplet, **attributes: Any) -> bool:
             graph.add_node(name, label=label)
     graph.add_edge(subject, goal, relation=triplet.relation, **attributes)
     return True
+
+
+def check_triplet(triplet: Triplet) -> None:
+    """Raise ``ValueError`` for a triplet with an empty part, or of an entity with itself."""
+    if not all(part.strip() for part in triplet.key):
+        raise ValueError(f"triplet {triplet} has an empty part")
+    if triplet.key[0] == triplet.key[2]:
+        raise ValueError(f"triplet {triplet} links an entity to itself; remove it")
 
 
 def triplets(graph: nx.DiGraph) -> Iterator[Triplet]:
@@ -125,14 +130,6 @@ def change(
             present = changed.edges[triplet.key[0], triplet.key[2]]["relation"]
             raise ValueError(f"{triplet}: the graph already links these two by {present!r}")
     return changed
-
-
-def retained(graph: nx.DiGraph, known: Iterable[Triplet]) -> nx.DiGraph:
-    """The graph with only those of its facts that a model still knows; entities stay."""
-    keys = {triplet.key for triplet in known}
-    left = graph.copy()
-    left.remove_edges_from([(t.key[0], t.key[2]) for t in triplets(graph) if t.key not in keys])
-    return left
 
 
 def deductive_closure(graph: nx.DiGraph, *, steps: int) -> frozenset[Implied]:

@@ -139,7 +139,7 @@ def _read(path: Path) -> list[dict[str, Any]]:
         warnings.warn(f"{path}: dropped an unfinished last line", stacklevel=3)
         path.write_bytes(complete)
     records = []
-    for number, line in enumerate(complete.decode("utf-8").splitlines(), start=1):
+    for number, line in enumerate(complete.decode("utf-8").split("\n")[:-1], start=1):
         try:
             record = json.loads(line)
             record["kind"], record["request"], record["outcome"]

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from helpers.thinkedit.graph import Triplet
+from helpers.thinkedit.graph import Triplet, check_triplet
 from helpers.thinkedit.journal import JournalError, decisions
 
 Occasion = Literal["refine", "prune"]
@@ -60,7 +60,9 @@ class Decision:
         return cls(bool(value["discard"]), str(value["question"]), **paths)
 
     def check(self, review: Review) -> None:
-        """Raise ``ValueError`` where the decision does not answer the review."""
+        """Raise ``ValueError`` where the decision does not answer the review, or holds no facts."""
+        for triplet in (*self.path, *self.triplets):
+            check_triplet(triplet)
         if review.occasion == "prune" and (self.discard or self.path):
             raise ValueError("a pruning decision lists the triplets to keep, nothing else")
         if review.occasion == "refine" and not self.discard:
@@ -92,7 +94,8 @@ class AutomaticReviewer:
 class RecordedReviewer:
     """Repeats the decisions of an earlier journal, whichever model answers now.
 
-    A decision is found by its occasion, question, path and candidates; responses may differ.
+    A decision is found by its occasion, question, path and candidates; responses may differ. Where a
+    review came up several times, its decisions are repeated in their order, the last one from then on.
 
     Args:
         path: journal of the run in which the decisions were taken.
@@ -102,10 +105,10 @@ class RecordedReviewer:
     def __init__(self, path: Path, *, otherwise: Reviewer | None = None) -> None:
         self._path = path
         self._otherwise = otherwise
-        self._decisions: dict[Review, Decision] = {}
+        self._decisions: dict[Review, list[Decision]] = {}
         for entry in decisions(path):
-            review = _review_from_json(entry["review"])
-            self._decisions[_without_responses(review)] = Decision.from_json(entry["decision"])
+            review = _without_responses(_review_from_json(entry["review"]))
+            self._decisions.setdefault(review, []).append(Decision.from_json(entry["decision"]))
 
     def decide(self, review: Review) -> Decision:
         """Look the decision up.
@@ -114,8 +117,8 @@ class RecordedReviewer:
             JournalError: the journal holds none and there is nobody else to ask.
         """
         recorded = self._decisions.get(_without_responses(review))
-        if recorded is not None:
-            return recorded
+        if recorded:
+            return recorded.pop(0) if len(recorded) > 1 else recorded[0]
         if self._otherwise is None:
             raise JournalError(
                 f"{self._path} holds no decision for {review.occasion} {review.question!r};"

@@ -19,7 +19,7 @@ from helpers.data.knowgic import Edit
 from helpers.editing.editor import Editor
 from helpers.editing.update import Update
 from helpers.models.language_model import LanguageModel
-from helpers.runs.store import Results, ResultsStore, complete
+from helpers.runs.store import Results, ResultsStore, complete, settings_key
 from helpers.scoring.mentions import Aliases
 from helpers.scoring.responses import Sampling
 from helpers.thinkedit.deep import deep_requests
@@ -28,11 +28,10 @@ from helpers.thinkedit.scores import exact_scores, sampled_scores, text_scores
 
 MODES = ("independent", "sequential", "deep")
 ESTIMATORS = ("exact", "sampled", "texts")
-SCORING_VERSION = 1  # raise it when what is scored, or how, changes
+SCORING_VERSION = 2  # raise it when what is scored, or how, changes
+ANSWERS = Sampling(max_new_tokens=24, stop="\n")
+TEXTS = Sampling(max_new_tokens=60, chat=False)
 _UNEDITED = {"editor": "none"}
-_ANSWERS = Sampling(max_new_tokens=24, stop="\n")
-_TEXTS = Sampling(max_new_tokens=60, chat=False)
-_TEXTS_DRAWN = 3
 
 
 @dataclass(frozen=True)
@@ -40,9 +39,10 @@ class ThinkEditRun:
     """One model on one set of edits, with one way to look at what the edits did.
 
     ``estimator`` is of the facts' probabilities: "exact" scoring, or "sampled", by the share of
-    ``samples`` responses (the paper: five); "texts" instead draws free texts about the subjects, for
-    fluency and consistency. ``edits`` is what is evaluated, ``universe`` the whole set: rivals and
-    neighbours come from it.
+    ``samples`` responses (the paper: five); "texts" instead draws as many free texts about each
+    subject, for fluency and consistency. ``sampling`` says how, by default as ``ANSWERS`` (one line of
+    at most 24 tokens) or ``TEXTS``. ``edits`` is what is evaluated, ``universe`` the whole set: rivals,
+    neighbours and the words' frequencies come from it.
 
     Raises:
         ValueError: an unknown estimator.
@@ -56,7 +56,7 @@ class ThinkEditRun:
     layout: str = "2025-06"
     estimator: str = "exact"
     samples: int = 5
-    sampling: Sampling = _ANSWERS
+    sampling: Sampling | None = None
     chunk: int = 7
     progress: bool = False
     _kinds: dict[str, frozenset[str]] = field(default_factory=dict, init=False, repr=False)
@@ -65,6 +65,11 @@ class ThinkEditRun:
         if self.estimator not in ESTIMATORS:
             raise ValueError(f"no estimator {self.estimator!r}; use {', '.join(ESTIMATORS)}")
         self._kinds.update(kinds_of(self.universe))
+
+    @property
+    def drawn(self) -> Sampling:
+        """How responses or texts are drawn."""
+        return self.sampling or (TEXTS if self.estimator == "texts" else ANSWERS)
 
     @property
     def kinds(self) -> Kinds:
@@ -140,7 +145,13 @@ class ThinkEditRun:
             return {"scores": scores}
         if self.estimator == "texts":
             texts = text_scores(
-                self.language_model, edits, updates, owners, sampling=_TEXTS, n=_TEXTS_DRAWN
+                self.language_model,
+                edits,
+                self.universe,
+                updates,
+                owners,
+                sampling=self.drawn,
+                n=self.samples,
             )
             return {"scores": texts}
         scores = sampled_scores(
@@ -150,7 +161,7 @@ class ThinkEditRun:
             updates,
             owners,
             n=self.samples,
-            sampling=self.sampling,
+            sampling=self.drawn,
             progress=self.progress,
         )
         return {"scores": scores}
@@ -170,26 +181,25 @@ class ThinkEditRun:
         return table[table["case_id"].isin(wanted)].reset_index(drop=True)
 
     def _open(self, more: dict[str, Any]) -> Results:
-        drawn: dict[str, dict[str, Any]] = {
-            "exact": {},
-            "sampled": {"samples": self.samples, "sampling": asdict(self.sampling)},
-            "texts": {"samples": _TEXTS_DRAWN, "sampling": asdict(_TEXTS)},
+        return self.store.open({**self.settings(), **more})
+
+    def settings(self) -> dict[str, Any]:
+        """Everything the scores depend on besides the editor and the mode."""
+        sampled = {"samples": self.samples, "sampling": asdict(self.drawn)}
+        aliases = {name: list(others) for name, others in self.aliases.items()}
+        return {
+            "benchmark": "thinkedit",
+            "layout": self.layout,
+            "universe": settings_key({"edits": [asdict(edit) for edit in self.universe]}),
+            "model": self.language_model.name,
+            "fingerprint": self.language_model.fingerprint,
+            "dtype": self.language_model.dtype_name,
+            "device": self.language_model.device.type,
+            "estimator": self.estimator,
+            "scoring_version": SCORING_VERSION,
+            **(sampled if self.estimator != "exact" else {}),
+            **({"aliases": settings_key(aliases)} if self.estimator == "sampled" else {}),
         }
-        return self.store.open(
-            {
-                "benchmark": "thinkedit",
-                "layout": self.layout,
-                "universe": [edit.case_id for edit in self.universe],
-                "model": self.language_model.name,
-                "fingerprint": self.language_model.fingerprint,
-                "dtype": self.language_model.dtype_name,
-                "device": self.language_model.device.type,
-                "estimator": self.estimator,
-                "scoring_version": SCORING_VERSION,
-                **drawn[self.estimator],
-                **more,
-            }
-        )
 
 
 def _diagnostics(edits: Sequence[Edit], updates: Sequence[Update], seconds: float) -> pd.DataFrame:

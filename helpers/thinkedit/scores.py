@@ -118,6 +118,7 @@ def sampled_scores(
 def text_scores(
     language_model: LanguageModel,
     edits: Sequence[Edit],
+    universe: Sequence[Edit],
     updates: Sequence[Update] | None = None,
     owners: Sequence[int] | None = None,
     *,
@@ -129,12 +130,21 @@ def text_scores(
     The reference text of consistency is a reconstruction: the graph's own facts about the subject,
     with the new object in place of the original one.
 
+    Args:
+        language_model: the model.
+        edits: whose subjects to write about.
+        universe: edits whose reference texts say how common words are.
+        updates: edits to write under.
+        owners: for each edit the index of its update, -1 for the unedited model (default).
+        sampling: how texts are drawn.
+        n: texts per edit.
+
     Returns:
         One row per edit: case_id, ``fluency_averaged``, ``fluency_weighted_sum`` (bits),
         ``consistency`` (cosine), means over ``n`` texts.
     """
     references = {edit.case_id: _reference(edit) for edit in edits}
-    idf = inverse_document_frequencies(references.values())
+    idf = inverse_document_frequencies(_reference(edit) for edit in universe)
     texts = sample_responses(
         language_model,
         [edit.subject for edit in edits],

@@ -8,8 +8,14 @@ import numpy as np
 import pandas as pd
 
 from helpers.data.knowgic import Edit
+from helpers.metrics import counterfact
 
 KNOWN_PROBABILITY = 0.05
+_SUCCESS = {
+    "edit": ("efficacy", counterfact.efficacy),
+    "paraphrase": ("generalisation", counterfact.paraphrase_success),
+    "neighbour": ("specificity", counterfact.neighbourhood_success),
+}
 
 
 def chain_index(edits: Sequence[Edit]) -> pd.DataFrame:
@@ -34,8 +40,8 @@ def exact_facts(
     Args:
         before: table of ``exact_scores`` of the unedited model.
         after: the same under the edits.
-        known_probability: joint probability from which an object counts as known although a rival
-            has a higher mean-token probability.
+        known_probability: mean-token probability from which an object counts as known although a
+            rival has a higher one.
 
     Returns:
         One row per (case_id, item): ``before``, ``after`` (mean-token probabilities, as in PEAK),
@@ -127,19 +133,25 @@ def context_table(facts: pd.DataFrame, chains: pd.DataFrame) -> pd.DataFrame:
 def success(scores: pd.DataFrame) -> pd.DataFrame:
     """Efficacy, generalisation and specificity of each edit from exact scores after it.
 
-    Compares joint probabilities of the new and the original object. Generalisation and specificity
-    are a reconstruction: KnowGIC has neither paraphrases nor neighbourhood prompts.
+    Compares mean-token log-probabilities of the new and the original object, so that neither gains
+    by being short. Generalisation and specificity are a reconstruction: KnowGIC has neither
+    paraphrases nor neighbourhood prompts.
 
     Returns:
         One row per (case_id, metric) with ``value``, a share of prompts.
     """
-    names = {"edit": "efficacy", "paraphrase": "generalisation", "neighbour": "specificity"}
-    chosen = scores[scores["form"].isin(names)]
-    new_wins = chosen["other_sum"] > chosen["original_sum"]
-    original_wins = chosen["other_sum"] < chosen["original_sum"]
-    wins = new_wins.where(chosen["form"] != "neighbour", original_wins)
-    table = chosen.assign(metric=chosen["form"].map(names), value=wins.astype(float))
-    return table.groupby(["case_id", "metric"], sort=True)["value"].mean().reset_index()
+    rows = []
+    for (case_id, form), part in scores.groupby(["case_id", "form"], sort=True):
+        if form in _SUCCESS:
+            name, measure = _SUCCESS[str(form)]
+            new, true = (mean_log_probability(part, answer) for answer in ("other", "original"))
+            rows.append((case_id, name, measure(new=new, true=true)))
+    return pd.DataFrame(rows, columns=["case_id", "metric", "value"])
+
+
+def mean_log_probability(scores: pd.DataFrame, answer: str) -> pd.Series:
+    """Mean over its tokens of the log-probability of an answer, "original" or "other"."""
+    return scores[f"{answer}_sum"] / scores[f"{answer}_tokens"]
 
 
 def other_forms(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
@@ -153,7 +165,7 @@ def other_forms(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
     tables = []
     for table in (before, after):
         chosen = table[table["form"].isin(["reverse", "yes_no"])]
-        mean = np.exp(chosen["original_sum"] / chosen["original_tokens"])
+        mean = np.exp(mean_log_probability(chosen, "original"))
         yes = 1 / (1 + np.exp(chosen["other_sum"] - chosen["original_sum"]))
         p = np.where(chosen["form"] == "reverse", mean, yes)
         tables.append(chosen[keys].assign(p=p))
@@ -162,11 +174,10 @@ def other_forms(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
 
 
 def _known(scores: pd.DataFrame, known_probability: float) -> pd.DataFrame:
-    mean = scores["original_sum"] / scores["original_tokens"]
-    new = scores["other_sum"] / scores["other_tokens"]
+    mean, new = (mean_log_probability(scores, answer) for answer in ("original", "other"))
     best = pd.concat([scores["rival"], new], axis=1).max(axis=1)
     top = (mean > best) & best.notna()
-    likely = np.exp(scores["original_sum"]) >= known_probability
+    likely = np.exp(mean) >= known_probability
     return pd.DataFrame(
         {
             "case_id": scores["case_id"],

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from helpers.metrics.counterfact import (
     consistency,
-    editing_score,
     efficacy,
     fluency,
     inverse_document_frequencies,
@@ -33,11 +32,6 @@ def test_success_needs_pairs() -> None:
     assert math.isnan(efficacy(new=[], true=[]))
     with pytest.raises(ValueError, match="same prompts"):
         efficacy(new=[-1], true=[-1, -2])
-
-
-def test_editing_score() -> None:
-    assert editing_score(1, 0.5, 0.5) == pytest.approx(0.6)
-    assert editing_score(1, 0, 1) == 0
 
 
 def test_entropy_by_hand() -> None:

@@ -205,12 +205,10 @@ def test_null_inside_groups_keeps_what_a_group_shares() -> None:
     assert inside.p_value == 1
 
 
-def test_null_with_the_papers_baseline() -> None:
-    sets = np.repeat(random_sets(0, 5, 400, 0.05), 3, axis=0)
-    examples = np.arange(15).reshape(5, 3)
-    mean_similarity = mean_score_baseline(sets, sets[0])
+def test_a_null_without_a_value_has_no_p() -> None:
+    sets = random_sets(0, 3, 400, 0.05)
     null = permutation_null(
-        similarity_matrix(sets), examples, "consistency", mean_similarity=mean_similarity
+        similarity_matrix(sets), np.arange(3)[None], "consistency", permutations=9
     )
-    # the first example equals x_all, so its baseline is 1 and its RSim 0 by definition
-    assert null.observed == pytest.approx(0.8)
+    assert np.isnan(null.observed)  # one example has no others to be compared with
+    assert np.isnan(null.p_value)

@@ -13,7 +13,7 @@ from helpers.data.klob import ConsistencyExample
 from helpers.editing.update import Update
 from helpers.models import LanguageModel
 from helpers.publishing import layer_edits
-from helpers.publishing.layer_edits import edit_every_layer, edit_requests, score_edits
+from helpers.publishing.layer_edits import edit_every_layer, edit_requests, editable, score_edits
 from helpers.runs.store import ResultsStore
 
 EXAMPLES = tuple(
@@ -33,6 +33,14 @@ def test_requests_take_another_answer_of_the_relation() -> None:
     assert requests == edit_requests(EXAMPLES, [0, 2], seed=1)
     with pytest.raises(ValueError, match="every fact has the answer"):
         edit_requests(EXAMPLES[:1], [0])
+
+
+def test_facts_that_cannot_be_edited_are_left_out() -> None:
+    alone = ConsistencyExample(("A plays _", "A does _", "As _"), ("A", "play_(P413)", "goal"))
+    reworded = ConsistencyExample(
+        ("In utopia they speak _", "b _", "c _"), ("Utopia", "language_(P37)", "Latin")
+    )
+    assert editable([*EXAMPLES, alone, reworded], range(5)) == [0, 1, 2]
 
 
 def test_scores_hold_every_wording_and_mark_failed_edits(

@@ -48,6 +48,23 @@ def test_an_edit_that_forgets_the_subjects_facts_is_deep_and_keeps_the_context(e
     assert lengths.loc["memit", ["1", "2", "3", "4", "5"]].tolist() == pytest.approx([1.0] * 5)
 
 
+def test_context_that_was_never_known_counts_as_kept_and_can_be_left_out(scores):
+    first = MINI[0].case_id
+    ignorant = scores.assign(hits=scores["hits"].where(scores["case_id"] != first, 0))
+    half = ignorant["method"].eq("memit")
+    ignorant["hits"] = ignorant["hits"].where(~half, ignorant["hits"] // 2)
+    evaluation = thinkedit_tables.evaluate_scores(
+        ignorant, tables.chain_index(MINI), estimator="sampled"
+    )
+    table = thinkedit_tables.technique_table(evaluation, mode="independent").set_index("method")
+    assert table.loc["memit", "CKP"] == pytest.approx((1 + 0.5 + 0.5) / 3)
+    assert table.loc["memit", ["CKP known", "n known"]].tolist() == pytest.approx([0.5, 2])
+    pooled = thinkedit_tables.pooled_table(evaluation, mode="independent").set_index("method")
+    assert pooled.loc["memit", "CKP"] == pytest.approx(0.5)
+    context = evaluation.context.query("method == 'memit'")
+    assert pooled.loc["memit", "facts"] == (context["edit"] != first).sum()
+
+
 def test_chain_counts_add_up(evaluation):
     counts = thinkedit_tables.chain_counts(evaluation, mode="independent")
     assert counts.groupby("method")["chains"].sum().tolist() == [29, 29]

@@ -1,5 +1,7 @@
 """One edit looked at closely, from facts set by hand."""
 
+from dataclasses import replace
+
 import pandas as pd
 import pytest
 
@@ -31,6 +33,15 @@ def test_states_of_edges(edits, facts):
         ("bo", "rome"): "unknown",
     }
     assert states["after"][("ada", "rome")] == "lost"
+
+
+def test_two_relations_between_the_same_two_are_one_edge(edits, facts):
+    first, second = edits[0].chains[0].facts[0], edits[0].chains[1].facts[0]
+    twin = replace(second, object=first.object)
+    chains = (edits[0].chains[0], replace(edits[0].chains[1], facts=(twin,)))
+    edit = replace(edits[0], chains=chains)
+    two = facts[:2].assign(known_after=[True, False])
+    assert case.edge_states(edit, two)["after"] == {("ada", "rome"): "kept"}
 
 
 def test_deep_editing_needs_every_path_broken(edits, facts):

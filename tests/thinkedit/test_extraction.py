@@ -46,6 +46,12 @@ def test_triplets_in_both_notations():
     ]
 
 
+def test_the_apostrophe_of_a_possessive_stays():
+    (found,) = extraction.triplets_of("Ada | 's house is | 'Red House'.")
+    assert found == Triplet("Ada", "'s house is", "Red House")
+    assert found.prompt == "{}'s house is"
+
+
 word = st.from_regex(r"[A-Za-z]{1,9}", fullmatch=True)
 
 

@@ -85,12 +85,6 @@ def test_another_relation_between_the_same_two_is_an_edit(small):
     assert graph.is_deep_edited(renamed, SCHOOL, steps=5)
 
 
-def test_retained_keeps_known_facts_only(small):
-    left = graph.retained(small, [HOUSE, PART])
-    assert list(graph.triplets(left)) == [HOUSE, PART]
-    assert left.number_of_nodes() == 3
-
-
 def test_chains_are_ordered_simple_and_bounded(small):
     found = chains.simple_chains(small, "ADA", "north college")
     assert found == [(SCHOOL,), (HOUSE, PART)]

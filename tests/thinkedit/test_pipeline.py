@@ -194,6 +194,37 @@ def test_decisions_that_answer_nothing_are_refused(occasion, decision):
         decision.check(Review(occasion, "Who?", (SCHOOL,), ()))
 
 
+@pytest.mark.parametrize(
+    ("occasion", "decision"),
+    [
+        ("refine", Decision(question="Who?", path=(Triplet("Ada", "is", "ADA"),))),
+        ("prune", Decision(triplets=(Triplet("Ada", "is", "ada"),))),
+        ("prune", Decision(triplets=(Triplet("Ada", " ", "Bo"),))),
+    ],
+)
+def test_decisions_that_hold_no_facts_are_refused(occasion, decision):
+    with pytest.raises(ValueError, match=r"itself|empty part"):
+        decision.check(Review(occasion, "Who?", (SCHOOL,), ()))
+
+
+def test_a_review_that_came_up_twice_is_repeated_in_order(world, tmp_path):
+    review = Review("refine", "Who?", (SCHOOL,), ())
+    taken = [Decision(question="Who?", path=(SCHOOL,)), Decision(discard=True)]
+    journal = Journal(tmp_path / "j.jsonl", model=world.fingerprint, settings={})
+    for decision in taken:
+        journal.record("decision", review.as_json(), decision.as_json())
+    recorded = RecordedReviewer(tmp_path / "j.jsonl")
+    assert [recorded.decide(review) for _ in range(3)] == [*taken, taken[1]]
+
+
+def test_a_journal_holds_any_line_separator(world, tmp_path):
+    path = tmp_path / "j.jsonl"
+    journal = Journal(path, model=world.fingerprint, settings={})
+    journal.record("responses", {"prompt": "?"}, ["one\u2028two\x85three"])
+    again = Journal(path, model=world.fingerprint, settings={})
+    assert again.recall("responses", {"prompt": "?"}) == ["one\u2028two\x85three"]
+
+
 def test_nothing_pending_means_nothing_to_decide(world, tmp_path):
     journal = Journal(tmp_path / "j.jsonl", model=world.fingerprint, settings={})
     session = Session(SCHOOL, world, journal)

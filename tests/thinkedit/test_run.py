@@ -1,5 +1,7 @@
 """Scores under edits, the tables made of them, and resuming: on a tiny random model."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -146,6 +148,23 @@ def test_a_sampled_run_counts_and_a_run_of_texts_does_not(run_of, tiny):
     assert len(texts) == 3
 
 
+def test_texts_do_not_depend_on_what_is_evaluated_together(run_of, tiny, edits, tmp_path):
+    one_by_one = run_of(estimator="texts", samples=1, chunk=1).before()
+    together = run_of(
+        estimator="texts", samples=1, chunk=3, store=ResultsStore(tmp_path / "other")
+    ).before()
+    pd.testing.assert_frame_equal(one_by_one, together)
+
+
+def test_results_are_of_the_data_they_were_made_from(run_of, tiny, edits, tmp_path):
+    run = run_of()
+    renamed = [replace(edits[0], new="Turin"), *edits[1:]]
+    other = ThinkEditRun(tiny("llama"), edits, renamed, {}, ResultsStore(tmp_path))
+    assert other.settings() != run.settings()
+    sampled = run_of(estimator="sampled", sampling=Sampling(seed=1))
+    assert sampled.settings() != run_of(estimator="sampled").settings()
+
+
 def test_unknown_names_are_refused(run_of, tiny):
     with pytest.raises(ValueError, match="use exact, sampled, texts"):
         run_of(estimator="guess")
@@ -167,6 +186,22 @@ def test_every_estimator_looks_at_the_same_edits(tiny, edits, tmp_path, monkeypa
     again = evaluate.evaluate(language_model, ["rome"], store=tmp_path, **options)
     assert editor.calls == 4
     pd.testing.assert_frame_equal(again["exact"], tables["exact"])
+
+
+def test_edits_that_were_given_up_are_left_out(tiny, edits, tmp_path, monkeypatch):
+    class Failing(RandomEditor):
+        def edit(self, requests):
+            made = super().edit(requests)
+            return [Update({}, {"failure": "non-finite loss"}), *made[1:]]
+
+    monkeypatch.setattr(evaluate, "load_edits", lambda layout: edits)
+    monkeypatch.setattr(evaluate, "load_aliases", lambda layout: {})
+    monkeypatch.setattr(evaluate, "build_method", lambda *a, **k: Failing(tiny("llama")))
+    found = evaluate.evaluate(tiny("llama"), ["rome"], modes=["independent"], store=tmp_path)
+    table = found["exact"]
+    assert set(table.loc[table["mode"] == "independent", "case_id"]) == {2, 3}
+    assert set(table.loc[table["mode"] == "before", "case_id"]) == {1, 2, 3}
+    assert set(evaluate.PROVENANCE) <= set(table.columns)
 
 
 def test_methods_are_published_one_by_one(tmp_path):
@@ -198,13 +233,13 @@ def exact_rows(*rows):
 def test_known_means_first_of_its_kind_or_likely():
     before = exact_rows(
         (1, "fact", 0, -4.0, 2, -9.0, 3, -2.5),  # mean -2 beats -2.5 and -3: known
-        (1, "fact", 1, -4.0, 2, np.nan, np.nan, -1.0),  # a rival is better, and unlikely: not known
-        (1, "fact", 2, -2.0, 2, np.nan, np.nan, -0.5),  # a rival is better, but e^-2 > 0.05: known
+        (1, "fact", 1, -8.0, 2, np.nan, np.nan, -1.0),  # a rival is better, and unlikely: not known
+        (1, "fact", 2, -4.0, 2, np.nan, np.nan, -0.5),  # a rival is better, but e^-2 > 0.05: known
         (1, "fact", 3, -9.0, 2, np.nan, np.nan, np.nan),  # nothing to compare with: not known
     )
     after = before.assign(
-        other_sum=[-3.0, np.nan, np.nan, np.nan]
-    )  # now the new object wins: mean -1
+        original_sum=[-7.0, -8.0, -4.0, -9.0], other_sum=[-3.0, np.nan, np.nan, np.nan]
+    )  # now the new object wins: mean -1 against -3.5
     facts = tables.exact_facts(before, after)
     assert facts["known_before"].tolist() == [True, False, True, False]
     assert facts["known_after"].tolist() == [False, False, True, False]
@@ -233,7 +268,7 @@ def test_metrics_from_scores_by_hand(edits):
 
 def test_success_compares_in_the_right_direction():
     scores = exact_rows(
-        (1, "edit", 0, -5.0, 1, -1.0, 1, np.nan),
+        (1, "edit", 0, -5.0, 1, -6.0, 2, np.nan),  # longer, but likelier token by token
         (1, "paraphrase", 0, -5.0, 1, -1.0, 1, np.nan),
         (1, "paraphrase", 1, -1.0, 1, -5.0, 1, np.nan),
         (1, "neighbour", 0, -1.0, 1, -5.0, 1, np.nan),
