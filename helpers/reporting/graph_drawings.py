@@ -8,6 +8,7 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 import networkx as nx
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -20,6 +21,9 @@ STATES: dict[str, tuple[Any, Any]] = {
     "lost": (_LOST, "--"),
     "unknown": ("0.75", ":"),
 }
+
+_BENDS = (0.12, -0.12, 0.25, -0.25, 0.4, -0.4)  # from the slightest
+_NAME = np.array([0.45, 0.13])  # half a name's box, inches
 
 
 def chain_samples(chains: Sequence[Sequence[str]], retained: Sequence[Sequence[float]]) -> Figure:
@@ -49,6 +53,7 @@ def chain_samples(chains: Sequence[Sequence[str]], retained: Sequence[Sequence[f
             axes.annotate("", (column + 0.68, -row), (column + 0.32, -row), arrowprops=arrow)
             axes.text(column + 0.5, -row - 0.2, f"{ratio:.2f}", ha="center", va="top", fontsize=7)
     axes.set(xlim=(-0.6, widest - 0.4), ylim=(-len(chains) + 0.4, 0.6))
+    axes.set_title("share of each step's probability that is left (orange: below half)", loc="left")
     axes.axis("off")
     return figure
 
@@ -77,18 +82,19 @@ def knowledge_graph(
     if axes is None:
         _, axes = plt.subplots(figsize=(6.6, 0.28 * len(graph) + 2.2))
     places = _layers(graph, start.casefold(), goal.casefold())
-    for state, (colour, line) in STATES.items():
-        edges = [edge for edge in graph.edges if (states or {}).get(edge, "kept") == state]
+    _frame(axes, places)
+    for edge in graph.edges:
+        colour, line = STATES[(states or {}).get(edge, "kept")]
         nx.draw_networkx_edges(
             graph,
             places,
-            edgelist=edges,
+            edgelist=[edge],
             ax=axes,
             edge_color=[colour],
             style=line,
             arrowsize=8,
             node_size=900,
-            connectionstyle="arc3,rad=0.12",
+            connectionstyle=f"arc3,rad={_bend(axes, places, edge)}",
         )
     for node, (x, y) in places.items():
         ends = {start.casefold(): PALETTE[0], goal.casefold(): PALETTE[3]}
@@ -106,7 +112,6 @@ def knowledge_graph(
         axes.legend(handles=handles, loc="lower right", ncols=3)
     axes.set_title(title, loc="left")
     axes.axis("off")
-    axes.margins(0.12)
     figure = axes.get_figure()
     assert isinstance(figure, Figure)
     return figure
@@ -126,6 +131,34 @@ def graph_pair(
     knowledge_graph(graph, start, goal, states=before, title="before the edit", axes=upper)
     knowledge_graph(graph, start, goal, states=after, title="after the edit", axes=lower)
     return figure
+
+
+def _frame(axes: Axes, places: Mapping[str, tuple[float, float]]) -> None:
+    """Fix the limits, so that places on the page are known before edges are drawn."""
+    axes.scatter(*zip(*places.values(), strict=True), alpha=0)
+    axes.margins(0.12)
+    axes.autoscale_view()
+    axes.autoscale(False)
+
+
+def _bend(axes: Axes, places: Mapping[str, tuple[float, float]], edge: tuple[str, str]) -> float:
+    """The slightest bend of an edge that keeps clear of the names between its ends."""
+    page = {node: axes.transData.transform(place) for node, place in places.items()}
+    start, end = page[edge[0]], page[edge[1]]
+    others = np.array([point for node, point in page.items() if node not in edge])
+    if not len(others):
+        return _BENDS[0]
+    way = np.linspace(0, 1, 40)[:, None]
+
+    def crossed(bend: float) -> int:
+        across = np.array([end[1] - start[1], start[0] - end[0]])
+        corner = (start + end) / 2 + bend * across
+        curve = (1 - way) ** 2 * start + 2 * way * (1 - way) * corner + way**2 * end
+        apart = np.abs(curve[:, None] - others[None])
+        half = _NAME * axes.get_figure().dpi  # type: ignore[union-attr]
+        return int((apart < half).all(axis=2).any(axis=0).sum())
+
+    return min(_BENDS, key=crossed)
 
 
 def _layers(graph: nx.DiGraph, start: str, goal: str) -> dict[str, tuple[float, float]]:

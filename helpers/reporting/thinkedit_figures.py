@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from helpers.reporting.style import HATCHES, MARKERS, PALETTE, use_style
 
@@ -72,13 +73,14 @@ def preservation_bars(techniques: pd.DataFrame) -> Figure:
 
 
 def recovery_against_preservation(
-    techniques: pd.DataFrame, deep: pd.DataFrame | None = None
+    techniques: pd.DataFrame, deep: pd.DataFrame | None = None, *, about: str = ""
 ) -> Figure:
     """IFR against CKP, one panel per model (the paper's Figure 7); the ideal is the upper left.
 
     Args:
         techniques: table of ``thinkedit_tables.technique_table``.
         deep: the same for deep edits (beyond the paper), joined to the plain ones by arrows.
+        about: estimator and mode, for the title.
     """
     use_style()
     models = techniques["model"].unique()
@@ -88,12 +90,26 @@ def recovery_against_preservation(
     for axes, model in zip(panels[0], models, strict=True):
         plain = techniques[techniques["model"] == model].set_index("method")
         for method, row in plain.iterrows():
-            axes.plot(row["IFR"], row["CKP"], **{**_line(str(method)), "linestyle": ""})
+            large = _line(str(method))["markersize"]
+            axes.plot(row["IFR"], row["CKP"], **{**_mark(str(method)), "markersize": large})
         if deep is not None:
             _deep_arrows(axes, plain, deep[deep["model"] == model].set_index("method"))
-        axes.set(title=model, xlabel="IFR (lower is better)")
-    panels[0, 0].set_ylabel("CKP (higher is better)")
-    panels[0, -1].legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+        title = f"{model}, {about}" if about else model
+        title += f"\nIFR of {plain['n'].max()} edits"
+        axes.set_title(title, fontsize=9)
+        axes.set_xlabel("IFR (lower is better)")
+    # A tenth of the scale at least: a hundredth of CKP should not look like a cliff.
+    every = pd.concat([techniques, deep])
+    panels[0, 0].set(
+        ylabel="CKP (higher is better)",
+        ylim=(min(0.9, every["CKP"].min() - 0.02), max(1.0, every["CKP"].max() + 0.01)),
+        xlim=(0, 1.1 * every["IFR"].max()),
+    )
+    handles, _ = panels[0, -1].get_legend_handles_labels()
+    if deep is not None:
+        handles.append(Line2D([], [], color="0.4", marker="o", linestyle="", fillstyle="none"))
+        handles[-1].set_label("arrow's end: deep edit")
+    panels[0, -1].legend(handles=handles, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     return figure
 
 
@@ -113,13 +129,19 @@ def chain_counts_bars(counts: pd.DataFrame) -> Figure:
         first = mine.drop_duplicates("length")
         axes.bar(first["length"], first["chains"], color="0.88", label="all chains")
         axes.bar(first["length"], first["deducible"], color="0.65", label="deducible before")
-        for method, part in mine.groupby("method", sort=False):
-            axes.plot(part["length"], part["active"], **_line(str(method)))
+        methods = list(mine["method"].drop_duplicates())
+        for place, method in enumerate(methods):
+            part = mine[mine["method"] == method]
+            # Side by side, since methods often leave the same number.
+            aside = 0.7 * ((place + 0.5) / len(methods) - 0.5)
+            axes.plot(part["length"] + aside, part["active"], **_mark(str(method)))
         axes.set(title=model, xlabel="steps of the chain", xticks=first["length"])
         axes.set_yscale("symlog", linthresh=10)  # few chains beside many
         axes.set_yticks([0, 5, 10, 50, 100, 200], ["0", "5", "10", "50", "100", "200"])
-    panels[0, 0].set_ylabel("chains")
-    panels[0, -1].legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    panels[0, 0].set_ylabel("chains (above 10: logarithmic)")
+    panels[0, -1].legend(
+        title="active after the edit,\nby method", loc="upper left", bbox_to_anchor=(1.0, 1.0)
+    )
     return figure
 
 
@@ -182,6 +204,11 @@ def _colour(method: str) -> tuple[float, float, float]:
 def _label(method: str) -> str:
     name, _, suffix = method.partition("+")
     return LABELS.get(name, name) + (f"+{suffix.upper()}" if suffix else "")
+
+
+def _mark(method: str) -> dict[str, Any]:
+    """``_line`` without the line, of one size."""
+    return {**_line(method), "linestyle": "", "markersize": 6}
 
 
 def _line(method: str) -> dict[str, Any]:

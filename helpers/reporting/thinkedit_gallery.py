@@ -48,7 +48,8 @@ def sequence_figure(models: Sequence[str], folder: Path = DATA) -> Figure:
 def sampled_figure(models: Sequence[str], folder: Path = DATA, *, mode: str) -> Figure:
     """IFR against CKP, both from sampled responses."""
     found = evaluation(models, estimator="sampled", folder=folder)
-    return figures.recovery_against_preservation(tables.technique_table(found, mode=mode))
+    techniques = tables.technique_table(found, mode=mode)
+    return figures.recovery_against_preservation(techniques, about=f"sampled, {mode}")
 
 
 def thinkedit_figures(
@@ -65,7 +66,7 @@ def thinkedit_figures(
         deep = tables.technique_table(found, mode="deep")
         plain = tables.technique_table(found, mode="independent")
         compared = plain[plain["method"].isin(deep["method"])]
-        return figures.recovery_against_preservation(compared, deep)
+        return figures.recovery_against_preservation(compared, deep, about="exact")
 
     if models:
         yield (
@@ -82,7 +83,7 @@ def thinkedit_figures(
             "06_ifr_against_ckp",
             f"IFR against CKP, {mode}",
             lambda: figures.recovery_against_preservation(
-                tables.technique_table(made(), mode=mode)
+                tables.technique_table(made(), mode=mode), about=f"exact, {mode}"
             ),
         )
         yield (
