@@ -79,11 +79,12 @@ def neighbours_lines(metrics: ByVariant, *, editors: Sequence[str], caption: str
 
 
 def fairer_bars(metrics: ByVariant, *, caption: str = "") -> Figure:
-    """AFF and ANF (hard): plain, with all answers as targets (+), with APP (PEAK, Table 5)."""
+    """ES, AFF and ANF (hard): plain, all answers as targets (+), with APP (PEAK, Table 5)."""
     use_style()
-    figure, panels = plt.subplots(1, 2, figsize=(7.2, 3.0), sharey=True)
+    figure, panels = plt.subplots(1, 3, figsize=(7.2, 3.0), sharey=True)
     kinds = {"": "plain", "all": "+ (all answers are targets)", "app": "+APP"}
-    for axes, (metric, title) in zip(panels, FACTORS.items(), strict=True):
+    shown = {"ES": "ES (higher is better)"} | {m: f"{t} (lower)" for m, t in FACTORS.items()}
+    for axes, (metric, title) in zip(panels, shown.items(), strict=True):
         rows = [
             (method_label(v.editor), kinds[v.method.partition("+")[2]], *_interval(table, metric))
             for v, table in metrics.items()
@@ -91,7 +92,7 @@ def fairer_bars(metrics: ByVariant, *, caption: str = "") -> Figure:
         grouped_bars(axes, _frame(rows), group="group", bar="series")
         axes.set_title(title)
         axes.set_ylim(0, 105)
-    panels[0].set_ylabel("additivity factor [%]")
+    panels[0].set_ylabel("mean over records, 95 % interval [%]")
     _legend_below(figure, panels[0])
     figure.suptitle(f"Fairer baselines\n{caption}", x=0.01, ha="left", size=10)
     return figure
@@ -143,7 +144,7 @@ def sequence_lines(metrics: Mapping[tuple[str, int], pd.DataFrame], *, caption: 
         axes.set_xticks(ticks, [str(n) for n in ticks])
         axes.minorticks_off()
         axes.set_title(title)
-        axes.set_xlabel("edits made")
+        axes.set_xlabel("edits made and scored")
         axes.set_ylim(-3, 105)
     panels[0].set_ylabel("mean over edited records [%]")
     panels[0].legend(loc="lower left")
@@ -154,7 +155,7 @@ def sequence_lines(metrics: Mapping[tuple[str, int], pd.DataFrame], *, caption: 
 def said_scatter(beside: pd.DataFrame, *, caption: str = "") -> Figure:
     """AFF and ANF of each record against forgetting and noise in what the edited model says."""
     use_style()
-    pairs = {"AFF_hard": "share_forgetting", "ANF_hard": "list_noise"}
+    pairs = {"AFF_hard": "share_forgetting", "ANF_hard": "share_noise"}
     figure, panels = plt.subplots(1, 2, figsize=(7.2, 3.4))
     for axes, (factor, measure) in zip(panels, pairs.items(), strict=True):
         for index, (method, table) in enumerate(beside.groupby("method", sort=False)):
@@ -170,7 +171,7 @@ def said_scatter(beside: pd.DataFrame, *, caption: str = "") -> Figure:
                 label=method,
             )
         found = rank_correlation(beside[factor], beside[measure])
-        axes.set_title(f"Spearman's ρ = {found.rho:.2f} (n = {found.n})")
+        axes.set_title(f"Spearman's ρ = {found.rho:.2f} ({found.n} edits)")
         axes.set_xlabel(f"{FACTORS[factor]}, at the edit prompt [%]")
         axes.set_ylabel(f"{measure.replace('_', ' ')} in what is said [%]")
         axes.set_xlim(-4, 104)

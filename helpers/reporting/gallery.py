@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from pathlib import Path
 
@@ -13,13 +14,10 @@ from helpers.paths import FIGURES
 from helpers.reporting.ablation_gallery import ablation_figures
 from helpers.reporting.construction_stored import construction_figures
 from helpers.reporting.klob_gallery import klob_figures
-from helpers.reporting.peak_figures import (
-    additivity_bars,
-    additivity_distribution,
-    list_probabilities,
-)
+from helpers.reporting.peak_figures import additivity_distribution, list_probabilities
+from helpers.reporting.peak_overview import additivity_pairs
 from helpers.reporting.peak_tables import method_metrics
-from helpers.reporting.stored import load_run, stored_runs
+from helpers.reporting.stored import StoredRun, load_run, stored_runs
 from helpers.reporting.style import save_figure
 from helpers.reporting.thinkedit_gallery import thinkedit_figures
 
@@ -50,20 +48,26 @@ def draw(name: str, folder: Path = FIGURES) -> list[Path]:
 
 def _peak_figures() -> Iterator[tuple[str, Entry]]:
     for run in stored_runs():
+        for key, (title, make) in _PEAK.items():
+            yield f"03_{key}_{run}", Entry(f"{title}, {run}", partial(_peak_figure, run, make))
 
-        def lists(run: str = run) -> Figure:
-            stored = load_run(run)
-            return list_probabilities(stored.scores, caption=str(stored.caption))
 
-        def bars(run: str = run) -> Figure:
-            stored = load_run(run)
-            return additivity_bars(method_metrics(stored.scores), caption=str(stored.caption))
+def _peak_figure(run: str, make: Callable[[StoredRun, str], Figure]) -> Figure:
+    stored = load_run(run)
+    return make(stored, str(stored.caption))
 
-        def spread(run: str = run) -> Figure:
-            stored = load_run(run)
-            metrics = method_metrics(stored.scores)
-            return additivity_distribution(metrics, caption=str(stored.caption))
 
-        yield f"03_lists_{run}", Entry(f"Answer lists before and after, {run}", lists)
-        yield f"03_additivity_{run}", Entry(f"AFF and ANF per method, {run}", bars)
-        yield f"03_spread_{run}", Entry(f"AFF over records, {run}", spread)
+_PEAK: dict[str, tuple[str, Callable[[StoredRun, str], Figure]]] = {
+    "lists": (
+        "Answer lists before and after",
+        lambda run, caption: list_probabilities(run.scores, caption=caption),
+    ),
+    "additivity": (
+        "AFF and ANF of every editor, plain and with APP",
+        lambda run, caption: additivity_pairs(method_metrics(run.scores), caption=caption),
+    ),
+    "spread": (
+        "AFF over records",
+        lambda run, caption: additivity_distribution(method_metrics(run.scores), caption=caption),
+    ),
+}

@@ -77,18 +77,18 @@ def layer_strips(
     figure, column = plt.subplots(
         len(panels), 1, figsize=(7.6, 0.24 * sum(rows) + 1.5), height_ratios=rows, squeeze=False
     )
-    figure.suptitle(
-        f"Share of a sentence's mass by layer ({caption}; brighter is more)", fontsize=9
-    )
-    for axes, (title, (sentences, mass)) in zip(column[:, 0], panels.items(), strict=True):
-        shares = mass / mass.sum(axis=1, keepdims=True)
-        axes.imshow(shares, aspect="auto", cmap="cividis", vmin=0)
+    figure.suptitle(f"Share of a sentence's mass by layer ({caption})", fontsize=9)
+    shares = {title: m / m.sum(axis=1, keepdims=True) for title, (_, m) in panels.items()}
+    highest = max(part.max() for part in shares.values())
+    for axes, (title, (sentences, _)) in zip(column[:, 0], panels.items(), strict=True):
+        image = axes.imshow(shares[title], aspect="auto", cmap="cividis", vmin=0, vmax=highest)
         axes.set_yticks(range(len(sentences)), sentences, fontsize=7)
         axes.grid(visible=False)
         axes.set_title(title, loc="left", fontsize=9)
     for axes in column[:-1, 0]:
         axes.set_xticks([])
     column[-1, 0].set_xlabel("layer")
+    figure.colorbar(image, ax=list(column[:, 0]), label="share of mass", shrink=0.8)
     return figure
 
 
@@ -133,7 +133,7 @@ def criteria_dots(table: pd.DataFrame, null: pd.DataFrame | None = None, *, capt
         axes.axvline(0, color="0.4", linewidth=0.8)
         axes.set_title(title, loc="left", fontsize=9)
         axes.set_yticks(range(len(names)), [LABELS[name] for name in names])
-    figure.suptitle(f"{caption}; ◇ what chance gives", fontsize=9)
+    figure.suptitle(f"{caption}; 95 % intervals, ◇ what chance gives", fontsize=9)
     return figure
 
 
@@ -180,10 +180,11 @@ def layer_curves(
     upper.fill_between(
         layers, outcome.mean(axis=0) - error, outcome.mean(axis=0) + error, color="0.8"
     )
-    upper.set_ylabel("gain of the new answer\nover the old [nats]")
+    upper.set_ylabel("gain of the new answer over\nthe old [nats], 95 % band")
     upper.set_title(f"Where an edit holds at other wordings\n{caption}", loc="left")
     for index, (name, curves) in enumerate(mass.items()):
         style = {"marker": MARKERS[index % 8], "color": PALETTE[index % 8], "markersize": 3}
+        style["linestyle"] = ("-", "--", ":", "-.")[index % 4]
         lower.plot(layers, curves.mean(axis=0), label=LABELS[name], **style)
     lower.set_ylabel("located mass\n(share of the sentence's)")
     lower.set_xlabel("layer")

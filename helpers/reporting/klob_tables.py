@@ -13,7 +13,7 @@ from helpers.construction.klob_templates import load_templates
 from helpers.metrics.klob import headline
 from helpers.metrics.klob_locality import locality_test
 from helpers.metrics.klob_sets import DEFAULT_SHARE
-from helpers.metrics.klob_tables import baseline_gap, criteria_table, rsd_table
+from helpers.metrics.klob_tables import Baseline, baseline_gap, criteria_table, rsd_table
 from helpers.reporting.klob_figures import LABELS, TITLES
 from helpers.reporting.published import published_table
 
@@ -53,12 +53,16 @@ def criteria_text(
     *,
     granularity: str,
     share: float = DEFAULT_SHARE,
+    baseline: Baseline = "pairwise",
 ) -> pd.DataFrame:
     """Locator by criterion: the headline (clipped at 0), the unclipped mean and its interval.
 
-    The last column counts examples of each criterion.
+    The last column counts examples of each criterion. ``baseline`` is Sim_all's: exact, or the
+    paper's shortcut ``"mean_scores"``.
     """
-    table = criteria_table(similarities, sentences, granularity=granularity, share=share)
+    table = criteria_table(
+        similarities, sentences, granularity=granularity, share=share, baseline=baseline
+    )
     cells = [
         "n/a"
         if np.isnan(row["mean"])
@@ -150,7 +154,8 @@ def locality_table(
 
     Returns:
         Two rows per locator: columns locator, pairing (``own``, ``other``), mean, low, high, and for
-        ``own`` also specific (own minus other), p_value and average (of the mean curves).
+        ``own`` also specific (own minus other) with its interval, p_value and average (of the mean
+        curves).
     """
     rows = []
     for name, curves in mass.items():
@@ -158,7 +163,14 @@ def locality_table(
             continue
         test = locality_test(curves, gains.to_numpy(dtype=float), seed=seed)
         own, other = test.own, test.control
-        extra = {"specific": test.specific.mean, "p_value": test.p_value, "average": test.average}
+        specific = test.specific
+        extra = {
+            "specific": specific.mean,
+            "specific_low": specific.low,
+            "specific_high": specific.high,
+            "p_value": test.p_value,
+            "average": test.average,
+        }
         rows.append({"locator": name, "pairing": "own", **_interval(own), **extra})
         rows.append({"locator": name, "pairing": "other", **_interval(other)})
     return pd.DataFrame(rows)
@@ -173,7 +185,10 @@ def locality_text(table: pd.DataFrame) -> pd.DataFrame:
             f"{r['mean']:+.2f} ({r.low:+.2f} … {r.high:+.2f})" for _, r in own.iterrows()
         ],
         "other facts": other["mean"].map(_signed),
-        "difference": own["specific"].map(_signed),
+        "difference": [
+            f"{r.specific:+.2f} ({r.specific_low:+.2f} … {r.specific_high:+.2f})"
+            for _, r in own.iterrows()
+        ],
         "p": own["p_value"].map("{:.3f}".format),
         "mean curves": own["average"].map(_signed),
     }

@@ -39,7 +39,7 @@ def additivity_pairs(by_record: Mapping[str, pd.DataFrame], *, caption: str = ""
         axes.set_xlim(-3, 103)
         axes.grid(axis="y", visible=False)
     panels[0].set_yticks(rows, editors)
-    figure.supxlabel("additivity factor [%], lower is better", fontsize=9)
+    figure.supxlabel("additivity factor [%], 95 % interval, lower is better", fontsize=9)
     figure.suptitle(f"Perturbation of the neighbours\n{caption}", x=0.01, ha="left", fontsize=10)
     handles, labels = panels[0].get_legend_handles_labels()
     unique = dict(zip(labels, handles, strict=True))
