@@ -202,7 +202,11 @@ class PeakRun:
 
 
 def diagnostics_table(records: Sequence[PeakRecord], updates: Sequence[Update]) -> pd.DataFrame:
-    """One row per edit: failure, steps, final loss, norm, flag; the full record as JSON."""
+    """One row per edit: failure, steps, loss, norm, flag; the full record as JSON.
+
+    ``final_nll`` is of the last evaluation: MEND's, and that of an FT edit that uses all its steps,
+    is from before the last step.
+    """
     rows = []
     for record, update in zip(records, updates, strict=True):
         known = update.diagnostics
