@@ -41,6 +41,27 @@ def base_rates(
     return pd.DataFrame(rows, columns=["model", "form", "prompts", "answered", "probability"])
 
 
+def other_forms_table(scores: pd.DataFrame, *, mode: str) -> pd.DataFrame:
+    """How each method's edits move reverse and yes/no questions about the edited subjects.
+
+    Args:
+        scores: stored exact scores.
+        mode: which edits.
+
+    Returns:
+        One row per (model, method, form): means over facts ``before`` and ``after`` (see
+        ``tables.other_forms``) and their number ``n``.
+    """
+    rows = []
+    for (model, method), after in scores[scores["mode"] == mode].groupby(["model", "method"]):
+        before = scores[(scores["mode"] == "before") & (scores["model"] == model)]
+        before = before[before["case_id"].isin(after["case_id"])]
+        for form, part in tables.other_forms(before, after).groupby("form"):
+            means = part[["before", "after"]].mean()
+            rows.append((model, method, form, means["before"], means["after"], len(part)))
+    return pd.DataFrame(rows, columns=["model", "method", "form", "before", "after", "n"])
+
+
 def response_rates(scores: pd.DataFrame) -> pd.DataFrame:
     """Share of questions whose object the unedited model names, from stored sampled scores.
 

@@ -58,6 +58,23 @@ def test_response_rates_count_questions_and_responses() -> None:
     assert row.tolist() == ["m", 2, 0.5, 0.3]
 
 
+def test_other_forms_are_averaged_by_method() -> None:
+    def asked(method: str, mode: str, reverse: float, yes: float) -> pd.DataFrame:
+        rows = [(1, "reverse", 0, reverse, 1, None, None), (1, "yes_no", 0, yes, 1, -1.0, 1)]
+        names = ("original_sum", "original_tokens", "other_sum", "other_tokens")
+        table = pd.DataFrame(rows, columns=["case_id", "form", "item", *names])
+        return table.assign(model="m", method=method, mode=mode)
+
+    scores = pd.concat([asked("none", "before", -2.0, -1.0), asked("rome", "deep", -1.0, -9.0)])
+    table = side.other_forms_table(scores, mode="deep").set_index("form")
+    assert table["n"].tolist() == [1, 1]
+    assert table.loc["reverse", ["before", "after"]].tolist() == pytest.approx(
+        [np.exp(-2), np.exp(-1)]
+    )
+    assert table.loc["yes_no", "before"] == pytest.approx(0.5)
+    assert table.loc["yes_no", "after"] < 0.001
+
+
 def test_texts_stand_beside_those_of_the_unedited_model() -> None:
     rows = [("rome", "independent", 2.0), ("none", "before", 4.0), ("rome", "sequential", 9.0)]
     texts = pd.DataFrame(
