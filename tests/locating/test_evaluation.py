@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pandas as pd
@@ -12,10 +13,11 @@ import pytest
 from helpers.data.klob import ConsistencyExample, RelevanceExample, save_examples
 from helpers.locating import benchmark, evaluation, summary
 from helpers.locating.activations import ActivationMagnitude
-from helpers.locating.benchmark import Examples, load_examples
+from helpers.locating.benchmark import Examples, Subtask, load_examples
 from helpers.locating.controls import ConstantScores, RandomScores
 from helpers.locating.evaluation import score_rows
 from helpers.locating.locator import Locator, pool
+from helpers.locating.masked import MaskedLanguageModel
 from helpers.locating.query import LocatorError, Query, encode
 from helpers.locating.registry import LOCATORS, make_locator
 from helpers.locating.saliency import Fisher
@@ -262,3 +264,25 @@ def test_scores_are_streamed_one_by_one(source: str, tiny: Tiny) -> None:
     assert streamed == pytest.approx(
         ActivationMagnitude().scores(model, queries), rel=1e-3, abs=1e-5
     )
+
+
+def test_a_masked_model_goes_through_the_command(
+    tiny_masked: MaskedLanguageModel, tmp_path: Path
+) -> None:
+    folder = tmp_path / "tiny-bert"
+    tiny_masked.model.save_pretrained(folder)
+    tiny_masked.tokenizer.save_pretrained(folder)
+    published.main(
+        model=str(folder),
+        masked=True,
+        locator=["activation", "gradient-activation"],
+        consistency=3,
+        relevance=2,
+        unbiasedness=2,
+        permutations=9,
+        out=tmp_path / "out",
+        store=tmp_path / "store",
+    )
+    stored = load_klob_run("tiny-bert_klob-mini", tmp_path / "out")
+    assert set(stored.tables["similarities"]["locator"]) == {"activation", "gradient-activation"}
+    assert set(stored.tables["sentences"]["subtask"]) == set(get_args(Subtask))
