@@ -51,6 +51,7 @@ class _Order:
     targets: str
     overrides: Mapping[str, Any]
     progress: bool
+    moments: dict[int, SecondMoment]
 
     def read(self, section: str, kind: type[Hyperparameters], **fixed: Any) -> Any:
         """Hyperparameters of a section; the name's own values and the overrides come last."""
@@ -98,17 +99,18 @@ def _vector_editor(
         start=hyperparameters.context_template_start,
         seed=order.seed,
     )
-    moments: dict[int, SecondMoment] = {}
+    layers: tuple[int, ...] = ()
     if getattr(hyperparameters, "mom2_adjustment", True):
+        layers = hyperparameters.layers
+        missing = [layer for layer in layers if layer not in order.moments]
         corpus = corpus_named(order.corpus, seed=order.seed)
-        moments = second_moment(
-            order.language_model, hyperparameters.layers, corpus, progress=order.progress
-        )
+        found = second_moment(order.language_model, missing, corpus, progress=order.progress)
+        order.moments.update(found)
     return kind(
         order.language_model,
         hyperparameters,
         contexts,
-        moments,
+        {layer: order.moments[layer] for layer in layers},
         order.with_app(section)[0],
         targets=order.targets,
         progress=order.progress,
@@ -206,6 +208,7 @@ def build_editor(
     targets: str = "new",
     overrides: Mapping[str, Any] | None = None,
     progress: bool = False,
+    moments: dict[int, SecondMoment] | None = None,
 ) -> Editor:
     """Assemble an editor by name.
 
@@ -219,12 +222,17 @@ def build_editor(
         targets: ``"new"``, or ``"all"`` to make every correct answer a target too.
         overrides: single hyperparameters to replace.
         progress: show progress bars.
+        moments: second moments by layer that editors of one model, corpus and seed share; what is
+            missing is loaded, or computed, and added.
 
     Raises:
         HyperparameterError: an unknown editor, preset or key, or no coefficients for ``app=True``.
     """
     if name not in _EDITORS:
         raise HyperparameterError(f"no editor {name!r}; known: {', '.join(EDITOR_NAMES)}")
+    shared = {} if moments is None else moments
     return _EDITORS[name](
-        _Order(language_model, preset, app, corpus, seed, targets, overrides or {}, progress)
+        _Order(
+            language_model, preset, app, corpus, seed, targets, overrides or {}, progress, shared
+        )
     )

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import pandas as pd
 import typer
@@ -80,10 +80,8 @@ def evaluate(
         )
         for estimator in estimators
     ]
-    editors = {
-        method: build_method(method, language_model, preset=preset, seed=seed, progress=True)
-        for method in methods
-    }
+    options: dict[str, Any] = {"preset": preset, "seed": seed, "progress": True, "moments": {}}
+    editors = {method: build_method(method, language_model, **options) for method in methods}
     found = _evaluated(runs, sharing(editors), modes)
     named = {"preset": preset, **{name: runs[0].settings()[name] for name in PROVENANCE[1:]}}
     return {kind: table.assign(**named) for kind, table in found.items()}

@@ -44,8 +44,9 @@ def build_method(
 def build_methods(
     methods: Sequence[str], language_model: LanguageModel, **options: Any
 ) -> dict[str, Editor]:
-    """Editors by label, in the order given."""
-    return {method_label(m): build_method(m, language_model, **options) for m in methods}
+    """Editors by label, in the order given; they share second moments, which are large."""
+    shared = {"moments": {}, **options}
+    return {method_label(m): build_method(m, language_model, **shared) for m in methods}
 
 
 def build_variants(
@@ -54,7 +55,8 @@ def build_variants(
     """Editors by variant name; each method's parts (contexts, statistics) are made once."""
     chosen = list(variants)
     methods = dict.fromkeys(variant.method for variant in chosen)
-    built = {m: build_method(m, language_model, **options) for m in methods}
+    shared = {"moments": {}, **options}
+    built = {m: build_method(m, language_model, **shared) for m in methods}
     return {str(variant): _changed(built[variant.method], variant) for variant in chosen}
 
 

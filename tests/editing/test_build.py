@@ -167,6 +167,18 @@ def test_fine_tuning_by_name(named, requests, name, objective) -> None:
     assert editor.edit(requests[:1])[0].norm() > 0
 
 
+def test_editors_of_one_run_share_their_second_moments(named) -> None:
+    moments = {}
+    first, second = (
+        build_editor(
+            name, named, preset="tuned", app=app, overrides={"layers": (1,)}, moments=moments
+        )
+        for name, app in (("memit", None), ("rome", True))
+    )
+    assert first.second_moments[1] is second.second_moments[1] is moments[1]
+    assert set(second.second_moments) == {1}
+
+
 def test_knowledge_neurons_by_name_take_no_objective(named, requests) -> None:
     editor = build_editor("kn", named, preset="tuned", overrides={"steps": 2})
     assert editor.edit(requests[:1])[0].norm() > 0
