@@ -103,9 +103,10 @@ def _vector_editor(
     if getattr(hyperparameters, "mom2_adjustment", True):
         layers = hyperparameters.layers
         missing = [layer for layer in layers if layer not in order.moments]
-        corpus = corpus_named(order.corpus, seed=order.seed)
-        found = second_moment(order.language_model, missing, corpus, progress=order.progress)
-        order.moments.update(found)
+        if missing:
+            corpus = corpus_named(order.corpus, seed=order.seed)
+            found = second_moment(order.language_model, missing, corpus, progress=order.progress)
+            order.moments.update(found)
     return kind(
         order.language_model,
         hyperparameters,
