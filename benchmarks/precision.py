@@ -2,13 +2,17 @@
 
     python -m benchmarks.precision --records 8 --dtypes bfloat16
 
-Weights and activations are in the lower precision; the deltas, losses, statistics and solves of an
-editor stay in fp32 (or fp64) in every row. Differences are against fp32 on the same device.
+Weights and activations are in the lower precision; the deltas, losses and solves of an editor stay
+in fp32 (or fp64) in every row, and statistics and contexts are the fp32 model's. Differences are
+against fp32 on the same device.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,9 +22,13 @@ import typer
 from benchmarks.machine import measured
 from helpers import models
 from helpers.data.peak import load_peak
+from helpers.data.peak_record import PeakRecord
+from helpers.editing.editor import Editor
+from helpers.editing.vector_editor import VectorEditor
 from helpers.metrics.peak_tables import metrics_table
+from helpers.models.language_model import LanguageModel
 from helpers.paths import RUNS
-from helpers.runs.methods import build_method
+from helpers.runs.methods import build_methods
 from helpers.runs.peak_scores import KEYS, edit_request, score_records
 
 METRICS = ["ES", "AFF_hard", "ANF_hard"]
@@ -38,11 +46,15 @@ def main(
 ) -> None:
     """Print, per method and dtype, the deviation from fp32 in log-probability and in points."""
     torch.set_num_threads(threads)
+    chosen = load_peak(dataset, limit=records).records
+    full = models.load(model, device=device)
+    lowered = {name: models.load(model, dtype=name, device=device) for name in dtypes.split(",")}
+    editors = build_methods(methods.split(","), full, preset="tuned")
     rows = []
-    for method in methods.split(","):
-        exact, exact_cost = _scores(model, dataset, records, method, "float32", device)
-        for dtype in dtypes.split(","):
-            lower, cost = _scores(model, dataset, records, method, dtype, device)
+    for method, editor in editors.items():
+        exact, exact_cost = _scores(editor, chosen)
+        for dtype, language_model in lowered.items():
+            lower, cost = _scores(_moved(editor, language_model), chosen)
             rows.append(
                 {
                     "method": method,
@@ -58,20 +70,28 @@ def main(
     table.to_parquet(folder / f"precision_{device}.parquet", index=False)
 
 
-def _scores(
-    model: str, dataset: str, records: int, method: str, dtype: str, device: str
-) -> tuple[pd.DataFrame, float]:
+def _moved(editor: Any, language_model: LanguageModel) -> Editor:
+    """The editor on another model, with the statistics it has."""
+    changes: dict[str, Any] = {"language_model": language_model}
+    if isinstance(editor, VectorEditor):
+        changes["second_moments"] = {
+            layer: replace(moment, fingerprint=language_model.fingerprint)
+            for layer, moment in editor.second_moments.items()
+        }
+    moved: Editor = replace(editor, **changes)
+    return moved
+
+
+def _scores(editor: Editor, records: Sequence[PeakRecord]) -> tuple[pd.DataFrame, float]:
     """Scores before and after, and the busy seconds of editing and scoring."""
-    language_model = models.load(model, dtype=dtype, device=device)
-    chosen = load_peak(dataset, limit=records).records
-    editor = build_method(method, language_model, preset="tuned")
-    before = score_records(language_model, chosen)
+    language_model = editor.language_model
+    before = score_records(language_model, records)
 
     def edit_and_score() -> pd.DataFrame:
-        updates = editor.edit([edit_request(record) for record in chosen])
-        return score_records(language_model, chosen, updates)
+        updates = editor.edit([edit_request(record) for record in records])
+        return score_records(language_model, records, updates)
 
-    cost, after = measured(edit_and_score, device)
+    cost, after = measured(edit_and_score, language_model.device.type)
     both = before.rename(columns={"sum": "sum_before"}).assign(sum_after=after["sum"])
     return both.set_index(KEYS), cost.busy
 
