@@ -109,7 +109,7 @@ def knowledge_graph(
         )
     if states is not None:
         handles = [Line2D([], [], color=c, linestyle=s, label=n) for n, (c, s) in STATES.items()]
-        axes.legend(handles=handles, loc="lower right", ncols=3)
+        axes.legend(handles=handles, loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=3)
     axes.set_title(title, loc="left")
     axes.axis("off")
     figure = axes.get_figure()
