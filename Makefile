@@ -20,6 +20,8 @@ READY := $(VENV)/.ready-$(subst =,,$(TORCH))
 # Notebook kernels and tests run quietly and the same everywhere.
 export TQDM_DISABLE := 1
 export TOKENIZERS_PARALLELISM := false
+# Idle threads sleep: spinning ones starve whatever else runs on these cores.
+export OMP_WAIT_POLICY ?= passive
 
 .PHONY: setup run test lint book clean
 
