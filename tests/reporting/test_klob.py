@@ -86,7 +86,10 @@ def edits() -> pd.DataFrame:
 def test_criteria_cells(similarities: pd.DataFrame, sentences: pd.DataFrame) -> None:
     table = klob_tables.criteria_text(similarities, sentences, granularity="neuron", share=0.01)
     assert table.index.tolist() == ["knowledge neurons (IG)", "random (control)"]
-    assert table["consistency"].iloc[0].startswith("0.50  (+0.50, ")  # mean of .375 .5 .625
+    assert table["consistency"].iloc[0].startswith("0.56  (+0.56, ")  # mean of .444 .556 .667
+    options = {"granularity": "neuron", "share": 0.01, "baseline": "mean_scores"}
+    shortcut = klob_tables.criteria_text(similarities, sentences, **options)
+    assert shortcut["consistency"].iloc[0].startswith("0.50  (+0.50, ")  # mean of .375 .5 .625
     assert table["unbiasedness"].iloc[0] == "0.00  (-0.50, -0.50 … -0.50)"  # clipped at 0
     assert table["n"].tolist() == ["3, 3, 1"] * 2
 
@@ -140,7 +143,7 @@ def test_locality_table(edits: pd.DataFrame) -> None:
     assert table.query("pairing == 'own'")["mean"].item() == pytest.approx(1)
     assert table.query("pairing == 'other'")["mean"].item() == pytest.approx(-1)
     text = klob_tables.locality_text(table)
-    assert text.loc["knowledge neurons (IG)", "difference"] == "+2.00"
+    assert text.loc["knowledge neurons (IG)", "difference"] == "+2.00 (+2.00 … +2.00)"
     figure = klob_figures.locality_dots(table, caption="two facts")
     assert figure.axes[0].get_yticklabels()[0].get_text() == "knowledge neurons (IG)"
 
@@ -167,7 +170,7 @@ def test_figures_show_what_they_are_given(
     lines = klob_figures.share_lines(rsim_table(similarities), caption="neurons")
     assert [len(axes.get_lines()) for axes in lines.axes] == [3, 3]  # two locators and zero
     strips = {"c": (["one", "two"], np.ones((2, 5))), "u": (["three"], np.ones((1, 5)))}
-    assert len(klob_figures.layer_strips(strips, caption="x").axes) == 2
+    assert len(klob_figures.layer_strips(strips, caption="x").axes) == 2 + 1  # and the colour bar
     curves = klob_figures.layer_curves(
         np.ones((3, 5)), {"random": np.ones((3, 5)) / 5}, caption="x"
     )
