@@ -22,6 +22,7 @@ from helpers.models.batching import run_halving
 from helpers.models.language_model import LanguageModel
 
 Views = dict[Granularity, Summary]
+NULL_SENTENCES = 2_048  # most sentences of the permutation null, which compares all with all
 
 
 @dataclass(frozen=True)
@@ -70,11 +71,17 @@ def evaluate(
     queries = [[next(answered) for _ in group] for group in examples.groups]
     used = tuple(shares) if examples.subtask != "unbiasedness" else ()
     views = _empty_views(language_model, locator, used)
+    in_null = _null_examples(examples)
     keep = checkpoints if locator.granularity != "parameter" else None
     for start in range(0, len(queries), chunk):
         part = [query for group in queries[start : start + chunk] for query in group]
         if keep is None:
-            _add(language_model, locator, part, views)
+            kept = [
+                number in in_null
+                for number, group in enumerate(queries[start : start + chunk], start)
+                for _ in group
+            ]
+            _add(language_model, locator, part, views, kept)
         else:
             for granularity, summary in _chunk(
                 language_model, locator, part, used, keep, start
@@ -131,16 +138,27 @@ def _chunk(
 
 
 def _add(
-    language_model: LanguageModel, locator: Locator, queries: Sequence[Query], views: Views
+    language_model: LanguageModel,
+    locator: Locator,
+    queries: Sequence[Query],
+    views: Views,
+    kept: Sequence[bool] | None = None,
 ) -> None:
     """Score sentences and take them into the summaries of every granularity."""
     shape = locator.shape(language_model.layout)
-    for scores in score_rows(language_model, locator, queries):
+    flags = [True] * len(queries) if kept is None else kept
+    for scores, keep in zip(score_rows(language_model, locator, queries), flags, strict=True):
         # A mean of means: each view is pooled from the next finer one.
         for depth in range(len(shape), 0, -1):
             granularity = GRANULARITIES[depth - 1]
             scores = pool(scores[None], shape[: depth + 1], granularity)[0]
-            views[granularity].add(scores)
+            views[granularity].add(scores, keep=keep)
+
+
+def _null_examples(examples: Examples) -> range:
+    """Evenly spaced examples that the null is drawn from, all of them where there are few."""
+    sentences = sum(map(len, examples.groups))
+    return range(0, len(examples.groups), -(-sentences // NULL_SENTENCES))
 
 
 def _similarities(
@@ -202,13 +220,17 @@ def _example(
 def _null(views: Views, examples: Examples, permutations: int) -> pd.DataFrame:
     """Permutation nulls with the exact baseline; estimated from a sample of units for parameters."""
     width = len(examples.groups[0])
-    table: NDArray[np.integer] = np.arange(len(examples.groups) * width).reshape(-1, width)
+    chosen = _null_examples(examples)
+    sentences = [number * width + place for number in chosen for place in range(width)]
+    relations = [examples.relations[number] for number in chosen]
+    table: NDArray[np.integer] = np.arange(len(sentences)).reshape(-1, width)
     kind: Criterion = "relevance" if examples.subtask == "relevance" else "consistency"
     rows = []
     for granularity, summary in views.items():
         for index, share in enumerate(summary.shares):
-            similarities = similarity_matrix(summary.sets(index), size=summary.set_size(index))
-            for shuffled, groups in (("all", None), ("relation", examples.relations)):
+            sets = summary.sets(index, sentences if summary.complete else None)
+            similarities = similarity_matrix(sets, size=summary.set_size(index))
+            for shuffled, groups in (("all", None), ("relation", relations)):
                 null = permutation_null(
                     similarities, table, kind, groups=groups, permutations=permutations
                 )

@@ -67,8 +67,11 @@ class Summary:
         generator = np.random.default_rng(0)
         return np.sort(generator.choice(self.units, KEPT_UNITS, replace=False))
 
-    def add(self, scores: NDArray[np.float32]) -> None:
-        """Take in one sentence's scores [units]."""
+    def add(self, scores: NDArray[np.float32], *, keep: bool = True) -> None:
+        """Take in one sentence's scores [units].
+
+        Bits that are a sample anyway, for the null, are left out unless ``keep``.
+        """
         deviation, magnitude = _spread(scores)
         self.deviations.append(deviation)
         self.magnitudes.append(magnitude)
@@ -79,10 +82,13 @@ class Summary:
             bits = []
             for counts, units in zip(self.counts, located_units(scores, self.shares), strict=True):
                 counts[units] += 1
+                if not (self.complete or keep):
+                    continue
                 inside = np.zeros(self.units, dtype=bool)
                 inside[units] = True
                 bits.append(np.packbits(inside[self.kept]))
-            self.bits.append(np.stack(bits))
+            if bits:
+                self.bits.append(np.stack(bits))
 
     def merge(self, other: Summary) -> None:
         """Append another summary's sentences."""
@@ -97,7 +103,7 @@ class Summary:
 
     def sets(self, share: int, sentences: Sequence[int] | None = None) -> Sets:
         """Kept bits of located sets at one share (by index), [sentences, kept units]."""
-        chosen = range(len(self)) if sentences is None else sentences
+        chosen = range(len(self.bits)) if sentences is None else sentences
         packed = np.stack([self.bits[i][share] for i in chosen])
         return np.unpackbits(packed, axis=1, count=min(self.units, KEPT_UNITS)).astype(bool)
 

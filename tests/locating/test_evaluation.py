@@ -286,3 +286,28 @@ def test_a_masked_model_goes_through_the_command(
     stored = load_klob_run("tiny-bert_klob-mini", tmp_path / "out")
     assert set(stored.tables["similarities"]["locator"]) == {"activation", "gradient-activation"}
     assert set(stored.tables["sentences"]["subtask"]) == set(get_args(Subtask))
+
+
+def test_the_null_keeps_a_bounded_number_of_sentences(
+    source: str, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = tiny("llama")
+    examples = load_examples("consistency", source)
+    whole = evaluation.evaluate(model, Fisher(), examples, permutations=9)
+    kept: list[int] = []
+    null = evaluation._null
+
+    def counted(views: evaluation.Views, *rest: object) -> pd.DataFrame:
+        kept.extend(len(view.bits) for view in views.values() if not view.complete)
+        return null(views, *rest)
+
+    monkeypatch.setattr(evaluation, "_null", counted)
+    monkeypatch.setattr(evaluation, "NULL_SENTENCES", 6)
+    monkeypatch.setattr(summary, "KEPT_UNITS", 64)
+    few = evaluation.evaluate(model, Fisher(), examples, permutations=9)
+    assert len(examples.groups) > 2
+    assert kept
+    assert max(kept) <= 6
+    pd.testing.assert_frame_equal(few.similarities, whole.similarities)
+    pd.testing.assert_frame_equal(few.sentences, whole.sentences)
+    assert few.null["observed"].notna().all()
