@@ -41,6 +41,11 @@ class Rome(VectorEditor):
         """Only where the second moment turns the key."""
         return self.hyperparameters.mom2_adjustment
 
+    def settings(self) -> dict[str, Any]:
+        """The averaged key's value entered the update with version 2."""
+        averaged = self.hyperparameters.rome_key == "averaged"
+        return super().settings() | ({"version": 2} if averaged else {})
+
     @property
     def layer(self) -> int:
         """The edited block."""

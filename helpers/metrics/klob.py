@@ -78,23 +78,21 @@ def candidate_similarity(
     return np.mean(values, axis=0)
 
 
-def pairwise_baseline(similarities: Numbers, examples: NDArray[np.integer]) -> Numbers:
+def pairwise_baseline(
+    similarities: Numbers, examples: NDArray[np.integer], totals: Numbers | None = None
+) -> Numbers:
     """Exact Sim_all: mean similarity of an example's sets to all sets of other examples.
 
     Args:
         similarities: [n, n] over exactly the sentences of the subtask.
         examples: sentence indices [examples, sentences].
+        totals: the similarities' sums over rows [n], for a caller that has them.
 
     Returns:
         [examples]; NaN with a single example.
     """
-    return similarity_to_others(similarities, similarities.sum(axis=1), examples)
-
-
-def similarity_to_others(
-    similarities: Numbers, totals: Numbers, examples: NDArray[np.integer]
-) -> Numbers:
-    """``pairwise_baseline`` with the similarities' sums over rows [n] given."""
+    if totals is None:
+        totals = similarities.sum(axis=1)
     own = similarities[examples[:, :, None], examples[:, None, :]].sum(axis=2)
     others = len(similarities) - examples.shape[1]
     if others == 0:

@@ -11,8 +11,8 @@ from helpers.metrics.klob import (
     Criterion,
     Numbers,
     candidate_similarity,
+    pairwise_baseline,
     relative_similarity,
-    similarity_to_others,
 )
 from helpers.metrics.statistics import one_sided
 
@@ -64,7 +64,7 @@ def permutation_null(
     totals = similarities.sum(axis=1)
 
     def mean_rsim(table: NDArray[np.integer]) -> float:
-        baseline = similarity_to_others(similarities, totals, table)
+        baseline = pairwise_baseline(similarities, table, totals)
         candidate = candidate_similarity(similarities, table, criterion)
         return float(relative_similarity(candidate, baseline).mean())
 

@@ -177,28 +177,24 @@ def _parts(
     language_model: LanguageModel, plan: Plan, store: ResultsStore
 ) -> Iterator[tuple[str, Examples, Results]]:
     """Every locator with every subtask's examples, and where its results are kept."""
-    chosen = [
+    loaded = [
         load_examples(subtask, plan.source, count=count, seed=plan.seed)
         for subtask, count in plan.counts.items()
     ]
+    keys = [settings_key({"examples": asdict(examples)}) for examples in loaded]
     for name in plan.locators:
-        for examples in chosen:
-            yield name, examples, store.open(_settings(language_model, plan, name, examples))
+        for examples, key in zip(loaded, keys, strict=True):
+            settings = _settings(language_model, plan, name, examples.subtask)
+            yield name, examples, store.open({**settings, "examples": key})
 
 
 def _settings(
-    language_model: LanguageModel, plan: Plan, name: str, examples: Examples
+    language_model: LanguageModel, plan: Plan, name: str, subtask: Subtask
 ) -> dict[str, Any]:
-    """Everything the numbers depend on."""
+    """Everything the numbers depend on besides the examples."""
     whole = about(language_model, plan)
     del whole["locators"], whole["device"]
-    return {
-        **whole,
-        "locator": make_locator(name).settings(),
-        "subtask": examples.subtask,
-        "count": plan.counts[examples.subtask],
-        "examples": settings_key({"examples": asdict(examples)}),
-    }
+    return {**whole, "locator": make_locator(name).settings(), "subtask": subtask}
 
 
 def _evaluate(
