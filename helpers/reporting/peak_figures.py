@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import seaborn as sns
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from helpers.metrics.peak_tables import probabilities_table, summarise
 from helpers.reporting.style import HATCHES, MARKERS, PALETTE, use_style
@@ -104,23 +105,30 @@ def additivity_bars(by_record: Mapping[str, pd.DataFrame], *, caption: str = "")
 
 
 def additivity_distribution(by_record: Mapping[str, pd.DataFrame], *, caption: str = "") -> Figure:
-    """Distribution of AFF (hard) over records, one empirical curve per method."""
+    """Distribution of AFF (hard) over records: a panel per editor, a curve alone and one with APP."""
     use_style()
-    figure, axes = plt.subplots(figsize=(6.6, 3.0))
-    styles = ["-", "--", "-.", ":"]
-    for index, (method, table) in enumerate(by_record.items()):
-        values = 100 * table["AFF_hard"].dropna()
-        sns.ecdfplot(
-            x=values,
-            ax=axes,
-            label=f"{method} (n={len(values)})",
-            color=PALETTE[index % len(PALETTE)],
-            linestyle=styles[index % len(styles)],
-        )
-    axes.set_xlabel("AFF (hard) of a record [%]")
-    axes.set_ylabel("share of records at or below")
-    axes.set_title(f"How unevenly forgetting strikes\n{caption}", loc="left")
-    axes.legend()
+    editors = list(dict.fromkeys(method.removesuffix("+APP") for method in by_record))
+    columns = min(4, len(editors))
+    rows = -(-len(editors) // columns)
+    size = (max(4.0, 1.9 * columns), 1.7 * rows + 1.2)
+    figure, panels = plt.subplots(
+        rows, columns, figsize=size, sharex=True, sharey=True, squeeze=False
+    )
+    looks = {"": (PALETTE[0], "-", "plain"), "+APP": (PALETTE[1], "--", "+APP")}
+    for axes, editor in zip(panels.flat, editors, strict=False):
+        for suffix, (colour, line, label) in looks.items():
+            if editor + suffix in by_record:
+                values = 100 * by_record[editor + suffix]["AFF_hard"].dropna()
+                sns.ecdfplot(x=values, ax=axes, color=colour, linestyle=line, label=label)
+        axes.set_title(f"{editor} (n={len(values)})")
+        axes.set(xlabel="", ylabel="")
+    for axes in panels.flat[len(editors) :]:
+        axes.axis("off")
+    figure.supxlabel("AFF (hard) of a record [%]", fontsize=9)
+    figure.supylabel("share of records at or below", fontsize=9)
+    handles = [Line2D([], [], color=c, linestyle=s, label=n) for c, s, n in looks.values()]
+    figure.legend(handles=handles, loc="upper right", ncols=2)
+    figure.suptitle(f"How unevenly forgetting strikes\n{caption}", x=0.01, ha="left", fontsize=10)
     return figure
 
 
