@@ -110,7 +110,7 @@ def additivity_distribution(by_record: Mapping[str, pd.DataFrame], *, caption: s
     editors = list(dict.fromkeys(method.removesuffix("+APP") for method in by_record))
     columns = min(4, len(editors))
     rows = -(-len(editors) // columns)
-    size = (max(4.0, 1.9 * columns), 1.7 * rows + 1.2)
+    size = (max(6.6, 1.9 * columns), 1.7 * rows + 1.3)
     figure, panels = plt.subplots(
         rows, columns, figsize=size, sharex=True, sharey=True, squeeze=False
     )
@@ -126,7 +126,7 @@ def additivity_distribution(by_record: Mapping[str, pd.DataFrame], *, caption: s
         axes.axis("off")
     figure.supxlabel("AFF (hard) of a record [%]", fontsize=9)
     figure.supylabel("share of records at or below", fontsize=9)
-    handles = [Line2D([], [], color=c, linestyle=s, label=n) for c, s, n in looks.values()]
+    handles = [Line2D([], [], color=c, ls=style, label=n) for c, style, n in looks.values()]
     figure.legend(handles=handles, loc="upper right", ncols=2)
     figure.suptitle(f"How unevenly forgetting strikes\n{caption}", x=0.01, ha="left", fontsize=10)
     return figure
