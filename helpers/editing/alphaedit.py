@@ -13,7 +13,7 @@ r (P k)^T / (k^T P k + L2).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -81,9 +81,10 @@ class AlphaEdit(SpreadingEditor):
         A batch's keys are read again on the model it has just edited, and kept for this run only.
         """
         total, history = Update({}), KeyHistory()
+        upon = replace(self, vectors=None)  # vectors of the edited model are not kept
         for chunk in batches_of(requests, batch):
             with overlay_all(self.language_model, total):
-                step = self.jointly(chunk, partial(self.solve_jointly, history=history))
+                step = upon.jointly(chunk, partial(self.solve_jointly, history=history))
             total = total.plus(step)
             # Facts whose edit was given up were not written, and need no protection.
             edits = zip(chunk, step.diagnostics["edits"], strict=True)

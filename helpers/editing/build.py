@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from helpers.editing.alphaedit import AlphaEdit
@@ -28,6 +28,7 @@ from helpers.editing.hyperparameters import (
     preset_values,
     read_hyperparameters,
 )
+from helpers.editing.kept_vectors import KeptVectors
 from helpers.editing.kn import Kn, KnHyperparameters
 from helpers.editing.memit import Memit
 from helpers.editing.mend import Mend, MendHyperparameters, load_network
@@ -37,6 +38,19 @@ from helpers.editing.rome import Rome
 from helpers.editing.second_moment import SecondMoment, second_moment
 from helpers.editing.vector_editor import VectorEditor
 from helpers.models.language_model import LanguageModel
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What editors of one model, corpus and seed need only once; it fills as they are built and used.
+
+    Attributes:
+        moments: second moments by layer.
+        vectors: optimised vectors of the unedited model.
+    """
+
+    moments: dict[int, SecondMoment] = field(default_factory=dict)
+    vectors: KeptVectors | None = field(default_factory=KeptVectors)
 
 
 @dataclass(frozen=True)
@@ -51,7 +65,7 @@ class _Order:
     targets: str
     overrides: Mapping[str, Any]
     progress: bool
-    moments: dict[int, SecondMoment]
+    shared: Shared
 
     def read(self, section: str, kind: type[Hyperparameters], **fixed: Any) -> Any:
         """Hyperparameters of a section; the name's own values and the overrides come last."""
@@ -102,19 +116,21 @@ def _vector_editor(
     layers: tuple[int, ...] = ()
     if getattr(hyperparameters, "mom2_adjustment", True):
         layers = hyperparameters.layers
-        missing = [layer for layer in layers if layer not in order.moments]
+        moments = order.shared.moments
+        missing = [layer for layer in layers if layer not in moments]
         if missing:
             corpus = corpus_named(order.corpus, seed=order.seed)
             found = second_moment(order.language_model, missing, corpus, progress=order.progress)
-            order.moments.update(found)
+            moments.update(found)
     return kind(
         order.language_model,
         hyperparameters,
         contexts,
-        {layer: order.moments[layer] for layer in layers},
+        {layer: order.shared.moments[layer] for layer in layers},
         order.with_app(section)[0],
         targets=order.targets,
         progress=order.progress,
+        vectors=order.shared.vectors,
     )
 
 
@@ -209,7 +225,7 @@ def build_editor(
     targets: str = "new",
     overrides: Mapping[str, Any] | None = None,
     progress: bool = False,
-    moments: dict[int, SecondMoment] | None = None,
+    shared: Shared | None = None,
 ) -> Editor:
     """Assemble an editor by name.
 
@@ -223,17 +239,15 @@ def build_editor(
         targets: ``"new"``, or ``"all"`` to make every correct answer a target too.
         overrides: single hyperparameters to replace.
         progress: show progress bars.
-        moments: second moments by layer that editors of one model, corpus and seed share; what is
-            missing is loaded, or computed, and added.
+        shared: what editors of one model, corpus and seed have in common; what is missing is loaded,
+            or computed, and added.
 
     Raises:
         HyperparameterError: an unknown editor, preset or key, or no coefficients for ``app=True``.
     """
     if name not in _EDITORS:
         raise HyperparameterError(f"no editor {name!r}; known: {', '.join(EDITOR_NAMES)}")
-    shared = {} if moments is None else moments
+    parts = shared or Shared(vectors=None)  # an editor alone has nobody to keep vectors for
     return _EDITORS[name](
-        _Order(
-            language_model, preset, app, corpus, seed, targets, overrides or {}, progress, shared
-        )
+        _Order(language_model, preset, app, corpus, seed, targets, overrides or {}, progress, parts)
     )

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from helpers.editing.app import App
 from helpers.editing.context import ContextTemplates
 from helpers.editing.editor import Editor
 from helpers.editing.hyperparameters import VectorHyperparameters
+from helpers.editing.kept_vectors import KeptVectors
 from helpers.editing.request import EditRequest
 from helpers.editing.rows import edit_row, subject_prompts
 from helpers.editing.second_moment import SecondMoment, SecondMomentError, check_fingerprint
+from helpers.editing.update import Update
 from helpers.editing.vector import Vector, optimise_vectors
 from helpers.models.language_model import LanguageModel
 from helpers.models.tokens import SubjectPrompt
@@ -24,7 +27,8 @@ class VectorEditor(Editor):
 
     ``second_moments`` maps each edited layer to its statistics. ``targets="all"`` makes every
     correct answer a target beside the new one (PEAK, Table 5). ``token_budget`` bounds the tokens
-    optimised at a time.
+    optimised at a time. ``vectors`` are those of the unedited model, shared with other editors of it;
+    without, every call optimises.
 
     Raises:
         SecondMomentError: statistics missing for a layer, or made with another model.
@@ -39,6 +43,7 @@ class VectorEditor(Editor):
     targets: str = "new"
     token_budget: int = 2048
     progress: bool = False
+    vectors: KeptVectors | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if self.targets not in ("new", "all"):
@@ -69,6 +74,25 @@ class VectorEditor(Editor):
 
     def optimised(self, requests: Sequence[EditRequest], module: str) -> list[Vector]:
         """One vector per request, added to the output of ``module``."""
+        if self.vectors is None:
+            return self._optimise(requests, module)
+        own = {"layers", "context_template_length_params", "context_template_start"}
+        shared = set(VectorHyperparameters.model_fields) - own
+        settings = {
+            "module": module,
+            "hyperparameters": self.hyperparameters.model_dump(mode="json", include=shared),
+            "contexts": self.contexts.templates,
+            "app": None if self.app is None else asdict(self.app),
+            "targets": self.targets,
+        }
+        key = json.dumps(settings, sort_keys=True)
+        return self.vectors.get(key, requests, lambda missing: self._optimise(missing, module))
+
+    def edit_upon(self, earlier: Update, requests: Sequence[EditRequest]) -> Update:
+        """As every editor does; vectors found on an edited model are not kept."""
+        return Editor.edit_upon(replace(self, vectors=None), earlier, requests)
+
+    def _optimise(self, requests: Sequence[EditRequest], module: str) -> list[Vector]:
         rows = [
             edit_row(
                 self.language_model,

@@ -16,6 +16,7 @@ import pandas as pd
 import typer
 
 from helpers.data.knowgic import load_aliases, load_edits
+from helpers.editing.build import Shared
 from helpers.editing.editor import Editor
 from helpers.editing.remembering import sharing
 from helpers.models import LanguageModel, load
@@ -80,7 +81,7 @@ def evaluate(
         )
         for estimator in estimators
     ]
-    options: dict[str, Any] = {"preset": preset, "seed": seed, "progress": True, "moments": {}}
+    options: dict[str, Any] = {"preset": preset, "seed": seed, "progress": True, "shared": Shared()}
     editors = {method: build_method(method, language_model, **options) for method in methods}
     found = _evaluated(runs, sharing(editors), modes)
     named = {"preset": preset, **{name: runs[0].settings()[name] for name in PROVENANCE[1:]}}

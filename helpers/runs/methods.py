@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from helpers.editing.app import App
-from helpers.editing.build import build_editor
+from helpers.editing.build import Shared, build_editor
 from helpers.editing.editor import Editor
 from helpers.editing.variants import MethodError, Variant, method_label
 from helpers.models.language_model import LanguageModel
@@ -44,8 +44,8 @@ def build_method(
 def build_methods(
     methods: Sequence[str], language_model: LanguageModel, **options: Any
 ) -> dict[str, Editor]:
-    """Editors by label, in the order given; they share second moments, which are large."""
-    shared = {"moments": {}, **options}
+    """Editors by label, in the order given; what several need is made once."""
+    shared = {"shared": Shared(), **options}
     return {method_label(m): build_method(m, language_model, **shared) for m in methods}
 
 
@@ -55,7 +55,7 @@ def build_variants(
     """Editors by variant name; each method's parts (contexts, statistics) are made once."""
     chosen = list(variants)
     methods = dict.fromkeys(variant.method for variant in chosen)
-    shared = {"moments": {}, **options}
+    shared = {"shared": Shared(), **options}
     built = {m: build_method(m, language_model, **shared) for m in methods}
     return {str(variant): _changed(built[variant.method], variant) for variant in chosen}
 

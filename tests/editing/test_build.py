@@ -9,7 +9,7 @@ import yaml
 
 from helpers.editing import build
 from helpers.editing.app import App
-from helpers.editing.build import EDITOR_NAMES, build_editor
+from helpers.editing.build import EDITOR_NAMES, Shared, build_editor
 from helpers.editing.context import ContextTemplates
 from helpers.editing.ft import FtHyperparameters
 from helpers.editing.hyperparameters import (
@@ -168,14 +168,14 @@ def test_fine_tuning_by_name(named, requests, name, objective) -> None:
 
 
 def test_editors_of_one_run_share_their_second_moments(named) -> None:
-    moments = {}
+    shared = Shared()
     first, second = (
         build_editor(
-            name, named, preset="tuned", app=app, overrides={"layers": (1,)}, moments=moments
+            name, named, preset="tuned", app=app, overrides={"layers": (1,)}, shared=shared
         )
         for name, app in (("memit", None), ("rome", True))
     )
-    assert first.second_moments[1] is second.second_moments[1] is moments[1]
+    assert first.second_moments[1] is second.second_moments[1] is shared.moments[1]
     assert set(second.second_moments) == {1}
 
 
