@@ -27,6 +27,7 @@ from helpers.thinkedit.run import ANSWERS, TEXTS, ThinkEditRun
 from helpers.thinkedit.tables import chain_index
 
 PROVENANCE = ("preset", "model", "layout", "fingerprint", "dtype", "device")  # columns of a table
+DRAWN = ("samples", "temperature", "seed")  # further ones where something was drawn
 
 
 def evaluate(
@@ -60,8 +61,8 @@ def evaluate(
 
     Returns:
         Tables by estimator ("along", too, if exact and sequential), with columns method and mode
-        (method "none" and mode "before" are the unedited model) and ``PROVENANCE``. An edit that was
-        given up is left out, unless it is part of a sequence.
+        (method "none" and mode "before" are the unedited model), ``PROVENANCE`` and, of samples and
+        texts, ``DRAWN``. An edit that was given up is left out, unless it is part of a sequence.
     """
     universe = load_edits(layout)
     runs = [
@@ -85,7 +86,11 @@ def evaluate(
     editors = {method: build_method(method, language_model, **options) for method in methods}
     found = _evaluated(runs, sharing(editors), modes)
     named = {"preset": preset, **{name: runs[0].settings()[name] for name in PROVENANCE[1:]}}
-    return {kind: table.assign(**named) for kind, table in found.items()}
+    drawn = dict(zip(DRAWN, (samples, temperature, seed), strict=True))
+    return {
+        kind: table.assign(**named, **(drawn if kind in ("sampled", "texts") else {}))
+        for kind, table in found.items()
+    }
 
 
 def main(

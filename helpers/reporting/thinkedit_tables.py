@@ -63,12 +63,14 @@ def stored(kind: str, models: Sequence[str], folder: Path = FIGURES / "data") ->
 
 
 def caption(scores: pd.DataFrame) -> str:
-    """What stored scores are of: models, edits, preset, dtype and device."""
-    made = scores.drop_duplicates(["model", "layout", "preset", "dtype", "device"])
+    """What stored scores are of: models, edits, preset, dtype and device, and how samples were drawn."""
+    drawn = [name for name in ("samples", "temperature", "seed") if name in scores]
+    made = scores.drop_duplicates(["model", "layout", "preset", "dtype", "device", *drawn])
     edits = scores.groupby("model")["case_id"].nunique().to_dict()
     return "\n".join(
         f"ours: {row.model}, KnowGIC {row.layout}, {edits[row.model]} edits, preset {row.preset},"
         f" {row.dtype} on {row.device}"
+        + "".join(f", {name} {getattr(row, name)}" for name in drawn)
         for row in made.itertuples()
     )
 

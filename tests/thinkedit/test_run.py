@@ -183,6 +183,8 @@ def test_every_estimator_looks_at_the_same_edits(tiny, edits, tmp_path, monkeypa
     assert editor.calls == 3 + 1  # one by one, and together; texts make no edit again
     assert set(tables) == {"exact", "texts", "along"}
     assert set(tables["texts"]["mode"]) == {"before", "sequential", "independent"}
+    assert set(evaluate.DRAWN) <= set(tables["texts"].columns)
+    assert not set(evaluate.DRAWN) & set(tables["exact"].columns)
     again = evaluate.evaluate(language_model, ["rome"], store=tmp_path, **options)
     assert editor.calls == 4
     pd.testing.assert_frame_equal(again["exact"], tables["exact"])
