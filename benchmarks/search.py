@@ -23,6 +23,7 @@ import typer
 from helpers import models
 from helpers.data.peak import PeakData, load_peak
 from helpers.editing.app import App
+from helpers.editing.build import Shared
 from helpers.metrics.peak_tables import metrics_table
 from helpers.paths import PARAMS, RUNS
 from helpers.runs.methods import build_method
@@ -52,17 +53,21 @@ def main(
     language_model = models.load(model, dtype=dtype, device=device)
     run = PeakRun(language_model, held_out(dataset, records), ResultsStore(RUNS / "search"))
     axes = {name: json.loads(values) for name, _, values in (item.partition("=") for item in grid)}
+    shared = Shared()
     for values in itertools.product(*axes.values()):
         point = dict(zip(axes, values, strict=True))
-        row = _measure(run, method, preset, point)
+        row = _measure(run, method, preset, point, shared)
         _append(PARAMS / "models" / "search" / f"{model}.csv", row)
         print(pd.DataFrame([row]).to_string(index=False))
 
 
-def _measure(run: PeakRun, method: str, preset: str, point: dict[str, Any]) -> dict[str, Any]:
+def _measure(
+    run: PeakRun, method: str, preset: str, point: dict[str, Any], shared: Shared
+) -> dict[str, Any]:
     overrides = {name: value for name, value in point.items() if name != "app"}
     app = App(**point["app"]) if "app" in point else None
-    editor = build_method(method, run.language_model, preset=preset, app=app, overrides=overrides)
+    options: dict[str, Any] = {"app": app, "overrides": overrides, "shared": shared}
+    editor = build_method(method, run.language_model, preset=preset, **options)
     means = 100 * metrics_table(run.scores(editor))[METRICS].mean()
     edits = run.edits(editor)
     efficacy, generality, locality = means["ES"], means["GS"], means["LS"]

@@ -11,12 +11,42 @@ import torch
 from torch import Tensor, nn
 
 from helpers.editing.app import AnswerScores
-from helpers.editing.readers import Reader
+from helpers.editing.readers import Reader, read_together
 from helpers.editing.request import RequestError
 from helpers.editing.rows import EditRow
 from helpers.models.forward import Past, hidden_states, prefill, resumed
 from helpers.models.language_model import LanguageModel
 from helpers.models.trace import first_tensor, record_inputs
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What one forward pass says about the rows' answers.
+
+    Attributes:
+        target_nll: negative log-likelihood of the targets [rows], averaged over templates and tokens.
+        kl: log-probabilities at the KL prompt's subject [rows, vocabulary].
+        correct: mean-token log-probabilities of the correct answers, padded [rows, m].
+        false: the same of the false answers, [rows, n].
+    """
+
+    target_nll: Tensor
+    kl: Tensor
+    correct: AnswerScores
+    false: AnswerScores
+
+    def detached(self, index: Tensor | None = None) -> Reading:
+        """The same without gradients, of the rows in ``index`` only."""
+
+        def keep(tensor: Tensor) -> Tensor:
+            return tensor.detach() if index is None else tensor.detach()[index]
+
+        answers = (AnswerScores(keep(a.values), keep(a.real)) for a in (self.correct, self.false))
+        return Reading(keep(self.target_nll), keep(self.kl), *answers)
+
+    def kl_from(self, reference: Reading) -> Tensor:
+        """KL(this || reference) at the KL prompt's subject [rows]."""
+        return (self.kl.exp() * (self.kl - reference.kl)).sum(-1)
 
 
 @dataclass
@@ -26,7 +56,7 @@ class EditedBatch:
     Shapes: ids, positions [rows, active]; visible [rows, active, constant + active]; ``edit_row``
     and ``edit_column`` list the edited places; ``entering`` [rows, active, hidden] is the input of
     block ``layer``, below which nothing changes; ``initial`` [rows, hidden] is the hooked module's
-    output at the bare prompt's subject in the first forward pass.
+    output at the bare prompt's subject in the first forward pass, ``reference`` that pass's reading.
     """
 
     language_model: LanguageModel
@@ -46,8 +76,7 @@ class EditedBatch:
     false: Reader
     lengths: tuple[Tensor, Tensor]
     initial: Tensor = field(default_factory=lambda: torch.empty(0))
-    reference_kl: Tensor | None = None
-    reference_scores: tuple[Tensor, Tensor] | None = None
+    reference: Reading | None = None
 
     @classmethod
     def build(
@@ -118,29 +147,21 @@ class EditedBatch:
         finally:
             handle.remove()
 
-    def remember_reference(self, hidden: Tensor) -> None:
-        """Take the unedited model's KL distribution and answer scores from the first pass."""
-        self.reference_kl = self._kl_log_probabilities(hidden).detach()
-        correct, false = self.answer_scores(hidden.detach())
-        self.reference_scores = (correct.values, false.values)
-
-    def target_nll(self, hidden: Tensor) -> Tensor:
-        """Negative log-likelihood of the targets [rows], averaged over templates and tokens."""
-        return -self.target.read(self.language_model, hidden)[:, 0]
-
-    def kl(self, hidden: Tensor) -> Tensor:
-        """KL(current || initial) at the KL prompt's subject [rows]."""
-        assert self.reference_kl is not None
-        current = self._kl_log_probabilities(hidden)
-        return (current.exp() * (current - self.reference_kl)).sum(-1)
-
-    def answer_scores(self, hidden: Tensor) -> tuple[AnswerScores, AnswerScores]:
-        """Mean-token log-probabilities of the correct and of the false answers."""
-        rows = len(self.ids)
-        return (
-            AnswerScores(self.correct.read(self.language_model, hidden), self.correct.real(rows)),
-            AnswerScores(self.false.read(self.language_model, hidden), self.false.real(rows)),
+    def read(self, hidden: Tensor) -> Reading:
+        """Targets, answers and KL prompt; the first reading, of the unedited model, is the reference."""
+        readers = [self.target, self.correct, self.false]
+        (target, correct, false), kl = read_together(
+            self.language_model, hidden, readers, self.kl_column
         )
+        reading = Reading(
+            -target[:, 0],
+            kl,
+            AnswerScores(correct, self.correct.real(len(hidden))),
+            AnswerScores(false, self.false.real(len(hidden))),
+        )
+        if self.reference is None:
+            self.reference = reading.detached()
+        return reading
 
     def keep(self, index: Tensor) -> None:
         """Drop all rows but those in ``index`` and trim the columns nobody needs any more."""
@@ -161,15 +182,8 @@ class EditedBatch:
         self.target, self.correct, self.false = (
             reader.keep(new_row) for reader in (self.target, self.correct, self.false)
         )
-        if self.reference_kl is not None and self.reference_scores is not None:
-            self.reference_kl = self.reference_kl[index]
-            correct, false = self.reference_scores
-            self.reference_scores = (correct[index], false[index])
-
-    def _kl_log_probabilities(self, hidden: Tensor) -> Tensor:
-        rows = torch.arange(len(hidden), device=hidden.device)
-        head = self.language_model.model.get_output_embeddings()
-        return head(hidden[rows, self.kl_column]).float().log_softmax(-1)
+        if self.reference is not None:
+            self.reference = self.reference.detached(index)
 
 
 def _active_and_constant(row: EditRow) -> tuple[int, int]:

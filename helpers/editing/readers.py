@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from helpers.editing.rows import Prediction
-from helpers.models.forward import log_probabilities
+from helpers.models.forward import vocabulary_scores
 from helpers.models.language_model import LanguageModel
 
 
@@ -61,16 +61,50 @@ class Reader:
 
     def read(self, language_model: LanguageModel, hidden: Tensor) -> Tensor:
         """Sums [rows, slots] from hidden states [rows, columns, hidden], in fp32."""
-        sums = hidden.new_zeros(len(hidden), self.slots, dtype=torch.float32)
-        if not len(self.row):
-            return sums
-        places, place = (self.row * hidden.shape[1] + self.column).unique(return_inverse=True)
-        chosen = hidden.flatten(0, 1)[places]
-        scores = log_probabilities(language_model, chosen, place, self.token)
-        return sums.index_put((self.row, self.slot), scores * self.weight, accumulate=True)
+        return read_together(language_model, hidden, [self])[0][0]
+
+    def sums(self, scores: Tensor, rows: int) -> Tensor:
+        """Weighted sums [rows, slots] of the predictions' scores [n]."""
+        empty = scores.new_zeros(rows, self.slots)
+        return empty.index_put((self.row, self.slot), scores * self.weight, accumulate=True)
 
     def real(self, rows: int) -> Tensor:
         """Boolean [rows, slots]: which slots have predictions."""
         real = torch.zeros(rows, self.slots, dtype=torch.bool, device=self.row.device)
         real[self.row, self.slot] = True
         return real
+
+
+def read_together(
+    language_model: LanguageModel,
+    hidden: Tensor,
+    readers: Sequence[Reader],
+    whole: Tensor | None = None,
+) -> tuple[list[Tensor], Tensor]:
+    """Several readers' sums from one pass through the vocabulary head.
+
+    Args:
+        language_model: the model.
+        hidden: final hidden states [rows, columns, hidden].
+        readers: what to read.
+        whole: column of each row whose whole distribution is read, too, [rows].
+
+    Returns:
+        Each reader's sums [rows, slots], and log-probabilities [rows, vocabulary] (without rows
+        where ``whole`` is None), in fp32.
+    """
+    rows, columns = hidden.shape[:2]
+    starts = torch.arange(rows, device=hidden.device) * columns
+    asked = [reader.row * columns + reader.column for reader in readers]
+    asked.append(starts[:0] if whole is None else starts + whole)
+    places, place = torch.cat(asked).unique(return_inverse=True)
+    *of_readers, of_whole = place.split([len(part) for part in asked])
+    scores, distributions = vocabulary_scores(
+        language_model,
+        hidden.flatten(0, 1)[places],
+        torch.cat(of_readers),
+        torch.cat([reader.token for reader in readers]),
+        of_whole,
+    )
+    parts = scores.split([len(part) for part in of_readers])
+    return [r.sums(part, rows) for r, part in zip(readers, parts, strict=True)], distributions

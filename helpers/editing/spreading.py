@@ -9,8 +9,8 @@ is written into the layer's second MLP matrix at the averaged key k (Meng et al.
 Algorithm 1). How a matrix takes up keys K [f, n] and residuals R [d, n] is what the editors differ
 in. The earlier layers' updates are carried as overlays, all edits in one batched forward per layer.
 
-Gemma 3 normalises the MLP's output before it enters the residual stream, so there a share does not
-arrive at its own length; the layers after it make up for some of that.
+Gemma 3 normalises the MLP's output before it enters the residual stream; there the share is handed
+back through the norm (``normed``), and what the norm cannot deliver is left to the layers after it.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from torch import Tensor
 from helpers.editing.deltas import LowRank
 from helpers.editing.editor import diagnostics_of, failed
 from helpers.editing.keys import read_modules_at_subjects
+from helpers.editing.normed import before_norm
 from helpers.editing.overlay import overlay_all
 from helpers.editing.request import EditRequest
 from helpers.editing.update import Update
@@ -138,13 +139,23 @@ class SpreadingEditor(VectorEditor):
         self, goals: _Goals, layer: int, left: int, updates: Sequence[Update] | None = None
     ) -> tuple[Tensor, Tensor]:
         """Keys [f, n] and this layer's residuals [d, n]."""
-        module = self._module(layer)
-        last = self.language_model.layout.block(self.hyperparameters.layers[-1])
+        layout = self.language_model.layout
+        module, mlp = self._module(layer), layout.mlp(layer)
+        last = layout.block(self.hyperparameters.layers[-1])
+        norm = layout.mlp_norm(layer)
         seen = read_modules_at_subjects(
-            self.language_model, goals.prompts, inputs=[module], outputs=[last], updates=updates
+            self.language_model,
+            goals.prompts,
+            inputs=[module],
+            outputs=[last, mlp] if norm else [last],
+            updates=updates,
         )
         current = torch.stack([values[0] for values in seen[last]]).double()
-        return self.averaged_keys(seen[module]), (goals.values - current).T / left
+        residuals = (goals.values - current).T / left
+        if norm:
+            outputs = torch.stack([values[0] for values in seen[mlp]], dim=1)
+            residuals = before_norm(self.language_model.module(norm), outputs, residuals)
+        return self.averaged_keys(seen[module]), residuals
 
     def _recorded(self, update: Update, vector: Vector | None, extra: dict[str, Any]) -> Update:
         noted = diagnostics_of(self.language_model, update, vector, extra)

@@ -122,7 +122,6 @@ def _optimise(
         hidden = batch.forward(delta)
         if step == 0:
             vectors = [Vector(delta[i].detach(), v) for i, v in enumerate(batch.initial)]
-            batch.remember_reference(hidden)
         terms = _loss_terms(batch, hidden, delta, settings, app)
         total = torch.stack(list(terms.values())).sum(0)
         done = _finished(terms, total, settings, last=step + 1 == settings.v_num_grad_steps)
@@ -150,15 +149,16 @@ def _loss_terms(
     app: App | None,
 ) -> dict[str, Tensor]:
     """The weighted terms of the loss, each [rows]."""
-    terms = {"nll": batch.target_nll(hidden)}
-    terms["kl"] = settings.kl_factor * batch.kl(hidden)
+    reading = batch.read(hidden)
+    reference = batch.reference
+    assert reference is not None
+    terms = {"nll": reading.target_nll}
+    terms["kl"] = settings.kl_factor * reading.kl_from(reference)
     decay = delta.norm(dim=-1) / batch.initial.norm(dim=-1) ** 2
     terms["weight_decay"] = settings.v_weight_decay * decay
     if app and not app.inert:
-        correct, false = batch.answer_scores(hidden)
-        assert batch.reference_scores is not None
-        parts = app_terms(correct, false, *batch.reference_scores, app.margin)
-        terms["app"] = app.total(parts)
+        before = reference.correct.values, reference.false.values
+        terms["app"] = app.total(app_terms(reading.correct, reading.false, *before, app.margin))
     return terms
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torch import Tensor
 from transformers import PreTrainedModel
@@ -19,7 +19,8 @@ class Architecture:
     ``transposed`` says that the MLP's matrices are stored [in, out] (GPT-2's Conv1D) instead of
     [out, in]. ``gate`` is the module whose output is gated before the activation function; for
     ungated MLPs it is the first matrix itself. ``eager_only`` marks architectures whose public
-    implementation has no sdpa path, ``tuple_output`` those whose blocks return a tuple.
+    implementation has no sdpa path, ``tuple_output`` those whose blocks return a tuple. ``mlp_norm``
+    is a norm that the MLP's output passes before it enters the residual stream, where there is one.
     """
 
     block: str
@@ -33,6 +34,7 @@ class Architecture:
     transposed: bool = False
     eager_only: bool = False
     tuple_output: bool = False
+    mlp_norm: str | None = None
 
 
 _LLAMA = Architecture(
@@ -73,7 +75,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     "llama": _LLAMA,
     "qwen2": _LLAMA,
     "mistral": _LLAMA,
-    "gemma3_text": _LLAMA,
+    "gemma3_text": replace(_LLAMA, mlp_norm="model.layers.{}.post_feedforward_layernorm"),
 }
 
 
@@ -101,6 +103,11 @@ class Layout:
     def mlp_out(self, layer: int) -> str:
         """Name of the edited matrix of the ROME family: the MLP's second matrix, W in [d, f]."""
         return self._fill(self.architecture.mlp_out, layer)
+
+    def mlp_norm(self, layer: int) -> str | None:
+        """Name of the norm between the MLP's output and the residual stream, if there is one."""
+        name = self.architecture.mlp_norm
+        return None if name is None else self._fill(name, layer)
 
     def gate(self, layer: int) -> str:
         """Name of the module whose output enters the activation function at ``layer``."""

@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from transformers import DynamicCache
 
 from helpers.models.language_model import LanguageModel
@@ -167,8 +169,46 @@ def log_probabilities(
     Returns:
         [n], fp32, natural logarithm; differentiable in ``hidden``.
     """
+    return vocabulary_scores(language_model, hidden, place, tokens, place[:0])[0]
+
+
+def vocabulary_scores(
+    language_model: LanguageModel, hidden: Tensor, place: Tensor, tokens: Tensor, whole: Tensor
+) -> tuple[Tensor, Tensor]:
+    """``log_probabilities``, and beside them the whole distributions at the places ``whole`` [m].
+
+    Returns:
+        [n] and [m, vocabulary], fp32, natural logarithm; differentiable in ``hidden``.
+    """
     logits = language_model.model.get_output_embeddings()(hidden).float()
-    return logits.log_softmax(-1)[place, tokens]
+    return _Scores.apply(logits, place, tokens, whole)
+
+
+class _Scores(torch.autograd.Function):
+    """``scores[place, tokens]`` and ``scores[whole]`` of ``scores = logits.log_softmax(-1)``.
+
+    The gradient is written into one array as wide as the vocabulary; autograd would fill one with
+    zeros for each of the two, and add them up.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, logits: Tensor, place: Tensor, tokens: Tensor, whole: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        scores = logits.log_softmax(-1)
+        ctx.save_for_backward(scores, place, tokens, whole)
+        return scores[place, tokens], scores[whole]
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, of_tokens: Tensor, of_whole: Tensor) -> tuple[Tensor, None, None, None]:
+        """d log p_i / d logit_j = [i = j] - p_j."""
+        scores, place, tokens, whole = ctx.saved_tensors
+        weights = of_tokens.new_zeros(len(scores)).index_add_(0, place, of_tokens)
+        weights.index_add_(0, whole, of_whole.sum(-1))
+        found = scores.exp().mul_(-weights[:, None])
+        found.index_put_((place, tokens), of_tokens, accumulate=True)
+        return found.index_add_(0, whole, of_whole), None, None, None
 
 
 def causal_visibility(lengths: Sequence[int], device: torch.device) -> tuple[Tensor, Tensor]:
