@@ -65,6 +65,11 @@ class SpreadingEditor(VectorEditor):
     def solve_jointly(self, layer: int, keys: Tensor, residuals: Tensor) -> Factors:
         """Factors of one update that takes up all keys (arguments as in ``solve_each``)."""
 
+    def settings(self) -> dict[str, Any]:
+        """Residuals are handed back through the MLP's norm, where there is one, with version 2."""
+        normed = self.language_model.layout.architecture.mlp_norm is not None
+        return super().settings() | ({"version": 2} if normed else {})
+
     def noted(self, layer: int) -> dict[str, Any]:
         """What else the diagnostics say about a layer."""
         return {}
