@@ -18,6 +18,7 @@ from helpers.editing.ft import Ft
 from helpers.editing.kn import Kn
 from helpers.editing.memit import Memit
 from helpers.editing.mend import Mend
+from helpers.editing.normed import before_norm
 from helpers.editing.request import EditRequest
 from helpers.editing.rome import Rome
 from helpers.editing.update import Update, apply
@@ -75,6 +76,11 @@ def _spread(editor: Any, request: EditRequest, solve: Any) -> Update:
             keys = plain_read(language_model, rows, places, name, inputs=True)[:-1]
             current = plain_read(language_model, rows, places, last, inputs=False)[0]
             residual = (found.initial + found.delta - current).double() / (len(layers) - index)
+            if norm := layout.mlp_norm(layer):
+                mlp = layout.mlp(layer)
+                output = plain_read(language_model, rows, places, mlp, inputs=False)[:1].T
+                module = language_model.module(norm)
+                residual = before_norm(module, output, residual[:, None])[:, 0]
             deltas[name] = Dense(solve(layer, weights @ keys.double(), residual).float())
             written.enter_context(apply(language_model, Update({name: deltas[name]})))
     return Update(deltas)

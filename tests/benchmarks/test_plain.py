@@ -72,7 +72,7 @@ def test_batched_rome_equals_the_plain_path(tiny, architecture):
         )
 
 
-@pytest.mark.parametrize("architecture", ["gpt2", "gptj", "llama"])
+@pytest.mark.parametrize("architecture", ["gpt2", "gptj", "llama", "gemma3"])
 @pytest.mark.parametrize("name", ["memit", "alphaedit"])
 def test_batched_spreading_equals_the_plain_path(tiny, architecture, name):
     language_model = tiny(architecture)
