@@ -117,22 +117,28 @@ def load_edits(layout: str = "2025-06") -> tuple[Edit, ...]:
     """Load the published edits.
 
     Args:
-        layout: "2025-06" (the paper's scope), "latest", or "mini" (packaged, not KnowGIC).
+        layout: "2025-06" (the paper's scope), "latest", "mini" (packaged, not KnowGIC), or the path of
+            a JSON file that ``write_edits`` wrote, e.g. from a graph grown out of a model.
 
     Raises:
-        ValueError: no such layout.
+        ValueError: no such layout or file.
         FetchError: the file is not here and cannot be downloaded.
     """
     if layout == "mini":
         return read_edits(PACKAGED / "thinkedit" / "mini.json")
     if layout not in LAYOUTS:
-        raise ValueError(f"no KnowGIC layout {layout!r}; choose from {', '.join(LAYOUTS)}, mini")
+        if layout.endswith(".json") and Path(layout).is_file():
+            return read_edits(Path(layout))
+        raise ValueError(
+            f"no KnowGIC layout {layout!r}; choose from {', '.join(LAYOUTS)}, mini, or give the path"
+            " of a JSON file of edits"
+        )
     return read_edits(locate(LAYOUTS[layout]))
 
 
 def load_aliases(layout: str = "2025-06") -> dict[str, tuple[str, ...]]:
-    """Aliases: case-folded entity → other names; the same for both layouts, none for "mini"."""
-    if layout == "mini":
+    """Aliases: case-folded entity → other names; the same for both layouts, none for other edits."""
+    if layout not in LAYOUTS:
         return {}
     content = json.loads(locate(ALIASES).read_text(encoding="utf-8"))
     return {entity.casefold(): tuple(entry["answer_alias"]) for entity, entry in content.items()}

@@ -143,6 +143,15 @@ def test_a_file_that_is_not_json_and_an_unknown_layout(tmp_path):
         knowgic.read_edits(path)
     with pytest.raises(ValueError, match=r"choose from 2025-06, latest, mini"):
         knowgic.load_edits("2024")
+    with pytest.raises(ValueError, match="or give the path of a JSON file"):
+        knowgic.load_edits(str(tmp_path / "missing.json"))
+
+
+def test_a_file_of_ones_own_is_a_layout(tmp_path):
+    edits = knowgic.load_edits("mini")
+    knowgic.write_edits(edits, tmp_path / "own.json")
+    assert knowgic.load_edits(str(tmp_path / "own.json")) == edits
+    assert knowgic.load_aliases(str(tmp_path / "own.json")) == {}
 
 
 @pytest.mark.usefixtures("data_folder")
