@@ -138,6 +138,8 @@ def _optimise(
         delta = adam.step(delta.detach(), gradient, settings.v_lr)
         limit = settings.clamp_norm_factor * batch.initial.norm(dim=-1, keepdim=True)
         delta = delta * (limit / delta.norm(dim=-1, keepdim=True)).clamp(max=1.0)
+    for vector in vectors:
+        vector.delta = vector.delta.clone()  # a view would keep its whole batch in memory
     return vectors
 
 

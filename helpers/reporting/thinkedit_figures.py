@@ -73,14 +73,20 @@ def preservation_bars(techniques: pd.DataFrame) -> Figure:
 
 
 def recovery_against_preservation(
-    techniques: pd.DataFrame, deep: pd.DataFrame | None = None, *, about: str = ""
+    techniques: pd.DataFrame,
+    changed: pd.DataFrame | None = None,
+    *,
+    about: str = "",
+    end: str = "deep edit",
 ) -> Figure:
     """IFR against CKP, one panel per model (the paper's Figure 7); the ideal is the upper left.
 
     Args:
         techniques: table of ``thinkedit_tables.technique_table``.
-        deep: the same for deep edits (beyond the paper), joined to the plain ones by arrows.
+        changed: the same for deep edits, or for edits with APP (both beyond the paper), joined to the
+            plain ones by arrows.
         about: estimator and mode, for the title.
+        end: what an arrow's end is.
     """
     use_style()
     models = techniques["model"].unique()
@@ -92,23 +98,23 @@ def recovery_against_preservation(
         for method, row in plain.iterrows():
             large = _line(str(method))["markersize"]
             axes.plot(row["IFR"], row["CKP"], **{**_mark(str(method)), "markersize": large})
-        if deep is not None:
-            _deep_arrows(axes, plain, deep[deep["model"] == model].set_index("method"))
+        if changed is not None:
+            _arrows(axes, plain, changed[changed["model"] == model].set_index("method"))
         title = f"{model}, {about}" if about else model
         title += f"\nIFR of {plain['n'].max()} edits"
         axes.set_title(title, fontsize=9)
         axes.set_xlabel("IFR (lower is better)")
     # A tenth of the scale at least: a hundredth of CKP should not look like a cliff.
-    every = pd.concat([techniques, deep])
+    every = pd.concat([techniques, changed])
     panels[0, 0].set(
         ylabel="CKP (higher is better)",
         ylim=(min(0.9, every["CKP"].min() - 0.02), max(1.0, every["CKP"].max() + 0.01)),
         xlim=(0, 1.1 * every["IFR"].max()),
     )
     handles, _ = panels[0, -1].get_legend_handles_labels()
-    if deep is not None:
+    if changed is not None:
         handles.append(Line2D([], [], color="0.4", marker="o", linestyle="", fillstyle="none"))
-        handles[-1].set_label("arrow's end: deep edit")
+        handles[-1].set_label(f"arrow's end: {end}")
     panels[0, -1].legend(handles=handles, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     return figure
 
@@ -177,9 +183,9 @@ def sequence_lines(leads: pd.DataFrame) -> Figure:
     return figure
 
 
-def _deep_arrows(axes: Axes, plain: pd.DataFrame, deep: pd.DataFrame) -> None:
-    for method in plain.index.intersection(deep.index):
-        start, end = plain.loc[method, ["IFR", "CKP"]], deep.loc[method, ["IFR", "CKP"]]
+def _arrows(axes: Axes, plain: pd.DataFrame, changed: pd.DataFrame) -> None:
+    for method in plain.index.intersection(changed.index):
+        start, end = plain.loc[method, ["IFR", "CKP"]], changed.loc[method, ["IFR", "CKP"]]
         axes.annotate(
             "",
             xy=tuple(end),

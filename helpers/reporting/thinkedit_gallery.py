@@ -40,9 +40,38 @@ def evaluation(
 
 
 def sequence_figure(models: Sequence[str], folder: Path = DATA) -> Figure:
-    """How the edits of a sequence fare, a row of panels per model."""
+    """How the edits of a sequence fare, a row of panels per model; methods without APP."""
     stored = (tables.stored(kind, models, folder) for kind in ("along", "exact"))
-    return figures.sequence_lines(sequence_leads(*stored))
+    plain = (scores[~scores["method"].str.endswith("+app")] for scores in stored)
+    return figures.sequence_lines(sequence_leads(*plain))
+
+
+def deep_figure(models: Sequence[str], folder: Path = DATA) -> Figure:
+    """IFR against CKP, from plain independent edits to deep ones, where there are both."""
+    found, _ = tables.split_app(evaluation(models, folder=folder))
+    return _from_to(
+        tables.technique_table(found, mode="independent"),
+        tables.technique_table(found, mode="deep"),
+        about="exact",
+        end="deep edit",
+    )
+
+
+def app_figure(models: Sequence[str], folder: Path = DATA, *, mode: str) -> Figure:
+    """IFR against CKP, from edits without APP to edits with it, where there are both."""
+    plain, with_app = (
+        tables.technique_table(found, mode=mode)
+        for found in tables.split_app(evaluation(models, folder=folder))
+    )
+    return _from_to(plain, with_app, about=f"exact, {mode}", end="with APP")
+
+
+def _from_to(plain: pd.DataFrame, changed: pd.DataFrame, *, about: str, end: str) -> Figure:
+    """Arrows, for the models and methods that are in both tables."""
+    keys = ["model", "method"]
+    both = plain.merge(changed[keys], on=keys)
+    changed = changed.merge(plain[keys], on=keys)
+    return figures.recovery_against_preservation(both, changed, about=about, end=end)
 
 
 def sampled_figure(models: Sequence[str], folder: Path = DATA, *, mode: str) -> Figure:
@@ -59,14 +88,7 @@ def thinkedit_figures(
     models = stored_models(folder)
 
     def made() -> tables.Evaluation:
-        return evaluation(models, folder=folder)
-
-    def deep_edits() -> Figure:
-        found = made()
-        deep = tables.technique_table(found, mode="deep")
-        plain = tables.technique_table(found, mode="independent")
-        compared = plain[plain["method"].isin(deep["method"])]
-        return figures.recovery_against_preservation(compared, deep, about="exact")
+        return tables.split_app(evaluation(models, folder=folder))[0]
 
     if models:
         yield (
@@ -91,8 +113,19 @@ def thinkedit_figures(
             f"Chains deducible before and active after, {mode}",
             lambda: figures.chain_counts_bars(tables.chain_counts(made(), mode=mode)),
         )
-        if "deep" in set(tables.stored("exact", models, folder)["mode"]):
-            yield "06_deep_edit", "Deep edits: IFR against CKP, independent", deep_edits
+        scores = tables.stored("exact", models, folder)
+        if "deep" in set(scores["mode"]):
+            yield (
+                "06_deep_edit",
+                "Deep edits: IFR against CKP, independent",
+                lambda: deep_figure(models, folder),
+            )
+        if scores["method"].str.endswith("+app").any():
+            yield (
+                "06_app",
+                f"Edits with APP: IFR against CKP, {mode}",
+                lambda: app_figure(models, folder, mode=mode),
+            )
     followed = stored_models(folder, estimator="along")
     if followed:
         yield (

@@ -113,6 +113,24 @@ def evaluate_scores(
     return Evaluation(estimator, **joined)
 
 
+def split_app(evaluation: Evaluation) -> tuple[Evaluation, Evaluation]:
+    """The methods as they are, and their versions with APP under the same names, to set side by side."""
+    parts: list[dict[str, pd.DataFrame]] = [{}, {}]
+    for field in fields(Evaluation):
+        if field.name == "estimator":
+            continue
+        table = getattr(evaluation, field.name)
+        with_app = table["method"].str.endswith("+app") if len(table) else pd.Series(dtype=bool)
+        plain = table[~with_app].reset_index(drop=True)
+        changed = table[with_app].reset_index(drop=True)
+        if len(changed):
+            changed["method"] = changed["method"].str.removesuffix("+app")
+        parts[0][field.name], parts[1][field.name] = plain, changed
+    return Evaluation(evaluation.estimator, **parts[0]), Evaluation(
+        evaluation.estimator, **parts[1]
+    )
+
+
 def technique_table(evaluation: Evaluation, *, mode: str) -> pd.DataFrame:
     """IFR, CKP, efficacy and specificity of each method (the paper's Tables 5 and 6).
 

@@ -65,6 +65,20 @@ def test_context_that_was_never_known_counts_as_kept_and_can_be_left_out(scores)
     assert pooled.loc["memit", "facts"] == (context["edit"] != first).sum()
 
 
+def test_methods_with_app_are_set_beside_those_without(scores):
+    after = scores[scores["mode"] != "before"]
+    with_app = after[after["method"] == "rome"].assign(method="memit+app")
+    found = thinkedit_tables.evaluate_scores(
+        pd.concat([scores, with_app]), tables.chain_index(MINI), estimator="sampled"
+    )
+    plain, app = (
+        thinkedit_tables.technique_table(part, mode="independent").set_index("method")["IFR"]
+        for part in thinkedit_tables.split_app(found)
+    )
+    assert plain.to_dict() == pytest.approx({"memit": 1.0, "rome": 0.0})
+    assert app.to_dict() == pytest.approx({"memit": 0.0})
+
+
 def test_chain_counts_add_up(evaluation):
     counts = thinkedit_tables.chain_counts(evaluation, mode="independent")
     assert counts.groupby("method")["chains"].sum().tolist() == [29, 29]
