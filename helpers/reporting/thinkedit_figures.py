@@ -91,7 +91,12 @@ def recovery_against_preservation(
     use_style()
     models = techniques["model"].unique()
     figure, panels = plt.subplots(
-        1, len(models), figsize=(3.4 * len(models), 3.1), sharex=True, sharey=True, squeeze=False
+        1,
+        len(models),
+        figsize=(2.9 * len(models) + 1.8, 3.1),
+        sharex=True,
+        sharey=True,
+        squeeze=False,
     )
     for axes, model in zip(panels[0], models, strict=True):
         plain = techniques[techniques["model"] == model].set_index("method")
@@ -106,9 +111,10 @@ def recovery_against_preservation(
         axes.set_xlabel("IFR (lower is better)")
     # A tenth of the scale at least: a hundredth of CKP should not look like a cliff.
     every = pd.concat([techniques, changed])
+    low, high = min(0.9, every["CKP"].min()), max(1.0, every["CKP"].max())
     panels[0, 0].set(
         ylabel="CKP (higher is better)",
-        ylim=(min(0.9, every["CKP"].min() - 0.02), max(1.0, every["CKP"].max() + 0.01)),
+        ylim=(low - 0.06 * (high - low), high + 0.06 * (high - low)),
         xlim=(0, 1.1 * every["IFR"].max()),
     )
     handles, _ = panels[0, -1].get_legend_handles_labels()
