@@ -29,9 +29,11 @@ def test_targets_become_likelier(
     assert not any(update.failed for update in updates)
     gains = target_scores(language_model, requests, updates) - before
     # On average only: AlphaEdit, since random keys lie half in the null space and half outside, and
-    # R-ROME, which maps the averaged key, far from the bare prompt's in a random model.
+    # R-ROME, which maps the averaged key, far from the bare prompt's in a random model. RECT drops
+    # most entries of an update that turns the MLP's output, before Gemma's norm, as a whole.
     assert gains.mean() > 0
-    assert name in ("alphaedit", "r-rome") or (gains > 0).all()
+    on_average = name in ("alphaedit", "r-rome") or (name, architecture) == ("rect", "gemma3")
+    assert on_average or (gains > 0).all()
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
