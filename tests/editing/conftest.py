@@ -26,6 +26,7 @@ from helpers.editing.rect import Rect
 from helpers.editing.request import EditRequest
 from helpers.editing.rome import Rome
 from helpers.editing.second_moment import SecondMoment, second_moment
+from helpers.editing.update import Update
 from helpers.models import LanguageModel
 from helpers.scoring.answers import Question, score_answers
 
@@ -123,3 +124,15 @@ def target_scores() -> Callable[..., torch.Tensor]:
         return torch.tensor(table["mean"].to_numpy())
 
     return score
+
+
+@pytest.fixture(scope="session")
+def same() -> Callable[[Update, Update], bool]:
+    """Whether two updates change the same matrices by exactly the same amounts."""
+
+    def compare(one: Update, other: Update) -> bool:
+        return one.keys() == other.keys() and all(
+            torch.equal(delta.dense(), other[name].dense()) for name, delta in one.items()
+        )
+
+    return compare

@@ -6,16 +6,9 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-import torch
 
 from helpers.editing import vector_editor
 from helpers.editing.kept_vectors import KeptVectors
-
-
-def same(one, other) -> bool:
-    return one.keys() == other.keys() and all(
-        torch.equal(delta.dense(), other[name].dense()) for name, delta in one.items()
-    )
 
 
 @pytest.fixture
@@ -41,7 +34,7 @@ def pair(tiny, make_editor):
 
 
 def test_memit_and_alphaedit_optimise_once_and_edit_as_they_would_alone(
-    pair, requests, optimised
+    same, pair, requests, optimised
 ) -> None:
     apart, sharing = pair
     made = {name: editor.edit(requests) for name, editor in sharing.items()}
@@ -93,7 +86,7 @@ def test_so_are_other_answers_targets_layers_and_contexts(
 
 
 @pytest.mark.parametrize("name", ["memit", "alphaedit"])
-def test_vectors_of_an_edited_model_are_never_kept(pair, requests, name) -> None:
+def test_vectors_of_an_edited_model_are_never_kept(same, pair, requests, name) -> None:
     apart, sharing = pair
     sharing[name].edit(requests)  # fills the memory with the unedited model's
     for mine, alone in zip(

@@ -5,15 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-import torch
 
 from helpers.editing.remembering import Remembering, sharing
-
-
-def same(one, other) -> bool:
-    return one.keys() == other.keys() and all(
-        torch.equal(delta.dense(), other[name].dense()) for name, delta in one.items()
-    )
 
 
 @pytest.fixture
@@ -43,7 +36,7 @@ def calls(monkeypatch) -> Counter[int]:
     return counted
 
 
-def test_updates_and_settings_are_unchanged(editors, requests) -> None:
+def test_updates_and_settings_are_unchanged(same, editors, requests) -> None:
     for name, shared in sharing(editors).items():
         plain = editors[name]
         assert shared.settings() == plain.settings()
