@@ -100,12 +100,10 @@ def diagnostics_of(
     ``EXPLODING``; for optimised vectors also steps taken, every evaluation's loss terms, and the
     norms of delta and of the activation it is added to.
     """
-    relative = {
-        name: delta.norm() / float(language_model.weight(name).float().norm())
-        for name, delta in deltas.items()
-    }
+    norms = {name: delta.norm() for name, delta in deltas.items()}
+    relative = {name: norm / language_model.weight_norm(name) for name, norm in norms.items()}
     record: dict[str, Any] = {
-        "norm": {name: delta.norm() for name, delta in deltas.items()},
+        "norm": norms,
         "relative_norm": relative,
         "exploding": any(value > EXPLODING for value in relative.values()),
         **(extra or {}),

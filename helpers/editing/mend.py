@@ -20,7 +20,7 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from helpers.editing.app import App
-from helpers.editing.deltas import Delta, LowRank
+from helpers.editing.deltas import LowRank
 from helpers.editing.editor import Editor, diagnostics_of
 from helpers.editing.hyperparameters import LayerHyperparameters
 from helpers.editing.loss_batch import LossBatch, loss_row
@@ -162,26 +162,30 @@ class Mend(Editor):
         first = min(self.language_model.layout.layer_of(name) for name in names)
         batch = LossBatch.build(self.language_model, [rows[i] for i in chosen], first)
         gradients, terms = token_gradients(batch, names, self.app)
+        deltas = self._deltas(gradients)
         return {
             index: self._update(
-                {name: (x[row], delta[row]) for name, (x, delta) in gradients.items()},
+                {name: rows_of[row] for name, rows_of in deltas.items()},
                 {name: float(term[row]) for name, term in terms.items()},
             )
             for row, index in enumerate(chosen)
         }
 
     @torch.no_grad()
-    def _update(
-        self, gradients: Mapping[str, tuple[Tensor, Tensor]], terms: dict[str, float]
-    ) -> Update:
-        """One edit's update from its tokens' inputs [tokens, in] and gradients [tokens, out]."""
-        record = {"steps": 1, "losses": [terms]}
-        deltas: dict[str, Delta] = {}
+    def _deltas(self, gradients: TokenGradients) -> dict[str, list[LowRank]]:
+        """Each matrix's deltas, one per row; all rows' tokens pass the hypernetwork together."""
+        found = {}
         for name, (x, delta) in gradients.items():
             real = contributes(x, delta)
-            right, left = self.network(name, x[real], delta[real])
-            deltas[name] = LowRank(left.T, right.T)
-        finite = all(bool(torch.isfinite(d.left).all()) for d in deltas.values())  # type: ignore[attr-defined]
+            counts = real.sum(-1).tolist()
+            factors = (part.split(counts) for part in self.network(name, x[real], delta[real]))
+            found[name] = [LowRank(left.T, right.T) for right, left in zip(*factors, strict=True)]
+        return found
+
+    def _update(self, deltas: Mapping[str, LowRank], terms: dict[str, float]) -> Update:
+        """One edit's update, or none where its loss or a factor is not finite."""
+        record = {"steps": 1, "losses": [terms]}
+        finite = all(bool(torch.isfinite(delta.left).all()) for delta in deltas.values())
         if not finite or not all(abs(value) < float("inf") for value in terms.values()):
             return Update({}, {"failure": f"non-finite loss or gradient: {terms}", **record})
         return Update(deltas, diagnostics_of(self.language_model, deltas, extra=record))

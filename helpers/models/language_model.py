@@ -65,9 +65,19 @@ class LanguageModel:
         assert isinstance(stored, Tensor)
         return stored.T if self.stored_transposed(name) else stored
 
+    def weight_norm(self, name: str) -> float:
+        """Frobenius norm of ``weight(name)`` in fp32, computed once: weights do not change."""
+        if name not in self._norms:
+            self._norms[name] = float(self.weight(name).float().norm())
+        return self._norms[name]
+
     def stored_transposed(self, name: str) -> bool:
         """Whether the module ``name`` stores its matrix as [in, out] (GPT-2's Conv1D)."""
         return type(self.module(name)).__name__ == "Conv1D"
+
+    @cached_property
+    def _norms(self) -> dict[str, float]:
+        return {}
 
     @cached_property
     def fingerprint(self) -> str:
