@@ -1,6 +1,7 @@
 """Every editor against its plain path, on the same records in one run.
 
 python -m benchmarks.editing --records 16 --plain 2
+python -m benchmarks.editing --methods memit,alphaedit,rect --share   # as one run makes them
 python -m benchmarks.editing --methods rome --grow edits       # 1 … 256 edits at once
 python -m benchmarks.editing --methods rome --grow model       # random models up to 13 B
 python -m benchmarks.editing --model shape:llama2-7b --dtype bfloat16 --device cuda
@@ -8,7 +9,7 @@ python -m benchmarks.editing --model shape:llama2-7b --dtype bfloat16 --device c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -24,12 +25,14 @@ from benchmarks.plain_editors import (
     plain_kn,
     plain_memit,
     plain_mend,
+    plain_rect,
     plain_rome,
 )
 from benchmarks.report import Report
 from helpers import models
 from helpers.data.peak import load_peak
 from helpers.data.peak_record import PeakRecord
+from helpers.editing.build import Shared
 from helpers.editing.editor import Editor
 from helpers.editing.hyperparameters import HyperparameterError, preset_values
 from helpers.editing.mend_network import NetworkError
@@ -42,6 +45,7 @@ PLAIN: dict[str, Any] = {
     "rome": plain_rome,
     "memit": plain_memit,
     "alphaedit": plain_alphaedit,
+    "rect": plain_rect,
     "ft-l": plain_ft,
     "ft-m": plain_ft,
     "kn": plain_kn,
@@ -58,6 +62,9 @@ def main(
     plain: Annotated[int, typer.Option(help="records the plain path edits, one by one")] = 2,
     methods: str = "rome,rome+app,memit,memit+app,alphaedit,ft-m,kn,mend",
     grow: Annotated[str, typer.Option(help="methods, edits or model")] = "methods",
+    share: Annotated[
+        bool, typer.Option(help="methods share their vectors, as in a run; adds their total")
+    ] = False,
     flops: Annotated[bool, typer.Option(help="count arithmetic, in a second run")] = True,
     preset: Annotated[str, typer.Option(help="default: tuned, or else paper")] = "",
     dtype: str = "float32",
@@ -72,14 +79,19 @@ def main(
     for name in MODELS if grow == "model" else (model,):
         language_model = models.load(name, dtype=dtype, device=device)
         counts = [n for n in EDITS if n <= len(chosen)] if grow == "edits" else [records]
+        options: dict[str, Any] = {"preset": preset or _preset(name)}
+        if share:  # a second run, which counts arithmetic, would find every vector
+            options, flops = {**options, "shared": Shared()}, False
         for method in methods.split(","):
-            editor = _editor(method, language_model, preset or _preset(name))
+            editor = _editor(method, language_model, options)
             if editor is None:
                 continue
             for count in counts:
                 x = {"edits": str(count), "model": name, "methods": method}[grow]
                 label = "editing" if grow == "methods" else method
                 _edit(report, label, x, editor, chosen[:count], PLAIN.get(method), plain, flops)
+        if share:
+            _total(report, name)
         _score(
             report, language_model, {"model": name}.get(grow, "scoring"), chosen[:records], plain
         )
@@ -95,10 +107,12 @@ def _preset(model: str) -> str:
     return "tuned"
 
 
-def _editor(method: str, language_model: LanguageModel, preset: str) -> Editor | None:
+def _editor(
+    method: str, language_model: LanguageModel, options: Mapping[str, Any]
+) -> Editor | None:
     """The editor; None, with a word, where MEND has no network for the model."""
     try:
-        return build_method(method, language_model, preset=preset)
+        return build_method(method, language_model, **options)
     except NetworkError as error:
         typer.echo(f"{method} is left out: {error}", err=True)
         return None
@@ -125,6 +139,12 @@ def _edit(
     flop = arithmetic(partial(editor.edit, requests)) if flops else float("nan")
     n = len(requests)
     report.add(series, x, cost.busy / n, plain=one_by_one, flop=flop / n, wall=cost.wall / n)
+
+
+def _total(report: Report, model: str) -> None:
+    """One row: what the methods cost together, beside the plain paths of them all."""
+    ours, plain = (sum(float(str(row[side])) for row in report.rows) for side in ("ours", "plain"))
+    report.add("together", model, ours, plain=plain)
 
 
 def _score(

@@ -6,19 +6,20 @@ Each takes one of our editors for its settings and shares none of its computatio
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
 from benchmarks.plain import _template_rows, plain_read, plain_vector
 from helpers.editing.alphaedit import AlphaEdit
-from helpers.editing.deltas import Dense, LowRank
+from helpers.editing.deltas import Delta, Dense, LowRank
 from helpers.editing.ft import Ft
 from helpers.editing.kn import Kn
 from helpers.editing.memit import Memit
 from helpers.editing.mend import Mend
 from helpers.editing.normed import before_norm
+from helpers.editing.rect import Rect
 from helpers.editing.request import EditRequest
 from helpers.editing.rome import Rome
 from helpers.editing.update import Update, apply
@@ -47,6 +48,17 @@ def plain_memit(editor: Memit, request: EditRequest) -> Update:
         return torch.outer(residual, torch.linalg.solve(system, key))
 
     return _spread(editor, request, solve)
+
+
+def plain_rect(editor: Rect, request: EditRequest) -> Update:
+    """RECT upon MEMIT, one edit: its dense update, sorted by what it changes relative to W."""
+    deltas: dict[str, Delta] = {}
+    for name, delta in plain_memit(cast(Memit, editor.base), request).items():
+        change = delta.dense()
+        ratio = (change / editor.language_model.weight(name)).abs().flatten()
+        dropped = ratio.argsort()[: int((1 - editor.hyperparameters.keep) * ratio.numel())]
+        deltas[name] = Dense(change.flatten().index_fill(0, dropped, 0.0).view_as(change))
+    return Update(deltas)
 
 
 def plain_alphaedit(editor: AlphaEdit, request: EditRequest) -> Update:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from helpers.models.language_model import LanguageModel
 
@@ -21,6 +21,8 @@ def record(
 ) -> Iterator[dict[str, Tensor]]:
     """Collect inputs and outputs of named modules in one forward pass, which ends at the last one.
 
+    A module whose input is the last thing read is itself not run.
+
     >>> with record(language_model, inputs=["model.layers.5.mlp.down_proj"]) as seen:
     ...     hidden_states(language_model, ids, positions, visible)
     >>> seen["model.layers.5.mlp.down_proj"].shape
@@ -33,17 +35,24 @@ def record(
     seen: dict[str, Tensor] = {}
     wanted = {*inputs, *outputs}
 
-    def hook_for(name: str) -> Any:
-        def hook(module: nn.Module, arguments: tuple[Any, ...], output: Any) -> None:
-            seen[name] = arguments[0] if name in inputs else first_tensor(output)
-            if wanted <= seen.keys():
-                raise _StopForward
+    def keep(name: str, tensor: Tensor) -> None:
+        seen[name] = tensor
+        if wanted <= seen.keys():
+            raise _StopForward
 
-        return hook
+    def reading(name: str) -> Any:
+        return lambda _module, arguments: keep(name, arguments[0])
+
+    def writing(name: str) -> Any:
+        return lambda _module, _arguments, output: keep(name, first_tensor(output))
 
     with ExitStack() as stack:
         for name in wanted:
-            handle = language_model.module(name).register_forward_hook(hook_for(name))
+            module = language_model.module(name)
+            if name in outputs:
+                handle = module.register_forward_hook(writing(name))
+            else:
+                handle = module.register_forward_pre_hook(reading(name))
             stack.callback(handle.remove)
         with suppress(_StopForward):
             yield seen

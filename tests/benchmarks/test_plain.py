@@ -13,6 +13,7 @@ from benchmarks.plain_editors import (
     plain_kn,
     plain_memit,
     plain_mend,
+    plain_rect,
     plain_rome,
 )
 from helpers.editing.alphaedit import AlphaEdit
@@ -21,12 +22,14 @@ from helpers.editing.ft import Ft, FtHyperparameters
 from helpers.editing.hyperparameters import (
     AlphaEditHyperparameters,
     MemitHyperparameters,
+    RectHyperparameters,
     RomeHyperparameters,
 )
 from helpers.editing.kn import Kn, KnHyperparameters
 from helpers.editing.memit import Memit
 from helpers.editing.mend import Mend, MendHyperparameters
 from helpers.editing.mend_network import Hypernetwork
+from helpers.editing.rect import Rect
 from helpers.editing.request import EditRequest
 from helpers.editing.rome import Rome
 from helpers.editing.second_moment import SecondMoment
@@ -93,6 +96,23 @@ def test_batched_spreading_equals_the_plain_path(tiny, architecture, name):
             torch.testing.assert_close(
                 delta.dense(), expected[module].dense(), atol=2e-4, rtol=2e-3
             )
+
+
+def test_rect_equals_the_plain_path(tiny):
+    language_model = tiny("llama")
+    values = {**SETTINGS.model_dump(exclude={"mom2_adjustment", "rome_key"}), "layers": (1, 2)}
+    settings = MemitHyperparameters(**values, mom2_update_weight=3.0)
+    moments = {layer: moment_for(language_model, layer) for layer in (1, 2)}
+    base = Memit(language_model, settings, CONTEXTS, moments)
+    editor = Rect(base, RectHyperparameters(keep=0.4))
+    (update,) = editor.edit(REQUESTS[:1])
+    expected = plain_rect(editor, REQUESTS[0])
+    assert set(update) == set(expected)
+    for module, delta in update.items():
+        ours, plain = delta.dense(), expected[module].dense()
+        either = (ours != 0) & (plain != 0)
+        assert int(either.sum()) >= 0.99 * int((plain != 0).sum())  # ties and rounding at the edge
+        torch.testing.assert_close(ours[either], plain[either], atol=2e-4, rtol=2e-3)
 
 
 def test_knowledge_neurons_equal_the_plain_path(tiny):
