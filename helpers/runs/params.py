@@ -92,8 +92,9 @@ def notebook_of(params_file: Path) -> Path:
     """The notebook a params file is for, by its file or folder name.
 
     Raises:
-        ParamsError: neither names a notebook.
+        ParamsError: no such file, or neither names a notebook.
     """
+    _require(params_file)
     path = params_file.resolve()
     for name in (path.stem, path.parent.name):
         notebook = NOTEBOOKS / f"{name}.ipynb"
@@ -105,14 +106,18 @@ def notebook_of(params_file: Path) -> Path:
     )
 
 
+def _require(params_file: Path) -> None:
+    if not params_file.exists():
+        raise ParamsError(f"no params file {params_file}; see params/quick and params/paper")
+
+
 def read_params(params_file: Path, notebook: Path | None = None) -> dict[str, Any]:
     """Read and validate a params file; missing parameters take the notebook's defaults.
 
     Raises:
         ParamsError: no such file, not flat YAML, an unknown parameter, or a value of a wrong type.
     """
-    if not params_file.exists():
-        raise ParamsError(f"no params file {params_file}; see params/quick and params/paper")
+    _require(params_file)
     try:
         values = yaml.safe_load(params_file.read_text(encoding="utf-8")) or {}
     except yaml.YAMLError as error:

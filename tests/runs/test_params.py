@@ -55,7 +55,9 @@ def test_folder_names_the_notebook_too(notebooks):
     path = write(notebooks, "rate: 2", "params/paper/07_try/llama.yaml")
     assert notebook_of(path).stem == "07_try"
     with pytest.raises(ParamsError, match="named after a notebook"):
-        notebook_of(notebooks / "elsewhere.yaml")
+        notebook_of(write(notebooks, "rate: 2", "elsewhere.yaml"))
+    with pytest.raises(ParamsError, match="no params file"):
+        notebook_of(notebooks / "missing.yaml")
 
 
 @pytest.mark.parametrize(
