@@ -132,9 +132,10 @@ def _template_rows(
 def _padded(language_model: LanguageModel, rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
     width = max(map(len, rows))
     pad = language_model.tokenizer.pad_token_id
-    ids = torch.tensor([[*row, *[pad] * (width - len(row))] for row in rows])
-    lengths = torch.tensor([len(row) for row in rows])
-    return ids, (torch.arange(width) < lengths[:, None]).long()
+    padded = [[*row, *[pad] * (width - len(row))] for row in rows]
+    real = [[1] * len(row) + [0] * (width - len(row)) for row in rows]
+    device = language_model.device
+    return torch.tensor(padded, device=device), torch.tensor(real, device=device)
 
 
 def _logits(language_model: LanguageModel, rows: Sequence[Sequence[int]]) -> Tensor:

@@ -65,7 +65,7 @@ def plain_alphaedit(editor: AlphaEdit, request: EditRequest) -> Update:
     """AlphaEdit, one edit: the projection as a matrix, an [f, f] solve per layer."""
 
     def solve(layer: int, key: Tensor, residual: Tensor) -> Tensor:
-        identity = torch.eye(len(key), dtype=torch.float64)
+        identity = torch.eye(len(key)).to(key)
         occupied = editor.null_space(layer).occupied
         projection = identity - occupied @ occupied.T
         system = projection @ torch.outer(key, key) + editor.hyperparameters.L2 * identity
@@ -80,7 +80,7 @@ def _spread(editor: Any, request: EditRequest, solve: Any) -> Update:
     last = layout.block(layers[-1])
     found = plain_vector(language_model, request, editor.contexts, editor.hyperparameters, last)
     rows, places, _ = _template_rows(language_model, request, editor.contexts)
-    weights = torch.tensor(editor.contexts.weights, dtype=torch.float64)
+    weights = torch.tensor(editor.contexts.weights, dtype=torch.float64).to(language_model.device)
     deltas = {}
     with ExitStack() as written:
         for index, layer in enumerate(layers):
@@ -104,7 +104,8 @@ def plain_ft(editor: Ft, request: EditRequest) -> Update:
     prompt = prompt_ids(language_model, request.text)
     target = answer_ids(language_model, request.target)
     together = settings.objective == "prompt_last"
-    ids = torch.tensor([prompt if together else (*prompt, *target[:-1])])
+    row = prompt if together else (*prompt, *target[:-1])
+    ids = torch.tensor([row], device=language_model.device)
     weight = language_model.module(editor.module).get_parameter("weight")
     before = weight.detach().clone()
     weight.requires_grad_(True)
@@ -148,7 +149,8 @@ def plain_mend(editor: Mend, request: EditRequest) -> Update:
             weight.requires_grad_(True)
             handle = language_model.module(name).register_forward_hook(keep(name))
             hooked.callback(handle.remove)
-        logits = language_model.model(torch.tensor([(*prompt, *target[:-1])])).logits[0].float()
+        ids = torch.tensor([(*prompt, *target[:-1])], device=language_model.device)
+        logits = language_model.model(ids).logits[0].float()
         places = [len(prompt) - 1 + i for i in range(len(target))]
         (-logits.log_softmax(-1)[places, list(target)].mean()).backward()
     for weight in weights:
@@ -168,14 +170,15 @@ def plain_kn(editor: Kn, request: EditRequest) -> Tensor:
     language_model, steps = editor.language_model, editor.hyperparameters.steps
     layout = language_model.layout
     ids = list(prompt_ids(language_model, request.text))
-    total = torch.zeros(layout.blocks, layout.intermediate_size)
+    device = language_model.device
+    total = torch.zeros(layout.blocks, layout.intermediate_size, device=device)
     target = answer_ids(language_model, request.correct[0])
     for token in target:
-        place = torch.tensor([len(ids) - 1])
+        place = torch.tensor([len(ids) - 1], device=device)
         for layer in range(layout.blocks):
             name = layout.mlp_out(layer)
             activation = plain_read(language_model, [ids], place, name, inputs=True)[0]
-            scaled = torch.linspace(0, 1, steps)[:, None] * activation
+            scaled = torch.linspace(0, 1, steps, device=device)[:, None] * activation
             scaled.requires_grad_(True)
 
             def hook(_module: object, arguments: tuple, scaled: Tensor = scaled) -> tuple:
@@ -184,10 +187,12 @@ def plain_kn(editor: Kn, request: EditRequest) -> Tensor:
                 return (changed,)
 
             handle = language_model.module(name).register_forward_pre_hook(hook)
-            logits = language_model.model(torch.tensor([ids] * steps)).logits[:, -1].float()
+            repeated = torch.tensor([ids] * steps, device=device)
+            logits = language_model.model(repeated).logits[:, -1].float()
             handle.remove()
             (gradient,) = torch.autograd.grad(logits.softmax(-1)[:, token].sum(), scaled)
             total[layer] += activation * gradient.sum(0) / steps
         with torch.no_grad():
-            ids.append(int(language_model.model(torch.tensor([ids])).logits[0, -1].argmax()))
+            grown = torch.tensor([ids], device=device)
+            ids.append(int(language_model.model(grown).logits[0, -1].argmax()))
     return total / len(target)

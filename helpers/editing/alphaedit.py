@@ -13,7 +13,7 @@ r (P k)^T / (k^T P k + L2).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -37,22 +37,16 @@ KeyHistory = dict[int, Tensor]
 class AlphaEdit(SpreadingEditor):
     """AlphaEdit on one model.
 
-    ``null_spaces``, by layer and threshold, are found when first needed; variants of one editor
-    (``dataclasses.replace``) share them.
+    The null spaces belong to the second moments, which editors of one run share.
     """
 
     hyperparameters: AlphaEditHyperparameters
-    null_spaces: dict[tuple[int, float], NullSpace] = field(default_factory=dict, repr=False)
 
     name = "alphaedit"
 
     def null_space(self, layer: int) -> NullSpace:
         """The null space of a layer's second moment."""
-        threshold = self.hyperparameters.nullspace_threshold
-        if (layer, threshold) not in self.null_spaces:
-            found = NullSpace.of(self.second_moments[layer].matrix, threshold)
-            self.null_spaces[layer, threshold] = found
-        return self.null_spaces[layer, threshold]
+        return self.second_moments[layer].null_space(self.hyperparameters.nullspace_threshold)
 
     def noted(self, layer: int) -> dict[str, Any]:
         """The dimension of the null space."""

@@ -16,7 +16,7 @@ from helpers.editing.vector import Vector
 
 @dataclass
 class KeptVectors:
-    """Vectors by what they depend on beside the model: settings, as text, and the request."""
+    """Vectors by what they depend on: model and settings, as text, and the request."""
 
     _kept: dict[tuple[str, EditRequest], Vector] = field(default_factory=dict, repr=False)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -138,9 +139,13 @@ class Mend(Editor):
         if self.targets not in ("new", "all"):
             raise ValueError(f"targets must be 'new' or 'all', not {self.targets!r}")
 
+    @cached_property
+    def _checksum(self) -> str:
+        return self.network.checksum()
+
     def settings(self) -> dict[str, Any]:
         """Also the choice of targets, and a checksum of the network's weights."""
-        return super().settings() | {"targets": self.targets, "network": self.network.checksum()}
+        return super().settings() | {"targets": self.targets, "network": self._checksum}
 
     def edit(self, requests: Sequence[EditRequest]) -> list[Update]:
         """One independent low-rank update per request."""

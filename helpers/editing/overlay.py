@@ -51,11 +51,11 @@ def overlay(
 def overlay_all(language_model: LanguageModel, update: Update) -> Iterator[None]:
     """Run forward passes inside the block with every row of any batch under ``update``.
 
-    Contributions add up, so ``overlay`` inside the block puts further edits on top of it: this is
-    how an edit is computed for a model that was edited before.
+    Contributions add up, so ``overlay`` inside the block puts further edits on top of it. An edit of
+    a model that was edited before is ``Editor.edit_upon``, which uses this.
 
     >>> with overlay_all(language_model, earlier):
-    ...     (later,) = editor.edit([request])
+    ...     scores = score_answers(language_model, questions)
 
     Raises:
         UpdateError: the update does not fit the model.

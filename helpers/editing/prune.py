@@ -52,6 +52,14 @@ class Prune(Wrapper):
         for total in self.base.edit_sequentially(requests, batch=batch):
             yield self._restrained(total)
 
+    def edit_upon(self, earlier: Update, requests: Sequence[EditRequest]) -> Update:
+        """Not offered: what is restrained is a whole sequence, not a step of it.
+
+        Raises:
+            NotImplementedError: always; use ``edit_sequentially``.
+        """
+        raise NotImplementedError("PRUNE restrains whole sequences: use edit_sequentially")
+
     def largest(self, module: str) -> float:
         """s_max of a module's unedited weight, found once."""
         if module not in self._largest:

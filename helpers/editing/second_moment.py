@@ -1,7 +1,9 @@
 """Second moments of keys: C = mean over tokens of k k^T, uncentred, for the ROME family.
 
-k [f] is the input of a block's second MLP matrix. Computing C is an explicit step: cached per model
-fingerprint and corpus, written as it goes, resumed where it stopped.
+k [f] is the input of a block's second MLP matrix. Every document is read after the special tokens
+that the tokenizer puts before a prompt, as the ROME family does, so that C describes the keys that edits
+meet. Computing C is an explicit step: cached per model fingerprint and corpus, written as it goes,
+resumed where it stopped.
 """
 
 from __future__ import annotations
@@ -20,9 +22,11 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from helpers.editing.corpus import Corpus
+from helpers.editing.null_space import NullSpace
 from helpers.models.batching import run_halving
 from helpers.models.forward import causal_visibility, hidden_states
 from helpers.models.language_model import LanguageModel
+from helpers.models.tokens import prompt_prefix
 from helpers.models.trace import record_inputs
 from helpers.paths import cache_folder, written_whole
 
@@ -50,6 +54,16 @@ class SecondMoment:
                 f" {self.corpus} for {self.matrix.shape[0]} dimensions); use more tokens"
             )
         return factor
+
+    @cached_property
+    def _null_spaces(self) -> dict[float, NullSpace]:
+        return {}
+
+    def null_space(self, threshold: float) -> NullSpace:
+        """Directions in which it is below ``threshold``, found once (AlphaEdit)."""
+        if threshold not in self._null_spaces:
+            self._null_spaces[threshold] = NullSpace.of(self.matrix, threshold)
+        return self._null_spaces[threshold]
 
     def solve(self, keys: Tensor) -> Tensor:
         """C^-1 keys for keys [f, n] (or [f]), solved in fp64 by one Cholesky factor per layer."""
@@ -88,7 +102,8 @@ def second_moment(
     Raises:
         SecondMomentError: a cached file belongs to another model.
     """
-    root = folder or cache_folder("second_moments", language_model.fingerprint, corpus.name)
+    name = _described(corpus, language_model)
+    root = folder or cache_folder("second_moments", language_model.fingerprint, name)
     missing = [layer for layer in layers if not _path(root, layer).exists()]
     if missing:
         root.mkdir(parents=True, exist_ok=True)
@@ -136,6 +151,11 @@ def save(moment: SecondMoment, path: Path) -> None:
         save_file({"matrix": moment.matrix.float().cpu()}, scratch, {"about": json.dumps(about)})
 
 
+def _described(corpus: Corpus, language_model: LanguageModel) -> str:
+    """The corpus's name, with a word where special tokens come before each document."""
+    return f"{corpus.name}-bos" if prompt_prefix(language_model) else corpus.name
+
+
 def _path(root: Path, layer: int) -> Path:
     return root / f"layer{layer}.safetensors"
 
@@ -177,12 +197,17 @@ def _accumulate(
     unfinished = root / "sums.partial.safetensors"
     sums = _Sums.resume(unfinished, layers, layout.intermediate_size, language_model.device)
     names = {layout.mlp_out(layer): layer for layer in layers}
-    documents_left = islice(corpus.documents(language_model), sums.documents, None)
-    bar = tqdm(desc=f"second moment ({corpus.name})", unit="token", disable=not progress)
+    name, prefix = _described(corpus, language_model), prompt_prefix(language_model)
+    longest = language_model.context_length
+    documents_left = (
+        [*prefix, *document][:longest]
+        for document in islice(corpus.documents(language_model), sums.documents, None)
+    )
+    bar = tqdm(desc=f"second moment ({name})", unit="token", disable=not progress)
     for index, documents in enumerate(_batches(documents_left, token_budget), start=1):
         for part in run_halving(documents, lambda d: _keys(language_model, d, list(names))):
-            for name, keys in part.items():
-                sums.matrices[names[name]].addmm_(keys.T, keys)
+            for module, keys in part.items():
+                sums.matrices[names[module]].addmm_(keys.T, keys)
         sums.tokens += sum(map(len, documents))
         sums.documents += len(documents)
         bar.update(sum(map(len, documents)))
@@ -190,10 +215,10 @@ def _accumulate(
             sums.save(unfinished)
     bar.close()
     if not sums.tokens:
-        raise SecondMomentError(f"corpus {corpus.name} holds no tokens")
+        raise SecondMomentError(f"corpus {name} holds no tokens")
     for layer, matrix in sums.matrices.items():
         moment = SecondMoment(
-            matrix / sums.tokens, sums.tokens, layer, language_model.fingerprint, corpus.name
+            matrix / sums.tokens, sums.tokens, layer, language_model.fingerprint, name
         )
         save(moment, _path(root, layer))
     unfinished.unlink(missing_ok=True)

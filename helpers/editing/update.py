@@ -114,6 +114,7 @@ def write(language_model: LanguageModel, update: Update) -> None:
             bias = delta.bias_term()
             if bias is not None:
                 language_model.module(name).get_parameter("bias").add_(bias.to(weight))
+    language_model.forget()
 
 
 @contextmanager

@@ -78,7 +78,9 @@ class VectorEditor(Editor):
             return self._optimise(requests, module)
         own = {"layers", "context_template_length_params", "context_template_start"}
         shared = set(VectorHyperparameters.model_fields) - own
+        model = self.language_model
         settings = {
+            "model": [model.fingerprint, model.dtype_name, str(model.device)],
             "module": module,
             "hyperparameters": self.hyperparameters.model_dump(mode="json", include=shared),
             "contexts": self.contexts.templates,

@@ -107,8 +107,8 @@ def _run(
 def resumed(language_model: LanguageModel, layer: int, hidden: Tensor) -> Iterator[None]:
     """Start forward passes at block ``layer``, whose input is ``hidden`` [rows, queries, hidden].
 
-    The blocks below are not run: they hand their input on. Only valid while the constant tokens'
-    keys and values come from a ``Past``.
+    The blocks below are not run: they hand their input on. Only valid while nothing below ``layer``
+    differs, and the constant tokens' keys and values, if any, come from a ``Past``.
     """
     blocks = [language_model.module(language_model.layout.block(i)) for i in range(layer)]
     in_tuple = language_model.layout.architecture.tuple_output

@@ -66,7 +66,7 @@ class LanguageModel:
         return stored.T if self.stored_transposed(name) else stored
 
     def weight_norm(self, name: str) -> float:
-        """Frobenius norm of ``weight(name)`` in fp32, computed once: weights do not change."""
+        """Frobenius norm of ``weight(name)`` in fp32, computed once (see ``forget``)."""
         if name not in self._norms:
             self._norms[name] = float(self.weight(name).float().norm())
         return self._norms[name]
@@ -94,6 +94,11 @@ class LanguageModel:
             digest.update(f"{name}{tuple(parameter.shape)}".encode())
             digest.update(flat[::step][:_SAMPLED_VALUES].float().cpu().numpy().tobytes())
         return digest.hexdigest()[:16]
+
+    def forget(self) -> None:
+        """Drop what was computed from the weights, after they were changed for good."""
+        for remembered in ("fingerprint", "_norms"):
+            self.__dict__.pop(remembered, None)
 
     def __repr__(self) -> str:
         return f"LanguageModel({self.name}, {self.dtype_name} on {self.device})"

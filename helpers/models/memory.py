@@ -12,7 +12,8 @@ _UNKNOWN = 4 << 30  # assumed free where the system does not say
 def free_bytes(device: torch.device) -> int:
     """Free memory of a GPU, or of the machine for the CPU, in bytes."""
     if device.type == "cuda":
-        return int(torch.cuda.mem_get_info(device)[0])
+        reserved = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return int(torch.cuda.mem_get_info(device)[0]) + reserved  # torch uses its own cache first
     try:
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):  # Windows, macOS

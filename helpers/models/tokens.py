@@ -40,6 +40,11 @@ def prompt_ids(language_model: LanguageModel, prompt: str) -> tuple[int, ...]:
     return ids
 
 
+def prompt_prefix(language_model: LanguageModel) -> tuple[int, ...]:
+    """The special tokens that the tokenizer puts before every prompt; mostly none or one."""
+    return tuple(language_model.tokenizer("")["input_ids"])
+
+
 def answer_ids(language_model: LanguageModel, answer: str) -> tuple[int, ...]:
     """Token ids of ``" " + answer`` as they stand after a word, without special tokens.
 

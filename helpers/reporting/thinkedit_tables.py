@@ -200,6 +200,21 @@ def length_table(evaluation: Evaluation, *, mode: str) -> pd.DataFrame:
     return _ordered(wide.reindex(columns=list(STEPS)).reset_index())
 
 
+def new_fact_table(evaluation: Evaluation, *, mode: str) -> pd.DataFrame:
+    """Does the new object stand at the end of the chains that lead to the edited fact?
+
+    Returns:
+        One row per (model, method), over chains of two steps and more (one step is the edit
+        itself): mean probability of the new fact's chains ``before`` and ``after``, and the share
+        of chains at whose end the new object is more probable than the original one
+        (``wins_before``, ``wins_after``).
+    """
+    new = _mode(evaluation.new_recovery, mode)
+    longer = new[new["length"] > 1].groupby(["model", "method"])
+    columns = ["before", "after", "wins_before", "wins_after"]
+    return _ordered(longer[columns].mean().reset_index())
+
+
 def paper_techniques() -> pd.DataFrame:
     """The paper's Tables 5 and 6 in the form of ``technique_table``."""
     table = pd.concat([published_table(f"thinkedit_table_{n}") for n in PAPER_TABLE.values()])

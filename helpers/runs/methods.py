@@ -10,6 +10,7 @@ from helpers.editing.app import App
 from helpers.editing.build import Shared, build_editor
 from helpers.editing.editor import Editor
 from helpers.editing.variants import MethodError, Variant, method_label
+from helpers.editing.wrapper import Wrapper
 from helpers.models.language_model import LanguageModel
 
 __all__ = ["MethodError", "build_method", "build_methods", "build_variants", "method_label"]
@@ -67,5 +68,7 @@ def _changed(editor: Editor, variant: Variant) -> Editor:
     value: float = variant.value
     if variant.times:
         value *= getattr(editor.app, variant.field)
+    if isinstance(editor, Wrapper):  # its APP is that of the editor it stands on
+        return replace(editor, base=_changed(editor.base, variant))
     change: Any = {variant.field: int(value) if variant.field == "neighbours" else value}
     return replace(editor, app=replace(editor.app, **change))  # type: ignore[type-var]

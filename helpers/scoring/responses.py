@@ -160,9 +160,8 @@ class _Batch:
         alive = np.arange(len(self.draws))
         for step in range(self.sampling.max_new_tokens):
             chosen = self._choose(hidden, self.draws[alive, step])
-            going = np.array(
-                [self._continues(tokens[row], int(t)) for row, t in zip(alive, chosen, strict=True)]
-            )
+            drawn = zip(alive, chosen.tolist(), strict=True)  # one host transfer
+            going = np.array([self._continues(tokens[row], token) for row, token in drawn])
             if not going.any() or step + 1 == self.sampling.max_new_tokens:
                 break
             if not going.all():

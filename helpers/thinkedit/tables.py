@@ -106,20 +106,21 @@ def new_fact_chains(facts: pd.DataFrame, chains: pd.DataFrame) -> pd.DataFrame:
 
     Returns:
         One row per (edit, chain): length, ``before`` and ``after`` (products of the steps'
-        probabilities), and ``wins``: whether the new object is more probable than the original one
-        at the chain's last step after the edit.
+        probabilities), ``wins_before`` and ``wins_after``: whether the new object is more probable
+        than the original one at the chain's last step.
     """
     steps = steps_table(facts, chains).sort_values(["edit", "chain", "step"])
     last = ~steps.duplicated(["edit", "chain"], keep="last")
-    steps["wins"] = (steps["new_after"] > steps["after"]) & last
     for moment in ("before", "after"):
+        steps[f"wins_{moment}"] = (steps[f"new_{moment}"] > steps[moment]) & last
         steps[moment] = steps[moment].where(~last, steps[f"new_{moment}"])
     groups = steps.groupby(["edit", "chain"], sort=True)
     return groups.agg(
         length=("step", "size"),
         before=("before", "prod"),
         after=("after", "prod"),
-        wins=("wins", "any"),
+        wins_before=("wins_before", "any"),
+        wins_after=("wins_after", "any"),
     ).reset_index()
 
 

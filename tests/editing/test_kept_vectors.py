@@ -65,6 +65,14 @@ def test_another_optimisation_is_another_vector(pair, requests, optimised, chang
     assert set(optimised.values()) == {2}
 
 
+def test_another_model_is_another_vector(tiny, make_editor, requests, optimised) -> None:
+    vectors = KeptVectors()
+    for seed in (0, 1):
+        editor = make_editor("memit", tiny("llama", seed), v_num_grad_steps=2)
+        replace(editor, vectors=vectors).edit(requests[:1])
+    assert set(optimised.values()) == {2}
+
+
 def test_so_are_other_answers_targets_layers_and_contexts(
     pair, requests, optimised, protective
 ) -> None:

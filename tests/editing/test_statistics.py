@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import copy
+from dataclasses import replace
+
 import pytest
 import torch
+from tokenizers.processors import TemplateProcessing
 
 from helpers.editing import second_moment as module
 from helpers.editing.context import ContextTemplates, context_templates
 from helpers.editing.corpus import CorpusError, SelfCorpus, TextCorpus, corpus_named
 from helpers.editing.second_moment import SecondMomentError, second_moment
+from helpers.models.tokens import prompt_ids
 
 
 @pytest.fixture
@@ -43,6 +48,21 @@ def test_second_moment_is_the_uncentred_mean(tiny, tmp_path, text, architecture)
         torch.testing.assert_close(
             moment.matrix.double() @ moment.solve(k), k.double(), atol=1e-4, rtol=1e-3
         )
+
+
+def test_documents_are_read_after_what_stands_before_every_prompt(tiny, tmp_path, text):
+    plain = tiny("llama")
+    tokenizer = copy.deepcopy(plain.tokenizer)
+    first = tokenizer.convert_ids_to_tokens(7)
+    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
+        single=f"{first} $A", special_tokens=[(first, 7)]
+    )
+    language_model = replace(plain, tokenizer=tokenizer)
+    assert prompt_ids(language_model, "Paris")[0] == 7
+    (moment,) = second_moment(language_model, [1], text, folder=tmp_path).values()
+    keys = keys_of(plain, [[7, *document] for document in text.documents(plain)], 1)
+    torch.testing.assert_close(moment.matrix, keys.T @ keys / len(keys), atol=1e-5, rtol=1e-4)
+    assert (moment.tokens, moment.corpus) == (len(keys), f"{text.name}-bos")
 
 
 def test_an_interrupted_computation_goes_on(tiny, tmp_path, text, monkeypatch):

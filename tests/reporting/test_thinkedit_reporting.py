@@ -79,6 +79,14 @@ def test_methods_with_app_are_set_beside_those_without(scores):
     assert app.to_dict() == pytest.approx({"memit": 0.0})
 
 
+def test_new_facts_are_counted_on_chains_beyond_the_edit_itself(evaluation):
+    table = thinkedit_tables.new_fact_table(evaluation, mode="independent").set_index("method")
+    chains = evaluation.new_recovery.query("mode == 'independent' and length > 1")
+    for method, part in chains.groupby("method"):
+        assert table.loc[method, "wins_before"] == pytest.approx(part["wins_before"].mean())
+        assert table.loc[method, "wins_after"] == pytest.approx(part["wins_after"].mean())
+
+
 def test_chain_counts_add_up(evaluation):
     counts = thinkedit_tables.chain_counts(evaluation, mode="independent")
     assert counts.groupby("method")["chains"].sum().tolist() == [29, 29]

@@ -265,7 +265,8 @@ def test_metrics_from_scores_by_hand(edits):
     new = tables.new_fact_chains(facts, chains)
     assert new["after"].tolist() == pytest.approx([1.0, 0.8 * 0.8])
     assert new["before"].tolist() == [0.0, 0.0]
-    assert new["wins"].tolist() == [True, True]
+    assert new["wins_before"].tolist() == [False, False]
+    assert new["wins_after"].tolist() == [True, True]
 
 
 def test_success_compares_in_the_right_direction():
