@@ -167,6 +167,7 @@ def _settings(
     return {
         "model": language_model.name,
         "fingerprint": language_model.fingerprint,
+        "dtype": language_model.dtype_name,
         "hyperparameters": hyperparameters.model_dump(mode="json", exclude={"layers"}),
         "corpus": options["corpus"],
         "seed": options["seed"],

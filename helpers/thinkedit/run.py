@@ -120,7 +120,8 @@ class ThinkEditRun:
     def _sequential(self, editor: Editor, edits: Sequence[Edit]) -> dict[str, pd.DataFrame]:
         started = time.process_time()
         requests = [request_of(edit, self.kinds) for edit in edits]
-        updates = list(editor.edit_sequentially(requests))
+        # Kept off the device: each is a whole edited model's worth of change (RECT's is dense).
+        updates = [update.to("cpu") for update in editor.edit_sequentially(requests)]
         seconds = time.process_time() - started
         tables = self._scored(edits, updates[-1:], [0] * len(edits))
         if self.estimator == "exact":
