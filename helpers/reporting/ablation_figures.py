@@ -92,7 +92,7 @@ def fairer_bars(metrics: ByVariant, *, caption: str = "") -> Figure:
         grouped_bars(axes, _frame(rows), group="group", bar="series")
         axes.set_title(title)
         axes.set_ylim(0, 105)
-    panels[0].set_ylabel("mean over records, 95 % interval [%]")
+    panels[0].set_ylabel("mean, 95 % interval [%]")
     _legend_below(figure, panels[0])
     figure.suptitle(f"Fairer baselines\n{caption}", x=0.01, ha="left", size=10)
     return figure

@@ -12,11 +12,13 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.patches import FancyArrowPatch
 
 from helpers.reporting.style import PALETTE, use_style
 
 _KEPT, _LOST = PALETTE[2], PALETTE[3]
 STATES: dict[str, tuple[Any, Any]] = {
+    "known": (_KEPT, "-"),
     "kept": (_KEPT, "-"),
     "lost": (_LOST, "--"),
     "unknown": ("0.75", ":"),
@@ -73,8 +75,8 @@ def knowledge_graph(
         graph: nodes are case-folded names with a ``label``.
         start: the edited subject, drawn blue.
         goal: the original object, drawn red.
-        states: per edge "kept" (known before and after), "lost" (known before only) or "unknown"
-            (never known); without it, all edges look the same.
+        states: per edge "known", or after an edit "kept" (known before and after), "lost" (known
+            before only) or "unknown" (never known); without it, all edges look the same.
         title: above the drawing.
         axes: where to draw; a new figure otherwise.
     """
@@ -83,32 +85,41 @@ def knowledge_graph(
         _, axes = plt.subplots(figsize=(6.6, 0.28 * len(graph) + 2.2))
     places = _layers(graph, start.casefold(), goal.casefold())
     _frame(axes, places)
-    for edge in graph.edges:
-        colour, line = STATES[(states or {}).get(edge, "kept")]
-        nx.draw_networkx_edges(
-            graph,
-            places,
-            edgelist=[edge],
-            ax=axes,
-            edge_color=[colour],
-            style=line,
-            arrowsize=8,
-            node_size=900,
-            connectionstyle=f"arc3,rad={_bend(axes, places, edge)}",
-        )
-    for node, (x, y) in places.items():
-        ends = {start.casefold(): PALETTE[0], goal.casefold(): PALETTE[3]}
-        axes.text(
+    ends = {start.casefold(): PALETTE[0], goal.casefold(): PALETTE[3]}
+    boxes = {
+        node: axes.text(
             x,
             y,
             textwrap.fill(graph.nodes[node]["label"], 16),
             ha="center",
             va="center",
             fontsize=7,
+            zorder=2,
             bbox={"boxstyle": "round", "facecolor": "white", "edgecolor": ends.get(node, "0.4")},
+        ).get_bbox_patch()
+        for node, (x, y) in places.items()
+    }
+    for edge in graph.edges:
+        colour, line = STATES[(states or {}).get(edge, "kept")]
+        axes.add_patch(
+            FancyArrowPatch(
+                places[edge[0]],
+                places[edge[1]],
+                connectionstyle=f"arc3,rad={_bend(axes, places, edge)}",
+                arrowstyle="-|>",
+                mutation_scale=8,
+                color=colour,
+                linestyle=line,
+                patchA=boxes[edge[0]],
+                patchB=boxes[edge[1]],
+                shrinkA=0,
+                shrinkB=1,
+                zorder=3,  # drawn after the names, whose boxes are only then placed
+            )
         )
     if states is not None:
-        handles = [Line2D([], [], color=c, linestyle=s, label=n) for n, (c, s) in STATES.items()]
+        shown = {name: look for name, look in STATES.items() if name in set(states.values())}
+        handles = [Line2D([], [], color=c, linestyle=s, label=n) for n, (c, s) in shown.items()]
         axes.legend(handles=handles, loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=3)
     axes.set_title(title, loc="left")
     axes.axis("off")

@@ -148,12 +148,15 @@ def _shade_lists(axes: plt.Axes, lists: list[str], rows: np.ndarray) -> None:
 
 
 def grouped_points(axes: plt.Axes, table: pd.DataFrame, *, group: str, point: str) -> None:
-    """Markers with intervals, one cluster per ``group``; on a log axis intervals end at 1/100."""
+    """Markers with intervals, one cluster per ``group``, for a logarithmic axis.
+
+    An interval that goes down to zero, or below a hundredth of its mean, has no cap there.
+    """
     groups, points = table[group].unique(), table[point].unique()
     for index, name in enumerate(points):
         part = table[table[point] == name].set_index(group).reindex(groups)
         low = part["low"].clip(lower=part["mean"] / 100)
-        axes.errorbar(
+        _, (lower_caps, _), _ = axes.errorbar(
             np.arange(len(groups)) + 0.18 * (index - (len(points) - 1) / 2),
             part["mean"],
             yerr=[(part["mean"] - low).fillna(0), (part["high"] - part["mean"]).fillna(0)],
@@ -165,20 +168,21 @@ def grouped_points(axes: plt.Axes, table: pd.DataFrame, *, group: str, point: st
             capsize=2,
             label=name,
         )
+        lower_caps.set_ydata(np.where(low > part["low"], np.nan, low))
     axes.set_xticks(np.arange(len(groups)), groups)
     axes.set_xlim(-0.5, len(groups) - 0.5)
     axes.grid(axis="x", visible=False)
 
 
 def grouped_bars(axes: plt.Axes, table: pd.DataFrame, *, group: str, bar: str) -> None:
-    """Bars with intervals: one cluster per ``group``, one hatched bar per ``bar``."""
+    """Bars of percentages with intervals: one cluster per ``group``, one hatched bar per ``bar``."""
     groups, bars = table[group].unique(), table[bar].unique()
     width = 0.8 / len(bars)
     for index, name in enumerate(bars):
         part = table[table[bar] == name].set_index(group).reindex(groups)
         places = np.arange(len(groups)) + (index - (len(bars) - 1) / 2) * width
-        below = (part["mean"] - part["low"]).clip(lower=0).fillna(0)
-        above = (part["high"] - part["mean"]).clip(lower=0).fillna(0)
+        below = (part["mean"] - part["low"].clip(lower=0)).fillna(0)
+        above = (part["high"].clip(upper=100) - part["mean"]).fillna(0)
         axes.bar(
             places,
             part["mean"],

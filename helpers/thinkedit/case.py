@@ -24,7 +24,8 @@ def edge_states(edit: Edit, facts: pd.DataFrame) -> dict[str, EdgeStates]:
         facts: table of ``tables.exact_facts`` or ``tables.sampled_facts``.
 
     Returns:
-        For each moment, edge → "kept", "lost" (known before only) or "unknown" (not known before).
+        For each moment, edge → before: "known" or "unknown"; after: "kept", "lost" (known before only) or
+        "unknown" (not known before).
     """
     keys = [Triplet.of(fact).key for fact in edit.facts]
     mine = facts[facts["case_id"] == edit.case_id].sort_values("item")
@@ -32,7 +33,7 @@ def edge_states(edit: Edit, facts: pd.DataFrame) -> dict[str, EdgeStates]:
     known = edges.groupby(["subject", "object"], sort=False)[["known_before", "known_after"]].any()
     states: dict[str, EdgeStates] = {"before": {}, "after": {}}
     for (subject, goal), once, still in known.itertuples():
-        states["before"][subject, goal] = "kept" if once else "unknown"
+        states["before"][subject, goal] = "known" if once else "unknown"
         states["after"][subject, goal] = "unknown" if not once else "kept" if still else "lost"
     return states
 

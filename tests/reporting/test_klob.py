@@ -162,7 +162,7 @@ def test_figures_show_what_they_are_given(
         "in 3 of 3 wordings (1)",
     ]
     title = klob_figures.rsim_line(0.6, 0.2, title="a fact").axes[0].get_title(loc="left")
-    assert title == "a fact: RSim = p / q = 0.50"
+    assert title == "a fact: RSim = 0.40 / 0.80 = 0.50"
     table = criteria_table(similarities, sentences, granularity="neuron")
     chance = klob_tables.null_means(null, granularity="neuron", share=0.01)
     dots = klob_figures.criteria_dots(table, chance, caption="neurons")

@@ -28,8 +28,8 @@ def facts() -> pd.DataFrame:
 def test_states_of_edges(edits, facts):
     states = case.edge_states(edits[0], facts)
     assert states["before"] == {
-        ("ada", "rome"): "kept",
-        ("ada", "bo"): "kept",
+        ("ada", "rome"): "known",
+        ("ada", "bo"): "known",
         ("bo", "rome"): "unknown",
     }
     assert states["after"][("ada", "rome")] == "lost"
