@@ -125,13 +125,13 @@ def _optimise(
         terms = _loss_terms(batch, hidden, delta, settings, app)
         total = torch.stack(list(terms.values())).sum(0)
         done = _finished(terms, total, settings, last=step + 1 == settings.v_num_grad_steps)
-        _record(vectors, present, delta, terms, step)
-        if bool(done.all()):
+        going = _record(vectors, present, delta, terms, done, step)
+        if not going:
             break
-        (gradient,) = torch.autograd.grad(total[~done].sum(), delta)
-        if bool(done.any()):
-            index = (~done).nonzero()[:, 0]
-            present = [present[i] for i in index.tolist()]
+        (gradient,) = torch.autograd.grad(total.masked_fill(done, 0.0).sum(), delta)
+        if len(going) < len(present):
+            index = torch.tensor(going, device=delta.device)
+            present = [present[place] for place in going]
             delta, gradient = delta.detach()[index], gradient[index]
             batch.keep(index)
             adam.keep(index)
@@ -178,14 +178,21 @@ def _record(
     present: list[int],
     delta: Tensor,
     terms: dict[str, Tensor],
+    done: Tensor,
     step: int,
-) -> None:
-    """Note this evaluation's terms, the vector they belong to, and failures (one host transfer)."""
+) -> list[int]:
+    """Note this evaluation's terms, the vector they belong to, and failures.
+
+    Returns:
+        Places of the rows that are not done; they come in the step's one host transfer.
+    """
     names = list(terms)
-    values = torch.stack([terms[name].detach() for name in names], dim=1).tolist()
-    for place, row, numbers in zip(range(len(present)), present, values, strict=True):
+    noted = [*(terms[name].detach() for name in names), done]
+    values = torch.stack([column.float() for column in noted], dim=1).tolist()
+    for place, row, (*numbers, _) in zip(range(len(present)), present, values, strict=True):
         vector = vectors[row]
         vector.delta, vector.steps = delta[place].detach(), step
         vector.losses.append(dict(zip(names, numbers, strict=True)))
         if not all(abs(number) < float("inf") for number in numbers):
             vector.failure = f"non-finite loss at step {step}: {vector.losses[-1]}"
+    return [place for place, (*_, ended) in enumerate(values) if not ended]
