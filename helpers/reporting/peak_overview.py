@@ -56,8 +56,8 @@ def _pair(
         table = by_record.get(editor + suffix)
         if table is None:
             continue
-        summary = 100 * summarise(table[[metric]])
-        mean, low, high = (float(summary[name].iloc[0]) for name in ("mean", "low", "high"))
+        summary = 100 * summarise(table[[metric]])[["mean", "low", "high"]].clip(0, 1)
+        mean, low, high = (float(value) for value in summary.iloc[0])
         level = row + (0.12, -0.12)[place]
         means.append((mean, level))
         axes.errorbar(
