@@ -28,7 +28,7 @@ def test_figure_lists_and_refuses_unknown_names():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["run", "no/such.yaml"], "notebook"),
+        (["run", "no/such.yaml"], "no params file"),
         (["publish", "no/such.yaml"], "no params file"),
         (["fetch", "no-such-data"], "known: smollm2-135m"),
         (["sweep", "no/such.yaml"], "examples are in params/sweeps"),
