@@ -73,6 +73,8 @@ def main(
     folder: Path = RUNS / "benchmarks",
 ) -> None:
     """Print busy seconds per record of editing and full scoring, and plain / ours per editor."""
+    if share and grow != "methods":
+        raise typer.BadParameter("--share compares methods on the same edits: leave out --grow")
     torch.set_num_threads(threads)
     chosen = load_peak(dataset).records
     report = Report(f"editing_{grow}", "record", getattr(torch, dtype), device)
@@ -91,7 +93,7 @@ def main(
                 label = "editing" if grow == "methods" else method
                 _edit(report, label, x, editor, chosen[:count], PLAIN.get(method), plain, flops)
         if share:
-            _total(report, name)
+            _total(report)
         _score(
             report, language_model, {"model": name}.get(grow, "scoring"), chosen[:records], plain
         )
@@ -141,10 +143,10 @@ def _edit(
     report.add(series, x, cost.busy / n, plain=one_by_one, flop=flop / n, wall=cost.wall / n)
 
 
-def _total(report: Report, model: str) -> None:
-    """One row: what the methods cost together, beside the plain paths of them all."""
+def _total(report: Report) -> None:
+    """One row: what the methods so far cost together, beside the plain paths of them all."""
     ours, plain = (sum(float(str(row[side])) for row in report.rows) for side in ("ours", "plain"))
-    report.add("together", model, ours, plain=plain)
+    report.add("together", "together", ours, plain=plain)
 
 
 def _score(

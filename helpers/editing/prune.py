@@ -53,12 +53,8 @@ class Prune(Wrapper):
             yield self._restrained(total)
 
     def edit_upon(self, earlier: Update, requests: Sequence[EditRequest]) -> Update:
-        """Not offered: what is restrained is a whole sequence, not a step of it.
-
-        Raises:
-            NotImplementedError: always; use ``edit_sequentially``.
-        """
-        raise NotImplementedError("PRUNE restrains whole sequences: use edit_sequentially")
+        """What the base editor adds, unrestrained: only a whole sequence is restrained."""
+        return self.base.edit_upon(earlier, requests)
 
     def largest(self, module: str) -> float:
         """s_max of a module's unedited weight, found once."""

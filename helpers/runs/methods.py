@@ -65,10 +65,10 @@ def _changed(editor: Editor, variant: Variant) -> Editor:
     """The editor with the variant's change in its APP."""
     if not variant.field or editor.app is None:
         return editor
+    if isinstance(editor, Wrapper):  # its APP is that of the editor it stands on
+        return replace(editor, base=_changed(editor.base, variant))
     value: float = variant.value
     if variant.times:
         value *= getattr(editor.app, variant.field)
-    if isinstance(editor, Wrapper):  # its APP is that of the editor it stands on
-        return replace(editor, base=_changed(editor.base, variant))
     change: Any = {variant.field: int(value) if variant.field == "neighbours" else value}
     return replace(editor, app=replace(editor.app, **change))  # type: ignore[type-var]

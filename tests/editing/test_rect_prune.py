@@ -124,6 +124,9 @@ def test_prune_restrains_the_sum_of_a_sequence_once(tiny, make_editor, requests)
         for module in one:
             torch.testing.assert_close(one[module].dense(), other[module].dense())
     editor = make_editor("prune", language_model)
+    step = editor.edit_upon(plain[0], requests[1:2])  # a step is not restrained
+    for module, delta in plain[0].plus(step).items():
+        torch.testing.assert_close(delta.dense(), plain[1][module].dense())
     limit = 0.5 * min(
         float(torch.linalg.matrix_norm(delta.dense(), 2)) for delta in plain[-1].values()
     )

@@ -98,8 +98,11 @@ def test_write_adds_matrix_and_bias_for_good(tiny):
     name = language_model.layout.mlp_out(1)
     before = language_model.weight(name).clone()
     bias = language_model.module(name).bias.clone()
+    fingerprint, norm = language_model.fingerprint, language_model.weight_norm(name)
     delta = Dense(torch.randn(32, 48), torch.randn(32))
     write(language_model, Update({name: delta}))
+    assert language_model.fingerprint != fingerprint  # another model now
+    assert language_model.weight_norm(name) != norm
     torch.testing.assert_close(language_model.weight(name), before + delta.matrix)
     torch.testing.assert_close(language_model.module(name).bias, bias + delta.bias)
     write(language_model, Update({name: Dense(-delta.matrix, -delta.bias)}))

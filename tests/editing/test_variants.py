@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from helpers.editing.app import App
 from helpers.editing.context import ContextTemplates
-from helpers.editing.hyperparameters import preset_values
+from helpers.editing.hyperparameters import RectHyperparameters, preset_values
+from helpers.editing.rect import Rect
 from helpers.editing.rome import Rome
 from helpers.editing.variants import OBJECTIVES, SYMBOLS, MethodError, Variant, objectives, studies
 from helpers.paths import NOTEBOOKS
@@ -81,6 +82,8 @@ def test_a_variant_changes_one_field_of_app(tiny, rome_settings):
     assert changed["neighbours=3"] == App(0.2, 0.4, 0.1, neighbours=3)
     assert changed["margin=4"] == App(0.2, 0.4, 0.1, margin=4)
     assert editor.app == app
+    upon = _changed(Rect(editor, RectHyperparameters()), Variant.parse("rect+app@beta=0.5x"))
+    assert upon.app == App(0.2, 0.2, 0.1)
     without = [_changed(editor, variant).app for variant in objectives("rome")[2:]]
     assert without == [App(0, 0.4, 0.1), App(0.2, 0, 0.1), App(0.2, 0.4, 0)]
 

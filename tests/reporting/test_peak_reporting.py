@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import matplotlib as mpl
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from helpers.data.peak import load_peak
 from helpers.metrics.peak_tables import metrics_table
 from helpers.reporting import gallery, stored
+from helpers.reporting.peak_figures import grouped_points
 from helpers.reporting.peak_tables import (
     Caption,
     beside_paper,
@@ -118,3 +120,21 @@ def test_save_figure_writes_png_and_svg(tmp_path):
     figure, axes = plt.subplots()
     axes.plot([0, 1])
     assert [path.suffix for path in save_figure(figure, "x", tmp_path)] == [".png", ".svg"]
+
+
+def test_an_interval_that_reaches_zero_has_no_cap_there():
+    table = pd.DataFrame(
+        {
+            "state": ["before", "after"],
+            "list": "correct",
+            "mean": 0.1,
+            "low": [0.05, -0.1],
+            "high": 0.2,
+        }
+    )
+    figure, axes = plt.subplots()
+    grouped_points(axes, table, group="state", point="list")
+    lower = axes.containers[0].lines[1][0].get_ydata()
+    assert lower[0] == pytest.approx(0.05)
+    assert np.isnan(lower[1])
+    plt.close(figure)
