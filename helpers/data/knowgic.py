@@ -68,7 +68,10 @@ class Fact:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """Identity of the fact: case-folded subject, prompt and object; the question's wording varies."""
+        """Identity of the fact: case-folded subject, prompt and object.
+
+        The question's wording varies; another wording of the prompt makes another fact.
+        """
         return self.subject.casefold(), self.prompt, self.object.casefold()
 
 
@@ -105,6 +108,11 @@ class Edit:
             fact.key: fact for chain in reversed(self.chains) for fact in reversed(chain.facts)
         }
         return tuple(reversed(distinct.values()))
+
+    @property
+    def direct_fact(self) -> Fact | None:
+        """The edited fact as its one-step chain words it; a few edits of the latest layout lack one."""
+        return next((chain.facts[0] for chain in self.chains if len(chain) == 1), None)
 
     @property
     def broader_context(self) -> tuple[Fact, ...]:

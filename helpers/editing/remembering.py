@@ -67,7 +67,7 @@ class Remembering(Editor):
             return
         made = []
         for update in self.base.edit_sequentially(requests, batch=batch):
-            made.append(update)
+            made.append(update.to("cpu"))  # cumulative updates can be dense: too much for the device
             yield update
         self._sequences[key] = made
 

@@ -18,7 +18,7 @@ import typer
 from helpers.data.knowgic import load_aliases, load_edits
 from helpers.editing.build import Shared
 from helpers.editing.editor import Editor
-from helpers.editing.remembering import sharing
+from helpers.editing.remembering import Remembering, sharing
 from helpers.models import LanguageModel, load
 from helpers.paths import FIGURES, RUNS
 from helpers.runs.methods import build_method
@@ -26,8 +26,14 @@ from helpers.runs.store import ResultsStore
 from helpers.thinkedit.run import ANSWERS, TEXTS, ThinkEditRun
 from helpers.thinkedit.tables import chain_index
 
-PROVENANCE = ("preset", "model", "layout", "fingerprint", "dtype", "device")  # columns of a table
-DRAWN = ("samples", "temperature", "seed")  # further ones where something was drawn
+# Columns of every table.
+PROVENANCE = ("preset", "model", "layout", "fingerprint", "dtype", "device", "scoring_version")
+# Further ones where something was drawn; a response's tokens, and whether its first line ends it.
+DRAWN = ("samples", "temperature", "seed", "max_new_tokens", "first_line")
+
+
+class PublishingError(ValueError):
+    """Results that cannot be published beside the stored ones; the message says how they differ."""
 
 
 def evaluate(
@@ -41,6 +47,8 @@ def evaluate(
     first: int | None = None,
     samples: int = 5,
     temperature: float = ANSWERS.temperature,
+    max_new_tokens: int | None = None,
+    first_line: bool = True,
     seed: int = 0,
     store: Path = RUNS / "results",
 ) -> dict[str, pd.DataFrame]:
@@ -56,6 +64,8 @@ def evaluate(
         first: only so many edits.
         samples: responses per question, or texts per edit.
         temperature: of the sampled responses and texts.
+        max_new_tokens: at most so many to a response or text; None: as ``ANSWERS`` and ``TEXTS`` say.
+        first_line: a response ends with its first line; False for models that answer in lists.
         seed: of the samples, contexts and corpus.
         store: folder of the results store.
 
@@ -65,6 +75,19 @@ def evaluate(
         texts, ``DRAWN``. An edit that was given up is left out, unless it is part of a sequence.
     """
     universe = load_edits(layout)
+    drawn = {
+        "sampled": replace(ANSWERS, stop=ANSWERS.stop if first_line else None),
+        "texts": TEXTS,
+    }
+    drawn = {
+        kind: replace(
+            sampling,
+            temperature=temperature,
+            seed=seed,
+            max_new_tokens=max_new_tokens or sampling.max_new_tokens,
+        )
+        for kind, sampling in drawn.items()
+    }
     runs = [
         ThinkEditRun(
             language_model,
@@ -75,9 +98,7 @@ def evaluate(
             layout=layout,
             estimator=estimator,
             samples=samples,
-            sampling=replace(
-                TEXTS if estimator == "texts" else ANSWERS, temperature=temperature, seed=seed
-            ),
+            sampling=drawn.get(estimator),
             progress=True,
         )
         for estimator in estimators
@@ -85,10 +106,17 @@ def evaluate(
     options: dict[str, Any] = {"preset": preset, "seed": seed, "progress": True, "shared": Shared()}
     editors = {method: build_method(method, language_model, **options) for method in methods}
     found = _evaluated(runs, sharing(editors), modes)
-    named = {"preset": preset, **{name: runs[0].settings()[name] for name in PROVENANCE[1:]}}
-    drawn = dict(zip(DRAWN, (samples, temperature, seed), strict=True))
+    named = {
+        run.estimator: {"preset": preset, **{name: run.settings()[name] for name in PROVENANCE[1:]}}
+        for run in runs
+    }
+    named["along"] = named.get("exact", {})
+    columns = {
+        kind: (samples, temperature, seed, sampling.max_new_tokens, sampling.stop is not None)
+        for kind, sampling in drawn.items()
+    }
     return {
-        kind: table.assign(**named, **(drawn if kind in ("sampled", "texts") else {}))
+        kind: table.assign(**named[kind], **dict(zip(DRAWN, columns.get(kind, ()), strict=False)))
         for kind, table in found.items()
     }
 
@@ -105,6 +133,8 @@ def main(
     temperature: Annotated[float, typer.Option(help="of responses and texts")] = (
         ANSWERS.temperature
     ),
+    max_new_tokens: Annotated[int | None, typer.Option(help="of a response or text")] = None,
+    first_line: Annotated[bool, typer.Option(help="a response ends with its first line")] = True,
     seed: int = 0,
     dtype: str = "float32",
     device: str = "cpu",
@@ -126,15 +156,16 @@ def main(
         first=first,
         samples=samples,
         temperature=temperature,
+        max_new_tokens=max_new_tokens,
+        first_line=first_line,
         seed=seed,
         store=store,
     )
     if publish:
         for path in store_tables(tables, Path(model).name):
             typer.echo(str(path))
-        chain_index(load_edits(layout)).to_parquet(
-            FIGURES / "data" / "06_thinkedit_chains.parquet", index=False
-        )
+        chains = chain_index(load_edits(layout)).assign(layout=layout)
+        typer.echo(str(store_chains(chains)))
 
 
 def store_tables(
@@ -146,7 +177,12 @@ def store_tables(
         tables: from ``evaluate``.
         model: name of the model, as it is to stand in the file names.
         folder: where to.
+
+    Raises:
+        PublishingError: a stored table was made with other settings, so the two cannot be compared.
     """
+    for kind, table in tables.items():
+        _check_alike(table, folder / f"06_thinkedit_{kind}_{model}.parquet")
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
     for kind, table in tables.items():
@@ -159,6 +195,36 @@ def store_tables(
         table.to_parquet(path, index=False)
         paths.append(path)
     return paths
+
+
+def store_chains(chains: pd.DataFrame, folder: Path = FIGURES / "data") -> Path:
+    """Write which facts make up which chains, with the column layout, which the scores' items number.
+
+    Raises:
+        PublishingError: the stored chains are of another layout.
+    """
+    path = folder / "06_thinkedit_chains.parquet"
+    _check_alike(chains, path)
+    chains.to_parquet(path, index=False)
+    return path
+
+
+def _check_alike(table: pd.DataFrame, path: Path) -> None:
+    """Refuse to put rows beside others that were made with other settings."""
+    if not path.exists():
+        return
+    stored = pd.read_parquet(path)
+    for name in (*PROVENANCE, *DRAWN):
+        ours, theirs = (set(t[name]) if name in t else set() for t in (table, stored))
+        if ours != theirs:
+            raise PublishingError(
+                f"{path} was made with {name} {_listed(theirs)}, this run with {_listed(ours)}: the two"
+                f" cannot stand in one table. Run with the stored settings, or move the file away"
+            )
+
+
+def _listed(values: set[Any]) -> str:
+    return ", ".join(sorted(map(str, values))) or "unknown"
 
 
 def _evaluated(
@@ -177,17 +243,16 @@ def _evaluated(
     for run in runs:
         add(run.estimator, _timed(f"{run.estimator}: before", run.before), "none", "before")
     for name, editor in editors.items():
+        once = Remembering(editor)  # for this method's estimators, and forgotten with it
         for mode in modes:
             for run in runs:
-                scores = _timed(
-                    f"{run.estimator}: {name}, {mode}", partial(run.after, editor, mode)
-                )
+                scores = _timed(f"{run.estimator}: {name}, {mode}", partial(run.after, once, mode))
                 if mode != "sequential":
-                    edits = run.read(editor, mode, "edits")
+                    edits = run.read(once, mode, "edits")
                     given_up = edits.loc[edits["failure"] != "", "case_id"]
                     scores = scores[~scores["case_id"].isin(given_up)]
                 add(run.estimator, scores, name, mode)
-                add("along", run.read(editor, mode, "along"), name, mode)
+                add("along", run.read(once, mode, "along"), name, mode)
     return {kind: pd.concat(tables, ignore_index=True) for kind, tables in parts.items()}
 
 

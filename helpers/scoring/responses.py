@@ -84,6 +84,11 @@ def sample_responses(
     if len(owner_of) != len(prompts) or n < 1:
         raise ValueError(f"{len(owner_of)} owners for {len(prompts)} prompts, {n} responses each")
     ids = [_request_ids(language_model, prompt, sampling) for prompt in prompts]
+    used = set(owner_of)
+    moved = [  # once, not once a token
+        update.to(language_model.device) if index in used else update
+        for index, update in enumerate(updates or [])
+    ]
     responses: list[list[str]] = [[] for _ in prompts]
     bar = tqdm(total=len(prompts) * n, unit="response", desc="sampling", disable=not progress)
     order = sorted(range(len(prompts)), key=lambda i: (-len(ids[i]), i))  # little padding
@@ -95,7 +100,7 @@ def sample_responses(
             [ids[i] for i in batch],
             np.stack([_draws(prompts[i], k, sampling) for i in batch for k in range(n)]),
             [owner_of[i] for i in batch],
-            updates or [],
+            moved,
             sampling,
         ).run()
         return [drawn[start : start + n] for start in range(0, len(drawn), n)]

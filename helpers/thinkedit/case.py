@@ -9,7 +9,7 @@ import pandas as pd
 from helpers.data.knowgic import Edit
 from helpers.metrics import thinkedit as metrics
 from helpers.thinkedit import tables
-from helpers.thinkedit.graph import Triplet, graph_of_facts, is_deep_edited
+from helpers.thinkedit.graph import Triplet, edited_triplet, graph_of_facts, is_deep_edited
 
 EdgeStates = dict[tuple[str, str], str]
 
@@ -42,8 +42,7 @@ def deep_edited_up_to(edit: Edit, facts: pd.DataFrame, *, steps: int = 5) -> Map
     """For each number of steps, whether the known facts after the edit no longer imply the old one."""
     known = facts[(facts["case_id"] == edit.case_id) & facts["known_after"]]
     left = graph_of_facts([edit.facts[item] for item in known["item"]])
-    relation = edit.prompt.replace("{}", "").strip()
-    target = Triplet(edit.subject, relation, edit.original)
+    target = edited_triplet(edit)
     return {n: is_deep_edited(left, target, steps=n) for n in range(1, steps + 1)}
 
 
@@ -61,7 +60,8 @@ def strongest_chains(
 ) -> tuple[list[tuple[str, ...]], list[list[float]]]:
     """The longest-lived chain of each length: entities passed, and each step's ratio p'/p.
 
-    Only chains that were deducible before; ratios are capped at 1 for display.
+    Only chains that were deducible before. Chains are ranked by their uncapped ratio; the steps'
+    ratios are capped at 1 for display.
     """
     steps = tables.steps_table(facts, tables.chain_index([edit]))
     chains = metrics.chain_table(steps)

@@ -1,24 +1,26 @@
 """Deep edits (beyond the paper): also edit the subject's other facts that lead to the original object.
 
 The paper asks for it (section 4: with the school the house must change, too) but evaluates none. Here
-every fact about the edited subject that begins a chain gets another object of its kind, one from which
-no chain leads to the original object. All requests of an edit are then made as one joint edit.
+every question about the edited subject that begins a chain gets another answer of its kind, one from
+which no chain leads to the original object. All requests of an edit are then made as one joint edit.
 """
 
 from __future__ import annotations
 
 import networkx as nx
 
-from helpers.data.knowgic import Edit
+from helpers.data.knowgic import Edit, Fact
 from helpers.editing.request import EditRequest
 from helpers.thinkedit.graph import graph_of_facts
-from helpers.thinkedit.probes import Kinds, request_of, rivals_of
+from helpers.thinkedit.probes import Kinds, all_rivals_of, request_of
 
 
 def deep_requests(edit: Edit, kinds: Kinds) -> list[EditRequest]:
-    """The edit itself, then one request per first step of its chains.
+    """The edit itself, then one request per question that begins its chains.
 
-    A first step whose kind has no harmless entity is left as it is, so its chains stay.
+    First steps with the same prompt become one request, for one object in place of all of theirs; those
+    that ask what the edit asks need none. A first step whose kind has no harmless entity is left as it
+    is, so its chains stay.
 
     Args:
         edit: the edit with its chains.
@@ -26,17 +28,24 @@ def deep_requests(edit: Edit, kinds: Kinds) -> list[EditRequest]:
     """
     graph = graph_of_facts(edit.facts)
     leading = nx.ancestors(graph, edit.original.casefold()) | {edit.original.casefold()}
+    asked = {edit.prompt} | ({edit.direct_fact.prompt} if edit.direct_fact else set())
+    firsts: dict[str, dict[str, Fact]] = {}
+    for chain in edit.chains:
+        if chain.facts[0].prompt not in asked:
+            firsts.setdefault(chain.facts[0].prompt, {})[chain.facts[0].key[2]] = chain.facts[0]
     requests = [request_of(edit, kinds)]
-    first = {chain.facts[0].key: chain.facts[0] for chain in edit.chains if len(chain) > 1}
-    for fact in first.values():
-        harmless = [name for name in rivals_of(fact, edit, kinds) if name.casefold() not in leading]
+    for prompt, facts in firsts.items():
+        fact = next(iter(facts.values()))
+        rivals = all_rivals_of(fact, edit, kinds)
+        harmless = [name for name in rivals if name.casefold() not in leading]
         if harmless:
+            correct = tuple(fact.object for fact in facts.values())
             requests.append(
                 EditRequest(
-                    fact.subject,
-                    fact.prompt,
+                    edit.subject,
+                    prompt,
                     harmless[0],
-                    (fact.object,),
+                    correct,
                     tuple(harmless[1:6]),
                     record=str(edit.case_id),
                 )

@@ -13,7 +13,7 @@ from typing import Any
 
 import networkx as nx
 
-from helpers.data.knowgic import Fact
+from helpers.data.knowgic import Edit, Fact
 
 
 @dataclass(frozen=True, order=True)
@@ -145,6 +145,13 @@ def deductive_closure(graph: nx.DiGraph, *, steps: int) -> frozenset[Implied]:
             relations = tuple(graph.edges[edge]["relation"] for edge in path)
             closure.add(Implied(label[start], relations, label[path[-1][1]]))
     return frozenset(closure)
+
+
+def edited_triplet(edit: Edit) -> Triplet:
+    """The fact that an edit is about, worded as in its graph (the edit's own prompt often differs)."""
+    if edit.direct_fact is not None:
+        return Triplet.of(edit.direct_fact)
+    return Triplet(edit.subject, edit.prompt.replace("{}", "").strip(), edit.original)
 
 
 def is_deep_edited(graph_after: nx.DiGraph, fact: Triplet, *, steps: int) -> bool:

@@ -25,7 +25,7 @@ from helpers.editing.request import EditRequest
 FORMS = ("fact", "reverse", "yes_no", "edit", "paraphrase", "neighbour")
 PARAPHRASES = ("It is well known that {}", "As everybody can look up, {}")
 MAX_NEIGHBOURS = 10
-MAX_RIVALS = 12
+OTHER_RIVALS = 12  # rivals from other graphs fill up to so many
 _MIN_RIVALS = 3  # fewer entities of a kind decide nothing: then all of the graph's entities compete
 _ASKING = re.compile(
     r"which|what|in|on|at|of|is|was|are|were|did|does|all|the|name|for|by|with|to|from"
@@ -69,8 +69,19 @@ def kinds_of(edits: Sequence[Edit]) -> Kinds:
 def rivals_of(fact: Fact, edit: Edit, kinds: Kinds) -> tuple[str, ...]:
     """Entities that compete with the fact's object: of its kind, not themselves correct.
 
-    At most ``MAX_RIVALS``, those of the edit's own graph first, then in alphabetical order.
+    Those of the edit's own graph, all of them, then others in alphabetical order, up to
+    ``OTHER_RIVALS`` together. Where there are fewer than three, the first ``OTHER_RIVALS`` of the own
+    graph's entities whatever their kind.
     """
+    return _rivals(fact, edit, kinds, most=OTHER_RIVALS)
+
+
+def all_rivals_of(fact: Fact, edit: Edit, kinds: Kinds) -> tuple[str, ...]:
+    """The same without a bound on those from other graphs."""
+    return _rivals(fact, edit, kinds, most=None)
+
+
+def _rivals(fact: Fact, edit: Edit, kinds: Kinds, *, most: int | None) -> tuple[str, ...]:
     correct = {
         other.object.casefold()
         for other in edit.facts
@@ -79,22 +90,20 @@ def rivals_of(fact: Fact, edit: Edit, kinds: Kinds) -> tuple[str, ...]:
     excluded = correct | {fact.subject.casefold(), edit.new.casefold()}
     entities = {entity for other in edit.facts for entity in (other.subject, other.object)}
     nearby = {entity.casefold() for entity in entities}
-    for candidates in (kinds.get(kind_of(fact.question), frozenset()), entities):
+    alike = kinds.get(kind_of(fact.question), frozenset())
+    for candidates, own in ((alike, nearby), (entities, set[str]())):
         found = {entity.casefold(): entity for entity in sorted(candidates, reverse=True)}
         order = sorted(set(found) - excluded, key=lambda name: (name not in nearby, name))
         if len(order) >= _MIN_RIVALS:
             break
-    return tuple(found[name] for name in order[:MAX_RIVALS])
-
-
-def direct_fact(edit: Edit) -> Fact | None:
-    """The edited fact itself, from the one-step chain; a few edits of the latest layout lack one."""
-    return next((chain.facts[0] for chain in edit.chains if len(chain) == 1), None)
+    if most is not None:
+        order = order[: max(most, len(own.intersection(order)))]
+    return tuple(found[name] for name in order)
 
 
 def request_of(edit: Edit, kinds: Kinds) -> EditRequest:
     """The edit as editors take it; rivals of the original serve APP as false answers."""
-    direct = direct_fact(edit)
+    direct = edit.direct_fact
     false = rivals_of(direct, edit, kinds)[:5] if direct else ()
     return EditRequest(
         edit.subject, edit.prompt, edit.new, (edit.original,), false, record=str(edit.case_id)
@@ -131,8 +140,8 @@ def probes_of(edit: Edit, edits: Sequence[Edit], kinds: Kinds) -> list[Probe]:
 def neighbours_of(edit: Edit, edits: Sequence[Edit]) -> list[Fact]:
     """Facts about subjects that no edit changes.
 
-    Those with the same relation first, then with an object of the same kind, then the edit's own
-    broader context.
+    Those with the same relation first (worded as in the edit's prompt or in its graph), then with an
+    object of the same kind, then the edit's own broader context.
     """
     edited = {other.subject.casefold() for other in edits}
     facts = {
@@ -141,12 +150,13 @@ def neighbours_of(edit: Edit, edits: Sequence[Edit]) -> list[Fact]:
         for fact in other.facts
         if fact.subject.casefold() not in edited and fact.object.casefold() != edit.new.casefold()
     }
-    direct = direct_fact(edit)
+    direct = edit.direct_fact
     kind = kind_of(direct.question) if direct else ""
+    relation = {edit.prompt} | ({direct.prompt} if direct else set())
     own = {fact.key for fact in edit.broader_context}
 
     def distance(fact: Fact) -> int:
-        if fact.prompt == edit.prompt:
+        if fact.prompt in relation:
             return 0
         if kind_of(fact.question) == kind:
             return 1

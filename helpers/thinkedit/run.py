@@ -28,7 +28,8 @@ from helpers.thinkedit.scores import exact_scores, sampled_scores, text_scores
 
 MODES = ("independent", "sequential", "deep")
 ESTIMATORS = ("exact", "sampled", "texts")
-SCORING_VERSION = 2  # raise it when what is scored, or how, changes
+# Raise an estimator's when what it scores, or how, changes.
+SCORING_VERSION = {"exact": 3, "sampled": 2, "texts": 2}
 ANSWERS = Sampling(max_new_tokens=24, stop="\n")
 TEXTS = Sampling(max_new_tokens=60, chat=False)
 _UNEDITED = {"editor": "none"}
@@ -125,7 +126,9 @@ class ThinkEditRun:
         seconds = time.process_time() - started
         tables = self._scored(edits, updates[-1:], [0] * len(edits))
         if self.estimator == "exact":
-            tables["along"] = self._scored(edits, updates, range(len(edits)))["scores"]
+            along = zip(edits, updates, strict=True)  # one edited model on the device at a time
+            scores = [self._scored([edit], [update], [0])["scores"] for edit, update in along]
+            tables["along"] = pd.concat(scores, ignore_index=True)
         return tables | {"edits": _diagnostics(edits, updates, seconds)}
 
     def _scored(
@@ -197,7 +200,7 @@ class ThinkEditRun:
             "dtype": self.language_model.dtype_name,
             "device": self.language_model.device.type,
             "estimator": self.estimator,
-            "scoring_version": SCORING_VERSION,
+            "scoring_version": SCORING_VERSION[self.estimator],
             **(sampled if self.estimator != "exact" else {}),
             **({"aliases": settings_key(aliases)} if self.estimator == "sampled" else {}),
         }

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
+from helpers.data.knowgic import Chain
 from helpers.thinkedit import case
 
 
@@ -49,6 +50,14 @@ def test_deep_editing_needs_every_path_broken(edits, facts):
     facts["known_after"] = [False, True, True]
     deep = case.deep_edited_up_to(edits[0], facts, steps=3)
     assert deep == {1: True, 2: False, 3: False}
+
+
+def test_deep_editing_is_judged_in_the_words_of_the_graph(edits, facts):
+    """The edit's own prompt is often another one: only the direct fact is still known here."""
+    direct = replace(edits[0].facts[0], prompt="{} has its home in")
+    edit = replace(edits[0], chains=(Chain((direct,)), *edits[0].chains[1:]))
+    facts["known_after"] = [True, False, False]
+    assert case.deep_edited_up_to(edit, facts, steps=2) == {1: False, 2: False}
 
 
 def test_steps_and_strongest_chains(edits, facts):

@@ -1,12 +1,15 @@
 """What is asked about an edit: kinds, rivals, reconstruction prompts, deep edits."""
 
+from dataclasses import replace
+
 import pytest
 
 from helpers.data import knowgic
+from helpers.data.knowgic import Chain, Edit, Fact
 from helpers.thinkedit.deep import deep_requests
 from helpers.thinkedit.probes import (
     MAX_NEIGHBOURS,
-    MAX_RIVALS,
+    OTHER_RIVALS,
     kind_of,
     kinds_of,
     neighbours_of,
@@ -38,6 +41,22 @@ def test_rivals_are_of_the_kind_and_never_correct(edits):
     assert rivals_of(friend, edits[0], kinds) == ("Rome",)
     more = {"who": frozenset({"Bo", "Di", "Flo", "Gus", "ADA"})}
     assert rivals_of(friend, edits[0], more) == ("Di", "Flo", "Gus")
+
+
+def test_every_entity_of_the_kind_in_the_own_graph_is_a_rival():
+    names = [f"N{i:02}" for i in range(20)]
+    chains = tuple(
+        Chain((Fact("Ada", f"{{}} has friend {i} called", name, "Who is it?"), end))
+        for i, name in enumerate(names)
+        for end in [Fact(name, "{} lives in", "Rome", "Where?")]
+    )
+    edit = Edit(1, "Ada", "{} lives in", "Rome", "Oslo", chains)
+    kinds = {"who": frozenset({*names, "A1", "A2"})}
+    rivals = rivals_of(edit.facts[0], edit, kinds)
+    assert rivals == tuple(names[1:])  # more than OTHER_RIVALS, so none from other graphs
+    few = replace(edit, chains=chains[:5])
+    assert rivals_of(few.facts[0], few, kinds)[:5] == ("N01", "N02", "N03", "N04", "A1")
+    assert len(rivals_of(few.facts[0], few, kinds)) == OTHER_RIVALS
 
 
 def test_all_forms_are_asked(edits):
@@ -78,15 +97,60 @@ def test_deep_edits_also_change_first_steps_to_harmless_objects(edits):
     assert [r.text for r in deep_requests(edits[0], {})] == ["Ada lives in"]
 
 
+def test_neighbours_share_the_relation_in_either_wording(edits):
+    direct = replace(edits[0].facts[0], prompt="{} has its home in")
+    edit = replace(edits[0], chains=(Chain((direct,)), *edits[0].chains[1:]))
+    alike = Fact("Gus", "{} has its home in", "Bonn", "What is it?")
+    other = replace(edits[1], chains=(*edits[1].chains, Chain((alike,))))
+    assert alike in neighbours_of(edit, [edit, other])
+    assert alike not in neighbours_of(edits[0], [edits[0], other])
+
+
+def test_deep_edits_ask_each_question_once_and_never_the_edited_one(edits):
+    """Two friends are one question; the direct fact in another wording is what the edit asks."""
+    friend = edits[0].chains[1].facts[0]
+    second = replace(friend, object="Gus")
+    direct = replace(edits[0].facts[0], prompt="{} has its home in")
+    through = replace(direct, object="Asia")
+    ends = [Fact(name, "{} lives in", "Rome", "Where?") for name in ("Gus", "Asia")]
+    chains = (
+        Chain((direct,)),
+        edits[0].chains[1],
+        Chain((second, ends[0])),
+        Chain((through, ends[1])),
+    )
+    edit = replace(edits[0], chains=chains)
+    names = [f"N{i:02}" for i in range(2 * OTHER_RIVALS)]
+    kinds = {"who": frozenset({*names, "Bo", "Gus"}), "where": frozenset(names)}
+    main, deep = deep_requests(edit, kinds)
+    assert (main.target, deep.text, deep.target) == ("Oslo", "Ada's friend is", "N00")
+    assert deep.correct == ("Bo", "Gus")
+
+
+def test_harmless_objects_are_looked_for_among_all_of_the_kind(edits):
+    """The own graph's entities all lead to the original object; one from another graph does not."""
+    friend = edits[0].chains[1].facts[0]
+    chains = tuple(
+        Chain((replace(friend, object=name), Fact(name, "{} lives in", "Rome", "Where?")))
+        for name in [f"A{i:02}" for i in range(2 * OTHER_RIVALS)]
+    )
+    other = Chain((replace(friend, prompt="{}'s rival is", object="Bo"),))
+    edit = replace(edits[0], chains=(*edits[0].chains, *chains, other))
+    kinds = {"who": frozenset(fact.object for fact in edit.facts) | {"Zita", "Zoe", "Zora"}}
+    assert [r.target for r in deep_requests(edit, kinds)[1:]] == ["Zita", "Zita"]
+
+
 @pytest.mark.usefixtures("data_folder")
 def test_every_published_fact_has_rivals_and_a_clean_prompt():
     edits = knowgic.load_edits("2025-06")
     kinds = kinds_of(edits)
     for edit in edits:
         probes = probes_of(edit, edits, kinds)
+        own = {name.casefold() for fact in edit.facts for name in (fact.subject, fact.object)}
         assert len([p for p in probes if p.form == "neighbour"]) in range(1, MAX_NEIGHBOURS + 1)
         for probe in probes:
             assert probe.prompt == probe.prompt.rstrip()
-            assert len(probe.rivals) <= MAX_RIVALS
+            others = [name for name in probe.rivals if name.casefold() not in own]
+            assert not others or len(probe.rivals) <= OTHER_RIVALS
             assert probe.rivals or probe.form != "fact" or len(edit.facts) <= 3
             assert probe.original not in probe.rivals

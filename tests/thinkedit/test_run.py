@@ -218,6 +218,35 @@ def test_methods_are_published_one_by_one(tmp_path):
     assert stored == {before: 2, rome: 1, memit: 3}
 
 
+def test_tables_of_other_settings_are_not_mixed(tmp_path):
+    rows = pd.DataFrame(
+        {"method": ["none", "rome"], "mode": ["before", "deep"], "temperature": 0.7, "model": "m"}
+    )
+    evaluate.store_tables({"sampled": rows}, "m", tmp_path)
+    with pytest.raises(evaluate.PublishingError, match=r"temperature 0\.7, this run with 1\.0"):
+        evaluate.store_tables({"sampled": rows.assign(temperature=1.0)}, "m", tmp_path)
+    chains = pd.DataFrame({"case_id": [1], "chain": [0], "layout": "2025-06"})
+    evaluate.store_chains(chains, tmp_path)
+    with pytest.raises(evaluate.PublishingError, match="layout 2025-06"):
+        evaluate.store_chains(chains.assign(layout="latest"), tmp_path)
+
+
+def test_responses_may_go_beyond_their_first_line(tiny, edits, tmp_path, monkeypatch):
+    monkeypatch.setattr(evaluate, "load_edits", lambda layout: edits)
+    monkeypatch.setattr(evaluate, "load_aliases", lambda layout: {})
+    found = evaluate.evaluate(
+        tiny("llama"),
+        [],
+        estimators=["sampled"],
+        samples=1,
+        first_line=False,
+        max_new_tokens=3,
+        store=tmp_path,
+    )["sampled"]
+    assert set(found["max_new_tokens"]) == {3}
+    assert not found["first_line"].any()
+
+
 def exact_rows(*rows):
     columns = [
         "case_id",
