@@ -68,8 +68,8 @@ class SelfCorpus:
     @torch.inference_mode()
     def _sample(self, language_model: LanguageModel, start: int) -> list[list[int]]:
         tokenizer = language_model.tokenizer
-        first = tokenizer.bos_token_id
-        first = tokenizer.eos_token_id if first is None else first
+        begins = tokenizer.bos_token_id, language_model.model.generation_config.bos_token_id
+        first = next((i for i in begins if i is not None), tokenizer.eos_token_id)
         rows = min(self.batch, self.count - start)
         torch.manual_seed(self.seed * 1_000_003 + start)
         starts = torch.full((rows, 1), first, device=language_model.device)
@@ -80,6 +80,7 @@ class SelfCorpus:
             top_k=0,
             top_p=1.0,
             temperature=1.0,
+            repetition_penalty=1.0,  # instruct models configure another
             max_new_tokens=self.segment,
             min_new_tokens=self.segment,
             pad_token_id=tokenizer.pad_token_id,

@@ -194,5 +194,6 @@ class Kn(Editor):
         weight_old = settings.lambda_old
         if len(new) == 1 and settings.lambda_old_one_token is not None:
             weight_old = settings.lambda_old_one_token
-        table = self.language_model.model.get_input_embeddings().weight.detach().float()
-        return settings.lambda_new * table[list(new)].sum(0) - weight_old * table[list(old)].sum(0)
+        table = self.language_model.model.get_input_embeddings().weight.detach()
+        gained, lost = (table[list(ids)].float().sum(0) for ids in (new, old))
+        return settings.lambda_new * gained - weight_old * lost

@@ -33,7 +33,7 @@ Text = tuple[str, str]
 
 @dataclass(frozen=True)
 class _State:
-    """A text's row, what enters the first edited block, and the unedited final states."""
+    """A text's row, what enters the first edited block, and the unedited final states (on the CPU)."""
 
     row: EditRow
     entering: Tensor
@@ -54,9 +54,12 @@ class TextStates:
         states = [self._states[text] for text in texts]
         rows = [state.row for state in states]
         packed = pack([row.forest for row in rows], self.language_model)
-        entering = pad_sequence([state.entering for state in states], batch_first=True)
+        entering, final = (
+            pad_sequence(list(padded), batch_first=True).to(self.language_model.device)
+            for padded in zip(*((state.entering, state.final) for state in states), strict=True)
+        )
         batch = LossBatch.assemble(self.language_model, rows, self.layer, packed, entering)
-        return batch, pad_sequence([state.final for state in states], batch_first=True)
+        return batch, final
 
     @torch.no_grad()
     def _prepare(self, texts: Sequence[Text]) -> None:
@@ -70,7 +73,8 @@ class TextStates:
             hidden_states(self.language_model, packed.ids, packed.positions, packed.visible)
         for place, (text, row) in enumerate(zip(texts, rows, strict=True)):
             own = place, slice(len(row.forest))
-            self._states[text] = _State(row, seen[block][own].clone(), seen[norm][own].clone())
+            entering, final = (seen[module][own].clone().cpu() for module in (block, norm))
+            self._states[text] = _State(row, entering, final)
 
 
 def _row(language_model: LanguageModel, text: Text) -> EditRow:

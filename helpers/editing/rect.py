@@ -61,7 +61,10 @@ def keep_largest(delta: Delta, weight: Tensor, share: float) -> Delta:
     dense = delta.dense().to(weight)
     ratio = (dense / (weight + _TINY)).abs()
     dropped = int((1 - share) * ratio.numel())
-    threshold = ratio.flatten().kthvalue(dropped + 1).values
+    if ratio.is_cuda:  # where kthvalue is many times slower than sorting
+        threshold = ratio.flatten().sort().values[dropped]
+    else:
+        threshold = ratio.flatten().kthvalue(dropped + 1).values
     keep = ratio >= threshold
     if isinstance(delta, LowRank):
         return Masked.from_mask(delta, keep)

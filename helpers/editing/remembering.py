@@ -67,8 +67,10 @@ class Remembering(Editor):
             return
         made = []
         for update in self.base.edit_sequentially(requests, batch=batch):
-            made.append(update.to("cpu"))  # cumulative updates can be dense: too much for the device
-            yield update
+            made.append(
+                update.to("cpu")
+            )  # cumulative updates can be dense: too much for the device
+            yield made[-1]
         self._sequences[key] = made
 
     def edit_upon(self, earlier: Update, requests: Sequence[EditRequest]) -> Update:

@@ -9,6 +9,7 @@ resumed where it stopped.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -29,6 +30,8 @@ from helpers.models.language_model import LanguageModel
 from helpers.models.tokens import prompt_prefix
 from helpers.models.trace import record_inputs
 from helpers.paths import cache_folder, written_whole
+
+SAVE_EVERY = 300.0  # seconds between two copies of unfinished sums: gigabytes, for a large model
 
 
 class SecondMomentError(ValueError):
@@ -191,7 +194,6 @@ def _accumulate(
     root: Path,
     token_budget: int,
     progress: bool,
-    save_every: int = 16,
 ) -> None:
     layout = language_model.layout
     unfinished = root / "sums.partial.safetensors"
@@ -204,15 +206,17 @@ def _accumulate(
         for document in islice(corpus.documents(language_model), sums.documents, None)
     )
     bar = tqdm(desc=f"second moment ({name})", unit="token", disable=not progress)
-    for index, documents in enumerate(_batches(documents_left, token_budget), start=1):
+    saved = time.monotonic()
+    for documents in _batches(documents_left, token_budget):
         for part in run_halving(documents, lambda d: _keys(language_model, d, list(names))):
             for module, keys in part.items():
                 sums.matrices[names[module]].addmm_(keys.T, keys)
         sums.tokens += sum(map(len, documents))
         sums.documents += len(documents)
         bar.update(sum(map(len, documents)))
-        if index % save_every == 0:
+        if time.monotonic() - saved >= SAVE_EVERY:
             sums.save(unfinished)
+            saved = time.monotonic()
     bar.close()
     if not sums.tokens:
         raise SecondMomentError(f"corpus {name} holds no tokens")

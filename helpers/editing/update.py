@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,9 +13,12 @@ from typing import Any
 import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
+from torch import Tensor
 
 from helpers.editing.deltas import DELTAS, Delta
 from helpers.models.language_model import LanguageModel
+
+SMALLEST_IN_HALF = 1e-2  # of a weight's norm: below, rounding takes a third of the entries and more
 
 
 class UpdateError(ValueError):
@@ -100,8 +104,19 @@ class Update(Mapping[str, Delta]):
         return cls(deltas, json.loads(metadata["diagnostics"]))
 
 
+def moved_where_used(
+    updates: Sequence[Update], owners: Iterable[int], device: torch.device
+) -> list[Update]:
+    """The updates with those that own anything on the device, so that they are copied once."""
+    used = set(owners)
+    return [u.to(device) if index in used else u for index, u in enumerate(updates)]
+
+
 def write(language_model: LanguageModel, update: Update) -> None:
     """Add an update to the model's weights for good.
+
+    The sum is made in fp32 and rounded to the weights' type once. Half-precision weights cannot hold
+    small changes: what is scored under an overlay, which is exact, is then the reference.
 
     Raises:
         UpdateError: a module is missing or has another shape.
@@ -110,11 +125,24 @@ def write(language_model: LanguageModel, update: Update) -> None:
     with torch.no_grad():
         for name, delta in update.items():
             weight = language_model.weight(name)
-            weight.add_(delta.dense().to(weight))
+            changed = weight.float() + delta.dense().to(weight.device)
+            if weight.dtype in (torch.float16, torch.bfloat16):
+                _warn_of_rounding(name, weight, delta)
+            weight.copy_(changed)
             bias = delta.bias_term()
             if bias is not None:
                 language_model.module(name).get_parameter("bias").add_(bias.to(weight))
     language_model.forget()
+
+
+def _warn_of_rounding(name: str, weight: Tensor, delta: Delta) -> None:
+    relative = delta.norm() / float(weight.float().norm())
+    if relative < SMALLEST_IN_HALF:
+        warnings.warn(
+            f"{name}: a change of {relative:.1e} of the weight's norm is largely lost in {weight.dtype};"
+            " write it into float32 weights, or score it under an overlay",
+            stacklevel=3,
+        )
 
 
 @contextmanager
@@ -137,6 +165,7 @@ def apply(language_model: LanguageModel, update: Update) -> Iterator[LanguageMod
             for name, parameters in saved.items():
                 for key, parameter in language_model.module(name).named_parameters():
                     parameter.copy_(parameters[key])
+        language_model.forget()
 
 
 def check_update(language_model: LanguageModel, update: Update) -> None:

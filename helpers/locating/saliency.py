@@ -15,9 +15,12 @@ import torch
 from torch import Tensor
 
 from helpers.locating.locator import Locator, Scores
-from helpers.locating.query import Query
+from helpers.locating.query import LocatorError, Query
 from helpers.locating.slots import slot_batch, slot_logits, target_probabilities, traced
 from helpers.models.language_model import LanguageModel
+
+# Scores, their sums and the pools of a benchmark are whole vectors of this length, on the host.
+MOST_ENTRIES = 300_000_000
 
 
 class _GradientLocator(Locator):
@@ -27,8 +30,19 @@ class _GradientLocator(Locator):
     at_a_time = 4
 
     def scores(self, language_model: LanguageModel, queries: Sequence[Query]) -> Scores:
-        """Scores [queries, layers x neurons x hidden]: a neuron's output weights lie together."""
+        """Scores [queries, layers x neurons x hidden]: a neuron's output weights lie together.
+
+        Raises:
+            LocatorError: a model with more than ``MOST_ENTRIES`` weights there.
+        """
         layout = language_model.layout
+        entries = layout.blocks * layout.intermediate_size * layout.hidden_size
+        if entries > MOST_ENTRIES:
+            raise LocatorError(
+                f"{self.name} scores every weight, {entries:,} of {language_model.name}: more than"
+                f" {MOST_ENTRIES:,} take days and tens of GiB a sentence; use locators of layers or"
+                " neurons for it (python -m helpers.publishing.klob --locator …)"
+            )
         device = language_model.device
         names = [layout.mlp_out(layer) for layer in range(layout.blocks)]
         targets = torch.tensor([query.required_target for query in queries], device=device)

@@ -120,6 +120,9 @@ def _ready(language_model: LanguageModel) -> LanguageModel:
         raise UnknownArchitectureError(model.config.model_type)
     eager = language_model.layout.architecture.eager_only
     model.set_attn_implementation("eager" if eager else TILED)
+    if language_model.device.type == "cuda":
+        # cuDNN plans its attention anew for every shape, and packed batches rarely repeat one.
+        torch.backends.cuda.enable_cudnn_sdp(False)
     model.requires_grad_(False)
     model.eval()
     tokenizer.padding_side = "right"

@@ -144,7 +144,8 @@ def edit_every_layer(
         layer: [n for n in numbers if _record(n, layer) not in done]
         for layer in (UNEDITED, *layers)
     }
-    if any(missing[layer] for layer in layers):  # one pass over the corpus serves all layers
+    needed = _hyperparameters(language_model, preset).mom2_adjustment
+    if needed and any(missing[layer] for layer in layers):  # one pass over the corpus serves all
         second_moment(language_model, layers, corpus_named(corpus, seed=seed), progress=progress)
     for layer, chosen in tqdm(missing.items(), unit="layer", disable=not progress):
         if chosen:
@@ -157,13 +158,15 @@ def edit_every_layer(
     return ordered[["example", "layer", "wording", "new", "old"]]
 
 
+def _hyperparameters(language_model: LanguageModel, preset: str) -> RomeHyperparameters:
+    return read_hyperparameters("rome", RomeHyperparameters, language_model.name, preset, **_OWN)
+
+
 def _settings(
     language_model: LanguageModel, examples: Sequence[ConsistencyExample], **options: Any
 ) -> dict[str, Any]:
     """Everything the numbers depend on but the fact and the layer."""
-    hyperparameters = read_hyperparameters(
-        "rome", RomeHyperparameters, language_model.name, options["preset"], **_OWN
-    )
+    hyperparameters = _hyperparameters(language_model, options["preset"])
     return {
         "model": language_model.name,
         "fingerprint": language_model.fingerprint,

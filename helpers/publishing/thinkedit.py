@@ -27,7 +27,16 @@ from helpers.thinkedit.run import ANSWERS, TEXTS, ThinkEditRun
 from helpers.thinkedit.tables import chain_index
 
 # Columns of every table.
-PROVENANCE = ("preset", "model", "layout", "fingerprint", "dtype", "device", "scoring_version")
+PROVENANCE = (
+    "preset",
+    "corpus",
+    "model",
+    "layout",
+    "fingerprint",
+    "dtype",
+    "device",
+    "scoring_version",
+)
 # Further ones where something was drawn; a response's tokens, and whether its first line ends it.
 DRAWN = ("samples", "temperature", "seed", "max_new_tokens", "first_line")
 
@@ -50,6 +59,7 @@ def evaluate(
     max_new_tokens: int | None = None,
     first_line: bool = True,
     seed: int = 0,
+    corpus: str = "self",
     store: Path = RUNS / "results",
 ) -> dict[str, pd.DataFrame]:
     """Evaluate methods; what is in the store already is not computed again.
@@ -67,6 +77,7 @@ def evaluate(
         max_new_tokens: at most so many to a response or text; None: as ``ANSWERS`` and ``TEXTS`` say.
         first_line: a response ends with its first line; False for models that answer in lists.
         seed: of the samples, contexts and corpus.
+        corpus: text behind the second moments, see ``helpers.editing.build.corpus_named``.
         store: folder of the results store.
 
     Returns:
@@ -103,11 +114,16 @@ def evaluate(
         )
         for estimator in estimators
     ]
-    options: dict[str, Any] = {"preset": preset, "seed": seed, "progress": True, "shared": Shared()}
+    options: dict[str, Any] = {"preset": preset, "corpus": corpus, "seed": seed}
+    options |= {"progress": True, "shared": Shared()}
     editors = {method: build_method(method, language_model, **options) for method in methods}
     found = _evaluated(runs, sharing(editors), modes)
     named = {
-        run.estimator: {"preset": preset, **{name: run.settings()[name] for name in PROVENANCE[1:]}}
+        run.estimator: {
+            "preset": preset,
+            "corpus": corpus,
+            **{name: run.settings()[name] for name in PROVENANCE[2:]},
+        }
         for run in runs
     }
     named["along"] = named.get("exact", {})
@@ -136,6 +152,7 @@ def main(
     max_new_tokens: Annotated[int | None, typer.Option(help="of a response or text")] = None,
     first_line: Annotated[bool, typer.Option(help="a response ends with its first line")] = True,
     seed: int = 0,
+    corpus: Annotated[str, typer.Option(help="behind the second moments")] = "self",
     dtype: str = "float32",
     device: str = "cpu",
     accept_terms: bool = False,
@@ -159,6 +176,7 @@ def main(
         max_new_tokens=max_new_tokens,
         first_line=first_line,
         seed=seed,
+        corpus=corpus,
         store=store,
     )
     if publish:

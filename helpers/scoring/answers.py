@@ -18,7 +18,7 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from helpers.editing.overlay import overlay
-from helpers.editing.update import Update
+from helpers.editing.update import Update, moved_where_used
 from helpers.models.batching import run_halving, token_batches
 from helpers.models.forest import Forest, pack
 from helpers.models.forward import hidden_states, log_probabilities
@@ -80,13 +80,14 @@ def score_answers(
         ValueError: owners and questions differ in number, or an owner has no update.
     """
     owner_of = _checked_owners(questions, updates, owners)
+    moved = moved_where_used(updates or [], owner_of, language_model.device)
     table, rows = _pack_questions(language_model, questions, owner_of, row_tokens)
     sums = np.zeros(len(table))
     lengths = [len(row.forest) for row in rows]
     bar = tqdm(total=sum(lengths), unit="token", desc="scoring", disable=not progress)
     for batch in token_batches(lengths, token_budget, padding=0.1):
         chosen = [rows[i] for i in batch]
-        for part in run_halving(chosen, lambda c: _score_rows(language_model, c, updates or [])):
+        for part in run_halving(chosen, lambda c: _score_rows(language_model, c, moved)):
             np.add.at(sums, part[0], part[1])
         bar.update(sum(lengths[i] for i in batch))
     bar.close()

@@ -19,7 +19,7 @@ from tqdm.auto import tqdm
 from transformers import DynamicCache
 
 from helpers.editing.overlay import overlay
-from helpers.editing.update import Update
+from helpers.editing.update import Update, moved_where_used
 from helpers.models.batching import run_halving
 from helpers.models.forward import Past, additive_mask, causal_visibility, prefill
 from helpers.models.language_model import LanguageModel
@@ -84,11 +84,7 @@ def sample_responses(
     if len(owner_of) != len(prompts) or n < 1:
         raise ValueError(f"{len(owner_of)} owners for {len(prompts)} prompts, {n} responses each")
     ids = [_request_ids(language_model, prompt, sampling) for prompt in prompts]
-    used = set(owner_of)
-    moved = [  # once, not once a token
-        update.to(language_model.device) if index in used else update
-        for index, update in enumerate(updates or [])
-    ]
+    moved = moved_where_used(updates or [], owner_of, language_model.device)
     responses: list[list[str]] = [[] for _ in prompts]
     bar = tqdm(total=len(prompts) * n, unit="response", desc="sampling", disable=not progress)
     order = sorted(range(len(prompts)), key=lambda i: (-len(ids[i]), i))  # little padding

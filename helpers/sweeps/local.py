@@ -22,7 +22,7 @@ def worker_environments(device: str, count: int | None = None) -> list[Environme
         count: workers instead of one on the CPU, or of one per GPU.
 
     Raises:
-        ValueError: a count below one, or more workers than GPUs.
+        ValueError: a count below one, more workers than GPUs, or one GPU named by its index.
     """
     if count is not None and count < 1:
         raise ValueError(f"--workers must be at least 1, got {count}")
@@ -31,6 +31,11 @@ def worker_environments(device: str, count: int | None = None) -> list[Environme
         threads = max(1, (os.cpu_count() or 1) // number)
         shared = {} if "OMP_NUM_THREADS" in os.environ else {"OMP_NUM_THREADS": str(threads)}
         return [shared] * number
+    if device != "cuda":
+        raise ValueError(
+            f"device {device!r}: each worker sees one GPU only; use device: cuda, and choose GPUs with"
+            " CUDA_VISIBLE_DEVICES"
+        )
     gpus = _visible_gpus()
     if not gpus:
         raise ValueError(f"device {device!r} was asked for, but torch sees no GPU; use device: cpu")

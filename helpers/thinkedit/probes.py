@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from helpers.data.knowgic import Edit, Fact
@@ -90,15 +90,17 @@ def _rivals(fact: Fact, edit: Edit, kinds: Kinds, *, most: int | None) -> tuple[
     excluded = correct | {fact.subject.casefold(), edit.new.casefold()}
     entities = {entity for other in edit.facts for entity in (other.subject, other.object)}
     nearby = {entity.casefold() for entity in entities}
-    alike = kinds.get(kind_of(fact.question), frozenset())
-    for candidates, own in ((alike, nearby), (entities, set[str]())):
+
+    def competing(candidates: Iterable[str]) -> list[str]:
         found = {entity.casefold(): entity for entity in sorted(candidates, reverse=True)}
         order = sorted(set(found) - excluded, key=lambda name: (name not in nearby, name))
-        if len(order) >= _MIN_RIVALS:
-            break
-    if most is not None:
-        order = order[: max(most, len(own.intersection(order)))]
-    return tuple(found[name] for name in order)
+        return [found[name] for name in order]
+
+    alike = competing(kinds.get(kind_of(fact.question), ()))
+    if len(alike) < _MIN_RIVALS:
+        return tuple(competing(entities)[:most])
+    own = sum(name.casefold() in nearby for name in alike)
+    return tuple(alike if most is None else alike[: max(most, own)])
 
 
 def request_of(edit: Edit, kinds: Kinds) -> EditRequest:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import warnings
+
 import pytest
 import torch
 
@@ -129,3 +132,26 @@ def test_overlay_needs_an_owner_per_row_and_leaves_no_hook(tiny):
     with pytest.raises(ValueError, match="2 owners"), overlay(language_model, [update], [0, 0]):
         language_model.model(torch.tensor([[1, 2]]))
     assert not language_model.module(name)._forward_hooks
+
+
+def test_small_changes_of_half_precision_weights_are_rounded_once_and_said_so(tiny):
+    language_model = copy.deepcopy(tiny("llama"))
+    language_model.model.bfloat16()
+    name = language_model.layout.mlp_out(1)
+    weight = language_model.weight(name)
+    small = Update({name: Dense(1e-3 * weight.float() * torch.randn(weight.shape))})
+    exact = weight.float() + small[name].dense()
+    with pytest.warns(UserWarning, match="largely lost"), apply(language_model, small):
+        assert torch.equal(language_model.weight(name), exact.bfloat16())
+    large = Update({name: Dense(weight.float().clone())})
+    with warnings.catch_warnings(), apply(language_model, large):
+        warnings.simplefilter("error")
+
+
+def test_what_is_asked_of_the_edited_weights_is_forgotten_with_them(tiny):
+    language_model = tiny("llama")
+    before = language_model.fingerprint
+    update = Update({language_model.layout.mlp_out(1): Dense(torch.ones(32, 48))})
+    with apply(language_model, update):
+        assert language_model.fingerprint != before
+    assert language_model.fingerprint == before

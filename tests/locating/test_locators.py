@@ -15,6 +15,7 @@ from scipy.stats import spearmanr
 from torch import Tensor
 
 from helpers.data.peak_record import RecordError
+from helpers.locating import saliency
 from helpers.locating.activations import ActivationMagnitude, GradientActivation
 from helpers.locating.causal_tracing import CausalTracing, embedding_deviation
 from helpers.locating.controls import ConstantScores, RandomScores
@@ -345,3 +346,10 @@ def test_bad_settings() -> None:
         CausalTracing(samples=0)
     with pytest.raises(LocatorError, match="parameter"):
         LogitAttribution(granularity="parameter")
+
+
+def test_parameter_locators_refuse_models_whose_weights_do_not_fit(tiny, monkeypatch):
+    monkeypatch.setattr(saliency, "MOST_ENTRIES", 10)
+    language_model = tiny("llama")
+    with pytest.raises(LocatorError, match="scores every weight, 6,144 of tiny-llama"):
+        Fisher().scores(language_model, encode(language_model, SENTENCES))

@@ -129,5 +129,7 @@ def test_one_worker_per_gpu_or_one_on_the_cpu(monkeypatch):
     with pytest.raises(ValueError, match="at least 1"):
         worker_environments("cpu", 0)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    with pytest.raises(ValueError, match="CUDA_VISIBLE_DEVICES"):
+        worker_environments("cuda:1")
     with pytest.raises(ValueError, match="use device: cpu"):
         worker_environments("cuda")
