@@ -86,6 +86,9 @@ def _thinkedit(folder: Path) -> Iterator[str]:
             if mode not in set(found.recovery["mode"]):
                 continue
             yield f"### KnowGIC, edits {mode}, {words}"
+            yield thinkedit_tables.caption(
+                thinkedit_tables.stored(estimator, models, folder), f"{estimator}, {mode}"
+            )
             yield "IFR: lower is better; CKP: higher is better; *n* edits have a known chain."
             table = thinkedit_tables.technique_table(found, mode=mode)
             yield _html(table.set_index(["model", "method"]).round(3))

@@ -21,6 +21,7 @@ from helpers.editing.editor import Editor
 from helpers.editing.remembering import Remembering, sharing
 from helpers.models import LanguageModel, load
 from helpers.paths import FIGURES, RUNS
+from helpers.reporting.thinkedit_tables import DRAWN
 from helpers.runs.methods import build_method
 from helpers.runs.store import ResultsStore
 from helpers.thinkedit.run import ANSWERS, TEXTS, ThinkEditRun
@@ -37,8 +38,6 @@ PROVENANCE = (
     "device",
     "scoring_version",
 )
-# Further ones where something was drawn; a response's tokens, and whether its first line ends it.
-DRAWN = ("samples", "temperature", "seed", "max_new_tokens", "first_line")
 
 
 class PublishingError(ValueError):

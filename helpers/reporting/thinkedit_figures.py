@@ -23,11 +23,12 @@ LABELS = {
 _STEPS = ["1", "2", "3", "4", "5"]
 
 
-def recovery_by_length(lengths: pd.DataFrame) -> Figure:
+def recovery_by_length(lengths: pd.DataFrame, *, caption: str = "") -> Figure:
     """IFR of chains of 1 to 5 steps, one panel per model (the paper's Figure 5).
 
     Args:
         lengths: table of ``thinkedit_tables.length_table`` (or the paper's in that form).
+        caption: what the numbers are of, here and below put under the panels.
     """
     use_style()
     models = lengths["model"].unique()
@@ -40,10 +41,10 @@ def recovery_by_length(lengths: pd.DataFrame) -> Figure:
         axes.set(title=model, xlabel="steps of the chain")
     panels[0, 0].set_ylabel("IFR (lower: less deducible)")
     panels[0, -1].legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
-    return figure
+    return _captioned(figure, caption)
 
 
-def preservation_bars(techniques: pd.DataFrame) -> Figure:
+def preservation_bars(techniques: pd.DataFrame, *, caption: str = "") -> Figure:
     """CKP of each method, grouped by model (the paper's Figure 6).
 
     Args:
@@ -69,14 +70,14 @@ def preservation_bars(techniques: pd.DataFrame) -> Figure:
     axes.axhline(1, color="0.4", linewidth=0.8)
     axes.set_ylabel("CKP (1: context kept)")
     axes.legend(ncols=1, loc="upper left", bbox_to_anchor=(1.0, 1.0))
-    return figure
+    return _captioned(figure, caption)
 
 
 def recovery_against_preservation(
     techniques: pd.DataFrame,
     changed: pd.DataFrame | None = None,
     *,
-    about: str = "",
+    caption: str = "",
     end: str = "deep edit",
 ) -> Figure:
     """IFR against CKP, one panel per model (the paper's Figure 7); the ideal is the upper left.
@@ -85,7 +86,7 @@ def recovery_against_preservation(
         techniques: table of ``thinkedit_tables.technique_table``.
         changed: the same for deep edits, or for edits with APP (both beyond the paper), joined to the
             plain ones by arrows.
-        about: estimator and mode, for the title.
+        caption: what the numbers are of.
         end: what an arrow's end is.
     """
     use_style()
@@ -105,9 +106,7 @@ def recovery_against_preservation(
             axes.plot(row["IFR"], row["CKP"], **{**_mark(str(method)), "markersize": large})
         if changed is not None:
             _arrows(axes, plain, changed[changed["model"] == model].set_index("method"))
-        title = f"{model}, {about}" if about else model
-        title += f"\nIFR of {plain['n'].max()} edits"
-        axes.set_title(title, fontsize=9)
+        axes.set_title(f"{model}\nIFR of {plain['n'].max()} edits", fontsize=9)
         axes.set_xlabel("IFR (lower is better)")
     # A tenth of the scale at least: a hundredth of CKP should not look like a cliff.
     every = pd.concat([techniques, changed])
@@ -122,10 +121,10 @@ def recovery_against_preservation(
         handles.append(Line2D([], [], color="0.4", marker="o", linestyle="", fillstyle="none"))
         handles[-1].set_label(f"arrow's end: {end}")
     panels[0, -1].legend(handles=handles, loc="upper left", bbox_to_anchor=(1.0, 1.0))
-    return figure
+    return _captioned(figure, caption)
 
 
-def chain_counts_bars(counts: pd.DataFrame) -> Figure:
+def chain_counts_bars(counts: pd.DataFrame, *, caption: str = "") -> Figure:
     """Chains by length: all, deducible before editing, and active after each method.
 
     Args:
@@ -154,10 +153,10 @@ def chain_counts_bars(counts: pd.DataFrame) -> Figure:
     panels[0, -1].legend(
         title="active after the edit,\nby method", loc="upper left", bbox_to_anchor=(1.0, 1.0)
     )
-    return figure
+    return _captioned(figure, caption)
 
 
-def sequence_lines(leads: pd.DataFrame) -> Figure:
+def sequence_lines(leads: pd.DataFrame, *, caption: str = "") -> Figure:
     """How the edits of a sequence fare: the new object's lead right after each edit and at the end.
 
     One row of panels per model, one panel per method.
@@ -186,6 +185,13 @@ def sequence_lines(leads: pd.DataFrame) -> Figure:
     for axes, method in zip(panels[0], methods, strict=True):
         axes.set_title(_label(method))
     figure.supxlabel("place in the sequence\n○ right after the edit   ● at the end", fontsize=8)
+    return _captioned(figure, caption)
+
+
+def _captioned(figure: Figure, caption: str) -> Figure:
+    """The figure with a caption under its panels."""
+    if caption:
+        figure.text(0.01, -0.02, caption, fontsize=7, color="0.3", va="top")
     return figure
 
 

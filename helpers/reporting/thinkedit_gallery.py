@@ -41,9 +41,10 @@ def evaluation(
 
 def sequence_figure(models: Sequence[str], folder: Path = DATA) -> Figure:
     """How the edits of a sequence fare, a row of panels per model; methods without APP."""
-    stored = (tables.stored(kind, models, folder) for kind in ("along", "exact"))
-    plain = (scores[~scores["method"].str.endswith("+app")] for scores in stored)
-    return figures.sequence_lines(sequence_leads(*plain))
+    along, exact = (tables.stored(kind, models, folder) for kind in ("along", "exact"))
+    plain = (scores[~scores["method"].str.endswith("+app")] for scores in (along, exact))
+    caption = tables.caption(exact, "exact, sequential")
+    return figures.sequence_lines(sequence_leads(*plain), caption=caption)
 
 
 def deep_figure(models: Sequence[str], folder: Path = DATA) -> Figure:
@@ -52,7 +53,7 @@ def deep_figure(models: Sequence[str], folder: Path = DATA) -> Figure:
     return _from_to(
         tables.technique_table(found, mode="independent"),
         tables.technique_table(found, mode="deep"),
-        about="exact",
+        caption=_caption(models, folder, "exact, independent"),
         end="deep edit",
     )
 
@@ -63,22 +64,28 @@ def app_figure(models: Sequence[str], folder: Path = DATA, *, mode: str) -> Figu
         tables.technique_table(found, mode=mode)
         for found in tables.split_app(evaluation(models, folder=folder))
     )
-    return _from_to(plain, with_app, about=f"exact, {mode}", end="with APP")
+    caption = _caption(models, folder, f"exact, {mode}")
+    return _from_to(plain, with_app, caption=caption, end="with APP")
 
 
-def _from_to(plain: pd.DataFrame, changed: pd.DataFrame, *, about: str, end: str) -> Figure:
+def _caption(models: Sequence[str], folder: Path, about: str) -> str:
+    return tables.caption(tables.stored("exact", models, folder), about)
+
+
+def _from_to(plain: pd.DataFrame, changed: pd.DataFrame, *, caption: str, end: str) -> Figure:
     """Arrows, for the models and methods that are in both tables."""
     keys = ["model", "method"]
     both = plain.merge(changed[keys], on=keys)
     changed = changed.merge(plain[keys], on=keys)
-    return figures.recovery_against_preservation(both, changed, about=about, end=end)
+    return figures.recovery_against_preservation(both, changed, caption=caption, end=end)
 
 
 def sampled_figure(models: Sequence[str], folder: Path = DATA, *, mode: str) -> Figure:
     """IFR against CKP, both from sampled responses."""
     found = evaluation(models, estimator="sampled", folder=folder)
     techniques = tables.technique_table(found, mode=mode)
-    return figures.recovery_against_preservation(techniques, about=f"sampled, {mode}")
+    caption = tables.caption(tables.stored("sampled", models, folder), f"sampled, {mode}")
+    return figures.recovery_against_preservation(techniques, caption=caption)
 
 
 def thinkedit_figures(
@@ -91,27 +98,34 @@ def thinkedit_figures(
         return tables.split_app(evaluation(models, folder=folder))[0]
 
     if models:
+        caption = _caption(models, folder, f"exact, {mode}")
         yield (
             "06_ifr_by_length",
             f"IFR by chain length, {mode}",
-            lambda: figures.recovery_by_length(tables.length_table(made(), mode=mode)),
+            lambda: figures.recovery_by_length(
+                tables.length_table(made(), mode=mode), caption=caption
+            ),
         )
         yield (
             "06_ckp",
             f"CKP by method, {mode}",
-            lambda: figures.preservation_bars(tables.technique_table(made(), mode=mode)),
+            lambda: figures.preservation_bars(
+                tables.technique_table(made(), mode=mode), caption=caption
+            ),
         )
         yield (
             "06_ifr_against_ckp",
             f"IFR against CKP, {mode}",
             lambda: figures.recovery_against_preservation(
-                tables.technique_table(made(), mode=mode), about=f"exact, {mode}"
+                tables.technique_table(made(), mode=mode), caption=caption
             ),
         )
         yield (
             "06_active_chains",
             f"Chains deducible before and active after, {mode}",
-            lambda: figures.chain_counts_bars(tables.chain_counts(made(), mode=mode)),
+            lambda: figures.chain_counts_bars(
+                tables.chain_counts(made(), mode=mode), caption=caption
+            ),
         )
         scores = tables.stored("exact", models, folder)
         if "deep" in set(scores["mode"]):

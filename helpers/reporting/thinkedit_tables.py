@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from helpers.data.knowgic import LAYOUTS
 from helpers.metrics import thinkedit as metrics
 from helpers.paths import FIGURES
 from helpers.reporting.published import published_table
@@ -15,6 +16,8 @@ from helpers.thinkedit import tables
 
 RUN = ["model", "method", "mode"]
 METHODS = ("alphaedit", "memit", "rect", "prune", "rome")  # the paper's order
+DRAWN = ("samples", "temperature", "seed", "max_new_tokens", "first_line")  # columns of samples
+_MADE = ["layout", "preset", "dtype", "device"]
 STEPS = (metrics.OVERALL, "1", "2", "3", "4", "5")
 PAPER_TABLE = {"llama3-8b-instruct": 5, "qwen2.5-7b-instruct": 6}
 
@@ -62,17 +65,32 @@ def stored(kind: str, models: Sequence[str], folder: Path = FIGURES / "data") ->
     return pd.concat([pd.read_parquet(path) for path in paths], ignore_index=True)
 
 
-def caption(scores: pd.DataFrame) -> str:
-    """What stored scores are of: models, edits, preset, dtype and device, and how samples were drawn."""
-    drawn = [name for name in ("samples", "temperature", "seed") if name in scores]
-    made = scores.drop_duplicates(["model", "layout", "preset", "dtype", "device", *drawn])
-    edits = scores.groupby("model")["case_id"].nunique().to_dict()
-    return "\n".join(
-        f"ours: {row.model}, KnowGIC {row.layout}, {edits[row.model]} edits, preset {row.preset},"
-        f" {row.dtype} on {row.device}"
-        + "".join(f", {name} {getattr(row, name)}" for name in drawn)
-        for row in made.itertuples()
-    )
+def caption(scores: pd.DataFrame, about: str = "") -> str:
+    """What stored scores are of: models, edits, preset, dtype and device, and how samples were drawn.
+
+    Args:
+        scores: stored scores.
+        about: what else there is to say, e.g. estimator and mode.
+    """
+    drawn = [name for name in DRAWN if name in scores]
+    edits = scores.groupby("model")["case_id"].transform("nunique")
+    made = scores.assign(edits=edits).drop_duplicates(["model", *_MADE, "edits", *drawn])
+    lines = []
+    for (layout, preset, dtype, device, count, *how), part in made.groupby(
+        [*_MADE, "edits", *drawn], sort=False
+    ):
+        source = f"KnowGIC {layout}" if layout in LAYOUTS else f"edits of {layout}"
+        said = [
+            f"ours: {', '.join(part['model'].unique())}",
+            source,
+            f"{count} edits",
+            f"preset {preset}",
+            f"{dtype} on {device}",
+            *(f"{name} {value}" for name, value in zip(drawn, how, strict=True)),
+            *([about] if about else []),
+        ]
+        lines.append(", ".join(said))
+    return "\n".join(lines)
 
 
 def stored_chains(folder: Path = FIGURES / "data") -> pd.DataFrame:
@@ -192,12 +210,19 @@ def pooled_table(evaluation: Evaluation, *, mode: str) -> pd.DataFrame:
 
 
 def length_table(evaluation: Evaluation, *, mode: str) -> pd.DataFrame:
-    """IFR overall and by chain length (the paper's Table 10): one row per (model, method)."""
+    """IFR overall and by chain length (the paper's Table 10).
+
+    Returns:
+        One row per (model, method); ``n`` lists the edits behind overall and each length.
+    """
     means = metrics.mean_over_edits(
         _mode(evaluation.recovery, mode), by=["model", "method", "steps"]
     )
-    wide = means.pivot(index=["model", "method"], columns="steps", values="mean")
-    return _ordered(wide.reindex(columns=list(STEPS)).reset_index())
+    keys = ["model", "method"]
+    wide = means.pivot(index=keys, columns="steps", values="mean").reindex(columns=list(STEPS))
+    counts = means.pivot(index=keys, columns="steps", values="n").reindex(columns=list(STEPS))
+    behind = counts.fillna(0).astype(int).astype(str).agg("/".join, axis=1)
+    return _ordered(wide.assign(n=behind).reset_index())
 
 
 def new_fact_table(evaluation: Evaluation, *, mode: str) -> pd.DataFrame:
@@ -205,14 +230,24 @@ def new_fact_table(evaluation: Evaluation, *, mode: str) -> pd.DataFrame:
 
     Returns:
         One row per (model, method), over chains of two steps and more (one step is the edit
-        itself): mean probability of the new fact's chains ``before`` and ``after``, and the share
-        of chains at whose end the new object is more probable than the original one
-        (``wins_before``, ``wins_after``).
+        itself), per edit first and then over the ``n`` edits that have any: mean probability of
+        the new fact's chains ``before`` and ``after``, and the share of the distinct facts at the
+        chains' ends of which the new object is more probable than the original one
+        (``wins_before``, ``wins_after``). ``pooled_before`` and ``pooled_after`` are that share
+        over all chains of all edits.
     """
+    keys = ["model", "method"]
     new = _mode(evaluation.new_recovery, mode)
-    longer = new[new["length"] > 1].groupby(["model", "method"])
-    columns = ["before", "after", "wins_before", "wins_after"]
-    return _ordered(longer[columns].mean().reset_index())
+    longer = new[new["length"] > 1]
+    wins = ["wins_before", "wins_after"]
+    ends = longer.drop_duplicates([*keys, "edit", "last_item"]).groupby([*keys, "edit"])[wins]
+    chains = longer.groupby([*keys, "edit"])[["before", "after"]]
+    means = pd.concat([chains.mean(), ends.mean()], axis=1).groupby(keys)
+    pooled = longer.groupby(keys)[wins].mean()
+    table = means.mean().assign(
+        pooled_before=pooled["wins_before"], pooled_after=pooled["wins_after"], n=means.size()
+    )
+    return _ordered(table.reset_index())
 
 
 def paper_techniques() -> pd.DataFrame:

@@ -13,6 +13,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from helpers.runs.store import settings_key
+
 
 class JournalError(ValueError):
     """A journal that does not belong to this run, or is damaged."""
@@ -48,6 +50,14 @@ class Journal:
         self._records = _read(path)
         self._next = 0
         self.record("run", {"model": model, "settings": dict(settings)}, True)
+
+    @classmethod
+    def kept_in(
+        cls, folder: Path, name: str, *, model: str, settings: Mapping[str, Any]
+    ) -> Journal:
+        """The journal of this model and these settings in a folder; others have files of their own."""
+        key = settings_key({"model": model, "settings": dict(settings)})
+        return cls(folder / f"{name}-{key}.jsonl", model=model, settings=settings)
 
     @property
     def replaying(self) -> bool:

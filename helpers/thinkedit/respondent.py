@@ -28,10 +28,11 @@ class ModelRespondent:
 
     @property
     def fingerprint(self) -> str:
-        """Weights, tokenizer and sampling: all that determines the responses besides n and seed."""
+        """Weights, tokenizer, type, device and sampling: what determines responses besides n and seed."""
+        model = self.language_model
         settings = {k: v for k, v in asdict(self._sampling(0)).items() if k != "seed"}
         listed = ", ".join(f"{name}={value!r}" for name, value in settings.items())
-        return f"{self.language_model.fingerprint} ({listed})"
+        return f"{model.fingerprint}, {model.dtype_name} on {model.device.type} ({listed})"
 
     def respond(self, prompts: Sequence[str], *, n: int, seed: int) -> list[list[str]]:
         """``n`` sampled responses per prompt."""

@@ -105,9 +105,9 @@ def new_fact_chains(facts: pd.DataFrame, chains: pd.DataFrame) -> pd.DataFrame:
     The paper's first limitation. A chain's last step then asks for the new object.
 
     Returns:
-        One row per (edit, chain): length, ``before`` and ``after`` (products of the steps'
-        probabilities), ``wins_before`` and ``wins_after``: whether the new object is more probable
-        than the original one at the chain's last step.
+        One row per (edit, chain): length, ``last_item`` (its last fact), ``before`` and ``after``
+        (products of the steps' probabilities), ``wins_before`` and ``wins_after``: whether the new
+        object is more probable than the original one at the chain's last step.
     """
     steps = steps_table(facts, chains).sort_values(["edit", "chain", "step"])
     last = ~steps.duplicated(["edit", "chain"], keep="last")
@@ -117,6 +117,7 @@ def new_fact_chains(facts: pd.DataFrame, chains: pd.DataFrame) -> pd.DataFrame:
     groups = steps.groupby(["edit", "chain"], sort=True)
     return groups.agg(
         length=("step", "size"),
+        last_item=("item", "last"),
         before=("before", "prod"),
         after=("after", "prod"),
         wins_before=("wins_before", "any"),

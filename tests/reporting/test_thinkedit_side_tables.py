@@ -117,10 +117,13 @@ def test_the_gallery_draws_what_is_stored(tmp_path, along, scores) -> None:
     along = pd.concat([along, facts.assign(method="rome", mode="sequential")])
     stored = {"exact_m": pd.concat(every), "along_m": along, "chains": chains}
     assert len(list(thinkedit_gallery.thinkedit_figures(tmp_path))) == 1  # the paper's own
+    made = {"layout": "mini", "preset": "tuned", "dtype": "float32", "device": "cpu"}
     for name, table in stored.items():
-        table.to_parquet(tmp_path / f"06_thinkedit_{name}.parquet", index=False)
+        table.assign(**made).to_parquet(tmp_path / f"06_thinkedit_{name}.parquet", index=False)
     drawn = {name: draw() for name, _, draw in thinkedit_gallery.thinkedit_figures(tmp_path)}
     assert set(drawn) > {"06_sequence", "06_deep_edit", "06_ckp"}
+    for name in ("06_sequence", "06_deep_edit", "06_ckp"):
+        assert "edits of mini, 2 edits, preset tuned" in drawn[name].texts[-1].get_text()
     found = thinkedit_gallery.evaluation(["m"], folder=tmp_path)
     assert set(found.recovery["mode"]) == {"sequential", "independent", "deep", "right after"}
     plt.close("all")

@@ -241,3 +241,12 @@ def test_questions_that_miss_the_subject_or_tell_the_object_are_replaced(world, 
         growth = grow(world, tmp_path / f"{name}.jsonl")
         question = growth.graph.edges["ada", "north college"]["question"]
         assert question == "Ada studied at what?"
+
+
+def test_every_model_and_setting_has_a_journal_of_its_own(tmp_path):
+    def journal(model, **settings):
+        return Journal.kept_in(tmp_path, "own", model=model, settings=settings)
+
+    first = journal("a", seed=0)
+    assert journal("a", seed=0).path == first.path
+    assert len({first.path, journal("b", seed=0).path, journal("a", seed=1).path}) == 3

@@ -13,6 +13,7 @@ from helpers.editing.hyperparameters import Hyperparameters
 from helpers.editing.update import Update, apply
 from helpers.metrics import thinkedit as metrics
 from helpers.publishing import thinkedit as evaluate
+from helpers.reporting.thinkedit_tables import DRAWN
 from helpers.runs.store import ResultsStore
 from helpers.scoring.answers import Question, score_answers
 from helpers.scoring.responses import Sampling
@@ -183,8 +184,8 @@ def test_every_estimator_looks_at_the_same_edits(tiny, edits, tmp_path, monkeypa
     assert editor.calls == 3 + 1  # one by one, and together; texts make no edit again
     assert set(tables) == {"exact", "texts", "along"}
     assert set(tables["texts"]["mode"]) == {"before", "sequential", "independent"}
-    assert set(evaluate.DRAWN) <= set(tables["texts"].columns)
-    assert not set(evaluate.DRAWN) & set(tables["exact"].columns)
+    assert set(DRAWN) <= set(tables["texts"].columns)
+    assert not set(DRAWN) & set(tables["exact"].columns)
     again = evaluate.evaluate(language_model, ["rome"], store=tmp_path, **options)
     assert editor.calls == 4
     pd.testing.assert_frame_equal(again["exact"], tables["exact"])

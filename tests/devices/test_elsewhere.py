@@ -1,0 +1,23 @@
+"""Everything that touches a model runs on another device than the CPU, with the same numbers."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from torch.utils import backend_registration
+
+
+def test_every_editor_scorer_and_locator_on_another_device():
+    """In a process of its own: the make-believe device changes torch for good."""
+    if not hasattr(backend_registration, "_setup_privateuseone_for_python_backend"):
+        pytest.skip("this torch has no Python backends")
+    script = Path(__file__).with_name("checks.py")
+    run = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    done = [json.loads(line) for line in run.stdout.splitlines() if line.startswith("{")]
+    assert len(done) > 40
+    assert not (problems := [d for d in done if d["problem"]]), problems
