@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from helpers.editing.variants import studies
-from helpers.publishing.adoption import adopt
+from helpers.publishing.adoption import adopt, is_published
 from helpers.reporting.ablations_stored import add_said, add_scores, load_part, sequence_key
 from helpers.reporting.peak_tables import Caption
 from helpers.reporting.stored import StoredRun
@@ -68,12 +68,15 @@ def _publish_said(run: PeakRun, params: Mapping[str, Any], caption: Caption, fol
 def _publish_sequences(
     run: PeakRun, params: Mapping[str, Any], caption: Caption, folder: Path
 ) -> None:
+    published = load_part("sequences", folder / _name(caption))
     for method in params["sequences"]:
         (editor,) = build_methods([method], run.language_model, **_options(params)).values()
         sequence, reached = PeakSequence(run, editor), []
         for edits in sorted(params["checkpoints"]):
-            reached.append(edits)
             key = sequence_key(method, edits)
+            if is_published(run, editor, key, published):
+                continue
+            reached.append(edits)
             scores = {key: sequence.scores(reached)[edits]}
             made = StoredRun(caption, scores, {key: editor.settings()}, run.settings({}))
             add_scores(_name(caption), made, part="sequences", folder=folder)

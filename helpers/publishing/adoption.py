@@ -18,10 +18,13 @@ def adopt(run: PeakRun, editors: Mapping[str, Editor], published: StoredRun) -> 
         editors: by the label their scores were published under.
         published: the stored run; methods it does not have are left alone.
     """
-    if published.source != run.settings({}):
-        return
     for label, editor in editors.items():
-        # Settings as JSON gives them back: its lists were tuples.
-        settings = json.loads(json.dumps(editor.settings()))
-        if published.settings.get(label) == settings:
+        if is_published(run, editor, label, published):
             run.adopt(editor, published.scores[label])
+
+
+def is_published(run: PeakRun, editor: Editor, label: str, published: StoredRun) -> bool:
+    """Whether a label's scores are of this model, data and scoring, and of this editor's settings."""
+    # Settings as JSON gives them back: its lists were tuples.
+    settings = json.loads(json.dumps(editor.settings()))
+    return published.source == run.settings({}) and published.settings.get(label) == settings

@@ -93,6 +93,19 @@ def test_a_second_run_computes_nothing_and_writes_the_same(published, monkeypatc
     assert {file: file.read_bytes() for file in path.rglob("*.*")} == before
 
 
+def test_published_sequences_are_not_made_again_elsewhere(published, run, tmp_path, monkeypatch):
+    path = published()
+    before = load_ablations(path.name, path.parent).sequences
+    elsewhere = replace(run, store=ResultsStore(tmp_path / "elsewhere"))
+    monkeypatch.setattr(Rome, "edit", None)  # any edit would fail
+    params = {**PARAMS, "said": []}
+    ablations.publish_ablations(elsewhere, params, caption(run, params), path.parent)
+    after = load_ablations(path.name, path.parent).sequences
+    assert after.keys() == before.keys()
+    for place, table in before.items():
+        pd.testing.assert_frame_equal(after[place], table)
+
+
 def test_published_scores_are_not_computed_again_elsewhere(run, rome, tmp_path, monkeypatch):
     params = {**PARAMS, "methods": ["rome", "rome+app"]}
     path = publish_runs(run, params, tmp_path / "p")
