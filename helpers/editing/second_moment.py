@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -40,17 +40,21 @@ class SecondMomentError(ValueError):
 
 @dataclass(frozen=True)
 class SecondMoment:
-    """C of one layer: ``matrix`` [f, f] in fp32, ``tokens`` counted, and where it comes from."""
+    """C of one layer: ``matrix`` [f, f] in fp32, ``tokens`` counted, and where it comes from.
+
+    The matrix stays where it was read; what is solved with is made, and kept, on ``device``.
+    """
 
     matrix: Tensor
     tokens: int
     layer: int
     fingerprint: str
     corpus: str
+    device: torch.device = torch.device("cpu")
 
     @cached_property
     def _factor(self) -> Tensor:
-        factor, info = torch.linalg.cholesky_ex(self.matrix.double())
+        factor, info = torch.linalg.cholesky_ex(self.matrix.to(self.device).double())
         if int(info):
             raise SecondMomentError(
                 f"the second moment of layer {self.layer} is singular ({self.tokens} tokens of"
@@ -65,20 +69,18 @@ class SecondMoment:
     def null_space(self, threshold: float) -> NullSpace:
         """Directions in which it is below ``threshold``, found once (AlphaEdit)."""
         if threshold not in self._null_spaces:
-            self._null_spaces[threshold] = NullSpace.of(self.matrix, threshold)
+            self._null_spaces[threshold] = NullSpace.of(self.matrix.to(self.device), threshold)
         return self._null_spaces[threshold]
 
     def solve(self, keys: Tensor) -> Tensor:
         """C^-1 keys for keys [f, n] (or [f]), solved in fp64 by one Cholesky factor per layer."""
         columns = keys.double().reshape(keys.shape[0], -1)
-        solved = torch.cholesky_solve(columns.to(self._factor.device), self._factor)
+        solved = torch.cholesky_solve(columns.to(self.device), self._factor)
         return solved.reshape(keys.shape).to(keys.device)
 
     def to(self, device: str | torch.device) -> SecondMoment:
-        """A copy on another device."""
-        return SecondMoment(
-            self.matrix.to(device), self.tokens, self.layer, self.fingerprint, self.corpus
-        )
+        """The same, solved with on another device."""
+        return replace(self, device=torch.device(device))
 
 
 def second_moment(
