@@ -50,7 +50,7 @@ class SecondMoment:
     layer: int
     fingerprint: str
     corpus: str
-    device: torch.device = torch.device("cpu")
+    device: str | torch.device = "cpu"
 
     @cached_property
     def _factor(self) -> Tensor:
@@ -80,7 +80,7 @@ class SecondMoment:
 
     def to(self, device: str | torch.device) -> SecondMoment:
         """The same, solved with on another device."""
-        return replace(self, device=torch.device(device))
+        return replace(self, device=device)
 
 
 def second_moment(
