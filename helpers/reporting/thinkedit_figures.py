@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -20,6 +21,7 @@ LABELS = {
     "prune": "PRUNE",
     "rome": "ROME",
 }
+_LETTERS = 16  # of a caption to an inch
 _STEPS = ["1", "2", "3", "4", "5"]
 
 
@@ -28,7 +30,7 @@ def recovery_by_length(lengths: pd.DataFrame, *, caption: str = "") -> Figure:
 
     Args:
         lengths: table of ``thinkedit_tables.length_table`` (or the paper's in that form).
-        caption: what the numbers are of, here and below put under the panels.
+        caption: what the numbers are of, here and below put over the panels.
     """
     use_style()
     models = lengths["model"].unique()
@@ -189,9 +191,11 @@ def sequence_lines(leads: pd.DataFrame, *, caption: str = "") -> Figure:
 
 
 def _captioned(figure: Figure, caption: str) -> Figure:
-    """The figure with a caption under its panels."""
-    if caption:
-        figure.text(0.01, -0.02, caption, fontsize=7, color="0.3", va="top")
+    """The figure with a caption over its panels, in lines as wide as the figure."""
+    width = int(_LETTERS * figure.get_figwidth())
+    lines = [wrapped for line in caption.splitlines() for wrapped in textwrap.wrap(line, width)]
+    if lines:
+        figure.suptitle("\n".join(lines), x=0.01, ha="left", fontsize=8)
     return figure
 
 

@@ -53,7 +53,8 @@ def deep_figure(models: Sequence[str], folder: Path = DATA) -> Figure:
     return _from_to(
         tables.technique_table(found, mode="independent"),
         tables.technique_table(found, mode="deep"),
-        caption=_caption(models, folder, "exact, independent"),
+        folder,
+        about="exact, independent",
         end="deep edit",
     )
 
@@ -64,19 +65,21 @@ def app_figure(models: Sequence[str], folder: Path = DATA, *, mode: str) -> Figu
         tables.technique_table(found, mode=mode)
         for found in tables.split_app(evaluation(models, folder=folder))
     )
-    caption = _caption(models, folder, f"exact, {mode}")
-    return _from_to(plain, with_app, caption=caption, end="with APP")
+    return _from_to(plain, with_app, folder, about=f"exact, {mode}", end="with APP")
 
 
 def _caption(models: Sequence[str], folder: Path, about: str) -> str:
     return tables.caption(tables.stored("exact", models, folder), about)
 
 
-def _from_to(plain: pd.DataFrame, changed: pd.DataFrame, *, caption: str, end: str) -> Figure:
+def _from_to(
+    plain: pd.DataFrame, changed: pd.DataFrame, folder: Path, *, about: str, end: str
+) -> Figure:
     """Arrows, for the models and methods that are in both tables."""
     keys = ["model", "method"]
     both = plain.merge(changed[keys], on=keys)
     changed = changed.merge(plain[keys], on=keys)
+    caption = _caption(list(both["model"].unique()), folder, about)
     return figures.recovery_against_preservation(both, changed, caption=caption, end=end)
 
 

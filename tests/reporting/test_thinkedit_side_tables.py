@@ -123,7 +123,8 @@ def test_the_gallery_draws_what_is_stored(tmp_path, along, scores) -> None:
     drawn = {name: draw() for name, _, draw in thinkedit_gallery.thinkedit_figures(tmp_path)}
     assert set(drawn) > {"06_sequence", "06_deep_edit", "06_ckp"}
     for name in ("06_sequence", "06_deep_edit", "06_ckp"):
-        assert "edits of mini, 2 edits, preset tuned" in drawn[name].texts[-1].get_text()
+        caption = " ".join(drawn[name].get_suptitle().split())
+        assert "edits of mini, 2 edits, preset tuned" in caption
     found = thinkedit_gallery.evaluation(["m"], folder=tmp_path)
     assert set(found.recovery["mode"]) == {"sequential", "independent", "deep", "right after"}
     plt.close("all")
