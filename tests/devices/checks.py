@@ -5,17 +5,14 @@ Prints one JSON line per check: its name, and what went wrong, if anything.
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import sys
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import Any
 
 import torch
-from elsewhere import ELSEWHERE
 
 from helpers.editing.app import App
 from helpers.editing.context import ContextTemplates
@@ -32,22 +29,12 @@ from helpers.locating.registry import LOCATORS, make_locator
 from helpers.models import LanguageModel
 from helpers.scoring.answers import Question, score_answers
 from helpers.scoring.responses import Sampling, sample_responses
+from tests import conftest as root
+from tests.devices.elsewhere import ELSEWHERE
+from tests.editing import conftest as editing
 
-TESTS = Path(__file__).parents[1]
 MODES = ("edit", "edit_jointly", "edit_sequentially")
 CLOSE = 2e-3  # nats a token after optimisations on both devices
-
-
-def _module(path: str) -> Any:
-    spec = importlib.util.spec_from_file_location(path.replace("/", "_"), TESTS / f"{path}.py")
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-root, editing = _module("conftest"), _module("editing/conftest")
 
 
 def _model() -> LanguageModel:

@@ -5,18 +5,19 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from torch.utils import backend_registration
+
+from helpers.paths import REPOSITORY
 
 
 def test_every_editor_scorer_and_locator_on_another_device():
     """In a process of its own: the make-believe device changes torch for good."""
     if not hasattr(backend_registration, "_setup_privateuseone_for_python_backend"):
         pytest.skip("this torch has no Python backends")
-    script = Path(__file__).with_name("checks.py")
-    run = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False)
+    command = [sys.executable, "-m", "tests.devices.checks"]
+    run = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
     done = [json.loads(line) for line in run.stdout.splitlines() if line.startswith("{")]
     assert len(done) > 40
