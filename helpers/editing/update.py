@@ -13,7 +13,6 @@ from typing import Any
 import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
-from torch import Tensor
 
 from helpers.editing.deltas import DELTAS, Delta
 from helpers.models.language_model import LanguageModel
@@ -127,7 +126,8 @@ def write(language_model: LanguageModel, update: Update) -> None:
             weight = language_model.weight(name)
             changed = weight.float() + delta.dense().to(weight.device)
             if weight.dtype in (torch.float16, torch.bfloat16):
-                _warn_of_rounding(name, weight, delta)
+                relative = delta.norm() / language_model.weight_norm(name)
+                _warn_of_rounding(name, weight.dtype, relative)
             weight.copy_(changed)
             bias = delta.bias_term()
             if bias is not None:
@@ -135,11 +135,10 @@ def write(language_model: LanguageModel, update: Update) -> None:
     language_model.forget()
 
 
-def _warn_of_rounding(name: str, weight: Tensor, delta: Delta) -> None:
-    relative = delta.norm() / float(weight.float().norm())
+def _warn_of_rounding(name: str, dtype: torch.dtype, relative: float) -> None:
     if relative < SMALLEST_IN_HALF:
         warnings.warn(
-            f"{name}: a change of {relative:.1e} of the weight's norm is largely lost in {weight.dtype};"
+            f"{name}: a change of {relative:.1e} of the weight's norm is largely lost in {dtype};"
             " write it into float32 weights, or score it under an overlay",
             stacklevel=3,
         )

@@ -19,8 +19,8 @@ from helpers.locating.query import LocatorError, Query
 from helpers.locating.slots import slot_batch, slot_logits, target_probabilities, traced
 from helpers.models.language_model import LanguageModel
 
-# Scores, their sums and the pools of a benchmark are whole vectors of this length, on the host.
-MOST_ENTRIES = 300_000_000
+# A batch's scores are at_a_time vectors of this length in fp32, on the device and on the host.
+MOST_ENTRIES = 1_000_000_000
 
 
 class _GradientLocator(Locator):
@@ -39,9 +39,9 @@ class _GradientLocator(Locator):
         entries = layout.blocks * layout.intermediate_size * layout.hidden_size
         if entries > MOST_ENTRIES:
             raise LocatorError(
-                f"{self.name} scores every weight, {entries:,} of {language_model.name}: more than"
-                f" {MOST_ENTRIES:,} take days and tens of GiB a sentence; use locators of layers or"
-                " neurons for it (python -m helpers.publishing.klob --locator …)"
+                f"{self.name} scores every weight, {entries:,} of {language_model.name}: a batch alone"
+                f" takes {4 * self.at_a_time * entries / 2**30:.0f} GiB; use locators of layers or neurons"
+                " (python -m helpers.publishing.klob --locator …)"
             )
         device = language_model.device
         names = [layout.mlp_out(layer) for layer in range(layout.blocks)]

@@ -85,10 +85,7 @@ def evaluate(
         texts, ``DRAWN``. An edit that was given up is left out, unless it is part of a sequence.
     """
     universe = load_edits(layout)
-    drawn = {
-        "sampled": replace(ANSWERS, stop=ANSWERS.stop if first_line else None),
-        "texts": TEXTS,
-    }
+    answers = ANSWERS if first_line else replace(ANSWERS, stop=None)
     drawn = {
         kind: replace(
             sampling,
@@ -96,7 +93,7 @@ def evaluate(
             seed=seed,
             max_new_tokens=max_new_tokens or sampling.max_new_tokens,
         )
-        for kind, sampling in drawn.items()
+        for kind, sampling in (("sampled", answers), ("texts", TEXTS))
     }
     runs = [
         ThinkEditRun(
@@ -126,14 +123,10 @@ def evaluate(
         for run in runs
     }
     named["along"] = named.get("exact", {})
-    columns = {
-        kind: (samples, temperature, seed, sampling.max_new_tokens, sampling.stop is not None)
-        for kind, sampling in drawn.items()
-    }
-    return {
-        kind: table.assign(**named[kind], **dict(zip(DRAWN, columns.get(kind, ()), strict=False)))
-        for kind, table in found.items()
-    }
+    for kind, sampling in drawn.items():
+        how = samples, temperature, seed, sampling.max_new_tokens, sampling.stop is not None
+        named.setdefault(kind, {}).update(zip(DRAWN, how, strict=True))
+    return {kind: table.assign(**named[kind]) for kind, table in found.items()}
 
 
 def main(
@@ -236,7 +229,7 @@ def _check_alike(table: pd.DataFrame, path: Path) -> None:
         if ours != theirs:
             raise PublishingError(
                 f"{path} was made with {name} {_listed(theirs)}, this run with {_listed(ours)}: the two"
-                f" cannot stand in one table. Run with the stored settings, or move the file away"
+                " cannot stand in one table. Run with the stored settings, or move the file away"
             )
 
 

@@ -101,7 +101,8 @@ def thinkedit_figures(
         return tables.split_app(evaluation(models, folder=folder))[0]
 
     if models:
-        caption = _caption(models, folder, f"exact, {mode}")
+        scores = tables.stored("exact", models, folder)
+        caption = tables.caption(scores, f"exact, {mode}")
         yield (
             "06_ifr_by_length",
             f"IFR by chain length, {mode}",
@@ -130,7 +131,6 @@ def thinkedit_figures(
                 tables.chain_counts(made(), mode=mode), caption=caption
             ),
         )
-        scores = tables.stored("exact", models, folder)
         if "deep" in set(scores["mode"]):
             yield (
                 "06_deep_edit",

@@ -1,5 +1,6 @@
 """Scores under edits, the tables made of them, and resuming: on a tiny random model."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -244,6 +245,8 @@ def test_responses_may_go_beyond_their_first_line(tiny, edits, tmp_path, monkeyp
         max_new_tokens=3,
         store=tmp_path,
     )["sampled"]
+    (settings,) = (json.loads(path.read_text()) for path in tmp_path.rglob("settings.json"))
+    assert (settings["sampling"]["stop"], settings["sampling"]["max_new_tokens"]) == (None, 3)
     assert set(found["max_new_tokens"]) == {3}
     assert not found["first_line"].any()
 
