@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 
 from helpers.paths import FIGURES
-from helpers.reporting import thinkedit_tables
+from helpers.reporting import thinkedit_stored, thinkedit_tables
 from helpers.reporting.ablation_tables import by_label, finished, variant_metrics
 from helpers.reporting.ablations_stored import load_ablations, stored_ablations
 from helpers.reporting.klob_stored import load_klob_run, stored_klob_runs
@@ -86,8 +86,8 @@ def _thinkedit(folder: Path) -> Iterator[str]:
             if mode not in set(found.recovery["mode"]):
                 continue
             yield f"### KnowGIC, edits {mode}, {words}"
-            yield thinkedit_tables.caption(
-                thinkedit_tables.stored(estimator, models, folder), f"{estimator}, {mode}"
+            yield thinkedit_stored.caption(
+                thinkedit_stored.stored(estimator, models, folder), f"{estimator}, {mode}"
             )
             yield "IFR: lower is better; CKP: higher is better; *n* edits have a known chain."
             table = thinkedit_tables.technique_table(found, mode=mode)

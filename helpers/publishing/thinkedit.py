@@ -21,7 +21,7 @@ from helpers.editing.editor import Editor
 from helpers.editing.remembering import Remembering, sharing
 from helpers.models import LanguageModel, load
 from helpers.paths import FIGURES, RUNS
-from helpers.reporting.thinkedit_tables import DRAWN
+from helpers.reporting.thinkedit_stored import DRAWN
 from helpers.runs.methods import build_method
 from helpers.runs.store import ResultsStore
 from helpers.thinkedit.run import ANSWERS, TEXTS, ThinkEditRun

@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 
 from helpers.paths import FIGURES
 from helpers.reporting import thinkedit_figures as figures
+from helpers.reporting import thinkedit_stored as archive
 from helpers.reporting import thinkedit_tables as tables
 from helpers.reporting.thinkedit_side_tables import sequence_leads
 
@@ -30,20 +31,20 @@ def evaluation(
 
     With the exact estimator, the mode ``RIGHT_AFTER`` has each edit of a sequence as it was made.
     """
-    scores = tables.stored(estimator, models, folder)
+    scores = archive.stored(estimator, models, folder)
     if estimator == "exact":
         sequences = set(stored_models(folder, estimator="along"))
         followed = [model for model in models if Path(model).name in sequences]
-        along = [tables.stored("along", [m], folder).assign(mode=RIGHT_AFTER) for m in followed]
+        along = [archive.stored("along", [m], folder).assign(mode=RIGHT_AFTER) for m in followed]
         scores = pd.concat([scores, *along], ignore_index=True)
-    return tables.evaluate_scores(scores, tables.stored_chains(folder), estimator=estimator)
+    return tables.evaluate_scores(scores, archive.stored_chains(folder), estimator=estimator)
 
 
 def sequence_figure(models: Sequence[str], folder: Path = DATA) -> Figure:
     """How the edits of a sequence fare, a row of panels per model; methods without APP."""
-    along, exact = (tables.stored(kind, models, folder) for kind in ("along", "exact"))
+    along, exact = (archive.stored(kind, models, folder) for kind in ("along", "exact"))
     plain = (scores[~scores["method"].str.endswith("+app")] for scores in (along, exact))
-    caption = tables.caption(exact, "exact, sequential")
+    caption = archive.caption(exact, "exact, sequential")
     return figures.sequence_lines(sequence_leads(*plain), caption=caption)
 
 
@@ -69,7 +70,7 @@ def app_figure(models: Sequence[str], folder: Path = DATA, *, mode: str) -> Figu
 
 
 def _caption(models: Sequence[str], folder: Path, about: str) -> str:
-    return tables.caption(tables.stored("exact", models, folder), about)
+    return archive.caption(archive.stored("exact", models, folder), about)
 
 
 def _from_to(
@@ -87,7 +88,7 @@ def sampled_figure(models: Sequence[str], folder: Path = DATA, *, mode: str) -> 
     """IFR against CKP, both from sampled responses."""
     found = evaluation(models, estimator="sampled", folder=folder)
     techniques = tables.technique_table(found, mode=mode)
-    caption = tables.caption(tables.stored("sampled", models, folder), f"sampled, {mode}")
+    caption = archive.caption(archive.stored("sampled", models, folder), f"sampled, {mode}")
     return figures.recovery_against_preservation(techniques, caption=caption)
 
 
@@ -101,8 +102,8 @@ def thinkedit_figures(
         return tables.split_app(evaluation(models, folder=folder))[0]
 
     if models:
-        scores = tables.stored("exact", models, folder)
-        caption = tables.caption(scores, f"exact, {mode}")
+        scores = archive.stored("exact", models, folder)
+        caption = archive.caption(scores, f"exact, {mode}")
         yield (
             "06_ifr_by_length",
             f"IFR by chain length, {mode}",

@@ -8,7 +8,12 @@ import pytest
 matplotlib.use("Agg")
 
 from helpers.data import knowgic
-from helpers.reporting import graph_drawings, thinkedit_figures, thinkedit_tables
+from helpers.reporting import (
+    graph_drawings,
+    thinkedit_figures,
+    thinkedit_stored,
+    thinkedit_tables,
+)
 from helpers.thinkedit import tables
 from helpers.thinkedit.graph import graph_of_facts
 
@@ -96,12 +101,12 @@ def test_chain_counts_add_up(evaluation):
 
 def test_missing_results_say_how_to_make_them(tmp_path, evaluation):
     with pytest.raises(
-        thinkedit_tables.MissingScoresError, match=r"publishing.thinkedit --model m --method"
+        thinkedit_stored.MissingScoresError, match=r"publishing.thinkedit --model m --method"
     ):
-        thinkedit_tables.stored("exact", ["m"], tmp_path)
-    with pytest.raises(thinkedit_tables.MissingScoresError, match="--publish"):
-        thinkedit_tables.stored_chains(tmp_path)
-    with pytest.raises(thinkedit_tables.MissingScoresError, match="'sequential'"):
+        thinkedit_stored.stored("exact", ["m"], tmp_path)
+    with pytest.raises(thinkedit_stored.MissingScoresError, match="--publish"):
+        thinkedit_stored.stored_chains(tmp_path)
+    with pytest.raises(thinkedit_stored.MissingScoresError, match="'sequential'"):
         thinkedit_tables.technique_table(evaluation, mode="sequential")
 
 

@@ -14,7 +14,7 @@ from helpers.editing.hyperparameters import Hyperparameters
 from helpers.editing.update import Update, apply
 from helpers.metrics import thinkedit as metrics
 from helpers.publishing import thinkedit as evaluate
-from helpers.reporting.thinkedit_tables import DRAWN
+from helpers.reporting.thinkedit_stored import DRAWN
 from helpers.runs.store import ResultsStore
 from helpers.scoring.answers import Question, score_answers
 from helpers.scoring.responses import Sampling
