@@ -87,6 +87,7 @@ class _Order:
                 " app=App(alpha=…, beta=…, gamma=…), or leave APP out for an editor without a loss"
             )
         values = dict(values or {})
+        values.pop("extrapolated", None)  # said in captions
         given = {k: values.pop(k) for k in _APP_KEYS if k in values}
         return (App(**given) if self.app is True else self.app), values
 

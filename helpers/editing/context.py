@@ -22,7 +22,7 @@ from helpers.paths import PACKAGED, cache_folder, written_whole
 
 BARE = "{}"
 START_WORDS = ("The", "Therefore", "Because", "I", "You")
-_CACHE = "context_templates_2"  # another number when templates are sampled in another way
+_CACHE = "context_templates_3"  # another number when templates are sampled in another way
 
 
 @dataclass(frozen=True)
@@ -124,6 +124,7 @@ def _continue(language_model: LanguageModel, texts: list[str], length: int) -> l
         top_k=5,
         top_p=1.0,
         temperature=1.0,
+        repetition_penalty=1.0,
         min_new_tokens=new,
         max_new_tokens=new,
         pad_token_id=tokenizer.pad_token_id,

@@ -140,6 +140,24 @@ def preset_values(editor: str, model: str, preset: str) -> dict[str, Any]:
     return dict(presets[preset])
 
 
+def preset_words(model: str, preset: str) -> str:
+    """A preset as captions name it: with the editors whose APP coefficients are another model's.
+
+    >>> preset_words("llama2-7b", "paper")
+    "paper (APP's coefficients extrapolated: alphaedit)"
+    """
+    path = model_file(model)
+    sections = yaml.safe_load(path.read_text("utf-8"))["editors"] if path.exists() else {}
+    carried = [
+        name
+        for name, presets in sections.items()
+        if (presets.get(preset, {}).get("app") or {}).get("extrapolated")
+    ]
+    return (
+        f"{preset} (APP's coefficients extrapolated: {', '.join(carried)})" if carried else preset
+    )
+
+
 def read_hyperparameters(
     editor: str, kind: type[Hyperparameters], model: str, preset: str, **overrides: Any
 ) -> Any:

@@ -50,21 +50,20 @@ def loss_row(
     targets = (request.target, *(request.correct if all_answers else ()))
     try:
         prompt = prompt_ids(language_model, request.text)
-        for text in targets:
-            ids = answer_ids(language_model, text)
-            row.target += predictions(row, prompt, ids, prompt_last, scale=1 / len(targets))
-        for answers, slots in ((correct, row.correct), (false, row.false)):
-            for text in answers:
-                ids = answer_ids(language_model, text)
-                slots.append(predictions(row, prompt, ids, prompt_last))
+        tokens = {text: answer_ids(language_model, text) for text in (*targets, *correct, *false)}
     except TokenError as error:
         raise RequestError(f"record {row.record!r}: {error}") from error
-    longest = max(row.forest.positions) + 1
+    # FT-L itself reads only the prompt, but whoever scores its edit reads the answers after it.
+    longest = len(prompt) + max(map(len, tokens.values())) - 1
     if longest > language_model.context_length:
         raise RequestError(
             f"record {row.record!r}: prompt and target of {longest} tokens exceed the context of"
             f" {language_model.context_length}; shorten them"
         )
+    for text in targets:
+        row.target += predictions(row, prompt, tokens[text], prompt_last, scale=1 / len(targets))
+    for answers, slots in ((correct, row.correct), (false, row.false)):
+        slots += [predictions(row, prompt, tokens[text], prompt_last) for text in answers]
     return row
 
 

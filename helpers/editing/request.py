@@ -38,7 +38,8 @@ class EditRequest:
             raise RequestError(f"{where}the subject is empty; name the entity the fact is about")
         if not self.target.strip():
             raise RequestError(f"{where}the target is empty; give the answer to be appended")
-        if self.target in self.correct:
+        # Blanks around an answer do not change its tokens.
+        if self.target.strip() in {answer.strip() for answer in self.correct}:
             raise RequestError(
                 f"{where}target {self.target!r} is already a correct answer; drop it from `correct` or"
                 " choose another target"

@@ -74,7 +74,7 @@ def subject_prompt(language_model: LanguageModel, template: str, subject: str) -
         raise TokenError(f"prompt {template!r} must hold exactly one {{}} for the subject")
     if not subject.strip():
         raise TokenError(f"the subject for prompt {template!r} is empty")
-    end = template.index("{}") + len(subject)
+    end = template.index("{}") + len(subject.rstrip())
     prompt = template.replace("{}", subject)
     ids = prompt_ids(language_model, prompt)
     if not language_model.tokenizer.is_fast:

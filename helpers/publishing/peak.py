@@ -8,6 +8,7 @@ from typing import Any
 
 from helpers import models
 from helpers.data.peak import load_peak
+from helpers.editing.hyperparameters import preset_words
 from helpers.paths import FIGURES, REPOSITORY
 from helpers.publishing.ablations import publish_ablations
 from helpers.publishing.adoption import adopt
@@ -69,7 +70,7 @@ def caption(run: PeakRun, params: Mapping[str, Any]) -> Caption:
         model=run.language_model.name,
         dataset=run.data.name,
         records=len(run.data.records),
-        preset=params["preset"],
+        preset=preset_words(run.language_model.name, params["preset"]),
         dtype=run.language_model.dtype_name,
         device=run.language_model.device.type,
     )

@@ -18,6 +18,7 @@ import typer
 from helpers.data.knowgic import load_aliases, load_edits
 from helpers.editing.build import Shared
 from helpers.editing.editor import Editor
+from helpers.editing.hyperparameters import preset_words
 from helpers.editing.remembering import Remembering, sharing
 from helpers.models import LanguageModel, load
 from helpers.paths import FIGURES, RUNS
@@ -116,7 +117,7 @@ def evaluate(
     found = _evaluated(runs, sharing(editors), modes)
     named = {
         run.estimator: {
-            "preset": preset,
+            "preset": preset_words(language_model.name, preset),
             "corpus": corpus,
             **{name: run.settings()[name] for name in PROVENANCE[2:]},
         }

@@ -38,7 +38,7 @@ def edit_request(record: PeakRecord) -> EditRequest:
     objective can keep an answer from itself.
     """
     correct, false = (
-        tuple(answer for answer in answers if answer != record.target_new)
+        tuple(answer for answer in answers if answer.strip() != record.target_new.strip())
         for answers in (record.correct, record.hard_false)
     )
     return EditRequest(

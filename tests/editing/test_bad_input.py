@@ -100,6 +100,7 @@ def test_out_of_memory_halves_the_batch(tiny, make_editor, requests, monkeypatch
         ("prompt", "no slot", "exactly one {}"),
         ("target", "", "the target is empty"),
         ("target", "Earth", "already a correct answer"),
+        ("target", " Earth", "already a correct answer"),  # the same tokens
     ],
 )
 def test_requests_that_cannot_be_edited(requests, field, value, message) -> None:

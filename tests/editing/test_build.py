@@ -20,6 +20,7 @@ from helpers.editing.hyperparameters import (
     RectHyperparameters,
     RomeHyperparameters,
     model_file,
+    preset_words,
     read_hyperparameters,
 )
 from helpers.editing.kn import KnHyperparameters
@@ -81,7 +82,11 @@ def test_every_preset_is_valid_and_says_where_it_comes_from(path) -> None:
             if editor in ("rect", "prune"):
                 assert preset in sections(path)[hyperparameters.base]
             elif editor != "kn":
-                assert set(values["app"]) - {"stop_on", "margin"} == {"alpha", "beta", "gamma"}
+                assert set(values["app"]) - {"stop_on", "margin", "extrapolated"} == {
+                    "alpha",
+                    "beta",
+                    "gamma",
+                }
             if preset in ("original", "easyedit"):  # no code of theirs stops on the likelihood
                 assert values.get("stop_on", "total") == "total"
                 assert "stop_on" not in values.get("app", {})
@@ -95,6 +100,28 @@ def test_published_coefficients(model, editor) -> None:
     assert tuple(coefficients[key] for key in ("alpha", "beta", "gamma")) == expected
     if editor in ("rome", "memit"):
         assert values["stop_on"] == "nll"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_coefficients_of_another_model_are_named_in_captions(path) -> None:
+    """Table 8 and our own searches aside, a model's coefficients are carried over."""
+    measured = {model for model, _ in TABLE_8} | {"smollm2-135m", "gemma3-270m"}
+    preset = "tuned" if "tuned" in sections(path)["rome"] else "paper"
+    words = preset_words(path.stem, preset)
+    if path.stem not in measured:
+        assert words.endswith("extrapolated: ft, mend, rome, memit, alphaedit)")
+        assert words.startswith("paper (APP")
+    else:  # the paper has no AlphaEdit with APP
+        carried = "" if preset == "tuned" else " (APP's coefficients extrapolated: alphaedit)"
+        assert words == preset + carried
+
+
+def test_carried_coefficients_are_coefficients(tiny) -> None:
+    language_model = replace(tiny("llama"), name="llama3-8b-instruct")
+    editor = build_editor(
+        "ft-m", language_model, preset="paper", app=True, overrides={"layers": (2,)}
+    )
+    assert (editor.app.alpha, editor.app.beta, editor.app.gamma) == (0.2, 0.5, 0.2)
 
 
 def test_a_margin_of_its_own(tiny, tmp_path) -> None:

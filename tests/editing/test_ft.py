@@ -153,6 +153,33 @@ def test_all_answers_become_targets(tiny, requests, objective) -> None:
     assert found == pytest.approx(np.mean(parts), abs=1e-4)
 
 
+def test_a_target_beyond_the_context_is_refused_though_it_is_not_read(tiny) -> None:
+    """FT-L reads the distribution after the prompt alone; the edit could not be scored."""
+    long = EditRequest("Mars", "{} is near", "very " * 600 + "far", record="case 9")
+    for objective in OBJECTIVES:
+        with pytest.raises(RequestError, match=r"record 'case 9': .* exceed the context of 512"):
+            ft(tiny("llama"), objective=objective).edit([long])
+
+
+def test_out_of_memory_halves_the_batch(tiny, requests, monkeypatch) -> None:
+    editor = ft(tiny("llama"), num_steps=3)
+    plain = editor.edit(requests)
+    build = loss_batch.LossBatch.build
+
+    def tight(language_model, rows, layer):
+        if len(rows) > 1:
+            raise torch.OutOfMemoryError("out of memory")
+        return build(language_model, rows, layer)
+
+    monkeypatch.setattr(loss_batch.LossBatch, "build", tight)
+    with pytest.warns(UserWarning, match="going on with halves"):
+        halved = editor.edit(requests)
+    for one, other in zip(halved, plain, strict=True):
+        for module in one:
+            # Adam's first steps are signs: an entry whose gradient is rounding noise may flip.
+            assert float((one[module].dense() - other[module].dense()).abs().median()) < 1e-6
+
+
 def test_a_small_memory_budget_means_one_edit_at_a_time(tiny, requests, monkeypatch) -> None:
     language_model = tiny("llama")
     sizes = []

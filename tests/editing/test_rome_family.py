@@ -7,10 +7,12 @@ import copy
 import pytest
 import torch
 
+from helpers.editing.app import App
 from helpers.editing.deltas import LowRank, Masked
 from helpers.editing.editor import batches_of
 from helpers.editing.keys import read_at_subjects, read_modules_at_subjects
 from helpers.editing.overlay import overlay_all
+from helpers.editing.request import EditRequest
 from helpers.editing.update import Update, apply
 from helpers.models import LanguageModel
 
@@ -37,7 +39,7 @@ def test_targets_become_likelier(
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-@pytest.mark.parametrize("name", ["rome", "memit", "alphaedit"])
+@pytest.mark.parametrize("name", EDITORS)
 def test_batched_equals_one_by_one(tiny, make_editor, requests, architecture, name) -> None:
     editor = make_editor(name, tiny(architecture))
     together = editor.edit(requests)
@@ -45,10 +47,10 @@ def test_batched_equals_one_by_one(tiny, make_editor, requests, architecture, na
     for one, other in zip(together, alone, strict=True):
         assert one.diagnostics["steps"] == other.diagnostics["steps"]
         for module in one:
-            dense = other[module].dense()
-            torch.testing.assert_close(
-                one[module].dense(), dense, rtol=1e-3, atol=1e-4 * float(dense.abs().max())
-            )
+            ours, dense = one[module].dense(), other[module].dense()
+            tolerance = 1e-4 * float(dense.abs().max()) + 1e-3 * dense.abs()
+            # RECT cuts at a quantile: of the entries beside it one may fall on either side.
+            assert int(((ours - dense).abs() > tolerance).sum()) <= (2 if name == "rect" else 0)
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
@@ -65,9 +67,12 @@ def test_overlay_equals_applied_weights(
         torch.testing.assert_close(score[None], written, rtol=0, atol=1e-4)
 
 
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("name", ["rome", "memit", "alphaedit"])
-def test_a_single_fact_has_rank_one_in_each_matrix(tiny, make_editor, requests, name) -> None:
-    editor = make_editor(name, tiny("llama"))
+def test_a_single_fact_has_rank_one_in_each_matrix(
+    tiny, make_editor, requests, architecture, name
+) -> None:
+    editor = make_editor(name, tiny(architecture))
     (update,) = editor.edit(requests[:1])
     assert len(update) == len(editor.hyperparameters.layers)
     for delta in update.values():
@@ -75,7 +80,7 @@ def test_a_single_fact_has_rank_one_in_each_matrix(tiny, make_editor, requests, 
         assert torch.linalg.matrix_rank(delta.dense()) == 1
 
 
-@pytest.mark.parametrize("architecture", ["gpt2", "gptj", "llama"])
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_rome_maps_the_bare_key_to_the_optimised_value(
     tiny, make_editor, requests, architecture
 ) -> None:
@@ -117,25 +122,39 @@ def test_reading_two_modules_equals_reading_each(tiny, make_editor, requests) ->
     torch.testing.assert_close(both[value], values)
 
 
-@pytest.mark.parametrize("name", ["rome", "memit", "alphaedit", "rect"])
-def test_app_holds_the_neighbours_where_they_were(
-    tiny, make_editor, requests, protective, name
-) -> None:
-    language_model = tiny("llama")
-    (plain,) = make_editor(name, language_model).edit(requests[:1])
-    (careful,) = make_editor(name, language_model, app=protective).edit(requests[:1])
-    assert "app" not in plain.diagnostics["losses"][0]
-    assert careful.diagnostics["losses"][0]["app"] > 0
-    modules = list(plain)
-    assert not torch.allclose(plain[modules[0]].dense(), careful[modules[0]].dense())
+@pytest.mark.parametrize("architecture", ["gptj", "llama", "gemma3"])
+@pytest.mark.parametrize("name", EDITORS)
+def test_app_lowers_its_own_objective(tiny, make_editor, requests, architecture, name) -> None:
+    """At the optimised vector, against a run that watches the objective and hardly weighs it."""
+    language_model = tiny(architecture)
+    weighed, watched = (
+        make_editor(name, language_model, app=App(weight, weight, weight)).edit(requests)
+        for weight in (2.0, 1e-6)
+    )
+    for one, other in zip(weighed, watched, strict=True):
+        app, plain = (update.diagnostics["losses"][-1]["app"] for update in (one, other))
+        assert app / 2.0 < plain / 1e-6
+    assert (
+        "app"
+        not in make_editor(name, language_model).edit(requests[:1])[0].diagnostics["losses"][0]
+    )
 
 
-def test_all_answers_become_targets(tiny, make_editor, requests) -> None:
+@pytest.mark.parametrize("name", ["rome", "memit", "alphaedit"])
+def test_all_answers_become_targets(tiny, make_editor, requests, name) -> None:
+    """The first loss is the mean over the target and every correct answer."""
     language_model = tiny("llama")
-    for name in ("rome", "memit"):
-        (new,) = make_editor(name, language_model).edit(requests[:1])
-        (every,) = make_editor(name, language_model, targets="all").edit(requests[:1])
-        assert new.diagnostics["losses"][0]["nll"] != every.diagnostics["losses"][0]["nll"]
+    request = requests[2]
+    alone = [
+        EditRequest(request.subject, request.prompt, answer)
+        for answer in (request.target, *request.correct)
+    ]
+    (every,) = make_editor(name, language_model, targets="all").edit([request])
+    found, *parts = (
+        update.diagnostics["losses"][0]["nll"]
+        for update in (every, *make_editor(name, language_model).edit(alone))
+    )
+    assert found == pytest.approx(sum(parts) / len(parts), abs=1e-4)
     with pytest.raises(ValueError, match="targets must be 'new' or 'all'"):
         make_editor("rome", language_model, targets="both")
 

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from helpers.editing.deltas import ColumnSparse, Delta, Dense, LowRank, Masked
+from helpers.editing.editor import EXPLODING, diagnostics_of
 from helpers.editing.overlay import overlay
 from helpers.editing.update import Update, UpdateError, apply, write
 
@@ -156,3 +157,14 @@ def test_what_is_asked_of_the_edited_weights_is_forgotten_with_them(tiny):
     with apply(language_model, update):
         assert language_model.fingerprint != before
     assert language_model.fingerprint == before
+
+
+@pytest.mark.parametrize(("times", "flagged"), [(0.5, False), (1.5, True)])
+def test_norms_are_recorded_and_larger_ones_than_the_weight_flagged(tiny, times, flagged):
+    language_model = tiny("llama")
+    name = language_model.layout.mlp_out(1)
+    weight = language_model.module(name).weight.detach()
+    record = diagnostics_of(language_model, {name: Dense(EXPLODING * times * weight)})
+    assert record["exploding"] is flagged
+    assert record["norm"][name] == pytest.approx(times * EXPLODING * float(weight.norm()))
+    assert record["relative_norm"][name] == pytest.approx(times * EXPLODING)

@@ -6,6 +6,9 @@ import subprocess
 import sys
 
 import pytest
+import torch
+
+from helpers.models.memory import free_bytes, group_limits
 
 # A wide model, so that activations of all records at once would show.
 SCRIPT = """
@@ -49,3 +52,25 @@ def test_peak_memory_does_not_grow_with_records(task, few, many):
     # Three times the records in one pass would take 600 MiB more (scoring) or 200 MiB (editing);
     # the allocator's own fragmentation takes some tens.
     assert peak(task, many) - peak(task, few) < 110
+
+
+@pytest.mark.parametrize(
+    ("groups", "folder", "file"),
+    [
+        ("0::/slurm/job_7\n", "slurm", "memory.max"),  # the limit stands one group up
+        ("4:memory:/job\n0::/\n", "memory/job", "memory.limit_in_bytes"),
+    ],
+)
+def test_a_jobs_limit_is_found(tmp_path, groups, folder, file):
+    own = tmp_path / "cgroup"
+    own.write_text(groups)
+    control = tmp_path / "control"
+    (control / folder / "job_7").mkdir(parents=True)
+    (control / folder / file).write_text("123456\n")
+    (control / folder / "job_7" / "memory.max").write_text("max\n")
+    assert list(group_limits(own, control)) == [123456]
+    assert not list(group_limits(tmp_path / "no such file", control))
+
+
+def test_free_memory_is_more_than_nothing_and_less_than_the_machine():
+    assert 0 < free_bytes(torch.device("cpu")) < 1 << 50

@@ -29,6 +29,11 @@ def test_a_subject_that_occurs_twice_is_taken_at_its_slot(tiny):
     assert prompt.subject_last == len("Peru or Peru") - 1
 
 
+def test_a_blank_after_the_subject_is_not_its_last_token(tiny):
+    prompt = subject_prompt(tiny("llama"), "In {}, people", "Peru ")
+    assert prompt.subject_last == len("In Peru") - 1
+
+
 def test_answers_start_with_their_blank_and_hold_no_special_token(tiny):
     tokenizer = tiny("llama").tokenizer
     ids = answer_ids(tiny("llama"), "Lima")
