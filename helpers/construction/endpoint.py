@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import time
 import urllib.error
 import urllib.parse
@@ -18,12 +19,18 @@ from helpers.construction.triples import Binding, SparqlSource
 from helpers.paths import cache_folder
 
 WIKIDATA = "https://query.wikidata.org/sparql"
-USER_AGENT = f"helpers/{__version__} (knowledge-editing benchmarks; Python urllib)"
+LONGEST_WAIT = 600.0  # seconds, whatever an endpoint asks for
 _RETRIED = (429, 500, 502, 503, 504)
 
 
 class EndpointError(RuntimeError):
     """An endpoint that does not answer, with nothing in the cache."""
+
+
+def user_agent(contact: str | None = None) -> str:
+    """Name and version of this package, and whom to write to (default: ``HELPERS_CONTACT``)."""
+    contact = contact or os.environ.get("HELPERS_CONTACT") or "no contact given"
+    return f"helpers/{__version__} ({contact}) Python-urllib"
 
 
 @dataclass
@@ -32,7 +39,8 @@ class Endpoint:
 
     Attributes:
         url: address, such as ``WIKIDATA``.
-        user_agent: says who asks; public endpoints require it.
+        user_agent: says who asks; public endpoints require it, Wikidata's with an address or page
+            of yours, which ``HELPERS_CONTACT`` gives.
         folder: cache of answers; default: the user's cache.
         refresh: ask anew even for what is cached; the cache still answers when the endpoint fails.
         attempts: how often a query is sent before giving up.
@@ -42,7 +50,7 @@ class Endpoint:
     """
 
     url: str = WIKIDATA
-    user_agent: str = USER_AGENT
+    user_agent: str = field(default_factory=user_agent)
     folder: Path | None = None
     refresh: bool = False
     attempts: int = 4
@@ -57,14 +65,15 @@ class Endpoint:
             EndpointError: no answer from either.
         """
         path = self._cached(query)
-        if path.is_file() and not self.refresh:
-            return _rows(path.read_bytes())
+        kept = _kept(path)
+        if kept is not None and not self.refresh:
+            return kept
         try:
             content = self._ask(query)
         except EndpointError as error:
-            if path.is_file():
+            if kept is not None:
                 warnings.warn(f"{error}; using the cached answer {path}", stacklevel=2)
-                return _rows(path.read_bytes())
+                return kept
             raise
         rows = _rows(content)
         part = path.with_suffix(".part")
@@ -100,7 +109,7 @@ class Endpoint:
                 problem = f"HTTP {error.code} {error.reason}"
                 if error.code not in _RETRIED:
                     break
-                wait = max(wait, _seconds(error.headers.get("Retry-After")))
+                wait = max(wait, min(LONGEST_WAIT, _seconds(error.headers.get("Retry-After"))))
             except (OSError, ValueError) as error:
                 problem = str(error)
             if attempt + 1 < self.attempts:
@@ -139,6 +148,17 @@ def _rows(content: bytes) -> list[Binding]:
         return [{name: term["value"] for name, term in row.items()} for row in bindings]
     except (KeyError, TypeError) as error:
         raise ValueError(f"not an answer in SPARQL's JSON format: {error}") from error
+
+
+def _kept(path: Path) -> list[Binding] | None:
+    """A cached answer; None where there is none, or a damaged one, which is asked for again."""
+    try:
+        return _rows(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except ValueError as error:
+        warnings.warn(f"{path} is damaged and asked for again ({error})", stacklevel=3)
+        return None
 
 
 def _seconds(retry_after: str | None) -> float:

@@ -12,9 +12,11 @@ from helpers.construction.endpoint import select_pages
 from helpers.construction.templates import INVERSE
 from helpers.construction.triples import SparqlSource
 from helpers.construction.vocabulary import (
+    DEPRECATED,
     END,
     INSTANCE_OF,
     LABEL,
+    RANK,
     START,
     entity_id,
     entity_iri,
@@ -23,7 +25,7 @@ from helpers.construction.vocabulary import (
 )
 
 _ESCAPE = re.compile(r"\\u([0-9a-fA-F]{4})")
-TYPES_AT_A_TIME = 200  # entities per query, as URLs and servers bear it
+AT_A_TIME = 200  # entities per query, as URLs and servers bear it
 
 
 class GraphError(ValueError):
@@ -95,10 +97,6 @@ class Graph:
                 return identifier
         raise GraphError(f"no entity {label!r} with facts of {relation}")
 
-    def same_type(self, one: str, other: str) -> bool:
-        """Whether two entities share a type."""
-        return not self.entities[one].types.isdisjoint(self.entities[other].types)
-
 
 def relations_in(source: SparqlSource) -> list[str]:
     """The relations of a store; for large remote endpoints name them yourself."""
@@ -137,7 +135,7 @@ def read_graph(
                     unlabelled.add(identifier)
             edge = Edge(ids[0], relation, ids[1], _day(row.get("start")), _day(row.get("end")))
             known = edges.get((ids[0], relation, ids[1]))
-            if known is None or (edge.start or "9") < (known.start or "9"):
+            if known is None or _period(edge) < _period(known):
                 edges[ids[0], relation, ids[1]] = edge  # the first of several periods counts
     named = tuple(e for e in edges.values() if e.subject in labels and e.object in labels)
     if not named:
@@ -145,26 +143,43 @@ def read_graph(
             f"no labelled triples of {', '.join(relations)}: check the relations' names and that"
             f" entities have English labels ({len(unlabelled)} have none)"
         )
-    types = _types(source, sorted({i for e in named for i in (e.subject, e.object)}))
+    types = types_of(source, sorted({i for e in named for i in (e.subject, e.object)}))
     entities = {i: Entity(i, labels[i], frozenset(types.get(i, ()))) for i in sorted(labels)}
     return Graph(entities, named, frozenset(unlabelled - set(labels)))
 
 
+def _period(edge: Edge) -> tuple[str, bool, str]:
+    """The order of an edge's periods: dated ones first, the earliest first."""
+    return edge.start or "~", edge.end is None, edge.end or ""
+
+
 def edges_query(relation: str) -> str:
-    """The SPARQL text for one relation."""
+    """The SPARQL text for one relation.
+
+    Statements are read besides the direct triples: Wikidata has direct triples of the statements of
+    best rank alone, which are not those of former leaders. Labels are English, else ``mul``, the
+    label for all languages.
+    """
     direct, claim, value = relation_iris(relation)
     return f"""SELECT ?s ?sLabel ?o ?oLabel ?start ?end WHERE {{
-  ?s <{direct}> ?o .
-  FILTER(ISIRI(?o))
-  OPTIONAL {{ ?s <{LABEL}> ?sLabel . FILTER(LANG(?sLabel) = "en") }}
-  OPTIONAL {{ ?o <{LABEL}> ?oLabel . FILTER(LANG(?oLabel) = "en") }}
-  OPTIONAL {{
+  {{ ?s <{direct}> ?o }} UNION {{
     ?s <{claim}> ?claim . ?claim <{value}> ?o .
+    FILTER NOT EXISTS {{ ?claim <{RANK}> <{DEPRECATED}> }}
     OPTIONAL {{ ?claim <{START}> ?start }}
     OPTIONAL {{ ?claim <{END}> ?end }}
   }}
+  FILTER(ISIRI(?o))
+{label_patterns("s")}
+{label_patterns("o")}
 }}
 ORDER BY ?s ?o ?start"""
+
+
+def label_patterns(variable: str) -> str:
+    """Bind ``?<variable>Label``: the English label, else the one for all languages."""
+    return f"""  OPTIONAL {{ ?{variable} <{LABEL}> ?{variable}En . FILTER(LANG(?{variable}En) = "en") }}
+  OPTIONAL {{ ?{variable} <{LABEL}> ?{variable}Mul . FILTER(LANG(?{variable}Mul) = "mul") }}
+  BIND(COALESCE(?{variable}En, ?{variable}Mul) AS ?{variable}Label)"""
 
 
 def types_query(iris: Iterable[str]) -> str:
@@ -177,10 +192,11 @@ def types_query(iris: Iterable[str]) -> str:
 ORDER BY ?e ?type"""
 
 
-def _types(source: SparqlSource, identifiers: Sequence[str]) -> dict[str, set[str]]:
+def types_of(source: SparqlSource, identifiers: Sequence[str]) -> dict[str, set[str]]:
+    """Identifiers of the types of some entities."""
     found: dict[str, set[str]] = defaultdict(set)
-    for begin in range(0, len(identifiers), TYPES_AT_A_TIME):
-        iris = [entity_iri(i) for i in identifiers[begin : begin + TYPES_AT_A_TIME]]
+    for begin in range(0, len(identifiers), AT_A_TIME):
+        iris = [entity_iri(i) for i in identifiers[begin : begin + AT_A_TIME]]
         for row in source.select(types_query(iris)):
             found[entity_id(row["e"])].add(entity_id(row["type"]))
     return found

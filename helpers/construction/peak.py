@@ -136,11 +136,12 @@ def _build(
             outcome = "relation has templates"
         elif name in named:
             outcome = "subjects told apart by name"
-        elif made[relation] == settings.per_relation:
-            outcome = "within the relation's share"
         else:
             choice = choose(key)
             outcome = choice if isinstance(choice, str) else maker.make(key, *choice)
+            # Asked last, so that the funnel's other steps say what the facts themselves allow.
+            if isinstance(outcome, PeakRecord) and made[relation] == settings.per_relation:
+                outcome = "within the relation's share"
         if isinstance(outcome, str):
             rejections.append(Rejection(graph.label(subject), relation, outcome))
         else:

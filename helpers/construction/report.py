@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from difflib import SequenceMatcher
 
 import pandas as pd
 
 from helpers.construction.facts import packaged_relations
+from helpers.construction.graph import Graph
 from helpers.construction.prompts import mentions
 from helpers.construction.templates import INVERSE, PromptTemplates
 from helpers.data.peak_anomalies import PeakWarning, find_anomalies
@@ -55,6 +58,38 @@ def validation_report(records: Sequence[PeakRecord]) -> list[PeakWarning]:
             if prompt in (record.edit_prompt, *record.paraphrases):
                 found.append(PeakWarning(record.case_id, "locality prompt in scope", prompt))
     return found
+
+
+def linked_share(records: Sequence[PeakRecord], graph: Graph) -> tuple[int, int]:
+    """How many hard false answers have a direct link with o*, and how many there are.
+
+    The paper asks for direct links; ``link_steps=2`` lets shared neighbours in where they are too
+    few. Labels that several entities bear count if any of these is linked.
+    """
+    named: dict[str, set[str]] = defaultdict(set)
+    for entity in graph.entities.values():
+        named[entity.label].add(entity.id)
+    direct = 0
+    for record in records:
+        targets = named[record.target_new]
+        near = set().union(*(graph.neighbours.get(target, ()) for target in targets))
+        direct += sum(not near.isdisjoint(named[answer]) for answer in record.hard_false)
+    return direct, sum(len(record.hard_false) for record in records)
+
+
+def lookalikes(records: Sequence[PeakRecord], *, ratio: float = 0.85) -> list[tuple[int, str, str]]:
+    """Correct and false answers of one record that are spelled alike: (case_id, correct, false).
+
+    No contradiction by name, but some are the same thing under two spellings (Labor Day, Labour
+    Day). ``ratio`` is difflib's, of the labels without regard to case.
+    """
+    return [
+        (record.case_id, correct, false)
+        for record in records
+        for correct in record.correct
+        for false in (*record.hard_false, *record.random_false)
+        if SequenceMatcher(None, correct.casefold(), false.casefold()).ratio() >= ratio
+    ]
 
 
 def statistics_table(sets: Mapping[str, Sequence[PeakRecord]]) -> pd.DataFrame:

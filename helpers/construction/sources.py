@@ -9,8 +9,9 @@ from pathlib import Path
 
 from helpers.construction.endpoint import Endpoint
 from helpers.construction.facts import Fact, packaged_triples
+from helpers.construction.graph import AT_A_TIME, label_patterns, types_of
 from helpers.construction.triples import SparqlSource, TripleError, TripleStore
-from helpers.construction.vocabulary import INSTANCE_OF, LABEL, entity_id, entity_iri
+from helpers.construction.vocabulary import entity_id, entity_iri
 from helpers.construction.yago import yago_store
 from helpers.data.fetch import Resource, data_folder, locate
 
@@ -42,7 +43,6 @@ DYKNOW = Resource(
 )
 TABLE_COLUMNS = ("subject", "relation", "object")
 _OPTIONAL = ("subject_types", "object_types", "start", "end")
-_AT_A_TIME = 200
 
 
 def open_source(name: str) -> SparqlSource:
@@ -61,10 +61,13 @@ def open_source(name: str) -> SparqlSource:
     if name == "wikidata" or name.startswith("http"):
         return Endpoint() if name == "wikidata" else Endpoint(name)
     path = Path(name)
-    if path.is_dir():
-        return yago_store(*sorted(path.glob("*.tsv")))
-    if path.is_file():
-        return table_store(path)
+    try:
+        if path.is_dir():
+            return yago_store(*sorted(path.glob("*.tsv")))
+        if path.is_file():
+            return table_store(path)
+    except UnicodeDecodeError as error:
+        raise TripleError(f"{path} is not written in UTF-8: {error}; convert it") from error
     raise TripleError(
         f"no source {name!r}: use {', '.join(known)}, wikidata, an endpoint's address, a .tsv file"
         " of triples, or a folder of YAGO files"
@@ -155,23 +158,18 @@ def _lines(path: Path) -> Iterator[tuple[str, str, str]]:
 
 def _names_of(
     source: SparqlSource, identifiers: list[str]
-) -> tuple[dict[str, str], dict[str, list[str]]]:
+) -> tuple[dict[str, str], dict[str, set[str]]]:
     """English labels and types of Wikidata items."""
     labels: dict[str, str] = {}
-    types: dict[str, list[str]] = {}
-    for begin in range(0, len(identifiers), _AT_A_TIME):
-        part = identifiers[begin : begin + _AT_A_TIME]
-        values = " ".join(f"<{entity_iri(i)}>" for i in part)
-        query = f"""SELECT ?e ?label ?type WHERE {{
+    for begin in range(0, len(identifiers), AT_A_TIME):
+        values = " ".join(f"<{entity_iri(i)}>" for i in identifiers[begin : begin + AT_A_TIME])
+        query = f"""SELECT ?e ?eLabel WHERE {{
   VALUES ?e {{ {values} }}
-  ?e <{LABEL}> ?label . FILTER(LANG(?label) = "en")
-  OPTIONAL {{ ?e <{INSTANCE_OF}> ?type }}
+{label_patterns("e")}
 }}"""
-        for row in source.select(query):
-            labels[entity_id(row["e"])] = row["label"]
-            if "type" in row:
-                types.setdefault(entity_id(row["e"]), []).append(entity_id(row["type"]))
-    return labels, types
+        found = source.select(query)
+        labels |= {entity_id(row["e"]): row["eLabel"] for row in found if "eLabel" in row}
+    return labels, types_of(source, identifiers)
 
 
 def _table_facts(reader: csv.DictReader, path: Path) -> Iterator[Fact]:
@@ -189,7 +187,7 @@ def _table_facts(reader: csv.DictReader, path: Path) -> Iterator[Fact]:
             tuple((row.get("object_types") or "thing").split("|")),
             row.get("start") or None,
             row.get("end") or None,
-            str(path),
+            f"{path}, line {number}",
         )
 
 

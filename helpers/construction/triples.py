@@ -18,7 +18,7 @@ from helpers.construction.vocabulary import (
     relation_iris,
 )
 
-_DATE = re.compile(r"\d{4}(-\d{2}){0,2}")
+DATE = re.compile(r"\d{4}(-\d{2}){0,2}")
 Binding = dict[str, str]
 
 
@@ -69,8 +69,21 @@ class TripleStore:
         ]
 
     def add_facts(self, facts: Iterable[Fact]) -> None:
-        """Add facts with labels and types; an entity is told by its label and first type."""
-        self._store.bulk_extend(quad for fact in facts for quad in self._fact_quads(fact))
+        """Add facts with labels and types; an entity is told by its label and first type.
+
+        Raises:
+            TripleError: an empty field, an unknown form of relation, or a malformed date.
+        """
+
+        def quads() -> Iterator[ox.Quad]:
+            for fact in facts:
+                try:
+                    yield from self._fact_quads(fact)
+                except ValueError as error:
+                    where = fact.source or f"{fact.subject}, {fact.relation}, {fact.object}"
+                    raise TripleError(f"{where}: {error}") from error
+
+        self._store.bulk_extend(quads())
 
     def add_entities(
         self, entities: Iterable[tuple[str, str | None, Iterable[str]]], *, where: str = "entities"
@@ -132,7 +145,7 @@ class TripleStore:
             yield ox.Quad(node, value, target)
             for iri, date in ((START, start), (END, end)):
                 if date:
-                    if not _DATE.fullmatch(date):
+                    if not DATE.fullmatch(date):
                         raise ValueError(
                             f"date {date!r} is not written YYYY, YYYY-MM or YYYY-MM-DD"
                         )

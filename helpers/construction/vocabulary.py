@@ -1,7 +1,7 @@
 """IRIs of entities and relations, as in Wikidata, so that one SPARQL text serves every source.
 
 Plain facts are ``?s wdt:P47 ?o``; dated ones also have a statement node with ``pq:P580`` (start) and
-``pq:P582`` (end); types are ``wdt:P31``; labels are ``rdfs:label`` in English. What Wikidata does
+``pq:P582`` (end); types are ``wdt:P31``; labels are ``rdfs:label`` in English or ``mul``. What Wikidata does
 not name gets an IRI below ``urn:helpers:``.
 """
 
@@ -19,6 +19,8 @@ LABEL = "http://www.w3.org/2000/01/rdf-schema#label"
 INSTANCE_OF = f"{DIRECT}P31"
 START = f"{QUALIFIER}P580"
 END = f"{QUALIFIER}P582"
+RANK = "http://wikiba.se/ontology#rank"
+DEPRECATED = "http://wikiba.se/ontology#DeprecatedRank"
 OWN = "urn:helpers:"
 _WIKIDATA_PROPERTY = re.compile(r"P\d+")
 _WIKIDATA_ITEM = re.compile(r"Q\d+")

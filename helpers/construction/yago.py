@@ -5,25 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from helpers.construction.triples import TripleError, TripleStore
+from helpers.construction.triples import DATE, TripleError, TripleStore
 
 
 def yago_store(*paths: Path) -> TripleStore:
     """A store of YAGO's tab-separated files: facts, their dates (``<occursSince>``), types.
 
     Lines are ``id, subject, relation, object``; names such as ``<Mount_Everest>`` are their own
-    labels. Several files are read as one, so a fact's date may stand in another file.
+    labels. Several files are read as one, so a fact's date may stand in another file. Dates that
+    name no year (``"19##-##-##"``) are dropped, their facts kept.
 
     Raises:
-        TripleError: a line without four fields, or a missing file.
+        TripleError: a line without four fields, or no file.
     """
+    if not paths:
+        raise TripleError("no YAGO files: put yagoFacts.tsv and the like into the folder")
     facts: dict[str, tuple[str, str, str]] = {}
     dates: dict[tuple[str, str], str] = {}
     types: dict[str, set[str]] = {}
     for path in paths:
         for number, (identifier, subject, relation, value) in enumerate(_lines(path)):
             if relation in ("<occursSince>", "<occursUntil>", "<occursOnDate>"):
-                dates[subject, "end" if relation == "<occursUntil>" else "start"] = _date(value)
+                if date := _date(value):
+                    dates[subject, "end" if relation == "<occursUntil>" else "start"] = date
             elif relation == "rdf:type":
                 types.setdefault(subject, set()).add(_name(value))
             elif relation.startswith("<") and value.startswith("<"):
@@ -42,6 +46,8 @@ def _lines(path: Path) -> Iterator[tuple[str, str, str, str]]:
         raise TripleError(f"{path}: no such YAGO file")
     with path.open(encoding="utf-8") as stream:
         for number, line in enumerate(stream, start=1):
+            if not line.strip():
+                continue
             fields = line.rstrip("\n").split("\t")
             if len(fields) < 4 or not all(fields[1:4]):
                 raise TripleError(f"{path}, line {number}: expected id, subject, relation, object")
@@ -56,6 +62,8 @@ def _name(name: str) -> str:
     return " ".join(words)
 
 
-def _date(literal: str) -> str:
-    """``"2021-##-##"^^xsd:date`` to ``2021``."""
-    return literal.split('"')[1].replace("-##", "") if '"' in literal else literal
+def _date(literal: str) -> str | None:
+    """``"2021-##-##"^^xsd:date`` to ``2021``; None for ``19##`` and years before Christ."""
+    text = literal.split('"')[1] if '"' in literal else literal
+    date = text.replace("-##", "")
+    return date if DATE.fullmatch(date) else None

@@ -7,7 +7,7 @@ from urllib.parse import parse_qs
 
 import pytest
 
-from helpers.construction.endpoint import USER_AGENT, Endpoint, EndpointError, select_pages
+from helpers.construction.endpoint import Endpoint, EndpointError, select_pages, user_agent
 from helpers.construction.facts import Fact
 from helpers.construction.graph import read_graph
 from helpers.construction.triples import TripleStore
@@ -72,7 +72,7 @@ def test_the_same_query_gives_the_same_graph_remotely_in_pages(server, endpoint)
     assert remote.edges == local.edges
     assert remote.entities == local.entities
     assert len(server.agents) == 4  # 20 rows in pages of 7, and the types
-    assert set(server.agents) == {USER_AGENT}
+    assert set(server.agents) == {user_agent()}
 
 
 def test_answers_are_cached_on_disk(server, endpoint):
@@ -113,6 +113,24 @@ def test_the_cache_answers_when_the_endpoint_does_not(server, endpoint):
     server.failures = [500] * 4
     with pytest.warns(UserWarning, match="using the cached answer"):
         assert endpoint.select(query) == rows
+
+
+def test_a_damaged_cache_is_asked_for_again(server, endpoint, tmp_path):
+    query = "SELECT ?s WHERE { ?s ?p ?o } ORDER BY ?s"
+    rows = endpoint.select(query)
+    (path,) = tmp_path.iterdir()
+    path.write_text(path.read_text()[:40])
+    with pytest.warns(UserWarning, match=f"{path.name} is damaged and asked for again"):
+        assert endpoint.select(query) == rows
+    assert endpoint.select(query) == rows  # whole again, no warning
+    assert len(server.agents) == 2
+
+
+def test_endpoints_are_told_whom_to_write_to(monkeypatch):
+    monkeypatch.setenv("HELPERS_CONTACT", "ada@example.org")
+    assert "(ada@example.org)" in Endpoint().user_agent
+    monkeypatch.delenv("HELPERS_CONTACT")
+    assert "no contact given" in Endpoint().user_agent
 
 
 def test_an_unreachable_endpoint_is_a_clear_error(tmp_path):

@@ -2,7 +2,9 @@
 
 import json
 import random
+import re
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -12,10 +14,16 @@ from helpers.construction.false_answers import Linked, sample_false_answers
 from helpers.construction.graph import Edge, Entity, Graph, read_graph
 from helpers.construction.peak import build_counterfactual, build_temporal
 from helpers.construction.peak_settings import PeakSettings
-from helpers.construction.report import statistics_table, validation_report
+from helpers.construction.report import (
+    linked_share,
+    lookalikes,
+    statistics_table,
+    validation_report,
+)
 from helpers.construction.sources import codex_store
 from helpers.construction.templates import PromptTemplates, TemplateError, packaged_templates
 from helpers.data.peak import load_peak, save_peak
+from helpers.data.peak_record import PeakRecord
 
 CLOZES = ("The country of {} shares a border with", "One of the neighbours of {} is")
 QUESTIONS = ("Which countries border {}?", "What lies next to {}?")
@@ -142,6 +150,21 @@ LABELS = [
 ]
 
 
+def answers_of(graph: Graph, record: PeakRecord) -> list[set[str]]:
+    """All known answers in lower case; one set for each subject of this name that has the correct."""
+    facts = [
+        {graph.label(o).casefold() for o in answers}
+        for (subject, relation), answers in graph.answers.items()
+        if relation == record.relation and graph.label(subject) == record.subject
+    ]
+    return [known for known in facts if {o.casefold() for o in record.correct} <= known]
+
+
+def kinds_of(graph: Graph, labels) -> set[str]:
+    """Types of all entities that bear one of the labels."""
+    return {kind for e in graph.entities.values() if e.label in labels for kind in e.types}
+
+
 @settings(max_examples=60)
 @given(
     triples=st.lists(
@@ -163,11 +186,68 @@ def test_no_graph_leads_to_contradictions(triples, seed, random_type):
     made = PeakSettings(
         correct=(2, 6), hard=(1, 5), random_false=10, random_type=random_type, seed=seed
     )
-    for built in (
-        build_counterfactual(graph, TEMPLATES, settings=made),
-        build_temporal(graph, TEMPLATES, cutoff="2022", settings=made),
-    ):
-        assert validation_report(built.records) == []
+    counterfactual = build_counterfactual(graph, TEMPLATES, settings=made).records
+    temporal = build_temporal(graph, TEMPLATES, cutoff="2022", settings=made).records
+    for records in (counterfactual, temporal):
+        assert validation_report(records) == []
+    # Against the graph itself: what a list does not show is known all the same.
+    for record in counterfactual:
+        new = record.target_new.casefold()
+        assert any(new not in answers for answers in answers_of(graph, record))
+        assert kinds_of(graph, record.correct) & kinds_of(graph, [record.target_new])
+    for record in (*counterfactual, *temporal):
+        false = {o.casefold() for o in (*record.hard_false, *record.random_false)}
+        assert any(not false & answers for answers in answers_of(graph, record))
+
+
+def test_a_target_is_of_the_answers_kind_and_no_answer_that_was_left_out():
+    """Six neighbours, of whom a record takes two or three; a city borders something, too."""
+    links = [("A", "P47", x) for x in "BCDEFG"] + [("H", "P47", x) for x in ("I", "J", "city")]
+    links += [("I", "P47", "H"), ("J", "P47", "I"), ("K", "P47", "L"), ("L", "P47", "K")]
+    links += [("city", "P190", "K"), *(("M", "P47", x) for x in "BCDEFG")]
+    for seed in range(8):
+        graph = graph_of(links, {"city": ["city"]})
+        built = build_counterfactual(
+            graph, TEMPLATES, settings=replace(SMALL, seed=seed), relations=["P47"]
+        )
+        record = next(record for record in built.records if record.subject == "A")
+        assert record.target_new in "HIJKLM"
+        assert not {*record.hard_false, *record.random_false} & set("BCDEFG")
+
+
+def test_locality_asks_facts_that_the_new_answer_does_not_answer():
+    graph = graph_of([*BORDERS, ("C", "P47", "F"), ("D", "P47", "F")])
+    for seed in range(8):
+        made = replace(SMALL, seed=seed)
+        built = build_counterfactual(graph, TEMPLATES, settings=made, relations=["P47"])
+        for record in built.records:
+            for prompt, answer in record.locality:
+                subject = next(n for n in "ABCDEFGHIJK" if re.search(rf"\b{n}\b", prompt[1:]))
+                assert answer in record.correct
+                assert record.target_new not in graph.answers[subject, "P47"]
+
+
+def test_the_share_of_a_relation_is_asked_last(packaged_graph):
+    """However many records are wanted, the funnel tells what the facts allow."""
+    funnels = []
+    for share in (2, None):
+        made = PeakSettings(correct=(8, 20), per_relation=share)
+        funnels.append(dict(build_counterfactual(
+            packaged_graph, packaged_templates(), settings=made).funnel()))  # fmt: skip
+    few, all_ = funnels
+    assert few.pop("within the relation's share") < all_["locality prompts"]
+    assert few == all_
+
+
+def test_direct_links_of_hard_answers_are_counted():
+    graph = graph_of(BORDERS)
+    built = build_counterfactual(graph, TEMPLATES, settings=SMALL, relations=["P47"])
+    asked = sum(len(record.hard_false) for record in built.records)
+    assert linked_share(built.records, graph) == (asked, asked)  # link_steps=1
+    far = [replace(built.records[0], hard_false=("A", "Z"), target_new="E")]
+    assert linked_share(far, graph) == (0, 2)
+    twin = [replace(built.records[0], correct=("Labor Day",), hard_false=("Labour Day", "May Day"))]
+    assert lookalikes(twin) == [(twin[0].case_id, "Labor Day", "Labour Day")]
 
 
 def test_packaged_facts_give_sound_reproducible_records(packaged_graph, tmp_path):

@@ -1,6 +1,7 @@
 """Packaged templates obey the rules; the rules and the drafting hook do what they say."""
 
 import pytest
+import yaml
 
 from helpers.construction.facts import packaged_relations
 from helpers.construction.templates import (
@@ -11,6 +12,7 @@ from helpers.construction.templates import (
     read_templates,
     templates_of,
 )
+from helpers.paths import PARAMS
 
 
 def test_every_relation_has_clozes_and_questions():
@@ -24,6 +26,15 @@ def test_every_relation_has_clozes_and_questions():
 def test_packaged_multi_answer_relations_have_templates():
     missing = set(packaged_relations()) - set(packaged_templates())
     assert missing == {"P78"}  # one top-level domain per country: nothing to append
+
+
+@pytest.mark.parametrize(
+    "path", sorted((PARAMS / "paper" / "02_peak_construction").glob("*.yaml")), ids=lambda p: p.stem
+)
+def test_relations_of_the_papers_runs_have_templates(path):
+    asked = yaml.safe_load(path.read_text("utf-8"))["relations"]
+    templates = packaged_templates()
+    assert [r for r in asked if r not in templates and f"re_{r}" not in templates] == []
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import json
 
+import pyoxigraph as ox
 import pytest
 
 from helpers.construction import sources
@@ -62,6 +63,34 @@ def test_entities_without_label_are_left_out_and_counted():
         read_graph(store, ["P999"])
 
 
+WIKIDATA_LIKE = """
+@prefix wd: <http://www.wikidata.org/entity/> . @prefix p: <http://www.wikidata.org/prop/> .
+@prefix wdt: <http://www.wikidata.org/prop/direct/> .
+@prefix ps: <http://www.wikidata.org/prop/statement/> .
+@prefix pq: <http://www.wikidata.org/prop/qualifier/> .
+@prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .
+@prefix wikibase: <http://wikiba.se/ontology#> .
+wd:Q1 rdfs:label "Peru"@en, "Pérou"@fr . wd:Q2 rdfs:label "Ann"@mul . wd:Q3 rdfs:label "Bo"@en,
+  "Bo!"@mul . wd:Q4 rdfs:label "Cy"@en .
+wd:Q1 wdt:P35 wd:Q2 .
+wd:Q1 p:P35 [ ps:P35 wd:Q2 ; wikibase:rank wikibase:PreferredRank ; pq:P580 "2021-07-28T00:00:00Z" ],
+  [ ps:P35 wd:Q3 ; wikibase:rank wikibase:NormalRank ; pq:P580 "2016-07-28T00:00:00Z" ;
+    pq:P582 "2018-03-23T00:00:00Z" ],
+  [ ps:P35 wd:Q4 ; wikibase:rank wikibase:DeprecatedRank ] .
+"""
+
+
+def test_former_statements_count_and_deprecated_ones_do_not():
+    """Wikidata: direct triples for the best rank alone, labels in English or for all languages."""
+    store = TripleStore()
+    store._store.load(WIKIDATA_LIKE.encode(), format=ox.RdfFormat.TURTLE)
+    graph = read_graph(store, ["P35"])
+    assert [(graph.label(e.object), e.start, e.end) for e in graph.edges] == [
+        ("Ann", "2021-07-28", None),
+        ("Bo", "2016-07-28", "2018-03-23"),
+    ]
+
+
 def test_literal_escapes_in_labels_are_resolved():
     store = TripleStore()
     store.add_entities(
@@ -105,6 +134,11 @@ def test_a_table_of_the_users_is_read(tmp_path):
         ("subject\trelation\tobject\nApple\tP176\n", "line 2"),
         ("subject\trelation\tobject\nApple\t\tiPod\n", "line 2"),
         ("subject\trelation\tobject\nApple\tP176\tiPod\tmore\n", "line 2"),
+        ("subject\trelation\tobject\nA\tP1\tB\nApple\tmakes\tiPod\n", "line 3: .*write P47"),
+        (
+            "subject\trelation\tobject\tstart\nApple\tP176\tiPod\tMay 2020\n",
+            "mine.tsv, line 2: date 'May 2020'",
+        ),
     ],
 )
 def test_bad_tables_are_refused(tmp_path, text, message):
@@ -112,6 +146,28 @@ def test_bad_tables_are_refused(tmp_path, text, message):
     path.write_text(text, encoding="utf-8")
     with pytest.raises(TripleError, match=message):
         table_store(path)
+
+
+def test_a_table_in_another_encoding_is_refused(tmp_path):
+    path = tmp_path / "mine.tsv"
+    path.write_bytes("subject\trelation\tobject\nCafé\tP176\tiPod\n".encode("latin-1"))
+    with pytest.raises(TripleError, match=r"mine\.tsv is not written in UTF-8.*convert it"):
+        sources.open_source(str(path))
+
+
+def test_dates_of_yago_that_name_no_year_are_dropped(tmp_path):
+    facts = tmp_path / "facts.tsv"
+    dates = ('"19##-##-##"', '"198#-##-##"', '"-0044-03-15"', '"1987-05-##"')
+    lines = [f"<id{i}>\t<A>\t<playsFor>\t<B{i}>\n" for i in range(4)]
+    lines += [f"<m{i}>\t<id{i}>\t<occursSince>\t{d}^^xsd:date\n\n" for i, d in enumerate(dates)]
+    facts.write_text("".join(lines), encoding="utf-8")
+    graph = read_graph(sources.open_source(str(tmp_path)), ["<playsFor>"])
+    assert {graph.label(e.object): e.start for e in graph.edges} == {
+        "B0": None, "B1": None, "B2": None, "B3": "1987-05",
+    }  # fmt: skip
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(TripleError, match=r"no YAGO files: put yagoFacts\.tsv"):
+        sources.open_source(str(tmp_path / "empty"))
 
 
 def test_yago_files_give_dated_typed_facts(tmp_path):
