@@ -118,9 +118,12 @@ def record_death(job: Job) -> None:
 
 
 def reason(row: ManifestRow) -> str:
-    """The last line of a row's error, without colours, or the remedy for an end from outside."""
+    """What a failed run said, in all its lines, or the remedy for an end from outside."""
     kind = row.error.partition(":")[0]
     if kind in _FROM_OUTSIDE:
         return _FROM_OUTSIDE[kind]
+    if row.message:
+        return _ANSI.sub("", row.message).strip()
+    # A row of an earlier version, or of a worker's death, has the error only.
     lines = [line for line in _ANSI.sub("", row.error).splitlines() if line.strip()]
     return lines[-1].strip() if lines else ""

@@ -31,6 +31,7 @@ def outcome(table: pd.DataFrame) -> Iterator[str]:
     shown = table[_COLUMNS].astype({"seconds": "Float64"})
     yield shown.to_string(index=False, na_rep="-")
     for row in table[table["state"] == "failed"].itertuples():
-        yield f"failed: {row.run}: {row.error}\n  notebook: {row.notebook}"
+        error = str(row.error).replace("\n", "\n    ")
+        yield f"failed: {row.run}: {error}\n  notebook: {row.notebook}"
     counts = table["state"].value_counts()
     yield ", ".join(f"{count} {state}" for state, count in counts.items())
