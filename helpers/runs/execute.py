@@ -77,6 +77,11 @@ def plan(params_file: Path, *, notebook: Path | None = None, folder: Path = RUNS
     """
     notebook = notebook or notebook_of(params_file)
     params = read_params(params_file, notebook)
+    return place(params_file, params, notebook=notebook, folder=folder)
+
+
+def place(params_file: Path, params: dict[str, Any], *, notebook: Path, folder: Path) -> PlannedRun:
+    """``plan`` for checked parameters, whose params file need not be written yet."""
     output_folder = folder / notebook.stem / f"{params_file.stem}-{_hash(params)}"
     return PlannedRun(notebook, params_file, params, output_folder)
 
@@ -148,7 +153,8 @@ def _prepare(planned: PlannedRun) -> None:
     planned.output_folder.mkdir(parents=True, exist_ok=True)
     (planned.output_folder / ROW).unlink(missing_ok=True)
     effective = yaml.safe_dump(planned.params, sort_keys=False, allow_unicode=True)
-    (planned.output_folder / "params.yaml").write_text(effective, encoding="utf-8")
+    with written_whole(planned.output_folder / "params.yaml") as scratch:
+        scratch.write_text(effective, encoding="utf-8")
 
 
 def _execute(planned: PlannedRun, figures: Path | None) -> Exception | None:
