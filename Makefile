@@ -50,8 +50,9 @@ lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy helpers benchmarks
 
+# -rs: what a machine cannot run (Slurm, a small disk, a browser, a GPU) is listed with the reason.
 test: lint
-	$(BIN)/python -m pytest tests
+	$(BIN)/python -m pytest -rs tests
 	$(BIN)/python -m pytest --nbval-lax --nbval-current-env --nbval-cell-timeout 1800 notebooks/*.ipynb
 
 # A reading site of the committed notebooks, results and docstrings; executes nothing.

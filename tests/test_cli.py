@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from typer.testing import CliRunner
 
 from helpers.cli import app
 from helpers.paths import PARAMS
+from helpers.runs import estimate
 
 runner = CliRunner()
 
@@ -46,5 +49,18 @@ def test_a_dry_run_lists_runs_edits_and_memory_and_runs_nothing(tmp_path):
     result = runner.invoke(app, [*arguments, "--folder", str(tmp_path)])
     assert result.exit_code == 0
     assert "5 runs, 16 edits; not done yet: 5 runs, 16 edits" in result.output
-    assert "smollm2-135m: weights in float32 0.5 GiB" in result.output
-    assert not list(tmp_path.rglob("*.ipynb"))
+    assert re.search(
+        r"smollm2-135m: weights in float32 0\.5 GiB, [\d.]+ GiB free on cpu; batches", result.output
+    )
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_dry_run_says_where_memory_will_not_do(tmp_path, monkeypatch):
+    monkeypatch.setattr(estimate, "free_bytes", lambda device: 2**30)  # one model's, not three's
+    arguments = ["sweep", str(PARAMS / "sweeps" / "quick.yaml"), "--dry-run"]
+    arguments += ["--folder", str(tmp_path)]
+    one, three = (runner.invoke(app, [*arguments, "--workers", n]).output for n in ("1", "3"))
+    assert "too little" not in one
+    assert "0.5 GiB for each of 3 workers, 1.0 GiB free on cpu; too little" in three
+    elsewhere = runner.invoke(app, [*arguments, "--engine", "slurm"]).output
+    assert "weights in float32 0.5 GiB; batches" in elsewhere

@@ -30,7 +30,9 @@ from helpers.runs.params import ParamsError, validate_params
 from helpers.runs.store import ResultsStore
 from helpers.sweeps.matrix import NOTEBOOK, Sweep, expand
 
-PYTHON = sorted((REPOSITORY / "helpers").rglob("*.py"))
+PYTHON = sorted(
+    path for room in ("helpers", "book", "benchmarks") for path in (REPOSITORY / room).rglob("*.py")
+)
 
 
 class Marker:
@@ -43,29 +45,98 @@ class Marker:
         return (Path.touch, (self.path,))
 
 
-def calls() -> list[tuple[str, str, ast.Call]]:
-    """Every call in the package and in the notebooks: place, dotted name, node."""
-    sources = [(str(path.relative_to(REPOSITORY)), path.read_text("utf-8")) for path in PYTHON]
-    for path in NOTEBOOKS.glob("*.ipynb"):
+def sources() -> list[tuple[str, str]]:
+    """Everything that is ours and runs: where it is, and its text."""
+    found = [(str(path.relative_to(REPOSITORY)), path.read_text("utf-8")) for path in PYTHON]
+    for path in sorted(NOTEBOOKS.glob("*.ipynb")):
         cells = nbformat.read(path, as_version=4).cells
         code = [c.source for c in cells if c.cell_type == "code"]
-        sources += [(path.name, source) for source in code if not source.startswith("%")]
-    return [
-        (place, ast.unparse(node.func), node)
-        for place, source in sources
-        for node in ast.walk(ast.parse(source))
-        if isinstance(node, ast.Call)
-    ]
+        found += [(path.name, source) for source in code if not source.startswith("%")]
+    return found
+
+
+def imports(tree: ast.Module) -> dict[str, str]:
+    """What each imported name stands for, dotted."""
+    found = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                first = alias.name.partition(".")[0]
+                found[alias.asname or first] = alias.name if alias.asname else first
+                found[f"import {alias.name}"] = alias.name  # also where its first part is kept
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            for alias in node.names:
+                found[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+    return found
+
+
+def uses(source: str) -> set[str]:
+    """Dotted names of all that a source imports or refers to, whatever it calls it."""
+    tree = ast.parse(source)
+    known = imports(tree)
+    found = set(known.values())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name | ast.Attribute):
+            first, dot, rest = ast.unparse(node).partition(".")
+            found.add(known.get(first, first) + dot + rest)
+    return found
+
+
+UNSAFE_MODULES = {"pickle", "_pickle", "dill", "cloudpickle", "shelve", "marshal", "joblib"}
+UNSAFE_NAMES = {
+    *("eval", "exec", "__import__", "builtins.eval", "builtins.exec", "os.system", "os.popen"),
+    *("torch.load", "torch.hub.load", "pandas.read_pickle", "shutil.unpack_archive"),
+    *(f"yaml.{how}load{all_}" for how in ("", "full_", "unsafe_") for all_ in ("", "_all")),
+    *("yaml.Loader", "yaml.FullLoader", "yaml.UnsafeLoader"),
+}
+UNSAFE_METHODS = (".extractall", ".extract", ".to_pickle", ".read_pickle")
+
+
+def unsafe(source: str) -> set[str]:
+    """What a source uses that executes what it reads, or unpacks it whole."""
+    return {
+        name
+        for name in uses(source)
+        if name.partition(".")[0] in UNSAFE_MODULES
+        or name in UNSAFE_NAMES
+        or name.endswith(UNSAFE_METHODS)
+    }
 
 
 def test_nothing_is_unpickled_evaluated_or_unpacked_whole():
-    forbidden = {
-        *("torch.load", "pickle.load", "pickle.loads", "pd.read_pickle", "joblib.load"),
-        *("eval", "exec", "yaml.load", "yaml.unsafe_load", "shutil.unpack_archive", "os.system"),
-    }
-    found = [(place, name) for place, name, _ in calls() if name in forbidden]
-    found += [(p, n) for p, n, _ in calls() if n.endswith((".extractall", ".extract"))]
-    assert found == []
+    assert {place: found for place, source in sources() if (found := unsafe(source))} == {}
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        *("import pickle", "import dill as d", "import marshal, json", "from shelve import open"),
+        *("from pickle import load", "def f():\n    from _pickle import loads as read"),
+        *("import torch\ntorch.load(path)", "import torch as t\nread = t.load"),
+        *("from torch import load", "import pandas as pd\npd.read_pickle(path)"),
+        *("import yaml\nyaml.load(text, yaml.SafeLoader)", "from yaml import unsafe_load as load"),
+        *("from yaml import Loader", "eval(text)", "exec(text)", "run = exec"),
+        *("import builtins\nbuiltins.eval(text)", "archive.extractall(folder)"),
+        *("import torch.hub as hub\nhub.load(name)", "table.to_pickle(path)"),
+    ],
+)
+def test_what_executes_files_is_recognised(source):
+    assert unsafe(source)
+
+
+def test_what_is_harmless_is_not_forbidden():
+    text = "import torch, yaml, json\nmodel.eval()\nyaml.safe_load(t)\njson.load(f)\nUpdate.load(p)"
+    assert unsafe(text) == set()
+
+
+def calls() -> list[tuple[str, str, ast.Call]]:
+    """Every call: place, dotted name, node."""
+    return [
+        (place, ast.unparse(node.func), node)
+        for place, source in sources()
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Call)
+    ]
 
 
 def test_options_that_would_execute_code_are_off():
@@ -76,6 +147,18 @@ def test_options_that_would_execute_code_are_off():
     }
     assert values["trust_remote_code"] == {"False"}
     assert values["allow_pickle"] | values["shell"] | values["weights_only"] <= {"False"}
+
+
+def test_code_that_comes_with_a_model_is_declined_wherever_one_is_read():
+    """Said at every call, not left to the library's default."""
+    reading = [(p, call) for p, name, call in calls() if name.endswith(".from_pretrained")]
+    assert len({place for place, _ in reading}) >= 3
+    silent = [
+        f"{place}:{call.lineno}"
+        for place, call in reading
+        if "trust_remote_code" not in {keyword.arg for keyword in call.keywords}
+    ]
+    assert silent == []
 
 
 def test_a_checkpoint_that_is_a_pickle_is_refused(tmp_path, tiny):

@@ -18,8 +18,6 @@ from helpers.models.shapes import SHAPES, random_model
 from helpers.models.tiles import TILED
 
 MODEL_NAMES = (*PACKAGED_WEIGHTS, *HUB_NAMES)
-# Nothing that comes with a model is executed: weights are safetensors, code is transformers' own.
-_SAFE = {"trust_remote_code": False}
 
 
 def load(
@@ -79,10 +77,11 @@ def _pretrained(
     name: str, source: str, revision: str, *, dtype: torch.dtype, device: str
 ) -> LanguageModel:
     try:
-        tokenizer = AutoTokenizer.from_pretrained(source, **_SAFE)
+        # Nothing that comes with a model is executed: safetensors only, transformers' own code only.
+        tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
         with _without_progress_bar():
             model = AutoModelForCausalLM.from_pretrained(
-                source, dtype=dtype, use_safetensors=True, **_SAFE
+                source, dtype=dtype, use_safetensors=True, trust_remote_code=False
             )
     except OSError as error:
         raise FileNotFoundError(

@@ -128,15 +128,17 @@ def _dequantise(gguf: Path, folder: Path) -> None:
     The GGUF-loaded object refuses to be saved, so the state is copied into a model built from a
     config without the quantisation entry.
     """
+    source, file = gguf.parent, gguf.name
     loaded = AutoModelForCausalLM.from_pretrained(
-        gguf.parent, gguf_file=gguf.name, dtype=torch.float32
+        source, gguf_file=file, dtype=torch.float32, trust_remote_code=False
     )
-    config = AutoConfig.from_pretrained(gguf.parent, gguf_file=gguf.name)
+    config = AutoConfig.from_pretrained(source, gguf_file=file, trust_remote_code=False)
     settings = {k: v for k, v in config.to_dict().items() if k != "quantization_config"}
     plain = AutoModelForCausalLM.from_config(type(config)(**settings), dtype=torch.float32)
     plain.load_state_dict(loaded.state_dict())
     plain.save_pretrained(folder)
-    AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name).save_pretrained(folder)
+    tokenizer = AutoTokenizer.from_pretrained(source, gguf_file=file, trust_remote_code=False)
+    tokenizer.save_pretrained(folder)
 
 
 def _sha256(path: Path) -> str:

@@ -222,14 +222,13 @@ def _evaluate(
             checkpoints=results.folder / "chunks",
             progress=show,
         )
+    tables = {name: getattr(evaluation, name) for name in ("similarities", "null", "layers")}
     if examples.subtask == "consistency":
-        results.append(cost(language_model, locator, plan).assign(case_id=0), "cost")
-    for name in ("similarities", "null", "layers"):
-        table: pd.DataFrame = getattr(evaluation, name)
-        if len(table):
-            results.append(table.assign(case_id=0), name)
+        tables["cost"] = cost(language_model, locator, plan)
     # Sentences last: they mark the subtask as finished.
-    results.append(evaluation.sentences.assign(case_id=0), "sentences")
+    tables = {name: table for name, table in tables.items() if len(table)}
+    tables["sentences"] = evaluation.sentences
+    results.add({name: table.assign(case_id=0) for name, table in tables.items()})
 
 
 def main(

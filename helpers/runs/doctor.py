@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -19,7 +18,7 @@ from helpers.data.fetch import FetchError, Resource, locate
 from helpers.models.memory import free_bytes
 from helpers.models.packaged_weights import PACKAGED_WEIGHTS
 from helpers.paths import cache_folder, local_data_folder
-from helpers.runs.estimate import weight_bytes
+from helpers.runs.estimate import memory_in_words
 from helpers.runs.fetching import OFFICIAL
 from helpers.runs.params import read_params
 
@@ -54,7 +53,8 @@ def needs(params_file: Path) -> Iterator[str]:
     params = read_params(params_file)
     yield f"{params_file}:"
     if "model" in params:
-        yield f"  model {params['model']}: {_memory_for(params)}"
+        dtype, device = params.get("dtype", "float32"), params.get("device", "cpu")
+        yield f"  model {params['model']}: {memory_in_words(params['model'], dtype, device)}"
     for key in ("dataset", "source", "layout"):
         resource = _resources().get(str(params.get(key)).partition("[")[0])
         if resource is not None:
@@ -103,18 +103,6 @@ def _state(resource: Resource) -> str:
         return f"found ({locate(resource, download=False)})"
     except FetchError as error:
         return "will be downloaded" if "no local copy" in str(error) else f"PROBLEM: {error}"
-
-
-def _memory_for(params: dict[str, Any]) -> str:
-    dtype, device = params.get("dtype", "float32"), str(params.get("device", "cpu"))
-    size = weight_bytes(params["model"], dtype)
-    weights = f"{size / _GIB:.1f} GiB" if size else "unknown before it is fetched"
-    text = f"weights in {dtype} {weights}"
-    if device.startswith("cuda") and not torch.cuda.is_available():
-        return f"{text}; asks for {device}, but torch sees no GPU"
-    free = free_bytes(torch.device(device))
-    verdict = "; too little" if size and size > free else ""
-    return f"{text}, {free / _GIB:.1f} GiB free on {device}{verdict}"
 
 
 def _short(value: object) -> str:

@@ -1,4 +1,4 @@
-"""What a model's weights will take, without loading it."""
+"""What a model's weights will take, without loading it, and whether that is free."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ import torch
 from safetensors import safe_open
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from helpers.models.memory import free_bytes
 from helpers.models.packaged_weights import PACKAGED_WEIGHTS
 from helpers.models.shapes import SHAPES
 from helpers.paths import cache_folder
+
+_GIB = 2**30
 
 
 def weight_bytes(model: str, dtype: str) -> int | None:
@@ -28,6 +31,30 @@ def weight_bytes(model: str, dtype: str) -> int | None:
     if count is None:
         count = _shape_parameters(model.removeprefix("shape:").removesuffix("-instruct"))
     return None if count is None else count * getattr(torch, dtype).itemsize
+
+
+def weights_in_words(model: str, dtype: str) -> str:
+    """``weight_bytes`` as a person reads it."""
+    size = weight_bytes(model, dtype)
+    known = "unknown before it is fetched" if size is None else f"{size / _GIB:.1f} GiB"
+    return f"weights in {dtype} {known}"
+
+
+def memory_in_words(model: str, dtype: str, device: str, *, copies: int = 1) -> str:
+    """A model's weights against what this machine has free, and a verdict where that is too little.
+
+    Args:
+        model: a name as ``helpers.models.load`` takes it.
+        dtype: torch dtype of the weights.
+        device: torch device they will be on.
+        copies: how many processes load them at once.
+    """
+    text = weights_in_words(model, dtype) + (f" for each of {copies} workers" * (copies > 1))
+    if device.startswith("cuda") and not torch.cuda.is_available():
+        return f"{text}; asks for {device}, but torch sees no GPU"
+    free = free_bytes(torch.device(device))
+    verdict = "; too little" if (weight_bytes(model, dtype) or 0) * copies > free else ""
+    return f"{text}, {free / _GIB:.1f} GiB free on {device}{verdict}"
 
 
 def _folder(model: str) -> Path:

@@ -16,6 +16,7 @@ from typing import Any
 
 import papermill
 import yaml
+from papermill.exceptions import PapermillExecutionError
 
 from helpers import __version__
 from helpers.paths import REPOSITORY, RUNS, written_whole
@@ -42,6 +43,7 @@ class ManifestRow:
     status: str
     error: str
     helpers_version: str
+    message: str = ""  # what a cell raised: its type and all it said; ``error`` has the traceback
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,11 @@ def plan(params_file: Path, *, notebook: Path | None = None, folder: Path = RUNS
     """
     notebook = notebook or notebook_of(params_file)
     params = read_params(params_file, notebook)
+    return place(params_file, params, notebook=notebook, folder=folder)
+
+
+def place(params_file: Path, params: dict[str, Any], *, notebook: Path, folder: Path) -> PlannedRun:
+    """``plan`` for checked parameters, whose params file need not be written yet."""
     output_folder = folder / notebook.stem / f"{params_file.stem}-{_hash(params)}"
     return PlannedRun(notebook, params_file, params, output_folder)
 
@@ -106,16 +113,17 @@ def run(
     try:
         _prepare(planned)
         started, clock = datetime.now(UTC), time.perf_counter()
-        error = _execute(planned, planned.output_folder / "figures" if own_figures else None)
+        failure = _execute(planned, planned.output_folder / "figures" if own_figures else None)
         row = ManifestRow(
             notebook=planned.notebook.stem,
             params_file=str(params_file),
             output=str(planned.output),
             started=started.isoformat(timespec="seconds"),
             seconds=round(time.perf_counter() - clock, 1),
-            status="failed" if error else "done",
-            error=error,
+            status="failed" if failure else "done",
+            error=f"{type(failure).__name__}: {str(failure).strip()[-2000:]}" if failure else "",
             helpers_version=__version__,
+            message=_message(failure) if failure else "",
         )
         record(planned, row, folder)
     except OSError as error:
@@ -145,11 +153,12 @@ def _prepare(planned: PlannedRun) -> None:
     planned.output_folder.mkdir(parents=True, exist_ok=True)
     (planned.output_folder / ROW).unlink(missing_ok=True)
     effective = yaml.safe_dump(planned.params, sort_keys=False, allow_unicode=True)
-    (planned.output_folder / "params.yaml").write_text(effective, encoding="utf-8")
+    with written_whole(planned.output_folder / "params.yaml") as scratch:
+        scratch.write_text(effective, encoding="utf-8")
 
 
-def _execute(planned: PlannedRun, figures: Path | None) -> str:
-    """Run the notebook; returns what went wrong, or nothing."""
+def _execute(planned: PlannedRun, figures: Path | None) -> Exception | None:
+    """Run the notebook; returns what went wrong, if anything did."""
     # papermill takes "records: int | None" for unknown and warns; the parameters are checked already.
     logging.getLogger("papermill").setLevel(logging.ERROR)
     try:
@@ -163,8 +172,15 @@ def _execute(planned: PlannedRun, figures: Path | None) -> str:
                 progress_bar=False,
             )
     except Exception as failure:
-        return f"{type(failure).__name__}: {str(failure).strip()[-2000:]}"
-    return ""
+        return failure
+    return None
+
+
+def _message(failure: Exception) -> str:
+    """Type and words of what went wrong; of a cell's failure, as the kernel tells them."""
+    if isinstance(failure, PapermillExecutionError):
+        return f"{failure.ename}: {failure.evalue}"
+    return f"{type(failure).__name__}: {failure}"
 
 
 def _hash(params: dict[str, Any]) -> str:

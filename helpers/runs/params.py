@@ -137,7 +137,7 @@ def validate_params(values: dict[str, Any], notebook: Path, *, where: str) -> di
     try:
         params = model(**values).model_dump()
     except ValidationError as error:
-        lines = [_explain(problem, model) for problem in error.errors()]
+        lines = [explain(problem, model) for problem in error.errors()]
         raise ParamsError(f"{where}: " + "; ".join(lines)) from error
     for name in WRITTEN_FOLDERS & params.keys():
         _check_folder(params[name], f"{where}: {name}")
@@ -157,8 +157,17 @@ def _check_folder(value: str, where: str) -> None:
         )
 
 
-def _explain(problem: Any, model: type[BaseModel]) -> str:
+def explain(problem: Any, model: type[BaseModel], *, noun: str = "parameter") -> str:
+    """One of pydantic's problems in words that name the value and, of an unknown name, the known ones.
+
+    Args:
+        problem: an entry of ``ValidationError.errors()``.
+        model: what was to be validated.
+        noun: what its fields are called.
+    """
     name = ".".join(str(part) for part in problem["loc"])
     if problem["type"] == "extra_forbidden":
-        return f"there is no parameter {name!r}; there are {', '.join(model.model_fields)}"
+        return f"there is no {noun} {name!r}; there are {', '.join(model.model_fields)}"
+    if problem["type"] == "missing":
+        return f"the {noun} {name!r} is missing"
     return f"{name}: {problem['msg'].lower()}, not {problem['input']!r}"

@@ -96,7 +96,7 @@ class PeakSequence:
     def _store(self, count: int, total: Update, made: Sequence[Update]) -> None:
         results, records = self.results(count), self.run.data.records[:count]
         total.save(results.folder / _FILE)
-        results.append(diagnostics_table(records[-len(made) :], made), "edits")
+        edits = diagnostics_table(records[-len(made) :], made)
         with overlay_all(self.run.language_model, total):
             scores = score_records(self.run.language_model, records, progress=self.run.progress)
-        results.append(scores)
+        results.add({"edits": edits, "scores": scores})

@@ -1,11 +1,12 @@
 """The results store: append-only parquet parts under a key that says what determines them.
 
     store/<key>/settings.json      everything the numbers depend on
-    store/<key>/<kind>-<ids>.parquet   one part per chunk of records, written once, never changed
+    store/<key>/<kind>-<number>-<digest>.parquet   a chunk of records, written once, never changed
 
-A part is written to a scratch name and renamed, so a reader sees all of it or nothing; its pages
-carry checksums. Records that are already there are never computed again; several processes may add
-to one key.
+A part is written to a scratch name and renamed, so a reader sees all of it or nothing; its name ends
+in a digest of its bytes. Parts of one chunk share a number, and the one that marks it as done names
+the others: where one of them is damaged, the chunk is undone. Records that are done are never computed
+again; several processes may add to one key.
 """
 
 from __future__ import annotations
@@ -18,20 +19,22 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from helpers.paths import written_whole
+from helpers.paths import below, written_whole
 
 KEY_LENGTH = 16
+_BESIDE = "stored_with"  # names of the parts that a marking part was stored with
 # What reading a damaged parquet file raises.
 _DAMAGE = (OSError, ValueError, KeyError, TypeError, NotImplementedError)
 
 
 class StoreError(RuntimeError):
-    """Raised when a store cannot be written or its settings do not match their key."""
+    """Raised when a store cannot be read or written, or its settings do not match their key."""
 
 
 def settings_key(settings: Mapping[str, Any]) -> str:
@@ -71,8 +74,21 @@ class Results:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What the numbers depend on."""
-        loaded: dict[str, Any] = json.loads((self.folder / "settings.json").read_text("utf-8"))
+        """What the numbers depend on.
+
+        Raises:
+            StoreError: their file is damaged or missing.
+        """
+        path = self.folder / "settings.json"
+        try:
+            loaded: dict[str, Any] = json.loads(path.read_text("utf-8"))
+            if settings_key(loaded) != self.folder.name:
+                raise ValueError(f"they are not those of the key {self.folder.name}")
+        except (OSError, ValueError) as error:
+            raise StoreError(
+                f"could not read the settings {path} ({error}); delete that file, the scores are not"
+                " in it: the next run with these settings writes it anew"
+            ) from error
         return loaded
 
     def done(self, kind: str = "scores") -> set[int]:
@@ -81,23 +97,44 @@ class Results:
         return set(table["case_id"].unique().tolist()) if len(table) else set()
 
     def append(self, table: pd.DataFrame, kind: str = "scores") -> None:
-        """Write one part.
+        """Write one part that stands for itself.
 
         Raises:
-            StoreError: the table has no ``case_id``, or the disk is full (nothing is left behind).
+            StoreError: see ``add``.
         """
-        if "case_id" not in table:
+        self.add({kind: table})
+
+    def add(self, tables: Mapping[str, pd.DataFrame]) -> None:
+        """Write the parts of one chunk, by kind; the last one marks its records as done.
+
+        Raises:
+            StoreError: a table has no ``case_id``, or the disk is full (no part is left behind half).
+        """
+        if not all("case_id" in table for table in tables.values()):
             raise StoreError("a results table needs a column case_id")
-        path = self.folder / f"{kind}-{uuid.uuid4().hex[:12]}.parquet"
-        _write_atomically(
-            path, lambda scratch: table.to_parquet(scratch, index=False, write_page_checksum=True)
-        )
+        number = uuid.uuid4().hex[:12]
+        *others, mark = tables
+        beside = [self._write(tables[kind], f"{kind}-{number}", []) for kind in others]
+        self._write(tables[mark], f"{mark}-{number}", beside)
+
+    def _write(self, table: pd.DataFrame, name: str, beside: list[str]) -> str:
+        """Write a part; returns its file's name."""
+        table = table.copy(deep=False)
+        table.attrs = {_BESIDE: beside}
+        content = table.to_parquet(None, index=False)
+        path = self.folder / f"{name}-{_digest(content)}.parquet"
+        _write_atomically(path, lambda scratch: scratch.write_bytes(content))
+        return path.name
 
     def read(self, kind: str = "scores") -> pd.DataFrame:
         """All parts of a kind in one table, sorted by record; each record once.
 
-        A damaged part is set aside with a warning; its records count as not done. Where two
-        processes computed the same record, the first part by name stands.
+        A part that is damaged, or was stored with one that is, is set aside with a warning; its
+        records count as not done. Where two processes computed the same record, the first part by
+        name stands.
+
+        Raises:
+            StoreError: a part cannot be opened, though it may be intact.
         """
         tables = [self._part(path) for path in sorted(self.folder.glob(f"{kind}-*.parquet"))]
         kept: list[pd.DataFrame] = []
@@ -113,9 +150,11 @@ class Results:
 
     def _part(self, path: Path) -> pd.DataFrame:
         try:
-            table = pd.read_parquet(path, page_checksum_verification=True)
+            table = pd.read_parquet(BytesIO(_intact(path)), page_checksum_verification=True)
             if "case_id" not in table:
                 raise ValueError("it has no column case_id")
+            for name in table.attrs.pop(_BESIDE, []):
+                _intact(below(self.folder, name))
             return table
         except _DAMAGE as error:
             # Damage has no error number; a part that cannot be opened just now is no damaged one.
@@ -127,8 +166,7 @@ class Results:
             with suppress(FileNotFoundError):  # another process was first
                 path.replace(damaged)
             warnings.warn(
-                f"{path} is damaged ({error}); set aside as {damaged.name}, its records will be"
-                " computed again",
+                f"{path} cannot be used ({error}); set aside as {damaged.name}, {_consequence(path)}",
                 stacklevel=3,
             )
             return pd.DataFrame({"case_id": pd.Series(dtype="int64")})
@@ -154,10 +192,35 @@ def complete(
     for start in range(0, len(missing), chunk):
         tables = dict(compute(missing[start : start + chunk]))
         scores = tables.pop("scores")
-        for kind, table in tables.items():
-            results.append(table, kind)
-        # Scores last: they mark the chunk as done.
-        results.append(scores)
+        results.add({**tables, "scores": scores})  # scores last: they mark the chunk as done
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:KEY_LENGTH]
+
+
+def _named_digest(path: Path) -> str:
+    """The digest in a part's name; none in parts that earlier versions wrote."""
+    return "".join(path.stem.split("-")[2:])
+
+
+def _intact(path: Path) -> bytes:
+    """A part's bytes.
+
+    Raises:
+        ValueError: they are not those that its name tells of.
+    """
+    content = path.read_bytes()
+    if _named_digest(path) not in ("", _digest(content)):
+        raise ValueError(f"the bytes of {path.name} are not those that were written")
+    return content
+
+
+def _consequence(path: Path) -> str:
+    """What becomes of a damaged part's records: earlier versions did not link parts to the scores."""
+    if _named_digest(path) or path.name.startswith("scores-"):
+        return "its records will be computed again"
+    return f"an earlier version stored it: delete {path.parent} to have it computed again"
 
 
 def _write_atomically(path: Path, write: Callable[[Path], Any]) -> None:

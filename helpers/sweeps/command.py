@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from helpers.data.fetch import FetchError
 from helpers.data.peak_record import RecordError
 from helpers.paths import RUNS
+from helpers.runs.estimate import memory_in_words, weights_in_words
 from helpers.runs.methods import MethodError
 from helpers.runs.params import ParamsError, validate_params
-from helpers.sweeps.drive import run_sweep, status, write_jobs
+from helpers.sweeps.drive import plan_jobs, run_sweep, status, write_jobs
 from helpers.sweeps.jobs import Engine
 from helpers.sweeps.local import LocalEngine, worker_environments
+from helpers.sweeps.lock import sole_use, unwritable
 from helpers.sweeps.matrix import NOTEBOOK, Sweep, SweepError, expand, read_sweep
 from helpers.sweeps.report import forecast, outcome
 from helpers.sweeps.slurm import SlurmEngine, SlurmError
@@ -22,7 +25,7 @@ ERRORS = (SweepError, ParamsError, MethodError, RecordError, FetchError, SlurmEr
 def run_file(
     file: Path,
     *,
-    engine: str = "local",
+    engine: str | Engine = "local",
     resume: bool = False,
     dry_run: bool = False,
     workers: int | None = None,
@@ -32,9 +35,9 @@ def run_file(
 
     Args:
         file: a file like those in ``params/sweeps``.
-        engine: ``local`` or ``slurm``.
+        engine: ``local``, ``slurm``, or an engine of your own.
         resume: leave out runs that ended well.
-        dry_run: run nothing.
+        dry_run: run and write nothing.
         workers: processes of the local engine; default: one per GPU, or one on the CPU.
         folder: for this sweep's runs; default: ``runs/sweeps/<file's name>``.
 
@@ -49,21 +52,35 @@ def run_file(
     combinations = expand(sweep, where=str(file))
     folder = folder or RUNS / "sweeps" / file.stem
     params = validate_params(combinations[0].table.params, NOTEBOOK, where=str(file))
-    try:
-        groups = write_jobs(combinations, folder)
-    except OSError as error:
-        raise SweepError(
-            f"cannot write to {folder} ({error}); free some space or give another --folder"
-        ) from error
     if dry_run:
-        return list(forecast(status(groups), sweep, params["dtype"])), False
-    run_sweep(groups, _engine(engine, sweep, params["device"], workers, folder), resume=resume)
-    table = status(groups)
+        memory = {model: _memory(model, params, engine, workers) for model in sweep.models}
+        return list(forecast(status(plan_jobs(combinations, folder)), memory)), False
+    chosen = _engine(engine, sweep, params["device"], workers, folder)
+    with sole_use(folder):
+        try:
+            groups = write_jobs(combinations, folder)
+        except OSError as error:
+            raise unwritable(folder, error) from error
+        run_sweep(groups, chosen, resume=resume)
+        table = status(groups)
     return list(outcome(table)), bool((table["state"] != "done").any())
 
 
-def _engine(name: str, sweep: Sweep, device: str, count: int | None, folder: Path) -> Engine:
-    if name == "slurm":
+def _memory(model: str, params: dict[str, Any], engine: str | Engine, count: int | None) -> str:
+    """What a model needs; against what is free, where the runs will be on this machine."""
+    dtype, device = params["dtype"], params["device"]
+    if engine != "local":
+        return weights_in_words(model, dtype)
+    copies = 1 if device.startswith("cuda") else count or 1  # a GPU has one worker
+    return memory_in_words(model, dtype, device, copies=copies)
+
+
+def _engine(
+    engine: str | Engine, sweep: Sweep, device: str, count: int | None, folder: Path
+) -> Engine:
+    if not isinstance(engine, str):
+        return engine
+    if engine == "slurm":
         gpu = {"gpus_per_node": 1} if device.startswith("cuda") else {}
         return SlurmEngine(folder / "slurm", {**gpu, **sweep.slurm})
     try:

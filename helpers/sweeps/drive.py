@@ -19,7 +19,7 @@ from helpers.sweeps.jobs import (
     reason,
     record_death,
     set_aside,
-    write_job,
+    write_params,
 )
 from helpers.sweeps.matrix import NOTEBOOK, Combination, Run
 
@@ -37,14 +37,24 @@ class Group:
 def write_jobs(
     combinations: Iterable[Combination], folder: Path, *, notebook: Path = NOTEBOOK
 ) -> list[Group]:
-    """Write one params file per run below ``folder``.
+    """The jobs of ``plan_jobs``, their params files written.
 
     Raises:
         OSError: the folder cannot be written.
     """
+    groups = plan_jobs(combinations, folder, notebook=notebook)
+    for job in (job for group in groups for job in (*group.shards, group.table)):
+        write_params(job)
+    return groups
+
+
+def plan_jobs(
+    combinations: Iterable[Combination], folder: Path, *, notebook: Path = NOTEBOOK
+) -> list[Group]:
+    """One job per run, with everything of its own below ``folder``; nothing is written."""
 
     def job(run: Run) -> Job:
-        return write_job(run.name, run.params, run.edits, notebook=notebook, folder=folder)
+        return Job(run.name, run.params, notebook, folder, run.edits)
 
     return [Group(tuple(map(job, each.shards)), job(each.table)) for each in combinations]
 

@@ -12,7 +12,9 @@ from typing import Any
 import yaml
 
 from helpers import __version__
-from helpers.runs.execute import ROW, ManifestRow, PlannedRun, RunError, plan, record, run
+from helpers.paths import written_whole
+from helpers.runs.execute import ROW, ManifestRow, PlannedRun, RunError, place, record, run
+from helpers.runs.params import validate_params
 
 DEAD = (
     "the worker or its kernel died (killed from outside, or out of memory: see the node's log); finished"
@@ -32,33 +34,37 @@ class Job:
     """One run of a sweep, small enough to send to any worker."""
 
     name: str
-    params_file: Path
+    params: dict[str, Any]
     notebook: Path
     folder: Path
     edits: int
 
+    @property
+    def params_file(self) -> Path:
+        """What ``python -m helpers run`` takes as well, once it is written."""
+        return self.folder / "params" / self.notebook.stem / f"{self.name}.yaml"
+
     def planned(self) -> PlannedRun:
         """Where its outputs are."""
-        return plan(self.params_file, notebook=self.notebook, folder=self.folder)
+        file, notebook = self.params_file, self.notebook
+        params = validate_params(self.params, notebook, where=str(file))
+        return place(file, params, notebook=notebook, folder=self.folder)
 
 
 # An engine runs jobs and yields each as it ends, however it ended.
 Engine = Callable[[Sequence[Job]], Iterator[Job]]
 
 
-def write_job(
-    name: str, params: dict[str, Any], edits: int, *, notebook: Path, folder: Path
-) -> Job:
-    """Write a run's params file, which ``python -m helpers run`` takes as well.
+def write_params(job: Job) -> None:
+    """Write a run's params file.
 
     Raises:
         OSError: it cannot be written.
     """
-    params_file = folder / "params" / notebook.stem / f"{name}.yaml"
-    params_file.parent.mkdir(parents=True, exist_ok=True)
-    text = yaml.safe_dump(params, sort_keys=False, allow_unicode=True)
-    params_file.write_text(f"# Written by python -m helpers sweep.\n{text}", encoding="utf-8")
-    return Job(name, params_file, notebook, folder, edits)
+    job.params_file.parent.mkdir(parents=True, exist_ok=True)
+    text = yaml.safe_dump(job.params, sort_keys=False, allow_unicode=True)
+    with written_whole(job.params_file) as scratch:
+        scratch.write_text(f"# Written by python -m helpers sweep.\n{text}", encoding="utf-8")
 
 
 def run_job(job: Job) -> None:
@@ -118,9 +124,12 @@ def record_death(job: Job) -> None:
 
 
 def reason(row: ManifestRow) -> str:
-    """The last line of a row's error, without colours, or the remedy for an end from outside."""
+    """What a failed run said, in all its lines, or the remedy for an end from outside."""
     kind = row.error.partition(":")[0]
     if kind in _FROM_OUTSIDE:
         return _FROM_OUTSIDE[kind]
+    if row.message:
+        return _ANSI.sub("", row.message).strip()
+    # A row of an earlier version, or of a worker's death, has the error only.
     lines = [line for line in _ANSI.sub("", row.error).splitlines() if line.strip()]
     return lines[-1].strip() if lines else ""

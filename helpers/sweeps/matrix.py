@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from helpers.data.peak import load_peak
 from helpers.paths import NOTEBOOKS, file_name
 from helpers.runs.methods import method_label
-from helpers.runs.params import validate_params
+from helpers.runs.params import explain, validate_params
 
 NOTEBOOK = NOTEBOOKS / "03_editing_runs.ipynb"
 _AXES = ("model", "dataset", "methods", "records")
@@ -79,13 +79,8 @@ def read_sweep(path: Path) -> Sweep:
     try:
         return Sweep(**content)
     except ValidationError as error:
-        problems = "; ".join(
-            f"{'.'.join(map(str, e['loc']))}: {e['msg'].lower()}, not {e['input']!r}"
-            for e in error.errors()
-        )
-        raise SweepError(
-            f"{path}: {problems} (a sweep has {', '.join(Sweep.model_fields)})"
-        ) from error
+        lines = [explain(problem, Sweep, noun="sweep entry") for problem in error.errors()]
+        raise SweepError(f"{path}: " + "; ".join(lines)) from error
 
 
 def expand(sweep: Sweep, *, where: str, notebook: Path = NOTEBOOK) -> list[Combination]:

@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import pandas as pd
-
-from helpers.runs.estimate import weight_bytes
-from helpers.sweeps.matrix import Sweep
 
 _COLUMNS = ["run", "edits", "state", "attempts", "seconds"]
 
 
-def forecast(table: pd.DataFrame, sweep: Sweep, dtype: str) -> Iterator[str]:
-    """Lines for a dry run: the runs, the edits in all, and the memory each model needs."""
+def forecast(table: pd.DataFrame, memory: Mapping[str, str]) -> Iterator[str]:
+    """Lines for a dry run: the runs, the edits in all, and in words the memory each model needs."""
     yield table[["run", "edits", "state"]].to_string(index=False)
     waiting = table[table["state"] != "done"]
     yield (
         f"{len(table)} runs, {table['edits'].sum():,d} edits;"
         f" not done yet: {len(waiting)} runs, {waiting['edits'].sum():,d} edits"
     )
-    for model in sweep.models:
-        size = weight_bytes(model, dtype)
-        known = f"{size / 2**30:.1f} GiB" if size is not None else "unknown until it is fetched"
-        yield f"{model}: weights in {dtype} {known}; batches take what is free beside them"
+    for model, needed in memory.items():
+        yield f"{model}: {needed}; batches take what is free beside the weights"
 
 
 def outcome(table: pd.DataFrame) -> Iterator[str]:
@@ -31,6 +26,7 @@ def outcome(table: pd.DataFrame) -> Iterator[str]:
     shown = table[_COLUMNS].astype({"seconds": "Float64"})
     yield shown.to_string(index=False, na_rep="-")
     for row in table[table["state"] == "failed"].itertuples():
-        yield f"failed: {row.run}: {row.error}\n  notebook: {row.notebook}"
+        error = str(row.error).replace("\n", "\n    ")
+        yield f"failed: {row.run}: {error}\n  notebook: {row.notebook}"
     counts = table["state"].value_counts()
     yield ", ".join(f"{count} {state}" for state, count in counts.items())

@@ -75,10 +75,30 @@ def test_a_full_disk_under_the_executed_notebook(small_disk, tmp_path):
         run(params, folder=small_disk / "runs")
 
 
-def test_no_flipped_bit_of_the_numbers_goes_unnoticed(tmp_path):
+def test_no_flipped_bit_goes_unnoticed(tmp_path):
+    """Wherever it is: in the numbers, or in the footer, where it may rename a column."""
     results = ResultsStore(tmp_path).open({})
     results.append(scores([1, 2]))
     (part,) = results.folder.glob("scores-*.parquet")
+    intact = part.read_bytes()
+    footer = len(intact) - 8 - int.from_bytes(intact[-8:-4], "little")
+    draw = random.Random(0)
+    numbers, footers = range(footer), range(footer, len(intact))
+    for position in (*draw.sample(numbers, 30), *draw.sample(footers, 60)):
+        damaged = bytearray(intact)
+        damaged[position] ^= 1 << draw.randrange(8)
+        part.write_bytes(damaged)
+        with pytest.warns(UserWarning, match="computed again"):
+            assert results.read().empty
+    part.write_bytes(intact)
+    pd.testing.assert_frame_equal(results.read(), scores([1, 2]))
+
+
+def test_a_flipped_bit_in_the_numbers_of_an_earlier_version_is_noticed(tmp_path):
+    """Its name holds no digest; its pages have checksums."""
+    results = ResultsStore(tmp_path).open({})
+    part = results.folder / "scores-0123456789ab.parquet"
+    scores([1, 2]).to_parquet(part, index=False, write_page_checksum=True)
     intact = part.read_bytes()
     footer = 8 + int.from_bytes(intact[-8:-4], "little")
     for position in random.Random(0).sample(range(len(intact) - footer), 60):

@@ -12,6 +12,7 @@ import torch
 from helpers.data.peak import load_peak
 from helpers.editing.context import ContextTemplates
 from helpers.editing.rome import Rome
+from helpers.editing.update import Update
 from helpers.metrics.peak_tables import metrics_table
 from helpers.runs import peak_scores
 from helpers.runs.methods import MethodError, method_label
@@ -86,8 +87,6 @@ def test_a_given_up_edit_is_recorded_and_left_out(tiny, tmp_path, data, editor, 
 
     def with_failure(self, requests):
         updates = plain(self, requests)
-        from helpers.editing.update import Update
-
         return [Update({}, {"failure": "non-finite loss"}), *updates[1:]]
 
     monkeypatch.setattr(type(editor), "edit", with_failure)
@@ -95,6 +94,23 @@ def test_a_given_up_edit_is_recorded_and_left_out(tiny, tmp_path, data, editor, 
     broken = data.records[0].case_id
     assert broken not in set(run.scores(editor)["case_id"])
     assert run.edits(editor).set_index("case_id").loc[broken, "failure"] == "non-finite loss"
+
+
+def test_a_lost_record_of_a_given_up_edit_does_not_make_it_a_good_one(
+    tiny, tmp_path, data, editor, monkeypatch
+):
+    monkeypatch.setattr(
+        type(editor),
+        "edit",
+        lambda self, requests: [Update({}, {"failure": "non-finite loss"}) for _ in requests],
+    )
+    run = PeakRun(tiny("llama"), data, ResultsStore(tmp_path), chunk=2)
+    assert run.scores(editor).empty
+    part = next(run.results(editor).folder.glob("edits-*.parquet"))
+    part.write_bytes(part.read_bytes()[:-1])
+    with pytest.warns(UserWarning, match="computed again"):
+        assert run.scores(editor).empty
+    assert set(run.edits(editor)["case_id"]) == {record.case_id for record in data.records}
 
 
 def test_one_record_agrees_with_scoring(tiny, data, editor):

@@ -45,7 +45,7 @@ def compute(case_ids):
         while len(list(Path(store).glob("begun-*"))) < 2:
             time.sleep(0.05)
     if method == "mend":
-        raise ValueError("no network; train one first")
+        raise ValueError("no network for this model:\\ntrain one first")
     return {"scores": pd.DataFrame({"case_id": case_ids, "score": case_ids})}""",
     """\
 data = load_peak(dataset, limit=records)

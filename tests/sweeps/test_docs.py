@@ -11,7 +11,7 @@ import yaml
 from helpers import __version__
 from helpers.paths import PARAMS, REPOSITORY
 from helpers.runs.execute import ManifestRow, record
-from helpers.sweeps import jobs
+from helpers.sweeps import command, jobs
 from helpers.sweeps.matrix import Sweep
 
 TEXT = (REPOSITORY / "docs" / "sweeps.md").read_text(encoding="utf-8")
@@ -41,6 +41,7 @@ def test_the_ray_recipe(tmp_path, monkeypatch, capsys):
     ray = SimpleNamespace(remote=remote, wait=lambda waiting: (waiting[:1], waiting[1:]))
     monkeypatch.setitem(sys.modules, "ray", ray)
     monkeypatch.setattr(jobs, "run_job", pretend)
+    monkeypatch.setattr(command, "RUNS", tmp_path)
     code = block("python").replace("params/sweeps/mine.yaml", str(PARAMS / "sweeps" / "quick.yaml"))
-    exec(code.replace("runs/sweeps/mine", str(tmp_path)), {})
+    exec(code, {})
     assert capsys.readouterr().out.splitlines()[-1] == "5 done"

@@ -86,10 +86,12 @@ def test_killed_workers_and_kernels_are_tried_again_and_failures_are_kept(notebo
         assert made[2:4] == made[4:6]
         assert stored(store, method)["case_id"].tolist() == CASE_IDS
     assert (failed.state, failed.attempts) == ("failed", 1)
-    assert failed.error == "ValueError: no network; train one first"
+    assert failed.error == "ValueError: no network for this model:\ntrain one first"
     assert "train one first" in Path(failed.notebook).read_text()
     assert whole.state == "waiting"
-    assert any(failed.notebook in line for line in outcome(status(mine)))
+    (told,) = [text for text in outcome(status(mine)) if text.startswith("failed: ")]
+    assert "no network for this model:\n    train one first\n" in told
+    assert told.endswith(f"notebook: {failed.notebook}")
 
 
 def test_a_worker_that_dies_twice_is_reported_with_the_remedy(notebook, tmp_path):

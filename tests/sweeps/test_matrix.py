@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from helpers.data.peak import load_peak
 from helpers.paths import PARAMS
 from helpers.runs.methods import MethodError
-from helpers.runs.params import ParamsError
+from helpers.runs.params import ParamsError, read_params
 from helpers.sweeps.matrix import Sweep, SweepError, expand, read_sweep
 
 SMALL = {"models": ["m"], "datasets": ["peak-mini-cf"], "editors": ["rome"]}
@@ -50,7 +50,8 @@ def test_the_matrix_is_a_product():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"model": ["m"]}, "model: .*a sweep has models"),
+        ({"editorss": ["rome"]}, "there is no sweep entry 'editorss'; there are models, .*editors"),
+        ({"models": None}, "models: .*list, not None"),
         ({"shard": 0}, "shard: .*greater than 0, not 0"),
         ({"shard": "many"}, "shard: .*integer.*'many'"),
         ({"editors": []}, "editors: .*at least 1"),
@@ -84,6 +85,13 @@ def test_mistakes_in_the_matrix(change, kind, message):
         expand(Sweep(**{**SMALL, **change}), where="mine.yaml")
 
 
+def test_a_sweep_without_models(tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text("datasets: [peak-cf]\neditors: [rome]\n")
+    with pytest.raises(SweepError, match=r"mine\.yaml: the sweep entry 'models' is missing$"):
+        read_sweep(path)
+
+
 def test_unreadable_files(tmp_path):
     with pytest.raises(SweepError, match="examples are in params/sweeps"):
         read_sweep(tmp_path / "none.yaml")
@@ -92,6 +100,12 @@ def test_unreadable_files(tmp_path):
         path.write_text(text)
         with pytest.raises(SweepError, match=message):
             read_sweep(path)
+
+
+def test_the_sweep_of_table_3_has_the_editors_of_the_paper_run():
+    sweep = read_sweep(PARAMS / "sweeps" / "peak_llama2-7b.yaml")
+    run = read_params(PARAMS / "paper" / "03_editing_runs" / "llama2-7b_peak-cf.yaml")
+    assert sweep.editors == run["methods"]
 
 
 @pytest.mark.parametrize("path", sorted((PARAMS / "sweeps").glob("*.yaml")), ids=lambda p: p.stem)

@@ -128,7 +128,7 @@ def test_tasks_killed_or_out_of_time_are_submitted_again(cluster, notebook, tmp_
     assert (killed.state, killed.attempts) == ("done", 2)
     assert (late.state, late.attempts) == ("done", 2)
     assert (failed.state, failed.attempts) == ("failed", 1)
-    assert failed.error == "ValueError: no network; train one first"
+    assert failed.error == "ValueError: no network for this model:\ntrain one first"
     assert table.state == "waiting"
     expected = sorted(record.case_id for record in load_peak("peak-mini-cf", limit=4).records)
     for method in ("kn", "rect"):
