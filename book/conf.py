@@ -35,6 +35,7 @@ html_theme = "furo"
 html_title = project
 html_static_path = ["static"]
 html_css_files = ["site.css"]
+html_js_files = ["sort.js"]
 html_math_renderer = "mathml"
 html_copy_source = False
 html_show_sphinx = False

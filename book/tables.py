@@ -95,6 +95,6 @@ def _thinkedit(folder: Path) -> Iterator[str]:
 
 
 def _html(table: pd.DataFrame) -> str:
-    """A table that scrolls in its own box."""
-    html = table.to_html(border=0, na_rep="–")
+    """A table that scrolls in its own box, with one row of titles, by which a reader may sort."""
+    html = table.reset_index().to_html(index=False, border=0, na_rep="–")
     return f'```{{raw}} html\n<div class="table-scroll">{html}</div>\n```'

@@ -27,6 +27,7 @@ class Resource:
         sha256: hexadecimal SHA-256 of the content.
         git_blob: git blob id, for files whose SHA-256 is not published
             (SHA-1 of ``"blob <size>\\0"`` followed by the content).
+        size: bytes, where they are known; what a download will take.
         licence: what the source states, shown to whoever must fetch the file by hand.
 
     Raises:
@@ -38,6 +39,7 @@ class Resource:
     url: str
     sha256: str | None = None
     git_blob: str | None = None
+    size: int | None = None
     licence: str
 
     def __post_init__(self) -> None:

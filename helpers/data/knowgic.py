@@ -27,6 +27,7 @@ LAYOUTS = {
         relative_path="knowgic/chains-2025-06.json",
         url=f"{_REPOSITORY}/{_JUNE_2025}/chains.json",
         sha256="59943e08bea25878d176a0b29bc5e9a345e78e33cbaf8d2703bd237a633c2cb2",
+        size=438_726,
         licence="MIT",
     ),
     "latest": Resource(
@@ -34,6 +35,7 @@ LAYOUTS = {
         relative_path="knowgic/chains.json",
         url=f"{_REPOSITORY}/{_LATEST}/chains.json",
         sha256="ce0d43768a50a9831d4c172219f7c7e06d7d44c3c24765de6d238d151ede0817",
+        size=2_990_391,
         licence="MIT",
     ),
 }
@@ -42,6 +44,7 @@ ALIASES = Resource(
     relative_path="knowgic/attributes_with_aliases.json",
     url=f"{_REPOSITORY}/{_LATEST}/attributes_with_aliases.json",
     sha256="923f4c7b0ba24db9f74576395c2c09fff84e37e5da222eeb49c02d196ba06449",
+    size=15_400,
     licence="MIT",
 )
 _Rewrite = tuple[str, str, str, str]  # subject, prompt, original object, new object

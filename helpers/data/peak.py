@@ -23,6 +23,7 @@ OFFICIAL = {
         relative_path="peak/PEAK_counter.json",
         url=f"{_SOURCE}/data/PEAK_counter.json",
         sha256="0c0e0e5fe81e152e95a968f76f60cf323df202b841b5c399258ae778154b68ba",
+        size=3_709_607,
         licence="none stated",
     ),
     "peak-t": Resource(
@@ -30,6 +31,7 @@ OFFICIAL = {
         relative_path="peak/PEAK_time.json",
         url=f"{_SOURCE}/data/PEAK_time.json",
         sha256="cc8c9305f026466f6ac427008159538c772cceb918292d6868c36b711ebb7736",
+        size=1_962_068,
         licence="none stated",
     ),
 }

@@ -114,20 +114,18 @@ def _vector_editor(
         start=hyperparameters.context_template_start,
         seed=order.seed,
     )
-    layers: tuple[int, ...] = ()
-    if getattr(hyperparameters, "mom2_adjustment", True):
-        layers = hyperparameters.layers
-        moments = order.shared.moments
-        missing = [layer for layer in layers if layer not in moments]
-        if missing:
-            corpus = corpus_named(order.corpus, seed=order.seed)
-            found = second_moment(order.language_model, missing, corpus, progress=order.progress)
-            moments.update(found)
+    layers = hyperparameters.moment_layers
+    moments = order.shared.moments
+    missing = [layer for layer in layers if layer not in moments]
+    if missing:
+        corpus = corpus_named(order.corpus, seed=order.seed)
+        found = second_moment(order.language_model, missing, corpus, progress=order.progress)
+        moments.update(found)
     return kind(
         order.language_model,
         hyperparameters,
         contexts,
-        {layer: order.shared.moments[layer] for layer in layers},
+        {layer: moments[layer] for layer in layers},
         order.with_app(section)[0],
         targets=order.targets,
         progress=order.progress,

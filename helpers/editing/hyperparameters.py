@@ -48,6 +48,11 @@ class VectorHyperparameters(LayerHyperparameters):
     stop_on: Literal["nll", "total"] = "total"
     stop_threshold: float = 0.05
 
+    @property
+    def moment_layers(self) -> tuple[int, ...]:
+        """Layers whose second moments the edit is solved with."""
+        return self.layers
+
 
 class RomeHyperparameters(VectorHyperparameters):
     """ROME (one layer). ``rome_key`` names the key in the denominator: the bare prompt's (the code
@@ -56,6 +61,11 @@ class RomeHyperparameters(VectorHyperparameters):
 
     mom2_adjustment: bool = True
     rome_key: Literal["bare", "averaged"] = "bare"
+
+    @property
+    def moment_layers(self) -> tuple[int, ...]:
+        """The layer, unless the key is used as it is."""
+        return self.layers if self.mom2_adjustment else ()
 
     @model_validator(mode="after")
     def _one_layer(self) -> Self:

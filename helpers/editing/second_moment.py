@@ -107,13 +107,29 @@ def second_moment(
     Raises:
         SecondMomentError: a cached file belongs to another model.
     """
-    name = _described(corpus, language_model)
-    root = folder or cache_folder("second_moments", language_model.fingerprint, name)
-    missing = [layer for layer in layers if not _path(root, layer).exists()]
+    prefixed = bool(prompt_prefix(language_model))
+    root = folder or moments_folder(language_model.fingerprint, corpus, prefixed=prefixed)
+    missing = missing_layers(layers, root)
     if missing:
         root.mkdir(parents=True, exist_ok=True)
         _accumulate(language_model, missing, corpus, root, token_budget, progress)
     return {layer: load(_path(root, layer), language_model) for layer in layers}
+
+
+def moments_folder(fingerprint: str, corpus: Corpus, *, prefixed: bool) -> Path:
+    """Where the user's cache keeps a model's second moments over a corpus; nothing is made.
+
+    Args:
+        fingerprint: the model's.
+        corpus: the documents.
+        prefixed: whether the model's tokenizer puts special tokens before each document.
+    """
+    return cache_folder("second_moments") / fingerprint / _described(corpus, prefixed=prefixed)
+
+
+def missing_layers(layers: Sequence[int], folder: Path) -> list[int]:
+    """Those of the layers whose second moments the folder does not hold."""
+    return [layer for layer in layers if not _path(folder, layer).exists()]
 
 
 def load(path: Path, language_model: LanguageModel) -> SecondMoment:
@@ -156,9 +172,9 @@ def save(moment: SecondMoment, path: Path) -> None:
         save_file({"matrix": moment.matrix.float().cpu()}, scratch, {"about": json.dumps(about)})
 
 
-def _described(corpus: Corpus, language_model: LanguageModel) -> str:
+def _described(corpus: Corpus, *, prefixed: bool) -> str:
     """The corpus's name, with a word where special tokens come before each document."""
-    return f"{corpus.name}-bos" if prompt_prefix(language_model) else corpus.name
+    return f"{corpus.name}-bos" if prefixed else corpus.name
 
 
 def _path(root: Path, layer: int) -> Path:
@@ -201,7 +217,8 @@ def _accumulate(
     unfinished = root / "sums.partial.safetensors"
     sums = _Sums.resume(unfinished, layers, layout.intermediate_size, language_model.device)
     names = {layout.mlp_out(layer): layer for layer in layers}
-    name, prefix = _described(corpus, language_model), prompt_prefix(language_model)
+    prefix = prompt_prefix(language_model)
+    name = _described(corpus, prefixed=bool(prefix))
     longest = language_model.context_length
     documents_left = (
         [*prefix, *document][:longest]

@@ -42,9 +42,9 @@ class ChainPanel(Panel):
         editor: str = "rome",
         steps: int = 3,
     ) -> None:
-        self._chains, self._editors = chains, editors
+        self._chains = chains
         self.outcome = first
-        super().__init__(editor)
+        super().__init__(editors, editor)
         facts = [(f"{e.subject}: {e.original} → {e.new}", n) for n, e in enumerate(chains.edits)]
         self.fact = widgets.Dropdown(description="Edit", options=facts, layout=WIDE)
         self.steps = widgets.IntSlider(description="Steps up to", value=steps, min=1, max=steps)
@@ -58,7 +58,7 @@ class ChainPanel(Panel):
         self.children = [self.fact, self.choices, self.status, *walk]
 
     def _edit(self) -> None:
-        editor = self._editors.editor(self.editor.value, app=self.app.value)
+        editor = self._explorer.editor(self.editor.value, app=self.app.value)
         self.outcome = self._chains.explore(self._chains.edits[self.fact.value], editor)
         self._show(self.outcome)
 

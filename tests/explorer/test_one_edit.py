@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
 
-from helpers.explorer.one_edit import MEASURES, Outcome, Said, with_target
+from helpers.editing.corpus import SelfCorpus
+from helpers.editing.second_moment import second_moment
+from helpers.explorer.one_edit import MEASURES, Explorer, Outcome, Said, with_target
 from helpers.metrics.peak_tables import metrics_table
+from helpers.models.language_model import LanguageModel
 from helpers.runs.one_record import edit_prompt_probabilities, joined_scores, record_scores
 from helpers.runs.peak_scores import edit_request
 
@@ -62,3 +67,16 @@ def test_another_target_leaves_the_false_lists(records):
 def test_a_target_that_cannot_be_appended_is_refused(records, target, message):
     with pytest.raises(ValueError, match=message):
         with_target(records[0], records[0].correct[0] if target is None else target)
+
+
+def test_missing_second_moments_are_those_that_the_cache_lacks(tiny, tmp_path, monkeypatch):
+    monkeypatch.setenv("HELPERS_CACHE", str(tmp_path))
+    model = LanguageModel("smollm2-135m", tiny("llama").model, tiny("llama").tokenizer)
+    explorer = Explorer(model)
+    assert explorer.missing_moments("ft-m") == []
+    assert explorer.missing_moments("rome") == [5]
+    assert explorer.missing_moments("rect") == [4, 5, 6, 7, 8]  # it stands upon MEMIT
+    second_moment(model, [2], SelfCorpus(count=1, segment=4))
+    folder = next((tmp_path / "second_moments" / model.fingerprint).iterdir())
+    (folder / "layer2.safetensors").rename(folder / "layer5.safetensors")
+    assert replace(explorer, corpus="self-1x4").missing_moments("rome") == []

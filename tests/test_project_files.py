@@ -1,0 +1,59 @@
+"""The files for people who carry on the work: commit hooks, citation, changelog."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+
+import pytest
+import yaml
+
+import helpers
+from helpers.paths import FIGURES, NOTEBOOKS, PARAMS, REPOSITORY
+
+CONFIG = yaml.safe_load((REPOSITORY / ".pre-commit-config.yaml").read_text("utf-8"))
+HOOKS = {hook["id"]: hook for repo in CONFIG["repos"] for hook in repo["hooks"]}
+
+
+def test_hooks_come_from_this_repository_and_keep_outputs():
+    assert {repo["repo"] for repo in CONFIG["repos"]} == {"local"}
+    assert set(HOOKS) == {"ruff-check", "ruff-format", "mypy", "notebooks"}
+
+
+@pytest.mark.parametrize("hook", HOOKS.values(), ids=HOOKS.keys())
+def test_a_hook_runs_a_tool_of_the_active_environment(hook):
+    python, flag, tool, *arguments = shlex.split(hook["entry"])
+    assert (hook["language"], python, flag) == ("system", "python", "-m")
+    done = subprocess.run([sys.executable, "-m", tool, "--version"], capture_output=True)
+    assert done.returncode == 0, done.stderr
+    if not hook.get("pass_filenames", True):
+        assert all((REPOSITORY / argument).exists() for argument in arguments)
+
+
+def test_notebooks_are_checked_with_what_they_depend_on():
+    files = [NOTEBOOKS / "01_preliminaries.ipynb", PARAMS / "quick" / "01_preliminaries.yaml"]
+    files += [FIGURES / "01_one_record.png", FIGURES / "01_one_record.svg"]
+    assert all(file.exists() for file in files)
+    names = [file.relative_to(REPOSITORY).as_posix() for file in files]
+    pattern = HOOKS["notebooks"]["files"]
+    assert all(re.search(pattern, name) for name in names)
+    assert not re.search(pattern, "helpers/paths.py")
+
+
+def test_the_citation_is_whole_and_of_this_version():
+    citation = yaml.safe_load((REPOSITORY / "CITATION.cff").read_text("utf-8"))
+    assert {"cff-version", "message", "title", "authors"} <= citation.keys()
+    assert citation["version"] == helpers.__version__
+    papers = citation["references"]
+    assert len(papers) == 3
+    assert all(paper["authors"] and paper["title"] and paper["url"] for paper in papers)
+
+
+def test_the_changelog_has_entries_for_what_is_here():
+    text = (REPOSITORY / "CHANGELOG.md").read_text("utf-8")
+    sections = dict(re.findall(r"^## \[?([^\]\s]+).*?\n(.*?)(?=^## |\Z)", text, re.M | re.S))
+    current = sections.get("Unreleased") or sections.get(helpers.__version__)
+    assert current
+    assert re.search(r"^- \w", current, re.M)
