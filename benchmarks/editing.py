@@ -59,7 +59,12 @@ def main(
     model: str = "smollm2-135m",
     dataset: str = "peak-cf",
     records: int = 16,
-    plain: Annotated[int, typer.Option(help="records the plain path edits, one by one")] = 2,
+    plain: Annotated[
+        int,
+        typer.Option(
+            help="records the plain path edits, one by one; as many as --records to compare like with like"
+        ),
+    ] = 2,
     methods: str = "rome,rome+app,memit,memit+app,alphaedit,ft-m,kn,mend",
     grow: Annotated[str, typer.Option(help="methods, edits or model")] = "methods",
     share: Annotated[

@@ -64,9 +64,9 @@ class ChainPanel(Panel):
 
     def _show(self, outcome: ChainsOutcome) -> None:
         """Offer an outcome's chains and draw them."""
-        self.status.value = f"{escape(outcome.method)}: {escape(outcome.summary())}"
         self.steps.max = max(map(len, outcome.edit.chains))
         self._offer_chains()
+        self.status.value = f"{escape(outcome.method)}: {escape(outcome.summary())}"  # last
 
     def _offer_chains(self) -> None:
         """Offer the chains of the outcome that are short enough, all together first."""

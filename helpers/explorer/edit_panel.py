@@ -105,8 +105,8 @@ class EditPanel(Panel):
         self.choose(outcome.record)
         title = f"{outcome.record.edit_prompt} … + {outcome.record.target_new}"
         self._draw(answer_probabilities(outcome.probabilities(), title=title))
-        self.status.value = f"{outcome.method}: {outcome.seconds:.0f} s"
         self.details.value = details(outcome)
+        self.status.value = f"{outcome.method}: {outcome.seconds:.0f} s"  # last: all is there
 
 
 def details(outcome: Outcome) -> str:
