@@ -33,4 +33,4 @@ def test_names_include_aliases_whatever_the_case():
 @given(st.from_regex(r"[A-Za-zéüñ]+( [A-Za-z]+)?", fullmatch=True))
 def test_a_name_is_found_in_any_sentence_about_it(name):
     assert mentions(f"It was {name.upper()}, they said.", [name])
-    assert not mentions(f"It was x{name}x.", [name])
+    assert not mentions(f"x{name}x", [name])
