@@ -27,9 +27,9 @@ class EndpointError(RuntimeError):
     """An endpoint that does not answer, with nothing in the cache."""
 
 
-def user_agent(contact: str | None = None) -> str:
-    """Name and version of this package, and whom to write to (default: ``HELPERS_CONTACT``)."""
-    contact = contact or os.environ.get("HELPERS_CONTACT") or "no contact given"
+def user_agent() -> str:
+    """Name and version of this package, and whom to write to (``HELPERS_CONTACT``)."""
+    contact = os.environ.get("HELPERS_CONTACT") or "no contact given"
     return f"helpers/{__version__} ({contact}) Python-urllib"
 
 

@@ -26,6 +26,7 @@ from helpers.editing.hyperparameters import (
 from helpers.editing.kn import KnHyperparameters
 from helpers.editing.mend import MendHyperparameters
 from helpers.editing.mend_network import Hypernetwork
+from helpers.editing.moments_needed import moment_layers
 from helpers.paths import PARAMS
 
 FILES = sorted((PARAMS / "models").glob("*.yaml"))
@@ -182,6 +183,28 @@ def test_editors_by_name(named, requests, name) -> None:
     plain = build_editor(name, named, preset="tuned", overrides={**SMALL, **more})
     assert getattr(plain, "base", plain).hyperparameters.stop_on == "total"
     assert plain.app is None
+
+
+@pytest.mark.parametrize("name", ["rome", "r-rome", "memit", "alphaedit", "rect", "prune"])
+def test_second_moments_that_are_announced_are_those_that_are_loaded(
+    named, monkeypatch, name
+) -> None:
+    asked: list[int] = []
+
+    def second_moment(_, layers, *__, **___):
+        asked.extend(layers)
+        raise InterruptedError  # the tiny model has no such layers
+
+    monkeypatch.setattr(build, "second_moment", second_moment)
+    with pytest.raises(InterruptedError):
+        build_editor(name, named, preset="tuned")
+    assert tuple(asked) == moment_layers(name, named.name, preset="tuned") != ()
+
+
+def test_editors_that_load_no_second_moments_announce_none() -> None:
+    family = {"rome", "r-rome", "memit", "alphaedit", "rect", "prune"}
+    for name in set(EDITOR_NAMES) - family:
+        assert moment_layers(name, "smollm2-135m", preset="tuned") == ()
 
 
 @pytest.mark.parametrize(("name", "objective"), [("ft-l", "prompt_last"), ("ft-m", "target_new")])

@@ -5,9 +5,11 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import psutil
 import pytest
 import torch
 
+from helpers.models import memory
 from helpers.models.memory import free_bytes, group_limits
 
 # A wide model, so that activations of all records at once would show.
@@ -72,5 +74,10 @@ def test_a_jobs_limit_is_found(tmp_path, groups, folder, file):
     assert not list(group_limits(tmp_path / "no such file", control))
 
 
-def test_free_memory_is_more_than_nothing_and_less_than_the_machine():
-    assert 0 < free_bytes(torch.device("cpu")) < 1 << 50
+def test_free_memory_is_what_the_tighter_of_machine_and_job_leaves(monkeypatch):
+    cpu, used = torch.device("cpu"), psutil.Process().memory_info().rss
+    for limit, most in ((used + (1 << 30), 1 << 30), (1 << 62, psutil.virtual_memory().total)):
+        monkeypatch.setattr(memory, "group_limits", lambda limit=limit: [limit])
+        assert most / 8 < free_bytes(cpu) <= most * 1.1
+    monkeypatch.setattr(memory, "group_limits", lambda: [1])
+    assert free_bytes(cpu) == 0
