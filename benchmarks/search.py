@@ -1,12 +1,15 @@
 """The recorded search behind the ``tuned`` presets.
 
 Every combination of a small grid edits the same records, which are in no reported table: the last
-ones of the official file, whereas runs take the first ones.
+ones of the official file, whereas runs take the first ones. A method alone is chosen by the harmonic
+mean of ES, GS and LS (``score``) among combinations without flagged updates; APP's coefficients by
+the mean of AFF and ANF (hard), which they are there to lower, among those with ES of at least 90.
 
     python -m benchmarks.search smollm2-135m rome layers='[[3],[5],[7]]'
     python -m benchmarks.search smollm2-135m rome+app app='[{"alpha":0.2,"beta":0.2,"gamma":0.1}]'
 
-Results go to ``params/models/search/<model>.csv``: one row per combination, with its settings.
+Results go to ``params/models/search/<model>.csv``: one row per combination, with its settings, the
+records edited, those that the metrics' filters left (``scored``), and the statistics behind it.
 """
 
 from __future__ import annotations
@@ -44,7 +47,7 @@ def main(
     method: str,
     grid: Annotated[list[str], typer.Argument(help="name='[value, value]' as JSON")],
     dataset: str = "peak-cf",
-    records: int = 20,
+    records: int = 25,
     preset: str = "tuned",
     dtype: str = "float32",
     device: str = "cpu",
@@ -68,8 +71,8 @@ def _measure(
     app = App(**point["app"]) if "app" in point else None
     options: dict[str, Any] = {"app": app, "overrides": overrides, "shared": shared}
     editor = build_method(method, run.language_model, preset=preset, **options)
-    means = 100 * metrics_table(run.scores(editor))[METRICS].mean()
-    edits = run.edits(editor)
+    table = metrics_table(run.scores(editor))
+    means, edits = 100 * table[METRICS].mean(), run.edits(editor)
     efficacy, generality, locality = means["ES"], means["GS"], means["LS"]
     score = 3 / (1 / max(efficacy, 0.1) + 1 / max(generality, 0.1) + 1 / max(locality, 0.1))
     return {
@@ -81,6 +84,8 @@ def _measure(
         "score": round(float(score), 2),
         "flagged": int(edits["exploding"].sum()),
         "failed": int((edits["failure"] != "").sum()),
+        "scored": int(table["ES"].count()),
+        "statistics": json.dumps(editor.settings().get("second_moments", {})),
     }
 
 
@@ -88,7 +93,8 @@ def _append(path: Path, row: dict[str, Any]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     before = [pd.read_csv(path)] if path.exists() else []
     together = pd.concat([*before, pd.DataFrame([row])])
-    together.drop_duplicates(["method", "point"], keep="last").to_csv(path, index=False)
+    same = ["method", "point", "dataset", "records", "statistics"]
+    together.drop_duplicates(same, keep="last").to_csv(path, index=False)
 
 
 if __name__ == "__main__":
