@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from transformers import DynamicCache
 
@@ -180,35 +180,48 @@ def vocabulary_scores(
     Returns:
         [n] and [m, vocabulary], fp32, natural logarithm; differentiable in ``hidden``.
     """
-    logits = language_model.model.get_output_embeddings()(hidden).float()
-    return _Scores.apply(logits, place, tokens, whole)
+    head = language_model.model.get_output_embeddings()
+    return _Scores.apply(hidden, head, place, tokens, whole)
 
 
 class _Scores(torch.autograd.Function):
-    """``scores[place, tokens]`` and ``scores[whole]`` of ``scores = logits.log_softmax(-1)``.
+    """``scores[place, tokens]`` and ``scores[whole]`` of ``scores = head(hidden).log_softmax(-1)``.
 
-    The gradient is written into one array as wide as the vocabulary; autograd would fill one with
-    zeros for each of the two, and add them up.
+    Logits, probabilities and the gradient follow each other in one array as wide as the vocabulary,
+    where autograd would fill six: memory new to the process costs more than the arithmetic on it.
     """
 
     @staticmethod
     def forward(
-        ctx: Any, logits: Tensor, place: Tensor, tokens: Tensor, whole: Tensor
+        ctx: Any, hidden: Tensor, head: nn.Linear, place: Tensor, tokens: Tensor, whole: Tensor
     ) -> tuple[Tensor, Tensor]:
-        scores = logits.log_softmax(-1)
-        ctx.save_for_backward(scores, place, tokens, whole)
-        return scores[place, tokens], scores[whole]
+        logits = head(hidden)
+        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        of_tokens, of_whole = logits[place, tokens], logits[whole]
+        highest = logits.amax(-1, keepdim=True)
+        unscaled = logits.sub_(highest).exp_()
+        total = unscaled.sum(-1, keepdim=True)
+        log_total = highest + total.log()
+        ctx.save_for_backward(place, tokens, whole, total)
+        ctx.head, ctx.unscaled = head, unscaled
+        return of_tokens - log_total[place, 0], of_whole - log_total[whole]
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, of_tokens: Tensor, of_whole: Tensor) -> tuple[Tensor, None, None, None]:
+    def backward(
+        ctx: Any, of_tokens: Tensor, of_whole: Tensor
+    ) -> tuple[Tensor, None, None, None, None]:
         """d log p_i / d logit_j = [i = j] - p_j."""
-        scores, place, tokens, whole = ctx.saved_tensors
-        weights = of_tokens.new_zeros(len(scores)).index_add_(0, place, of_tokens)
+        place, tokens, whole, total = ctx.saved_tensors
+        unscaled, ctx.unscaled = ctx.unscaled, None
+        if unscaled is None:
+            raise RuntimeError("the gradient took the place of these scores: compute them again")
+        weights = of_tokens.new_zeros(len(total)).index_add_(0, place, of_tokens)
         weights.index_add_(0, whole, of_whole.sum(-1))
-        found = scores.exp().mul_(-weights[:, None])
+        found = unscaled.mul_(-weights[:, None] / total)
         found.index_put_((place, tokens), of_tokens, accumulate=True)
-        return found.index_add_(0, whole, of_whole), None, None, None
+        found.index_add_(0, whole, of_whole)
+        return found.to(ctx.head.weight.dtype) @ ctx.head.weight, None, None, None, None
 
 
 def causal_visibility(lengths: Sequence[int], device: torch.device) -> tuple[Tensor, Tensor]:
