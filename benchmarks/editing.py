@@ -4,6 +4,7 @@ python -m benchmarks.editing --records 16 --plain 2
 python -m benchmarks.editing --methods memit,alphaedit,rect --share   # as one run makes them
 python -m benchmarks.editing --methods rome --grow edits       # 1 … 256 edits at once
 python -m benchmarks.editing --methods rome --grow model       # random models up to 13 B
+python -m benchmarks.editing --methods ft-m --grow edits --points 1,16   # only so far
 python -m benchmarks.editing --model shape:llama2-7b --dtype bfloat16 --device cuda
 """
 
@@ -51,8 +52,10 @@ PLAIN: dict[str, Any] = {
     "kn": plain_kn,
     "mend": plain_mend,
 }
-EDITS = (1, 4, 16, 64, 256)
-MODELS = ("shape:smollm2-135m", "shape:gpt2-xl", "shape:llama2-7b", "shape:llama2-13b")
+POINTS = {
+    "edits": "1,4,16,64,256",
+    "model": "shape:smollm2-135m,shape:gpt2-xl,shape:llama2-7b,shape:llama2-13b",
+}
 
 
 def main(
@@ -67,6 +70,9 @@ def main(
     ] = 2,
     methods: str = "rome,rome+app,memit,memit+app,alphaedit,ft-m,kn,mend",
     grow: Annotated[str, typer.Option(help="methods, edits or model")] = "methods",
+    points: Annotated[
+        str, typer.Option(help="numbers of edits, or models, to grow through; default: all")
+    ] = "",
     share: Annotated[
         bool, typer.Option(help="methods share their vectors, as in a run; adds their total")
     ] = False,
@@ -80,12 +86,17 @@ def main(
     """Print busy seconds per record of editing and full scoring, and plain / ours per editor."""
     if share and grow != "methods":
         raise typer.BadParameter("--share compares methods on the same edits: leave out --grow")
+    if grow not in ("methods", *POINTS):
+        raise typer.BadParameter(f"--grow is methods, edits or model, not {grow!r}")
     torch.set_num_threads(threads)
     chosen = load_peak(dataset).records
     report = Report(f"editing_{grow}", "record", getattr(torch, dtype), device)
-    for name in MODELS if grow == "model" else (model,):
+    growing = (points or POINTS.get(grow, "")).split(",")
+    for name in growing if grow == "model" else (model,):
         language_model = models.load(name, dtype=dtype, device=device)
-        counts = [n for n in EDITS if n <= len(chosen)] if grow == "edits" else [records]
+        counts = [int(n) for n in growing] if grow == "edits" else [records]
+        if max(counts) > len(chosen):
+            raise typer.BadParameter(f"{dataset} has {len(chosen)} records, not {max(counts)}")
         options: dict[str, Any] = {"preset": preset or _preset(name)}
         if share:  # a second run, which counts arithmetic, would find every vector
             options, flops = {**options, "shared": Shared()}, False
@@ -102,7 +113,7 @@ def main(
         _score(
             report, language_model, {"model": name}.get(grow, "scoring"), chosen[:records], plain
         )
-    report.save(folder, axis=grow)
+        report.save(folder, axis=grow)  # after each: the next model may not fit
 
 
 def _preset(model: str) -> str:

@@ -77,7 +77,9 @@ class Report:
             unit=self.unit, dtype=str(self.dtype), device=self.device, peak=self.peak
         )
         table.to_parquet(path, index=False)
-        self._plot(table, axis).savefig(path.with_suffix(".png"))
+        figure = self._plot(table, axis)
+        figure.savefig(path.with_suffix(".png"))
+        plt.close(figure)
         return path
 
     def _plot(self, table: pd.DataFrame, axis: str) -> plt.Figure:
