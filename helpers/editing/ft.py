@@ -152,7 +152,7 @@ class Ft(Editor):
         optimiser = torch.optim.Adam(parameters, lr=settings.lr, fused=True)
         present = list(changes)
         for _ in range(settings.num_steps):
-            terms = self._loss_terms(batch, self._hidden(batch, present))
+            terms = batch.loss_terms(self._hidden(batch, present), self.app)
             total = torch.stack(list(terms.values())).sum(0)
             _record(present, terms)
             going = (total >= settings.stop_threshold) & torch.isfinite(total)
@@ -189,13 +189,6 @@ class Ft(Editor):
             return batch.hidden()
         finally:
             handle.remove()
-
-    def _loss_terms(self, batch: LossBatch, hidden: Tensor) -> dict[str, Tensor]:
-        """The terms of the loss, each [rows]."""
-        terms = {"nll": batch.target_nll(hidden)}
-        if self.app and not self.app.inert:
-            terms["app"] = self.app.total(batch.app_terms(hidden, self.app.margin))
-        return terms
 
     @torch.no_grad()
     def _bound(self, present: Sequence[_Change]) -> None:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from helpers.editing.app import AnswerScores, App, app_terms
-from helpers.editing.readers import Reader
+from helpers.editing.readers import Reader, read_together
 from helpers.editing.request import EditRequest, RequestError
 from helpers.editing.rows import EditRow, Prediction
 from helpers.models.forest import PackedRows, pack
@@ -140,19 +140,26 @@ class LossBatch:
         with resumed(self.language_model, self.layer, self.entering):
             return hidden_states(self.language_model, packed.ids, packed.positions, packed.visible)
 
-    def target_nll(self, hidden: Tensor) -> Tensor:
-        """Negative log-likelihood of the targets [rows], averaged over targets and tokens."""
-        return -self.target.read(self.language_model, hidden)[:, 0]
+    def loss_terms(self, hidden: Tensor, app: App | None = None) -> dict[str, Tensor]:
+        """The terms of the loss, each [rows], from one pass of the vocabulary head.
 
-    def app_terms(self, hidden: Tensor, margin: float) -> Tensor:
+        ``nll`` is averaged over targets and tokens; ``app``, where APP adds anything, is weighted, and
+        measured against the answers' scores in the first call.
+        """
+        answers = [self.correct, self.false] if app and not app.inert else []
+        (target, *values), _ = read_together(self.language_model, hidden, [self.target, *answers])
+        terms = {"nll": -target[:, 0]}
+        if app and answers:
+            terms["app"] = app.total(self._app_terms(*values, app.margin))
+        return terms
+
+    def _app_terms(self, correct: Tensor, false: Tensor, margin: float) -> Tensor:
         """APP's L1, L2 and L3 [rows, 3]; the first call's scores are the reference."""
-        correct, false = (
-            AnswerScores(reader.read(self.language_model, hidden), reader.real(len(hidden)))
-            for reader in (self.correct, self.false)
-        )
         if self.reference is None:
-            self.reference = (correct.values.detach(), false.values.detach())
-        return app_terms(correct, false, *self.reference, margin)
+            self.reference = (correct.detach(), false.detach())
+        of_correct = AnswerScores(correct, self.correct.real(len(correct)))
+        of_false = AnswerScores(false, self.false.real(len(false)))
+        return app_terms(of_correct, of_false, *self.reference, margin)
 
     def keep(self, index: Tensor) -> None:
         """Drop all rows but those in ``index``, and the padding nobody needs any more."""

@@ -103,10 +103,7 @@ def token_gradients(
         for name in names:
             module = batch.language_model.module(name)
             stack.callback(module.register_forward_hook(keep(name)).remove)
-        hidden = batch.hidden()
-        terms = {"nll": batch.target_nll(hidden)}
-        if app and not app.inert:
-            terms["app"] = app.total(batch.app_terms(hidden, app.margin))
+        terms = batch.loss_terms(batch.hidden(), app)
         total = torch.stack(list(terms.values())).sum()
         gradients = torch.autograd.grad(total, [outputs[name] for name in names])
     pairs = zip(names, gradients, strict=True)

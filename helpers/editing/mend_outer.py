@@ -112,7 +112,7 @@ class Learner:
         """Mean NLL of each text's answer [texts], under the update of its owner."""
         batch, _ = self.states.batch(texts)
         with _edited(self.states.language_model, factors, owners):
-            return batch.target_nll(batch.hidden())
+            return batch.loss_terms(batch.hidden())["nll"]
 
     def change(
         self, factors: dict[str, tuple[Tensor, Tensor]], texts: Sequence[Text]

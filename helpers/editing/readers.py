@@ -59,10 +59,6 @@ class Reader:
             self.slots,
         )
 
-    def read(self, language_model: LanguageModel, hidden: Tensor) -> Tensor:
-        """Sums [rows, slots] from hidden states [rows, columns, hidden], in fp32."""
-        return read_together(language_model, hidden, [self])[0][0]
-
     def sums(self, scores: Tensor, rows: int) -> Tensor:
         """Weighted sums [rows, slots] of the predictions' scores [n]."""
         empty = scores.new_zeros(rows, self.slots)

@@ -187,8 +187,8 @@ def vocabulary_scores(
 class _Scores(torch.autograd.Function):
     """``scores[place, tokens]`` and ``scores[whole]`` of ``scores = head(hidden).log_softmax(-1)``.
 
-    Logits, probabilities and the gradient follow each other in one array as wide as the vocabulary,
-    where autograd would fill six: memory new to the process costs more than the arithmetic on it.
+    Probabilities take the place of the logits and the gradient one more array, where autograd would
+    fill six as wide as the vocabulary: memory new to the process costs more than its arithmetic.
     """
 
     @staticmethod
@@ -202,8 +202,8 @@ class _Scores(torch.autograd.Function):
         unscaled = logits.sub_(highest).exp_()
         total = unscaled.sum(-1, keepdim=True)
         log_total = highest + total.log()
-        ctx.save_for_backward(place, tokens, whole, total)
-        ctx.head, ctx.unscaled = head, unscaled
+        ctx.save_for_backward(place, tokens, whole, unscaled, total)
+        ctx.head = head
         return of_tokens - log_total[place, 0], of_whole - log_total[whole]
 
     @staticmethod
@@ -212,13 +212,10 @@ class _Scores(torch.autograd.Function):
         ctx: Any, of_tokens: Tensor, of_whole: Tensor
     ) -> tuple[Tensor, None, None, None, None]:
         """d log p_i / d logit_j = [i = j] - p_j."""
-        place, tokens, whole, total = ctx.saved_tensors
-        unscaled, ctx.unscaled = ctx.unscaled, None
-        if unscaled is None:
-            raise RuntimeError("the gradient took the place of these scores: compute them again")
+        place, tokens, whole, unscaled, total = ctx.saved_tensors
         weights = of_tokens.new_zeros(len(total)).index_add_(0, place, of_tokens)
         weights.index_add_(0, whole, of_whole.sum(-1))
-        found = unscaled.mul_(-weights[:, None] / total)
+        found = unscaled * (-weights[:, None] / total)
         found.index_put_((place, tokens), of_tokens, accumulate=True)
         found.index_add_(0, whole, of_whole)
         return found.to(ctx.head.weight.dtype) @ ctx.head.weight, None, None, None, None

@@ -283,19 +283,19 @@ def test_ft_with_app_differs_from_the_authors_code_by_two_slips_only(
             return answer_ids(language_model, answer)
         return tuple(language_model.tokenizer(answer, add_special_tokens=False)["input_ids"])
 
-    def attached(batch, hidden, margin):
-        correct, false = (
-            AnswerScores(reader.read(smollm2, hidden), reader.real(len(hidden)))
-            for reader in (batch.correct, batch.false)
+    def attached(batch, correct, false, margin):
+        batch.reference = batch.reference or (correct, false)
+        scores = (
+            AnswerScores(values, reader.real(len(values)))
+            for values, reader in ((correct, batch.correct), (false, batch.false))
         )
-        batch.reference = batch.reference or (correct.values, false.values)
-        return app_terms(correct, false, *batch.reference, margin)
+        return app_terms(*scores, *batch.reference, margin)
 
     monkeypatch.setattr(loss_batch, "answer_ids", without_blank)
     (mended,) = losses_of(Ft(smollm2, settings, app).edit(requests))
     assert mended[:2] == pytest.approx(expected[:2], abs=1e-4)  # the reference still is the score
     backward = torch.Tensor.backward
-    monkeypatch.setattr(loss_batch.LossBatch, "app_terms", attached)
+    monkeypatch.setattr(loss_batch.LossBatch, "_app_terms", attached)
     monkeypatch.setattr(torch.Tensor, "backward", lambda loss: backward(loss, retain_graph=True))
     (update,) = Ft(smollm2, settings, app).edit(requests)
     assert losses_of([update])[0] == pytest.approx(expected, abs=1e-3)

@@ -192,10 +192,11 @@ def test_app_lowers_its_own_objective(tiny, requests) -> None:
     language_model = tiny("llama")
 
     def separation(update: Update) -> float:
-        row = loss_row(language_model, requests[0], App(1, 0, 0))
+        first_term = App(1, 0, 0)
+        row = loss_row(language_model, requests[0], first_term)
         with apply(language_model, update):
             batch = LossBatch.build(language_model, [row], 2)
-            return float(batch.app_terms(batch.hidden(), 2.0)[0, 0])
+            return float(batch.loss_terms(batch.hidden(), first_term)["app"][0])
 
     plain, careful = (
         mend(language_model, requests, app, rate=-2e-4).edit(requests[:1])[0]
@@ -204,13 +205,29 @@ def test_app_lowers_its_own_objective(tiny, requests) -> None:
     assert separation(careful) < separation(plain)
 
 
-def test_all_answers_become_targets(tiny, requests) -> None:
+def test_all_answers_become_targets_with_equal_shares(tiny, requests) -> None:
+    """The loss is a mean over targets, so what the network reads is one, too."""
     language_model = tiny("llama")
-    new, every = (
-        mend(language_model, requests, targets=targets).edit(requests[2:])[0]
-        for targets in ("new", "all")
-    )
-    assert new.diagnostics["losses"][0]["nll"] != every.diagnostics["losses"][0]["nll"]
+    request = requests[2]
+    module = language_model.layout.mlp_out(2)
+
+    def read(request: EditRequest, **options: Any) -> tuple[torch.Tensor, float]:
+        """Gradient of the whole matrix, and the loss."""
+        row = loss_row(language_model, request, **options)
+        batch = LossBatch.build(language_model, [row], 2)
+        found, terms = token_gradients(batch, [module])
+        inputs, gradients = (part[0] for part in found[module])
+        return gradients.T @ inputs, float(terms["nll"])
+
+    each = [
+        read(replace(request, target=text, correct=()))
+        for text in (request.target, *request.correct)
+    ]
+    gradient, loss = read(request, all_answers=True)
+    torch.testing.assert_close(gradient, torch.stack([part for part, _ in each]).mean(0))
+    assert loss == pytest.approx(sum(part for _, part in each) / len(each), abs=1e-5)
+    update = mend(language_model, requests, targets="all").edit([request])[0]
+    assert update.diagnostics["losses"][0]["nll"] == pytest.approx(loss, abs=1e-5)
     with pytest.raises(ValueError, match="targets must be 'new' or 'all'"):
         mend(language_model, requests, targets="both")
 
