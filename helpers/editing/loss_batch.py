@@ -146,11 +146,12 @@ class LossBatch:
         ``nll`` is averaged over targets and tokens; ``app``, where APP adds anything, is weighted, and
         measured against the answers' scores in the first call.
         """
-        answers = [self.correct, self.false] if app and not app.inert else []
-        (target, *values), _ = read_together(self.language_model, hidden, [self.target, *answers])
-        terms = {"nll": -target[:, 0]}
-        if app and answers:
-            terms["app"] = app.total(self._app_terms(*values, app.margin))
+        scored = app if app and not app.inert else None
+        readers = [self.target, self.correct, self.false] if scored else [self.target]
+        read, _ = read_together(self.language_model, hidden, readers)
+        terms = {"nll": -read[0][:, 0]}
+        if scored:
+            terms["app"] = scored.total(self._app_terms(read[1], read[2], scored.margin))
         return terms
 
     def _app_terms(self, correct: Tensor, false: Tensor, margin: float) -> Tensor:
