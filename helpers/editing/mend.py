@@ -153,7 +153,7 @@ class Mend(Editor):
         found: dict[int, Update] = {}
         bar = tqdm(total=len(rows), unit="edit", desc="editing", disable=not self.progress)
         lengths = [len(row.forest) for row in rows]
-        for batch in token_batches(lengths, self.token_budget, padding=0.08):
+        for batch in token_batches(lengths, self.token_budget):
             for part in run_halving(batch, lambda chosen: self._edit(rows, chosen)):
                 found |= part
             bar.update(len(batch))

@@ -72,7 +72,7 @@ def optimise_vectors(
     lengths = [int(row.forest.active().sum()) for row in rows]
     found: dict[int, Vector] = {}
     bar = tqdm(total=len(rows), unit="edit", desc="optimising", disable=not progress)
-    for batch in token_batches(lengths, token_budget, padding=0.08):
+    for batch in token_batches(lengths, token_budget):
 
         def run(chosen: Sequence[int]) -> list[Vector]:
             return _optimise(language_model, [rows[i] for i in chosen], module, settings, app)

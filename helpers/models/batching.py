@@ -15,7 +15,7 @@ Result = TypeVar("Result")
 
 
 def token_batches(
-    lengths: Sequence[int], token_budget: int, *, padding: float = 1.0
+    lengths: Sequence[int], token_budget: int, *, padding: float = 0.08
 ) -> Iterator[list[int]]:
     """Group indices of like lengths, longest first, so that rows x width stays in the budget.
 

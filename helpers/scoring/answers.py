@@ -85,7 +85,7 @@ def score_answers(
     sums = np.zeros(len(table))
     lengths = [len(row.forest) for row in rows]
     bar = tqdm(total=sum(lengths), unit="token", desc="scoring", disable=not progress)
-    for batch in token_batches(lengths, token_budget, padding=0.1):
+    for batch in token_batches(lengths, token_budget):
         chosen = [rows[i] for i in batch]
         for part in run_halving(chosen, lambda c: _score_rows(language_model, c, moved)):
             np.add.at(sums, part[0], part[1])
