@@ -197,14 +197,13 @@ class _Scores(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         logits = head(hidden)
         logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
-        of_tokens, of_whole = logits[place, tokens], logits[whole]
-        highest = logits.amax(-1, keepdim=True)
-        unscaled = logits.sub_(highest).exp_()
+        shifted = logits.sub_(logits.amax(-1, keepdim=True))
+        of_tokens, of_whole = shifted[place, tokens], shifted[whole]
+        unscaled = shifted.exp_()
         total = unscaled.sum(-1, keepdim=True)
-        log_total = highest + total.log()
         ctx.save_for_backward(place, tokens, whole, unscaled, total)
         ctx.head = head
-        return of_tokens - log_total[place, 0], of_whole - log_total[whole]
+        return of_tokens - total.log()[place, 0], of_whole - total.log()[whole]
 
     @staticmethod
     @once_differentiable
