@@ -88,15 +88,22 @@ def main(
         raise typer.BadParameter("--share compares methods on the same edits: leave out --grow")
     if grow not in ("methods", *POINTS):
         raise typer.BadParameter(f"--grow is methods, edits or model, not {grow!r}")
+    if points and grow == "methods":
+        raise typer.BadParameter("--points says how far to grow: add --grow edits or --grow model")
     torch.set_num_threads(threads)
     chosen = load_peak(dataset).records
-    report = Report(f"editing_{grow}", "record", getattr(torch, dtype), device)
     growing = (points or POINTS.get(grow, "")).split(",")
+    if grow == "edits":
+        if points and not all(n.isdigit() and 0 < int(n) <= len(chosen) for n in growing):
+            raise typer.BadParameter(
+                f"--points {points}: give numbers of edits from 1 to {len(chosen)}, the records of"
+                f" {dataset}"
+            )
+        growing = [n for n in growing if int(n) <= len(chosen)]
+    report = Report(f"editing_{grow}", "record", getattr(torch, dtype), device)
     for name in growing if grow == "model" else (model,):
         language_model = models.load(name, dtype=dtype, device=device)
         counts = [int(n) for n in growing] if grow == "edits" else [records]
-        if max(counts) > len(chosen):
-            raise typer.BadParameter(f"{dataset} has {len(chosen)} records, not {max(counts)}")
         options: dict[str, Any] = {"preset": preset or _preset(name)}
         if share:  # a second run, which counts arithmetic, would find every vector
             options, flops = {**options, "shared": Shared()}, False

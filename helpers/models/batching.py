@@ -8,24 +8,22 @@ from typing import TypeVar
 
 import torch
 
+PADDING = 0.08  # largest share of a batch that may be padding
 PASS_TOKENS = 64  # a pass reads all weights, which takes about as long as this many tokens
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def token_batches(
-    lengths: Sequence[int], token_budget: int, *, padding: float = 0.08
-) -> Iterator[list[int]]:
+def token_batches(lengths: Sequence[int], token_budget: int) -> Iterator[list[int]]:
     """Group indices of like lengths, longest first, so that rows x width stays in the budget.
 
-    A single item longer than the budget forms a batch of its own.
+    A single item longer than the budget forms a batch of its own. A batch also ends before padding is
+    more than ``PADDING`` of it, unless that costs less than another pass would (``PASS_TOKENS``).
 
     Args:
         lengths: tokens of each item.
         token_budget: most tokens per batch, padding included.
-        padding: largest share of a batch that may be padding; a batch ends before it, unless the
-            padding costs less than another pass would (``PASS_TOKENS``).
     """
     order = sorted(range(len(lengths)), key=lambda i: (-lengths[i], i))
     batch: list[int] = []
@@ -34,7 +32,7 @@ def token_batches(
         longest = lengths[batch[0]] if batch else lengths[index]
         area = longest * (len(batch) + 1)
         wasted = area - real - lengths[index]
-        if batch and (area > token_budget or wasted > max(padding * area, PASS_TOKENS)):
+        if batch and (area > token_budget or wasted > max(PADDING * area, PASS_TOKENS)):
             yield batch
             batch, real = [], 0
         batch.append(index)

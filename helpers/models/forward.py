@@ -187,8 +187,8 @@ def vocabulary_scores(
 class _Scores(torch.autograd.Function):
     """``scores[place, tokens]`` and ``scores[whole]`` of ``scores = head(hidden).log_softmax(-1)``.
 
-    Probabilities take the place of the logits and the gradient one more array, where autograd would
-    fill six as wide as the vocabulary: memory new to the process costs more than its arithmetic.
+    Probabilities take the place of the logits, and the gradient is one more array as wide as the
+    vocabulary; autograd would fill one for each of the two kinds of scores, and add them up.
     """
 
     @staticmethod
@@ -201,9 +201,10 @@ class _Scores(torch.autograd.Function):
         of_tokens, of_whole = shifted[place, tokens], shifted[whole]
         unscaled = shifted.exp_()
         total = unscaled.sum(-1, keepdim=True)
+        log_total = total.log()
         ctx.save_for_backward(place, tokens, whole, unscaled, total)
         ctx.head = head
-        return of_tokens - total.log()[place, 0], of_whole - total.log()[whole]
+        return of_tokens - log_total[place, 0], of_whole - log_total[whole]
 
     @staticmethod
     @once_differentiable
