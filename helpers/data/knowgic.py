@@ -162,7 +162,8 @@ def read_edits(path: Path) -> tuple[Edit, ...]:
 
     Raises:
         KnowGICError: a record lacks a field, its lists differ in length, a chain is empty, passes an
-            entity twice, does not hang together or does not end at the original object.
+            entity twice, does not hang together or does not end at the original object; or two edits
+            share a case_id.
     """
     try:
         records = json.loads(path.read_text(encoding="utf-8"))
@@ -179,7 +180,13 @@ def read_edits(path: Path) -> tuple[Edit, ...]:
         chains = [_chain(entry, rewrite, f"{place}, chain {i}") for i, entry in enumerate(lists)]
         case_ids.setdefault(rewrite, int(record["case_id"]))
         rewrites.setdefault(rewrite, []).extend(chains)
-    return tuple(Edit(case_ids[key], *key, tuple(chains)) for key, chains in rewrites.items())
+    edits = tuple(Edit(case_ids[key], *key, tuple(chains)) for key, chains in rewrites.items())
+    twice = [case_id for case_id, n in Counter(case_ids.values()).items() if n > 1]
+    if twice:
+        raise KnowGICError(
+            f"{path}: different edits share a case_id ({', '.join(map(str, twice))}); number them"
+        )
+    return edits
 
 
 def write_edits(edits: Sequence[Edit], path: Path) -> None:

@@ -89,10 +89,10 @@ def load_peak(
     Raises:
         RecordError: not JSON, a record that breaks the schema, or a slice without records.
         FetchError: the official file is neither here nor downloadable, or not the published one.
-        ValueError: a negative limit.
+        ValueError: a limit below 1.
     """
-    if limit is not None and limit < 0:
-        raise ValueError(f"limit must not be negative, got {limit}")
+    if limit is not None and limit < 1:
+        raise ValueError(f"limit must be at least 1 record, or None for all; got {limit}")
     whole, chosen = _sliced(str(name_or_path))
     name, path = _find(whole)
     items = list(enumerate(_read(path)))

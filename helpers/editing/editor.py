@@ -46,7 +46,7 @@ class Editor(ABC):
         total, records = Update({}), []
         for total in self.edit_sequentially(requests):
             records.append(dict(total.diagnostics))
-        return Update(total.deltas, {"edits": records})
+        return Update(total.deltas, joint_diagnostics(records))
 
     def edit_sequentially(
         self, requests: Sequence[EditRequest], *, batch: int = 1
@@ -116,6 +116,14 @@ def diagnostics_of(
             "initial_norm": float(vector.initial.norm()),
         }
     return record
+
+
+def joint_diagnostics(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What is recorded with a joint update: that of each edit, and a failure where all failed."""
+    lost = bool(records) and all("failure" in record for record in records)
+    return {"edits": list(records)} | (
+        {"failure": "no edit of the batch succeeded"} if lost else {}
+    )
 
 
 def failed(vector: Vector, reason: str | None = None) -> Update:

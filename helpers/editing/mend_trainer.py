@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import random
 from collections.abc import Sequence
@@ -149,27 +150,37 @@ class Trainer:
         tensors = {f"network.{k}": v for k, v in self.network.state_dict().items()}
         for index, state in self.optimiser.state_dict()["state"].items():
             tensors |= {f"optimiser.{index}.{k}": torch.as_tensor(v) for k, v in state.items()}
-        metadata = {"step": str(self.step), "settings": json.dumps(asdict(self.settings))}
+        metadata = {"step": str(self.step), **self._origin()}
         part = path.with_suffix(".part")
         save_file({k: v.contiguous() for k, v in tensors.items()}, part, metadata)
         part.replace(path)
+
+    def _origin(self) -> dict[str, str]:
+        """What a checkpoint must share with the run that goes on from it."""
+        return {
+            "settings": json.dumps(asdict(self.settings)),
+            "model": self.learner.states.language_model.fingerprint,
+            "records": hashlib.sha256(repr(self.records).encode()).hexdigest()[:16],
+        }
 
     def resume(self, path: Path) -> None:
         """Go on from a checkpoint.
 
         Raises:
-            NetworkError: the checkpoint was written under other settings.
+            NetworkError: the checkpoint was written under other settings, for another model, or with
+                other training records.
         """
         with safe_open(path, "pt") as file:
             metadata = file.metadata()
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        if metadata["settings"] != json.dumps(asdict(self.settings)):
-            raise NetworkError(
-                f"{path} is a checkpoint of other settings ({metadata['settings']}); delete it to"
-                " start again, or use the same settings"
-            )
-        own = {k.removeprefix("network."): v for k, v in tensors.items() if k[:8] == "network."}
-        self.network.load_state_dict(own)
+        for name, own in self._origin().items():
+            if metadata.get(name) != own:
+                raise NetworkError(
+                    f"{path} is a checkpoint of other {name} ({metadata.get(name)}, here {own});"
+                    f" delete it to start again, or use the same {name}"
+                )
+        learned = {k.removeprefix("network."): v for k, v in tensors.items() if k[:8] == "network."}
+        self.network.load_state_dict(learned)
         state: dict[int, dict[str, Any]] = {}
         for name, tensor in tensors.items():
             if name.startswith("optimiser."):

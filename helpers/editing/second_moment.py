@@ -94,7 +94,7 @@ def second_moment(
 ) -> dict[int, SecondMoment]:
     """Second moments of the given layers, computed where the cache does not hold them.
 
-    Partial sums are saved after every chunk of documents, so an interrupted run goes on.
+    Partial sums are saved every few minutes, so an interrupted run goes on.
 
     Args:
         language_model: the model.
@@ -181,6 +181,17 @@ def _path(root: Path, layer: int) -> Path:
     return root / f"layer{layer}.safetensors"
 
 
+_UNFINISHED = "sums-{}.partial.safetensors"  # layers, so that runs over others leave it alone
+
+
+def _discard_finished(root: Path) -> None:
+    """Remove the sums of runs whose every layer has its file by now."""
+    for path in root.glob(_UNFINISHED.format("*")):
+        layers = path.name.split(".")[0].removeprefix("sums-").split("-")
+        if all(_path(root, int(layer)).exists() for layer in layers):
+            path.unlink()
+
+
 @dataclass
 class _Sums:
     """Running sums of k k^T per layer and how far the corpus was read."""
@@ -195,10 +206,12 @@ class _Sums:
             save_file({str(k): v.cpu() for k, v in self.matrices.items()}, scratch, about)
 
     @classmethod
-    def resume(cls, path: Path, layers: Sequence[int], size: int, device: torch.device) -> _Sums:
-        if path.exists():
+    def resume(cls, root: Path, layers: Sequence[int], size: int, device: torch.device) -> _Sums:
+        """The sums of an unfinished run over these layers, and perhaps more; else none yet."""
+        wanted = {str(layer) for layer in layers}
+        for path in sorted(root.glob(_UNFINISHED.format("*"))):
             with safe_open(path, "pt") as file:
-                if set(file.keys()) == {str(layer) for layer in layers}:
+                if wanted <= set(file.keys()):
                     about = file.metadata()
                     matrices = {layer: file.get_tensor(str(layer)).to(device) for layer in layers}
                     return cls(matrices, int(about["tokens"]), int(about["documents"]))
@@ -214,8 +227,8 @@ def _accumulate(
     progress: bool,
 ) -> None:
     layout = language_model.layout
-    unfinished = root / "sums.partial.safetensors"
-    sums = _Sums.resume(unfinished, layers, layout.intermediate_size, language_model.device)
+    unfinished = root / _UNFINISHED.format("-".join(map(str, sorted(layers))))
+    sums = _Sums.resume(root, layers, layout.intermediate_size, language_model.device)
     names = {layout.mlp_out(layer): layer for layer in layers}
     prefix = prompt_prefix(language_model)
     name = _described(corpus, prefixed=bool(prefix))
@@ -244,7 +257,7 @@ def _accumulate(
             matrix / sums.tokens, sums.tokens, layer, language_model.fingerprint, name
         )
         save(moment, _path(root, layer))
-    unfinished.unlink(missing_ok=True)
+    _discard_finished(root)
 
 
 def _batches(documents: Iterator[list[int]], token_budget: int) -> Iterator[list[list[int]]]:

@@ -15,6 +15,7 @@ back through the norm (``normed``), and what the norm cannot deliver is left to 
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ import torch
 from torch import Tensor
 
 from helpers.editing.deltas import LowRank
-from helpers.editing.editor import diagnostics_of, failed
+from helpers.editing.editor import diagnostics_of, failed, joint_diagnostics
 from helpers.editing.keys import read_modules_at_subjects
 from helpers.editing.normed import before_norm
 from helpers.editing.overlay import overlay_all
@@ -116,8 +117,7 @@ class SpreadingEditor(VectorEditor):
             dict(failed(v).diagnostics) if v.failure else diagnostics_of(self.language_model, {}, v)
             for v in vectors
         ]
-        extra = {} if goals.places else {"failure": "no edit of the batch succeeded"}
-        return self._recorded(update, None, {"layers": notes, "edits": edits, **extra})
+        return self._recorded(update, None, {"layers": notes, **joint_diagnostics(edits)})
 
     def averaged_keys(self, seen: Sequence[Tensor]) -> Tensor:
         """Keys [f, n] from each edit's keys [templates, f], weighted by template, in fp64."""
@@ -164,4 +164,6 @@ class SpreadingEditor(VectorEditor):
 
     def _recorded(self, update: Update, vector: Vector | None, extra: dict[str, Any]) -> Update:
         noted = diagnostics_of(self.language_model, update, vector, extra)
+        if not all(math.isfinite(norm) for norm in noted["norm"].values()):
+            return Update({}, {**noted, "failure": "the update is not finite"})
         return Update(dict(update), noted)

@@ -26,6 +26,12 @@ METRICS = (
     *(f"{factor}_{setting}" for setting in SETTINGS for factor in FACTORS),
 )
 
+PROBABILITIES = tuple(
+    f"{name}_{moment}"
+    for moment in ("before", "after")
+    for name in ("correct", "hard", "random", "target")
+)
+
 
 @dataclass(frozen=True)
 class PromptScores:
@@ -131,7 +137,7 @@ def record_probabilities(
 ) -> dict[str, float]:
     """Mean probability of each list's kept answers before and after (PEAK, Figure 2).
 
-    Keys such as ``correct_before``; averaged over answers, then over the prompts not skipped.
+    Keys are ``PROBABILITIES``; averaged over answers, then over the prompts not skipped.
     """
     _check(before, after)
     kept = [_keep(prompt, hard_share, None) for prompt in (before.edit, *before.paraphrases)]

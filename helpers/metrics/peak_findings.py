@@ -73,7 +73,7 @@ def findings_table(evidence: list[Evidence]) -> pd.DataFrame:
 
 def _within(metrics: Metrics) -> Iterator[Evidence]:
     """Findings about the plain editors on one data set."""
-    for name in ("AFF", "ANF"):
+    for name in ("AFF", "ANF") if _plain(metrics) else ():
         hard, random = (_mean(metrics, f"{name}_{kind}") for kind in ("hard", "random"))
         measure = f"{name} hard - {name} random, plain editors"
         yield _paired("hard answers suffer more than random ones", measure, random, hard)
@@ -106,7 +106,7 @@ def _app(metrics: Metrics) -> Iterator[Evidence]:
 
 
 def _temporal(counterfactual: Metrics, temporal: Metrics) -> Iterator[Evidence]:
-    for metric in ("AFF_hard", "ANF_hard", "ES", "GS"):
+    for metric in ("AFF_hard", "ANF_hard", "ES", "GS") if _plain(temporal) else ():
         measure = f"{metric} PEAK-CF - PEAK-T, plain editors"
         both = (_mean(metrics, metric) for metrics in (temporal, counterfactual))
         finding = "PEAK-T has lower AFF, ANF, ES and GS"
@@ -114,7 +114,7 @@ def _temporal(counterfactual: Metrics, temporal: Metrics) -> Iterator[Evidence]:
 
 
 def _larger(smaller: Metrics, larger: Metrics) -> Iterator[Evidence]:
-    for metric in ("AFF_hard", "ANF_hard"):
+    for metric in ("AFF_hard", "ANF_hard") if _plain(larger) else ():
         measure = f"{metric} larger - smaller model, plain editors"
         finding = "larger models perturb more"
         yield _paired(finding, measure, _mean(smaller, metric), _mean(larger, metric))
@@ -128,8 +128,13 @@ def _common(first: Metrics, second: Metrics) -> tuple[Metrics, Metrics]:
 
 def _mean(metrics: Metrics, metric: str) -> pd.Series:
     """A metric per record, averaged over the plain editors at hand."""
-    columns = [metrics[method][metric] for method in PLAIN if method in metrics]
+    columns = [metrics[method][metric] for method in _plain(metrics)]
     return pd.concat(columns, axis=1).mean(axis=1)
+
+
+def _plain(metrics: Metrics) -> list[str]:
+    """The paper's editors among the methods at hand."""
+    return [method for method in PLAIN if method in metrics]
 
 
 def _paired(finding: str, measure: str, first: pd.Series, second: pd.Series) -> Evidence:

@@ -17,7 +17,7 @@ sum_after      the same, edited model
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, Literal
@@ -27,6 +27,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from helpers.metrics.peak import (
+    METRICS,
+    PROBABILITIES,
     LocalityScores,
     PromptScores,
     RecordScores,
@@ -89,7 +91,8 @@ def metrics_table(
         {
             case_id: record_metrics(before, after, **switches)
             for case_id, before, after in iterate_records(table, normalise=normalise)
-        }
+        },
+        METRICS,
     )
 
 
@@ -101,7 +104,8 @@ def probabilities_table(
         {
             case_id: record_probabilities(before, after, hard_share=hard_share)
             for case_id, before, after in iterate_records(table, normalise=normalise)
-        }
+        },
+        PROBABILITIES,
     )
 
 
@@ -122,7 +126,10 @@ def summarise(by_record: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFr
     return summary.rename_axis("metric")
 
 
-def _by_record(rows: Mapping[int, Mapping[str, float]]) -> pd.DataFrame:
+def _by_record(rows: Mapping[int, Mapping[str, float]], columns: Sequence[str]) -> pd.DataFrame:
+    """The columns are there without rows, too: every edit of a method may have been given up."""
+    if not rows:
+        return pd.DataFrame(columns=list(columns), dtype=float).rename_axis("case_id")
     return pd.DataFrame.from_dict(dict(rows), orient="index").rename_axis("case_id")
 
 

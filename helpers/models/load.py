@@ -43,17 +43,39 @@ def load(
         FileNotFoundError: no such model, with the ways to name one.
         UnknownArchitectureError: a model whose architecture is not in the table.
     """
-    torch_dtype = getattr(torch, dtype, None)
-    if not isinstance(torch_dtype, torch.dtype):
-        raise ValueError(f"dtype {dtype!r} is not a torch dtype, use e.g. 'float32' or 'bfloat16'")
-    if device.startswith("cuda") and not torch.cuda.is_available():
+    of_weights = torch_dtype(dtype)
+    if torch_device(device).type == "cuda" and not torch.cuda.is_available():
         raise ValueError(f"device {device!r} was asked for, but torch sees no GPU; use 'cpu'")
     if name.startswith(SHAPE_PREFIX):
-        language_model = _random(name, seed=seed, dtype=torch_dtype, device=device)
+        language_model = _random(name, seed=seed, dtype=of_weights, device=device)
     else:
         folder, revision = _resolve(name, accept_terms=accept_terms)
-        language_model = _pretrained(name, folder, revision, dtype=torch_dtype, device=device)
+        language_model = _pretrained(name, folder, revision, dtype=of_weights, device=device)
     return _ready(language_model)
+
+
+def torch_dtype(name: str) -> torch.dtype:
+    """The dtype of a name.
+
+    Raises:
+        ValueError: torch has none of that name.
+    """
+    dtype = getattr(torch, name, None)
+    if not isinstance(dtype, torch.dtype):
+        raise ValueError(f"dtype {name!r} is not a torch dtype, use e.g. 'float32' or 'bfloat16'")
+    return dtype
+
+
+def torch_device(name: str) -> torch.device:
+    """The device of a name, whether this machine has it or not.
+
+    Raises:
+        ValueError: torch knows none of that name.
+    """
+    try:
+        return torch.device(name)
+    except RuntimeError as error:
+        raise ValueError(f"device {name!r} is not a torch device, use 'cpu' or 'cuda'") from error
 
 
 def _random(name: str, *, seed: int, dtype: torch.dtype, device: str) -> LanguageModel:

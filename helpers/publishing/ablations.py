@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from helpers.editing.variants import studies
-from helpers.publishing.adoption import adopt, is_published
+from helpers.publishing.adoption import adopt, as_json, is_published
 from helpers.reporting.ablations_stored import add_said, add_scores, load_part, sequence_key
 from helpers.reporting.peak_tables import Caption
 from helpers.reporting.stored import StoredRun
@@ -57,12 +57,14 @@ def _publish_said(run: PeakRun, params: Mapping[str, Any], caption: Caption, fol
     if not params["said"]:
         return
     lists = AnswerLists(run, samples=params["samples"])
-    about = {"samples": lists.samples, **asdict(lists.sampling)}
+    drawn = {"samples": lists.samples, **asdict(lists.sampling)}
+    about = {"records": len(run.data.records), **drawn}
     said = {"before": lists.said(), "again": lists.again().said()}
-    add_said(_name(caption), caption, said, about, folder)
+    add_said(_name(caption), caption, said, about, {}, folder)
     for method in params["said"]:
         (editor,) = build_methods([method], run.language_model, **_options(params)).values()
-        add_said(_name(caption), caption, {method: lists.said(editor)}, about, folder)
+        settings = {method: as_json(editor.settings())}
+        add_said(_name(caption), caption, {method: lists.said(editor)}, about, settings, folder)
 
 
 def _publish_sequences(

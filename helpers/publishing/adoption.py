@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from typing import Any
 
 from helpers.editing.editor import Editor
 from helpers.reporting.stored import StoredRun
@@ -25,6 +26,10 @@ def adopt(run: PeakRun, editors: Mapping[str, Editor], published: StoredRun) -> 
 
 def is_published(run: PeakRun, editor: Editor, label: str, published: StoredRun) -> bool:
     """Whether a label's scores are of this model, data and scoring, and of this editor's settings."""
-    # Settings as JSON gives them back: its lists were tuples.
-    settings = json.loads(json.dumps(editor.settings()))
-    return published.source == run.settings({}) and published.settings.get(label) == settings
+    same = published.settings.get(label) == as_json(editor.settings())
+    return same and published.source == run.settings({})
+
+
+def as_json(settings: Mapping[str, Any]) -> Any:
+    """Settings as JSON gives them back, where tuples are lists."""
+    return json.loads(json.dumps(settings))

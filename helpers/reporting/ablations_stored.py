@@ -108,10 +108,7 @@ def add_scores(
     about = {key: values for key, values in known.settings.items() if key not in stale}
     joined = replace(made, scores={**tables, **made.scores}, settings={**about, **made.settings})
     root = store_run(part, joined, folder / name)
-    listed = json.loads((root / "about.json").read_text("utf-8"))["files"].values()
-    for file in root.glob("*.parquet"):
-        if file.name not in listed:
-            file.unlink()
+    _remove_unlisted(root, json.loads((root / "about.json").read_text("utf-8"))["files"])
     return root
 
 
@@ -145,20 +142,49 @@ def add_said(
     caption: Caption,
     said: Mapping[str, pd.DataFrame],
     sampling: Mapping[str, Any],
+    settings: Mapping[str, Any],
     folder: Path = FOLDER,
 ) -> Path:
-    """Add states of the model to what is stored."""
+    """Add states of the model to what is stored.
+
+    States are compared with each other, so those drawn from other records, in another way, or after
+    the same editor's edits under other hyperparameters are taken out.
+
+    Args:
+        name: the folder's name.
+        caption: what tables say of the run.
+        said: which known answers each sample names, by state.
+        sampling: how many samples were drawn, and how.
+        settings: of the editor behind each state that has one, as JSON gives them back.
+        folder: where the ablations of all models are.
+    """
     root = folder / name / "said"
     root.mkdir(parents=True, exist_ok=True)
     path = root / "about.json"
-    files = json.loads(path.read_text("utf-8"))["files"] if path.exists() else {}
+    drawn = {"caption": vars(caption), "sampling": dict(sampling)}
+    known = json.loads(path.read_text("utf-8")) if path.exists() else {}
+    if any(known.get(key) != value for key, value in drawn.items()):
+        known = {}
+    earlier = known.get("settings", {})
+    stale = {
+        s for s in earlier for new in settings if contradict(s, earlier[s], new, settings[new])
+    }
+    files = {s: file for s, file in known.get("files", {}).items() if s not in stale}
+    kept = {s: values for s, values in earlier.items() if s not in stale}
     for state, table in said.items():
         files[state] = f"{state.replace('+', '_')}.parquet"
         small = table[list(_TYPES)].astype(_TYPES)
         small.to_parquet(root / files[state], index=False, compression="zstd")
-    about = {"caption": vars(caption), "files": files, "sampling": dict(sampling)}
+    about = {**drawn, "files": files, "settings": {**kept, **settings}}
     path.write_text(json.dumps(about, indent=1, ensure_ascii=False) + "\n", "utf-8")
+    _remove_unlisted(root, files)
     return root
+
+
+def _remove_unlisted(root: Path, files: Mapping[str, str]) -> None:
+    for file in root.glob("*.parquet"):
+        if file.name not in files.values():
+            file.unlink()
 
 
 def sequence_key(method: str, edits: int) -> str:

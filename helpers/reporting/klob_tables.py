@@ -90,6 +90,7 @@ def null_text(null: pd.DataFrame, *, subtask: str, granularity: str, share: floa
     ]
     table = chosen.assign(cell=cells)
     wide = table.pivot(index="locator", columns="shuffled", values="cell")
+    wide = wide.reindex(columns=["all", "relation"])  # a run may lack all that were asked for
     observed = table[table["shuffled"] == "all"].set_index("locator")["observed"]
     columns = {
         "observed": observed.map(_signed),

@@ -14,6 +14,7 @@ from helpers.metrics.statistics import dagger
 from helpers.reporting.published import published_table
 
 MAIN_METRICS = ("ES", "GS", "LS", "AFF_hard", "ANF_hard", "AFF_random", "ANF_random")
+MAIN_TABLES = ("peak_table_3", "peak_table_4", "peak_table_9")
 PAPER_NAMES = {"FT-L": "FT", "FT-L+APP": "FT+APP"}  # whose FT has that objective
 HIGHER_IS_BETTER = ("ES", "GS", "LS", "LS_unfiltered")
 
@@ -61,8 +62,8 @@ def editing_table(
         cells = [str(len(table))]
         for metric in metrics:
             row = summary.loc[metric]
-            text = f"{100 * row['mean']:.1f}"
-            if intervals:
+            text = f"{100 * row['mean']:.1f}" if row["n"] else "n/a"
+            if intervals and row["n"] > 1:
                 text += f" ± {50 * (row['high'] - row['low']):.1f}"
             if row["n"] < len(table):
                 text += f" (n={row['n']:.0f})"
@@ -98,6 +99,18 @@ def beside_paper(
     )
 
 
+def paper_setting(model: str, dataset: str) -> dict[str, str]:
+    """Where the paper has a model on a data set: table, model and data set for ``beside_paper``.
+
+    Of what it does not have, GPT-2 XL on PEAK-CF, its smallest model, stands for orientation.
+    """
+    for table in MAIN_TABLES:
+        rows = published_table(table)
+        if ((rows["model"] == model) & (rows["dataset"] == dataset)).any():
+            return {"table": table, "model": model, "dataset": dataset}
+    return {"table": "peak_table_3", "model": "gpt2-xl", "dataset": "peak-cf"}
+
+
 def _mark(method: str, metric: str, by_record: Mapping[str, pd.DataFrame]) -> str:
     plain = method.removesuffix("+APP")
     if plain == method or plain not in by_record:
@@ -121,9 +134,12 @@ def by_relation(
     return joined.sort_values(["records", "relation"], ascending=[False, True])
 
 
-def worst_record(table: pd.DataFrame, metric: str, data: PeakData) -> PeakRecord:
-    """The record with the highest value of a metric; the first of them in case of a tie."""
-    case_id = table[metric].idxmax()
+def worst_record(table: pd.DataFrame, metric: str, data: PeakData) -> PeakRecord | None:
+    """The record with the highest value of a metric, the first in case of a tie; None without any."""
+    values = table[metric].dropna()
+    if values.empty:
+        return None
+    case_id = values.idxmax()
     return next(record for record in data.records if record.case_id == case_id)
 
 

@@ -21,6 +21,7 @@ from helpers.paths import cache_folder
 from helpers.runs import workload
 from helpers.runs.estimate import memory_in_words
 from helpers.runs.fetching import OFFICIAL
+from helpers.runs.misnamed import misnamed
 from helpers.runs.params import notebook_of, read_params
 
 _PACKAGES = (
@@ -54,6 +55,9 @@ def needs(params_file: Path) -> Iterator[str]:
     """
     params, notebook = read_params(params_file), notebook_of(params_file).stem
     yield f"{params_file}:"
+    if wrong := list(misnamed(notebook, params)):  # the rest would only stumble over it
+        yield from (f"  PROBLEM: {line}" for line in wrong)
+        return
     if "model" in params:
         dtype, device = params.get("dtype", "float32"), str(params.get("device", "cpu"))
         yield f"  model {params['model']}: {memory_in_words(params['model'], dtype, device)}"

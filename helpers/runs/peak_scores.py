@@ -28,6 +28,7 @@ EDIT_COLUMNS = [
     "exploding",
     "diagnostics",
 ]
+_NOT_FINITE = "scores under the edited model are not finite; use a wider dtype"
 SCORING_VERSION = 1  # raise it when what is scored, or how, changes
 
 
@@ -130,7 +131,10 @@ class PeakRun:
             records = self._records(case_ids)
             updates = editor.edit([edit_request(record) for record in records])
             scores = score_records(self.language_model, records, updates, progress=self.progress)
-            return {"scores": scores, "edits": diagnostics_table(records, updates)}
+            edits = diagnostics_table(records, updates)
+            unusable = edits["case_id"].isin(scores.loc[scores["sum"].isna(), "case_id"])
+            edits.loc[unusable & (edits["failure"] == ""), "failure"] = _NOT_FINITE
+            return {"scores": scores, "edits": edits}
 
         return self._completed(results, compute)
 
@@ -146,10 +150,11 @@ class PeakRun:
             editor: the editor.
             finished: take the records that are in the store and compute nothing.
         """
-        before = self.before().rename(columns={"sum": "sum_before"})
-        found = self._mine(self.results(editor).read()) if finished else self.after(editor)
-        if found.empty:
-            return before.assign(sum_after=0.0).iloc[:0]
+        read = [self._mine(results.read()) for results in (self.results(), self.results(editor))]
+        unedited, found = read if finished else (self.before(), self.after(editor))
+        before = unedited.rename(columns={"sum": "sum_before"})
+        if before.empty or found.empty:
+            return pd.DataFrame(columns=[*KEYS, "tokens", "sum_before", "sum_after"])
         after = found.rename(columns={"sum": "sum_after"}).drop(columns="tokens")
         edits = self.edits(editor)
         broken = edits.loc[edits["failure"] != "", "case_id"]

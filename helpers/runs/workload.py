@@ -17,6 +17,7 @@ from helpers.models.packaged_weights import PACKAGED_WEIGHTS
 from helpers.paths import cache_folder
 from helpers.runs.estimate import weight_bytes
 from helpers.runs.fetching import OFFICIAL
+from helpers.runs.misnamed import methods_of
 
 _WORK = {
     "01_preliminaries": "one edit (record {case_id} of {dataset}) by ROME and by ROME+APP",
@@ -35,8 +36,6 @@ _WORK = {
     " {layout}) by {editor}",
 }
 _ROME_ONLY = "01_preliminaries"  # names no editor among its parameters
-_MANY = ("methods", "editors", "fairer", "others", "said", "sequences")
-_ONE = ("method", "editor")
 
 
 def work(notebook: str, params: dict[str, Any]) -> str:
@@ -83,9 +82,7 @@ def megabytes(size: int | None) -> str:
 
 def second_moments(notebook: str, params: dict[str, Any]) -> Iterator[str]:
     """Which second moments the run's editors need, and whether they are there."""
-    named = [name for key in _MANY for name in params.get(key, ())]
-    named += [params[key] for key in _ONE if key in params]
-    named += ["rome"] if notebook == _ROME_ONLY else []
+    named = [*methods_of(params), *(["rome"] if notebook == _ROME_ONLY else [])]
     editors = dict.fromkeys(name.partition("+")[0] for name in named)
     model, corpus = params["model"], params.get("corpus", "self")
     try:

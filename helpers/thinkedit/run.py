@@ -17,6 +17,7 @@ import pandas as pd
 
 from helpers.data.knowgic import Edit
 from helpers.editing.editor import Editor
+from helpers.editing.request import EditRequest
 from helpers.editing.update import Update
 from helpers.models.language_model import LanguageModel
 from helpers.runs.store import Results, ResultsStore, complete, settings_key
@@ -111,7 +112,7 @@ class ThinkEditRun:
     ) -> dict[str, pd.DataFrame]:
         started = time.process_time()
         if mode == "deep":
-            updates = [editor.edit_jointly(deep_requests(edit, self.kinds)) for edit in edits]
+            updates = [_deep(editor, deep_requests(edit, self.kinds)) for edit in edits]
         else:
             updates = editor.edit([request_of(edit, self.kinds) for edit in edits])
         seconds = time.process_time() - started
@@ -204,6 +205,16 @@ class ThinkEditRun:
             **(sampled if self.estimator != "exact" else {}),
             **({"aliases": settings_key(aliases)} if self.estimator == "sampled" else {}),
         }
+
+
+def _deep(editor: Editor, requests: Sequence[EditRequest]) -> Update:
+    """All requests as one edit; without one of them it would be another edit, and counts as failed."""
+    update = editor.edit_jointly(requests)
+    lost = [each["failure"] for each in update.diagnostics["edits"] if "failure" in each]
+    if not lost:
+        return update
+    reason = f"{len(lost)} of {len(requests)} requests failed, the first with: {lost[0]}"
+    return Update({}, {**update.diagnostics, "failure": reason})
 
 
 def _diagnostics(edits: Sequence[Edit], updates: Sequence[Update], seconds: float) -> pd.DataFrame:

@@ -176,3 +176,10 @@ def test_the_packaged_edits_load_without_any_download(monkeypatch):
     edits = knowgic.load_edits("mini")
     assert [edit.subject for edit in edits] == ["Harry Potter", "Eiffel Tower", "Mozart"]
     assert all(len(edit.chains[0]) == 1 for edit in edits)
+
+
+def test_two_edits_under_one_number_are_refused(tmp_path):
+    other = nested()[0]
+    other["requested_rewrite"][0]["target_new"] = {"str": "Utopia"}
+    with pytest.raises(knowgic.KnowGICError, match=r"share a case_id \(7\)"):
+        read(tmp_path, [*nested(), other])

@@ -71,6 +71,39 @@ def test_a_non_finite_loss_ends_that_edit_only(
         assert all(delta.rank == 2 for delta in joint.values())
 
 
+@pytest.mark.parametrize("name", [*EDITORS, "rect", "prune"])
+def test_a_joint_edit_of_which_nothing_is_left_has_failed(
+    tiny, make_editor, requests, name
+) -> None:
+    language_model = tiny("llama")
+    editor = make_editor(name, language_model)
+    norm = language_model.model.base_model.norm.weight
+    sound = norm.detach().clone()
+    with torch.no_grad():
+        norm.fill_(float("nan"))  # every loss is NaN
+        joint = editor.edit_jointly(requests[:2])
+        norm.copy_(sound)
+    assert joint.failed
+    assert len(joint) == 0
+    assert len(joint.diagnostics["edits"]) == 2
+
+
+@pytest.mark.parametrize("name", ["memit", "alphaedit"])
+def test_an_update_that_is_not_finite_is_given_up(tiny, make_editor, requests, monkeypatch, name):
+    editor = make_editor(name, tiny("llama"), v_num_grad_steps=2)
+    solve = type(editor).solve_each
+
+    def spoiled(self, layer, keys, residuals):
+        left, right = solve(self, layer, keys, residuals)
+        left[0, 1] = float("inf")
+        return left, right
+
+    monkeypatch.setattr(type(editor), "solve_each", spoiled)
+    updates = editor.edit(requests)
+    assert [update.failed for update in updates] == [False, True, False]
+    assert updates[1].diagnostics["failure"] == "the update is not finite"
+
+
 @pytest.mark.parametrize("name", EDITORS)
 def test_out_of_memory_halves_the_batch(tiny, make_editor, requests, monkeypatch, name) -> None:
     editor = make_editor(name, tiny("llama"), v_num_grad_steps=3)

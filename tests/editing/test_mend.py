@@ -322,6 +322,10 @@ def test_an_interrupted_run_goes_on_as_if_it_had_not_been(tiny, tmp_path) -> Non
     other = Trainer(language_model, RECORDS, settings(seed=1))
     with pytest.raises(NetworkError, match="checkpoint of other settings"):
         train(other, RECORDS[:2], parts)
+    with pytest.raises(NetworkError, match="checkpoint of other records"):
+        train(Trainer(language_model, RECORDS[1:], settings()), RECORDS[:2], parts)
+    with pytest.raises(NetworkError, match="checkpoint of other model"):
+        train(Trainer(tiny("gpt2", seed=1), RECORDS, settings()), RECORDS[:2], parts)
 
 
 def test_tasks_ask_in_another_wording_about_another_subject() -> None:

@@ -88,6 +88,51 @@ def test_an_interrupted_computation_goes_on(tiny, tmp_path, text, monkeypatch):
     torch.testing.assert_close(found[1].matrix, whole[1].matrix, atol=1e-5, rtol=1e-4)
 
 
+def test_a_run_that_ends_while_it_writes_is_not_read_again(tiny, tmp_path, text, monkeypatch):
+    language_model = tiny("llama")
+    plain = module.save
+
+    def full_disk(moment, path):
+        if moment.layer == 1:
+            raise OSError("no space left on device")
+        plain(moment, path)
+
+    monkeypatch.setattr(module, "SAVE_EVERY", 0.0)
+    monkeypatch.setattr(module, "save", full_disk)
+    with pytest.raises(OSError, match="no space"):
+        second_moment(language_model, [0, 1], text, folder=tmp_path)
+    monkeypatch.setattr(module, "save", plain)
+    monkeypatch.setattr(module, "_keys", None)  # reading a document again would fail
+    assert set(second_moment(language_model, [0, 1], text, folder=tmp_path)) == {0, 1}
+    assert not list(tmp_path.glob("*.partial.*"))
+
+
+def test_statistics_of_other_layers_leave_an_interrupted_run_alone(
+    tiny, tmp_path, text, monkeypatch
+):
+    language_model = tiny("llama")
+    plain, calls = module._keys, []
+
+    def interrupted(*arguments):
+        calls.append(1)
+        if len(calls) == 5:
+            raise KeyboardInterrupt
+        return plain(*arguments)
+
+    monkeypatch.setattr(module, "SAVE_EVERY", 0.0)
+    monkeypatch.setattr(module, "_keys", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        second_moment(language_model, [0, 1], text, token_budget=50, folder=tmp_path)
+    monkeypatch.setattr(module, "_keys", plain)
+    second_moment(language_model, [1], text, token_budget=50, folder=tmp_path)
+    assert (tmp_path / "sums-0-1.partial.safetensors").exists()
+    both = second_moment(language_model, [0, 1], text, token_budget=50, folder=tmp_path)
+    whole = second_moment(language_model, [0, 1], text, folder=tmp_path / "whole")
+    for layer in (0, 1):
+        torch.testing.assert_close(both[layer].matrix, whole[layer].matrix, atol=1e-5, rtol=1e-4)
+    assert not list(tmp_path.glob("*.partial.*"))
+
+
 def test_statistics_carry_their_model(tiny, tmp_path, text):
     second_moment(tiny("llama"), [1], text, folder=tmp_path)
     with pytest.raises(SecondMomentError, match="compute it again"):

@@ -67,3 +67,8 @@ def test_the_table_reads_as_text():
     table = findings_table(findings({"ROME": metrics()}))
     assert list(table.columns) == ["finding", "measure", "difference", "n", "verdict"]
     assert set(table["verdict"]) <= {"holds", "reversed", "open"}
+
+
+def test_without_plain_editors_there_is_nothing_to_find():
+    only = {"ROME+APP": metrics()}
+    assert findings(only, temporal=only, larger=only) == []

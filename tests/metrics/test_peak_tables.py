@@ -126,3 +126,10 @@ def test_summary_states_its_numbers() -> None:
 def test_a_broken_table_is_refused(change, message: str) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(ValueError, match=message):
         metrics_table(change(table()))
+
+
+def test_a_method_whose_every_edit_was_given_up_has_columns_and_no_rows() -> None:
+    nothing = table().iloc[:0]
+    assert set(metrics_table(nothing)) == set(metrics_table(table()))
+    assert set(probabilities_table(nothing)) == set(probabilities_table(table()))
+    assert (summarise(metrics_table(nothing))["n"] == 0).all()

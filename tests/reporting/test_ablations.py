@@ -79,9 +79,10 @@ def folder(tmp_path):
                 NAME, StoredRun(CAPTION, table, {key: {}}), part="sequences", folder=tmp_path
             )
     before = said(("correct", 0), ("correct", 1), NOTHING, NOTHING)
-    add_said(NAME, CAPTION, {"before": before, "again": before}, {"samples": 4}, tmp_path)
+    drawn = {"before": before, "again": before}
+    add_said(NAME, CAPTION, drawn, {"samples": 4}, {}, tmp_path)
     after = said(("correct", 0), ("target", 0), ("hard", 0), NOTHING)
-    add_said(NAME, CAPTION, {"rome": after}, {"samples": 4}, tmp_path)
+    add_said(NAME, CAPTION, {"rome": after}, {"samples": 4}, {"rome": {}}, tmp_path)
     return tmp_path
 
 
@@ -119,6 +120,22 @@ def test_variants_under_other_hyperparameters_are_taken_out(tmp_path):
     assert sorted(files) == ["memit.parquet", "rome.parquet"]
 
 
+def test_states_drawn_otherwise_are_taken_out(tmp_path):
+    def add(state, samples, rate=None):
+        settings = {} if rate is None else {state: {"hyperparameters": {"v_lr": rate}}}
+        add_said(NAME, CAPTION, {state: said(NOTHING)}, {"samples": samples}, settings, tmp_path)
+        return sorted(load_ablations(NAME, tmp_path).said)
+
+    add("before", 30)
+    add("memit", 30, rate=0.1)
+    assert add("rome", 30, rate=0.5) == ["before", "memit", "rome"]
+    assert add("rome+app", 30, rate=0.4) == ["before", "memit", "rome+app"]
+    assert add("before", 3) == ["before"]  # three samples cannot be compared with thirty
+    assert [file.name for file in (tmp_path / NAME / "said").glob("*.parquet")] == [
+        "before.parquet"
+    ]
+
+
 def test_captions_count_the_records_behind_a_table(stored):
     assert "first 6 records" in stored.described(stored.scores["rome"])
     assert "first 2–5 records" in stored.described(*stored.sequences.values())
@@ -130,7 +147,7 @@ def test_unknown_run_names_the_command(folder):
 
 
 def test_a_run_with_one_study_is_read(tmp_path):
-    add_said(NAME, CAPTION, {"before": said(NOTHING)}, {}, tmp_path)
+    add_said(NAME, CAPTION, {"before": said(NOTHING)}, {}, {}, tmp_path)
     only = load_ablations(NAME, tmp_path)
     assert only.caption == CAPTION
     assert only.scores == {}

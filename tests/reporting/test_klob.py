@@ -217,3 +217,9 @@ def test_locators_are_published_one_by_one(tmp_path: Path, sentences: pd.DataFra
     assert str(run).endswith("x, 9 consistency; random: 2 consistency")
     with pytest.raises(ValueError, match="another dtype"):
         add("random", 2, 5.0, dtype="bfloat16")
+
+
+def test_a_run_without_any_of_a_granularity_has_an_empty_null(null: pd.DataFrame) -> None:
+    table = klob_tables.null_text(null, subtask="relevance", granularity="parameter", share=0.01)
+    assert table.empty
+    assert len(table.columns) == 3

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from helpers.data.peak import load_peak
-from helpers.metrics.peak_tables import metrics_table
+from helpers.metrics.peak_tables import COLUMNS, metrics_table
 from helpers.reporting import gallery, stored
 from helpers.reporting.peak_figures import grouped_points
 from helpers.reporting.peak_tables import (
@@ -20,6 +20,7 @@ from helpers.reporting.peak_tables import (
     by_relation,
     editing_table,
     method_metrics,
+    paper_setting,
     ranking_in_words,
     worst_record,
 )
@@ -29,6 +30,7 @@ from helpers.runs.peak_scores import questions
 
 mpl.use("Agg")
 CAPTION = Caption("m", "peak-mini-cf", 6, "tuned", "float32", "cpu")
+NOTHING = pd.DataFrame(columns=COLUMNS)  # every edit was given up
 
 
 def scores(data, seed: int, harm: float) -> pd.DataFrame:
@@ -138,3 +140,22 @@ def test_an_interval_that_reaches_zero_has_no_cap_there():
     assert lower[0] == pytest.approx(0.05)
     assert np.isnan(lower[1])
     plt.close(figure)
+
+
+def test_a_run_stands_beside_the_papers_rows_of_its_model_and_data():
+    assert paper_setting("llama2-7b", "peak-cf")["table"] == "peak_table_3"
+    assert paper_setting("gpt-j-6b", "peak-t")["table"] == "peak_table_4"
+    assert paper_setting("llama2-13b", "peak-cf")["table"] == "peak_table_9"
+    other = paper_setting("smollm2-135m", "peak-mini-cf")
+    assert other == {"table": "peak_table_3", "model": "gpt2-xl", "dataset": "peak-cf"}
+    for name in ("gpt2-xl", "llama2-7b"):
+        metrics = metrics_table(NOTHING)
+        assert (
+            "ours" in beside_paper({"ROME": metrics}, **paper_setting(name, "peak-cf")).to_string()
+        )
+
+
+def test_without_a_measured_record_cells_say_so_and_no_record_is_worst(data):
+    metrics = metrics_table(NOTHING)
+    assert set(editing_table({"ROME": metrics}).loc["ROME"]) == {"0", "n/a"}
+    assert worst_record(metrics, "AFF_hard", data) is None

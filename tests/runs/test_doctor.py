@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+import yaml
 
 from helpers.data import peak
 from helpers.editing.corpus import corpus_named
@@ -104,3 +105,37 @@ def test_a_sweep_is_sent_to_its_own_command():
 def test_a_wrong_file_is_an_error(tmp_path):
     with pytest.raises(ParamsError, match="no params file"):
         list(needs(tmp_path / "03_editing_runs.yaml"))
+
+
+@pytest.mark.parametrize(
+    ("notebook", "changes", "message"),
+    [
+        ("03_editing_runs", {"methods": ["roem"]}, "no method 'roem'"),
+        ("03_editing_runs", {"dataset": "peak-cff"}, "peak-cff"),
+        ("03_editing_runs", {"dataset": "peak-mini-cf[5-10]"}, "peak-mini-cf"),
+        ("03_editing_runs", {"dataset": "peak-mini-cf[500:1000]"}, "the slice is empty"),
+        ("03_editing_runs", {"records": 0}, "at least 1 record"),
+        ("03_editing_runs", {"dtype": "float23"}, "not a torch dtype"),
+        ("03_editing_runs", {"device": "gpu"}, "not a torch device"),
+        ("04_app_ablations", {"editors": ["roem"]}, "no method 'roem'"),
+        ("05_klob_localisation", {"source": "klobb"}, "klobb"),
+        ("06_thinkedit_case_study", {"layout": "minii"}, "no KnowGIC layout 'minii'"),
+        ("06_thinkedit_case_study", {"case_id": 999}, "no case_id 999"),
+        ("07_explorer", {"edit": 999}, "no case_id 999"),
+        ("07_explorer", {"case_id": 9999}, "no case_id 9999"),
+        ("02_peak_construction", {"source": "wikidat"}, "no source 'wikidat'"),
+    ],
+)
+def test_values_that_name_nothing_are_problems(tmp_path, notebook, changes, message):
+    quick = yaml.safe_load((PARAMS / "quick" / f"{notebook}.yaml").read_text("utf-8"))
+    path = tmp_path / f"{notebook}.yaml"
+    path.write_text(yaml.safe_dump(quick | changes), "utf-8")
+    problems = [line for line in needs(path) if "PROBLEM" in line]
+    assert len(problems) == 1
+    assert message in problems[0]
+
+
+@pytest.mark.parametrize("path", sorted(PARAMS.glob("paper/*/*.yaml")), ids=lambda path: path.stem)
+def test_the_papers_params_name_what_there_is(path):
+    problems = [line for line in needs(path) if "PROBLEM" in line]
+    assert len(problems) == (path.stem == "yago")  # a folder that users bring

@@ -11,6 +11,7 @@ import torch
 
 from helpers.data.peak import load_peak
 from helpers.editing.context import ContextTemplates
+from helpers.editing.deltas import LowRank
 from helpers.editing.rome import Rome
 from helpers.editing.update import Update
 from helpers.metrics.peak_tables import metrics_table
@@ -64,6 +65,7 @@ def test_finished_scores_are_those_in_the_store(tiny, tmp_path, data, editor):
     store = ResultsStore(tmp_path)
     run = PeakRun(tiny("llama"), data, store)
     assert run.scores(editor, finished=True).empty
+    assert not run.results().done()  # nothing was computed, the unedited scores neither
     first = replace(data, records=data.records[:2])
     done = PeakRun(tiny("llama"), first, store).scores(editor)
     pd.testing.assert_frame_equal(run.scores(editor, finished=True), done)
@@ -94,6 +96,24 @@ def test_a_given_up_edit_is_recorded_and_left_out(tiny, tmp_path, data, editor, 
     broken = data.records[0].case_id
     assert broken not in set(run.scores(editor)["case_id"])
     assert run.edits(editor).set_index("case_id").loc[broken, "failure"] == "non-finite loss"
+
+
+def test_an_edit_under_which_nothing_can_be_scored_is_left_out(
+    tiny, tmp_path, data, editor, monkeypatch
+):
+    plain = type(editor).edit
+
+    def with_an_overflow(self, requests):
+        first, *rest = plain(self, requests)
+        ((name, delta),) = first.items()
+        return [Update({name: LowRank(delta.left * float("nan"), delta.right)}), *rest]
+
+    monkeypatch.setattr(type(editor), "edit", with_an_overflow)
+    run = PeakRun(tiny("llama"), data, ResultsStore(tmp_path))
+    broken = data.records[0].case_id
+    table = metrics_table(run.scores(editor))
+    assert set(table.index) == {record.case_id for record in data.records} - {broken}
+    assert "not finite" in run.edits(editor).set_index("case_id").loc[broken, "failure"]
 
 
 def test_a_lost_record_of_a_given_up_edit_does_not_make_it_a_good_one(

@@ -208,6 +208,21 @@ def test_edits_that_were_given_up_are_left_out(tiny, edits, tmp_path, monkeypatc
     assert set(evaluate.PROVENANCE) <= set(table.columns)
 
 
+def test_a_deep_edit_without_all_its_requests_is_given_up(run_of, tiny):
+    class Failing(RandomEditor):
+        def edit(self, requests):
+            made = super().edit(requests)
+            return [
+                Update({}, {"failure": "non-finite loss"}) if self.calls == 2 else u for u in made
+            ]
+
+    run, editor = run_of(), Failing(tiny("llama"))
+    run.after(editor, "deep")
+    failures = run.read(editor, "deep", "edits").set_index("case_id")["failure"]
+    assert sum(failures != "") == 1
+    assert "requests failed, the first with: non-finite loss" in failures.max()
+
+
 def test_methods_are_published_one_by_one(tmp_path):
     def table(value, *made):
         return pd.DataFrame([(m, mode, value) for m, mode in made], columns=["method", "mode", "x"])

@@ -1,0 +1,86 @@
+"""Values of a params file that name nothing, found before anything is fetched, loaded or computed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from helpers.construction.sources import open_source
+from helpers.data import knowgic
+from helpers.data.choose import by_case_id
+from helpers.data.fetch import FetchError, locate
+from helpers.data.klob import load_consistency
+from helpers.data.peak import load_peak
+from helpers.editing.variants import method_label
+from helpers.models.load import torch_device, torch_dtype
+from helpers.runs.fetching import OFFICIAL
+
+MANY_METHODS = ("methods", "editors", "fairer", "others", "said", "sequences")
+ONE_METHOD = ("method", "editor")
+
+
+def methods_of(params: dict[str, Any]) -> list[str]:
+    """Every method that the params name."""
+    many = [name for key in MANY_METHODS for name in params.get(key, ())]
+    return many + [params[key] for key in ONE_METHOD if key in params]
+
+
+def misnamed(notebook: str, params: dict[str, Any]) -> Iterator[str]:
+    """One sentence for each value that the notebook would refuse; data not here yet is not judged."""
+    for check, *values in _checks(notebook, params):
+        try:
+            check(*values)
+        except FetchError:
+            continue
+        except ValueError as error:
+            yield str(error)
+
+
+def _checks(notebook: str, params: dict[str, Any]) -> Iterator[tuple[Callable[..., Any], Any]]:
+    """Functions that raise for a wrong value, each with its arguments."""
+    yield torch_dtype, params.get("dtype", "float32")
+    yield torch_device, str(params.get("device", "cpu"))
+    for name in methods_of(params):
+        yield method_label, name
+    if "dataset" in params:
+        yield _peak, params
+    if "layout" in params:
+        yield _edits, params
+    if "source" in params:
+        yield _construction if notebook.startswith("02") else _klob, params["source"]
+
+
+def _peak(params: dict[str, Any]) -> None:
+    _at_hand(str(params["dataset"]).partition("[")[0])
+    data = load_peak(params["dataset"], limit=params.get("records"))
+    if "case_id" in params:
+        by_case_id(data.records, params["case_id"])
+
+
+def _edits(params: dict[str, Any]) -> None:
+    layout = params["layout"]
+    if layout in knowgic.LAYOUTS:
+        locate(knowgic.LAYOUTS[layout], download=False)
+    edits = knowgic.load_edits(layout)
+    chosen = "edit" if "edit" in params else "case_id"  # notebook 07 has both
+    if chosen in params:
+        by_case_id(edits, params[chosen])
+
+
+def _klob(source: str) -> None:
+    if source == "klob":
+        _at_hand("klob-c")
+    load_consistency(source)
+
+
+def _construction(source: str) -> None:
+    offline = ("packaged", "codex-s", "dyknow", "wikidata")
+    if source not in offline and not source.startswith("http") and not Path(source).exists():
+        open_source(source)
+
+
+def _at_hand(name: str) -> None:
+    """Raise ``FetchError`` for an official file that would have to be downloaded."""
+    if name in OFFICIAL:
+        locate(OFFICIAL[name], download=False)
