@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -150,22 +151,27 @@ def preset_values(editor: str, model: str, preset: str) -> dict[str, Any]:
     return dict(presets[preset])
 
 
-def preset_words(model: str, preset: str) -> str:
+_SECTIONS = {"ft-l": "ft", "ft-m": "ft", "r-rome": "rome"}  # the others are called as they are
+
+
+def preset_words(model: str, preset: str, methods: Iterable[str]) -> str:
     """A preset as captions name it: with the editors whose APP coefficients are another model's.
 
-    >>> preset_words("llama2-7b", "paper")
+    >>> preset_words("llama2-7b", "paper", ["rome+app", "alphaedit", "alphaedit+app"])
     "paper (APP's coefficients extrapolated: alphaedit)"
     """
     path = model_file(model)
-    sections = yaml.safe_load(path.read_text("utf-8"))["editors"] if path.exists() else {}
-    carried = [
-        name
-        for name, presets in sections.items()
-        if (presets.get(preset, {}).get("app") or {}).get("extrapolated")
-    ]
-    return (
-        f"{preset} (APP's coefficients extrapolated: {', '.join(carried)})" if carried else preset
-    )
+    editors = yaml.safe_load(path.read_text("utf-8"))["editors"] if path.exists() else {}
+    carried = []
+    for name in methods:
+        editor, _, suffix = name.partition("+")
+        section = _SECTIONS.get(editor, editor)
+        section = editors.get(section, {}).get(preset, {}).get("base", section)
+        coefficients = editors.get(section, {}).get(preset, {}).get("app") or {}
+        if suffix.startswith("app") and coefficients.get("extrapolated"):
+            carried.append(section)
+    named = ", ".join(dict.fromkeys(carried))
+    return f"{preset} (APP's coefficients extrapolated: {named})" if named else preset
 
 
 def read_hyperparameters(

@@ -97,7 +97,9 @@ def graphs(outcome: ChainsOutcome, chains: Sequence[Chain]) -> Figure:
     """The graph of some of an edit's chains before and after the edit."""
     part = replace(outcome.edit, chains=tuple(chains))
     graph = graph_of_facts(part.facts)
-    return graph_pair(graph, part.subject, part.original, **outcome.states())
+    wording = f"{part.prompt.replace('{}', part.subject)} {part.original} → {part.new}"
+    caption = f"ours: {outcome.model}, {outcome.method}: {wording}"
+    return graph_pair(graph, part.subject, part.original, **outcome.states(), caption=caption)
 
 
 def steps_html(outcome: ChainsOutcome, number: int) -> str:

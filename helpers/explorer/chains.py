@@ -24,11 +24,13 @@ class ChainsOutcome:
 
     Attributes:
         edit: the edit with its chains.
+        model: name of the model.
         method: the editor, in words.
         facts: table of ``helpers.thinkedit.tables.exact_facts``.
     """
 
     edit: Edit
+    model: str
     method: str
     facts: pd.DataFrame
 
@@ -75,4 +77,5 @@ class ChainExplorer:
             self.language_model, [edit], self.edits, {}, self.store, layout=self.layout
         )
         facts = tables.exact_facts(run.before(), run.after(editor, "independent"))
-        return ChainsOutcome(edit, editor.name.upper() + ("+APP" if editor.app else ""), facts)
+        method = editor.name.upper() + ("+APP" if editor.app else "")
+        return ChainsOutcome(edit, self.language_model.name, method, facts)

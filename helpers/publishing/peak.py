@@ -70,10 +70,16 @@ def caption(run: PeakRun, params: Mapping[str, Any]) -> Caption:
         model=run.language_model.name,
         dataset=run.data.name,
         records=len(run.data.records),
-        preset=preset_words(run.language_model.name, params["preset"]),
+        preset=preset_words(run.language_model.name, params["preset"], _protected(params)),
         dtype=run.language_model.dtype_name,
         device=run.language_model.device.type,
     )
+
+
+def _protected(params: Mapping[str, Any]) -> list[str]:
+    """Methods of notebook 03, or of notebook 04, whose studies put APP on every editor."""
+    editors = (name for key in ("editors", "fairer", "others") for name in params.get(key, ()))
+    return [*params.get("methods", ()), *(f"{editor}+app" for editor in editors)]
 
 
 def _peak_run(params: Mapping[str, Any]) -> PeakRun:

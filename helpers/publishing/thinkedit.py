@@ -117,7 +117,7 @@ def evaluate(
     found = _evaluated(runs, sharing(editors), modes)
     named = {
         run.estimator: {
-            "preset": preset_words(language_model.name, preset),
+            "preset": preset_words(language_model.name, preset, methods),
             "corpus": corpus,
             **{name: run.settings()[name] for name in PROVENANCE[2:]},
         }

@@ -16,7 +16,7 @@ from helpers.metrics.peak_tables import probabilities_table, summarise
 from helpers.metrics.statistics import mean_interval
 from helpers.reporting.ablation_tables import ByVariant, with_field
 from helpers.reporting.peak_figures import LISTS, grouped_bars, grouped_points
-from helpers.reporting.style import MARKERS, PALETTE, use_style
+from helpers.reporting.style import MARKERS, PALETTE, captioned, use_style
 
 FACTORS = {"AFF_hard": "AFF, hard", "ANF_hard": "ANF, hard"}
 
@@ -55,8 +55,7 @@ def objectives_panels(metrics: ByVariant, scores: ByVariant, *, caption: str = "
     for axes in (left, right):
         axes.tick_params(axis="x", labelrotation=30)
     editor = method_label(next(iter(metrics)).editor)
-    figure.suptitle(f"{editor}: APP short of one objective\n{caption}", x=0.01, ha="left", size=10)
-    return figure
+    return captioned(figure, f"{editor}: APP short of one objective, 95 % intervals\n{caption}")
 
 
 def neighbours_lines(metrics: ByVariant, *, editors: Sequence[str], caption: str = "") -> Figure:
@@ -74,8 +73,7 @@ def neighbours_lines(metrics: ByVariant, *, editors: Sequence[str], caption: str
         axes.set_ylim(0, 105)
     panels[0].set_ylabel("additivity factor [%]")
     panels[1].legend()
-    figure.suptitle(f"More neighbours\n{caption}", x=0.01, ha="left", size=10)
-    return figure
+    return captioned(figure, f"More neighbours, 95 % intervals\n{caption}")
 
 
 def fairer_bars(metrics: ByVariant, *, caption: str = "") -> Figure:
@@ -94,8 +92,7 @@ def fairer_bars(metrics: ByVariant, *, caption: str = "") -> Figure:
         axes.set_ylim(0, 105)
     panels[0].set_ylabel("mean, 95 % interval [%]")
     _legend_below(figure, panels[0])
-    figure.suptitle(f"Fairer baselines\n{caption}", x=0.01, ha="left", size=10)
-    return figure
+    return captioned(figure, f"Fairer baselines\n{caption}")
 
 
 def sensitivity_panels(metrics: ByVariant, *, editor: str, caption: str = "") -> Figure:
@@ -115,9 +112,8 @@ def sensitivity_panels(metrics: ByVariant, *, editor: str, caption: str = "") ->
         axes.set_ylim(0, 105)
     panels[0].set_ylabel("percent")
     _legend_below(figure, panels[0])
-    title = f"{method_label(editor)}+APP: one coefficient changed alone\n{caption}"
-    figure.suptitle(title, x=0.01, ha="left", size=10)
-    return figure
+    title = f"{method_label(editor)}+APP: one coefficient changed alone, 95 % intervals\n{caption}"
+    return captioned(figure, title)
 
 
 def sequence_lines(metrics: Mapping[tuple[str, int], pd.DataFrame], *, caption: str = "") -> Figure:
@@ -148,8 +144,7 @@ def sequence_lines(metrics: Mapping[tuple[str, int], pd.DataFrame], *, caption: 
         axes.set_ylim(-3, 105)
     panels[0].set_ylabel("mean over edited records [%]")
     panels[0].legend(loc="lower left")
-    figure.suptitle(f"Edits made one upon the other\n{caption}", x=0.01, ha="left", size=10)
-    return figure
+    return captioned(figure, f"Edits made one upon the other\n{caption}")
 
 
 def said_scatter(beside: pd.DataFrame, *, caption: str = "") -> Figure:
@@ -177,8 +172,7 @@ def said_scatter(beside: pd.DataFrame, *, caption: str = "") -> Figure:
         axes.set_xlim(-4, 104)
         axes.set_ylim(-4, 104)
     _legend_below(figure, panels[0])
-    figure.suptitle(f"Scores and speech\n{caption}", x=0.01, ha="left", size=10)
-    return figure
+    return captioned(figure, f"Scores and speech\n{caption}")
 
 
 def _legend_below(figure: Figure, axes: Axes) -> None:

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import FancyArrowPatch
 
-from helpers.reporting.style import PALETTE, use_style
+from helpers.reporting.style import PALETTE, captioned, use_style
 
 _KEPT, _LOST = PALETTE[2], PALETTE[3]
 STATES: dict[str, tuple[Any, Any]] = {
@@ -28,12 +28,15 @@ _BENDS = (0.12, -0.12, 0.25, -0.25, 0.4, -0.4)  # from the slightest
 _NAME = np.array([0.45, 0.13])  # half a name's box, inches
 
 
-def chain_samples(chains: Sequence[Sequence[str]], retained: Sequence[Sequence[float]]) -> Figure:
+def chain_samples(
+    chains: Sequence[Sequence[str]], retained: Sequence[Sequence[float]], *, caption: str = ""
+) -> Figure:
     """Sample chains with each step's retained ratio p'/p below its link (the paper's Figure 3).
 
     Args:
         chains: entities passed, one list per chain.
         retained: ratio of each step, one list per chain.
+        caption: model, edit and method.
     """
     use_style()
     widest = max(len(chain) for chain in chains)
@@ -57,7 +60,7 @@ def chain_samples(chains: Sequence[Sequence[str]], retained: Sequence[Sequence[f
     axes.set(xlim=(-0.6, widest - 0.4), ylim=(-len(chains) + 0.4, 0.6))
     axes.set_title("share of each step's probability that is left (orange: below half)", loc="left")
     axes.axis("off")
-    return figure
+    return captioned(figure, caption)
 
 
 def knowledge_graph(
@@ -135,13 +138,14 @@ def graph_pair(
     *,
     before: Mapping[tuple[str, str], str],
     after: Mapping[tuple[str, str], str],
+    caption: str = "",
 ) -> Figure:
-    """The same graph before and after the edit, one above the other."""
+    """The same graph before and after the edit, one above the other, under model, edit and method."""
     use_style()
     figure, (upper, lower) = plt.subplots(2, 1, figsize=(6.8, 0.5 * len(graph) + 3.2))
     knowledge_graph(graph, start, goal, states=before, title="before the edit", axes=upper)
     knowledge_graph(graph, start, goal, states=after, title="after the edit", axes=lower)
-    return figure
+    return captioned(figure, caption)
 
 
 def _frame(axes: Axes, places: Mapping[str, tuple[float, float]]) -> None:

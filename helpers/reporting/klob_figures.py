@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from helpers.reporting.style import MARKERS, PALETTE, use_style
+from helpers.reporting.style import MARKERS, PALETTE, captioned, use_style
 
 LABELS = {
     "knowledge-neurons": "knowledge neurons (IG)",
@@ -133,8 +133,7 @@ def criteria_dots(table: pd.DataFrame, null: pd.DataFrame | None = None, *, capt
         axes.axvline(0, color="0.4", linewidth=0.8)
         axes.set_title(title, loc="left", fontsize=9)
         axes.set_yticks(range(len(names)), [LABELS[name] for name in names])
-    figure.suptitle(f"{caption}; 95 % intervals, ◇ what chance gives", fontsize=9)
-    return figure
+    return captioned(figure, f"{caption}\n95 % intervals, ◇ what chance gives")
 
 
 def share_lines(table: pd.DataFrame, *, caption: str) -> Figure:
@@ -158,8 +157,8 @@ def share_lines(table: pd.DataFrame, *, caption: str) -> Figure:
         axes.set_xlabel("located share k [%]")
         axes.set_title(TITLES[subtask], loc="left")
     row[0].set_ylabel("mean RSim, unclipped")
-    row[1].legend(loc="center left", bbox_to_anchor=(1.0, 0.5), title=caption, fontsize=7)
-    return figure
+    row[1].legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=7)
+    return captioned(figure, caption)
 
 
 def layer_curves(

@@ -32,8 +32,7 @@ def evaluation(
         baseline="pairwise",
     )
     chance = null_means(run.tables["null"], granularity=granularity, share=share)
-    caption = f"{run.about['model']}, {granularity}s, k = {100 * share:g} %"
-    return criteria_dots(table, chance, caption=caption)
+    return criteria_dots(table, chance, caption=f"{run}; {granularity}s, k = {100 * share:g} %")
 
 
 def shares(run: KlobRun, *, granularity: str = "neuron") -> Figure:
@@ -41,7 +40,7 @@ def shares(run: KlobRun, *, granularity: str = "neuron") -> Figure:
     similarities = run.tables["similarities"]
     chosen = similarities[similarities["granularity"] == granularity]
     table = rsim_table(chosen, baseline="pairwise")
-    return share_lines(table, caption=f"{run.about['model']}, {granularity}s")
+    return share_lines(table, caption=f"{run}; {granularity}s")
 
 
 def layers(run: KlobRun) -> Figure:
@@ -78,4 +77,5 @@ def _bind(draw: Callable[[KlobRun], Figure], run: KlobRun) -> Callable[[], Figur
 
 
 def _edits(run: KlobRun, facts: int) -> str:
-    return f"ROME at every layer, {facts} facts, {run.about['model']}"
+    how = f"{run.about['model']} ({run.about['dtype']} on {run.about['device']})"
+    return f"ours: {how}, {run.about['source']}; ROME at every layer, {facts} facts"

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from helpers.metrics.peak_tables import probabilities_table, summarise
-from helpers.reporting.style import HATCHES, MARKERS, PALETTE, use_style
+from helpers.reporting.style import HATCHES, MARKERS, PALETTE, captioned, use_style
 
 LISTS = {
     "correct": "correct answers $O$",
@@ -80,9 +80,8 @@ def list_probabilities(scores: Mapping[str, pd.DataFrame], *, caption: str = "")
         plt.setp(axes.get_xticklabels(), rotation=45, ha="right", rotation_mode="anchor")
     axes.set_yscale("log")
     axes.set_ylabel("mean probability (log scale)")
-    axes.set_title(f"Answer lists before and after editing\n{caption}", loc="left")
     figure.legend(ncols=3, loc="outside lower center")
-    return figure
+    return captioned(figure, f"Answer lists before and after editing, 95 % intervals\n{caption}")
 
 
 def additivity_bars(by_record: Mapping[str, pd.DataFrame], *, caption: str = "") -> Figure:
@@ -99,9 +98,8 @@ def additivity_bars(by_record: Mapping[str, pd.DataFrame], *, caption: str = "")
     grouped_bars(axes, table, group="metric", bar="method")
     axes.set_ylabel("additivity factor [%], lower is better")
     axes.set_ylim(0, 105)
-    axes.set_title(f"Perturbation of the neighbours\n{caption}", loc="left")
     axes.legend(ncols=2)
-    return figure
+    return captioned(figure, f"Perturbation of the neighbours, 95 % intervals\n{caption}")
 
 
 def additivity_distribution(by_record: Mapping[str, pd.DataFrame], *, caption: str = "") -> Figure:
@@ -128,8 +126,7 @@ def additivity_distribution(by_record: Mapping[str, pd.DataFrame], *, caption: s
     figure.supylabel("share of records at or below", fontsize=9)
     handles = [Line2D([], [], color=c, ls=style, label=n) for c, style, n in looks.values()]
     figure.legend(handles=handles, loc="upper right", ncols=2)
-    figure.suptitle(f"How unevenly forgetting strikes\n{caption}", x=0.01, ha="left", fontsize=10)
-    return figure
+    return captioned(figure, f"How unevenly forgetting strikes\n{caption}")
 
 
 def _shade_lists(axes: plt.Axes, lists: list[str], rows: np.ndarray) -> None:

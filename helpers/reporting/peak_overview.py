@@ -10,7 +10,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from helpers.metrics.peak_tables import summarise
-from helpers.reporting.style import PALETTE, use_style
+from helpers.reporting.style import PALETTE, captioned, use_style
 
 _PANELS = {
     "AFF_hard": "AFF, hard",
@@ -18,6 +18,7 @@ _PANELS = {
     "AFF_random": "AFF, random",
     "ANF_random": "ANF, random",
 }
+_TITLE = "Perturbation of the neighbours: additivity factor [%], 95 % interval, lower is better"
 
 
 def additivity_pairs(by_record: Mapping[str, pd.DataFrame], *, caption: str = "") -> Figure:
@@ -39,12 +40,10 @@ def additivity_pairs(by_record: Mapping[str, pd.DataFrame], *, caption: str = ""
         axes.set_xlim(-3, 103)
         axes.grid(axis="y", visible=False)
     panels[0].set_yticks(rows, editors)
-    figure.supxlabel("additivity factor [%], 95 % interval, lower is better", fontsize=9)
-    figure.suptitle(f"Perturbation of the neighbours\n{caption}", x=0.01, ha="left", fontsize=10)
     handles, labels = panels[0].get_legend_handles_labels()
     unique = dict(zip(labels, handles, strict=True))
-    figure.legend(unique.values(), unique.keys(), loc="upper right", ncols=2)
-    return figure
+    figure.legend(unique.values(), unique.keys(), loc="outside lower center", ncols=2)
+    return captioned(figure, f"{_TITLE}\n{caption}")
 
 
 def _pair(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from helpers.paths import figures_folder
 PALETTE = tuple(sns.color_palette("colorblind", 8))
 HATCHES = ("", "///", "...", "\\\\\\", "xxx", "++", "ooo", "--")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+_LETTERS = 16  # of a caption to an inch
 
 _SETTINGS: dict[Any, Any] = {
     "figure.dpi": 100,
@@ -38,6 +40,15 @@ def use_style() -> None:
     """Switch matplotlib to the suite's look."""
     sns.set_theme(style="whitegrid", context="paper")
     mpl.rcParams.update(_SETTINGS)
+
+
+def captioned(figure: Figure, caption: str) -> Figure:
+    """The figure with a caption over its panels, in lines as wide as the figure."""
+    width = int(_LETTERS * figure.get_figwidth())
+    lines = [wrapped for line in caption.splitlines() for wrapped in textwrap.wrap(line, width)]
+    if lines:
+        figure.suptitle("\n".join(lines), x=0.01, ha="left", fontsize=8)
+    return figure
 
 
 def save_figure(figure: Figure, name: str, folder: Path | None = None) -> list[Path]:

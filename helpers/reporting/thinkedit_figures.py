@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -12,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from helpers.reporting.style import HATCHES, MARKERS, PALETTE, use_style
+from helpers.reporting.style import HATCHES, MARKERS, PALETTE, captioned, use_style
 
 LABELS = {
     "alphaedit": "AlphaEdit",
@@ -21,7 +20,7 @@ LABELS = {
     "prune": "PRUNE",
     "rome": "ROME",
 }
-_LETTERS = 16  # of a caption to an inch
+THE_PAPER = "the paper's numbers (Table 10), not ours"
 _STEPS = ["1", "2", "3", "4", "5"]
 
 
@@ -43,7 +42,7 @@ def recovery_by_length(lengths: pd.DataFrame, *, caption: str = "") -> Figure:
         axes.set(title=model, xlabel="steps of the chain")
     panels[0, 0].set_ylabel("IFR (lower: less deducible)")
     panels[0, -1].legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
-    return _captioned(figure, caption)
+    return captioned(figure, caption)
 
 
 def preservation_bars(techniques: pd.DataFrame, *, caption: str = "") -> Figure:
@@ -72,7 +71,7 @@ def preservation_bars(techniques: pd.DataFrame, *, caption: str = "") -> Figure:
     axes.axhline(1, color="0.4", linewidth=0.8)
     axes.set_ylabel("CKP (1: context kept)")
     axes.legend(ncols=1, loc="upper left", bbox_to_anchor=(1.0, 1.0))
-    return _captioned(figure, caption)
+    return captioned(figure, caption)
 
 
 def recovery_against_preservation(
@@ -123,7 +122,7 @@ def recovery_against_preservation(
         handles.append(Line2D([], [], color="0.4", marker="o", linestyle="", fillstyle="none"))
         handles[-1].set_label(f"arrow's end: {end}")
     panels[0, -1].legend(handles=handles, loc="upper left", bbox_to_anchor=(1.0, 1.0))
-    return _captioned(figure, caption)
+    return captioned(figure, caption)
 
 
 def chain_counts_bars(counts: pd.DataFrame, *, caption: str = "") -> Figure:
@@ -155,7 +154,7 @@ def chain_counts_bars(counts: pd.DataFrame, *, caption: str = "") -> Figure:
     panels[0, -1].legend(
         title="active after the edit,\nby method", loc="upper left", bbox_to_anchor=(1.0, 1.0)
     )
-    return _captioned(figure, caption)
+    return captioned(figure, caption)
 
 
 def sequence_lines(leads: pd.DataFrame, *, caption: str = "") -> Figure:
@@ -187,16 +186,7 @@ def sequence_lines(leads: pd.DataFrame, *, caption: str = "") -> Figure:
     for axes, method in zip(panels[0], methods, strict=True):
         axes.set_title(_label(method))
     figure.supxlabel("place in the sequence\n○ right after the edit   ● at the end", fontsize=8)
-    return _captioned(figure, caption)
-
-
-def _captioned(figure: Figure, caption: str) -> Figure:
-    """The figure with a caption over its panels, in lines as wide as the figure."""
-    width = int(_LETTERS * figure.get_figwidth())
-    lines = [wrapped for line in caption.splitlines() for wrapped in textwrap.wrap(line, width)]
-    if lines:
-        figure.suptitle("\n".join(lines), x=0.01, ha="left", fontsize=8)
-    return figure
+    return captioned(figure, caption)
 
 
 def _arrows(axes: Axes, plain: pd.DataFrame, changed: pd.DataFrame) -> None:

@@ -161,5 +161,5 @@ def thinkedit_figures(
     yield (
         "06_paper_ifr_by_length",
         "IFR by chain length, the paper's own numbers",
-        lambda: figures.recovery_by_length(tables.paper_lengths()),
+        lambda: figures.recovery_by_length(tables.paper_lengths(), caption=figures.THE_PAPER),
     )
