@@ -75,8 +75,9 @@ def _klob(source: str) -> None:
 
 
 def _construction(source: str) -> None:
-    offline = ("packaged", "codex-s", "dyknow", "wikidata")
-    if source not in offline and not source.startswith("http") and not Path(source).exists():
+    """Only what is no source at all is opened, to hear so: the others may be large or far."""
+    known = ("packaged", "codex-s", "dyknow", "wikidata")
+    if source not in known and not source.startswith("http") and not Path(source).exists():
         open_source(source)
 
 
