@@ -16,21 +16,21 @@ from helpers.editing.variants import method_label
 from helpers.models.load import torch_device, torch_dtype
 from helpers.runs.fetching import OFFICIAL
 
-MANY_METHODS = ("methods", "editors", "fairer", "others", "said", "sequences")
-ONE_METHOD = ("method", "editor")
+_MANY = ("methods", "editors", "fairer", "others", "said", "sequences")
+_ONE = ("method", "editor")
 
 
 def methods_of(params: dict[str, Any]) -> list[str]:
     """Every method that the params name."""
-    many = [name for key in MANY_METHODS for name in params.get(key, ())]
-    return many + [params[key] for key in ONE_METHOD if key in params]
+    many = [name for key in _MANY for name in params.get(key, ())]
+    return many + [params[key] for key in _ONE if key in params]
 
 
 def misnamed(notebook: str, params: dict[str, Any]) -> Iterator[str]:
     """One sentence for each value that the notebook would refuse; data not here yet is not judged."""
-    for check, *values in _checks(notebook, params):
+    for check, value in _checks(notebook, params):
         try:
-            check(*values)
+            check(value)
         except FetchError:
             continue
         except ValueError as error:
@@ -38,7 +38,7 @@ def misnamed(notebook: str, params: dict[str, Any]) -> Iterator[str]:
 
 
 def _checks(notebook: str, params: dict[str, Any]) -> Iterator[tuple[Callable[..., Any], Any]]:
-    """Functions that raise for a wrong value, each with its arguments."""
+    """Functions that raise for a wrong value, each with what it looks at."""
     yield torch_dtype, params.get("dtype", "float32")
     yield torch_device, str(params.get("device", "cpu"))
     for name in methods_of(params):

@@ -150,8 +150,10 @@ class PeakRun:
             editor: the editor.
             finished: take the records that are in the store and compute nothing.
         """
-        read = [self._mine(results.read()) for results in (self.results(), self.results(editor))]
-        unedited, found = read if finished else (self.before(), self.after(editor))
+        if finished:
+            unedited, found = (self._mine(self.results(e).read()) for e in (None, editor))
+        else:
+            unedited, found = self.before(), self.after(editor)
         before = unedited.rename(columns={"sum": "sum_before"})
         if before.empty or found.empty:
             return pd.DataFrame(columns=[*KEYS, "tokens", "sum_before", "sum_after"])

@@ -65,18 +65,24 @@ def test_documents_are_read_after_what_stands_before_every_prompt(tiny, tmp_path
     assert (moment.tokens, moment.corpus) == (len(keys), f"{text.name}-bos")
 
 
-def test_an_interrupted_computation_goes_on(tiny, tmp_path, text, monkeypatch):
-    language_model = tiny("llama")
-    whole = second_moment(language_model, [1], text, token_budget=100, folder=tmp_path / "a")
+def interrupt(monkeypatch, at: int) -> list[int]:
+    """Interrupt the computation at its ``at``-th batch, once; the list returned counts the batches."""
     plain, calls = module._keys, []
 
     def interrupted(*arguments):
         calls.append(1)
-        if len(calls) == 20:
+        if len(calls) == at:
             raise KeyboardInterrupt
         return plain(*arguments)
 
     monkeypatch.setattr(module, "_keys", interrupted)
+    return calls
+
+
+def test_an_interrupted_computation_goes_on(tiny, tmp_path, text, monkeypatch):
+    language_model = tiny("llama")
+    whole = second_moment(language_model, [1], text, token_budget=100, folder=tmp_path / "a")
+    calls = interrupt(monkeypatch, 20)
     monkeypatch.setattr(module, "SAVE_EVERY", 0.0)  # after every batch
     for _ in range(2):
         try:
@@ -111,19 +117,10 @@ def test_statistics_of_other_layers_leave_an_interrupted_run_alone(
     tiny, tmp_path, text, monkeypatch
 ):
     language_model = tiny("llama")
-    plain, calls = module._keys, []
-
-    def interrupted(*arguments):
-        calls.append(1)
-        if len(calls) == 5:
-            raise KeyboardInterrupt
-        return plain(*arguments)
-
+    interrupt(monkeypatch, 5)
     monkeypatch.setattr(module, "SAVE_EVERY", 0.0)
-    monkeypatch.setattr(module, "_keys", interrupted)
     with pytest.raises(KeyboardInterrupt):
         second_moment(language_model, [0, 1], text, token_budget=50, folder=tmp_path)
-    monkeypatch.setattr(module, "_keys", plain)
     second_moment(language_model, [1], text, token_budget=50, folder=tmp_path)
     assert (tmp_path / "sums-0-1.partial.safetensors").exists()
     both = second_moment(language_model, [0, 1], text, token_budget=50, folder=tmp_path)

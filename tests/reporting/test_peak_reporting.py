@@ -148,11 +148,9 @@ def test_a_run_stands_beside_the_papers_rows_of_its_model_and_data():
     assert paper_setting("llama2-13b", "peak-cf")["table"] == "peak_table_9"
     other = paper_setting("smollm2-135m", "peak-mini-cf")
     assert other == {"table": "peak_table_3", "model": "gpt2-xl", "dataset": "peak-cf"}
-    for name in ("gpt2-xl", "llama2-7b"):
-        metrics = metrics_table(NOTHING)
-        assert (
-            "ours" in beside_paper({"ROME": metrics}, **paper_setting(name, "peak-cf")).to_string()
-        )
+    for model, dataset in (("llama2-13b", "peak-cf"), ("gpt-j-6b", "peak-t")):
+        rows = beside_paper({"ROME": metrics_table(NOTHING)}, **paper_setting(model, dataset))
+        assert [source for _, source in rows.index] == ["ours", f"paper ({model})"]
 
 
 def test_without_a_measured_record_cells_say_so_and_no_record_is_worst(data):
