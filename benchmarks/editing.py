@@ -38,6 +38,7 @@ from helpers.editing.editor import Editor
 from helpers.editing.hyperparameters import HyperparameterError, preset_values
 from helpers.editing.mend_network import NetworkError
 from helpers.models.language_model import LanguageModel
+from helpers.models.load import torch_dtype
 from helpers.paths import RUNS
 from helpers.runs.methods import build_method
 from helpers.runs.peak_scores import edit_request, questions, score_records
@@ -100,7 +101,7 @@ def main(
                 f" {dataset}"
             )
         growing = [n for n in growing if int(n) <= len(chosen)]
-    report = Report(f"editing_{grow}", "record", getattr(torch, dtype), device)
+    report = Report(f"editing_{grow}", "record", torch_dtype(dtype), device)
     for name in growing if grow == "model" else (model,):
         language_model = models.load(name, dtype=dtype, device=device)
         counts = [int(n) for n in growing] if grow == "edits" else [records]

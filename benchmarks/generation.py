@@ -17,6 +17,7 @@ from benchmarks.report import Report
 from helpers import models
 from helpers.data.peak import load_peak
 from helpers.models.language_model import LanguageModel
+from helpers.models.load import torch_dtype
 from helpers.models.tokens import prompt_ids
 from helpers.paths import RUNS
 from helpers.scoring.responses import Sampling, sample_responses
@@ -39,7 +40,7 @@ def main(
     language_model = models.load(model, dtype=dtype, device=device)
     asked = [record.edit_prompt for record in load_peak("peak-mini-cf", limit=prompts).records]
     sampling = Sampling(max_new_tokens=tokens, chat=False)
-    report = Report("generation", "token", getattr(torch, dtype), device)
+    report = Report("generation", "token", torch_dtype(dtype), device)
     cost, generated = measured(partial(_one_by_one, language_model, asked[:4], tokens), device)
     plain = cost.busy / generated
     for rows in ROWS:

@@ -20,6 +20,7 @@ from helpers.locating.benchmark import load_examples
 from helpers.locating.query import Query, encode
 from helpers.locating.registry import LOCATORS, make_locator
 from helpers.models.language_model import LanguageModel
+from helpers.models.load import torch_dtype
 from helpers.paths import RUNS
 
 
@@ -37,7 +38,7 @@ def main(
     language_model = models.load(model, dtype=dtype, device=device)
     groups = load_examples("consistency", count=sentences).groups
     queries = encode(language_model, [group[0] for group in groups])
-    report = Report("locating", "sentence", getattr(torch, dtype), device)
+    report = Report("locating", "sentence", torch_dtype(dtype), device)
     for name in locators.split(","):
         locator = make_locator(name)
         call = partial(locator.scores, language_model, queries)

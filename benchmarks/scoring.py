@@ -23,6 +23,7 @@ from helpers.data.peak import load_peak
 from helpers.editing.deltas import LowRank
 from helpers.editing.update import Update
 from helpers.models.language_model import LanguageModel
+from helpers.models.load import torch_dtype
 from helpers.paths import RUNS
 from helpers.scoring.answers import Question, packed_tokens, score_answers
 
@@ -45,7 +46,7 @@ def main(
     language_model = models.load(model, dtype=dtype, device=device)
     records = load_peak(dataset, limit=count).records
     asked = [Question(r.edit_prompt, (*r.correct, *r.hard_false, *r.random_false)) for r in records]
-    report = Report(f"scoring_{grow}", "question", getattr(torch, dtype), device)
+    report = Report(f"scoring_{grow}", "question", torch_dtype(dtype), device)
     for x in {"answers": ANSWERS, "length": LENGTHS, "owners": OWNERS}[grow]:
         questions = _grown(language_model, asked, grow, x)
         updates = _random_updates(language_model, x if grow == "owners" else 1)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from helpers.editing.variants import method_label
 from helpers.paths import FIGURES
 from helpers.reporting import thinkedit_stored, thinkedit_tables
 from helpers.reporting.ablation_tables import by_label, finished, variant_metrics
@@ -57,10 +58,10 @@ def _ablations(folder: Path) -> Iterator[str]:
         metrics = variant_metrics(stored.scores)
         by_editor: dict[str, list] = {}
         for variant in metrics:
-            by_editor.setdefault(variant.method.removesuffix("+app"), []).append(variant)
+            by_editor.setdefault(variant.editor, []).append(variant)
         for editor, variants in by_editor.items():
             chosen = finished(metrics, variants)
-            yield f"### {editor.upper()} on {stored.caption.dataset}, {stored.caption.model}"
+            yield f"### {method_label(editor)} on {stored.caption.dataset}, {stored.caption.model}"
             yield stored.described(*chosen.values()) + ". Percent."
             yield _html(editing_table(by_label(chosen)))
 

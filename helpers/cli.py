@@ -81,12 +81,12 @@ def publish(
     ] = False,
 ) -> None:
     """Edit what is missing and store the score tables that published figures are drawn from."""
+    from helpers.publishing.peak import ERRORS
     from helpers.publishing.peak import publish as store
-    from helpers.runs.params import ParamsError
 
     try:
         typer.echo(str(store(params, finished=finished)))
-    except ParamsError as error:
+    except ERRORS as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(1) from error
 

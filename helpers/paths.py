@@ -40,6 +40,11 @@ def file_name(text: str) -> str:
     return re.sub(r"[^\w.+@-]+", "-", text).strip("-.") or "unnamed"
 
 
+def run_name(model: str, data: str) -> str:
+    """Folder of a model's tables on a data set, such as ``smollm2-135m_peak-cf``."""
+    return file_name(f"{model}_{data}")
+
+
 @contextmanager
 def written_whole(path: Path) -> Iterator[Path]:
     """A scratch path that takes ``path``'s place when the block ends well, and vanishes otherwise.

@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 
 from helpers.data.peak_record import PeakRecord
+from helpers.metrics.additivity import keep_answers
 
 LISTS = ("correct", "hard", "random")
 
@@ -120,12 +121,16 @@ def known_answers(
         ValueError: an unknown rule.
     """
     if settings.rule == "rank":
-        above = (hard[None, :] > correct[:, None]).mean(axis=1)
-        known = above < settings.hard_share
-    elif settings.rule == "threshold":
-        known = correct >= settings.threshold
-    else:
+        lists = correct, hard, random_false
+        kept = keep_answers(*lists, hard_share=settings.hard_share)
+        known, *false = (
+            np.isin(np.arange(len(values)), places)
+            for values, places in zip(lists, (kept.correct, kept.hard, kept.random), strict=True)
+        )
+        return known, false[0], false[1]
+    if settings.rule != "threshold":
         raise ValueError(f"rule {settings.rule!r} must be 'rank' or 'threshold'")
+    known = correct >= settings.threshold
     least = correct[known].min() if known.any() else -np.inf
     return known, hard < least, random_false < least
 

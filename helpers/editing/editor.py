@@ -29,6 +29,18 @@ class Editor(ABC):
     language_model: LanguageModel
     hyperparameters: Hyperparameters
     app: App | None
+    targets: str = "new"
+
+    @property
+    def method(self) -> str:
+        """What ``build_method`` calls this editor, e.g. ``rome+app``."""
+        suffix = "+app" if self.app else "+all" if self.targets == "all" else ""
+        return self.variety + suffix
+
+    @property
+    def variety(self) -> str:
+        """Its name among the editors; ``name`` where hyperparameters do not tell several apart."""
+        return self.name
 
     @abstractmethod
     def edit(self, requests: Sequence[EditRequest]) -> list[Update]:

@@ -97,6 +97,11 @@ class Ft(Editor):
 
     name = "ft"
 
+    @property
+    def variety(self) -> str:
+        """``ft-l`` or ``ft-m``, by the objective."""
+        return {"prompt_last": "ft-l", "target_new": "ft-m"}[self.hyperparameters.objective]
+
     def __post_init__(self) -> None:
         if self.targets not in ("new", "all"):
             raise ValueError(f"targets must be 'new' or 'all', not {self.targets!r}")

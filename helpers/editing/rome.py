@@ -37,6 +37,11 @@ class Rome(VectorEditor):
     name = "rome"
 
     @property
+    def variety(self) -> str:
+        """``r-rome`` with the averaged key."""
+        return "r-rome" if self.hyperparameters.rome_key == "averaged" else self.name
+
+    @property
     def needs_second_moments(self) -> bool:
         """Only where the second moment turns the key."""
         return self.hyperparameters.mom2_adjustment

@@ -12,7 +12,7 @@ from helpers.models.language_model import LanguageModel
 
 @dataclass
 class Wrapper(Editor):
-    """An editor upon a ``base`` editor, whose model and APP it shares."""
+    """An editor upon a ``base`` editor, whose model, APP and targets it shares."""
 
     base: Editor
     language_model: LanguageModel = field(init=False, repr=False)
@@ -21,6 +21,7 @@ class Wrapper(Editor):
     def __post_init__(self) -> None:
         self.language_model = self.base.language_model
         self.app = self.base.app
+        self.targets = self.base.targets
 
     def settings(self) -> dict[str, Any]:
         """Also the base editor's settings."""

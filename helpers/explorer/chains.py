@@ -9,6 +9,7 @@ import pandas as pd
 
 from helpers.data.knowgic import Edit
 from helpers.editing.editor import Editor
+from helpers.editing.variants import method_label
 from helpers.metrics.thinkedit import preservation_per_edit
 from helpers.models.language_model import LanguageModel
 from helpers.runs.store import ResultsStore
@@ -77,5 +78,5 @@ class ChainExplorer:
             self.language_model, [edit], self.edits, {}, self.store, layout=self.layout
         )
         facts = tables.exact_facts(run.before(), run.after(editor, "independent"))
-        method = editor.name.upper() + ("+APP" if editor.app else "")
+        method = method_label(editor.method)
         return ChainsOutcome(edit, self.language_model.name, method, facts)

@@ -16,6 +16,7 @@ from helpers.editing.corpus import corpus_named
 from helpers.editing.editor import Editor
 from helpers.editing.moments_needed import moment_layers
 from helpers.editing.second_moment import missing_layers, moments_folder
+from helpers.editing.variants import method_label
 from helpers.metrics.peak_tables import metrics_table
 from helpers.models.language_model import LanguageModel
 from helpers.models.tokens import prompt_prefix
@@ -142,7 +143,7 @@ class Explorer:
         )
         return Outcome(
             record=record,
-            method=editor.name.upper() + ("+APP" if editor.app else ""),
+            method=method_label(editor.method),
             scores=scores.assign(sum_after=after.to_numpy()),
             before=_read(record, drawn[0]),
             after=_read(record, drawn[1]),

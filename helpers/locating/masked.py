@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from functools import cached_property
 
-import torch
 from torch import Tensor
 from transformers import AutoModelForMaskedLM, AutoTokenizer, PreTrainedModel
 
 from helpers.models.architectures import Architecture, Layout, UnknownArchitectureError
 from helpers.models.language_model import LanguageModel
+from helpers.models.load import torch_dtype
 
 MASKED_ARCHITECTURES: dict[str, Architecture] = {
     "bert": Architecture(
@@ -60,7 +60,7 @@ def load_masked(name: str, *, dtype: str = "float32", device: str = "cpu") -> Ma
         UnknownArchitectureError: a model whose architecture is not in the table.
     """
     model = AutoModelForMaskedLM.from_pretrained(
-        name, dtype=getattr(torch, dtype), use_safetensors=True, trust_remote_code=False
+        name, dtype=torch_dtype(dtype), use_safetensors=True, trust_remote_code=False
     )
     tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
     return ready_masked(name, model.to(device), tokenizer)

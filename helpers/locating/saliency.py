@@ -16,7 +16,7 @@ from torch import Tensor
 
 from helpers.locating.locator import Locator, Scores
 from helpers.locating.query import LocatorError, Query
-from helpers.locating.slots import slot_batch, slot_logits, target_probabilities, traced
+from helpers.locating.slots import slot_batch, slot_logits, traced
 from helpers.models.language_model import LanguageModel
 
 # A batch's scores are at_a_time vectors of this length in fp32, on the device and on the host.
@@ -48,8 +48,8 @@ class _GradientLocator(Locator):
         targets = torch.tensor([query.required_target for query in queries], device=device)
         batch = slot_batch(language_model, queries)
         with traced(language_model, names) as (inputs, outputs):
-            probabilities = target_probabilities(slot_logits(language_model, batch), targets)
-            loss = -probabilities.log().sum()
+            logits = slot_logits(language_model, batch).float()
+            loss = torch.nn.functional.cross_entropy(logits, targets, reduction="sum")
             gradients = torch.autograd.grad(loss, [outputs[name] for name in names])
         sizes = len(queries), layout.blocks, layout.intermediate_size, layout.hidden_size
         scores = torch.empty(sizes, device=device)

@@ -51,6 +51,11 @@ class LanguageModel:
         return str(self.dtype).removeprefix("torch.")
 
     @property
+    def description(self) -> str:
+        """Name, dtype and device in words, for captions: ``smollm2-135m, float32 on cpu``."""
+        return f"{self.name}, {self.dtype_name} on {self.device}"
+
+    @property
     def context_length(self) -> int:
         """Largest number of tokens the model accepts."""
         return int(self.model.config.max_position_embeddings)

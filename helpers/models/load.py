@@ -20,6 +20,10 @@ from helpers.models.tiles import TILED
 MODEL_NAMES = (*PACKAGED_WEIGHTS, *HUB_NAMES)
 
 
+class ModelError(ValueError):
+    """Raised for a dtype, device or shape that does not exist here, naming those that do."""
+
+
 def load(
     name: str,
     *,
@@ -39,13 +43,13 @@ def load(
         seed: for ``shape:`` models.
 
     Raises:
-        ValueError: unknown dtype, device or shape.
+        ModelError: unknown dtype, device or shape.
         FileNotFoundError: no such model, with the ways to name one.
         UnknownArchitectureError: a model whose architecture is not in the table.
     """
     of_weights = torch_dtype(dtype)
     if torch_device(device).type == "cuda" and not torch.cuda.is_available():
-        raise ValueError(f"device {device!r} was asked for, but torch sees no GPU; use 'cpu'")
+        raise ModelError(f"device {device!r} was asked for, but torch sees no GPU; use 'cpu'")
     if name.startswith(SHAPE_PREFIX):
         language_model = _random(name, seed=seed, dtype=of_weights, device=device)
     else:
@@ -58,11 +62,11 @@ def torch_dtype(name: str) -> torch.dtype:
     """The dtype of a name.
 
     Raises:
-        ValueError: torch has none of that name.
+        ModelError: torch has none of that name.
     """
     dtype = getattr(torch, name, None)
     if not isinstance(dtype, torch.dtype):
-        raise ValueError(f"dtype {name!r} is not a torch dtype, use e.g. 'float32' or 'bfloat16'")
+        raise ModelError(f"dtype {name!r} is not a torch dtype, use e.g. 'float32' or 'bfloat16'")
     return dtype
 
 
@@ -70,18 +74,18 @@ def torch_device(name: str) -> torch.device:
     """The device of a name, whether this machine has it or not.
 
     Raises:
-        ValueError: torch knows none of that name.
+        ModelError: torch knows none of that name.
     """
     try:
         return torch.device(name)
     except RuntimeError as error:
-        raise ValueError(f"device {name!r} is not a torch device, use 'cpu' or 'cuda'") from error
+        raise ModelError(f"device {name!r} is not a torch device, use 'cpu' or 'cuda'") from error
 
 
 def _random(name: str, *, seed: int, dtype: torch.dtype, device: str) -> LanguageModel:
     shape = name.removeprefix(SHAPE_PREFIX)
     if shape not in SHAPES:
-        raise ValueError(f"no shape {shape!r}; known: {', '.join(sorted(SHAPES))}")
+        raise ModelError(f"no shape {shape!r}; known: {', '.join(sorted(SHAPES))}")
     model, tokenizer = random_model(SHAPES[shape], seed=seed, dtype=dtype, device=device)
     return LanguageModel(name, model, tokenizer, revision=f"seed {seed}")
 
@@ -136,9 +140,6 @@ def _without_progress_bar() -> Iterator[None]:
 def _ready(language_model: LanguageModel) -> LanguageModel:
     """Freeze, switch to evaluation, pad right, choose the attention path."""
     model, tokenizer = language_model.model, language_model.tokenizer
-    if model.config.model_type not in ARCHITECTURES:
-        _ = language_model.layout  # raises with the remedy
-        raise UnknownArchitectureError(model.config.model_type)
     eager = language_model.layout.architecture.eager_only
     model.set_attn_implementation("eager" if eager else TILED)
     if language_model.device.type == "cuda":

@@ -34,10 +34,9 @@ def prompt_ids(language_model: LanguageModel, prompt: str) -> tuple[int, ...]:
     """
     if prompt != prompt.rstrip():
         raise TokenError(f"prompt {prompt!r} ends with a blank; remove it: answers bring their own")
-    ids = tuple(language_model.tokenizer(prompt)["input_ids"])
-    if not ids:
-        raise TokenError(f"prompt {prompt!r} has no tokens")
-    return ids
+    if not prompt:
+        raise TokenError("a prompt is empty; give at least one visible character")
+    return tuple(language_model.tokenizer(prompt)["input_ids"])
 
 
 def prompt_prefix(language_model: LanguageModel) -> tuple[int, ...]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from helpers.editing.variants import studies
+from helpers.paths import run_name
 from helpers.publishing.adoption import adopt, as_json, is_published
 from helpers.reporting.ablations_stored import add_said, add_scores, load_part, sequence_key
 from helpers.reporting.peak_tables import Caption
@@ -85,7 +86,7 @@ def _publish_sequences(
 
 
 def _name(caption: Caption) -> str:
-    return f"{caption.model}_{caption.dataset}"
+    return run_name(caption.model, caption.dataset)
 
 
 def _options(params: Mapping[str, Any]) -> dict[str, Any]:

@@ -27,12 +27,11 @@ from helpers.locating.registry import LOCATORS, make_locator
 from helpers.metrics.klob_sets import SHARES
 from helpers.models.language_model import LanguageModel
 from helpers.models.load import load
-from helpers.paths import RUNS
+from helpers.paths import RUNS, run_name
 from helpers.reporting.klob_stored import (
     FOLDER,
     add_klob_run,
     load_klob_run,
-    run_name,
     store_klob_run,
 )
 from helpers.runs.store import Results, ResultsStore, settings_key

@@ -28,8 +28,8 @@ from helpers.editing.update import Update
 from helpers.locating.benchmark import load_examples
 from helpers.models.language_model import LanguageModel
 from helpers.models.load import load
-from helpers.paths import RUNS
-from helpers.reporting.klob_stored import FOLDER, run_name, store_klob_run
+from helpers.paths import RUNS, run_name
+from helpers.reporting.klob_stored import FOLDER, store_klob_run
 from helpers.runs.store import ResultsStore, settings_key
 from helpers.scoring.answers import Question, score_answers
 

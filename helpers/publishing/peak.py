@@ -7,17 +7,38 @@ from pathlib import Path
 from typing import Any
 
 from helpers import models
+from helpers.data.fetch import FetchError
 from helpers.data.peak import load_peak
-from helpers.editing.hyperparameters import preset_words
-from helpers.paths import FIGURES, REPOSITORY
+from helpers.data.peak_record import RecordError
+from helpers.editing.hyperparameters import HyperparameterError, preset_words
+from helpers.editing.mend_network import NetworkError
+from helpers.editing.variants import MethodError
+from helpers.models.architectures import UnknownArchitectureError
+from helpers.models.load import ModelError
+from helpers.models.packaged_weights import WeightsError
+from helpers.paths import FIGURES, REPOSITORY, run_name
 from helpers.publishing.ablations import publish_ablations
 from helpers.publishing.adoption import adopt
 from helpers.reporting.peak_tables import Caption
 from helpers.reporting.stored import StoredRun, load_run, store_run, stored_runs
 from helpers.runs.methods import build_methods
+from helpers.runs.misnamed import misnamed
 from helpers.runs.params import ParamsError, notebook_of, read_params
 from helpers.runs.peak_scores import PeakRun
 from helpers.runs.store import ResultsStore
+
+ERRORS = (
+    ParamsError,
+    RecordError,
+    FetchError,
+    MethodError,
+    HyperparameterError,
+    NetworkError,
+    ModelError,
+    WeightsError,
+    UnknownArchitectureError,
+    FileNotFoundError,
+)  # what a params file can get wrong
 
 DATA = FIGURES / "data"
 NOTEBOOKS = ("03_editing_runs", "04_app_ablations")
@@ -35,12 +56,16 @@ def publish(params_file: Path, *, finished: bool = False) -> Path:
             different numbers of records, which every table states.
 
     Raises:
-        ParamsError: the params file is for another notebook, or does not fit it.
+        ParamsError: the params file is for another notebook, does not fit it, or names what is not.
+        The others of ``ERRORS``: the model, its presets or networks, or the data cannot be had.
     """
     params = read_params(params_file)
     notebook = notebook_of(params_file).stem
     if notebook not in NOTEBOOKS:
         raise ParamsError(f"{params_file}: only {' and '.join(NOTEBOOKS)} are published this way")
+    wrong = list(misnamed(notebook, params))
+    if wrong:
+        raise ParamsError(f"{params_file}: " + "; ".join(wrong))
     if notebook == "04_app_ablations":
         last = max([params["records"], *params["checkpoints"]])
         run = _peak_run({**params, "records": last})
@@ -55,7 +80,7 @@ def publish_runs(
     options = {key: params[key] for key in ("preset", "corpus", "seed")}
     editors = build_methods(params["methods"], run.language_model, **options)
     about = caption(run, params)
-    name = f"{about.model}_{about.dataset}"
+    name = run_name(about.model, about.dataset)
     if name in stored_runs(folder):
         adopt(run, editors, load_run(name, folder))
     every = {label: run.scores(editor, finished=finished) for label, editor in editors.items()}

@@ -21,7 +21,7 @@ from helpers.editing.editor import Editor
 from helpers.editing.hyperparameters import preset_words
 from helpers.editing.remembering import Remembering, sharing
 from helpers.models import LanguageModel, load
-from helpers.paths import FIGURES, RUNS
+from helpers.paths import FIGURES, RUNS, file_name
 from helpers.reporting.thinkedit_stored import DRAWN
 from helpers.runs.methods import build_method
 from helpers.runs.store import ResultsStore
@@ -173,7 +173,7 @@ def main(
         store=store,
     )
     if publish:
-        for path in store_tables(tables, Path(model).name):
+        for path in store_tables(tables, file_name(model)):
             typer.echo(str(path))
         chains = chain_index(load_edits(layout)).assign(layout=layout)
         typer.echo(str(store_chains(chains)))

@@ -45,11 +45,6 @@ class KlobRun:
         )
 
 
-def run_name(model: str, source: str) -> str:
-    """Folder name of a run: ``smollm2-135m_klob-mini``."""
-    return f"{Path(model).name}_{source}"
-
-
 def stored_klob_runs(folder: Path = FOLDER) -> list[str]:
     """Names of the runs at hand."""
     return sorted(path.parent.name for path in folder.glob("*/about.json"))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 from matplotlib.figure import Figure
 
-from helpers.paths import FIGURES
+from helpers.paths import FIGURES, file_name
 from helpers.reporting import thinkedit_figures as figures
 from helpers.reporting import thinkedit_stored as archive
 from helpers.reporting import thinkedit_tables as tables
@@ -34,7 +34,7 @@ def evaluation(
     scores = archive.stored(estimator, models, folder)
     if estimator == "exact":
         sequences = set(stored_models(folder, estimator="along"))
-        followed = [model for model in models if Path(model).name in sequences]
+        followed = [model for model in models if file_name(model) in sequences]
         along = [archive.stored("along", [m], folder).assign(mode=RIGHT_AFTER) for m in followed]
         scores = pd.concat([scores, *along], ignore_index=True)
     return tables.evaluate_scores(scores, archive.stored_chains(folder), estimator=estimator)

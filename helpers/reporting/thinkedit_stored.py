@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 
 from helpers.data.knowgic import LAYOUTS
-from helpers.paths import FIGURES
+from helpers.paths import FIGURES, file_name
 
 DRAWN = ("samples", "temperature", "seed", "max_new_tokens", "first_line")  # columns of samples
 _MADE = ["layout", "preset", "dtype", "device"]
@@ -29,7 +29,7 @@ def stored(kind: str, models: Sequence[str], folder: Path = FIGURES / "data") ->
     Raises:
         MissingScoresError: a table is not there.
     """
-    paths = [folder / f"06_thinkedit_{kind}_{Path(model).name}.parquet" for model in models]
+    paths = [folder / f"06_thinkedit_{kind}_{file_name(model)}.parquet" for model in models]
     for path, model in zip(paths, models, strict=True):
         if not path.exists():
             raise MissingScoresError(

@@ -9,6 +9,7 @@ import torch
 from safetensors import safe_open
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from helpers.models.load import torch_device, torch_dtype
 from helpers.models.memory import free_bytes
 from helpers.models.packaged_weights import PACKAGED_WEIGHTS
 from helpers.models.shapes import SHAPES
@@ -30,7 +31,7 @@ def weight_bytes(model: str, dtype: str) -> int | None:
     count = _stored_parameters(_folder(model))
     if count is None:
         count = _shape_parameters(model.removeprefix("shape:").removesuffix("-instruct"))
-    return None if count is None else count * getattr(torch, dtype).itemsize
+    return None if count is None else count * torch_dtype(dtype).itemsize
 
 
 def weights_in_words(model: str, dtype: str) -> str:
@@ -52,7 +53,7 @@ def memory_in_words(model: str, dtype: str, device: str, *, copies: int = 1) -> 
     text = weights_in_words(model, dtype) + (f" for each of {copies} workers" * (copies > 1))
     if device.startswith("cuda") and not torch.cuda.is_available():
         return f"{text}; asks for {device}, but torch sees no GPU"
-    free = free_bytes(torch.device(device))
+    free = free_bytes(torch_device(device))
     verdict = "; too little" if (weight_bytes(model, dtype) or 0) * copies > free else ""
     return f"{text}, {free / _GIB:.1f} GiB free on {device}{verdict}"
 

@@ -8,6 +8,7 @@ means another model, other settings or another version, and is refused.
 from __future__ import annotations
 
 import json
+import os
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -47,7 +48,10 @@ class Journal:
 
     def __init__(self, path: Path, *, model: str, settings: Mapping[str, Any]) -> None:
         self.path = path
-        self._records = _read(path)
+        self._records, complete = _read(path)
+        if path.exists() and path.stat().st_size > complete:
+            warnings.warn(f"{path}: dropped an unfinished last line", stacklevel=2)
+            os.truncate(path, complete)
         self._next = 0
         self.record("run", {"model": model, "settings": dict(settings)}, True)
 
@@ -135,19 +139,17 @@ def decisions(path: Path) -> list[dict[str, Any]]:
     """The review decisions of a journal, as {"review": …, "decision": …}, in order."""
     return [
         {"review": record["request"], "decision": record["outcome"]}
-        for record in _read(path)
+        for record in _read(path)[0]
         if record["kind"] == "decision"
     ]
 
 
-def _read(path: Path) -> list[dict[str, Any]]:
+def _read(path: Path) -> tuple[list[dict[str, Any]], int]:
+    """The records, and the bytes they take; an unfinished last line is not read."""
     if not path.exists():
-        return []
+        return [], 0
     content = path.read_bytes()
     complete = content[: content.rfind(b"\n") + 1]
-    if len(complete) < len(content):
-        warnings.warn(f"{path}: dropped an unfinished last line", stacklevel=3)
-        path.write_bytes(complete)
     records = []
     for number, line in enumerate(complete.decode("utf-8").split("\n")[:-1], start=1):
         try:
@@ -156,7 +158,7 @@ def _read(path: Path) -> list[dict[str, Any]]:
         except (json.JSONDecodeError, KeyError, TypeError) as error:
             raise JournalError(f"{path}, line {number}: no journal record ({error!r})") from error
         records.append(record)
-    return records
+    return records, len(complete)
 
 
 def _plain(value: Any) -> Any:

@@ -27,3 +27,6 @@ def test_stored_scores_become_tables(tables):
     page = tables.results_page()
     assert page.count('<div class="table-scroll">') > page.count("*No scores are stored yet.*")
     assert "smollm2-135m on klob-mini" in page
+    assert "### ROME on peak-cf, smollm2-135m" in page
+    assert "AlphaEdit on" in page
+    assert "+ALL" not in page  # the fairer baseline stands with its editor

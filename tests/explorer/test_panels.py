@@ -35,7 +35,7 @@ def test_a_click_edits_and_shows(panel, records):
     panel.app.value = True
     panel.button.click()
     assert panel.outcome.record == records[1]
-    assert panel.status.value.startswith("FT+APP: ")
+    assert panel.status.value.startswith("FT-L+APP: ")
     assert bytes(panel.picture.value).startswith(PNG)
     assert "AFF_hard" in panel.details.value
     assert "What it says now" in panel.details.value

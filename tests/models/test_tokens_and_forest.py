@@ -51,6 +51,11 @@ def test_templates_that_cannot_be_filled(tiny, template, subject, message):
         subject_prompt(tiny("llama"), template, subject)
 
 
+def test_an_empty_prompt_is_refused_whatever_the_tokenizer_adds(tiny):
+    with pytest.raises(TokenError, match="prompt is empty"):
+        prompt_ids(tiny("gemma3"), "")
+
+
 @given(st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=6), min_size=1, max_size=6))
 def test_every_node_sees_exactly_its_own_sequence(sequences):
     forest = Forest()

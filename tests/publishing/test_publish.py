@@ -15,8 +15,8 @@ from helpers.editing.rome import Rome
 from helpers.publishing import ablations
 from helpers.publishing.adoption import adopt
 from helpers.publishing.peak import caption, publish, publish_runs
-from helpers.reporting.ablations_stored import load_ablations
-from helpers.reporting.stored import load_run
+from helpers.reporting.ablations_stored import load_ablations, stored_ablations
+from helpers.reporting.stored import load_run, stored_runs
 from helpers.runs import methods, peak_scores
 from helpers.runs.params import ParamsError
 from helpers.runs.peak_scores import PeakRun
@@ -82,6 +82,20 @@ def test_every_study_is_stored(published):
     assert stored.settings["rome+app@margin=1"]["app"]["margin"] == 1
     files = {file.suffix for file in path.rglob("*") if file.is_file()}
     assert files == {".json", ".parquet"}
+
+
+@pytest.mark.parametrize("name", ["organisation/tiny", "/home/somebody/tiny"])
+def test_names_with_slashes_are_one_folder(run, rome, tmp_path, name):
+    run = replace(run, language_model=replace(run.language_model, name=name))
+    about, root = caption(run, PARAMS), tmp_path / "p"
+    studies = ablations.publish_ablations(run, PARAMS, about, root / "ablations")
+    assert stored_ablations(root / "ablations") == [studies.name]
+    runs = publish_runs(run, {**PARAMS, "methods": ["rome"]}, root / "runs")
+    assert stored_runs(root / "runs") == [runs.name] == [studies.name]
+    elsewhere = replace(run, store=ResultsStore(tmp_path / "elsewhere"))
+    adopted = publish_runs(elsewhere, {**PARAMS, "methods": ["rome"]}, root / "runs")
+    assert adopted == runs
+    assert elsewhere.edits(rome).empty  # adopted, not made
 
 
 def test_a_second_run_computes_nothing_and_writes_the_same(published, monkeypatch):

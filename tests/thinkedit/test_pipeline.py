@@ -5,7 +5,7 @@ import json
 import pytest
 
 from helpers.thinkedit.graph import Triplet, triplets
-from helpers.thinkedit.journal import Journal, JournalError
+from helpers.thinkedit.journal import Journal, JournalError, decisions
 from helpers.thinkedit.pipeline import Session, Settings
 from helpers.thinkedit.reviewers import AutomaticReviewer, Decision, RecordedReviewer, Review
 
@@ -134,6 +134,15 @@ def test_an_unfinished_line_is_dropped(world, tmp_path):
     with pytest.warns(UserWarning, match="unfinished last line"):
         grow(world, path)
     assert path.read_bytes() == complete
+
+
+def test_reading_a_journal_leaves_it_alone(world, tmp_path):
+    path = tmp_path / "j.jsonl"
+    grow(world, path)
+    growing = path.read_bytes()[:-9]  # as another process sees it that is not done with the line
+    path.write_bytes(growing)
+    assert decisions(path)
+    assert path.read_bytes() == growing
 
 
 def test_a_journal_of_another_model_or_other_settings_is_refused(world, tmp_path):
