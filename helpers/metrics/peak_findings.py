@@ -80,9 +80,10 @@ def _within(metrics: Metrics) -> Iterator[Evidence]:
     finding = "edits succeed, their lists do not survive"
     for method in ("ROME", "MEMIT"):
         if method in metrics:
-            survival = 1 - metrics[method]["AFF_hard"]
-            measure = f"ES - (100 - AFF hard), {method}"
-            yield _paired(finding, measure, survival, metrics[method]["ES"])
+            for metric, least in (("ES", 0.9), ("AFF_hard", 0.5)):
+                values = metrics[method][metric]
+                measure = f"{metric} - {100 * least:.0f}, {method}"
+                yield _paired(finding, measure, 0 * values + least, values)
     if {"MEND", "ROME"} <= set(metrics):
         rome, mend = metrics["ROME"], metrics["MEND"]
         finding = "MEND perturbs little, at the price of locality"
@@ -118,6 +119,9 @@ def _larger(smaller: Metrics, larger: Metrics) -> Iterator[Evidence]:
         measure = f"{metric} larger - smaller model, plain editors"
         finding = "larger models perturb more"
         yield _paired(finding, measure, _mean(smaller, metric), _mean(larger, metric))
+        for method in _plain(larger):
+            measure = f"{metric} larger - smaller model, {method}"
+            yield _paired(finding, measure, smaller[method][metric], larger[method][metric])
 
 
 def _common(first: Metrics, second: Metrics) -> tuple[Metrics, Metrics]:

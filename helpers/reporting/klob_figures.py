@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -77,7 +78,6 @@ def layer_strips(
     figure, column = plt.subplots(
         len(panels), 1, figsize=(7.6, 0.24 * sum(rows) + 1.5), height_ratios=rows, squeeze=False
     )
-    figure.suptitle(f"Share of a sentence's mass by layer ({caption})", fontsize=9)
     shares = {title: m / m.sum(axis=1, keepdims=True) for title, (_, m) in panels.items()}
     highest = max(part.max() for part in shares.values())
     for axes, (title, (sentences, _)) in zip(column[:, 0], panels.items(), strict=True):
@@ -89,7 +89,7 @@ def layer_strips(
         axes.set_xticks([])
     column[-1, 0].set_xlabel("layer")
     figure.colorbar(image, ax=list(column[:, 0]), label="share of mass", shrink=0.8)
-    return figure
+    return captioned(figure, f"Share of a sentence's mass by layer; {caption}")
 
 
 def rsim_line(candidate: float, everywhere: float, *, title: str) -> Figure:
@@ -147,10 +147,9 @@ def share_lines(table: pd.DataFrame, *, caption: str) -> Figure:
     figure, row = plt.subplots(1, 2, figsize=(7.2, 3.2), sharey=True)
     for axes, subtask in zip(row, ("consistency", "relevance"), strict=True):
         names = [name for name in LABELS if name in set(table["locator"])]
-        for index, name in enumerate(names):
+        for name in names:
             part = table.query("subtask == @subtask and locator == @name").sort_values("share")
-            style = {"marker": MARKERS[index % 8], "color": PALETTE[index % 8], "markersize": 4}
-            axes.plot(100 * part["share"], part["mean"], label=LABELS[name], **style)
+            axes.plot(100 * part["share"], part["mean"], markersize=4, **_line(name))
         axes.axhline(0, color="0.4", linewidth=0.8)
         axes.set_xscale("log")
         axes.set_xticks([0.1, 0.5, 1, 5], ["0.1", "0.5", "1", "5"])
@@ -180,16 +179,14 @@ def layer_curves(
         layers, outcome.mean(axis=0) - error, outcome.mean(axis=0) + error, color="0.8"
     )
     upper.set_ylabel("gain of the new answer over\nthe old [nats], 95 % band")
-    upper.set_title(f"Where an edit holds at other wordings\n{caption}", loc="left")
-    for index, (name, curves) in enumerate(mass.items()):
-        style = {"marker": MARKERS[index % 8], "color": PALETTE[index % 8], "markersize": 3}
-        style["linestyle"] = ("-", "--", ":", "-.")[index % 4]
-        lower.plot(layers, curves.mean(axis=0), label=LABELS[name], **style)
+    upper.set_title("Where an edit holds at other wordings", loc="left")
+    for name in (name for name in LABELS if name in mass):
+        lower.plot(layers, mass[name].mean(axis=0), markersize=3, **_line(name))
     lower.set_ylabel("located mass\n(share of the sentence's)")
     lower.set_xlabel("layer")
     lower.set_title("Where locators see the fact", loc="left")
     lower.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=7)
-    return figure
+    return captioned(figure, caption)
 
 
 def locality_dots(tests: pd.DataFrame, *, caption: str) -> Figure:
@@ -210,9 +207,19 @@ def locality_dots(tests: pd.DataFrame, *, caption: str) -> Figure:
     axes.axvline(0, color="0.4", linewidth=0.8)
     axes.set_yticks(range(len(names)), [LABELS[name] for name in names])
     axes.set_xlabel("Spearman correlation over layers, mean over facts, 95 % interval")
-    axes.set_title(f"Located mass against where editing works\n{caption}", loc="left")
     axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
-    return figure
+    return captioned(figure, f"Located mass against where editing works\n{caption}")
+
+
+def _line(name: str) -> dict[str, Any]:
+    """Label, colour, marker and line of a locator, the same in every figure."""
+    place = list(LABELS).index(name)
+    return {
+        "label": LABELS[name],
+        "color": "0.5" if "control" in LABELS[name] else PALETTE[place % 8],
+        "marker": MARKERS[place % 8],
+        "linestyle": ("-", "--", ":", "-.")[place % 4],
+    }
 
 
 def _dots(

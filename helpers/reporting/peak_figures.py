@@ -74,14 +74,15 @@ def list_probabilities(scores: Mapping[str, pd.DataFrame], *, caption: str = "")
                     (state, label, *summary.loc[f"{name}_{moment}", ["mean", "low", "high"]])
                 )
     table = pd.DataFrame(rows, columns=["state", "list", "mean", "low", "high"])
-    figure, axes = plt.subplots(figsize=(6.6, 3.2))
+    figure, axes = plt.subplots(figsize=(6.6, 3.5))
     grouped_points(axes, table, group="state", point="list")
     if len(scores) > 5:
         plt.setp(axes.get_xticklabels(), rotation=45, ha="right", rotation_mode="anchor")
     axes.set_yscale("log")
-    axes.set_ylabel("mean probability (log scale)")
+    axes.set_ylabel("mean probability")
     figure.legend(ncols=3, loc="outside lower center")
-    return captioned(figure, f"Answer lists before and after editing, 95 % intervals\n{caption}")
+    intervals = "95 % intervals (without a lower cap where they reach zero)"
+    return captioned(figure, f"Answer lists before and after editing, {intervals}\n{caption}")
 
 
 def additivity_bars(by_record: Mapping[str, pd.DataFrame], *, caption: str = "") -> Figure:

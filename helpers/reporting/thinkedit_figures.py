@@ -21,6 +21,7 @@ LABELS = {
     "rome": "ROME",
 }
 THE_PAPER = "the paper's numbers (Table 10), not ours"
+_BARS = "; bars: 95 % intervals over edits"
 _STEPS = ["1", "2", "3", "4", "5"]
 
 
@@ -46,13 +47,15 @@ def recovery_by_length(lengths: pd.DataFrame, *, caption: str = "") -> Figure:
 
 
 def preservation_bars(techniques: pd.DataFrame, *, caption: str = "") -> Figure:
-    """CKP of each method, grouped by model (the paper's Figure 6).
+    """CKP of each method with its 95 % interval, grouped by model (the paper's Figure 6).
 
     Args:
         techniques: table of ``thinkedit_tables.technique_table``.
     """
     use_style()
-    wide = techniques.pivot(index="model", columns="method", values="CKP")
+    wide, spread = (
+        techniques.pivot(index="model", columns="method", values=name) for name in ("CKP", "CKP ±")
+    )
     methods = list(techniques["method"].drop_duplicates())
     figure, axes = plt.subplots(figsize=(1.6 + 2.2 * len(wide), 3.0))
     width = 0.8 / len(methods)
@@ -66,12 +69,14 @@ def preservation_bars(techniques: pd.DataFrame, *, caption: str = "") -> Figure:
             color=_colour(method),
             hatch=HATCHES[_place(method)],
             edgecolor="white",
+            yerr=spread[method],
+            error_kw={"elinewidth": 0.8, "capsize": 2},
         )
     axes.set_xticks(places + 0.4 - width / 2, wide.index)
     axes.axhline(1, color="0.4", linewidth=0.8)
     axes.set_ylabel("CKP (1: context kept)")
     axes.legend(ncols=1, loc="upper left", bbox_to_anchor=(1.0, 1.0))
-    return captioned(figure, caption)
+    return captioned(figure, f"{caption}{_BARS}")
 
 
 def recovery_against_preservation(
@@ -82,6 +87,9 @@ def recovery_against_preservation(
     end: str = "deep edit",
 ) -> Figure:
     """IFR against CKP, one panel per model (the paper's Figure 7); the ideal is the upper left.
+
+    Bars are 95 % intervals over edits; an arrow stands for a difference on the same edits, which
+    these say little of, and goes without.
 
     Args:
         techniques: table of ``thinkedit_tables.technique_table``.
@@ -105,24 +113,39 @@ def recovery_against_preservation(
         for method, row in plain.iterrows():
             large = _line(str(method))["markersize"]
             axes.plot(row["IFR"], row["CKP"], **{**_mark(str(method)), "markersize": large})
+            if changed is None:
+                axes.errorbar(
+                    row["IFR"],
+                    row["CKP"],
+                    xerr=row["IFR ±"],
+                    yerr=row["CKP ±"],
+                    fmt="none",
+                    color=_colour(str(method)),
+                    linewidth=0.8,
+                    alpha=0.6,
+                    capsize=2,
+                    zorder=1,
+                )
         if changed is not None:
             _arrows(axes, plain, changed[changed["model"] == model].set_index("method"))
         axes.set_title(f"{model}\nIFR of {plain['n'].max()} edits", fontsize=9)
         axes.set_xlabel("IFR (lower is better)")
     # A tenth of the scale at least: a hundredth of CKP should not look like a cliff.
     every = pd.concat([techniques, changed])
-    low, high = min(0.9, every["CKP"].min()), max(1.0, every["CKP"].max())
+    spread = every[["IFR ±", "CKP ±"]].fillna(0) * (changed is None)
+    low = min(0.9, (every["CKP"] - spread["CKP ±"]).min())
+    high = max(1.0, (every["CKP"] + spread["CKP ±"]).max())
     panels[0, 0].set(
         ylabel="CKP (higher is better)",
         ylim=(low - 0.06 * (high - low), high + 0.06 * (high - low)),
-        xlim=(0, 1.1 * every["IFR"].max()),
+        xlim=(0, 1.05 * (every["IFR"] + spread["IFR ±"]).max()),
     )
     handles, _ = panels[0, -1].get_legend_handles_labels()
     if changed is not None:
         handles.append(Line2D([], [], color="0.4", marker="o", linestyle="", fillstyle="none"))
         handles[-1].set_label(f"arrow's end: {end}")
     panels[0, -1].legend(handles=handles, loc="upper left", bbox_to_anchor=(1.0, 1.0))
-    return captioned(figure, caption)
+    return captioned(figure, f"{caption}{_BARS}" if changed is None else caption)
 
 
 def chain_counts_bars(counts: pd.DataFrame, *, caption: str = "") -> Figure:
@@ -150,6 +173,7 @@ def chain_counts_bars(counts: pd.DataFrame, *, caption: str = "") -> Figure:
         axes.set(title=model, xlabel="steps of the chain", xticks=first["length"])
         axes.set_yscale("symlog", linthresh=10)  # few chains beside many
         axes.set_yticks([0, 5, 10, 50, 100, 200], ["0", "5", "10", "50", "100", "200"])
+        axes.set_ylim(bottom=-0.7)  # the marks at zero are whole
     panels[0, 0].set_ylabel("chains (above 10: logarithmic)")
     panels[0, -1].legend(
         title="active after the edit,\nby method", loc="upper left", bbox_to_anchor=(1.0, 1.0)

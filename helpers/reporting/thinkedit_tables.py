@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 import pandas as pd
+from scipy import stats
 
 from helpers.metrics import thinkedit as metrics
+from helpers.metrics.statistics import mean_interval
 from helpers.reporting.published import published_table
 from helpers.reporting.thinkedit_stored import MissingScoresError
 from helpers.thinkedit import tables
@@ -14,6 +16,7 @@ from helpers.thinkedit import tables
 RUN = ["model", "method", "mode"]
 METHODS = ("alphaedit", "memit", "rect", "prune", "rome")  # the paper's order
 STEPS = (metrics.OVERALL, "1", "2", "3", "4", "5")
+MEASURES = ("IFR", "CKP known")
 PAPER_TABLE = {"llama3-8b-instruct": 5, "qwen2.5-7b-instruct": 6}
 
 
@@ -90,8 +93,9 @@ def technique_table(evaluation: Evaluation, *, mode: str) -> pd.DataFrame:
     edit none of whose context is known counts as CKP 1, as defined; ``CKP known`` leaves it out.
 
     Returns:
-        One row per (model, method): the means over edits, ``IFR capped``, ``n`` (edits with a chain
-        that was deducible before) and ``n known`` (edits behind ``CKP known``).
+        One row per (model, method): the means over edits, half their 95 % intervals (``IFR ±``, …;
+        Student t), ``IFR capped``, ``n`` (edits with a chain that was deducible before) and
+        ``n known`` (edits behind ``CKP known``).
     """
     keys = ["model", "method"]
     recovery = _mode(evaluation.recovery, mode)
@@ -105,9 +109,12 @@ def technique_table(evaluation: Evaluation, *, mode: str) -> pd.DataFrame:
     table = pd.DataFrame(
         {
             "IFR": ifr["mean"],
+            "IFR ±": _half(ifr),
             "IFR capped": ifr["capped"],
             "CKP": every["mean"],
+            "CKP ±": _half(every),
             "CKP known": known["mean"],
+            "CKP known ±": _half(known),
         }
     )
     if len(evaluation.success):
@@ -118,6 +125,42 @@ def technique_table(evaluation: Evaluation, *, mode: str) -> pd.DataFrame:
             table[metric.capitalize()] = wide[metric] if metric in wide else float("nan")
     counted = table.assign(n=ifr["n"], **{"n known": known["n"]})
     return _ordered(counted.reset_index())
+
+
+def per_edit(evaluation: Evaluation, *, mode: str) -> pd.DataFrame:
+    """IFR and ``CKP known`` of every edit that has them, by (model, method, edit)."""
+    keys = ["model", "method", "edit"]
+    recovery = _mode(evaluation.recovery, mode)
+    overall = recovery[recovery["steps"] == metrics.OVERALL].set_index(keys)
+    preservation = _mode(evaluation.preservation, mode)
+    known = preservation[preservation["kept"] > 0].set_index(keys)
+    return pd.DataFrame(dict(zip(MEASURES, (overall["value"], known["value"]), strict=True)))
+
+
+def difference_table(differences: pd.DataFrame) -> pd.DataFrame:
+    """Means of differences of ``per_edit`` tables, such as single edits' minus the sequence's.
+
+    Returns:
+        One row per (model, method) that has any: mean difference ± half its 95 % interval, and the
+        edits behind it.
+    """
+    rows = []
+    for (model, method), part in differences.dropna(how="all").groupby(["model", "method"]):
+        row = {"model": model, "method": method}
+        for name in MEASURES:
+            estimate = mean_interval(part[name])
+            half = (estimate.high - estimate.low) / 2
+            row[name] = f"{estimate.mean:+.3f} ± {half:.3f} (n={estimate.n})"
+        rows.append(row)
+    return _ordered(pd.DataFrame(rows))
+
+
+def minus_method(values: pd.DataFrame, method: str) -> pd.DataFrame:
+    """A table of ``per_edit`` minus ``method``'s values of the same edits, without its own rows."""
+    own = values.xs(method, level="method")
+    rest = values.drop(index=method, level="method")
+    base = own.reindex(rest.reset_index("method").index)
+    return rest - base.to_numpy()
 
 
 def pooled_table(evaluation: Evaluation, *, mode: str) -> pd.DataFrame:
@@ -236,6 +279,11 @@ def _metrics(
     if estimator == "exact":
         found["success"] = tables.success(after)
     return found
+
+
+def _half(means: pd.DataFrame) -> pd.Series:
+    """Half the 95 % interval of each mean of ``mean_over_edits``."""
+    return means["stderr"] * stats.t.ppf(0.975, means["n"] - 1)
 
 
 def _mode(table: pd.DataFrame, mode: str) -> pd.DataFrame:

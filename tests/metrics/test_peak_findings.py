@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -45,6 +47,18 @@ def test_models_are_compared_on_the_records_both_hold():
     grown = evidence_of(found, "AFF hard larger - smaller model, plain editors")
     assert grown.difference.n == 2
     assert grown.difference.mean == pytest.approx((0.2 + 0.3) / 2)
+    assert evidence_of(found, "AFF hard larger - smaller model, ROME") == replace(
+        grown, measure="AFF hard larger - smaller model, ROME"
+    )
+
+
+def test_success_and_loss_are_judged_apart():
+    spared = metrics(ES=[1.0, 0.99, 0.98], AFF_hard=[0.1, 0.2, 0.1])
+    found = findings({"ROME": spared})
+    assert evidence_of(found, "ES - 90, ROME").verdict == "holds"
+    lost = evidence_of(found, "AFF hard - 50, ROME")
+    assert lost.difference.mean == pytest.approx((0.1 + 0.2 + 0.1) / 3 - 0.5)
+    assert lost.verdict == "reversed"
 
 
 def test_data_sets_are_compared_without_pairing():

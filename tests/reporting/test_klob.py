@@ -177,6 +177,37 @@ def test_figures_show_what_they_are_given(
     assert len(curves.axes[1].get_lines()) == 1
 
 
+def test_captions_stay_on_the_canvas() -> None:
+    words = "a caption of many words " * 8
+    table = pd.DataFrame(
+        {"locator": "fisher", "pairing": ["own", "other"], "mean": 0.1, "low": 0.0, "high": 0.2}
+    )
+    curves = np.ones((3, 5))
+    for figure in (
+        klob_figures.locality_dots(table, caption=words),
+        klob_figures.layer_curves(curves, {"random": curves / 5}, caption=words),
+        klob_figures.layer_strips({"c": (["one"], np.ones((1, 5)))}, caption=words),
+    ):
+        figure.draw_without_rendering()
+        inside = figure.get_tightbbox()
+        assert inside.x0 >= 0
+        assert inside.x1 <= figure.get_figwidth()
+
+
+def test_locators_look_the_same_in_every_figure(similarities: pd.DataFrame) -> None:
+    shares = klob_figures.share_lines(rsim_table(similarities), caption="neurons")
+    curves = np.ones((3, 5)) / 5
+    names = [name for name in klob_figures.LABELS if name in set(similarities["locator"])]
+    layers = klob_figures.layer_curves(curves, dict.fromkeys(reversed(names), curves), caption="x")
+    looks = [
+        {line.get_label(): (line.get_color(), line.get_marker()) for line in axes.get_lines()}
+        for axes in (shares.axes[0], layers.axes[1])
+    ]
+    for name in names:
+        label = klob_figures.LABELS[name]
+        assert looks[0][label] == looks[1][label]
+
+
 def test_a_stored_run_draws_its_figures(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

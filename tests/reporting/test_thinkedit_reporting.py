@@ -8,6 +8,7 @@ import pytest
 matplotlib.use("Agg")
 
 from helpers.data import knowgic
+from helpers.metrics.statistics import mean_interval
 from helpers.reporting import (
     graph_drawings,
     thinkedit_figures,
@@ -110,6 +111,35 @@ def test_missing_results_say_how_to_make_them(tmp_path, evaluation):
         thinkedit_tables.technique_table(evaluation, mode="sequential")
 
 
+def test_differences_are_of_the_same_edits_and_carry_their_interval(evaluation):
+    values = thinkedit_tables.per_edit(evaluation, mode="independent")
+    assert len(values) == 2 * len(MINI)
+    (row,) = thinkedit_tables.difference_table(
+        thinkedit_tables.minus_method(values, "memit")
+    ).to_dict("records")
+    assert row["method"] == "rome"
+    assert row["IFR"] == "-1.000 ± 0.000 (n=3)"
+    assert row["CKP known"] == "+0.000 ± 0.000 (n=3)"
+    changed = values.copy()
+    changed.loc[("m", "rome"), "IFR"] = [0.1, 0.2, 0.6]  # the first edit is missing
+    changed.iloc[0, 0] = np.nan
+    table = thinkedit_tables.difference_table(changed - values).set_index("method")
+    # half width t(0.975, 2) * s / sqrt(3) of 0.1, 0.2, 0.6
+    assert table.loc["rome", "IFR"] == "+0.300 ± 0.657 (n=3)"
+    assert table.loc["memit", "IFR"].endswith("(n=2)")
+
+
+def test_a_techniques_interval_is_that_of_its_edits(scores):
+    halved = scores["case_id"].eq(MINI[0].case_id) & scores["method"].eq("memit")
+    scores["hits"] = scores["hits"].where(~halved, scores["hits"] // 2)
+    found = thinkedit_tables.evaluate_scores(scores, tables.chain_index(MINI), estimator="sampled")
+    table = thinkedit_tables.technique_table(found, mode="independent").set_index("method")
+    values = thinkedit_tables.per_edit(found, mode="independent").loc[("m", "memit"), "IFR"]
+    expected = mean_interval(values)
+    assert table.loc["memit", "IFR ±"] == pytest.approx((expected.high - expected.low) / 2)
+    assert table.loc["memit", "IFR ±"] > 0.1
+
+
 def test_the_papers_tables_have_the_same_form(evaluation):
     techniques, lengths = thinkedit_tables.paper_techniques(), thinkedit_tables.paper_lengths()
     assert techniques["method"].tolist() == list(thinkedit_tables.METHODS) * 2
@@ -125,6 +155,8 @@ def test_figures_draw_what_the_tables_say(evaluation):
     techniques = thinkedit_tables.technique_table(evaluation, mode="independent")
     (axes,) = thinkedit_figures.preservation_bars(techniques).axes
     assert [patch.get_height() for patch in axes.patches] == pytest.approx([1.0, 1.0])
+    (axes,) = thinkedit_figures.recovery_against_preservation(techniques).axes
+    assert len(axes.collections) == 2 * len(techniques)  # a bar each way
     (axes,) = thinkedit_figures.recovery_against_preservation(techniques, techniques).axes
     assert axes.lines[1].get_xdata()[0] == pytest.approx(0.0)
     counts = thinkedit_tables.chain_counts(evaluation, mode="independent")
