@@ -16,7 +16,7 @@ from pathlib import Path
 
 from helpers import __version__
 from helpers.construction.triples import Binding, SparqlSource
-from helpers.paths import cache_folder
+from helpers.paths import cache_folder, written_whole
 
 WIKIDATA = "https://query.wikidata.org/sparql"
 LONGEST_WAIT = 600.0  # seconds, whatever an endpoint asks for
@@ -76,9 +76,8 @@ class Endpoint:
                 return kept
             raise
         rows = _rows(content)
-        part = path.with_suffix(".part")
-        part.write_bytes(content)
-        part.replace(path)
+        with written_whole(path) as scratch:
+            scratch.write_bytes(content)
         return rows
 
     def _cached(self, query: str) -> Path:

@@ -12,18 +12,11 @@ from helpers.construction.facts import packaged_relations
 from helpers.construction.graph import Graph
 from helpers.construction.prompts import mentions
 from helpers.construction.templates import INVERSE, PromptTemplates
+from helpers.data.peak import counts
 from helpers.data.peak_anomalies import PeakWarning, find_anomalies
 from helpers.data.peak_record import PeakRecord
 
 _NO_FAULT = ("prompt is a question",)  # a wording of ours, not a contradiction
-_ORDER = (
-    "records",
-    "correct answers",
-    "paraphrase prompts",
-    "locality prompts",
-    "hard false answers",
-    "random false answers",
-)
 
 
 def validation_report(records: Sequence[PeakRecord]) -> list[PeakWarning]:
@@ -94,18 +87,8 @@ def lookalikes(records: Sequence[PeakRecord], *, ratio: float = 0.85) -> list[tu
 
 def statistics_table(sets: Mapping[str, Sequence[PeakRecord]]) -> pd.DataFrame:
     """Counts of each set as in the paper's Table 2: one row per count, one column per set."""
-    columns = {
-        name: [
-            len(records),
-            sum(len(r.correct) for r in records),
-            sum(len(r.paraphrases) for r in records),
-            sum(len(r.locality) for r in records),
-            sum(len(r.hard_false) for r in records),
-            sum(len(r.random_false) for r in records),
-        ]
-        for name, records in sets.items()
-    }
-    return pd.DataFrame(columns, index=pd.Index(_ORDER, name="count"))
+    columns = {name: counts(records) for name, records in sets.items()}
+    return pd.DataFrame(columns).rename_axis("count")
 
 
 def relation_names(relations: Iterable[str]) -> dict[str, str]:

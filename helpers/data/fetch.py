@@ -16,6 +16,10 @@ class FetchError(RuntimeError):
     """A file is missing, cannot be downloaded, or is not the published one."""
 
 
+class NotHereError(FetchError):
+    """Raised where a file would have to be downloaded and may not be."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Resource:
     """One published file.
@@ -94,6 +98,7 @@ def locate(resource: Resource, *, download: bool = True) -> Path:
         download: whether the network may be used.
 
     Raises:
+        NotHereError: there is no copy, and none may be downloaded.
         FetchError: the copy below ``$HELPERS_DATA`` is stale or damaged, or there is no copy
             and it cannot be downloaded; the message says which file to put where.
     """
@@ -109,7 +114,7 @@ def locate(resource: Resource, *, download: bool = True) -> Path:
     if cached.is_file() and resource.matches(cached):
         return cached
     if not download:
-        raise FetchError(f"{resource.name}: no local copy; {_by_hand(resource)}")
+        raise NotHereError(f"{resource.name}: no local copy; {_by_hand(resource)}")
     return _download(resource, cached)
 
 

@@ -5,7 +5,7 @@ The files' own keys are kept on disk, misspellings included; records use the pap
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -61,15 +61,20 @@ class PeakData:
     strict_lists: bool = True
 
     def counts(self) -> dict[str, int]:
-        """Sizes as in PEAK, Table 2."""
-        return {
-            "records": len(self.records),
-            "correct answers": sum(len(record.correct) for record in self.records),
-            "paraphrase prompts": sum(len(record.paraphrases) for record in self.records),
-            "locality prompts": sum(len(record.locality) for record in self.records),
-            "hard false answers": sum(len(record.hard_false) for record in self.records),
-            "random false answers": sum(len(record.random_false) for record in self.records),
-        }
+        """``counts`` of the records."""
+        return counts(self.records)
+
+
+def counts(records: Sequence[PeakRecord]) -> dict[str, int]:
+    """Sizes of a set as in PEAK, Table 2."""
+    return {
+        "records": len(records),
+        "correct answers": sum(len(record.correct) for record in records),
+        "paraphrase prompts": sum(len(record.paraphrases) for record in records),
+        "locality prompts": sum(len(record.locality) for record in records),
+        "hard false answers": sum(len(record.hard_false) for record in records),
+        "random false answers": sum(len(record.random_false) for record in records),
+    }
 
 
 def load_peak(

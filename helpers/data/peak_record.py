@@ -40,6 +40,16 @@ class PeakRecord:
     locality: tuple[tuple[str, str], ...]
 
     @property
+    def lists(self) -> dict[str, tuple[str, ...]]:
+        """The answers asked at the record's own prompts, by the list they are from."""
+        return {
+            "target": (self.target_new,),
+            "correct": self.correct,
+            "hard": self.hard_false,
+            "random": self.random_false,
+        }
+
+    @property
     def edit_prompt(self) -> str:
         """The edit prompt with the subject filled in."""
         return self.prompt.replace("{}", self.subject)

@@ -85,8 +85,9 @@ def context_templates(
     if folder is not None or not path.exists():
         path = (folder or cache_folder(_CACHE, language_model.fingerprint)) / file
     if not path.exists():
-        torch.manual_seed(seed)  # once, or short templates would be beginnings of long ones
-        sampled = [t for pair in lengths for t in _sample(language_model, *pair, start)]
+        with torch.random.fork_rng():  # the caller's random numbers stay what they were
+            torch.manual_seed(seed)  # once, or short templates would be beginnings of long ones
+            sampled = [t for pair in lengths for t in _sample(language_model, *pair, start)]
         with written_whole(path) as scratch:
             scratch.write_text(json.dumps(sampled, ensure_ascii=False, indent=1), encoding="utf-8")
     sampled = json.loads(path.read_text(encoding="utf-8"))

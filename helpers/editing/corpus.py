@@ -60,7 +60,8 @@ class SelfCorpus:
         for start in range(0, self.count, self.batch):
             path = (packaged if packaged.exists() else root) / f"{start}.json"
             if not path.exists():
-                rows = self._sample(language_model, start)
+                with torch.random.fork_rng():  # the caller's random numbers stay what they were
+                    rows = self._sample(language_model, start)
                 with written_whole(path) as scratch:
                     scratch.write_text(json.dumps(rows))
             yield from json.loads(path.read_text())

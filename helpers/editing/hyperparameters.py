@@ -13,8 +13,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from helpers.models.names import HUB_NAMES, SHAPE_PREFIX
 from helpers.paths import PARAMS
 
-PRESETS = ("paper", "original", "easyedit", "tuned")
-
 
 class HyperparameterError(ValueError):
     """Raised for a model, editor, preset or key that does not exist, naming file and remedy."""
@@ -183,7 +181,7 @@ def read_hyperparameters(
         editor: section of the file, e.g. ``"rome"``.
         kind: the class to validate with.
         model: model name.
-        preset: one of ``PRESETS``, or another name the file defines.
+        preset: ``paper``, ``original``, ``easyedit``, ``tuned``, or what the file has.
         overrides: single values to replace.
 
     Raises:

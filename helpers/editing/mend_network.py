@@ -22,6 +22,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from helpers.models.language_model import LanguageModel
+from helpers.paths import written_whole
 
 FIRST_RATE = -2e-4  # negative: before it has learned anything, MEND is a step of gradient descent
 _SMALLEST_DEVIATION = 1e-7
@@ -150,7 +151,8 @@ class Hypernetwork(nn.Module):
             "mend": json.dumps(described),
             "fingerprint": language_model.fingerprint,
         }
-        save_file({k: v.contiguous().cpu() for k, v in state.items()}, path, metadata)
+        with written_whole(path) as scratch:
+            save_file({k: v.contiguous().cpu() for k, v in state.items()}, scratch, metadata)
 
     @classmethod
     def load(cls, path: Path, language_model: LanguageModel) -> Hypernetwork:

@@ -83,10 +83,10 @@ def _of_relation(
 
 
 def file_records(path: Path) -> list[TrainingRecord]:
-    """Records of a file in the schema of PEAK or CounterFact.
+    """Records of a file in the schema of PEAK or CounterFact; those without a paraphrase are left out.
 
     Raises:
-        RequestError: a record lacks the rewrite or has no paraphrase; names file and position.
+        RequestError: a record lacks the rewrite or the list of paraphrases; names file and position.
     """
     records = []
     for place, item in enumerate(json.loads(path.read_text(encoding="utf-8"))):

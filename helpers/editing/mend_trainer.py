@@ -18,6 +18,7 @@ from helpers.editing.mend_network import Hypernetwork, NetworkError, contributes
 from helpers.editing.mend_outer import Learner, Text
 from helpers.editing.mend_records import TrainingRecord
 from helpers.models.language_model import LanguageModel
+from helpers.paths import written_whole
 
 
 @dataclass(frozen=True)
@@ -151,9 +152,8 @@ class Trainer:
         for index, state in self.optimiser.state_dict()["state"].items():
             tensors |= {f"optimiser.{index}.{k}": torch.as_tensor(v) for k, v in state.items()}
         metadata = {"step": str(self.step), **self._origin()}
-        part = path.with_suffix(".part")
-        save_file({k: v.contiguous() for k, v in tensors.items()}, part, metadata)
-        part.replace(path)
+        with written_whole(path) as scratch:
+            save_file({k: v.contiguous() for k, v in tensors.items()}, scratch, metadata)
 
     def _origin(self) -> dict[str, str]:
         """What a checkpoint must share with the run that goes on from it."""

@@ -117,7 +117,7 @@ def second_moment(
 
 
 def moments_folder(fingerprint: str, corpus: Corpus, *, prefixed: bool) -> Path:
-    """Where the user's cache keeps a model's second moments over a corpus; nothing is made.
+    """Where the user's cache keeps a model's second moments over a corpus; no moments are made.
 
     Args:
         fingerprint: the model's.

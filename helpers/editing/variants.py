@@ -1,4 +1,4 @@
-"""Methods and their variants by name, and which variants each ablation study of PEAK compares.
+"""Methods and their variants by name.
 
 A method is an editor, alone, with APP, or with all answers as targets:
 
@@ -12,9 +12,7 @@ A variant changes one field of APP, to a value or (ending in ``x``) by a factor:
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 LABELS = {
     "rome": "ROME",
@@ -106,42 +104,6 @@ class Variant:
     def label(self) -> str:
         """The heading of its row."""
         return ", ".join(filter(None, [method_label(self.method), self.change]))
-
-
-def studies(params: Mapping[str, Any]) -> dict[str, list[Variant]]:
-    """The variants of every study, from the parameters of notebook 04.
-
-    Args:
-        params: ``editors`` (those studied closely), ``fairer`` and ``others`` (editors of the two
-            further tables), ``neighbours``, ``factors`` and ``margins`` (values to try).
-
-    Returns:
-        *objectives* (PEAK, Figures 3 and 5), *fairer* (Table 5), *neighbours* (Figure 4), *others*
-        (editors beyond the paper) and *sensitivity* (around Table 8's coefficients).
-    """
-    close = params["editors"]
-    return {
-        "objectives": [v for editor in close for v in objectives(editor)],
-        "fairer": [
-            Variant(editor + suffix)
-            for editor in params["fairer"]
-            for suffix in ("", "+all", "+app")
-        ],
-        "neighbours": [
-            Variant(f"{editor}+app", "neighbours", float(count))
-            for editor in close
-            for count in params["neighbours"]
-        ],
-        "others": [
-            Variant(editor + suffix) for editor in params["others"] for suffix in ("", "+app")
-        ],
-        "sensitivity": [
-            Variant(f"{editor}+app", field, float(value), field != "margin")
-            for editor in close
-            for field in (*OBJECTIVES, "margin")
-            for value in params["margins" if field == "margin" else "factors"]
-        ],
-    }
 
 
 def objectives(editor: str) -> list[Variant]:

@@ -21,7 +21,8 @@ from helpers.metrics.peak_tables import metrics_table
 from helpers.models.language_model import LanguageModel
 from helpers.models.tokens import prompt_prefix
 from helpers.runs.answer_lists import CONTINUATION, named_answers
-from helpers.runs.peak_scores import edit_request, questions, score_records
+from helpers.runs.one_record import joined_scores
+from helpers.runs.peak_scores import edit_request, questions
 from helpers.scoring.responses import Sampling, sample_responses
 
 MEASURES = ("ES", "GS", "LS", "AFF_hard", "ANF_hard", "AFF_random", "ANF_random")
@@ -135,8 +136,6 @@ class Explorer:
         """
         started = time.perf_counter()
         (update,) = editor.edit([edit_request(record)])
-        scores = score_records(self.language_model, [record]).rename(columns={"sum": "sum_before"})
-        after = score_records(self.language_model, [record], [update])["sum"]
         both = [record.edit_prompt] * 2
         drawn = sample_responses(
             self.language_model, both, [update], [-1, 0], n=self.samples, sampling=self.sampling
@@ -144,7 +143,7 @@ class Explorer:
         return Outcome(
             record=record,
             method=method_label(editor.method),
-            scores=scores.assign(sum_after=after.to_numpy()),
+            scores=joined_scores(self.language_model, record, update),
             before=_read(record, drawn[0]),
             after=_read(record, drawn[1]),
             seconds=time.perf_counter() - started,
@@ -172,12 +171,7 @@ def with_target(record: PeakRecord, target: str) -> PeakRecord:
 
 
 def _read(record: PeakRecord, texts: Sequence[str]) -> tuple[Said, ...]:
-    lists = {
-        "target": (record.target_new,),
-        "correct": record.correct,
-        "hard": record.hard_false,
-        "random": record.random_false,
-    }
+    lists = record.lists
     return tuple(
         Said(text, tuple((lists[name][i], name) for name, i in named_answers(text, record)))
         for text in texts

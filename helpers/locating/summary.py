@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from helpers.metrics.klob_sets import Sets, Units, located, located_count, located_units
+from helpers.paths import written_whole
 
 KEPT_UNITS = 1 << 20
 ROW_UNITS = 1 << 10  # scores of coarser views than this are kept as they are (layers)
@@ -119,19 +120,18 @@ class Summary:
 
     def save(self, path: Path) -> None:
         """Write as npz, whole or not at all."""
-        scratch = path.with_suffix(".partial.npz")
-        np.savez(
-            scratch,
-            shares=np.array(self.shares),
-            units=self.units,
-            deviations=self.deviations,
-            magnitudes=self.magnitudes,
-            rows=np.array(self.rows, dtype=np.float32),
-            bits=np.array(self.bits, dtype=np.uint8),
-            sums=self.sums,
-            counts=self.counts,
-        )
-        scratch.replace(path)
+        with written_whole(path) as scratch, scratch.open("wb") as stream:
+            np.savez(
+                stream,
+                shares=np.array(self.shares),
+                units=self.units,
+                deviations=self.deviations,
+                magnitudes=self.magnitudes,
+                rows=np.array(self.rows, dtype=np.float32),
+                bits=np.array(self.bits, dtype=np.uint8),
+                sums=self.sums,
+                counts=self.counts,
+            )
 
     @classmethod
     def load(cls, path: Path) -> Summary:

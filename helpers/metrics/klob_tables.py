@@ -19,7 +19,6 @@ from helpers.metrics.statistics import Estimate, bootstrap_interval
 
 Baseline = Literal["mean_scores", "pairwise"]
 
-RSIM_SUBTASKS = ("consistency", "relevance")
 ESTIMATE = ["mean", "low", "high", "n"]
 
 

@@ -67,6 +67,11 @@ PACKAGED_WEIGHTS: dict[str, PackagedWeights] = {
 }
 
 
+def weights_folder(name: str) -> Path:
+    """Where the user's cache keeps a packaged model, whether it is there or not."""
+    return cache_folder("models") / f"{name}-{PACKAGED_WEIGHTS[name].sha256[:12]}"
+
+
 def prepare(name: str, *, accept_terms: bool = False) -> Path:
     """Return a folder with the dequantised fp32 model and tokenizer, made on first use.
 
@@ -75,7 +80,7 @@ def prepare(name: str, *, accept_terms: bool = False) -> Path:
             member, or a checksum does not match.
     """
     weights = PACKAGED_WEIGHTS[name]
-    folder = cache_folder("models") / f"{name}-{weights.sha256[:12]}"
+    folder = weights_folder(name)
     if (folder / "model.safetensors").exists():
         return folder
     if weights.terms and not accept_terms:

@@ -80,7 +80,7 @@ def random_model(
     tokenizer = byte_tokenizer()
     special = {"bos_token_id": 256, "eos_token_id": 256, "pad_token_id": 256}
     config = AutoConfig.for_model(**{"vocab_size": len(tokenizer), **special, **settings})
-    torch.manual_seed(seed)
-    with torch.device(device):
+    with torch.random.fork_rng(), torch.device(device):
+        torch.manual_seed(seed)
         model = AutoModelForCausalLM.from_config(config, dtype=dtype)
     return model, tokenizer

@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from helpers.editing.variants import studies
+from helpers.editing.variants import OBJECTIVES, Variant, objectives
 from helpers.paths import run_name
 from helpers.publishing.adoption import adopt, as_json, is_published
 from helpers.reporting.ablations_stored import add_said, add_scores, load_part, sequence_key
@@ -39,6 +39,42 @@ def publish_ablations(
     _publish_said(first, params, caption, folder)
     _publish_sequences(run, params, caption, folder)
     return folder / _name(caption)
+
+
+def studies(params: Mapping[str, Any]) -> dict[str, list[Variant]]:
+    """The variants of every study, from the parameters of notebook 04.
+
+    Args:
+        params: ``editors`` (those studied closely), ``fairer`` and ``others`` (editors of the two
+            further tables), ``neighbours``, ``factors`` and ``margins`` (values to try).
+
+    Returns:
+        *objectives* (PEAK, Figures 3 and 5), *fairer* (Table 5), *neighbours* (Figure 4), *others*
+        (editors beyond the paper) and *sensitivity* (around Table 8's coefficients).
+    """
+    close = params["editors"]
+    return {
+        "objectives": [v for editor in close for v in objectives(editor)],
+        "fairer": [
+            Variant(editor + suffix)
+            for editor in params["fairer"]
+            for suffix in ("", "+all", "+app")
+        ],
+        "neighbours": [
+            Variant(f"{editor}+app", "neighbours", float(count))
+            for editor in close
+            for count in params["neighbours"]
+        ],
+        "others": [
+            Variant(editor + suffix) for editor in params["others"] for suffix in ("", "+app")
+        ],
+        "sensitivity": [
+            Variant(f"{editor}+app", field, float(value), field != "margin")
+            for editor in close
+            for field in (*OBJECTIVES, "margin")
+            for value in params["margins" if field == "margin" else "factors"]
+        ],
+    }
 
 
 def _publish_variants(

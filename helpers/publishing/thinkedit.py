@@ -21,7 +21,7 @@ from helpers.editing.editor import Editor
 from helpers.editing.hyperparameters import preset_words
 from helpers.editing.remembering import Remembering, sharing
 from helpers.models import LanguageModel, load
-from helpers.paths import FIGURES, RUNS, file_name
+from helpers.paths import FIGURES, RUNS, file_name, written_whole
 from helpers.reporting.thinkedit_stored import DRAWN
 from helpers.runs.methods import build_method
 from helpers.runs.store import ResultsStore
@@ -203,7 +203,8 @@ def store_tables(
             made = table.set_index(["method", "mode"]).index
             kept = stored[~stored.set_index(["method", "mode"]).index.isin(made)]
             table = pd.concat([kept, table], ignore_index=True)
-        table.to_parquet(path, index=False)
+        with written_whole(path) as scratch:
+            table.to_parquet(scratch, index=False)
         paths.append(path)
     return paths
 
@@ -216,7 +217,8 @@ def store_chains(chains: pd.DataFrame, folder: Path = FIGURES / "data") -> Path:
     """
     path = folder / "06_thinkedit_chains.parquet"
     _check_alike(chains, path)
-    chains.to_parquet(path, index=False)
+    with written_whole(path) as scratch:
+        chains.to_parquet(scratch, index=False)
     return path
 
 

@@ -12,6 +12,7 @@ from helpers.metrics.answer_lists import MEASURES, rank_correlation, said_metric
 from helpers.metrics.peak_tables import metrics_table, summarise
 from helpers.metrics.statistics import paired_test
 from helpers.reporting.ablations_stored import StoredAblations
+from helpers.reporting.peak_tables import percent_cell
 from helpers.reporting.published import published_table
 
 HARD_METRICS = ("ES", "GS", "LS", "AFF_hard", "ANF_hard")
@@ -78,11 +79,9 @@ def variants_table(
         summary = summarise(table[list(columns)])
         cells = [str(len(table))]
         for metric in columns:
-            row = summary.loc[metric]
-            half = f" ± {50 * (row['high'] - row['low']):.1f}" if intervals else ""
-            half += f" ({row['n']:.0f})" if row["n"] < len(table) else ""
+            text = percent_cell(summary, metric, len(table), intervals=intervals)
             other = None if reference in (None, variant) else metrics.get(reference)
-            cells.append(f"{100 * row['mean']:.1f}{half}{_differs(table, other, metric)}")
+            cells.append(text + _differs(table, other, metric))
         rows[variant.label] = cells
     return pd.DataFrame.from_dict(rows, orient="index", columns=["n", *columns])
 

@@ -18,9 +18,9 @@ from typing import Any
 import pandas as pd
 
 from helpers.editing.variants import Variant
-from helpers.paths import FIGURES
+from helpers.paths import FIGURES, written_whole
 from helpers.reporting.peak_tables import Caption
-from helpers.reporting.stored import StoredRun, load_run, store_run
+from helpers.reporting.stored import StoredRun, load_run, store_run, write_about
 
 FOLDER = FIGURES / "data" / "peak_ablations"
 _TYPES = {"case_id": "int32", "sample": "int16", "list": "category", "answer_index": "int16"}
@@ -174,9 +174,10 @@ def add_said(
     for state, table in said.items():
         files[state] = f"{state.replace('+', '_')}.parquet"
         small = table[list(_TYPES)].astype(_TYPES)
-        small.to_parquet(root / files[state], index=False, compression="zstd")
+        with written_whole(root / files[state]) as scratch:
+            small.to_parquet(scratch, index=False, compression="zstd")
     about = {**drawn, "files": files, "settings": {**kept, **settings}}
-    path.write_text(json.dumps(about, indent=1, ensure_ascii=False) + "\n", "utf-8")
+    write_about(root, about)
     _remove_unlisted(root, files)
     return root
 

@@ -19,7 +19,8 @@ from typing import Any
 
 import pandas as pd
 
-from helpers.paths import FIGURES
+from helpers.paths import FIGURES, written_whole
+from helpers.reporting.stored import write_about
 
 FOLDER = FIGURES / "data" / "klob"
 TABLES = ("sentences", "similarities", "null", "layers", "cost", "edits")
@@ -61,10 +62,10 @@ def store_klob_run(
     root.mkdir(parents=True, exist_ok=True)
     for table, rows in tables.items():
         if len(rows):
-            rows.to_parquet(root / f"{table}.parquet", index=False, compression="zstd")
+            with written_whole(root / f"{table}.parquet") as scratch:
+                rows.to_parquet(scratch, index=False, compression="zstd")
     if about is not None:
-        text = json.dumps(about, indent=1, ensure_ascii=False)
-        (root / "about.json").write_text(text + "\n", "utf-8")
+        write_about(root, about)
     return root
 
 

@@ -61,16 +61,22 @@ def editing_table(
         summary = summarise(table[list(metrics)])
         cells = [str(len(table))]
         for metric in metrics:
-            row = summary.loc[metric]
-            text = f"{100 * row['mean']:.1f}" if row["n"] else "n/a"
-            if intervals and row["n"] > 1:
-                text += f" ± {50 * (row['high'] - row['low']):.1f}"
-            if row["n"] < len(table):
-                text += f" (n={row['n']:.0f})"
+            text = percent_cell(summary, metric, len(table), intervals=intervals)
             cells.append(text + _mark(method, metric, by_record))
         rows[method] = cells
     columns = ["records", *metrics]
     return pd.DataFrame.from_dict(rows, orient="index", columns=columns).rename_axis("method")
+
+
+def percent_cell(
+    summary: pd.DataFrame, metric: str, records: int, *, intervals: bool = True
+) -> str:
+    """A metric of ``summarise`` as ``mean ± half width``, with *n* where that is below ``records``."""
+    row = summary.loc[metric]
+    text = f"{100 * row['mean']:.1f}" if row["n"] else "n/a"
+    if intervals and row["n"] > 1:
+        text += f" ± {50 * (row['high'] - row['low']):.1f}"
+    return text + (f" (n={row['n']:.0f})" if row["n"] < records else "")
 
 
 def beside_paper(
@@ -149,13 +155,11 @@ def ranking_in_words(
     """The most probable answers at the edit prompt: [appended], correct*, false."""
     chosen = scores[(scores["case_id"] == record.case_id) & (scores["role"] == "edit")]
     order = (chosen[column] / chosen["tokens"]).sort_values(ascending=False).index[:first]
-    lists = {"correct": record.correct, "hard": record.hard_false, "random": record.random_false}
     words = []
     for name, index in zip(
         chosen.loc[order, "list"], chosen.loc[order, "answer_index"], strict=True
     ):
-        if name == "target":
-            words.append(f"[{record.target_new}]")
-        else:
-            words.append(lists[name][index] + "*" * (name == "correct"))
+        answer = record.lists[name][index]
+        marks = {"target": f"[{answer}]", "correct": f"{answer}*"}
+        words.append(marks.get(name, answer))
     return ", ".join(words)

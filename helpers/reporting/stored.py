@@ -8,13 +8,14 @@ fingerprint and checksum of the model and data behind the scores.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from helpers.paths import FIGURES, file_name
+from helpers.paths import FIGURES, file_name, written_whole
 from helpers.reporting.peak_tables import Caption
 
 _FOLDER = FIGURES / "data" / "peak"
@@ -75,13 +76,20 @@ def store_run(name: str, run: StoredRun, folder: Path = _FOLDER) -> Path:
     files = {label: f"{label.lower().replace('+', '_')}.parquet" for label in run.scores}
     for label, table in run.scores.items():
         small = table[list(_TYPES)].astype(_TYPES)
-        small.to_parquet(root / files[label], index=False, compression="zstd")
+        with written_whole(root / files[label]) as scratch:
+            small.to_parquet(scratch, index=False, compression="zstd")
     about = {
         "caption": asdict(run.caption),
         "files": files,
         "source": run.source,
         "settings": run.settings,
     }
-    text = json.dumps(about, indent=1, ensure_ascii=False)
-    (root / "about.json").write_text(text + "\n", "utf-8")
+    write_about(root, about)
     return root
+
+
+def write_about(root: Path, about: Mapping[str, Any]) -> None:
+    """Write what a folder of tables says about itself, whole."""
+    text = json.dumps(about, indent=1, ensure_ascii=False)
+    with written_whole(root / "about.json") as scratch:
+        scratch.write_text(text + "\n", "utf-8")

@@ -115,14 +115,8 @@ def named_answers(text: str, record: PeakRecord) -> list[tuple[str, int]]:
     "Guinea-Bissau") the longer one counts. An answer that stands in several lists counts in the
     first of: target, correct, hard false, random false.
     """
-    lists = {
-        "target": (record.target_new,),
-        "correct": record.correct,
-        "hard": record.hard_false,
-        "random": record.random_false,
-    }
     places: dict[str, tuple[str, int]] = {}
-    for name, answers in lists.items():
+    for name, answers in record.lists.items():
         for index, answer in enumerate(answers):
             places.setdefault(fold(answer), (name, index))
     longest_first = sorted(filter(None, places), key=len, reverse=True)

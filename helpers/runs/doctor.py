@@ -14,9 +14,16 @@ import psutil
 import torch
 
 from helpers import __version__
-from helpers.data.fetch import DATA_VARIABLE, FetchError, Resource, data_folder, locate
+from helpers.data.fetch import (
+    DATA_VARIABLE,
+    FetchError,
+    NotHereError,
+    Resource,
+    data_folder,
+    locate,
+)
 from helpers.models.memory import free_bytes
-from helpers.models.packaged_weights import PACKAGED_WEIGHTS
+from helpers.models.packaged_weights import PACKAGED_WEIGHTS, weights_folder
 from helpers.paths import cache_folder
 from helpers.runs import workload
 from helpers.runs.estimate import memory_in_words
@@ -40,10 +47,10 @@ def report() -> Iterator[str]:
     yield "optional extras: " + ", ".join(found)
     yield from _hardware()
     yield from _caches()
-    models = cache_folder("models")
-    for name, weights in PACKAGED_WEIGHTS.items():
-        there = (models / f"{name}-{weights.sha256[:12]}").exists()
-        yield f"model {name}: {'cached' if there else 'not fetched yet'} ({models})"
+    for name in PACKAGED_WEIGHTS:
+        folder = weights_folder(name)
+        there = "cached" if folder.exists() else "not fetched yet"
+        yield f"model {name}: {there} ({folder.parent})"
     yield from _data(OFFICIAL.values())
 
 
@@ -110,7 +117,7 @@ def _state(resource: Resource) -> str:
     """Whether a verified copy is here; a damaged one is said to be so."""
     try:
         return f"found ({locate(resource, download=False)})"
+    except NotHereError:
+        return f"will be downloaded ({workload.megabytes(resource.size)})"
     except FetchError as error:
-        if "no local copy" in str(error):
-            return f"will be downloaded ({workload.megabytes(resource.size)})"
         return f"PROBLEM: {error}"

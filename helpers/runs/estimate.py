@@ -11,9 +11,8 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from helpers.models.load import torch_device, torch_dtype
 from helpers.models.memory import free_bytes
-from helpers.models.packaged_weights import PACKAGED_WEIGHTS
+from helpers.models.packaged_weights import PACKAGED_WEIGHTS, weights_folder
 from helpers.models.shapes import SHAPES
-from helpers.paths import cache_folder
 
 _GIB = 2**30
 
@@ -60,7 +59,7 @@ def memory_in_words(model: str, dtype: str, device: str, *, copies: int = 1) -> 
 
 def _folder(model: str) -> Path:
     if model in PACKAGED_WEIGHTS:
-        return cache_folder("models") / f"{model}-{PACKAGED_WEIGHTS[model].sha256[:12]}"
+        return weights_folder(model)
     return Path(model).expanduser()
 
 

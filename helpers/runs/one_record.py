@@ -62,9 +62,6 @@ def joined_scores(
 
 def _text(record: PeakRecord, row: object) -> str:
     role, prompt, name, index = (getattr(row, key) for key in KEYS)
-    if name == "target":
-        return record.target_new
-    if role == "locality":
+    if role == "locality" and name != "target":
         return record.locality[0 if name == "first" else prompt][1]
-    lists = {"correct": record.correct, "hard": record.hard_false, "random": record.random_false}
-    return lists[name][index]
+    return record.lists[name][index]

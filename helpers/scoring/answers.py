@@ -23,7 +23,7 @@ from helpers.models.batching import run_halving, token_batches
 from helpers.models.forest import Forest, pack
 from helpers.models.forward import hidden_states, log_probabilities
 from helpers.models.language_model import LanguageModel
-from helpers.models.tokens import answer_ids, prompt_ids
+from helpers.models.tokens import TokenError, answer_ids, prompt_ids
 
 COLUMNS = ["question", "answer", "tokens", "sum", "mean"]
 LOGITS_AT_A_TIME = 1 << 25  # 128 MiB in fp32
@@ -126,6 +126,14 @@ def _pack_questions(
     """Tokenise each distinct text once and fill rows, longest questions first."""
     prompts = {q.prompt: prompt_ids(language_model, q.prompt) for q in questions}
     answers = {a: answer_ids(language_model, a) for q in questions for a in q.answers}
+    limit = language_model.context_length
+    for q in questions:
+        longest = len(prompts[q.prompt]) + max(len(answers[a]) for a in q.answers) - 1
+        if longest > limit:
+            raise TokenError(
+                f"prompt {q.prompt[:60]!r} and its longest answer, {longest} tokens, exceed the context"
+                f" of {limit}; shorten them"
+            )
     first = np.cumsum([0, *(len(q.answers) for q in questions)])
     table = pd.DataFrame(
         [(i, j, len(answers[a])) for i, q in enumerate(questions) for j, a in enumerate(q.answers)],

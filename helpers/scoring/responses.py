@@ -23,7 +23,7 @@ from helpers.editing.update import Update, moved_where_used
 from helpers.models.batching import run_halving
 from helpers.models.forward import Past, additive_mask, causal_visibility, prefill
 from helpers.models.language_model import LanguageModel
-from helpers.models.tokens import prompt_ids
+from helpers.models.tokens import TokenError, prompt_ids
 
 
 @dataclass(frozen=True)
@@ -84,6 +84,7 @@ def sample_responses(
     if len(owner_of) != len(prompts) or n < 1:
         raise ValueError(f"{len(owner_of)} owners for {len(prompts)} prompts, {n} responses each")
     ids = [_request_ids(language_model, prompt, sampling) for prompt in prompts]
+    _check_lengths(language_model, prompts, ids, sampling)
     moved = moved_where_used(updates or [], owner_of, language_model.device)
     responses: list[list[str]] = [[] for _ in prompts]
     bar = tqdm(total=len(prompts) * n, unit="response", desc="sampling", disable=not progress)
@@ -127,6 +128,21 @@ def _request_ids(language_model: LanguageModel, prompt: str, sampling: Sampling)
     text = tokenizer.apply_chat_template(message, add_generation_prompt=True, tokenize=False)
     # The template writes its own special tokens.
     return tuple(tokenizer(text, add_special_tokens=False)["input_ids"])
+
+
+def _check_lengths(
+    language_model: LanguageModel,
+    prompts: Sequence[str],
+    ids: Sequence[tuple[int, ...]],
+    sampling: Sampling,
+) -> None:
+    for prompt, tokens in zip(prompts, ids, strict=True):
+        needed, limit = len(tokens) + sampling.max_new_tokens, language_model.context_length
+        if needed > limit:
+            raise TokenError(
+                f"prompt {prompt[:60]!r} of {len(tokens)} tokens and {sampling.max_new_tokens} new ones"
+                f" exceed the context of {limit}; shorten it, or lower max_new_tokens"
+            )
 
 
 def _draws(prompt: str, sample: int, sampling: Sampling) -> np.ndarray:

@@ -22,7 +22,6 @@ from dataclasses import dataclass
 from helpers.data.knowgic import Edit, Fact
 from helpers.editing.request import EditRequest
 
-FORMS = ("fact", "reverse", "yes_no", "edit", "paraphrase", "neighbour")
 PARAPHRASES = ("It is well known that {}", "As everybody can look up, {}")
 MAX_NEIGHBOURS = 10
 OTHER_RIVALS = 12  # rivals from other graphs fill up to so many

@@ -10,7 +10,8 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any
 
 import pandas as pd
@@ -61,22 +62,20 @@ class ThinkEditRun:
     sampling: Sampling | None = None
     chunk: int = 7
     progress: bool = False
-    _kinds: dict[str, frozenset[str]] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.estimator not in ESTIMATORS:
             raise ValueError(f"no estimator {self.estimator!r}; use {', '.join(ESTIMATORS)}")
-        self._kinds.update(kinds_of(self.universe))
 
     @property
     def drawn(self) -> Sampling:
         """How responses or texts are drawn."""
         return self.sampling or (TEXTS if self.estimator == "texts" else ANSWERS)
 
-    @property
+    @cached_property
     def kinds(self) -> Kinds:
         """Entities of each kind over the whole set."""
-        return self._kinds
+        return kinds_of(self.universe)
 
     def before(self) -> pd.DataFrame:
         """Scores of the unedited model."""

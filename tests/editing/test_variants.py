@@ -11,9 +11,10 @@ from helpers.editing.context import ContextTemplates
 from helpers.editing.hyperparameters import RectHyperparameters, preset_values
 from helpers.editing.rect import Rect
 from helpers.editing.rome import Rome
-from helpers.editing.variants import OBJECTIVES, SYMBOLS, MethodError, Variant, objectives, studies
+from helpers.editing.variants import OBJECTIVES, SYMBOLS, MethodError, Variant, objectives
 from helpers.paths import NOTEBOOKS
 from helpers.paths import PARAMS as FOLDER
+from helpers.publishing.ablations import studies
 from helpers.runs.methods import _changed
 from helpers.runs.params import read_params
 
