@@ -11,15 +11,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from helpers.editing.variants import method_label
 from helpers.reporting.style import HATCHES, MARKERS, PALETTE, captioned, use_style
+from helpers.reporting.thinkedit_tables import METHODS
 
-LABELS = {
-    "alphaedit": "AlphaEdit",
-    "memit": "MEMIT",
-    "rect": "RECT",
-    "prune": "PRUNE",
-    "rome": "ROME",
-}
 THE_PAPER = "the paper's numbers (Table 10), not ours"
 _BARS = "; bars: 95 % intervals over edits"
 _STEPS = ["1", "2", "3", "4", "5"]
@@ -65,7 +60,7 @@ def preservation_bars(techniques: pd.DataFrame, *, caption: str = "") -> Figure:
             places + index * width,
             wide[method],
             width,
-            label=_label(method),
+            label=method_label(method),
             color=_colour(method),
             hatch=HATCHES[_place(method)],
             edgecolor="white",
@@ -208,7 +203,7 @@ def sequence_lines(leads: pd.DataFrame, *, caption: str = "") -> Figure:
             axes.axhline(0, color="0.4", linewidth=0.8)
         row[0].set_ylabel(f"{model}\nlead of the new object\n[nats per token]")
     for axes, method in zip(panels[0], methods, strict=True):
-        axes.set_title(_label(method))
+        axes.set_title(method_label(method))
     figure.supxlabel("place in the sequence\n○ right after the edit   ● at the end", fontsize=8)
     return captioned(figure, caption)
 
@@ -228,18 +223,12 @@ def _arrows(axes: Axes, plain: pd.DataFrame, changed: pd.DataFrame) -> None:
 
 
 def _place(method: str) -> int:
-    order = list(LABELS)
     name = method.split("+")[0]
-    return order.index(name) if name in order else len(order)
+    return METHODS.index(name) if name in METHODS else len(METHODS)
 
 
 def _colour(method: str) -> tuple[float, float, float]:
     return PALETTE[_place(method)]
-
-
-def _label(method: str) -> str:
-    name, _, suffix = method.partition("+")
-    return LABELS.get(name, name) + (f"+{suffix.upper()}" if suffix else "")
 
 
 def _mark(method: str) -> dict[str, Any]:
@@ -254,7 +243,7 @@ def _line(method: str) -> dict[str, Any]:
     """
     hollow = "+" in method or method == "prune"
     return {
-        "label": _label(method),
+        "label": method_label(method),
         "color": _colour(method),
         "marker": MARKERS[_place(method)],
         "linestyle": "--" if "+" in method else "-",

@@ -31,6 +31,7 @@ from helpers.metrics.klob import (
 )
 from helpers.metrics.klob_sets import located
 from helpers.models import LanguageModel
+from helpers.paths import run_name
 from helpers.publishing import klob as published
 from helpers.reporting.klob_stored import add_klob_run, load_klob_run, store_klob_run
 from helpers.runs.store import ResultsStore
@@ -283,7 +284,7 @@ def test_a_masked_model_goes_through_the_command(
         out=tmp_path / "out",
         store=tmp_path / "store",
     )
-    stored = load_klob_run("tiny-bert_klob-mini", tmp_path / "out")
+    stored = load_klob_run(run_name(str(folder), "klob-mini"), tmp_path / "out")
     assert set(stored.tables["similarities"]["locator"]) == {"activation", "gradient-activation"}
     assert set(stored.tables["sentences"]["subtask"]) == set(get_args(Subtask))
 
