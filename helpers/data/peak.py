@@ -103,16 +103,11 @@ def load_peak(
     items = list(enumerate(_read(path)))
     if not items[chosen]:
         raise RecordError(f"{name_or_path}: the slice is empty, {path} has {len(items)} records")
-    published = []
-    seen: set[int] = set()
-    for position, item in islice(items[chosen], limit):
-        record = PeakRecord.from_json(item, where=f"{path}, record {position}")
-        if record.case_id in seen:
-            raise RecordError(
-                f"{path}, record {position}: case_id {record.case_id} is taken; number them apart"
-            )
-        seen.add(record.case_id)
-        published.append(record)
+    _check_numbers(items, path)
+    published = [
+        PeakRecord.from_json(item, where=f"{path}, record {position}")
+        for position, item in islice(items[chosen], limit)
+    ]
     records = [_strict(record, path) for record in published] if strict_lists else published
     return PeakData(
         name=name,
@@ -128,6 +123,17 @@ def save_peak(records: Iterable[PeakRecord], path: Path) -> None:
     """Write records in the PEAK schema, so that ``load_peak`` reads them back."""
     text = json.dumps([record.to_json() for record in records], indent=1, ensure_ascii=False)
     path.write_text(text + "\n", encoding="utf-8")
+
+
+def part_name(name: str, start: int, stop: int) -> str:
+    """The name of some records of a data set, which may be a slice itself.
+
+    >>> part_name("peak-cf[100:200]", 10, 20)
+    'peak-cf[110:120]'
+    """
+    whole, outer = _sliced(name)
+    first = outer.start or 0
+    return f"{whole}[{first + start}:{first + stop}]"
 
 
 def _sliced(name: str) -> tuple[str, slice]:
@@ -164,6 +170,21 @@ def _read(path: Path) -> list[Mapping[str, object]]:
     if not isinstance(content, list) or not content:
         raise RecordError(f"{path}: expected a non-empty JSON list of records")
     return content
+
+
+def _check_numbers(items: Sequence[tuple[int, Mapping[str, object]]], path: Path) -> None:
+    """Refuse a case_id that two records of the file have, also where only one of them is read.
+
+    Results are kept by case_id, so one would be taken for the other.
+    """
+    seen: set[object] = set()
+    for position, item in items:
+        number = item.get("case_id") if isinstance(item, dict) else None
+        if isinstance(number, int) and number in seen:
+            raise RecordError(
+                f"{path}, record {position}: case_id {number} is taken; number them apart"
+            )
+        seen.add(number if isinstance(number, int) else None)
 
 
 def _strict(record: PeakRecord, path: Path) -> PeakRecord:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from helpers.models.names import HUB_NAMES, SHAPE_PREFIX
 from helpers.paths import PARAMS
@@ -28,6 +28,13 @@ class LayerHyperparameters(Hyperparameters):
     """Those of an editor that is told which blocks to edit."""
 
     layers: tuple[int, ...] = Field(min_length=1)
+
+    @field_validator("layers")
+    @classmethod
+    def _ascending(cls, layers: tuple[int, ...]) -> tuple[int, ...]:
+        if list(layers) != sorted(set(layers)):
+            raise ValueError("layers must be in ascending order, each named once")
+        return layers
 
 
 class VectorHyperparameters(LayerHyperparameters):

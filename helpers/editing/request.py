@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from helpers.models.tokens import several
+
 
 class RequestError(ValueError):
     """Raised for a request that cannot be edited, naming the record and the remedy."""
@@ -29,6 +31,8 @@ class EditRequest:
     record: str = ""
 
     def __post_init__(self) -> None:
+        for name in ("correct", "false"):
+            object.__setattr__(self, name, several(getattr(self, name)))
         where = f"record {self.record}: " if self.record else ""
         if self.prompt.count("{}") != 1:
             raise RequestError(

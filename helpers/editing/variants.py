@@ -43,6 +43,8 @@ def method_label(method: str) -> str:
         MethodError: unknown editor or suffix.
     """
     name, _, suffix = method.partition("+")
+    if name == "kn" and suffix:
+        raise MethodError(f"no method {method!r}: KN optimises no loss that answers could join")
     if name not in LABELS or suffix not in _SUFFIXES:
         raise MethodError(
             f"no method {method!r}: write an editor ({', '.join(LABELS)}), optionally followed"

@@ -86,7 +86,7 @@ def prepare(name: str, *, accept_terms: bool = False) -> Path:
     if weights.terms and not accept_terms:
         raise WeightsError(
             f"{name} comes under the {weights.licence} ({weights.terms}); read them, then load it with"
-            " accept_terms=True (in a params file: accept_terms: true)"
+            f" accept_terms=True, or once with python -m helpers fetch {name} --accept-terms"
         )
     with tempfile.TemporaryDirectory(dir=cache_folder("models")) as scratch:
         gguf = _assemble(name, weights, Path(scratch))

@@ -7,6 +7,7 @@ tokenizer's own default for prompts and never occurs inside an answer.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from helpers.models.language_model import LanguageModel
@@ -16,6 +17,17 @@ _ANCHOR = "a"  # answers are tokenised after this word, so that a leading blank 
 
 class TokenError(ValueError):
     """Raised when text cannot be turned into the token ids asked for."""
+
+
+def several(texts: Iterable[str]) -> tuple[str, ...]:
+    """Texts as a tuple.
+
+    Raises:
+        TypeError: a single text, which would be taken for its letters.
+    """
+    if isinstance(texts, str):
+        raise TypeError(f"expected several texts, not {texts!r}; write ({texts!r},)")
+    return tuple(texts)
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import chdir
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from helpers import models
 from helpers.data.fetch import FetchError
 from helpers.data.peak import load_peak
 from helpers.data.peak_record import RecordError
+from helpers.editing.editor import Editor
 from helpers.editing.hyperparameters import HyperparameterError, preset_words
 from helpers.editing.mend_network import NetworkError
 from helpers.editing.variants import MethodError
@@ -22,7 +24,7 @@ from helpers.publishing.adoption import adopt
 from helpers.reporting.peak_tables import Caption
 from helpers.reporting.stored import StoredRun, load_run, store_run, stored_runs
 from helpers.runs.methods import build_methods
-from helpers.runs.misnamed import misnamed
+from helpers.runs.misnamed import check_names
 from helpers.runs.params import ParamsError, notebook_of, read_params
 from helpers.runs.peak_scores import PeakRun
 from helpers.runs.store import ResultsStore
@@ -63,30 +65,51 @@ def publish(params_file: Path, *, finished: bool = False) -> Path:
     notebook = notebook_of(params_file).stem
     if notebook not in NOTEBOOKS:
         raise ParamsError(f"{params_file}: only {' and '.join(NOTEBOOKS)} are published this way")
-    wrong = list(misnamed(notebook, params))
-    if wrong:
-        raise ParamsError(f"{params_file}: " + "; ".join(wrong))
-    if notebook == "04_app_ablations":
-        last = max([params["records"], *params["checkpoints"]])
-        run = _peak_run({**params, "records": last})
-        return publish_ablations(run, params, caption(run, params), DATA / "peak_ablations")
-    return publish_runs(_peak_run(params), params, DATA / "peak", finished=finished)
+    with chdir(REPOSITORY):  # from where the notebooks read paths, too
+        check_names(params_file, notebook, params)
+        if notebook == "04_app_ablations":
+            last = max([params["records"], *params["checkpoints"]])
+            run = _peak_run({**params, "records": last})
+            return publish_ablations(run, params, caption(run, params), DATA / "peak_ablations")
+        return publish_runs(_peak_run(params), params, DATA / "peak", finished=finished)
 
 
 def publish_runs(
     run: PeakRun, params: Mapping[str, Any], folder: Path, *, finished: bool = False
 ) -> Path:
-    """Every method of notebook 03 on every record, or on those that are finished."""
+    """Every method of notebook 03 on every record, or on those that are finished.
+
+    Raises:
+        ParamsError: nothing is finished, or methods or records are published that this run lacks.
+    """
     options = {key: params[key] for key in ("preset", "corpus", "seed")}
     editors = build_methods(params["methods"], run.language_model, **options)
     about = caption(run, params)
-    name = run_name(about.model, about.dataset)
-    if name in stored_runs(folder):
-        adopt(run, editors, load_run(name, folder))
+    name, source = run_name(about.model, about.dataset), run.settings({})
+    known = load_run(name, folder) if name in stored_runs(folder) else None
+    if known and known.source == source:
+        _check_nothing_lost(known, editors, about, folder / name)
+        adopt(run, editors, known)
     every = {label: run.scores(editor, finished=finished) for label, editor in editors.items()}
     scores = {label: table for label, table in every.items() if len(table)}
+    if not scores:
+        raise ParamsError(f"none of {', '.join(editors)} is finished; nothing was stored")
     settings = {label: editors[label].settings() for label in scores}
-    return store_run(name, StoredRun(about, scores, settings, run.settings({})), folder)
+    return store_run(name, StoredRun(about, scores, settings, source), folder)
+
+
+def _check_nothing_lost(
+    known: StoredRun, editors: Mapping[str, Editor], about: Caption, folder: Path
+) -> None:
+    """Refuse to replace a published run of the same model and data by a part of it."""
+    missing = [label for label in known.scores if label not in editors]
+    fewer = known.caption.records > about.records
+    if missing or fewer:
+        lost = ", ".join([*missing, *([f"{known.caption.records} records"] if fewer else [])])
+        raise ParamsError(
+            f"{folder} holds {lost}, which this run lacks: name them in the params file, too, or move"
+            " the folder away"
+        )
 
 
 def caption(run: PeakRun, params: Mapping[str, Any]) -> Caption:

@@ -6,6 +6,7 @@ import os
 import platform
 import shutil
 from collections.abc import Iterable, Iterator
+from contextlib import chdir
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -24,7 +25,7 @@ from helpers.data.fetch import (
 )
 from helpers.models.memory import free_bytes
 from helpers.models.packaged_weights import PACKAGED_WEIGHTS, weights_folder
-from helpers.paths import cache_folder
+from helpers.paths import REPOSITORY, cache_folder
 from helpers.runs import workload
 from helpers.runs.estimate import memory_in_words
 from helpers.runs.fetching import OFFICIAL
@@ -62,7 +63,9 @@ def needs(params_file: Path) -> Iterator[str]:
     """
     params, notebook = read_params(params_file), notebook_of(params_file).stem
     yield f"{params_file}:"
-    if wrong := list(misnamed(notebook, params)):  # the rest would only stumble over it
+    with chdir(REPOSITORY):  # from where the notebook reads paths
+        wrong = list(misnamed(notebook, params))
+    if wrong:  # the rest would only stumble over it
         yield from (f"  PROBLEM: {line}" for line in wrong)
         return
     if "model" in params:

@@ -15,6 +15,7 @@ from helpers.data.peak import load_peak
 from helpers.editing.variants import method_label
 from helpers.models.load import torch_device, torch_dtype
 from helpers.runs.fetching import OFFICIAL
+from helpers.runs.params import ParamsError
 
 _MANY = ("methods", "editors", "fairer", "others", "said", "sequences")
 _ONE = ("method", "editor")
@@ -35,6 +36,16 @@ def misnamed(notebook: str, params: dict[str, Any]) -> Iterator[str]:
             continue
         except ValueError as error:
             yield str(error)
+
+
+def check_names(file: Path, notebook: str, params: dict[str, Any]) -> None:
+    """Refuse a params file whose values name nothing.
+
+    Raises:
+        ParamsError: with the file and every such value.
+    """
+    if wrong := list(misnamed(notebook, params)):
+        raise ParamsError(f"{file}: " + "; ".join(wrong))
 
 
 def _checks(notebook: str, params: dict[str, Any]) -> Iterator[tuple[Callable[..., Any], Any]]:

@@ -11,24 +11,33 @@ import ast
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError, create_model
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, create_model
 
 from helpers.paths import FIGURES, NOTEBOOKS, REPOSITORY, RUNS, PathError, below
 
+
+def _no_truth_value(value: object) -> object:
+    if isinstance(value, bool):  # pydantic takes true for 1
+        raise ValueError("a number is needed")
+    return value
+
+
+_Int = Annotated[int, BeforeValidator(_no_truth_value)]
+_Float = Annotated[float, BeforeValidator(_no_truth_value)]
 _TYPES: dict[str, Any] = {
     "str": str,
-    "int": int,
-    "float": float,
+    "int": _Int,
+    "float": _Float,
     "bool": bool,
     "list[str]": list[str],
-    "list[int]": list[int],
-    "list[float]": list[float],
+    "list[int]": list[_Int],
+    "list[float]": list[_Float],
     "list[list[str]]": list[list[str]],
-    "int | None": int | None,
-    "float | None": float | None,
+    "int | None": _Int | None,
+    "float | None": _Float | None,
     "str | None": str | None,
     "dict[str, float]": dict[str, float],
 }
@@ -121,9 +130,11 @@ def read_params(params_file: Path, notebook: Path | None = None) -> dict[str, An
     _require(params_file)
     try:
         values = yaml.safe_load(params_file.read_text(encoding="utf-8")) or {}
+    except (OSError, UnicodeDecodeError) as error:
+        raise ParamsError(f"{params_file} cannot be read as UTF-8 text: {error}") from error
     except yaml.YAMLError as error:
         raise ParamsError(f"{params_file} is not valid YAML: {error}") from error
-    if not isinstance(values, dict):
+    if not isinstance(values, dict) or not all(isinstance(name, str) for name in values):
         raise ParamsError(f"{params_file} must be a flat mapping of parameter names to values")
     return validate_params(values, notebook or notebook_of(params_file), where=str(params_file))
 

@@ -66,7 +66,8 @@ class PeakSequence:
         missing = [count for count in checkpoints if not self.results(count).done()]
         if not missing:
             return
-        start = max((n for n in checkpoints if n < missing[0] and self._resumable), default=0)
+        kept = [n for n in checkpoints if (self.results(n).folder / _FILE).exists()]
+        start = max((n for n in kept if n < missing[0] and self._resumable), default=0)
         total = Update({})
         if start:
             stored = Update.load(self.results(start).folder / _FILE)

@@ -23,7 +23,7 @@ from helpers.models.batching import run_halving, token_batches
 from helpers.models.forest import Forest, pack
 from helpers.models.forward import hidden_states, log_probabilities
 from helpers.models.language_model import LanguageModel
-from helpers.models.tokens import TokenError, answer_ids, prompt_ids
+from helpers.models.tokens import TokenError, answer_ids, prompt_ids, several
 
 COLUMNS = ["question", "answer", "tokens", "sum", "mean"]
 LOGITS_AT_A_TIME = 1 << 25  # 128 MiB in fp32
@@ -35,6 +35,9 @@ class Question:
 
     prompt: str
     answers: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "answers", several(self.answers))
 
 
 @dataclass
@@ -65,8 +68,8 @@ def score_answers(
         language_model: the model; its weights are not touched.
         questions: prompts with their answers.
         updates: edits to score under, if any.
-        owners: for each question the index of its update, -1 for the unedited model; default: the
-            unedited model for all.
+        owners: for each question the index of its update, -1 for the unedited model; needed with
+            updates.
         token_budget: tokens per forward pass, padding included.
         row_tokens: questions of one owner share a row up to this many tokens.
         progress: show a progress bar.
@@ -76,8 +79,9 @@ def score_answers(
         token log-probabilities (natural logarithm), sorted by question and answer.
 
     Raises:
-        TokenError: an empty prompt or answer.
-        ValueError: owners and questions differ in number, or an owner has no update.
+        TokenError: an empty prompt or answer, or more tokens than the context.
+        ValueError: updates without owners, owners and questions that differ in number, or an owner
+            without update.
     """
     owner_of = _checked_owners(questions, updates, owners)
     moved = moved_where_used(updates or [], owner_of, language_model.device)
@@ -108,6 +112,8 @@ def packed_tokens(language_model: LanguageModel, questions: Sequence[Question]) 
 def _checked_owners(
     questions: Sequence[Question], updates: Sequence[Update] | None, owners: Sequence[int] | None
 ) -> list[int]:
+    if updates and owners is None:
+        raise ValueError("updates without owners: say for each question which update is its own")
     owner_of = [-1] * len(questions) if owners is None else [int(owner) for owner in owners]
     if len(owner_of) != len(questions):
         raise ValueError(f"{len(owner_of)} owners for {len(questions)} questions")
@@ -128,7 +134,7 @@ def _pack_questions(
     answers = {a: answer_ids(language_model, a) for q in questions for a in q.answers}
     limit = language_model.context_length
     for q in questions:
-        longest = len(prompts[q.prompt]) + max(len(answers[a]) for a in q.answers) - 1
+        longest = len(prompts[q.prompt]) + max((len(answers[a]) for a in q.answers), default=1) - 1
         if longest > limit:
             raise TokenError(
                 f"prompt {q.prompt[:60]!r} and its longest answer, {longest} tokens, exceed the context"

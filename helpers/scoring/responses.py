@@ -65,7 +65,7 @@ def sample_responses(
         language_model: the model; its weights are not touched.
         prompts: texts to respond to.
         updates: edits to respond under, if any.
-        owners: for each prompt the index of its update, -1 for the unedited model (default).
+        owners: for each prompt the index of its update, -1 for the unedited model; needed with updates.
         n: responses per prompt.
         sampling: how to draw them.
         rows: responses generated at the same time.
@@ -75,11 +75,13 @@ def sample_responses(
         For each prompt its ``n`` responses, stripped of white space.
 
     Raises:
-        ValueError: owners and prompts differ in number, ``n`` below 1, or ``chat=True`` for a model
-            without a chat template.
-        TokenError: an empty prompt, or one that ends with a blank.
+        ValueError: updates without owners, owners and prompts that differ in number, ``n`` below 1, or
+            ``chat=True`` for a model without a chat template.
+        TokenError: an empty prompt, one that ends with a blank, or one too long for the context.
     """
     sampling = sampling or Sampling()
+    if updates and owners is None:
+        raise ValueError("updates without owners: say for each prompt which update is its own")
     owner_of = [-1] * len(prompts) if owners is None else [int(owner) for owner in owners]
     if len(owner_of) != len(prompts) or n < 1:
         raise ValueError(f"{len(owner_of)} owners for {len(prompts)} prompts, {n} responses each")

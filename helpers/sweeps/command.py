@@ -10,7 +10,7 @@ from helpers.data.peak_record import RecordError
 from helpers.paths import RUNS
 from helpers.runs.estimate import memory_in_words, weights_in_words
 from helpers.runs.methods import MethodError
-from helpers.runs.misnamed import misnamed
+from helpers.runs.misnamed import check_names
 from helpers.runs.params import ParamsError, validate_params
 from helpers.sweeps.drive import plan_jobs, run_sweep, status, write_jobs
 from helpers.sweeps.jobs import Engine
@@ -53,9 +53,7 @@ def run_file(
     combinations = expand(sweep, where=str(file))
     folder = folder or RUNS / "sweeps" / file.stem
     params = validate_params(combinations[0].table.params, NOTEBOOK, where=str(file))
-    wrong = list(misnamed(NOTEBOOK.stem, params))
-    if wrong:
-        raise SweepError(f"{file}: " + "; ".join(wrong))
+    check_names(file, NOTEBOOK.stem, params)
     if dry_run:
         memory = {model: _memory(model, params, engine, workers) for model in sweep.models}
         return list(forecast(status(plan_jobs(combinations, folder)), memory)), False

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from helpers.data.peak import load_peak
+from helpers.data.peak import load_peak, part_name
 from helpers.paths import NOTEBOOKS, file_name
 from helpers.runs.methods import method_label
 from helpers.runs.params import explain, validate_params
@@ -34,7 +34,7 @@ class SweepError(ValueError):
 class Sweep(BaseModel):
     """A sweep file's content."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     models: Names
     datasets: Names
@@ -70,11 +70,13 @@ def read_sweep(path: Path) -> Sweep:
     """
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise SweepError(f"no sweep file {path}; examples are in params/sweeps") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise SweepError(
+            f"no readable sweep file {path} ({error}); examples are in params/sweeps"
+        ) from error
     except yaml.YAMLError as error:
         raise SweepError(f"{path} is not valid YAML: {error}") from error
-    if not isinstance(content, dict):
+    if not isinstance(content, dict) or not all(isinstance(key, str) for key in content):
         raise SweepError(f"{path} must be a mapping with {', '.join(Sweep.model_fields)}")
     try:
         return Sweep(**content)
@@ -123,7 +125,7 @@ def _combinations(sweep: Sweep) -> Iterator[Combination]:
                     name=f"{prefix}_{file_name(editor)}_{start:05d}",
                     params={
                         "model": model,
-                        "dataset": f"{dataset}[{start}:{min(start + sweep.shard, count)}]",
+                        "dataset": part_name(dataset, start, min(start + sweep.shard, count)),
                         "records": None,
                         "methods": [editor],
                         **sweep.params,

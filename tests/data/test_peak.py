@@ -10,7 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers.data.peak import MINI, PeakData, PeakRecord, RecordError, load_peak, save_peak
+from helpers.data.peak import (
+    MINI,
+    PeakData,
+    PeakRecord,
+    RecordError,
+    load_peak,
+    part_name,
+    save_peak,
+)
 from helpers.data.peak_anomalies import find_anomalies
 
 needs_data = pytest.mark.skipif(
@@ -283,6 +291,22 @@ def test_a_slice_is_a_part_of_the_same_data_set(tmp_path, written, positions) ->
     assert part.records == tuple(whole.records[position] for position in positions)
     assert (part.name, part.checksum) == (whole.name, whole.checksum)
     assert load_peak(f"{path}{written}", limit=1).records == part.records[:1]
+
+
+@pytest.mark.parametrize("part", ["", "[0:1]", "[1:2]"])
+def test_numbers_are_unique_in_the_file_whatever_is_read_of_it(tmp_path, part) -> None:
+    path = write(tmp_path, ITEM, {**ITEM, "case_id": 9}, ITEM)
+    with pytest.raises(RecordError, match=r"record 2: case_id .* is taken"):
+        load_peak(f"{path}{part}")
+    with pytest.raises(RecordError, match=r"record 2: case_id .* is taken"):
+        load_peak(path, limit=1)
+
+
+@pytest.mark.parametrize("outer", ["", "[1:]", "[1:4]", "[:3]"])
+def test_a_part_of_a_slice_is_a_slice(tmp_path, outer) -> None:
+    path = write(tmp_path, *({**ITEM, "case_id": case_id} for case_id in range(5)))
+    within = load_peak(f"{path}{outer}").records
+    assert load_peak(part_name(f"{path}{outer}", 1, 3)).records == within[1:3]
 
 
 def test_an_empty_slice_says_how_many_records_there_are(tmp_path) -> None:

@@ -152,6 +152,24 @@ def test_published_scores_of_other_settings_are_not_taken(run, rome, tmp_path, m
     assert elsewhere.results(rome).done() == elsewhere.results().done() == set(run.results().done())
 
 
+def test_a_published_run_is_not_replaced_by_a_part_of_it(run, rome, tmp_path):
+    both = {**PARAMS, "methods": ["rome", "rome+app"]}
+    path = publish_runs(run, both, tmp_path / "p")
+    before = {file: file.read_bytes() for file in path.iterdir()}
+    with pytest.raises(ParamsError, match=r"holds ROME\+APP, which this run lacks"):
+        publish_runs(run, {**PARAMS, "methods": ["rome"]}, path.parent)
+    first = replace(run, data=replace(run.data, records=run.data.records[:1]))
+    with pytest.raises(ParamsError, match="holds 3 records, which this run lacks"):
+        publish_runs(first, both, path.parent)
+    assert {file: file.read_bytes() for file in path.iterdir()} == before
+
+
+def test_nothing_finished_is_nothing_stored(run, rome, tmp_path):
+    with pytest.raises(ParamsError, match="none of ROME is finished"):
+        publish_runs(run, {**PARAMS, "methods": ["rome"]}, tmp_path / "p", finished=True)
+    assert not (tmp_path / "p").exists()
+
+
 def test_only_some_notebooks_are_published():
     from helpers.paths import PARAMS as FOLDER
 

@@ -90,6 +90,17 @@ def test_a_longer_sequence_goes_on_where_a_shorter_one_ended(run, editor, monkey
     sequence.scores([2, 4])
 
 
+def test_a_lost_update_is_made_again(run, editor):
+    sequence = PeakSequence(run, editor)
+    sequence.scores([1])
+    for file in sequence.results(1).folder.glob("*.safetensors"):
+        file.unlink()
+    found = sequence.scores([1, 2])[2]
+    other = PeakRun(run.language_model, run.data, ResultsStore(run.store.root / "other"))
+    expected = PeakSequence(other, editor).scores([2])[2]
+    pd.testing.assert_frame_equal(found, expected)
+
+
 def test_an_editor_that_remembers_more_starts_anew(run, editor):
     """PRUNE goes on from unrestrained edits, which its yielded updates do not hold."""
     prune = Prune(editor, PruneHyperparameters(base="rome"))

@@ -124,7 +124,11 @@ def test_bad_input(tiny):
         score_answers(tiny("llama"), [Question("x ", ("y",))])
     with pytest.raises(ValueError, match="owners"):
         score_answers(tiny("llama"), QUESTIONS, [Update({})], [0, 0, 0, 1])
-    with pytest.raises(ValueError, match="context"):
+    with pytest.raises(ValueError, match="updates without owners"):
+        score_answers(tiny("llama"), QUESTIONS, [Update({})])
+    with pytest.raises(TypeError, match="several texts"):
+        Question("x", "yes")
+    with pytest.raises(TokenError, match=r"prompt 'x{60}' and its longest answer.*context of"):
         score_answers(tiny("llama"), [Question("x" * 600, ("y",))])
 
 

@@ -128,6 +128,10 @@ def test_bad_input_is_refused(tiny):
         sample_responses(language_model, ["a", "b"], owners=[-1])
     with pytest.raises(TokenError, match="ends with a blank"):
         sample_responses(language_model, ["a "])
+    with pytest.raises(ValueError, match="updates without owners"):
+        sample_responses(language_model, ["a"], [Update({})])
+    with pytest.raises(TokenError, match=r"new ones exceed the context of \d+; shorten"):
+        sample_responses(language_model, ["a" * (language_model.context_length - 3)])
     with pytest.raises(ValueError, match="temperature"):
         Sampling(temperature=-1)
     with pytest.raises(ValueError, match="empty stop"):

@@ -76,6 +76,7 @@ def test_mistakes_in_a_sweep_file(tmp_path, change, message):
         ({"params": {"seed": "zero"}}, ParamsError, "seed: .*integer.*'zero'"),
         ({"params": {"records": 3}}, SweepError, "records in params"),
         ({"editors": ["rom"]}, MethodError, "no method 'rom': write an editor"),
+        ({"editors": ["kn+app"]}, MethodError, "KN optimises no loss"),
         ({"editors": ["rome", "rome"]}, SweepError, "both be called m_peak-mini-cf_rome_00000"),
         ({"models": ["a/b", "a-b"]}, SweepError, "both be called a-b_"),
     ],
@@ -83,6 +84,13 @@ def test_mistakes_in_a_sweep_file(tmp_path, change, message):
 def test_mistakes_in_the_matrix(change, kind, message):
     with pytest.raises(kind, match=message):
         expand(Sweep(**{**SMALL, **change}), where="mine.yaml")
+
+
+def test_shards_of_a_slice_can_be_read():
+    sweep = Sweep(**{**SMALL, "datasets": ["peak-mini-cf[4:8]"], "shard": 3})
+    (combination,) = expand(sweep, where="mine.yaml")
+    parts = [load_peak(run.params["dataset"]).records for run in combination.shards]
+    assert sum(parts, ()) == load_peak("peak-mini-cf[4:8]").records * len(sweep.editors)
 
 
 def test_a_sweep_without_models(tmp_path):
@@ -95,6 +103,8 @@ def test_a_sweep_without_models(tmp_path):
 def test_unreadable_files(tmp_path):
     with pytest.raises(SweepError, match="examples are in params/sweeps"):
         read_sweep(tmp_path / "none.yaml")
+    with pytest.raises(SweepError, match="no readable sweep file"):
+        read_sweep(tmp_path)
     path = tmp_path / "mine.yaml"
     for text, message in (("models: [", "not valid YAML"), ("- rome", "must be a mapping")):
         path.write_text(text)
