@@ -59,9 +59,8 @@ def neuron_map(sets: NDArray[np.bool_], *, title: str) -> Figure:
     axes.set_xlabel("neuron of the layer's MLP")
     axes.set_ylabel("layer")
     axes.set_ylim(-1, sets.shape[1])
-    axes.set_title(title, loc="left")
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=len(sets))
-    return figure
+    return captioned(figure, title)
 
 
 def layer_strips(
@@ -95,7 +94,7 @@ def layer_strips(
 def rsim_line(candidate: float, everywhere: float, *, title: str) -> Figure:
     """RSim as the ratio of two distances on the scale of similarity (KLoB, Figure 3)."""
     use_style()
-    figure, axes = plt.subplots(figsize=(6.6, 1.5))
+    figure, axes = plt.subplots(figsize=(6.6, 1.6))
     axes.plot([0, 1], [0, 0], color="0.5", linewidth=1)
     for place, name in ((0.0, "0"), (everywhere, "Sim_all"), (candidate, "Sim_cand"), (1.0, "1")):
         axes.plot(place, 0, "|", color="black", markersize=10)
@@ -107,10 +106,9 @@ def rsim_line(candidate: float, everywhere: float, *, title: str) -> Figure:
         length = f"{name} = {end - everywhere:.2f}"
         axes.annotate(length, (middle, height + 0.06), ha="center", fontsize=8)
     near, whole = candidate - everywhere, 1 - everywhere
-    axes.set_title(f"{title}: RSim = {near:.2f} / {whole:.2f} = {near / whole:.2f}", loc="left")
     axes.set_ylim(-0.6, 1.2)
     axes.axis("off")
-    return figure
+    return captioned(figure, f"RSim = {near:.2f} / {whole:.2f} = {near / whole:.2f}; {title}")
 
 
 def criteria_dots(table: pd.DataFrame, null: pd.DataFrame | None = None, *, caption: str) -> Figure:

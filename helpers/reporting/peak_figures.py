@@ -50,9 +50,8 @@ def answer_probabilities(answers: pd.DataFrame, *, title: str = "") -> Figure:
     axes.set_xscale("log")
     axes.set_ylim(-0.7, len(answers) - 0.3)
     axes.set_xlabel("probability of the answer (geometric mean over its tokens, log scale)")
-    axes.set_title(title, loc="left")
-    axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.06), ncols=len(states))
-    return figure
+    axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=len(states))
+    return captioned(figure, title)
 
 
 def list_probabilities(scores: Mapping[str, pd.DataFrame], *, caption: str = "") -> Figure:
