@@ -108,7 +108,7 @@ def rsim_line(candidate: float, everywhere: float, *, title: str) -> Figure:
     near, whole = candidate - everywhere, 1 - everywhere
     axes.set_ylim(-0.6, 1.2)
     axes.axis("off")
-    return captioned(figure, f"RSim = {near:.2f} / {whole:.2f} = {near / whole:.2f}; {title}")
+    return captioned(figure, f"RSim = {near:.2f} / {whole:.2f} = {near / whole:.2f}\n{title}")
 
 
 def criteria_dots(table: pd.DataFrame, null: pd.DataFrame | None = None, *, caption: str) -> Figure:

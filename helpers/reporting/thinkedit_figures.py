@@ -130,10 +130,11 @@ def recovery_against_preservation(
     spread = every[["IFR ±", "CKP ±"]].fillna(0) * (changed is None)
     low = min(0.9, (every["CKP"] - spread["CKP ±"]).min())
     high = max(1.0, (every["CKP"] + spread["CKP ±"]).max())
+    right = (every["IFR"] + spread["IFR ±"]).max()
     panels[0, 0].set(
         ylabel="CKP (higher is better)",
         ylim=(low - 0.06 * (high - low), high + 0.06 * (high - low)),
-        xlim=(0, 1.05 * (every["IFR"] + spread["IFR ±"]).max()),
+        xlim=(-0.03 * right, 1.05 * right),  # a mark at zero is whole
     )
     handles, _ = panels[0, -1].get_legend_handles_labels()
     if changed is not None:

@@ -162,7 +162,7 @@ def test_figures_show_what_they_are_given(
         "in 3 of 3 wordings (1)",
     ]
     title = klob_figures.rsim_line(0.6, 0.2, title="a fact").get_suptitle()
-    assert title == "RSim = 0.40 / 0.80 = 0.50; a fact"
+    assert title == "RSim = 0.40 / 0.80 = 0.50\na fact"
     table = criteria_table(similarities, sentences, granularity="neuron")
     chance = klob_tables.null_means(null, granularity="neuron", share=0.01)
     dots = klob_figures.criteria_dots(table, chance, caption="neurons")
