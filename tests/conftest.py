@@ -61,6 +61,7 @@ TINY: dict[str, dict[str, Any]] = {
     "llama": {"model_type": "llama", **_LLAMA_LIKE},
     "qwen2": {"model_type": "qwen2", **_LLAMA_LIKE},
     "mistral": {"model_type": "mistral", "sliding_window": None, **_LLAMA_LIKE},
+    "windowed": {"model_type": "mistral", **_LLAMA_LIKE, "sliding_window": 24},
     "gemma3": {
         "model_type": "gemma3_text",
         "head_dim": 8,

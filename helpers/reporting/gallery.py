@@ -8,6 +8,7 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
 
 from helpers.paths import FIGURES
@@ -43,7 +44,11 @@ def draw(name: str, folder: Path = FIGURES) -> list[Path]:
     Raises:
         KeyError: no such figure.
     """
-    return save_figure(figures()[name].draw(), name, folder)
+    figure = figures()[name].draw()
+    try:
+        return save_figure(figure, name, folder)
+    finally:
+        plt.close(figure)
 
 
 def _peak_figures() -> Iterator[tuple[str, Entry]]:

@@ -54,6 +54,15 @@ def test_the_papers_rule_takes_a_threshold():
         known_answers(*masks, settings=FilterSettings(rule="best"))
 
 
+@pytest.mark.parametrize("rule", ["rank", "threshold"])
+def test_a_false_answer_as_probable_as_a_known_one_is_dropped(rule):
+    lists = np.array([0.5, 0.25]), np.array([0.25, 0.1]), np.array([0.2, 0.25])
+    known, hard, random_false = known_answers(*lists, settings=FilterSettings(rule=rule))
+    assert known.tolist() == [True, True]
+    assert hard.tolist() == [False, True]
+    assert random_false.tolist() == [True, False]
+
+
 def test_complete_lists_stay_unless_pruned():
     table = scores(CORRECT, HARD, RANDOM)
     filtered = apply_filter([record()], table)

@@ -10,10 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from helpers.construction import false_answers
 from helpers.construction.false_answers import Linked, sample_false_answers
 from helpers.construction.graph import Edge, Entity, Graph, read_graph
 from helpers.construction.peak import build_counterfactual, build_temporal
 from helpers.construction.peak_settings import PeakSettings
+from helpers.construction.prompts import facts_by_answer, locality_prompts
 from helpers.construction.report import (
     linked_share,
     lookalikes,
@@ -115,6 +117,33 @@ def test_temporal_records_append_what_is_new_to_what_is_older():
     assert set(record.correct) == set("BCD")
     assert "Z" not in (*record.hard_false, *record.random_false)
     assert set(record.hard_false) <= set("FG")
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_cut_off_itself_is_new_and_the_end_itself_is_ignored(seed):
+    """Without a day a date is its year; all three neighbours could be asked for."""
+    dated = [("A", "P47", "B", "1990"), ("A", "P47", "C"), ("A", "P47", "D", "2022"),
+             ("A", "P47", "E", "2026"), ("D", "P47", "F"), ("D", "P47", "G"), ("E", "P47", "F"),
+             ("E", "P47", "G"), ("H", "P47", "B"), ("I", "P47", "C"), ("J", "P47", "K")]  # fmt: skip
+    built = build_temporal(
+        graph_of(dated),
+        TEMPLATES,
+        cutoff="2022",
+        until="2026",
+        settings=replace(SMALL, seed=seed),
+        relations=["P47"],
+    )
+    (record,) = built.records
+    assert (record.subject, record.target_new) == ("A", "D")
+    assert set(record.correct) == set("BC")
+
+
+def test_a_hub_links_nobody(monkeypatch):
+    monkeypatch.setattr(false_answers, "HUB", 3)
+    films = [(f"film {i}", "P57", "person") for i in range(4)]
+    linked = Linked(graph_of([*films, ("film 0", "P161", "actor"), ("film 1", "P161", "actor")]))
+    assert linked.within_two("film 0") == {"person", "actor", "film 1"}
+    assert linked.within_two("film 2") == {"person"}
 
 
 def test_shared_neighbours_count_only_with_two_steps():
@@ -225,6 +254,18 @@ def test_locality_asks_facts_that_the_new_answer_does_not_answer():
                 subject = next(n for n in "ABCDEFGHIJK" if re.search(rf"\b{n}\b", prompt[1:]))
                 assert answer in record.correct
                 assert record.target_new not in graph.answers[subject, "P47"]
+
+
+def test_locality_asks_the_fact_with_the_fewest_answers():
+    graph = graph_of([("L", "P47", "B"), *(("M", "P47", x) for x in "BCDEFG"), ("A", "P47", "B")])
+    by_answer = facts_by_answer(graph, TEMPLATES)
+    for seed in range(8):
+        ((prompt, answer),) = locality_prompts(
+            graph, TEMPLATES, by_answer, fact=("A", "P47"), correct=["B"], target_label="Z",
+            number=1, rng=random.Random(seed),
+        )  # fmt: skip
+        assert prompt in {cloze.replace("{}", "L") for cloze in CLOZES}
+        assert answer == "B"
 
 
 def test_the_share_of_a_relation_is_asked_last(packaged_graph):

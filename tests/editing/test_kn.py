@@ -186,6 +186,11 @@ def test_coarse_and_refined_sets(tiny) -> None:
     refined = editor.neurons(torch.stack([one, two, three]))
     assert refined.tolist() == [[True, False, False], [False, True, False]]
     assert not editor.neurons(-one.abs()[None]).any()
+    # The threshold is one for all layers, and 40 % of five prompts are not more than 40 %.
+    low = torch.tensor([[10.0, 0.0, 0.0], [0.0, 2.0, 0.0]])
+    assert editor.neurons(low[None]).tolist() == [[True, False, False], [False, False, False]]
+    refined = editor.neurons(torch.stack([low, low, three, three, three]))
+    assert refined.tolist() == [[False, False, False], [False, True, False]]
 
 
 def test_contexts_give_the_refined_set_its_prompts(tiny, requests) -> None:

@@ -93,6 +93,11 @@ def test_rome_maps_the_bare_key_to_the_optimised_value(
         language_model, editor.prompts(requests[:1]), module, inputs=False, updates=[update]
     )
     torch.testing.assert_close(seen[0][0], vector.initial + vector.delta, rtol=1e-4, atol=1e-4)
+    # How far the key is from its direction is told for a direction of unit length.
+    (keys,) = read_at_subjects(language_model, editor.prompts(requests[:1]), module, inputs=True)
+    direction = update[module].right[:, 0]
+    assert float(direction.norm()) == pytest.approx(1)
+    assert float(keys[0] @ direction) == pytest.approx(update.diagnostics["key_dot_direction"])
 
 
 @pytest.mark.parametrize("architecture", ["gpt2", "llama"])

@@ -65,6 +65,17 @@ def test_documents_are_read_after_what_stands_before_every_prompt(tiny, tmp_path
     assert (moment.tokens, moment.corpus) == (len(keys), f"{text.name}-bos")
 
 
+def test_documents_end_with_the_context(tiny, tmp_path, text):
+    language_model = tiny("llama")
+    long = replace(text, segment=600)
+    (moment,) = second_moment(language_model, [1], long, folder=tmp_path).values()
+    documents = list(long.documents(language_model))
+    assert max(map(len, documents)) == 600
+    keys = keys_of(language_model, [document[:512] for document in documents], 1)
+    assert moment.tokens == len(keys) < sum(map(len, documents))
+    torch.testing.assert_close(moment.matrix, keys.T @ keys / len(keys), atol=1e-5, rtol=1e-4)
+
+
 def interrupt(monkeypatch, at: int) -> list[int]:
     """Interrupt the computation at its ``at``-th batch, once; the list returned counts the batches."""
     plain, calls = module._keys, []
@@ -173,6 +184,25 @@ def test_context_templates_are_cached_and_weighted(tiny, tmp_path):
     assert grouped.templates == plain.templates
     assert grouped.weights == pytest.approx([0.5] + [0.05] * 10)
     assert context_templates(language_model, [], grouped=True, folder=tmp_path).templates == ("{}",)
+
+
+def test_templates_of_another_seed_or_start_are_others(tiny, tmp_path):
+    language_model = tiny("llama")
+    one, seeded, started = (
+        context_templates(language_model, [(9, 5)], grouped=False, folder=tmp_path, **how)
+        for how in ({}, {"seed": 1}, {"start": "end_of_text"})
+    )
+    assert len({one, seeded, started}) == 3
+    words = zip(one.templates[1:], ("The", "Therefore", "Because", "I", "You"), strict=True)
+    assert all(text.startswith(word) for text, word in words)
+
+
+def test_the_length_of_a_template_counts_its_start(tiny, tmp_path, monkeypatch):
+    model, made = tiny("llama").model, []
+    generate = model.generate
+    monkeypatch.setattr(model, "generate", lambda **how: made.append(generate(**how)) or made[-1])
+    context_templates(tiny("llama"), [(16, 5)], grouped=False, folder=tmp_path)
+    assert {tokens.shape[1] for tokens in made} == {16}
 
 
 def test_short_templates_are_no_beginnings_of_long_ones(tiny, tmp_path):

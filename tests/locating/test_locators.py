@@ -24,6 +24,7 @@ from helpers.locating.locator import Locator, pool
 from helpers.locating.logit_attribution import LogitAttribution
 from helpers.locating.masked import MaskedLanguageModel
 from helpers.locating.query import LocatorError, Query, Sentence, encode
+from helpers.locating.registry import make_locator
 from helpers.locating.saliency import Fisher, WeightSaliency
 from helpers.locating.slots import own_answers
 from helpers.models import LanguageModel
@@ -252,6 +253,21 @@ def test_causal_tracing(any_model: LanguageModel, queries: list[Query]) -> None:
             output = clean(any_model, query, layer)[1][stop - 1]
             values = [traced_probability(any_model, query, s, (layer, output)) for s in noise]
             assert row[layer] == pytest.approx(np.mean(values) - base, rel=1e-2, abs=1e-6)
+
+
+def test_published_locators_have_the_papers_settings() -> None:
+    tracing, neurons = make_locator("causal-tracing"), make_locator("knowledge-neurons")
+    assert tracing.settings() == {"class": "CausalTracing", "samples": 10, "noise": 3.0, "seed": 0}
+    assert neurons.settings() == {"class": "IntegratedGradients", "steps": 20}
+
+
+def test_noise_is_measured_in_deviations_of_what_enters_the_first_block(tiny: Tiny) -> None:
+    for name, scale in (("llama", 1.0), ("gemma3", 32**0.5)):  # Gemma scales its embeddings
+        table = tiny(name).model.get_input_embeddings().weight
+        assert len(table) < 4096
+        assert embedding_deviation(tiny(name)) == pytest.approx(
+            scale * float(table.std()), rel=1e-2
+        )
 
 
 @pytest.mark.parametrize("name", ["gpt2", "gptj", "llama", "gemma3"])

@@ -169,6 +169,9 @@ def test_relative_standard_deviation() -> None:
     assert relative_standard_deviation([1.0], [3.0]).mean == -2
     spread = relative_standard_deviation([1.0, 3.0, 2.0], [0.5, 1.5], seed=1)
     assert spread.low < spread.mean == 0.5 < spread.high
+    # Each kind is drawn at its own size: two sentences are often the same one twice.
+    few = relative_standard_deviation([1.0] * 500, [0.0, 2.0])
+    assert (few.low, few.mean, few.high) == (-1, 0, 1)
 
 
 @pytest.mark.parametrize(("factual", "nonfactual"), [([], [1.0]), ([1.0], []), ([0.0], [1.0])])

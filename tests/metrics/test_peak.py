@@ -144,6 +144,19 @@ def test_locality_switches(
     assert metrics["LM"] == pytest.approx(magnitude)
 
 
+def test_a_tie_is_no_success() -> None:
+    floor = float(EDIT_AFTER.correct[:3].min())  # of the kept ones
+    tied = replace(AFTER, edit=replace(EDIT_AFTER, target=floor))
+    assert record_metrics(BEFORE, tied)["ES"] == 0
+    before, after = locality_case()
+    same = replace(after.locality, answer=after.locality.target)
+    assert record_metrics(before, replace(after, locality=same))["LS"] == 0
+    same = replace(before.locality, answer=before.locality.target)
+    metrics = record_metrics(replace(before, locality=same), after)
+    assert np.isnan(metrics["LS"])  # no answer was above the target before
+    assert metrics["LS_unfiltered"] == pytest.approx(1 / 2)
+
+
 def test_the_authors_locality() -> None:
     assert record_metrics(*locality_case(), compat="authors")["LS"] == pytest.approx(1 / 2)
 
@@ -183,6 +196,13 @@ def test_mean_probabilities() -> None:
             "target_after": np.exp(-2.3),
         }
     )
+
+
+def test_mean_probabilities_leave_out_a_skipped_prompt() -> None:
+    with_skipped = (
+        replace(record, paraphrases=(*record.paraphrases, SKIPPED)) for record in (BEFORE, AFTER)
+    )
+    assert record_probabilities(*with_skipped) == pytest.approx(record_probabilities(BEFORE, AFTER))
 
 
 costs = st.lists(st.floats(0, 30), min_size=6, max_size=6)

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 from helpers.metrics.peak_findings import findings, findings_table
 from helpers.metrics.statistics import welch_interval
@@ -75,6 +76,10 @@ def test_welch_interval_by_hand():
     # both variances are 2, so df = 2 and the half width is t(0.975, 2) * sqrt(2/2 + 2/2)
     assert found.mean == 5
     assert found.high - found.mean == pytest.approx(4.302652729911275 * 2**0.5)
+    # Variances 1 and 4 are not pooled: df = (5/3)^2 / ((1/3)^2 / 2 + (4/3)^2 / 2) = 50/17.
+    found = welch_interval([0.0, 1.0, 2.0], [5.0, 7.0, 9.0])
+    assert (found.mean, found.n) == (6, 3)
+    assert found.high - found.mean == pytest.approx(stats.t.ppf(0.975, 50 / 17) * (5 / 3) ** 0.5)
 
 
 def test_the_table_reads_as_text():

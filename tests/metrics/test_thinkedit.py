@@ -89,6 +89,15 @@ def test_preservation_per_edit_and_pooled():
     assert pooled["value"].tolist() == pytest.approx([(0.5 + 1 + 3) / 3])
 
 
+def test_the_error_of_a_mean_over_edits_is_that_of_the_mean():
+    table = pd.DataFrame({"edit": [1, 2, 3], "value": [1.0, 3.0, np.nan], "capped": 1.0, "m": "x"})
+    row = thinkedit.mean_over_edits(table, by=["m"]).iloc[0]
+    # s = √2 over two edits, so s / √2
+    assert (row["mean"], row["stderr"], row["n"]) == pytest.approx((2, 1, 2))
+    alone = thinkedit.mean_over_edits(table[:1], by=["m"]).iloc[0]
+    assert np.isnan(alone["stderr"])
+
+
 def test_runs_are_kept_apart():
     steps = pd.concat(
         [steps_of([(1.0, 0.2)]).assign(method="rome"), steps_of([(1.0, 0.6)]).assign(method="ft")]

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from tokenizers import Regex, Tokenizer, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
 
 from helpers.models.batching import PADDING, PASS_TOKENS, run_halving, token_batches
 from helpers.models.forest import Forest
@@ -32,6 +36,15 @@ def test_a_subject_that_occurs_twice_is_taken_at_its_slot(tiny):
 def test_a_blank_after_the_subject_is_not_its_last_token(tiny):
     prompt = subject_prompt(tiny("llama"), "In {}, people", "Peru ")
     assert prompt.subject_last == len("In Peru") - 1
+
+
+def test_a_token_that_straddles_the_subjects_end_is_its_last(tiny):
+    pairs = Tokenizer(models.WordLevel({"?": 0}, unk_token="?"))
+    pairs.pre_tokenizer = pre_tokenizers.Split(Regex(".{1,2}"), "isolated")
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=pairs, unk_token="?")
+    prompt = subject_prompt(replace(tiny("llama"), tokenizer=tokenizer), "In {}, people", "Peru")
+    # In | P|er|u,| p|eo|pl|e
+    assert (len(prompt.ids), prompt.subject_last) == (7, 3)
 
 
 def test_answers_start_with_their_blank_and_hold_no_special_token(tiny):
@@ -78,7 +91,7 @@ def test_edited_nodes_are_not_shared_with_plain_ones():
     assert forest.active().tolist() == [n in edited[1:] for n in range(len(forest))]
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("architecture", [*ARCHITECTURES, "windowed"])
 def test_prefix_and_suffix_equal_the_whole(tiny, architecture):
     language_model = tiny(architecture)
     ids = torch.tensor([prompt_ids(language_model, "The quick brown fox jumps over the lazy dog")])

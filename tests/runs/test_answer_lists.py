@@ -79,6 +79,12 @@ def test_another_draw_is_kept_apart(lists):
     assert lists.texts()["text"].tolist() != lists.again().texts()["text"].tolist()
 
 
+def test_more_samples_are_other_results(lists, editor):
+    for how in (None, editor):
+        assert replace(lists, samples=5).results(how).folder != lists.results(how).folder
+    assert lists.results().folder != lists.results(editor).folder
+
+
 def test_a_given_up_edit_is_left_out(lists, editor, monkeypatch):
     plain = type(editor).edit
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
 
 import numpy as np
@@ -43,6 +44,9 @@ def test_questions_and_keys_are_in_one_order(data):
         assert tuple(correct["answer"]) == record.correct
         own = texts[(texts["role"] == "locality") & (texts["list"] == "locality")]
         assert own["answer"].tolist() == [answer for _, answer in record.locality]
+        first = texts[(texts["role"] == "locality") & (texts["list"] == "first")]
+        assert set(first["answer"]) == {record.locality[0][1]}
+    assert any(len({answer for _, answer in record.locality}) > 1 for record in data.records)
 
 
 def test_a_list_that_holds_the_new_answer_goes_without_it(data):
@@ -82,6 +86,41 @@ def test_other_settings_have_other_results(tiny, tmp_path, data, editor, rome_se
     changed = rome_settings.model_copy(update={"v_lr": 0.1})
     other = Rome(tiny("llama"), changed, editor.contexts)
     assert run.results(editor).folder != run.results(other).folder
+
+
+def test_other_data_and_models_have_other_results(tiny, tmp_path, data, editor):
+    """One name and yet another thing: each part of the key is there by itself."""
+    language_model = tiny("llama")
+    run = PeakRun(language_model, data, ResultsStore(tmp_path))
+    others = [
+        replace(run, data=replace(data, name="other")),
+        replace(run, data=replace(data, checksum="0" * 64)),
+        replace(run, data=replace(data, strict_lists=False)),
+        replace(run, language_model=replace(language_model, name="other")),
+        replace(run, language_model=replace(tiny("llama", 1), name=language_model.name)),
+    ]
+    for how in (None, editor):
+        folders = {each.results(how).folder for each in (run, *others)}
+        assert len(folders) == 1 + len(others)
+
+
+def test_a_model_in_another_type_has_other_results(tiny, tmp_path, data, editor):
+    """Weights that bfloat16 holds exactly have one fingerprint in both types."""
+    half = replace(tiny("llama"), model=copy.deepcopy(tiny("llama").model).bfloat16())
+    full = replace(half, model=copy.deepcopy(half.model).float())
+    assert half.fingerprint == full.fingerprint
+    runs = [PeakRun(model, data, ResultsStore(tmp_path)) for model in (half, full)]
+    for how in (None, editor):
+        assert runs[0].results(how).folder != runs[1].results(how).folder
+
+
+def test_the_largest_change_is_the_one_that_is_told(data):
+    norms = {"layer 1": 0.5, "layer 2": 2.0, "layer 3": 1.0}
+    losses = [{"nll": 3.0}, {"nll": 1.5}]
+    update = Update({}, {"relative_norm": norms, "losses": losses, "steps": 1, "exploding": True})
+    row = peak_scores.diagnostics_table(data.records[:1], [update]).iloc[0]
+    assert (row["relative_norm"], row["final_nll"], row["steps"]) == (2.0, 1.5, 1)
+    assert row["exploding"]
 
 
 def test_a_given_up_edit_is_recorded_and_left_out(tiny, tmp_path, data, editor, monkeypatch):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -108,6 +110,16 @@ def test_an_editor_that_remembers_more_starts_anew(run, editor):
     sequence.scores([1])
     assert len(sequence.scores([1, 2])) == 2
     assert sequence.edits(2)["case_id"].tolist() == [r.case_id for r in run.data.records[:2]]
+
+
+def test_other_records_are_another_sequence(run, editor):
+    """Slices of one data set, and the same records in another order."""
+    records = run.data.records
+    folders = {
+        PeakSequence(replace(run, data=replace(run.data, records=part)), editor).results(2).folder
+        for part in (records, records[2:], records[1::-1])
+    }
+    assert len(folders) == 3
 
 
 @pytest.mark.parametrize("checkpoints", [[], [0, 1], [5]])

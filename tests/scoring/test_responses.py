@@ -10,7 +10,9 @@ import torch
 
 from helpers.editing.deltas import Dense, LowRank
 from helpers.editing.update import Update, apply
+from helpers.models.greedy import greedy_tokens
 from helpers.models.tokens import TokenError, prompt_ids
+from helpers.scoring import responses as module
 from helpers.scoring.responses import Sampling, sample_responses, uses_chat
 
 ARCHITECTURES = ["gpt2", "gptj", "llama", "qwen2", "mistral", "gemma3"]
@@ -106,6 +108,27 @@ def test_a_stop_is_cut_off_once_there_is_text(tiny):
     ):
         assert again == [text.split(stop)[0].strip() for text in group]
     assert any(stop in text for group in texts for text in group)
+
+
+def test_a_stop_before_there_is_text_ends_nothing(tiny, monkeypatch):
+    language_model = tiny("llama")
+    written = iter(language_model.tokenizer("\n\n Ada\nBo", add_special_tokens=False)["input_ids"])
+    monkeypatch.setattr(module._Batch, "_choose", lambda *_: torch.tensor([next(written)]))
+    sampling = Sampling(stop="\n", max_new_tokens=20)
+    assert sample_responses(language_model, ["x"], n=1, sampling=sampling) == [["Ada"]]
+    assert len(list(written)) == 2  # it was not asked for more
+
+
+def test_every_configured_end_of_text_ends_a_response(tiny, monkeypatch):
+    """Instruct models have more than one, which their tokenizer does not tell."""
+    language_model = tiny("llama")
+    sampling = Sampling(temperature=0, max_new_tokens=6)
+    ((whole,),) = sample_responses(language_model, ["x"], n=1, sampling=sampling)
+    (ids,) = greedy_tokens(language_model, [prompt_ids(language_model, "x")], [6])
+    end = next(token for token in ids if token != ids[0])
+    monkeypatch.setattr(language_model.model.generation_config, "eos_token_id", [end, 999])
+    ((cut,),) = sample_responses(language_model, ["x"], n=1, sampling=sampling)
+    assert cut == language_model.tokenizer.decode(ids[: ids.index(end)]).strip() != whole
 
 
 def test_chat_templates_are_used_where_there_is_one(tiny, monkeypatch):
