@@ -1,4 +1,4 @@
-"""Command line: ``python -m helpers run PARAMS``, ``fetch NAME``, ``figure NAME``, ``doctor``."""
+"""Command line: ``python -m helpers`` with run, sweep, publish, fetch, figure and doctor."""
 
 from helpers.cli import app
 

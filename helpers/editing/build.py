@@ -243,6 +243,8 @@ def build_editor(
 
     Raises:
         HyperparameterError: an unknown editor, preset or key, or no coefficients for ``app=True``.
+        NetworkError: no trained network of this model for MEND.
+        CorpusError: an unknown corpus, where second moments have to be made.
     """
     if name not in _EDITORS:
         raise HyperparameterError(f"no editor {name!r}; known: {', '.join(EDITOR_NAMES)}")

@@ -131,8 +131,8 @@ class Explorer:
         """Make a record's edit and look at it.
 
         Raises:
-            RequestError: the appended answer is one of the correct ones.
-            TokenError: the subject is not in the prompt.
+            RequestError: the editor cannot make the edit, e.g. a prompt too long for the context.
+            TokenError: a text that cannot be scored.
         """
         started = time.perf_counter()
         (update,) = editor.edit([edit_request(record)])

@@ -77,7 +77,7 @@ def evaluate(
         max_new_tokens: at most so many to a response or text; None: as ``ANSWERS`` and ``TEXTS`` say.
         first_line: a response ends with its first line; False for models that answer in lists.
         seed: of the samples, contexts and corpus.
-        corpus: text behind the second moments, see ``helpers.editing.build.corpus_named``.
+        corpus: text behind the second moments, see ``helpers.editing.corpus.corpus_named``.
         store: folder of the results store.
 
     Returns:

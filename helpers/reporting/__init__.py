@@ -1,1 +1,1 @@
-"""Tables, figures, the papers' published numbers and widgets."""
+"""Tables, figures and the papers' published numbers."""

@@ -45,8 +45,8 @@ def exact_facts(
 
     Returns:
         One row per (case_id, item): ``before``, ``after`` (mean-token probabilities, as in PEAK),
-        ``known_before``, ``known_after``, ``new_after`` (mean-token probability of the new object,
-        NaN where the fact does not end at the original one).
+        ``known_before``, ``known_after``, ``new_before``, ``new_after`` (mean-token probability of
+        the new object, NaN where the fact does not end at the original one).
     """
     tables = [
         _known(table[table["form"] == "fact"], known_probability) for table in (before, after)
