@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import socket
 import subprocess
@@ -12,6 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import settings
@@ -70,6 +72,14 @@ TINY: dict[str, dict[str, Any]] = {
         **_LLAMA_LIKE,
     },
 }
+
+
+@pytest.fixture(autouse=True)
+def _same_random_numbers() -> None:
+    """Every test draws the same, whatever ran before it."""
+    random.seed(0)
+    np.random.seed(0)
+    torch.manual_seed(0)
 
 
 @pytest.fixture(scope="session")

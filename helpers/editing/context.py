@@ -18,6 +18,7 @@ from pathlib import Path
 import torch
 
 from helpers.models.language_model import LanguageModel
+from helpers.models.randomness import seeded
 from helpers.paths import PACKAGED, cache_folder, written_whole
 
 BARE = "{}"
@@ -85,8 +86,8 @@ def context_templates(
     if folder is not None or not path.exists():
         path = (folder or cache_folder(_CACHE, language_model.fingerprint)) / file
     if not path.exists():
-        with torch.random.fork_rng():  # the caller's random numbers stay what they were
-            torch.manual_seed(seed)  # once, or short templates would be beginnings of long ones
+        # Seeded once, or short templates would be beginnings of long ones.
+        with seeded(seed, language_model.device):
             sampled = [t for pair in lengths for t in _sample(language_model, *pair, start)]
         with written_whole(path) as scratch:
             scratch.write_text(json.dumps(sampled, ensure_ascii=False, indent=1), encoding="utf-8")

@@ -12,6 +12,7 @@ from typing import Protocol
 import torch
 
 from helpers.models.language_model import LanguageModel
+from helpers.models.randomness import seeded
 from helpers.paths import PACKAGED, cache_folder, written_whole
 
 
@@ -60,7 +61,7 @@ class SelfCorpus:
         for start in range(0, self.count, self.batch):
             path = (packaged if packaged.exists() else root) / f"{start}.json"
             if not path.exists():
-                with torch.random.fork_rng():  # the caller's random numbers stay what they were
+                with seeded(self.seed * 1_000_003 + start, language_model.device):
                     rows = self._sample(language_model, start)
                 with written_whole(path) as scratch:
                     scratch.write_text(json.dumps(rows))
@@ -72,7 +73,6 @@ class SelfCorpus:
         begins = tokenizer.bos_token_id, language_model.model.generation_config.bos_token_id
         first = next((i for i in begins if i is not None), tokenizer.eos_token_id)
         rows = min(self.batch, self.count - start)
-        torch.manual_seed(self.seed * 1_000_003 + start)
         starts = torch.full((rows, 1), first, device=language_model.device)
         generated = language_model.model.generate(
             starts,

@@ -14,6 +14,8 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
+from helpers.models.randomness import seeded
+
 
 def _llama(d: int, f: int, blocks: int, heads: int, kv_heads: int, **more: Any) -> dict[str, Any]:
     return {
@@ -80,7 +82,6 @@ def random_model(
     tokenizer = byte_tokenizer()
     special = {"bos_token_id": 256, "eos_token_id": 256, "pad_token_id": 256}
     config = AutoConfig.for_model(**{"vocab_size": len(tokenizer), **special, **settings})
-    with torch.random.fork_rng(), torch.device(device):
-        torch.manual_seed(seed)
+    with seeded(seed, torch.device(device)), torch.device(device):
         model = AutoModelForCausalLM.from_config(config, dtype=dtype)
     return model, tokenizer
