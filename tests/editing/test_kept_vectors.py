@@ -9,6 +9,7 @@ import pytest
 
 from helpers.editing import vector_editor
 from helpers.editing.kept_vectors import KeptVectors
+from helpers.runs.store import settings_key
 
 
 @pytest.fixture
@@ -104,3 +105,20 @@ def test_vectors_of_an_edited_model_are_never_kept(same, pair, requests, name) -
     ):
         assert same(mine, alone)
     assert len(sharing[name].vectors) == len(requests)
+
+
+def test_settings_tell_apart_whatever_an_update_depends_on(pair, protective) -> None:
+    editor = pair[0]["memit"]
+    moments = {k: replace(m, corpus="another") for k, m in editor.second_moments.items()}
+    changes = (
+        {},
+        {"second_moments": moments},
+        {"app": protective},
+        {"app": replace(protective, margin=4.0)},
+        {"targets": "all"},
+        {"contexts": replace(editor.contexts, groups=editor.contexts.groups[:1])},
+        {"hyperparameters": editor.hyperparameters.model_copy(update={"v_lr": 0.1})},
+    )
+    keys = [settings_key(replace(editor, **change).settings()) for change in changes]
+    assert len(set(keys)) == len(changes)
+    assert settings_key(pair[0]["alphaedit"].settings()) not in keys

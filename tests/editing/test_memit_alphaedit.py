@@ -7,6 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from helpers.editing import vector_editor
 from helpers.editing.alphaedit import AlphaEdit, KeyHistory
 from helpers.editing.keys import read_at_subjects
 from helpers.editing.null_space import NullSpace
@@ -131,6 +132,28 @@ def test_memit_jointly_moves_every_subject_towards_its_vector(
     for vector, values in zip(vectors, reached, strict=True):
         missing = (vector.initial + vector.delta - values[0]).norm() / vector.delta.norm()
         assert missing < 0.6
+
+
+def test_alphaedit_protects_no_fact_whose_edit_was_given_up(
+    tiny, make_editor, requests, monkeypatch
+) -> None:
+    """Alone in its batch, or beside others: the sequence is the one without it."""
+    optimise = vector_editor.optimise_vectors
+
+    def giving_up(language_model, rows, *arguments, **options):
+        vectors = optimise(language_model, rows, *arguments, **options)
+        for row, vector in zip(rows, vectors, strict=True):
+            vector.failure = "given up" if row.record == "b" else None
+        return vectors
+
+    monkeypatch.setattr(vector_editor, "optimise_vectors", giving_up)
+    editor: AlphaEdit = make_editor("alphaedit", tiny("llama"), v_num_grad_steps=3)
+    first, lost, last = requests
+    *_, expected = editor.edit_sequentially([first, last])
+    for order, batch in (([first, lost, last], 1), ([first, lost, last], 2)):
+        *_, found = editor.edit_sequentially(order, batch=batch)
+        for module in expected:
+            torch.testing.assert_close(found[module].dense(), expected[module].dense())
 
 
 def test_alphaedit_remembers_the_keys_of_its_run(tiny, make_editor, requests) -> None:

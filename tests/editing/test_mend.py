@@ -281,6 +281,50 @@ def test_nothing_is_edited_by_a_network_of_rate_zero(tiny) -> None:
     assert float(nll.detach()) == pytest.approx(float(expected), abs=1e-4)
 
 
+@torch.no_grad()
+def test_what_an_edit_changes_is_the_divergence_from_the_unedited_model(tiny, requests) -> None:
+    """KL(base || edited) and the share of equal best tokens, over each text's positions."""
+    language_model = tiny("llama")
+    editor = mend(language_model, requests, rate=-2e-2)
+    learner = Learner.of(language_model, editor.network)
+    texts = [("Oslo lies in", "Norway"), ("Ur is", "a town"), ("In Bonn one speaks", "German")]
+    kl, same = learner.change(learner.factors([(r.text, r.target) for r in requests]), texts)
+
+    def distributions(text: tuple[str, str]) -> torch.Tensor:
+        prompt, answer = prompt_ids(language_model, text[0]), answer_ids(language_model, text[1])
+        ids = torch.tensor([[*prompt, *answer[:-1]]])
+        return language_model.model(input_ids=ids).logits[0].log_softmax(-1)
+
+    for i, update in enumerate(editor.edit(requests)):
+        base = distributions(texts[i])
+        with apply(language_model, update):
+            edited = distributions(texts[i])
+        divergence = (base.exp() * (base - edited)).sum(-1).mean()
+        assert float(divergence) > 1e-3
+        torch.testing.assert_close(kl[i], divergence, rtol=1e-3, atol=1e-5)
+        agree = (base.argmax(-1) == edited.argmax(-1)).float().mean()
+        torch.testing.assert_close(same[i], agree)
+
+
+def test_a_step_weighs_both_objectives_and_the_rate_falls_to_zero(tiny) -> None:
+    trainer = Trainer(tiny("llama"), RECORDS, settings(steps=4, largest_gradient=1e9))
+    trainer.measure()
+    tasks = draw_tasks(RECORDS, 3, "0 0")
+    factors = trainer.learner.factors([task.edit for task in tasks])
+    nll = trainer.learner.nll(factors, [task.outer for task in tasks], torch.arange(3)).mean()
+    kl = trainer.learner.change(factors, [task.locality for task in tasks])[0].mean()
+    rates = trainer.network.rates
+    (expected,) = torch.autograd.grad(0.1 * nll + 1.0 * kl, rates)
+    assert trainer.train_step() == pytest.approx(
+        (float(nll.detach()), float(kl.detach())), rel=1e-4
+    )
+    torch.testing.assert_close(rates.grad, expected, rtol=1e-3, atol=1e-6)
+    for left in (1, 0.75, 0.5, 0.25):
+        learning = [group["lr"] for group in trainer.optimiser.param_groups]
+        assert learning == pytest.approx([left * 1e-3, left * 1e-4])
+        trainer.train_step()
+
+
 def test_the_trained_update_is_the_edited_one(tiny, requests) -> None:
     """What training differentiates through is what ``Mend.edit`` returns."""
     language_model = tiny("llama")

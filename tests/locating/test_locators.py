@@ -12,7 +12,9 @@ import pytest
 import torch
 from captum.attr import IntegratedGradients as Captum
 from scipy.stats import spearmanr
+from tokenizers import Regex, Tokenizer, models, pre_tokenizers
 from torch import Tensor
+from transformers import PreTrainedTokenizerFast
 
 from helpers.data.peak_record import RecordError
 from helpers.locating import saliency
@@ -338,6 +340,16 @@ def test_own_answers(any_model: LanguageModel) -> None:
     assert filled[0] == given
     logits = any_model.model(torch.tensor([own.ids])).logits[0, own.slot]
     assert filled[1].target == int(logits.argmax())
+
+
+def test_tokens_that_straddle_an_end_of_the_subject_are_its_own(tiny: Tiny) -> None:
+    pairs = Tokenizer(models.WordLevel({"?": 0}, unk_token="?"))
+    pairs.pre_tokenizer = pre_tokenizers.Split(Regex(".{1,2}"), "isolated")
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=pairs, unk_token="?")
+    model = replace(tiny("llama"), tokenizer=tokenizer)
+    (query,) = encode(model, [Sentence("the capital of Utopia is _", subject="Utopia")])
+    # th|e |ca|pi|ta|l |of| U|to|pi|a |is
+    assert query.subject == (7, 11)
 
 
 def test_sentences_without_a_subject_can_be_traced(any_model: LanguageModel) -> None:

@@ -104,6 +104,23 @@ def test_attempts_are_bounded(world, tmp_path):
     assert growth.discarded == [(fact,)]
 
 
+def test_every_attempt_is_another_draw(world, tmp_path):
+    class Hopeful:
+        def decide(self, review):
+            return Decision(question=review.question, path=review.path)
+
+    seeds, respond = [], world.respond
+
+    def noted(prompts, *, n, seed):
+        seeds.extend(seed for prompt in prompts if prompt.endswith("Answer:"))
+        return respond(prompts, n=n, seed=seed)
+
+    world.respond = noted
+    fact = Triplet("Ada", "went to", "North College")
+    grow(world, tmp_path / "j.jsonl", Hopeful(), fact=fact, max_attempts=3, seed=5)
+    assert seeds == [5, 6, 7]
+
+
 def test_a_replay_asks_nothing_and_writes_nothing(world, tmp_path):
     path = tmp_path / "j.jsonl"
     first = grow(world, path)

@@ -15,13 +15,13 @@ from helpers.editing.update import Update, apply
 from helpers.metrics import thinkedit as metrics
 from helpers.publishing import thinkedit as evaluate
 from helpers.reporting.thinkedit_stored import DRAWN
-from helpers.runs.store import ResultsStore
+from helpers.runs.store import ResultsStore, settings_key
 from helpers.scoring.answers import Question, score_answers
 from helpers.scoring.responses import Sampling
 from helpers.thinkedit import tables
 from helpers.thinkedit.probes import kinds_of, probes_of
 from helpers.thinkedit.run import ThinkEditRun
-from helpers.thinkedit.scores import exact_scores, sampled_scores
+from helpers.thinkedit.scores import exact_scores, sampled_scores, text_scores
 
 
 class RandomEditor(Editor):
@@ -165,6 +165,44 @@ def test_results_are_of_the_data_they_were_made_from(run_of, tiny, edits, tmp_pa
     assert other.settings() != run.settings()
     sampled = run_of(estimator="sampled", sampling=Sampling(seed=1))
     assert sampled.settings() != run_of(estimator="sampled").settings()
+
+
+def test_a_sequence_of_other_edits_has_other_results(run_of, tiny, edits):
+    editor = RandomEditor(tiny("llama"))
+    runs = [run_of(edits=part) for part in (edits, edits[:2], edits[::-1])]
+    assert len({run.results(editor, "sequential").folder for run in runs}) == 3
+    assert len({run.results(editor, "independent").folder for run in runs}) == 1
+
+
+def test_other_ways_to_ask_have_other_results(run_of, tiny):
+    run = run_of(estimator="sampled")
+    changes = (
+        {},
+        {"aliases": {"rome": ("Roma",)}},
+        {"samples": 4},
+        {"sampling": Sampling(temperature=0.1)},
+        {"layout": "latest"},
+        {"language_model": tiny("llama", 1)},
+        {"estimator": "exact"},
+        {"estimator": "texts"},
+    )
+    keys = {settings_key(replace(run, **change).settings()) for change in changes}
+    assert len(keys) == len(changes)
+
+
+def test_texts_are_compared_with_the_new_fact(tiny, edits, monkeypatch):
+    """The reference holds what the graph says of the subject, with the new object in its place."""
+    texts = iter(
+        ["Ada lives in Oslo. Ada's friend is Bo.", "Ada lives in Rome. Ada's friend is Bo."]
+    )
+    monkeypatch.setattr(
+        "helpers.thinkedit.scores.sample_responses", lambda *_, **__: [[next(texts)]]
+    )
+    new, old = (
+        text_scores(tiny("llama"), edits[:1], edits, sampling=Sampling(), n=1) for _ in range(2)
+    )
+    assert new["consistency"].item() == pytest.approx(1)
+    assert old["consistency"].item() < 0.95
 
 
 def test_unknown_names_are_refused(run_of, tiny):
