@@ -48,7 +48,7 @@ class _GradientLocator(Locator):
         targets = torch.tensor([query.required_target for query in queries], device=device)
         batch = slot_batch(language_model, queries)
         with traced(language_model, names) as (inputs, outputs):
-            logits = slot_logits(language_model, batch).float()
+            logits = slot_logits(language_model, batch)
             loss = torch.nn.functional.cross_entropy(logits, targets, reduction="sum")
             gradients = torch.autograd.grad(loss, [outputs[name] for name in names])
         sizes = len(queries), layout.blocks, layout.intermediate_size, layout.hidden_size

@@ -81,9 +81,9 @@ def _within(metrics: Metrics) -> Iterator[Evidence]:
     for method in ("ROME", "MEMIT"):
         if method in metrics:
             for metric, least in (("ES", 0.9), ("AFF_hard", 0.5)):
-                values = metrics[method][metric]
-                measure = f"{metric} - {100 * least:.0f}, {method}"
-                yield _paired(finding, measure, 0 * values + least, values)
+                above = mean_interval(metrics[method][metric] - least)
+                measure = f"{metric} - {100 * least:.0f}, {method}".replace("_", " ")
+                yield Evidence(finding, measure, above)
     if {"MEND", "ROME"} <= set(metrics):
         rome, mend = metrics["ROME"], metrics["MEND"]
         finding = "MEND perturbs little, at the price of locality"

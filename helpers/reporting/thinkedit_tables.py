@@ -152,11 +152,16 @@ def difference_table(differences: pd.DataFrame) -> pd.DataFrame:
             half = (estimate.high - estimate.low) / 2
             row[name] = f"{estimate.mean:+.3f} ± {half:.3f} (n={estimate.n})"
         rows.append(row)
-    return _ordered(pd.DataFrame(rows))
+    return _ordered(pd.DataFrame(rows, columns=["model", "method", *MEASURES]))
 
 
 def minus_method(values: pd.DataFrame, method: str) -> pd.DataFrame:
-    """A table of ``per_edit`` minus ``method``'s values of the same edits, without its own rows."""
+    """A table of ``per_edit`` minus ``method``'s values of the same edits, without its own rows.
+
+    Empty where the method was not run.
+    """
+    if method not in values.index.unique("method"):
+        return values[:0]
     own = values.xs(method, level="method")
     rest = values.drop(index=method, level="method")
     base = own.reindex(rest.reset_index("method").index)

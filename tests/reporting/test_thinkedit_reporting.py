@@ -120,6 +120,8 @@ def test_differences_are_of_the_same_edits_and_carry_their_interval(evaluation):
     assert row["method"] == "rome"
     assert row["IFR"] == "-1.000 ± 0.000 (n=3)"
     assert row["CKP known"] == "+0.000 ± 0.000 (n=3)"
+    alone = values.drop(index="memit", level="method")
+    assert thinkedit_tables.difference_table(thinkedit_tables.minus_method(alone, "memit")).empty
     changed = values.copy()
     changed.loc[("m", "rome"), "IFR"] = [0.1, 0.2, 0.6]  # the first edit is missing
     changed.iloc[0, 0] = np.nan
