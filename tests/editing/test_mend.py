@@ -34,6 +34,7 @@ from helpers.editing.request import EditRequest, RequestError
 from helpers.editing.update import Update, apply
 from helpers.models.tokens import answer_ids, prompt_ids
 from helpers.paths import PACKAGED
+from helpers.scoring.answers import Question, score_answers
 
 ARCHITECTURES = ["gpt2", "gptj", "llama", "qwen2", "mistral", "gemma3"]
 LAYERS = (2, 3)
@@ -257,6 +258,21 @@ def test_training_lowers_its_objective(tiny, architecture) -> None:
     for _ in range(30):
         trainer.train_step()
     assert objective() < before
+
+
+def test_held_out_measures_of_a_network_that_edits_nothing(tiny) -> None:
+    """ES at the first wording, GS at the others: how often the new answer is likelier as it is."""
+    language_model = tiny("gpt2", 1)
+    trainer = Trainer(language_model, RECORDS, settings())
+    trainer.measure()
+    with torch.no_grad():
+        trainer.network.rates.zero_()
+    asked = [Question(p, (r.target, r.known)) for r in RECORDS for p in r.prompts]
+    new, known = score_answers(language_model, asked)["mean"].to_numpy().reshape(-1, 2).T
+    first, second = (new > known).reshape(-1, 2).mean(0) * 100
+    assert len({first, second, 100 - first, 100 - second, 50.0}) == 5  # they can be told apart
+    found = trainer.evaluate(RECORDS)
+    assert found == pytest.approx({"ES": first, "GS": second, "LS": 100, "KL": 0}, abs=1e-4)
 
 
 def test_nothing_is_edited_by_a_network_of_rate_zero(tiny) -> None:

@@ -14,6 +14,7 @@ from helpers.editing.deltas import Dense, LowRank
 from helpers.editing.hyperparameters import PruneHyperparameters
 from helpers.editing.prune import largest_singular_value, restrain
 from helpers.editing.rect import keep_largest
+from helpers.editing.update import Update
 
 
 def normal(seed: int, *shape: int) -> torch.Tensor:
@@ -55,6 +56,25 @@ def test_rect_density_in_every_mode(tiny, make_editor, requests, base) -> None:
         assert torch.equal(delta.dense()[alive], plain[module].dense()[alive])
     assert masked.diagnostics["steps"] == plain.diagnostics["steps"]
     assert editor.settings()["base"]["editor"] == base
+
+
+def test_rect_compares_an_edit_with_the_weights_it_was_made_upon(
+    tiny, make_editor, requests
+) -> None:
+    """The unedited ones, or in a sequence those with the earlier edits in them."""
+    language_model = tiny("llama")
+    rect = make_editor("rect", language_model, base="rome", v_num_grad_steps=3)
+    rome = make_editor("rome", language_model, v_num_grad_steps=3)
+    ((name, delta),) = rome.edit(requests[:1])[0].items()
+    weight = language_model.weight(name)
+    expected = keep_largest(delta, weight, 0.4).dense()
+    for masked in (rect.edit(requests[:1])[0], rect.edit_jointly(requests[:1])):
+        torch.testing.assert_close(masked[name].dense(), expected)
+    earlier = Update({name: Dense(3 * weight.flip(1))})
+    (second,) = rect.edit_upon(earlier, requests[1:2]).values()
+    (whole,) = rome.edit_upon(earlier, requests[1:2]).values()
+    expected = keep_largest(whole, weight + earlier[name].dense(), 0.4).dense()
+    torch.testing.assert_close(second.dense(), expected)
 
 
 def by_full_decomposition(delta: torch.Tensor, limit: float, base: float) -> torch.Tensor:

@@ -238,6 +238,22 @@ def test_summaries_merge_and_survive_the_disk(tmp_path: Path) -> None:
     assert merged.deviations == whole.deviations
 
 
+def test_a_sample_of_the_units_holds_its_share_of_a_located_set(monkeypatch) -> None:
+    monkeypatch.setattr(summary, "KEPT_UNITS", 100)
+    assert Summary(1_000, (0.1,)).set_size(0) == 10
+    assert Summary(100, (0.1,)).set_size(0) == 10
+
+
+def test_the_mean_located_set_is_of_the_highest_scores_not_the_largest() -> None:
+    found = Summary(4, (0.25, 0.5))
+    for scores in ([1, -9, 4, 2], [3, -9, -4, 4]):  # means 2, -9, 0, 3
+        found.add(np.array(scores, dtype=np.float32))
+    assert found.located_mean().tolist() == [
+        [False, False, False, True],
+        [True, False, False, True],
+    ]
+
+
 def test_examples_are_chosen_by_seed(source: str) -> None:
     first, again, other = (
         load_examples("consistency", source, count=3, seed=seed) for seed in (0, 0, 1)

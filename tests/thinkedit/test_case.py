@@ -68,3 +68,16 @@ def test_steps_and_strongest_chains(edits, facts):
     nodes, ratios = case.strongest_chains(edits[0], facts)
     assert nodes == [("Ada", "Rome"), ("Ada", "Bo", "Rome")]
     assert ratios == [[0.0], [0.5, 1.0]]
+
+
+def test_of_chains_of_one_length_the_one_that_kept_most_is_shown(edits, facts):
+    friend, home = edits[0].chains[1].facts
+    other = (replace(friend, object="Gus"), replace(home, subject="Gus"))
+    edit = replace(edits[0], chains=(*edits[0].chains, Chain(other)))
+    # The friend's home is forgotten, that of Gus half so.
+    more = pd.DataFrame({"case_id": 1, "item": [3, 4], "before": 1.0, "after": [1.0, 0.5]})
+    table = pd.concat([facts.assign(after=[0.0, 0.8, 0.0]), more], ignore_index=True)
+    table = table.assign(known_before=True, known_after=table["after"] > 0)
+    nodes, ratios = case.strongest_chains(edit, table)
+    assert nodes == [("Ada", "Rome"), ("Ada", "Gus", "Rome")]
+    assert ratios == [[0.0], [1.0, 0.5]]

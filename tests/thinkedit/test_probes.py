@@ -41,6 +41,9 @@ def test_rivals_are_of_the_kind_and_never_correct(edits):
     assert rivals_of(friend, edits[0], kinds) == ("Rome",)
     more = {"who": frozenset({"Bo", "Di", "Flo", "Gus", "ADA"})}
     assert rivals_of(friend, edits[0], more) == ("Di", "Flo", "Gus")
+    # What the edit makes true is no rival of what was true.
+    towns = {kind_of(edits[0].facts[0].question): frozenset({"Bonn", "Lima", "OSLO", "Turin"})}
+    assert rivals_of(edits[0].facts[0], edits[0], towns) == ("Bonn", "Lima", "Turin")
 
 
 def test_every_entity_of_the_kind_in_the_own_graph_is_a_rival():
@@ -121,7 +124,8 @@ def test_deep_edits_ask_each_question_once_and_never_the_edited_one(edits):
     )
     edit = replace(edits[0], chains=chains)
     names = [f"N{i:02}" for i in range(2 * OTHER_RIVALS)]
-    kinds = {"who": frozenset({*names, "Bo", "Gus"}), "where": frozenset(names)}
+    kinds = {"who": frozenset({*names, "Bo", "Gus"}), "town": frozenset(names)}
+    assert rivals_of(direct, edit, kinds)[0] == "N00"  # there is another answer to it
     main, deep = deep_requests(edit, kinds)
     assert (main.target, deep.text, deep.target) == ("Oslo", "Ada's friend is", "N00")
     assert deep.correct == ("Bo", "Gus")

@@ -324,13 +324,15 @@ def test_known_means_first_of_its_kind_or_likely():
         (1, "fact", 1, -8.0, 2, np.nan, np.nan, -1.0),  # a rival is better, and unlikely: not known
         (1, "fact", 2, -4.0, 2, np.nan, np.nan, -0.5),  # a rival is better, but e^-2 > 0.05: known
         (1, "fact", 3, -9.0, 2, np.nan, np.nan, np.nan),  # nothing to compare with: not known
+        (1, "fact", 4, -8.0, 2, np.nan, np.nan, -4.0),  # no better than a rival: not known
     )
     after = before.assign(
-        original_sum=[-7.0, -8.0, -4.0, -9.0], other_sum=[-3.0, np.nan, np.nan, np.nan]
+        original_sum=[-7.0, -8.0, -4.0, -9.0, -7.8],
+        other_sum=[-3.0, np.nan, np.nan, np.nan, np.nan],
     )  # now the new object wins: mean -1 against -3.5
     facts = tables.exact_facts(before, after)
-    assert facts["known_before"].tolist() == [True, False, True, False]
-    assert facts["known_after"].tolist() == [False, False, True, False]
+    assert facts["known_before"].tolist() == [True, False, True, False, False]
+    assert facts["known_after"].tolist() == [False, False, True, False, True]
     assert facts["before"][0] == pytest.approx(np.exp(-2))
     assert facts["new_after"][0] == pytest.approx(np.exp(-1))
 
