@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -127,7 +128,10 @@ def _chunk(
 ) -> Views:
     """Summaries of one chunk's sentences, read from disk where an earlier run left them."""
     views = _empty_views(language_model, locator, shares)
-    paths = {g: folder / f"{g}-{start:06d}.npz" for g in views}
+    # Other sentences, shares, settings or models in the same folder are other chunks.
+    asked = repr((language_model.fingerprint, locator.settings(), shares, list(queries)))
+    digest = hashlib.sha256(asked.encode()).hexdigest()[:12]
+    paths = {g: folder / f"{g}-{start:06d}-{digest}.npz" for g in views}
     if all(path.exists() for path in paths.values()):
         return {granularity: Summary.load(path) for granularity, path in paths.items()}
     _add(language_model, locator, queries, views)

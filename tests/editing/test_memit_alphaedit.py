@@ -13,6 +13,7 @@ from helpers.editing.keys import read_at_subjects
 from helpers.editing.null_space import NullSpace
 from helpers.editing.overlay import overlay_all
 from helpers.editing.second_moment import SecondMoment
+from helpers.editing.update import Update
 
 
 def problem(seed: int, d: int, f: int, n: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -114,6 +115,31 @@ def test_a_batch_of_one_is_an_independent_edit(tiny, make_editor, requests, name
         torch.testing.assert_close(
             joint[module].dense(), alone[module].dense(), rtol=1e-4, atol=1e-6
         )
+
+
+@pytest.mark.parametrize("name", ["memit", "alphaedit"])
+def test_each_layer_takes_an_equal_share_of_what_is_still_missing(
+    tiny, make_editor, requests, name
+) -> None:
+    """Half of it in the first of two layers, all of it in the second, the first one edited."""
+    language_model = tiny("llama")
+    editor = make_editor(name, language_model, v_num_grad_steps=3)
+    block, prompts = language_model.layout.block(2), editor.prompts(requests)
+    goals = torch.stack([v.initial + v.delta for v in editor.optimised(requests, block)])
+    updates = editor.edit(requests)
+    made = [Update({}) for _ in requests]
+    for layer, left in ((1, 2), (2, 1)):
+        module = language_model.layout.mlp_out(layer)
+        reached = read_at_subjects(language_model, prompts, block, inputs=False, updates=made)
+        seen = read_at_subjects(language_model, prompts, module, inputs=True, updates=made)
+        # The bare prompt stands alone in its group, the two sampled ones share the other.
+        keys = torch.stack([0.5 * k[0] + 0.25 * k[1] + 0.25 * k[2] for k in seen], dim=1)
+        missing = (goals - torch.stack([values[0] for values in reached])).T / left
+        first, second = editor.solve_each(layer, keys.double(), missing.double())
+        for i, update in enumerate(updates):
+            expected = (first[:, i : i + 1] @ second[:, i : i + 1].T).float()
+            torch.testing.assert_close(update[module].dense(), expected, rtol=1e-3, atol=1e-5)
+        made = [Update({module: update[module]}) for update in updates]
 
 
 @pytest.mark.parametrize("architecture", ["gpt2", "gptj", "llama", "qwen2"])

@@ -168,6 +168,14 @@ def test_an_interrupted_subtask_goes_on_with_its_chunks(
     with pytest.raises(KeyboardInterrupt):
         evaluation.evaluate(model, Interrupted(13), examples, **options)
     resumed = evaluation.evaluate(model, Interrupted(6), examples, **options)  # 12 are there
+    smaller = evaluation.evaluate(model, ActivationMagnitude(), examples, **{**options, "chunk": 1})
+    pd.testing.assert_frame_equal(smaller.similarities, resumed.similarities)
+    other = load_examples("consistency", source, count=4, seed=1)
+    found, expected = (
+        evaluation.evaluate(model, ActivationMagnitude(), other, **how)
+        for how in (options, {"permutations": 2})
+    )
+    pd.testing.assert_frame_equal(found.sentences, expected.sentences)
     whole = evaluation.evaluate(model, ActivationMagnitude(), examples, permutations=2)
     pd.testing.assert_frame_equal(resumed.similarities, whole.similarities)
     pd.testing.assert_frame_equal(resumed.sentences, whole.sentences)
