@@ -125,7 +125,7 @@ def additivity_distribution(by_record: Mapping[str, pd.DataFrame], *, caption: s
     figure.supxlabel("AFF (hard) of a record [%]", fontsize=9)
     figure.supylabel("share of records at or below", fontsize=9)
     handles = [Line2D([], [], color=c, ls=style, label=n) for c, style, n in looks.values()]
-    figure.legend(handles=handles, loc="outside right upper")
+    figure.legend(handles=handles, loc="outside right center")
     return captioned(figure, f"How unevenly forgetting strikes\n{caption}")
 
 
