@@ -8,7 +8,6 @@ import pandas as pd
 from scipy import stats
 
 from helpers.metrics import thinkedit as metrics
-from helpers.metrics.statistics import mean_interval
 from helpers.reporting.published import published_table
 from helpers.reporting.thinkedit_stored import MissingScoresError
 from helpers.thinkedit import tables
@@ -16,7 +15,6 @@ from helpers.thinkedit import tables
 RUN = ["model", "method", "mode"]
 METHODS = ("alphaedit", "memit", "rect", "prune", "rome")  # the paper's order
 STEPS = (metrics.OVERALL, "1", "2", "3", "4", "5")
-MEASURES = ("IFR", "CKP known")
 PAPER_TABLE = {"llama3-8b-instruct": 5, "qwen2.5-7b-instruct": 6}
 
 
@@ -98,10 +96,10 @@ def technique_table(evaluation: Evaluation, *, mode: str) -> pd.DataFrame:
         ``n known`` (edits behind ``CKP known``).
     """
     keys = ["model", "method"]
-    recovery = _mode(evaluation.recovery, mode)
+    recovery = of_mode(evaluation.recovery, mode)
     recovery = recovery[recovery["steps"] == metrics.OVERALL]
     ifr = metrics.mean_over_edits(recovery, by=keys).set_index(keys)
-    preservation = _mode(evaluation.preservation, mode)
+    preservation = of_mode(evaluation.preservation, mode)
     every, known = (
         metrics.mean_over_edits(part, by=keys).set_index(keys)
         for part in (preservation, preservation[preservation["kept"] > 0])
@@ -118,54 +116,13 @@ def technique_table(evaluation: Evaluation, *, mode: str) -> pd.DataFrame:
         }
     )
     if len(evaluation.success):
-        wide = _mode(evaluation.success, mode).pivot_table(
+        wide = of_mode(evaluation.success, mode).pivot_table(
             index=keys, columns="metric", values="value", aggfunc="mean"
         )
         for metric in ("efficacy", "generalisation", "specificity"):
             table[metric.capitalize()] = wide[metric] if metric in wide else float("nan")
     counted = table.assign(n=ifr["n"], **{"n known": known["n"]})
-    return _ordered(counted.reset_index())
-
-
-def per_edit(evaluation: Evaluation, *, mode: str) -> pd.DataFrame:
-    """IFR and ``CKP known`` of every edit that has them, by (model, method, edit)."""
-    keys = ["model", "method", "edit"]
-    recovery = _mode(evaluation.recovery, mode)
-    overall = recovery[recovery["steps"] == metrics.OVERALL].set_index(keys)
-    preservation = _mode(evaluation.preservation, mode)
-    known = preservation[preservation["kept"] > 0].set_index(keys)
-    return pd.DataFrame(dict(zip(MEASURES, (overall["value"], known["value"]), strict=True)))
-
-
-def difference_table(differences: pd.DataFrame) -> pd.DataFrame:
-    """Means of differences of ``per_edit`` tables, such as single edits' minus the sequence's.
-
-    Returns:
-        One row per (model, method) that has any: mean difference ± half its 95 % interval, and the
-        edits behind it.
-    """
-    rows = []
-    for (model, method), part in differences.dropna(how="all").groupby(["model", "method"]):
-        row = {"model": model, "method": method}
-        for name in MEASURES:
-            estimate = mean_interval(part[name])
-            half = (estimate.high - estimate.low) / 2
-            row[name] = f"{estimate.mean:+.3f} ± {half:.3f} (n={estimate.n})"
-        rows.append(row)
-    return _ordered(pd.DataFrame(rows, columns=["model", "method", *MEASURES]))
-
-
-def minus_method(values: pd.DataFrame, method: str) -> pd.DataFrame:
-    """A table of ``per_edit`` minus ``method``'s values of the same edits, without its own rows.
-
-    Empty where the method was not run.
-    """
-    if method not in values.index.unique("method"):
-        return values[:0]
-    own = values.xs(method, level="method")
-    rest = values.drop(index=method, level="method")
-    base = own.reindex(rest.reset_index("method").index)
-    return rest - base.to_numpy()
+    return ordered(counted.reset_index())
 
 
 def pooled_table(evaluation: Evaluation, *, mode: str) -> pd.DataFrame:
@@ -177,9 +134,11 @@ def pooled_table(evaluation: Evaluation, *, mode: str) -> pd.DataFrame:
         One row per (model, method): ``IFR`` with its ``chains``, ``CKP`` with its ``facts``.
     """
     keys = ["model", "method"]
-    recovery = metrics.pooled_recovery(_mode(evaluation.chains, mode), by=keys)
+    recovery = metrics.pooled_recovery(of_mode(evaluation.chains, mode), by=keys)
     recovery = recovery[recovery["steps"] == metrics.OVERALL].set_index(keys)
-    context = metrics.pooled_preservation(_mode(evaluation.context, mode), by=keys).set_index(keys)
+    context = metrics.pooled_preservation(of_mode(evaluation.context, mode), by=keys).set_index(
+        keys
+    )
     table = pd.DataFrame(
         {
             "IFR": recovery["value"],
@@ -188,7 +147,7 @@ def pooled_table(evaluation: Evaluation, *, mode: str) -> pd.DataFrame:
             "facts": context["kept"],
         }
     )
-    return _ordered(table.reset_index())
+    return ordered(table.reset_index())
 
 
 def length_table(evaluation: Evaluation, *, mode: str) -> pd.DataFrame:
@@ -198,13 +157,13 @@ def length_table(evaluation: Evaluation, *, mode: str) -> pd.DataFrame:
         One row per (model, method); ``n`` lists the edits behind overall and each length.
     """
     means = metrics.mean_over_edits(
-        _mode(evaluation.recovery, mode), by=["model", "method", "steps"]
+        of_mode(evaluation.recovery, mode), by=["model", "method", "steps"]
     )
     keys = ["model", "method"]
     wide = means.pivot(index=keys, columns="steps", values="mean").reindex(columns=list(STEPS))
     counts = means.pivot(index=keys, columns="steps", values="n").reindex(columns=list(STEPS))
     behind = counts.fillna(0).astype(int).astype(str).agg("/".join, axis=1)
-    return _ordered(wide.assign(n=behind).reset_index())
+    return ordered(wide.assign(n=behind).reset_index())
 
 
 def new_fact_table(evaluation: Evaluation, *, mode: str) -> pd.DataFrame:
@@ -219,7 +178,7 @@ def new_fact_table(evaluation: Evaluation, *, mode: str) -> pd.DataFrame:
         over all chains of all edits.
     """
     keys = ["model", "method"]
-    new = _mode(evaluation.new_recovery, mode)
+    new = of_mode(evaluation.new_recovery, mode)
     longer = new[new["length"] > 1]
     wins = ["wins_before", "wins_after"]
     ends = longer.drop_duplicates([*keys, "edit", "last_item"]).groupby([*keys, "edit"])[wins]
@@ -229,7 +188,7 @@ def new_fact_table(evaluation: Evaluation, *, mode: str) -> pd.DataFrame:
     table = means.mean().assign(
         pooled_before=pooled["wins_before"], pooled_after=pooled["wins_after"], n=means.size()
     )
-    return _ordered(table.reset_index())
+    return ordered(table.reset_index())
 
 
 def paper_techniques() -> pd.DataFrame:
@@ -237,14 +196,14 @@ def paper_techniques() -> pd.DataFrame:
     table = pd.concat([published_table(f"thinkedit_table_{n}") for n in PAPER_TABLE.values()])
     wide = table.pivot(index=["model", "method"], columns="metric", values="value")
     names = {"ifr": "IFR", "ckp": "CKP", "efficacy": "Efficacy", "specificity": "Specificity"}
-    return _ordered(wide.rename(columns=names)[list(names.values())].reset_index())
+    return ordered(wide.rename(columns=names)[list(names.values())].reset_index())
 
 
 def paper_lengths() -> pd.DataFrame:
     """The paper's Table 10 in the form of ``length_table``."""
     table = published_table("thinkedit_table_10").query("metric == 'ifr'")
     wide = table.pivot(index=["model", "method"], columns="steps", values="value")
-    return _ordered(wide.reindex(columns=list(STEPS)).reset_index())
+    return ordered(wide.reindex(columns=list(STEPS)).reset_index())
 
 
 def chain_counts(evaluation: Evaluation, *, mode: str) -> pd.DataFrame:
@@ -254,7 +213,7 @@ def chain_counts(evaluation: Evaluation, *, mode: str) -> pd.DataFrame:
         One row per (model, method, length): ``chains``, ``deducible`` (every step known before
         editing: D') and ``active`` (every step known after).
     """
-    groups = _mode(evaluation.chains, mode).groupby(["model", "method", "length"], sort=True)
+    groups = of_mode(evaluation.chains, mode).groupby(["model", "method", "length"], sort=True)
     return groups.agg(
         chains=("kept", "size"), deducible=("kept", "sum"), active=("active", "sum")
     ).reset_index()
@@ -291,14 +250,19 @@ def _half(means: pd.DataFrame) -> pd.Series:
     return means["stderr"] * stats.t.ppf(0.975, means["n"] - 1)
 
 
-def _mode(table: pd.DataFrame, mode: str) -> pd.DataFrame:
+def of_mode(table: pd.DataFrame, mode: str) -> pd.DataFrame:
+    """The rows of one mode.
+
+    Raises:
+        MissingScoresError: there are none.
+    """
     chosen = table[table["mode"] == mode]
     if chosen.empty:
         raise MissingScoresError(f"no results of mode {mode!r}; there are {set(table['mode'])}")
     return chosen
 
 
-def _ordered(table: pd.DataFrame) -> pd.DataFrame:
+def ordered(table: pd.DataFrame) -> pd.DataFrame:
     """Models by name, methods in the paper's order, others after them."""
     rank = {method: place for place, method in enumerate(METHODS)}
     order = table["method"].map(lambda m: (rank.get(m.split("+")[0], len(rank)), m))

@@ -11,6 +11,7 @@ from helpers.data import knowgic
 from helpers.metrics.statistics import mean_interval
 from helpers.reporting import (
     graph_drawings,
+    thinkedit_differences,
     thinkedit_figures,
     thinkedit_stored,
     thinkedit_tables,
@@ -112,20 +113,22 @@ def test_missing_results_say_how_to_make_them(tmp_path, evaluation):
 
 
 def test_differences_are_of_the_same_edits_and_carry_their_interval(evaluation):
-    values = thinkedit_tables.per_edit(evaluation, mode="independent")
+    values = thinkedit_differences.per_edit(evaluation, mode="independent")
     assert len(values) == 2 * len(MINI)
-    (row,) = thinkedit_tables.difference_table(
-        thinkedit_tables.minus_method(values, "memit")
+    (row,) = thinkedit_differences.difference_table(
+        thinkedit_differences.minus_method(values, "memit")
     ).to_dict("records")
     assert row["method"] == "rome"
     assert row["IFR"] == "-1.000 ± 0.000 (n=3)"
     assert row["CKP known"] == "+0.000 ± 0.000 (n=3)"
     alone = values.drop(index="memit", level="method")
-    assert thinkedit_tables.difference_table(thinkedit_tables.minus_method(alone, "memit")).empty
+    assert thinkedit_differences.difference_table(
+        thinkedit_differences.minus_method(alone, "memit")
+    ).empty
     changed = values.copy()
     changed.loc[("m", "rome"), "IFR"] = [0.1, 0.2, 0.6]  # the first edit is missing
     changed.iloc[0, 0] = np.nan
-    table = thinkedit_tables.difference_table(changed - values).set_index("method")
+    table = thinkedit_differences.difference_table(changed - values).set_index("method")
     # half width t(0.975, 2) * s / sqrt(3) of 0.1, 0.2, 0.6
     assert table.loc["rome", "IFR"] == "+0.300 ± 0.657 (n=3)"
     assert table.loc["memit", "IFR"].endswith("(n=2)")
@@ -136,7 +139,7 @@ def test_a_techniques_interval_is_that_of_its_edits(scores):
     scores["hits"] = scores["hits"].where(~halved, scores["hits"] // 2)
     found = thinkedit_tables.evaluate_scores(scores, tables.chain_index(MINI), estimator="sampled")
     table = thinkedit_tables.technique_table(found, mode="independent").set_index("method")
-    values = thinkedit_tables.per_edit(found, mode="independent").loc[("m", "memit"), "IFR"]
+    values = thinkedit_differences.per_edit(found, mode="independent").loc[("m", "memit"), "IFR"]
     expected = mean_interval(values)
     assert table.loc["memit", "IFR ±"] == pytest.approx((expected.high - expected.low) / 2)
     assert table.loc["memit", "IFR ±"] > 0.1
