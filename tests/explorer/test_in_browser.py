@@ -67,7 +67,7 @@ def test_panels_answer_clicks_in_jupyterlab(lab, tmp_path):
     answer.send_keys("Atlantis\t")
     click(find(edit, "input[type=checkbox]"))
     click(find(edit, "button"))
-    wait.until(lambda _: "FT+APP: " in edit.text)
+    wait.until(lambda _: "FT-L+APP: " in edit.text)
     assert "AFF_hard" in edit.text
     assert "What it says now" in edit.text
     picture = find(edit, "img")
