@@ -35,8 +35,9 @@ from helpers.data.peak import load_peak
 from helpers.data.peak_record import PeakRecord
 from helpers.editing.build import Shared
 from helpers.editing.editor import Editor
-from helpers.editing.hyperparameters import HyperparameterError, preset_values
+from helpers.editing.hyperparameters import HyperparameterError
 from helpers.editing.mend_network import NetworkError
+from helpers.editing.presets import preset_values
 from helpers.models.language_model import LanguageModel
 from helpers.models.load import torch_dtype
 from helpers.paths import RUNS

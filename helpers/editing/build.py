@@ -12,26 +12,17 @@ from typing import Any
 
 from helpers.editing.alphaedit import AlphaEdit
 from helpers.editing.app import App
+from helpers.editing.catalogue import entry
 from helpers.editing.context import context_templates
 from helpers.editing.corpus import corpus_named
 from helpers.editing.editor import Editor
-from helpers.editing.ft import Ft, FtHyperparameters
-from helpers.editing.hyperparameters import (
-    AlphaEditHyperparameters,
-    HyperparameterError,
-    Hyperparameters,
-    MemitHyperparameters,
-    PruneHyperparameters,
-    RectHyperparameters,
-    RomeHyperparameters,
-    VectorHyperparameters,
-    preset_values,
-    read_hyperparameters,
-)
+from helpers.editing.ft import Ft
+from helpers.editing.hyperparameters import HyperparameterError
 from helpers.editing.kept_vectors import KeptVectors
-from helpers.editing.kn import Kn, KnHyperparameters
+from helpers.editing.kn import Kn
 from helpers.editing.memit import Memit
-from helpers.editing.mend import Mend, MendHyperparameters, load_network
+from helpers.editing.mend import Mend, load_network
+from helpers.editing.presets import preset_values, read_hyperparameters
 from helpers.editing.prune import Prune
 from helpers.editing.rect import Rect
 from helpers.editing.rome import Rome
@@ -57,6 +48,7 @@ class Shared:
 class _Order:
     """What was asked of ``build_editor``."""
 
+    name: str
     language_model: LanguageModel
     preset: str
     app: App | bool | None
@@ -67,46 +59,34 @@ class _Order:
     progress: bool
     shared: Shared
 
-    def read(self, section: str, kind: type[Hyperparameters], **fixed: Any) -> Any:
-        """Hyperparameters of a section; the name's own values and the overrides come last."""
-        changed = self.with_app(section)[1]
-        overrides = {**changed, **fixed, **self.overrides}
-        return read_hyperparameters(
-            section, kind, self.language_model.name, self.preset, **overrides
-        )
+    def hyperparameters(self, **overrides: Any) -> Any:
+        """The preset's, with ``overrides`` in place of its own values."""
+        return read_hyperparameters(self.name, self.language_model.name, self.preset, **overrides)
 
-    def with_app(self, section: str) -> tuple[App | None, dict[str, Any]]:
-        """APP's coefficients and margin, and the hyperparameters that change with APP (stop rule)."""
+    def read(self) -> tuple[Any, App | None]:
+        """Hyperparameters, those that change with APP (its stop rule) among them, and APP itself."""
         if self.app is None or self.app is False:
-            return None, {}
+            return self.hyperparameters(**self.overrides), None
         model = self.language_model.name
-        values = preset_values(section, model, self.preset).get("app")
+        values = preset_values(self.name, model, self.preset).get("app")
         if values is None and self.app is True:
             raise HyperparameterError(
-                f"{model}: {section}.{self.preset} has no coefficients for APP; pass"
+                f"{model}: {entry(self.name).section}.{self.preset} has no coefficients for APP; pass"
                 " app=App(alpha=…, beta=…, gamma=…), or leave APP out for an editor without a loss"
             )
         values = dict(values or {})
         values.pop("extrapolated", None)  # said in captions
         given = {k: values.pop(k) for k in _APP_KEYS if k in values}
-        return (App(**given) if self.app is True else self.app), values
+        app = App(**given) if self.app is True else self.app
+        return self.hyperparameters(**{**values, **self.overrides}), app
 
 
 _APP_KEYS = ("alpha", "beta", "gamma", "margin")
-_Build = Callable[[_Order], Editor]
 
 
-def _vector_editor(
-    order: _Order,
-    section: str,
-    kind: type[VectorEditor],
-    values: type[VectorHyperparameters],
-    *,
-    grouped: bool,
-    **fixed: Any,
-) -> Editor:
+def _vector_editor(order: _Order, kind: type[VectorEditor], *, grouped: bool) -> Editor:
     """ROME and its relatives; ``grouped`` weighs the bare prompt as much as all sampled contexts."""
-    hyperparameters = order.read(section, values, **fixed)
+    hyperparameters, app = order.read()
     contexts = context_templates(
         order.language_model,
         hyperparameters.context_template_length_params,
@@ -126,41 +106,30 @@ def _vector_editor(
         hyperparameters,
         contexts,
         {layer: moments[layer] for layer in layers},
-        order.with_app(section)[0],
+        app,
         targets=order.targets,
         progress=order.progress,
         vectors=order.shared.vectors,
     )
 
 
-def _wrapper(
-    order: _Order,
-    section: str,
-    kind: Callable[[Editor, Any], Editor],
-    values: type[Hyperparameters],
-) -> Editor:
+def _wrapper(order: _Order, kind: Callable[[Editor, Any], Editor]) -> Editor:
     """RECT and PRUNE; overrides they do not know go to the editor they change."""
-    own = {k: v for k, v in order.overrides.items() if k in values.model_fields}
-    rest = {k: v for k, v in order.overrides.items() if k not in own}
-    model = order.language_model.name
-    hyperparameters = read_hyperparameters(section, values, model, order.preset, **own)
-    base = _EDITORS[hyperparameters.base](replace(order, overrides=rest))
-    return kind(base, hyperparameters)
+    known = entry(order.name).kind.model_fields
+    own = {k: v for k, v in order.overrides.items() if k in known}
+    rest = {k: v for k, v in order.overrides.items() if k not in known}
+    hyperparameters = order.hyperparameters(**own)
+    return kind(_build(replace(order, name=hyperparameters.base, overrides=rest)), hyperparameters)
 
 
-def _ft(order: _Order, objective: str) -> Editor:
-    """FT-L and FT-M: one section, the objective fixed by the name."""
-    return Ft(
-        order.language_model,
-        order.read("ft", FtHyperparameters, objective=objective),
-        order.with_app("ft")[0],
-        targets=order.targets,
-        progress=order.progress,
-    )
+def _ft(order: _Order) -> Editor:
+    hyperparameters, app = order.read()
+    options: dict[str, Any] = {"targets": order.targets, "progress": order.progress}
+    return Ft(order.language_model, hyperparameters, app, **options)
 
 
 def _kn(order: _Order) -> Editor:
-    hyperparameters = order.read("kn", KnHyperparameters)
+    hyperparameters, app = order.read()
     if order.targets != "new":
         raise HyperparameterError("KN optimises nothing, so it takes no further targets")
     contexts = context_templates(
@@ -169,48 +138,31 @@ def _kn(order: _Order) -> Editor:
         grouped=False,
         seed=order.seed,
     )
-    app = order.with_app("kn")[0]
     return Kn(order.language_model, hyperparameters, contexts, app, progress=order.progress)
 
 
 def _mend(order: _Order) -> Editor:
     """MEND with the trained network its hyperparameters name."""
-    hyperparameters = order.read("mend", MendHyperparameters)
-    return Mend(
-        order.language_model,
-        hyperparameters,
-        load_network(order.language_model, hyperparameters),
-        order.with_app("mend")[0],
-        targets=order.targets,
-        progress=order.progress,
-    )
+    hyperparameters, app = order.read()
+    network = load_network(order.language_model, hyperparameters)
+    options: dict[str, Any] = {"targets": order.targets, "progress": order.progress}
+    return Mend(order.language_model, hyperparameters, network, app, **options)
 
 
-def _rome(order: _Order, **fixed: Any) -> Editor:
-    return _vector_editor(order, "rome", Rome, RomeHyperparameters, grouped=False, **fixed)
-
-
-def _memit(order: _Order) -> Editor:
-    return _vector_editor(order, "memit", Memit, MemitHyperparameters, grouped=True)
-
-
-def _alphaedit(order: _Order) -> Editor:
-    return _vector_editor(order, "alphaedit", AlphaEdit, AlphaEditHyperparameters, grouped=True)
-
-
-_EDITORS: dict[str, _Build] = {
-    "rome": _rome,
-    "r-rome": lambda order: _rome(order, rome_key="averaged"),
-    "memit": _memit,
-    "alphaedit": _alphaedit,
-    "ft-l": lambda order: _ft(order, "prompt_last"),
-    "ft-m": lambda order: _ft(order, "target_new"),
+_BUILDERS: dict[str, Callable[[_Order], Editor]] = {  # by section
+    "rome": lambda order: _vector_editor(order, Rome, grouped=False),
+    "memit": lambda order: _vector_editor(order, Memit, grouped=True),
+    "alphaedit": lambda order: _vector_editor(order, AlphaEdit, grouped=True),
+    "ft": _ft,
     "kn": _kn,
     "mend": _mend,
-    "rect": lambda order: _wrapper(order, "rect", Rect, RectHyperparameters),
-    "prune": lambda order: _wrapper(order, "prune", Prune, PruneHyperparameters),
+    "rect": lambda order: _wrapper(order, Rect),
+    "prune": lambda order: _wrapper(order, Prune),
 }
-EDITOR_NAMES = tuple(_EDITORS)
+
+
+def _build(order: _Order) -> Editor:
+    return _BUILDERS[entry(order.name).section](order)
 
 
 def build_editor(
@@ -229,7 +181,7 @@ def build_editor(
     """Assemble an editor by name.
 
     Args:
-        name: one of ``EDITOR_NAMES``.
+        name: one of ``CATALOGUE``.
         language_model: the model to edit; its name chooses ``params/models/<model>.yaml``.
         preset: ``paper``, ``original``, ``easyedit`` or ``tuned``, where the file has it.
         app: APP's coefficients; True takes those of the file.
@@ -246,9 +198,8 @@ def build_editor(
         NetworkError: no trained network of this model for MEND.
         CorpusError: an unknown corpus, where second moments have to be made.
     """
-    if name not in _EDITORS:
-        raise HyperparameterError(f"no editor {name!r}; known: {', '.join(EDITOR_NAMES)}")
     parts = shared or Shared(vectors=None)  # an editor alone has nobody to keep vectors for
-    return _EDITORS[name](
-        _Order(language_model, preset, app, corpus, seed, targets, overrides or {}, progress, parts)
+    changed = overrides or {}
+    return _build(
+        _Order(name, language_model, preset, app, corpus, seed, targets, changed, progress, parts)
     )

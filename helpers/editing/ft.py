@@ -10,17 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Self
+from typing import Any
 
 import torch
-from pydantic import Field, model_validator
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
 from helpers.editing.app import App
 from helpers.editing.deltas import Dense
 from helpers.editing.editor import Editor, batches_of, diagnostics_of
-from helpers.editing.hyperparameters import LayerHyperparameters
+from helpers.editing.hyperparameters import FtHyperparameters
 from helpers.editing.loss_batch import LossBatch, loss_row
 from helpers.editing.request import EditRequest
 from helpers.editing.rows import EditRow
@@ -32,27 +31,6 @@ from helpers.models.memory import free_bytes
 _COPIES = (
     5  # of the matrix, in fp32, per edit: change, gradient, Adam's two moments, one in transit
 )
-
-
-class FtHyperparameters(LayerHyperparameters):
-    """FT on one layer.
-
-    ``norm_constraint`` bounds every entry's change (L-infinity; None: unbounded). An edit whose loss
-    is below ``stop_threshold`` takes no further step. A module's bias, where it has one (GPT-2,
-    GPT-J), is trained with its matrix.
-    """
-
-    num_steps: int = Field(gt=0)
-    lr: float = Field(gt=0)
-    norm_constraint: float | None = Field(default=None, gt=0)
-    objective: Literal["prompt_last", "target_new"] = "prompt_last"
-    stop_threshold: float = 1e-2
-
-    @model_validator(mode="after")
-    def _one_layer(self) -> Self:
-        if len(self.layers) != 1:
-            raise ValueError("FT edits exactly one layer")
-        return self
 
 
 @dataclass

@@ -1,17 +1,11 @@
-"""Hyperparameters of every editor, by model and preset, under the ROME family's key names."""
+"""Hyperparameters of every editor, under the ROME family's key names."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
-
-from helpers.models.names import HUB_NAMES, SHAPE_PREFIX
-from helpers.paths import PARAMS
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 
 class HyperparameterError(ValueError):
@@ -97,14 +91,77 @@ class AlphaEditHyperparameters(VectorHyperparameters):
     L2: float = Field(gt=0)
 
 
-class RectHyperparameters(Hyperparameters):
+class FtHyperparameters(LayerHyperparameters):
+    """FT on one layer.
+
+    ``norm_constraint`` bounds every entry's change (L-infinity; None: unbounded). An edit whose loss
+    is below ``stop_threshold`` takes no further step. A module's bias, where it has one (GPT-2,
+    GPT-J), is trained with its matrix.
+    """
+
+    num_steps: int = Field(gt=0)
+    lr: float = Field(gt=0)
+    norm_constraint: float | None = Field(default=None, gt=0)
+    objective: Literal["prompt_last", "target_new"] = "prompt_last"
+    stop_threshold: float = 1e-2
+
+    @model_validator(mode="after")
+    def _one_layer(self) -> Self:
+        if len(self.layers) != 1:
+            raise ValueError("FT edits exactly one layer")
+        return self
+
+
+class KnHyperparameters(Hyperparameters):
+    """Knowledge neurons.
+
+    ``steps`` is m, the points of the integral (1 is the gradient at zero, which some public code
+    ships). A neuron is in a prompt's coarse set above ``adaptive_threshold`` times the maximum over
+    all layers, and in the refined set if it is in more than ``p`` of the prompts' coarse sets; with
+    one prompt both are the same. ``at`` names what is scaled: the neuron's ``activation`` (after
+    the gate) or the ``gate``'s output before the activation function.
+
+    ``lambda_old`` times the embeddings of the old answer is subtracted from, ``lambda_new`` times
+    those of the new one added to, every chosen neuron's output weights;
+    ``lambda_old_one_token`` replaces ``lambda_old`` where the new answer is a single token.
+    """
+
+    steps: int = Field(default=20, gt=0)
+    adaptive_threshold: float = Field(default=0.2, gt=0, lt=1)
+    p: float = Field(default=0.4, ge=0, lt=1)
+    at: Literal["activation", "gate"] = "activation"
+    lambda_old: float = Field(default=1.0, ge=0)
+    lambda_new: float = Field(default=1.0, ge=0)
+    lambda_old_one_token: float | None = Field(default=None, ge=0)
+    context_template_length_params: tuple[tuple[int, int], ...] = ()
+
+
+class MendHyperparameters(LayerHyperparameters):
+    """MEND: all MLP matrices of ``layers`` are edited.
+
+    ``rank`` is that of the hypernetwork's two layers. ``network`` is the file of the trained
+    hypernetwork: a path, or a name looked for in the packaged ``mend`` folder and the user's cache;
+    empty means ``<model>.safetensors``.
+    """
+
+    rank: int = Field(default=1920, gt=0)
+    network: str = ""
+
+
+class WrapperHyperparameters(Hyperparameters):
+    """Those of an editor upon another one, ``base``."""
+
+    base: str
+
+
+class RectHyperparameters(WrapperHyperparameters):
     """RECT: ``keep`` is the share of each matrix's entries whose change survives."""
 
     base: Literal["memit", "rome"] = "memit"
     keep: float = Field(default=0.4, gt=0, le=1)
 
 
-class PruneHyperparameters(Hyperparameters):
+class PruneHyperparameters(WrapperHyperparameters):
     """PRUNE: how singular values above the weight's largest one are drawn in.
 
     ``log`` with base a maps s to log_a(s) - log_a(s_max) + s_max, ``linear`` to (s + s_max) / 2.
@@ -115,95 +172,3 @@ class PruneHyperparameters(Hyperparameters):
     restraint: Literal["log", "linear"] = "log"
     log_base: float = Field(default=math.e, gt=1)
     prune_compat: Literal["replaced", "added"] = "replaced"
-
-
-def model_file(model: str) -> Path:
-    """The params file of a model; local folders and hub names use their last component.
-
-    A random model (``shape:llama3-8b``) takes the file of the model, or instruct model, that it
-    imitates; a hub name of ``HUB_NAMES`` that of its short name.
-    """
-    short = {hub: name for name, hub in HUB_NAMES.items()}.get(model, model)
-    name = Path(short.removeprefix(SHAPE_PREFIX)).name.lower()
-    path = PARAMS / "models" / f"{name}.yaml"
-    if short.startswith(SHAPE_PREFIX) and not path.exists():
-        return path.with_name(f"{name}-instruct.yaml")
-    return path
-
-
-def preset_values(editor: str, model: str, preset: str) -> dict[str, Any]:
-    """One preset as ``params/models/<model>.yaml`` has it, ``app`` and ``source`` included.
-
-    Raises:
-        HyperparameterError: no file, section or preset of that name.
-    """
-    path = model_file(model)
-    if not path.exists():
-        known = ", ".join(sorted(p.stem for p in path.parent.glob("*.yaml")))
-        raise HyperparameterError(
-            f"no hyperparameters for model {model!r}: write {path} (known models: {known})"
-        )
-    sections = yaml.safe_load(path.read_text(encoding="utf-8"))["editors"]
-    if editor not in sections:
-        raise HyperparameterError(
-            f"{path.name} has no editor {editor!r}; it has {sorted(sections)}"
-        )
-    presets = sections[editor]
-    if preset not in presets:
-        raise HyperparameterError(
-            f"{path.name}: {editor} has no preset {preset!r}; it has {sorted(presets)}"
-        )
-    return dict(presets[preset])
-
-
-_SECTIONS = {"ft-l": "ft", "ft-m": "ft", "r-rome": "rome"}  # the others are called as they are
-
-
-def preset_words(model: str, preset: str, methods: Iterable[str]) -> str:
-    """A preset as captions name it: with the editors whose APP coefficients are another model's.
-
-    >>> preset_words("llama2-7b", "paper", ["rome+app", "alphaedit", "alphaedit+app"])
-    "paper (APP's coefficients extrapolated: alphaedit)"
-    """
-    path = model_file(model)
-    editors = yaml.safe_load(path.read_text("utf-8"))["editors"] if path.exists() else {}
-    carried = []
-    for name in methods:
-        editor, _, suffix = name.partition("+")
-        section = _SECTIONS.get(editor, editor)
-        section = editors.get(section, {}).get(preset, {}).get("base", section)
-        coefficients = editors.get(section, {}).get(preset, {}).get("app") or {}
-        if suffix.startswith("app") and coefficients.get("extrapolated"):
-            carried.append(section)
-    named = ", ".join(dict.fromkeys(carried))
-    return f"{preset} (APP's coefficients extrapolated: {named})" if named else preset
-
-
-def read_hyperparameters(
-    editor: str, kind: type[Hyperparameters], model: str, preset: str, **overrides: Any
-) -> Any:
-    """Hyperparameters of one editor from ``params/models/<model>.yaml``.
-
-    Args:
-        editor: section of the file, e.g. ``"rome"``.
-        kind: the class to validate with.
-        model: model name.
-        preset: ``paper``, ``original``, ``easyedit``, ``tuned``, or what the file has.
-        overrides: single values to replace.
-
-    Raises:
-        HyperparameterError: no file, section, preset or key of that name, or a bad value.
-    """
-    values = preset_values(editor, model, preset)
-    values = {k: v for k, v in values.items() if k not in ("app", "source")}
-    where = f"{model_file(model).name}: {editor}.{preset}"
-    return validated(kind, {**values, **overrides}, where=where)
-
-
-def validated(kind: type[Hyperparameters], values: dict[str, Any], *, where: str) -> Any:
-    """Build hyperparameters, turning validation errors into one readable message."""
-    try:
-        return kind(**values)
-    except ValidationError as error:
-        lines = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
-        raise HyperparameterError(f"{where}: {lines}") from error

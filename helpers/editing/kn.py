@@ -13,10 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import torch
-from pydantic import Field
 from torch import Tensor
 from tqdm.auto import tqdm
 
@@ -24,7 +23,7 @@ from helpers.editing.app import App
 from helpers.editing.context import BARE, ContextTemplates
 from helpers.editing.deltas import ColumnSparse, Delta
 from helpers.editing.editor import Editor, diagnostics_of
-from helpers.editing.hyperparameters import Hyperparameters
+from helpers.editing.hyperparameters import KnHyperparameters
 from helpers.editing.request import EditRequest, RequestError
 from helpers.editing.update import Update
 from helpers.locating.integrated_gradients import integrated_gradients
@@ -34,30 +33,6 @@ from helpers.models.language_model import LanguageModel
 from helpers.models.tokens import TokenError, answer_ids, prompt_ids
 
 _BARE = ContextTemplates(((BARE,),))
-
-
-class KnHyperparameters(Hyperparameters):
-    """Knowledge neurons.
-
-    ``steps`` is m, the points of the integral (1 is the gradient at zero, which some public code
-    ships). A neuron is in a prompt's coarse set above ``adaptive_threshold`` times the maximum over
-    all layers, and in the refined set if it is in more than ``p`` of the prompts' coarse sets; with
-    one prompt both are the same. ``at`` names what is scaled: the neuron's ``activation`` (after
-    the gate) or the ``gate``'s output before the activation function.
-
-    ``lambda_old`` times the embeddings of the old answer is subtracted from, ``lambda_new`` times
-    those of the new one added to, every chosen neuron's output weights;
-    ``lambda_old_one_token`` replaces ``lambda_old`` where the new answer is a single token.
-    """
-
-    steps: int = Field(default=20, gt=0)
-    adaptive_threshold: float = Field(default=0.2, gt=0, lt=1)
-    p: float = Field(default=0.4, ge=0, lt=1)
-    at: Literal["activation", "gate"] = "activation"
-    lambda_old: float = Field(default=1.0, ge=0)
-    lambda_new: float = Field(default=1.0, ge=0)
-    lambda_old_one_token: float | None = Field(default=None, ge=0)
-    context_template_length_params: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True)

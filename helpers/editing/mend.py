@@ -16,14 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from pydantic import Field
 from torch import Tensor
 from tqdm.auto import tqdm
 
 from helpers.editing.app import App
 from helpers.editing.deltas import LowRank
 from helpers.editing.editor import Editor, diagnostics_of
-from helpers.editing.hyperparameters import LayerHyperparameters
+from helpers.editing.hyperparameters import MendHyperparameters
 from helpers.editing.loss_batch import LossBatch, loss_row
 from helpers.editing.mend_network import Hypernetwork, NetworkError, contributes
 from helpers.editing.request import EditRequest
@@ -35,18 +34,6 @@ from helpers.paths import PACKAGED, cache_folder
 
 TokenGradients = dict[str, tuple[Tensor, Tensor]]
 """Inputs [rows, tokens, in] and output gradients [rows, tokens, out] of each matrix."""
-
-
-class MendHyperparameters(LayerHyperparameters):
-    """MEND: all MLP matrices of ``layers`` are edited.
-
-    ``rank`` is that of the hypernetwork's two layers. ``network`` is the file of the trained
-    hypernetwork: a path, or a name looked for in the packaged ``mend`` folder and the user's cache;
-    empty means ``<model>.safetensors``.
-    """
-
-    rank: int = Field(default=1920, gt=0)
-    network: str = ""
 
 
 def load_network(

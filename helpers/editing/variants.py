@@ -14,18 +14,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-LABELS = {
-    "rome": "ROME",
-    "r-rome": "R-ROME",
-    "memit": "MEMIT",
-    "alphaedit": "AlphaEdit",
-    "rect": "RECT",
-    "prune": "PRUNE",
-    "ft-l": "FT-L",
-    "ft-m": "FT-M",
-    "kn": "KN",
-    "mend": "MEND",
-}
+from helpers.editing.catalogue import CATALOGUE
+
 SYMBOLS = {"alpha": "α", "beta": "β", "gamma": "γ", "margin": "M", "neighbours": "k"}
 OBJECTIVES = {"alpha": "L1", "beta": "L2", "gamma": "L3"}
 _SUFFIXES = {"": "", "app": "+APP", "all": "+"}
@@ -45,12 +35,12 @@ def method_label(method: str) -> str:
     name, _, suffix = method.partition("+")
     if name == "kn" and suffix:
         raise MethodError(f"no method {method!r}: KN optimises no loss that answers could join")
-    if name not in LABELS or suffix not in _SUFFIXES:
+    if name not in CATALOGUE or suffix not in _SUFFIXES:
         raise MethodError(
-            f"no method {method!r}: write an editor ({', '.join(LABELS)}), optionally followed"
+            f"no method {method!r}: write an editor ({', '.join(CATALOGUE)}), optionally followed"
             " by +app or +all"
         )
-    return LABELS[name] + _SUFFIXES[suffix]
+    return CATALOGUE[name].label + _SUFFIXES[suffix]
 
 
 @dataclass(frozen=True)

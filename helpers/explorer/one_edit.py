@@ -14,7 +14,7 @@ from helpers.data.peak_record import PeakRecord
 from helpers.editing.build import build_editor
 from helpers.editing.corpus import corpus_named
 from helpers.editing.editor import Editor
-from helpers.editing.moments_needed import moment_layers
+from helpers.editing.presets import moment_layers
 from helpers.editing.second_moment import missing_layers, moments_folder
 from helpers.editing.variants import method_label
 from helpers.metrics.peak_tables import metrics_table
@@ -119,7 +119,7 @@ class Explorer:
         Raises:
             HyperparameterError: the model's params file has no such editor or preset.
         """
-        layers = moment_layers(name, self.language_model.name, preset=self.preset)
+        layers = moment_layers(name, self.language_model.name, self.preset)
         folder = moments_folder(
             self.language_model.fingerprint,
             corpus_named(self.corpus, seed=self.seed),

@@ -18,7 +18,7 @@ import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.figure import Figure
 
-from helpers.editing.build import EDITOR_NAMES
+from helpers.editing.catalogue import CATALOGUE
 from helpers.explorer.one_edit import Explorer
 
 WIDE = widgets.Layout(width="98%")
@@ -34,7 +34,7 @@ class Panel(widgets.VBox):
 
     def __init__(self, explorer: Explorer, editor: str) -> None:
         self._explorer = explorer
-        self.editor = widgets.Dropdown(description="Editor", options=EDITOR_NAMES, value=editor)
+        self.editor = widgets.Dropdown(description="Editor", options=tuple(CATALOGUE), value=editor)
         self.app = widgets.Checkbox(description="with APP", indent=False)
         self.app.layout.width = "auto"
         self.button = widgets.Button(description="Edit", button_style="primary", icon="pencil")

@@ -21,7 +21,8 @@ from tqdm.auto import tqdm
 from helpers.data.klob import ConsistencyExample, load_consistency, without_slot
 from helpers.editing.build import build_editor
 from helpers.editing.corpus import corpus_named
-from helpers.editing.hyperparameters import RomeHyperparameters, read_hyperparameters
+from helpers.editing.hyperparameters import RomeHyperparameters
+from helpers.editing.presets import read_hyperparameters
 from helpers.editing.request import EditRequest
 from helpers.editing.second_moment import second_moment
 from helpers.editing.update import Update
@@ -159,7 +160,10 @@ def edit_every_layer(
 
 
 def _hyperparameters(language_model: LanguageModel, preset: str) -> RomeHyperparameters:
-    return read_hyperparameters("rome", RomeHyperparameters, language_model.name, preset, **_OWN)
+    hyperparameters: RomeHyperparameters = read_hyperparameters(
+        "rome", language_model.name, preset, **_OWN
+    )
+    return hyperparameters
 
 
 def _settings(

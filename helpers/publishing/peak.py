@@ -12,8 +12,9 @@ from helpers.data.fetch import FetchError
 from helpers.data.peak import load_peak
 from helpers.data.peak_record import RecordError
 from helpers.editing.editor import Editor
-from helpers.editing.hyperparameters import HyperparameterError, preset_words
+from helpers.editing.hyperparameters import HyperparameterError
 from helpers.editing.mend_network import NetworkError
+from helpers.editing.presets import preset_words
 from helpers.editing.variants import MethodError
 from helpers.models.architectures import UnknownArchitectureError
 from helpers.models.load import ModelError

@@ -18,7 +18,7 @@ import typer
 from helpers.data.knowgic import load_aliases, load_edits
 from helpers.editing.build import Shared
 from helpers.editing.editor import Editor
-from helpers.editing.hyperparameters import preset_words
+from helpers.editing.presets import preset_words
 from helpers.editing.remembering import Remembering, sharing
 from helpers.models import LanguageModel, load
 from helpers.paths import FIGURES, RUNS, file_name, written_whole

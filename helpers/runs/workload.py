@@ -10,7 +10,7 @@ from helpers.data import knowgic
 from helpers.data.fetch import Resource
 from helpers.editing.corpus import CorpusError, corpus_named
 from helpers.editing.hyperparameters import HyperparameterError
-from helpers.editing.moments_needed import moment_layers
+from helpers.editing.presets import moment_layers
 from helpers.editing.second_moment import missing_layers, moments_folder
 from helpers.models.names import HUB_NAMES, SHAPE_PREFIX
 from helpers.models.packaged_weights import PACKAGED_WEIGHTS, weights_folder
@@ -85,7 +85,7 @@ def second_moments(notebook: str, params: dict[str, Any]) -> Iterator[str]:
     editors = dict.fromkeys(name.partition("+")[0] for name in named)
     model, corpus = params["model"], params.get("corpus", "self")
     try:
-        of_each = [moment_layers(name, model, preset=params["preset"]) for name in editors]
+        of_each = [moment_layers(name, model, params["preset"]) for name in editors]
         documents = corpus_named(corpus, seed=params["seed"])
     except (HyperparameterError, CorpusError) as error:
         yield f"PROBLEM: {error}"

@@ -18,16 +18,19 @@ from benchmarks.plain_editors import (
 )
 from helpers.editing.alphaedit import AlphaEdit
 from helpers.editing.context import ContextTemplates
-from helpers.editing.ft import Ft, FtHyperparameters
+from helpers.editing.ft import Ft
 from helpers.editing.hyperparameters import (
     AlphaEditHyperparameters,
+    FtHyperparameters,
+    KnHyperparameters,
     MemitHyperparameters,
+    MendHyperparameters,
     RectHyperparameters,
     RomeHyperparameters,
 )
-from helpers.editing.kn import Kn, KnHyperparameters
+from helpers.editing.kn import Kn
 from helpers.editing.memit import Memit
-from helpers.editing.mend import Mend, MendHyperparameters
+from helpers.editing.mend import Mend
 from helpers.editing.mend_network import Hypernetwork
 from helpers.editing.rect import Rect
 from helpers.editing.request import EditRequest

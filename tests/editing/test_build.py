@@ -9,37 +9,20 @@ import yaml
 
 from helpers.editing import build
 from helpers.editing.app import App
-from helpers.editing.build import EDITOR_NAMES, Shared, build_editor
+from helpers.editing.build import Shared, build_editor
+from helpers.editing.catalogue import CATALOGUE
 from helpers.editing.context import ContextTemplates
-from helpers.editing.ft import FtHyperparameters
-from helpers.editing.hyperparameters import (
-    AlphaEditHyperparameters,
-    HyperparameterError,
-    MemitHyperparameters,
-    PruneHyperparameters,
-    RectHyperparameters,
-    RomeHyperparameters,
+from helpers.editing.hyperparameters import HyperparameterError
+from helpers.editing.mend_network import Hypernetwork
+from helpers.editing.presets import (
     model_file,
+    moment_layers,
     preset_words,
     read_hyperparameters,
 )
-from helpers.editing.kn import KnHyperparameters
-from helpers.editing.mend import MendHyperparameters
-from helpers.editing.mend_network import Hypernetwork
-from helpers.editing.moments_needed import moment_layers
 from helpers.paths import PARAMS
 
 FILES = sorted((PARAMS / "models").glob("*.yaml"))
-KINDS = {
-    "ft": FtHyperparameters,
-    "kn": KnHyperparameters,
-    "mend": MendHyperparameters,
-    "rome": RomeHyperparameters,
-    "memit": MemitHyperparameters,
-    "alphaedit": AlphaEditHyperparameters,
-    "rect": RectHyperparameters,
-    "prune": PruneHyperparameters,
-}
 BLOCKS = {
     "gpt2-xl": 48,
     "gpt-j-6b": 28,
@@ -74,9 +57,11 @@ def test_every_model_has_its_file() -> None:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_every_preset_is_valid_and_says_where_it_comes_from(path) -> None:
-    for editor, kind in KINDS.items():
-        for preset, values in sections(path)[editor].items():
-            hyperparameters = read_hyperparameters(editor, kind, path.stem, preset)
+    assert set(sections(path)) == {entry.section for entry in CATALOGUE.values()}
+    for editor, entry in CATALOGUE.items():
+        for preset, values in sections(path)[entry.section].items():
+            hyperparameters = read_hyperparameters(editor, path.stem, preset)
+            assert type(hyperparameters) is entry.kind
             assert values["source"]
             layers = getattr(hyperparameters, "layers", ())
             assert all(layer < BLOCKS[path.stem] for layer in layers)
@@ -139,17 +124,15 @@ def test_a_margin_of_its_own(tiny, tmp_path) -> None:
 
 
 def test_published_values_spot_checks() -> None:
-    rome = read_hyperparameters("rome", RomeHyperparameters, "gpt2-xl", "original")
+    rome = read_hyperparameters("rome", "gpt2-xl", "original")
     assert (rome.layers, rome.v_num_grad_steps, rome.v_weight_decay) == ((17,), 20, 0.5)
     assert rome.context_template_start == "end_of_text"
     assert rome.mom2_adjustment
-    easy = read_hyperparameters("rome", RomeHyperparameters, "gpt-j-6b", "easyedit")
+    easy = read_hyperparameters("rome", "gpt-j-6b", "easyedit")
     assert not easy.mom2_adjustment
-    memit = read_hyperparameters("memit", MemitHyperparameters, "gpt2-xl", "paper")
+    memit = read_hyperparameters("memit", "gpt2-xl", "paper")
     assert (memit.layers, memit.mom2_update_weight) == ((13, 14, 15, 16, 17), 20000)
-    alpha = read_hyperparameters(
-        "alphaedit", AlphaEditHyperparameters, "llama3-8b-instruct", "easyedit"
-    )
+    alpha = read_hyperparameters("alphaedit", "llama3-8b-instruct", "easyedit")
     assert (alpha.L2, alpha.v_lr, alpha.clamp_norm_factor) == (1, 0.1, 0.75)
 
 
@@ -197,13 +180,13 @@ def test_second_moments_that_are_announced_are_those_that_are_loaded(
     monkeypatch.setattr(build, "second_moment", second_moment)
     with pytest.raises(InterruptedError):
         build_editor(name, named, preset="tuned")
-    assert tuple(asked) == moment_layers(name, named.name, preset="tuned") != ()
+    assert tuple(asked) == moment_layers(name, named.name, "tuned") != ()
 
 
 def test_editors_that_load_no_second_moments_announce_none() -> None:
     family = {"rome", "r-rome", "memit", "alphaedit", "rect", "prune"}
-    for name in set(EDITOR_NAMES) - family:
-        assert moment_layers(name, "smollm2-135m", preset="tuned") == ()
+    for name in set(CATALOGUE) - family:
+        assert moment_layers(name, "smollm2-135m", "tuned") == ()
 
 
 @pytest.mark.parametrize(("name", "objective"), [("ft-l", "prompt_last"), ("ft-m", "target_new")])
@@ -214,6 +197,13 @@ def test_fine_tuning_by_name(named, requests, name, objective) -> None:
     assert editor.app == App(0.2, 0.5, 0.2)
     assert editor.targets == "all"
     assert editor.edit(requests[:1])[0].norm() > 0
+
+
+def test_a_name_stands_for_values_that_can_be_overridden() -> None:
+    assert read_hyperparameters("rome", "smollm2-135m", "tuned").rome_key == "bare"
+    assert read_hyperparameters("r-rome", "smollm2-135m", "tuned").rome_key == "averaged"
+    other = read_hyperparameters("r-rome", "smollm2-135m", "tuned", rome_key="bare")
+    assert other.rome_key == "bare"
 
 
 def test_editors_of_one_run_share_their_second_moments(named) -> None:
@@ -274,7 +264,7 @@ def test_overrides_reach_wrapper_and_base(named) -> None:
 def test_what_does_not_exist_is_named(named, tiny) -> None:
     with pytest.raises(HyperparameterError, match="no editor 'roma'") as caught:
         build_editor("roma", named, preset="tuned")
-    assert all(name in str(caught.value) for name in EDITOR_NAMES)
+    assert all(name in str(caught.value) for name in CATALOGUE)
     with pytest.raises(HyperparameterError, match="rome has no preset 'papre'"):
         build_editor("rome", named, preset="papre")
     with pytest.raises(HyperparameterError, match="v_lrr"):

@@ -14,7 +14,8 @@ from helpers import models
 from helpers.editing import loss_batch
 from helpers.editing.app import AnswerScores, App, app_terms
 from helpers.editing.deltas import Dense
-from helpers.editing.ft import Ft, FtHyperparameters
+from helpers.editing.ft import Ft
+from helpers.editing.hyperparameters import FtHyperparameters
 from helpers.editing.request import EditRequest, RequestError
 from helpers.editing.update import apply
 from helpers.models.tokens import answer_ids

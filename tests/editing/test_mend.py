@@ -17,9 +17,9 @@ from helpers.data.peak import load_peak
 from helpers.editing import mend as mend_module
 from helpers.editing.app import App
 from helpers.editing.deltas import LowRank
-from helpers.editing.hyperparameters import read_hyperparameters
+from helpers.editing.hyperparameters import MendHyperparameters
 from helpers.editing.loss_batch import LossBatch, loss_row
-from helpers.editing.mend import Mend, MendHyperparameters, load_network, token_gradients
+from helpers.editing.mend import Mend, load_network, token_gradients
 from helpers.editing.mend_network import Hypernetwork, NetworkError
 from helpers.editing.mend_outer import Learner
 from helpers.editing.mend_records import (
@@ -30,6 +30,7 @@ from helpers.editing.mend_records import (
 )
 from helpers.editing.mend_trainer import Trainer, TrainingSettings, draw_tasks
 from helpers.editing.mend_training import train
+from helpers.editing.presets import read_hyperparameters
 from helpers.editing.request import EditRequest, RequestError
 from helpers.editing.update import Update, apply
 from helpers.models.tokens import answer_ids, prompt_ids
@@ -479,7 +480,7 @@ def test_the_packaged_network_edits_the_embedded_model(target_scores) -> None:
     path = PACKAGED / "mend" / "smollm2-135m.safetensors"
     assert path.stat().st_size <= 8e6
     language_model = models.load("smollm2-135m")
-    hyperparameters = read_hyperparameters("mend", MendHyperparameters, "smollm2-135m", "tuned")
+    hyperparameters = read_hyperparameters("mend", "smollm2-135m", "tuned")
     editor = Mend(language_model, hyperparameters, load_network(language_model, hyperparameters))
     edits = [
         EditRequest(r.subject, r.prompt, r.target_new)

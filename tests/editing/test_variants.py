@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from helpers.editing.app import App
 from helpers.editing.context import ContextTemplates
-from helpers.editing.hyperparameters import RectHyperparameters, preset_values
+from helpers.editing.hyperparameters import RectHyperparameters
+from helpers.editing.presets import preset_values
 from helpers.editing.rect import Rect
 from helpers.editing.rome import Rome
 from helpers.editing.variants import OBJECTIVES, SYMBOLS, MethodError, Variant, objectives
@@ -22,7 +23,6 @@ NAME = "04_app_ablations"
 # A draft awaits its published run; its params files are checked all the same.
 NOTEBOOK = next(NOTEBOOKS.glob(f"**/{NAME}.ipynb"))
 FILES = sorted((FOLDER / "paper" / NAME).glob("*.yaml"))
-SECTIONS = {"ft-l": "ft", "ft-m": "ft", "r-rome": "rome"}
 PARAMS = {
     "editors": ["ft-m"],
     "fairer": ["rome"],
@@ -95,8 +95,7 @@ def test_published_variants_have_hyperparameters_for_their_model(file):
     variants = [variant for study in studies(params).values() for variant in study]
     variants += [Variant(method) for method in (*params["said"], *params["sequences"])]
     for variant in variants:
-        section = SECTIONS.get(variant.editor, variant.editor)
-        values = preset_values(section, params["model"], params["preset"])
+        values = preset_values(variant.editor, params["model"], params["preset"])
         if base := values.get("base"):
             values = preset_values(base, params["model"], params["preset"])
         if variant.method.endswith("+app"):

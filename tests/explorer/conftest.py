@@ -9,7 +9,8 @@ import pytest
 from helpers.data.knowgic import load_edits
 from helpers.data.peak import load_peak
 from helpers.editing.app import App
-from helpers.editing.ft import Ft, FtHyperparameters
+from helpers.editing.ft import Ft
+from helpers.editing.hyperparameters import FtHyperparameters
 from helpers.explorer.chains import ChainExplorer
 from helpers.explorer.one_edit import LISTING, Explorer
 from helpers.runs.store import ResultsStore

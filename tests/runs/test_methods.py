@@ -5,12 +5,11 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from helpers.editing.hyperparameters import preset_values
+from helpers.editing.presets import preset_values
 from helpers.paths import PARAMS
 from helpers.runs.methods import MethodError, method_label
 
 FILES = sorted((PARAMS / "paper" / "03_editing_runs").glob("*.yaml"))
-SECTIONS = {"ft-l": "ft", "ft-m": "ft", "r-rome": "rome"}
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda path: path.stem)
@@ -20,7 +19,7 @@ def test_every_method_has_its_preset(file):
     for method in params["methods"]:
         assert method_label(method)
         name, _, suffix = method.partition("+")
-        values = preset_values(SECTIONS.get(name, name), model, preset)
+        values = preset_values(name, model, preset)
         if base := values.get("base"):
             values = preset_values(base, model, preset)
         if suffix == "app":
