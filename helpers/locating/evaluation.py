@@ -16,7 +16,13 @@ from helpers.locating.locator import GRANULARITIES, Granularity, Locator, Scores
 from helpers.locating.query import Query, encode
 from helpers.locating.slots import own_answers
 from helpers.locating.summary import Summary
-from helpers.metrics.klob import Criterion, candidate_similarity, similarity_matrix
+from helpers.metrics.klob import (
+    Criterion,
+    candidate_similarity,
+    counted_baseline,
+    mean_score_baseline,
+    similarity_matrix,
+)
 from helpers.metrics.klob_null import permutation_null
 from helpers.metrics.klob_sets import SHARES, Sets, Units, located_units, shared_units
 from helpers.models.batching import run_halving
@@ -208,16 +214,13 @@ def _example(
     sets: Sequence[Units], summary: Summary, share: int, located_mean: Sets, subtask: str
 ) -> dict[str, float]:
     """Sim_cand and both Sim_all of one example's located sets."""
-    size, others = len(sets[0]), len(summary) - len(sets)
     shared = shared_units(sets, summary.units)
     kind: Criterion = "relevance" if subtask == "relevance" else "consistency"
     own = np.arange(len(sets))[None]
-    # Overlaps with all other sets add up to the units' selection counts.
-    foreign = [summary.counts[share][units].sum() for units in sets] - shared.sum(axis=1)
     return {
-        "candidate": float(candidate_similarity(shared / size, own, kind)[0]),
-        "mean_scores": float(np.mean([located_mean[units].sum() / size for units in sets])),
-        "pairwise": float(foreign.mean()) / size / others if others else float("nan"),
+        "candidate": float(candidate_similarity(shared / len(sets[0]), own, kind)[0]),
+        "mean_scores": mean_score_baseline(sets, located_mean),
+        "pairwise": counted_baseline(sets, shared, summary.counts[share], len(summary)),
     }
 
 

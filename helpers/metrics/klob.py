@@ -14,13 +14,14 @@ are aggregated and what Sim_cand is for chains; both choices are ours and stated
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import combinations
 from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from helpers.metrics.klob_sets import Sets
+from helpers.metrics.klob_sets import Sets, Units
 from helpers.metrics.statistics import Estimate
 
 Criterion = Literal["consistency", "relevance"]
@@ -100,31 +101,35 @@ def pairwise_baseline(
     return ((totals[examples] - own) / others).mean(axis=1)
 
 
-def counted_baseline(sets: Sets, counts: NDArray[np.integer], sentences: int) -> float:
+def counted_baseline(
+    sets: Sequence[Units], shared: NDArray[np.integer], counts: NDArray[np.integer], sentences: int
+) -> float:
     """``pairwise_baseline`` of one example without any other set in memory.
 
     The overlaps with all sets add up to the units' selection counts, so one vector replaces them.
 
     Args:
-        sets: the example's located sets, boolean [own, units].
+        sets: located units of each of the example's sentences.
+        shared: how many of them each pair has in common (``shared_units``), [own, own].
         counts: how many of the subtask's sentences (the example's included) locate each unit.
         sentences: number of sentences behind ``counts``.
     """
     others = sentences - len(sets)
     if others == 0:
         return float("nan")
-    foreign = counts - sets.sum(axis=0)
-    return float(np.mean([foreign[row].sum() / row.sum() for row in sets])) / others
+    foreign = [counts[units].sum() for units in sets] - shared.sum(axis=1)
+    return float(foreign.mean()) / len(sets[0]) / others
 
 
-def mean_score_baseline(sets: Sets, located_mean: Sets) -> Numbers:
-    """Sim(x_all, x) per set, x_all being the top units of the mean scores (the paper's shortcut).
+def mean_score_baseline(sets: Sequence[Units], located_mean: Sets) -> float:
+    """Mean Sim(x_all, x) of an example's sets, x_all the top units of the mean scores (the paper's
+    shortcut).
 
     Args:
-        sets: boolean [n, units].
+        sets: located units of each of the example's sentences.
         located_mean: x_all, boolean [units].
     """
-    return (sets & located_mean).sum(axis=1) / located_mean.sum()
+    return float(np.mean([located_mean[units].sum() / len(units) for units in sets]))
 
 
 def relative_similarity(candidate: ArrayLike, baseline: ArrayLike) -> Numbers:

@@ -24,7 +24,6 @@ from helpers.locating.saliency import Fisher
 from helpers.locating.summary import Summary
 from helpers.metrics.klob import (
     candidate_similarity,
-    mean_score_baseline,
     pairwise_baseline,
     relative_similarity,
     similarity_matrix,
@@ -88,7 +87,7 @@ def plain_tables(
     return pd.DataFrame(
         {
             "candidate": candidate_similarity(similarities, table, kind),
-            "mean_scores": mean_score_baseline(sets, mean)[table].mean(axis=1),
+            "mean_scores": ((sets & mean).sum(axis=1) / mean.sum())[table].mean(axis=1),
             "pairwise": pairwise_baseline(similarities, table),
         }
     )

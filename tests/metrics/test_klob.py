@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from helpers.metrics.klob import (
     candidate_similarity,
@@ -16,7 +17,7 @@ from helpers.metrics.klob import (
     similarity_matrix,
 )
 from helpers.metrics.klob_null import permutation_null
-from helpers.metrics.klob_sets import located, located_count, located_units, shared_units
+from helpers.metrics.klob_sets import Sets, located, located_count, located_units, shared_units
 
 
 def sets_of(*members: str, units: str = "abcdefgh") -> np.ndarray:
@@ -39,15 +40,27 @@ def test_similarity_and_candidates_by_hand() -> None:
     assert candidate_similarity(similarities, table, "relevance") == pytest.approx(0.5 / 3)
 
 
+def streamed_baselines(sets: Sets, examples: NDArray[np.integer]) -> list[float]:
+    """``counted_baseline`` of each example."""
+    counts, found = sets.sum(axis=0), []
+    for rows in examples:
+        own = [np.flatnonzero(row) for row in sets[rows]]
+        shared = shared_units(own, sets.shape[1])
+        found.append(counted_baseline(own, shared, counts, len(sets)))
+    return found
+
+
 def test_baselines_by_hand() -> None:
     sets = sets_of("ab", "ab", "ac", "cd")
     examples = np.array([[0, 1], [2, 3]])
     # first example: each "ab" against ac (.5) and cd (0); second: ac against ab twice, cd never
     exact = pairwise_baseline(similarity_matrix(sets), examples)
     assert exact == pytest.approx([0.25, 0.25])
-    counts = sets.sum(axis=0)
-    assert [counted_baseline(sets[pair], counts, 4) for pair in examples] == pytest.approx(exact)
-    assert mean_score_baseline(sets, sets_of("ac")[0]).tolist() == [0.5, 0.5, 1, 0.5]
+    assert streamed_baselines(sets, examples) == pytest.approx(exact)
+    assert np.isnan(streamed_baselines(sets[:2], examples[:1])).all()  # there are no others
+    units = [np.flatnonzero(row) for row in sets]
+    assert mean_score_baseline(units[:2], sets_of("ac")[0]) == 0.5
+    assert mean_score_baseline(units[2:], sets_of("ac")[0]) == 0.75
 
 
 def test_relative_similarity_by_hand() -> None:
@@ -119,9 +132,8 @@ def test_a_sample_of_units_estimates_similarity_without_bias() -> None:
 def test_streamed_and_matrix_baselines_agree(seed: int, share: float) -> None:
     sets = random_sets(seed, 12, 200, share)
     examples = np.arange(12).reshape(4, 3)
-    counts = sets.sum(axis=0)
-    streamed = [counted_baseline(sets[rows], counts, 12) for rows in examples]
-    assert streamed == pytest.approx(pairwise_baseline(similarity_matrix(sets), examples))
+    exact = pairwise_baseline(similarity_matrix(sets), examples)
+    assert streamed_baselines(sets, examples) == pytest.approx(exact)
 
 
 @given(st.integers(0, 1_000))
