@@ -100,6 +100,16 @@ class LanguageModel:
             digest.update(flat[::step][:_SAMPLED_VALUES].float().cpu().numpy().tobytes())
         return digest.hexdigest()[:16]
 
+    @property
+    def identity(self) -> dict[str, str]:
+        """What results keep of the model: name, fingerprint, dtype and kind of device."""
+        return {
+            "model": self.name,
+            "fingerprint": self.fingerprint,
+            "dtype": self.dtype_name,
+            "device": self.device.type,
+        }
+
     def forget(self) -> None:
         """Drop what was computed from the weights, after they were changed for good."""
         for remembered in ("fingerprint", "_norms"):

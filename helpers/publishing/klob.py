@@ -140,10 +140,7 @@ def add_edited(
 def about(language_model: LanguageModel, plan: Plan) -> dict[str, Any]:
     """How a plan's tables were made, to be stored with them."""
     return {
-        "model": language_model.name,
-        "fingerprint": language_model.fingerprint,
-        "dtype": language_model.dtype_name,
-        "device": language_model.device.type,
+        **language_model.identity,
         "locators": {
             name: {**make_locator(name).settings(), "counts": dict(plan.counts)}
             for name in plan.locators

@@ -194,10 +194,7 @@ class PeakRun:
             "dataset": self.data.name,
             "checksum": self.data.checksum,
             "strict_lists": self.data.strict_lists,
-            "model": self.language_model.name,
-            "fingerprint": self.language_model.fingerprint,
-            "dtype": self.language_model.dtype_name,
-            "device": self.language_model.device.type,
+            **self.language_model.identity,
             "scoring_version": SCORING_VERSION,
             **more,
         }
