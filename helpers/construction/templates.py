@@ -12,9 +12,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
-
 from helpers.paths import PACKAGED
+from helpers.yaml_text import load_yaml
 
 TEMPLATES = PACKAGED / "templates" / "peak.yaml"
 SLOT = "{}"
@@ -88,7 +87,7 @@ def read_templates(path: Path) -> dict[str, PromptTemplates]:
     Raises:
         TemplateError: not such a file, fewer than four wordings, or a template with faults.
     """
-    content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    content = load_yaml(path.read_text(encoding="utf-8"))
     if not isinstance(content, dict):
         raise TemplateError(f"{path}: expected a mapping of relations to clozes and questions")
     templates = {}

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import ValidationError
 
 from helpers.editing.catalogue import CATALOGUE, entry
@@ -17,6 +16,7 @@ from helpers.editing.hyperparameters import (
 )
 from helpers.models.names import HUB_NAMES, SHAPE_PREFIX
 from helpers.paths import PARAMS
+from helpers.yaml_text import load_yaml
 
 
 def model_file(model: str) -> Path:
@@ -116,5 +116,5 @@ def preset_words(model: str, preset: str, methods: Iterable[str]) -> str:
 
 
 def _sections(path: Path) -> dict[str, Any]:
-    sections: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))["editors"]
+    sections: dict[str, Any] = load_yaml(path.read_text(encoding="utf-8"))["editors"]
     return sections

@@ -1,8 +1,9 @@
-"""Values of a params file that name nothing, found before anything is fetched, loaded or computed."""
+"""Values of a params file that its notebook would refuse, found before anything is fetched or run."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,20 @@ from helpers.construction.sources import open_source
 from helpers.data import knowgic
 from helpers.data.choose import by_case_id
 from helpers.data.fetch import FetchError, locate
-from helpers.data.klob import load_consistency
+from helpers.data.klob import load_consistency, load_relevance
 from helpers.data.peak import load_peak
 from helpers.editing.variants import method_label
+from helpers.metrics.klob_sets import located_count
 from helpers.models.load import torch_device, torch_dtype
 from helpers.runs.fetching import OFFICIAL
 from helpers.runs.params import ParamsError
 
+_CHOICES = {
+    "mode": ("sequential", "independent"),
+    "rule": ("rank", "threshold"),
+    "random_type": ("same", "any"),
+}
+_AT_LEAST_ONE = ("samples", "examples", "most_rows", "per_relation", "temporal_per_relation")
 _MANY = ("methods", "editors", "fairer", "others", "said", "sequences")
 _ONE = ("method", "editor")
 
@@ -59,7 +67,16 @@ def _checks(notebook: str, params: dict[str, Any]) -> Iterator[tuple[Callable[..
     if "layout" in params:
         yield _edits, params
     if "source" in params:
-        yield _construction if notebook.startswith("02") else _klob, params["source"]
+        yield (_construction, params["source"]) if notebook.startswith("02") else (_klob, params)
+    for name in _CHOICES.keys() & params.keys():
+        yield partial(_choice, name), params[name]
+    for name in params.keys() & _AT_LEAST_ONE:
+        yield partial(_at_least, 1, name), params[name]
+    for name, least in (("checkpoints", 1), ("neighbours", 0)):
+        for value in params.get(name, ()):
+            yield partial(_at_least, least, name), value
+    if "share" in params:
+        yield partial(located_count, 1), params["share"]
 
 
 def _peak(params: dict[str, Any]) -> None:
@@ -79,10 +96,26 @@ def _edits(params: dict[str, Any]) -> None:
         by_case_id(edits, params[chosen])
 
 
-def _klob(source: str) -> None:
-    if source == "klob":
-        _at_hand("klob-c")
-    load_consistency(source)
+def _klob(params: dict[str, Any]) -> None:
+    """The benchmark, and the examples of it that are looked at closely."""
+    source = params["source"]
+    for name, subtask, load in (("fact", "c", load_consistency), ("chain", "r", load_relevance)):
+        if source == "klob":
+            _at_hand(f"klob-{subtask}")
+        count = len(load(source))
+        if not 0 <= params[name] < count:
+            last = count - 1
+            raise ValueError(f"{name}: no example {params[name]} of KLoB-{subtask}; 0 to {last}")
+
+
+def _choice(name: str, value: str) -> None:
+    if value not in _CHOICES[name]:
+        raise ValueError(f"{name}: {value!r} is none of {', '.join(_CHOICES[name])}")
+
+
+def _at_least(least: int, name: str, value: int | None) -> None:
+    if value is not None and value < least:
+        raise ValueError(f"{name}: must be at least {least}, not {value}")
 
 
 def _construction(source: str) -> None:

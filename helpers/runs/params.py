@@ -17,6 +17,7 @@ import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, create_model
 
 from helpers.paths import FIGURES, NOTEBOOKS, REPOSITORY, RUNS, PathError, below
+from helpers.yaml_text import load_yaml
 
 
 def _no_truth_value(value: object) -> object:
@@ -129,7 +130,7 @@ def read_params(params_file: Path, notebook: Path | None = None) -> dict[str, An
     """
     _require(params_file)
     try:
-        values = yaml.safe_load(params_file.read_text(encoding="utf-8")) or {}
+        values = load_yaml(params_file.read_text(encoding="utf-8")) or {}
     except (OSError, UnicodeDecodeError) as error:
         raise ParamsError(f"{params_file} cannot be read as UTF-8 text: {error}") from error
     except yaml.YAMLError as error:

@@ -20,6 +20,7 @@ from helpers.data.peak import load_peak, part_name
 from helpers.paths import NOTEBOOKS, file_name
 from helpers.runs.methods import method_label
 from helpers.runs.params import explain, validate_params
+from helpers.yaml_text import load_yaml
 
 NOTEBOOK = NOTEBOOKS / "03_editing_runs.ipynb"
 _AXES = ("model", "dataset", "methods", "records")
@@ -69,7 +70,7 @@ def read_sweep(path: Path) -> Sweep:
         SweepError: no such file, not YAML, an unknown key, or a value of the wrong type.
     """
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = load_yaml(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise SweepError(
             f"no readable sweep file {path} ({error}); examples are in params/sweeps"

@@ -71,6 +71,7 @@ def test_folder_names_the_notebook_too(notebooks):
         ("1: 2", "flat mapping"),
         ("rate: [1", "not valid YAML"),
         ("- rate", "flat mapping"),
+        ("rate: 1\nrate: 2", "the key 'rate' stands twice"),
     ],
 )
 def test_mistakes_are_named(notebooks, text, message):

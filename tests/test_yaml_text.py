@@ -1,0 +1,29 @@
+"""Keys that stand twice are refused; merged ones may be replaced."""
+
+import pytest
+import yaml
+
+from helpers.yaml_text import load_yaml
+
+MERGED = """
+first: &first {rate: 1, steps: 5}
+deep: {inner: &inner {<<: *first, rate: 2}}
+second: {<<: *inner, steps: 6}
+"""
+
+
+def test_merged_keys_may_be_replaced():
+    read = load_yaml(MERGED)
+    assert read["second"] == {"rate": 2, "steps": 6}
+    assert read["deep"]["inner"] == {"rate": 2, "steps": 5}
+
+
+@pytest.mark.parametrize("text", ["a: 1\na: 2", "a: {b: 1, c: 2, b: 1}", "- {a: 1, 'a': 2}"])
+def test_a_key_that_stands_twice_is_an_error(text):
+    with pytest.raises(yaml.YAMLError, match=r"stands twice\n.*line"):
+        load_yaml(text)
+
+
+def test_only_plain_values_are_made():
+    with pytest.raises(yaml.YAMLError):
+        load_yaml("!!python/object/apply:os.getcwd []")
