@@ -63,7 +63,7 @@ def recalled(
             open_row[relation] = len(rows)
             rows.append((Forest(), []))
         forest, members = rows[open_row[relation]]
-        nodes = forest.add((*prompt, *answer[:-1]))[len(prompt) - 1 :]
+        nodes = forest.add_answer(prompt, answer)
         members.append((index, nodes, answer))
     found = [False] * len(questions)
     for batch in token_batches([len(forest) for forest, _ in rows], 2 * row_tokens):

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from helpers.editing.app import AnswerScores
 from helpers.editing.readers import Reader, read_together
 from helpers.editing.request import RequestError
 from helpers.editing.rows import EditRow
 from helpers.models.forward import Past, hidden_states, prefill, resumed
+from helpers.models.hooks import output_hooks
 from helpers.models.language_model import LanguageModel
-from helpers.models.trace import first_tensor, record_inputs
+from helpers.models.trace import record_inputs
 
 
 @dataclass(frozen=True)
@@ -130,22 +130,20 @@ class EditedBatch:
         """Final hidden states [rows, active, hidden] with ``delta`` [rows, hidden] added."""
         rows = torch.arange(len(delta), device=delta.device)
 
-        def hook(module: nn.Module, inputs: tuple[Any, ...], output: Any) -> Any:
-            tensor = first_tensor(output)
+        def adding(_: Tensor, output: Tensor) -> Tensor:
             if not self.initial.numel():
-                self.initial = tensor[rows, self.bare_column].detach().float()
-            edited = tensor.clone()
-            edited[self.edit_row, self.edit_column] += delta[self.edit_row].to(tensor.dtype)
-            return (edited, *output[1:]) if isinstance(output, tuple) else edited
+                self.initial = output[rows, self.bare_column].detach().float()
+            edited = output.clone()
+            edited[self.edit_row, self.edit_column] += delta[self.edit_row].to(output.dtype)
+            return edited
 
-        handle = self.language_model.module(self.module).register_forward_hook(hook)
-        try:
-            with resumed(self.language_model, self.layer, self.entering):
-                return hidden_states(
-                    self.language_model, self.ids, self.positions, self.visible, self.past
-                )
-        finally:
-            handle.remove()
+        with (
+            output_hooks(self.language_model, {self.module: adding}),
+            resumed(self.language_model, self.layer, self.entering),
+        ):
+            return hidden_states(
+                self.language_model, self.ids, self.positions, self.visible, self.past
+            )
 
     def read(self, hidden: Tensor) -> Reading:
         """Targets, answers and KL prompt; the first reading, of the unedited model, is the reference."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from tqdm.auto import tqdm
 
 from helpers.editing.app import App
@@ -25,6 +25,7 @@ from helpers.editing.request import EditRequest
 from helpers.editing.rows import EditRow
 from helpers.editing.update import Update
 from helpers.models.batching import run_halving, token_batches
+from helpers.models.hooks import output_hooks
 from helpers.models.language_model import LanguageModel
 from helpers.models.memory import free_bytes
 
@@ -163,15 +164,12 @@ class Ft(Editor):
     def _hidden(self, batch: LossBatch, present: Sequence[_Change]) -> Tensor:
         """Final hidden states with every row under its own change of the matrix."""
 
-        def hook(module: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> Tensor:
-            rows = zip(inputs[0].float(), present, strict=True)
+        def adding(entering: Tensor, output: Tensor) -> Tensor:
+            rows = zip(entering.float(), present, strict=True)
             return output + torch.stack([c.added(x) for x, c in rows]).to(output.dtype)
 
-        handle = self.language_model.module(self.module).register_forward_hook(hook)
-        try:
+        with output_hooks(self.language_model, {self.module: adding}):
             return batch.hidden()
-        finally:
-            handle.remove()
 
     @torch.no_grad()
     def _bound(self, present: Sequence[_Change]) -> None:

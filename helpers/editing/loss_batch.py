@@ -79,7 +79,7 @@ def predictions(
     if prompt_last:
         last = row.forest.add(prompt)[-1]
         return [Prediction(last, token, weight) for token in answer]
-    nodes = row.forest.add((*prompt, *answer[:-1]))[len(prompt) - 1 :]
+    nodes = row.forest.add_answer(prompt, answer)
     return [Prediction(node, token, weight) for node, token in zip(nodes, answer, strict=True)]
 
 

@@ -9,7 +9,6 @@ one forward and one backward pass: their losses are summed, so each has its own 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -29,6 +28,7 @@ from helpers.editing.request import EditRequest
 from helpers.editing.rows import EditRow
 from helpers.editing.update import Update
 from helpers.models.batching import run_halving, token_batches
+from helpers.models.hooks import OnOutput, output_hooks
 from helpers.models.language_model import LanguageModel
 from helpers.paths import PACKAGED, cache_folder
 
@@ -78,18 +78,16 @@ def token_gradients(
     inputs: dict[str, Tensor] = {}
     outputs: dict[str, Tensor] = {}
 
-    def keep(name: str) -> Any:
-        def hook(module: object, arguments: tuple[Any, ...], output: Tensor) -> None:
-            inputs[name], outputs[name] = arguments[0], output
+    def keep(name: str) -> OnOutput:
+        def on_output(entering: Tensor, output: Tensor) -> None:
+            inputs[name], outputs[name] = entering, output
 
-        return hook
+        return on_output
 
     # The graph begins at the first edited block's input: the weights themselves are frozen.
     batch.entering = batch.entering.detach().requires_grad_()
-    with ExitStack() as stack, torch.enable_grad():
-        for name in names:
-            module = batch.language_model.module(name)
-            stack.callback(module.register_forward_hook(keep(name)).remove)
+    hooks = {name: keep(name) for name in names}
+    with output_hooks(batch.language_model, hooks), torch.enable_grad():
         terms = batch.loss_terms(batch.hidden(), app)
         total = torch.stack(list(terms.values())).sum()
         gradients = torch.autograd.grad(total, [outputs[name] for name in names])

@@ -9,9 +9,8 @@ blocks below the first edited one see nothing of an edit, so each text runs thro
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -23,6 +22,7 @@ from helpers.editing.mend_network import Hypernetwork
 from helpers.editing.rows import EditRow
 from helpers.models.forest import pack
 from helpers.models.forward import hidden_states
+from helpers.models.hooks import OnOutput, output_hooks
 from helpers.models.language_model import LanguageModel
 from helpers.models.tokens import answer_ids, prompt_ids
 from helpers.models.trace import record
@@ -144,15 +144,12 @@ def _edited(
 ) -> Iterator[None]:
     """Run row i under the update of edit ``owners[i]``, differentiably in the factors."""
 
-    def adding(right: Tensor, left: Tensor) -> Any:
-        def hook(module: object, inputs: tuple[Any, ...], output: Tensor) -> Tensor:
-            added = (inputs[0].float() @ right[owners].mT) @ left[owners]
+    def adding(right: Tensor, left: Tensor) -> OnOutput:
+        def on_output(x: Tensor, output: Tensor) -> Tensor:
+            added = (x.float() @ right[owners].mT) @ left[owners]
             return output + added.to(output.dtype)
 
-        return hook
+        return on_output
 
-    with ExitStack() as stack:
-        for name, (right, left) in factors.items():
-            handle = language_model.module(name).register_forward_hook(adding(right, left))
-            stack.callback(handle.remove)
+    with output_hooks(language_model, {name: adding(*pair) for name, pair in factors.items()}):
         yield

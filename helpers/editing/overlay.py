@@ -6,15 +6,16 @@ contribution to the module's output, so nothing has to be restored.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from helpers.editing.deltas import Delta, LowRank
 from helpers.editing.update import Update, check_update
+from helpers.models.hooks import OnOutput, output_hooks
 from helpers.models.language_model import LanguageModel
 
 
@@ -38,12 +39,11 @@ def overlay(
     for update in used.values():
         check_update(language_model, update)
     modules = sorted({name for update in used.values() for name in update})
-    with ExitStack() as stack:
-        for name in modules:
-            deltas = {i: update[name] for i, update in used.items() if name in update}
-            rows = _RowContributions(deltas, owners, language_model.device)
-            handle = language_model.module(name).register_forward_hook(rows.hook)
-            stack.callback(handle.remove)
+    hooks = {}
+    for name in modules:
+        deltas = {i: update[name] for i, update in used.items() if name in update}
+        hooks[name] = _RowContributions(deltas, owners, language_model.device).added
+    with output_hooks(language_model, hooks):
         yield
 
 
@@ -61,21 +61,18 @@ def overlay_all(language_model: LanguageModel, update: Update) -> Iterator[None]
         UpdateError: the update does not fit the model.
     """
     check_update(language_model, update)
-    with ExitStack() as stack:
-        for name, delta in update.items():
-            handle = language_model.module(name).register_forward_hook(
-                _adding(delta.to(language_model.device))
-            )
-            stack.callback(handle.remove)
+    device = language_model.device
+    hooks = {name: _adding(delta.to(device)) for name, delta in update.items()}
+    with output_hooks(language_model, hooks):
         yield
 
 
-def _adding(delta: Delta) -> Callable[[nn.Module, tuple[Any, ...], Tensor], Tensor]:
-    def hook(module: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> Tensor:
-        added = delta.rows(inputs[0].to(_precision(delta)))
+def _adding(delta: Delta) -> OnOutput:
+    def on_output(x: Tensor, output: Tensor) -> Tensor:
+        added = delta.rows(x.to(_precision(delta)))
         return output + added.to(output.dtype)
 
-    return hook
+    return on_output
 
 
 class _RowContributions:
@@ -96,9 +93,8 @@ class _RowContributions:
             if owner not in thin
         ]
 
-    def hook(self, module: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> Tensor:
-        """Add each row's contribution, computed in the delta's own precision."""
-        x = inputs[0]
+    def added(self, x: Tensor, output: Tensor) -> Tensor:
+        """The output with each row's contribution, computed in the delta's own precision."""
         if x.shape[0] != self.count:
             raise ValueError(f"overlay has {self.count} owners, the batch has {x.shape[0]} rows")
         output = output.clone()

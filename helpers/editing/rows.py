@@ -103,7 +103,7 @@ def _add(
     forest: Forest, prompt: SubjectPrompt, ids: Sequence[int], scale: float = 1.0
 ) -> list[Prediction]:
     """Insert prompt and answer; the predictions of the answer's tokens, weights adding to scale."""
-    nodes = forest.add((*prompt.ids, *ids[:-1]), prompt.subject_last)[len(prompt.ids) - 1 :]
+    nodes = forest.add_answer(prompt.ids, ids, prompt.subject_last)
     weight = scale / len(ids)
     return [Prediction(node, token, weight) for node, token in zip(nodes, ids, strict=True)]
 

@@ -25,8 +25,9 @@ from tqdm.auto import tqdm
 from helpers.editing.corpus import Corpus
 from helpers.editing.null_space import NullSpace
 from helpers.models.batching import run_halving
-from helpers.models.forward import causal_visibility, hidden_states
+from helpers.models.forward import hidden_states
 from helpers.models.language_model import LanguageModel
+from helpers.models.padding import padded
 from helpers.models.tokens import prompt_prefix
 from helpers.models.trace import record_inputs
 from helpers.paths import cache_folder, written_whole
@@ -278,14 +279,7 @@ def _keys(
     language_model: LanguageModel, documents: Sequence[list[int]], names: Sequence[str]
 ) -> dict[str, Tensor]:
     """Inputs of the named modules at every real token, [tokens, f] in fp32."""
-    lengths = [len(document) for document in documents]
-    positions, visible = causal_visibility(lengths, language_model.device)
-    ids = torch.full(
-        positions.shape, language_model.tokenizer.pad_token_id, device=positions.device
-    )
-    for row, document in enumerate(documents):
-        ids[row, : len(document)] = torch.tensor(document, device=ids.device)
+    batch = padded(language_model, documents)
     with record_inputs(language_model, names) as inputs:
-        hidden_states(language_model, ids, positions, visible)
-    real = positions < torch.tensor(lengths, device=positions.device)[:, None]
-    return {name: inputs[name][real].float() for name in names}
+        hidden_states(language_model, batch.ids, batch.positions, batch.visible)
+    return {name: inputs[name][batch.real].float() for name in names}

@@ -12,20 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from helpers.locating.locator import Locator, Scores
 from helpers.locating.query import LocatorError, Query
-from helpers.locating.slots import (
-    SlotBatch,
-    branching,
-    output_hooks,
-    slot_batch,
-    slot_logits,
-)
+from helpers.locating.slots import SlotBatch, branching, slot_batch, slot_logits
+from helpers.models.hooks import OnOutput, output_hooks
 from helpers.models.language_model import LanguageModel
 from helpers.models.trace import record_outputs
 
@@ -69,19 +63,19 @@ class CausalTracing(Locator):
         )
         blocks, n = language_model.layout.blocks, self.samples
 
-        def corrupt(module: nn.Module, arguments: tuple[Any, ...], output: Tensor) -> Tensor:
+        def corrupt(_: Tensor, output: Tensor) -> Tensor:
             output = output.clone()
             output[:, noised] += (scale * noise).to(output.device, output.dtype)
             return output
 
-        def restore(layer: int) -> Any:
-            def hook(module: nn.Module, arguments: tuple[Any, ...], output: Tensor) -> Tensor:
+        def restore(layer: int) -> OnOutput:
+            def on_output(_: Tensor, output: Tensor) -> Tensor:
                 """Only the rows that branched off at this layer, the newest, are restored."""
                 output = output.clone()
                 output[-n:, last] = clean[layer]
                 return output
 
-            return hook
+            return on_output
 
         layout = language_model.layout
         hooks = {layout.mlp_out(layer): restore(layer) for layer in range(blocks)}

@@ -20,15 +20,9 @@ from torch import Tensor
 
 from helpers.locating.locator import Locator, Scores
 from helpers.locating.query import LocatorError, Query
-from helpers.locating.slots import (
-    SlotBatch,
-    branching,
-    input_hooks,
-    output_hooks,
-    slot_batch,
-    slot_logits,
-)
+from helpers.locating.slots import SlotBatch, branching, slot_batch, slot_logits
 from helpers.models.batching import run_halving
+from helpers.models.hooks import OnOutput, input_hooks, output_hooks
 from helpers.models.language_model import LanguageModel
 
 Place = Literal["activation", "gate"]
@@ -120,15 +114,18 @@ def _attribute_layers(
 
         return change
 
-    hooks = {name: scale(name) for name in names}
+    def scaling(name: str) -> OnOutput:
+        change = scale(name)
+        return lambda _, tokens: change(tokens)
+
+    if at == "activation":
+        hooks = input_hooks(language_model, {name: scale(name) for name in names})
+    else:
+        hooks = output_hooks(language_model, {name: scaling(name) for name in names})
     with (
         torch.enable_grad(),
         branching(language_model, batch, layers=layers, copies=steps) as branched,
-        input_hooks(language_model, hooks if at == "activation" else {}),
-        output_hooks(
-            language_model,
-            {} if at == "activation" else {n: lambda _, __, y, h=h: h(y) for n, h in hooks.items()},
-        ),
+        hooks,
     ):
         count = 1 + steps * len(layers)
         logits = slot_logits(language_model, branched, batch.slots.expand(count))[1:]

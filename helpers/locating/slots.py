@@ -8,18 +8,19 @@ halves the work of methods with one group of rows per layer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from helpers.locating.masked import MaskedLanguageModel
 from helpers.locating.query import LocatorError, Query
-from helpers.models.forward import Past, causal_visibility, hidden_states, prefill
+from helpers.models.forward import Past, hidden_states, prefill
+from helpers.models.hooks import OnOutput, input_hooks, output_hooks
 from helpers.models.language_model import LanguageModel
+from helpers.models.padding import padded
 
 
 @dataclass(frozen=True)
@@ -58,22 +59,19 @@ def slot_batch(
     device = language_model.device
     if starts is None or isinstance(language_model, MaskedLanguageModel):
         starts = [0] * len(queries)
-    pad = language_model.tokenizer.pad_token_id or 0
-    suffixes = [query.ids[start:] for query, start in zip(queries, starts, strict=True)]
-    local, own = causal_visibility([len(ids) for ids in suffixes], device)
+    suffixes = padded(language_model, [q.ids[s:] for q, s in zip(queries, starts, strict=True)])
+    ids, own = suffixes.ids, suffixes.visible
     if isinstance(language_model, MaskedLanguageModel):
-        lengths = torch.tensor([len(ids) for ids in suffixes], device=device)
-        own = (local < lengths[:, None])[:, None, :].expand_as(own)  # all see all real tokens
-    ids = _padded(suffixes, pad, device)
+        own = suffixes.real[:, None, :].expand_as(own)  # all see all real tokens
     first = torch.tensor(list(starts), device=device)
     slots = torch.tensor([q.slot - s for q, s in zip(queries, starts, strict=True)], device=device)
-    positions = local + first[:, None]
+    positions = suffixes.positions + first[:, None]
     if not any(starts):
         return SlotBatch(ids, positions, own, slots)
-    past, constant = _constant(
-        language_model, [q.ids[:s] for q, s in zip(queries, starts, strict=True)], pad
-    )
-    seen = constant[:, None, :].expand(-1, ids.shape[1], -1)
+    constant = padded(language_model, [q.ids[:s] for q, s in zip(queries, starts, strict=True)])
+    with torch.no_grad():
+        _, past = prefill(language_model, constant.ids, constant.positions, constant.visible)
+    seen = constant.real[:, None, :].expand(-1, ids.shape[1], -1)
     return SlotBatch(ids, positions, torch.cat([seen, own], dim=2), slots, past)
 
 
@@ -136,9 +134,8 @@ def branching(
         raise LocatorError("rows can branch off one sentence at a time only")
     grows = set(layers)
 
-    def grow(module: nn.Module, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
-        hidden = arguments[0]
-        return (torch.cat([hidden, hidden[:rows].repeat(copies, 1, 1)]), *arguments[1:])
+    def grow(hidden: Tensor) -> Tensor:
+        return torch.cat([hidden, hidden[:rows].repeat(copies, 1, 1)])
 
     blocks = language_model.layout.blocks
     counts, present = [], rows
@@ -150,10 +147,7 @@ def branching(
         tuple(_repeated(values, n) for values, n in zip(batch.past.values, counts, strict=True)),
         batch.past.positions[:1],
     )
-    with ExitStack() as stack:
-        for layer in grows:
-            module = language_model.module(language_model.layout.block(layer))
-            stack.callback(module.register_forward_pre_hook(grow).remove)
+    with input_hooks(language_model, {language_model.layout.block(i): grow for i in grows}):
         # One row of positions and mask is broadcast over however many rows there are.
         yield replace(batch, positions=batch.positions[:1], visible=batch.visible[:1], past=past)
 
@@ -169,14 +163,14 @@ def traced(
     inputs: dict[str, Tensor] = {}
     outputs: dict[str, Tensor] = {}
 
-    def start(module: nn.Module, arguments: tuple[Any, ...], output: Tensor) -> Tensor:
+    def start(_: Tensor, output: Tensor) -> Tensor:
         return output.detach().requires_grad_()
 
-    def keep(name: str) -> Any:
-        def hook(module: nn.Module, arguments: tuple[Any, ...], output: Tensor) -> None:
-            inputs[name], outputs[name] = arguments[0], output
+    def keep(name: str) -> OnOutput:
+        def on_output(entering: Tensor, output: Tensor) -> None:
+            inputs[name], outputs[name] = entering, output
 
-        return hook
+        return on_output
 
     embedding = language_model.layout.architecture.embedding
     hooks = {embedding: start, **{name: keep(name) for name in names}}
@@ -184,49 +178,5 @@ def traced(
         yield inputs, outputs
 
 
-@contextmanager
-def output_hooks(language_model: LanguageModel, hooks: Mapping[str, Any]) -> Iterator[None]:
-    """Forward hooks on named modules for the length of a block."""
-    with ExitStack() as stack:
-        for name, hook in hooks.items():
-            stack.callback(language_model.module(name).register_forward_hook(hook).remove)
-        yield
-
-
-@contextmanager
-def input_hooks(
-    language_model: LanguageModel, hooks: Mapping[str, Callable[[Tensor], Tensor]]
-) -> Iterator[None]:
-    """Replace the inputs of named modules by what their function makes of them."""
-
-    def pre_hook(change: Callable[[Tensor], Tensor]) -> Any:
-        return lambda module, arguments: (change(arguments[0]), *arguments[1:])
-
-    with ExitStack() as stack:
-        for name, change in hooks.items():
-            handle = language_model.module(name).register_forward_pre_hook(pre_hook(change))
-            stack.callback(handle.remove)
-        yield
-
-
 def _repeated(cached: Tensor, rows: int) -> Tensor:
     return cached[:1].expand(rows, *cached.shape[1:])
-
-
-def _padded(sequences: Sequence[Sequence[int]], pad: int, device: torch.device) -> Tensor:
-    width = max(map(len, sequences))
-    rows = [[*ids, *[pad] * (width - len(ids))] for ids in sequences]
-    return torch.tensor(rows, device=device)
-
-
-@torch.no_grad()
-def _constant(
-    language_model: LanguageModel, prefixes: Sequence[Sequence[int]], pad: int
-) -> tuple[Past, Tensor]:
-    """Keys and values of constant prefixes, and which of them are real [rows, width]."""
-    lengths = [len(ids) for ids in prefixes]
-    positions, visible = causal_visibility(lengths, language_model.device)
-    ids = _padded(prefixes, pad, language_model.device)
-    _, past = prefill(language_model, ids, positions, visible)
-    real = positions < torch.tensor(lengths, device=positions.device)[:, None]
-    return past, real

@@ -50,6 +50,15 @@ class Forest:
             nodes.append(node)
         return nodes
 
+    def add_answer(
+        self, prompt: Sequence[int], answer: Sequence[int], edited_at: int | None = None
+    ) -> list[int]:
+        """Insert an answer after its prompt; the nodes that predict its tokens, one per token.
+
+        The answer's last token is only predicted, never read, so it is no node.
+        """
+        return self.add((*prompt, *answer[:-1]), edited_at)[len(prompt) - 1 :]
+
     def visible(self) -> np.ndarray:
         """Boolean [nodes, nodes]: entry (q, k) is true where k is q itself or an ancestor of it."""
         visible = np.eye(len(self), dtype=bool)

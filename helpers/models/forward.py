@@ -6,7 +6,7 @@ an additive 4-D ``attention_mask`` (a mapping where layer types differ) and a pr
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from transformers import DynamicCache
 
+from helpers.models.hooks import input_hooks
 from helpers.models.language_model import LanguageModel
 from helpers.models.tiles import TILED, Tiles
 
@@ -114,12 +115,11 @@ def resumed(language_model: LanguageModel, layer: int, hidden: Tensor) -> Iterat
     in_tuple = language_model.layout.architecture.tuple_output
     for block in blocks:
         block.forward = lambda entering, *_, **__: (entering,) if in_tuple else entering
-    first = language_model.module(language_model.layout.block(layer))
-    entered = first.register_forward_pre_hook(lambda _, arguments: (hidden, *arguments[1:]))
+    first = language_model.layout.block(layer)
     try:
-        yield
+        with input_hooks(language_model, {first: lambda _: hidden}):
+            yield
     finally:
-        entered.remove()
         for block in blocks:
             del block.forward
 
@@ -219,13 +219,3 @@ class _Scores(torch.autograd.Function):
         found.index_put_((place, tokens), of_tokens, accumulate=True)
         found.index_add_(0, whole, of_whole)
         return found.to(ctx.head.weight.dtype) @ ctx.head.weight, None, None, None, None
-
-
-def causal_visibility(lengths: Sequence[int], device: torch.device) -> tuple[Tensor, Tensor]:
-    """Positions [rows, width] and visibility [rows, width, width] of ordinary padded sequences."""
-    width = max(lengths)
-    positions = torch.arange(width, device=device).expand(len(lengths), width)
-    real = positions < torch.tensor(lengths, device=device)[:, None]
-    causal = torch.ones(width, width, dtype=torch.bool, device=device).tril()
-    diagonal = torch.eye(width, dtype=torch.bool, device=device)
-    return positions, (causal & real[:, None, :]) | diagonal

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import torch
 
 from helpers.models.batching import run_halving, token_batches
-from helpers.models.forward import causal_visibility, hidden_states
+from helpers.models.forward import hidden_states
 from helpers.models.language_model import LanguageModel
+from helpers.models.padding import padded
 
 
 @torch.no_grad()
@@ -45,13 +46,8 @@ def greedy_tokens(
 
 def _next_tokens(language_model: LanguageModel, texts: Sequence[Sequence[int]]) -> list[int]:
     """The likeliest next token of each text."""
-    lengths = [len(text) for text in texts]
-    positions, visible = causal_visibility(lengths, language_model.device)
-    pad = language_model.tokenizer.pad_token_id
-    ids = torch.full(positions.shape, pad, device=language_model.device)
-    for row, text in enumerate(texts):
-        ids[row, : len(text)] = torch.tensor(text)
-    hidden = hidden_states(language_model, ids, positions, visible)
-    last = hidden[torch.arange(len(texts)), torch.tensor(lengths) - 1]
+    batch = padded(language_model, texts)
+    hidden = hidden_states(language_model, batch.ids, batch.positions, batch.visible)
+    last = batch.last(hidden)
     found: list[int] = language_model.model.get_output_embeddings()(last).argmax(-1).tolist()
     return found

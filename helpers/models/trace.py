@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
-from typing import Any
+from contextlib import contextmanager, suppress
 
 from torch import Tensor
 
+from helpers.models.hooks import OnInput, OnOutput, input_hooks, output_hooks
 from helpers.models.language_model import LanguageModel
 
 
@@ -40,22 +40,18 @@ def record(
         if wanted <= seen.keys():
             raise _StopForward
 
-    def reading(name: str) -> Any:
-        return lambda _module, arguments: keep(name, arguments[0])
+    def reading(name: str) -> OnInput:
+        return lambda entering: keep(name, entering)
 
-    def writing(name: str) -> Any:
-        return lambda _module, _arguments, output: keep(name, first_tensor(output))
+    def writing(name: str) -> OnOutput:
+        return lambda _, output: keep(name, output)
 
-    with ExitStack() as stack:
-        for name in wanted:
-            module = language_model.module(name)
-            if name in outputs:
-                handle = module.register_forward_hook(writing(name))
-            else:
-                handle = module.register_forward_pre_hook(reading(name))
-            stack.callback(handle.remove)
-        with suppress(_StopForward):
-            yield seen
+    with (
+        input_hooks(language_model, {name: reading(name) for name in inputs}),
+        output_hooks(language_model, {name: writing(name) for name in outputs}),
+        suppress(_StopForward),
+    ):
+        yield seen
 
 
 @contextmanager
@@ -74,8 +70,3 @@ def record_outputs(
     """Collect the outputs of the named modules (see ``record``)."""
     with record(language_model, outputs=names) as seen:
         yield seen
-
-
-def first_tensor(output: Any) -> Tensor:
-    """A module's output tensor; some blocks return it as the first of a tuple."""
-    return output[0] if isinstance(output, tuple) else output

@@ -170,8 +170,7 @@ def _add_question(
     prompt = prompts[question.prompt]
     for offset, answer in enumerate(question.answers):
         ids = answers[answer]
-        # The answer's last token is only predicted, never read, so it is no node.
-        nodes = row.forest.add((*prompt, *ids[:-1]))[len(prompt) - 1 :]
+        nodes = row.forest.add_answer(prompt, ids)
         row.predictions += [(n, t, first + offset) for n, t in zip(nodes, ids, strict=True)]
 
 

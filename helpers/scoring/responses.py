@@ -21,8 +21,9 @@ from transformers import DynamicCache
 from helpers.editing.overlay import overlay
 from helpers.editing.update import Update, moved_where_used
 from helpers.models.batching import run_halving
-from helpers.models.forward import Past, additive_mask, causal_visibility, prefill
+from helpers.models.forward import Past, additive_mask, prefill
 from helpers.models.language_model import LanguageModel
+from helpers.models.padding import padded
 from helpers.models.tokens import TokenError, prompt_ids
 
 
@@ -198,17 +199,10 @@ class _Batch:
 
     def _read(self) -> tuple[Tensor, Past]:
         """Last hidden state [prompts, hidden] and cache of all prompts, padded on the right."""
-        lengths = [len(i) for i in self.ids]
-        device = self.language_model.device
-        positions, visible = causal_visibility(lengths, device)
-        pad = self.language_model.tokenizer.pad_token_id
-        padded = [[*i, *[pad] * (max(lengths) - len(i))] for i in self.ids]
+        batch = padded(self.language_model, self.ids)
         with overlay(self.language_model, self.updates, self.owners):
-            hidden, past = prefill(
-                self.language_model, torch.tensor(padded, device=device), positions, visible
-            )
-        last = torch.tensor(lengths, device=device) - 1
-        return hidden[torch.arange(len(lengths), device=device), last], past
+            hidden, past = prefill(self.language_model, batch.ids, batch.positions, batch.visible)
+        return batch.last(hidden), past
 
     def _step(
         self,

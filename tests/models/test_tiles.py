@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from helpers.models import tiles
 from helpers.models.forest import Forest, pack
-from helpers.models.forward import causal_visibility, hidden_states, prefill
+from helpers.models.forward import hidden_states, prefill
+from helpers.models.padding import padded
 from helpers.models.tiles import TILED, Tiles
 
 ARCHITECTURES = ["gpt2", "llama", "qwen2", "mistral", "gemma3"]
@@ -59,7 +60,7 @@ def test_equal_to_the_dense_mask(tiny, architecture, constant, monkeypatch):
 def test_packed_rows_take_tiles_and_plain_ones_do_not(tiny):
     packed = pack(bushes(), tiny("llama"))
     assert Tiles.of(packed.visible) is not None
-    assert Tiles.of(causal_visibility([60, 50], packed.ids.device)[1]) is None
+    assert Tiles.of(padded(tiny("llama"), [[1] * 60, [1] * 50]).visible) is None
     assert tiny("llama").model.config._attn_implementation == TILED
     assert tiny("gptj").model.config._attn_implementation == "eager"
 

@@ -14,7 +14,8 @@ from transformers import PreTrainedTokenizerFast
 
 from helpers.models.batching import PADDING, PASS_TOKENS, run_halving, token_batches
 from helpers.models.forest import Forest
-from helpers.models.forward import causal_visibility, hidden_states, prefill
+from helpers.models.forward import hidden_states, prefill
+from helpers.models.padding import padded
 from helpers.models.tokens import TokenError, answer_ids, prompt_ids, subject_prompt
 from helpers.models.trace import record_inputs, record_outputs
 
@@ -94,8 +95,9 @@ def test_edited_nodes_are_not_shared_with_plain_ones():
 @pytest.mark.parametrize("architecture", [*ARCHITECTURES, "windowed"])
 def test_prefix_and_suffix_equal_the_whole(tiny, architecture):
     language_model = tiny(architecture)
-    ids = torch.tensor([prompt_ids(language_model, "The quick brown fox jumps over the lazy dog")])
-    positions, visible = causal_visibility([ids.shape[1]], ids.device)
+    text = prompt_ids(language_model, "The quick brown fox jumps over the lazy dog")
+    batch = padded(language_model, [text])
+    ids, positions, visible = batch.ids, batch.positions, batch.visible
     cut = 30
     with torch.no_grad():
         whole = hidden_states(language_model, ids, positions, visible)
@@ -113,13 +115,13 @@ def test_prefix_and_suffix_equal_the_whole(tiny, architecture):
 def test_recording_reads_inputs_and_outputs_and_leaves_no_hook(tiny):
     language_model = tiny("llama")
     name = language_model.layout.mlp_out(1)
-    ids = torch.tensor([[1, 2, 3]])
-    positions, visible = causal_visibility([3], ids.device)
+    batch = padded(language_model, [[1, 2, 3]])
+    texts = batch.ids, batch.positions, batch.visible
     with torch.no_grad():
         with record_inputs(language_model, [name]) as inputs:
-            hidden_states(language_model, ids, positions, visible)
+            hidden_states(language_model, *texts)
         with record_outputs(language_model, [name]) as outputs:
-            hidden_states(language_model, ids, positions, visible)
+            hidden_states(language_model, *texts)
         expected = language_model.module(name)(inputs[name])
     torch.testing.assert_close(outputs[name], expected)
     assert not language_model.module(name)._forward_hooks
