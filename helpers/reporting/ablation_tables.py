@@ -76,13 +76,10 @@ def variants_table(
     """
     rows = {}
     for variant, table in metrics.items():
-        summary = summarise(table[list(columns)])
-        cells = [str(len(table))]
-        for metric in columns:
-            text = percent_cell(summary, metric, len(table), intervals=intervals)
-            other = None if reference in (None, variant) else metrics.get(reference)
-            cells.append(text + _differs(table, other, metric))
-        rows[variant.label] = cells
+        other = None if reference in (None, variant) else metrics.get(reference)
+        cells = _cells(table, columns, intervals=intervals)
+        marks = [_differs(table, other, metric) for metric in columns]
+        rows[variant.label] = [str(len(table)), *map(str.__add__, cells, marks)]
     return pd.DataFrame.from_dict(rows, orient="index", columns=["n", *columns])
 
 
@@ -122,10 +119,12 @@ def sequence_metrics(stored: StoredAblations) -> dict[tuple[str, int], pd.DataFr
 def sequence_table(
     metrics: Mapping[tuple[str, int], pd.DataFrame], *, columns: Sequence[str] = HARD_METRICS
 ) -> pd.DataFrame:
-    """Mean percentages after n edits; n is also the number of records behind them."""
+    """Mean percentage ± half width of the 95 % interval after n edits, as text; n is also the number
+    of records behind it, unless another is said.
+    """
     methods = list(dict.fromkeys(method for method, _ in metrics))
     rows = [
-        (method_label(method), edits, *(100 * table[list(columns)].mean()).round(1))
+        (method_label(method), edits, *_cells(table, columns))
         for method in methods
         for (each, edits), table in metrics.items()
         if each == method
@@ -148,9 +147,11 @@ def said_by_state(stored: StoredAblations) -> dict[str, pd.DataFrame]:
 
 
 def said_table(measures: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """Mean percentages of the measures of ``said_by_state``, states as rows."""
+    """Mean percentage ± half width of the 95 % interval of the measures of ``said_by_state``, states as
+    rows, as text.
+    """
     rows = {
-        _state_label(state): [len(table), *(100 * table[list(MEASURES)].mean()).round(1)]
+        _state_label(state): [len(table), *_cells(table, MEASURES)]
         for state, table in measures.items()
     }
     columns = ["n", *(name.replace("_", " ") for name in MEASURES)]
@@ -188,6 +189,11 @@ def correlation_table(beside: pd.DataFrame) -> pd.DataFrame:
     return long.pivot(index="method", columns="pair", values="rho").loc[
         [name for name, _ in groups]
     ]
+
+
+def _cells(table: pd.DataFrame, columns: Sequence[str], *, intervals: bool = True) -> list[str]:
+    summary = summarise(table[list(columns)])
+    return [percent_cell(summary, name, len(table), intervals=intervals) for name in columns]
 
 
 def _differs(table: pd.DataFrame, reference: pd.DataFrame | None, metric: str) -> str:
