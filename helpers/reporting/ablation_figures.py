@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -14,11 +15,14 @@ from helpers.editing.variants import SYMBOLS, Variant, method_label
 from helpers.metrics.answer_lists import rank_correlation
 from helpers.metrics.peak_tables import probabilities_table, summarise
 from helpers.metrics.statistics import mean_interval
+from helpers.reporting import method_looks as looks
 from helpers.reporting.ablation_tables import ByVariant, with_field
 from helpers.reporting.peak_figures import LISTS, grouped_bars, grouped_points
 from helpers.reporting.style import MARKERS, PALETTE, captioned, use_style
 
 FACTORS = {"AFF_hard": "AFF, hard", "ANF_hard": "ANF, hard"}
+LINES = ("-", "--", ":")
+_ASIDE = 0.06  # how far lines over the same places stand apart
 
 
 def objectives_panels(metrics: ByVariant, scores: ByVariant, *, caption: str = "") -> Figure:
@@ -66,8 +70,10 @@ def neighbours_lines(metrics: ByVariant, *, editors: Sequence[str], caption: str
         for index, editor in enumerate(editors):
             chosen = with_field(metrics, editor, "neighbours")
             names = [f"{v.value:g}" if v.field else "all" for v in chosen]
-            _line(axes, np.arange(len(names)), chosen.values(), metric, index, method_label(editor))
-            axes.set_xticks(np.arange(len(names)), names)
+            places = np.arange(len(names))
+            look = looks.line(editor) | {"linestyle": LINES[index % len(LINES)]}
+            _line(axes, places + _ASIDE * (index - 0.5), chosen.values(), metric, **look)
+            axes.set_xticks(places, names)
         axes.set_title(title)
         axes.set_xlabel("neighbours k of each list given to APP")
         axes.set_ylim(0, 105)
@@ -105,7 +111,9 @@ def sensitivity_panels(metrics: ByVariant, *, editor: str, caption: str = "") ->
         values = [v.value if v.field else 2.0 if field == "margin" else 1.0 for v in chosen]
         places = np.arange(len(values))
         for index, (metric, title) in enumerate(shown.items()):
-            _line(axes, places, chosen.values(), metric, index, title)
+            look = {"color": PALETTE[index], "marker": MARKERS[index], "linestyle": LINES[index]}
+            aside = places + _ASIDE * (index - 0.5)
+            _line(axes, aside, chosen.values(), metric, label=title, **look)
         unit = "" if field == "margin" else "×"
         axes.set_xticks(places, [f"{value:g}{unit}" for value in values])
         axes.set_title(SYMBOLS[field])
@@ -117,24 +125,16 @@ def sensitivity_panels(metrics: ByVariant, *, editor: str, caption: str = "") ->
 
 
 def sequence_lines(metrics: Mapping[tuple[str, int], pd.DataFrame], *, caption: str = "") -> Figure:
-    """ES, AFF and ANF of all edited records against the number of edits made."""
+    """ES, AFF and ANF of all edited records against the number of edits made, 95 % intervals."""
     use_style()
     methods = list(dict.fromkeys(method for method, _ in metrics))
-    editors = list(dict.fromkeys(method.partition("+")[0] for method in methods))
     figure, panels = plt.subplots(1, 3, figsize=(7.2, 3.0), sharey=True)
     for axes, (metric, title) in zip(panels, {"ES": "ES", **FACTORS}.items(), strict=True):
-        for method in methods:
+        for index, method in enumerate(methods):
             points = {n: t for (each, n), t in metrics.items() if each == method}
-            editor, _, suffix = method.partition("+")
-            axes.plot(
-                list(points),
-                [100 * table[metric].mean() for table in points.values()],
-                linestyle="-" if suffix else "--",
-                marker=MARKERS[editors.index(editor)],
-                markerfacecolor=PALETTE[editors.index(editor)] if suffix else "white",
-                color=PALETTE[editors.index(editor)],
-                label=method_label(method),
-            )
+            aside = 1.06 ** (index - (len(methods) - 1) / 2)  # on a logarithmic axis
+            places = aside * np.array(list(points))
+            _line(axes, places, points.values(), metric, **looks.line(method))
         ticks = sorted({n for _, n in metrics})
         axes.set_xscale("log")
         axes.set_xticks(ticks, [str(n) for n in ticks])
@@ -143,8 +143,8 @@ def sequence_lines(metrics: Mapping[tuple[str, int], pd.DataFrame], *, caption: 
         axes.set_xlabel("edits made and scored")
         axes.set_ylim(-3, 105)
     panels[0].set_ylabel("mean over edited records [%]")
-    panels[0].legend(loc="lower left")
-    return captioned(figure, f"Edits made one upon the other\n{caption}")
+    _legend_below(figure, panels[0])
+    return captioned(figure, f"Edits made one upon the other, 95 % intervals\n{caption}")
 
 
 def said_scatter(beside: pd.DataFrame, *, caption: str = "") -> Figure:
@@ -153,20 +153,15 @@ def said_scatter(beside: pd.DataFrame, *, caption: str = "") -> Figure:
     pairs = {"AFF_hard": "share_forgetting", "ANF_hard": "share_noise"}
     figure, panels = plt.subplots(1, 2, figsize=(7.2, 3.4))
     for axes, (factor, measure) in zip(panels, pairs.items(), strict=True):
-        for index, (method, table) in enumerate(beside.groupby("method", sort=False)):
-            axes.scatter(
-                100 * table[factor],
-                100 * table[measure],
-                marker=MARKERS[index],
-                color=PALETTE[index],
-                edgecolor="black",
-                linewidth=0.4,
-                s=24,
-                alpha=0.85,
-                label=method,
-            )
-        found = rank_correlation(beside[factor], beside[measure])
-        axes.set_title(f"Spearman's ρ = {found.rho:.2f} ({found.n} edits)")
+        for method, table in beside.groupby("method", sort=False):
+            look = looks.mark(str(method)) | {"markersize": 5, "alpha": 0.85}
+            axes.plot(100 * table[factor], 100 * table[measure], **look)
+        # The edits of one record are not independent, so that no one number stands for all of them.
+        within = [
+            rank_correlation(table[factor], table[measure]).rho
+            for _, table in beside.groupby("method")
+        ]
+        axes.set_title(f"Spearman's ρ of a method: {min(within):.2f} to {max(within):.2f}")
         axes.set_xlabel(f"{FACTORS[factor]}, at the edit prompt [%]")
         axes.set_ylabel(f"{measure.replace('_', ' ')} in what is said [%]")
         axes.set_xlim(-4, 104)
@@ -181,26 +176,17 @@ def _legend_below(figure: Figure, axes: Axes) -> None:
 
 
 def _line(
-    axes: plt.Axes,
-    places: np.ndarray,
-    tables: Iterable[pd.DataFrame],
-    metric: str,
-    index: int,
-    label: str,
+    axes: Axes, places: np.ndarray, tables: Iterable[pd.DataFrame], metric: str, **look: Any
 ) -> None:
     """Means joined by a line, with 95 % intervals."""
     values = np.array([_interval(table, metric) for table in tables]).reshape(-1, 3)
     axes.errorbar(
-        places + 0.06 * (index - 0.5),
+        places,
         values[:, 0],
         yerr=[values[:, 0] - values[:, 1], values[:, 2] - values[:, 0]],
-        fmt=f"{MARKERS[index]}{('-', '--', ':')[index % 3]}",
-        color=PALETTE[index],
-        markeredgecolor="black",
-        markeredgewidth=0.4,
         elinewidth=0.8,
         capsize=2,
-        label=label,
+        **look,
     )
 
 

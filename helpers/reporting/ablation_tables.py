@@ -162,8 +162,8 @@ def said_beside_factors(stored: StoredAblations) -> pd.DataFrame:
     """AFF and ANF (hard) of the edit prompt beside the measures of what is said, record by record.
 
     Returns:
-        method, case_id, AFF_hard, ANF_hard and ``MEASURES``; methods without stored scores are
-        left out.
+        method and its label, case_id, AFF_hard, ANF_hard and ``MEASURES``; methods without stored
+        scores are left out.
     """
     tables = []
     for method, said in said_by_state(stored).items():
@@ -171,13 +171,13 @@ def said_beside_factors(stored: StoredAblations) -> pd.DataFrame:
             scores = stored.scores[method]
             factors = metrics_table(scores[scores["role"] != "paraphrase"])[list(PAIRS)]
             joined = factors.join(said[list(MEASURES)], how="inner").reset_index()
-            tables.append(joined.assign(method=method_label(method)))
+            tables.append(joined.assign(method=method, label=method_label(method)))
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
 
 
 def correlation_table(beside: pd.DataFrame) -> pd.DataFrame:
     """Spearman's rank correlation over records of each factor with its counterparts, as text."""
-    groups = [*beside.groupby("method", sort=False), ("all together", beside)]
+    groups = [*beside.groupby("label", sort=False), ("all together", beside)]
     rows = []
     for method, table in groups:
         for factor, measures in PAIRS.items():

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
@@ -12,8 +10,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from helpers.editing.variants import method_label
-from helpers.reporting.style import HATCHES, MARKERS, PALETTE, captioned, use_style
-from helpers.reporting.thinkedit_tables import METHODS
+from helpers.reporting import method_looks as looks
+from helpers.reporting.style import captioned, use_style
 
 THE_PAPER = "the paper's numbers (Table 10), not ours"
 _BARS = "; bars: 95 % intervals over edits"
@@ -34,7 +32,7 @@ def recovery_by_length(lengths: pd.DataFrame, *, caption: str = "") -> Figure:
     )
     for axes, model in zip(panels[0], models, strict=True):
         for _, row in lengths[lengths["model"] == model].iterrows():
-            axes.plot(_STEPS, row[_STEPS].astype(float), **_line(row["method"]))
+            axes.plot(_STEPS, row[_STEPS].astype(float), **looks.line(row["method"]))
         axes.set(title=model, xlabel="steps of the chain")
     panels[0, 0].set_ylabel("IFR (lower: less deducible)")
     panels[0, -1].legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
@@ -61,8 +59,8 @@ def preservation_bars(techniques: pd.DataFrame, *, caption: str = "") -> Figure:
             wide[method],
             width,
             label=method_label(method),
-            color=_colour(method),
-            hatch=HATCHES[_place(method)],
+            color=looks.colour(method),
+            hatch=looks.hatch(method),
             edgecolor="white",
             yerr=spread[method],
             error_kw={"elinewidth": 0.8, "capsize": 2},
@@ -106,8 +104,8 @@ def recovery_against_preservation(
     for axes, model in zip(panels[0], models, strict=True):
         plain = techniques[techniques["model"] == model].set_index("method")
         for method, row in plain.iterrows():
-            large = _line(str(method))["markersize"]
-            axes.plot(row["IFR"], row["CKP"], **{**_mark(str(method)), "markersize": large})
+            large = looks.line(str(method))["markersize"]
+            axes.plot(row["IFR"], row["CKP"], **{**looks.mark(str(method)), "markersize": large})
             if changed is None:
                 axes.errorbar(
                     row["IFR"],
@@ -115,7 +113,7 @@ def recovery_against_preservation(
                     xerr=row["IFR ±"],
                     yerr=row["CKP ±"],
                     fmt="none",
-                    color=_colour(str(method)),
+                    color=looks.colour(str(method)),
                     linewidth=0.8,
                     alpha=0.6,
                     capsize=2,
@@ -165,7 +163,7 @@ def chain_counts_bars(counts: pd.DataFrame, *, caption: str = "") -> Figure:
             part = mine[mine["method"] == method]
             # Side by side, since methods often leave the same number.
             aside = 0.7 * ((place + 0.5) / len(methods) - 0.5)
-            axes.plot(part["length"] + aside, part["active"], **_mark(str(method)))
+            axes.plot(part["length"] + aside, part["active"], **looks.mark(str(method)))
         axes.set(title=model, xlabel="steps of the chain", xticks=first["length"])
         axes.set_yscale("symlog", linthresh=10)  # few chains beside many
         axes.set_yticks([0, 5, 10, 50, 100, 200], ["0", "5", "10", "50", "100", "200"])
@@ -186,7 +184,7 @@ def sequence_lines(leads: pd.DataFrame, *, caption: str = "") -> Figure:
         leads: table of ``thinkedit_side_tables.sequence_leads``.
     """
     use_style()
-    methods = sorted(leads["method"].unique(), key=_place)
+    methods = sorted(leads["method"].unique(), key=looks.place)
     models = sorted(leads["model"].unique())
     size = (1.45 * len(methods) + 1.0, 0.6 + 2.0 * len(models))
     figure, panels = plt.subplots(
@@ -195,7 +193,7 @@ def sequence_lines(leads: pd.DataFrame, *, caption: str = "") -> Figure:
     for row, model in zip(panels, models, strict=True):
         for axes, method in zip(row, methods, strict=True):
             mine = leads[(leads["method"] == method) & (leads["model"] == model)]
-            colour = _colour(method)
+            colour = looks.colour(method)
             axes.vlines(
                 mine["place"], mine["right after"], mine["at the end"], color="0.8", zorder=1
             )
@@ -216,38 +214,11 @@ def _arrows(axes: Axes, plain: pd.DataFrame, changed: pd.DataFrame) -> None:
             "",
             xy=tuple(end),
             xytext=tuple(start),
-            arrowprops={"arrowstyle": "->", "color": _colour(str(method))},
+            arrowprops={"arrowstyle": "->", "color": looks.colour(str(method))},
         )
         axes.plot(
-            *end, marker=MARKERS[_place(str(method))], color=_colour(str(method)), fillstyle="none"
+            *end,
+            marker=looks.line(str(method))["marker"],
+            color=looks.colour(str(method)),
+            fillstyle="none",
         )
-
-
-def _place(method: str) -> int:
-    name = method.split("+")[0]
-    return METHODS.index(name) if name in METHODS else len(METHODS)
-
-
-def _colour(method: str) -> tuple[float, float, float]:
-    return PALETTE[_place(method)]
-
-
-def _mark(method: str) -> dict[str, Any]:
-    """``_line`` without the line, of one size."""
-    return {**_line(method), "linestyle": "", "markersize": 6}
-
-
-def _line(method: str) -> dict[str, Any]:
-    """Colour, marker and line of a method; APP versions are dashed and hollow.
-
-    PRUNE is a large hollow mark, because it often equals the editor it restrains.
-    """
-    hollow = "+" in method or method == "prune"
-    return {
-        "label": method_label(method),
-        "color": _colour(method),
-        "marker": MARKERS[_place(method)],
-        "linestyle": "--" if "+" in method else "-",
-        "fillstyle": "none" if hollow else "full",
-        "markersize": 10 if method == "prune" else 6,
-    }

@@ -206,7 +206,7 @@ def test_said_table_and_correlations(stored):
     assert table.loc["ROME", "list noise"] == "33.3 ± 0.0"
     assert table.loc["ROME", "target share"] == "25.0 ± 0.0"
     beside = said_beside_factors(stored)
-    assert beside["method"].unique().tolist() == ["ROME"]
+    assert beside["label"].unique().tolist() == ["ROME"]
     # So there are no ranks to compare.
     assert correlation_table(beside).loc["ROME", "AFF ~ list forgetting"] == "nan (p nan, n 6)"
 
