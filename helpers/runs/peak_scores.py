@@ -16,6 +16,7 @@ from helpers.editing.request import EditRequest
 from helpers.editing.update import Update
 from helpers.models.language_model import LanguageModel
 from helpers.runs.store import Results, ResultsStore, complete
+from helpers.runs.unusable import flag_unusable
 from helpers.scoring.answers import Question, score_answers
 
 KEYS = ["case_id", "role", "prompt_index", "list", "answer_index"]
@@ -28,7 +29,6 @@ EDIT_COLUMNS = [
     "exploding",
     "diagnostics",
 ]
-_NOT_FINITE = "scores under the edited model are not finite; use a wider dtype"
 SCORING_VERSION = 1  # raise it when what is scored, or how, changes
 
 
@@ -126,9 +126,7 @@ class PeakRun:
             records = self._records(case_ids)
             updates = editor.edit([edit_request(record) for record in records])
             scores = score_records(self.language_model, records, updates, progress=self.progress)
-            edits = diagnostics_table(records, updates)
-            unusable = edits["case_id"].isin(scores.loc[scores["sum"].isna(), "case_id"])
-            edits.loc[unusable & (edits["failure"] == ""), "failure"] = _NOT_FINITE
+            edits = flag_unusable(diagnostics_table(records, updates), scores, "sum")
             return {"scores": scores, "edits": edits}
 
         return self._completed(results, compute)

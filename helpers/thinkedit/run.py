@@ -22,6 +22,7 @@ from helpers.editing.request import EditRequest
 from helpers.editing.update import Update
 from helpers.models.language_model import LanguageModel
 from helpers.runs.store import Results, ResultsStore, complete, settings_key
+from helpers.runs.unusable import flag_unusable
 from helpers.scoring.mentions import Aliases
 from helpers.scoring.responses import Sampling
 from helpers.thinkedit.deep import deep_requests
@@ -116,7 +117,10 @@ class ThinkEditRun:
             updates = editor.edit([request_of(edit, self.kinds) for edit in edits])
         seconds = time.process_time() - started
         tables = self._scored(edits, updates, range(len(edits)))
-        return tables | {"edits": _diagnostics(edits, updates, seconds)}
+        made = _diagnostics(edits, updates, seconds)
+        if self.estimator == "exact":
+            made = flag_unusable(made, tables["scores"], "original_sum")
+        return tables | {"edits": made}
 
     def _sequential(self, editor: Editor, edits: Sequence[Edit]) -> dict[str, pd.DataFrame]:
         started = time.process_time()

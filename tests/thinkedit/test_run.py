@@ -230,11 +230,21 @@ def test_every_estimator_looks_at_the_same_edits(tiny, edits, tmp_path, monkeypa
     pd.testing.assert_frame_equal(again["exact"], tables["exact"])
 
 
-def test_edits_that_were_given_up_are_left_out(tiny, edits, tmp_path, monkeypatch):
+def given_up(update):
+    return Update({}, {"failure": "non-finite loss"})
+
+
+def not_finite(update):
+    ((name, delta),) = update.items()
+    return Update({name: LowRank(delta.left * float("nan"), delta.right)})
+
+
+@pytest.mark.parametrize("spoilt", [given_up, not_finite])
+def test_edits_that_cannot_be_scored_are_left_out(tiny, edits, tmp_path, monkeypatch, spoilt):
     class Failing(RandomEditor):
         def edit(self, requests):
-            made = super().edit(requests)
-            return [Update({}, {"failure": "non-finite loss"}), *made[1:]]
+            first, *others = super().edit(requests)
+            return [spoilt(first), *others]
 
     monkeypatch.setattr(evaluate, "load_edits", lambda layout: edits)
     monkeypatch.setattr(evaluate, "load_aliases", lambda layout: {})
