@@ -161,14 +161,16 @@ def read_edits(path: Path) -> tuple[Edit, ...]:
     Records about the same rewrite are joined, their chains in order.
 
     Raises:
-        KnowGICError: a record lacks a field, its lists differ in length, a chain is empty, passes an
-            entity twice, does not hang together or does not end at the original object; or two edits
-            share a case_id.
+        KnowGICError: no records; a record lacks a field or holds what is no text; its lists differ in
+            length; a chain is empty, passes an entity twice, does not hang together or does not end
+            at the original object; or two edits share a case_id.
     """
     try:
         records = json.loads(path.read_text(encoding="utf-8"))
     except json.JSONDecodeError as error:
         raise KnowGICError(f"{path}: not JSON ({error}); fetch the file again") from error
+    if not isinstance(records, list) or not records:
+        raise KnowGICError(f"{path}: must hold a list of records, at least one")
     rewrites: dict[_Rewrite, list[Chain]] = {}
     case_ids: dict[_Rewrite, int] = {}
     for number, record in enumerate(records):
@@ -216,10 +218,10 @@ def _rewrite(record: Mapping[str, Any], place: str) -> _Rewrite:
     try:
         (rewrite,) = record["requested_rewrite"]
         values = (
-            str(rewrite["subject"]),
-            str(rewrite["prompt"]),
-            str(rewrite["target_true"]["str"]),
-            str(rewrite["target_new"]["str"]),
+            rewrite["subject"],
+            rewrite["prompt"],
+            rewrite["target_true"]["str"],
+            rewrite["target_new"]["str"],
         )
         int(record["case_id"])
     except (KeyError, TypeError, ValueError) as error:
@@ -228,22 +230,32 @@ def _rewrite(record: Mapping[str, Any], place: str) -> _Rewrite:
         ) from error
     if "chains" not in record and "chain" not in record:
         raise KnowGICError(f"{place}: neither 'chains' (2025-06) nor 'chain' (latest layout)")
+    if not all(map(_is_text, values)):
+        raise KnowGICError(f"{place}: subject, prompt and targets must be texts, not {values}")
     if values[1].count("{}") != 1:
         raise KnowGICError(f"{place}: prompt {values[1]!r} must hold exactly one {{}}")
     return values
 
 
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and bool(value.strip())
+
+
 def _chain(entry: Mapping[str, Any], rewrite: _Rewrite, place: str) -> Chain:
-    missing = [name for name in _FIELDS if name not in entry]
+    lists = dict(entry) if isinstance(entry, Mapping) else {}
+    missing = [name for name in _FIELDS if not isinstance(lists.get(name), list)]
     if missing:
-        raise KnowGICError(f"{place}: lacks {', '.join(missing)}")
+        raise KnowGICError(f"{place}: lacks the lists {', '.join(missing)}")
+    for name in _FIELDS:
+        if odd := [value for value in entry[name] if not _is_text(value)]:
+            raise KnowGICError(f"{place}: {name} must be texts, not {odd[0]!r}")
     sizes = {name: len(entry[name]) for name in _FIELDS}
     if len(set(sizes.values())) != 1:
         raise KnowGICError(f"{place}: lists of different length {sizes}")
     if not entry["questions"]:
         raise KnowGICError(f"{place}: an empty chain; remove it")
     columns = (entry["subjects"], entry["prompts"], entry["answers"], entry["questions"])
-    chain = Chain(tuple(Fact(*map(str, values)) for values in zip(*columns, strict=True)))
+    chain = Chain(tuple(Fact(*values) for values in zip(*columns, strict=True)))
     subject, _, original, _ = rewrite
     _check_path(chain, subject, original, place)
     return chain

@@ -113,6 +113,28 @@ def spoil_field(record):
     record["chains"][0].pop("subjects")
 
 
+def spoil_list(record):
+    record["chains"][1]["answers"] = "narnia"
+
+
+def spoil_chain(record):
+    record["chains"][0] = None
+
+
+def spoil_text(record):
+    record["chains"][1]["answers"][0] = None
+
+
+def spoil_target(record):
+    record["requested_rewrite"][0]["target_new"]["str"] = " "
+
+
+@pytest.mark.parametrize("content", [{}, [], None])
+def test_a_file_without_records(tmp_path, content):
+    with pytest.raises(knowgic.KnowGICError, match="at least one"):
+        read(tmp_path, content)
+
+
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
@@ -125,7 +147,11 @@ def spoil_field(record):
         (spoil_rewrite, r"record 0: no proper .*target_new"),
         (spoil_layout, r"neither 'chains'"),
         (spoil_none, r"record 0: no chains"),
-        (spoil_field, r"lacks subjects"),
+        (spoil_field, r"lacks the lists subjects"),
+        (spoil_list, r"chain 1: lacks the lists answers"),
+        (spoil_chain, r"chain 0: lacks the lists questions, answers, prompts, subjects"),
+        (spoil_text, r"chain 1: answers must be texts, not None"),
+        (spoil_target, r"record 0: subject, prompt and targets must be texts"),
     ],
 )
 def test_bad_records_name_file_and_remedy(tmp_path, spoil, message):
