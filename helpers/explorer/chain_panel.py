@@ -44,7 +44,7 @@ class ChainPanel(Panel):
     ) -> None:
         self._chains = chains
         self.outcome = first
-        super().__init__(editors, editor)
+        super().__init__(editors, editor, self._edit)
         facts = [(f"{e.subject}: {e.original} → {e.new}", n) for n, e in enumerate(chains.edits)]
         self.fact = widgets.Dropdown(description="Edit", options=facts, layout=WIDE)
         self.steps = widgets.IntSlider(description="Steps up to", value=steps, min=1, max=steps)

@@ -42,7 +42,7 @@ class EditPanel(Panel):
     ) -> None:
         self._records = tuple(records)
         self.outcome = first
-        super().__init__(explorer, editor)
+        super().__init__(explorer, editor, self._edit)
         subjects = sorted({record.subject for record in self._records})
         self.subject = widgets.Dropdown(description="Subject", options=subjects, layout=WIDE)
         self.relation = widgets.Dropdown(description="Relation", layout=WIDE)

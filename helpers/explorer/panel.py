@@ -6,9 +6,8 @@ panel: it is sent along as an image, which every reader of notebooks falls back 
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from html import escape
 from io import BytesIO
 from typing import Any
@@ -25,15 +24,17 @@ WIDE = widgets.Layout(width="98%")
 
 
 class Panel(widgets.VBox):
-    """A panel that makes an edit when its button is clicked; subclasses say which, and show it.
+    """A panel that makes an edit when its button is clicked.
 
     Args:
         explorer: where editors come from.
         editor: the editor chosen at first.
+        edit: makes the edit that is chosen and shows its outcome.
     """
 
-    def __init__(self, explorer: Explorer, editor: str) -> None:
+    def __init__(self, explorer: Explorer, editor: str, edit: Callable[[], None]) -> None:
         self._explorer = explorer
+        self._make_edit = edit
         self.editor = widgets.Dropdown(description="Editor", options=tuple(CATALOGUE), value=editor)
         self.app = widgets.Checkbox(description="with APP", indent=False)
         self.app.layout.width = "auto"
@@ -48,16 +49,12 @@ class Panel(widgets.VBox):
         super().__init__(layout=WIDE)
         self.add_class("explorer-panel")
 
-    @abstractmethod
-    def _edit(self) -> None:
-        """Make the edit that is chosen and show its outcome."""
-
     def _clicked(self) -> None:
         """Edit, with the button locked; what cannot be done is said in the status line."""
         self.button.disabled = True
         try:
             self.status.value = waiting(self._explorer.missing_moments(self.editor.value))
-            self._edit()
+            self._make_edit()
         except ValueError as error:  # all of the package's own errors about input are such
             self.status.value = f"<b style='color:#b00'>{escape(str(error))}</b>"
         finally:

@@ -76,7 +76,7 @@ def test_without_widgets_the_picture_stands_for_the_panel(explorer, records):
 def test_second_moments_to_be_made_are_announced(panel, records, monkeypatch):
     said = []
     monkeypatch.setattr(type(panel._explorer), "missing_moments", lambda self, name: [4, 6])
-    monkeypatch.setattr(panel, "_edit", lambda: said.append(panel.status.value))
+    monkeypatch.setattr(panel, "_make_edit", lambda: said.append(panel.status.value))
     panel.button.click()
     assert "second moments of layers 4, 6" in said[0]
 
