@@ -24,6 +24,11 @@ def test_a_key_that_stands_twice_is_an_error(text):
         load_yaml(text)
 
 
+def test_keys_that_are_no_texts_are_yaml_errors():
+    with pytest.raises(yaml.YAMLError, match="unhashable"):
+        load_yaml("? [a, b]\n: 1")
+
+
 def test_only_plain_values_are_made():
     with pytest.raises(yaml.YAMLError):
         load_yaml("!!python/object/apply:os.getcwd []")

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import yaml
-
 from helpers.data.klob import PROMPTS_PER_FACT, SLOT
 from helpers.paths import PACKAGED
+from helpers.yaml_text import load_yaml
 
 Variant = Literal["corrected", "paper"]
 
@@ -79,7 +78,7 @@ def load_templates(variant: Variant = "corrected") -> dict[str, RelationTemplate
     """
     if variant not in ("corrected", "paper"):
         raise TemplateError(f"templates must be 'corrected' or 'paper', not {variant!r}")
-    entries: Mapping[str, Any] = yaml.safe_load(TEMPLATES.read_text(encoding="utf-8"))
+    entries: Mapping[str, Any] = load_yaml(TEMPLATES.read_text(encoding="utf-8"))
     return {
         relation: RelationTemplates(
             relation=relation,

@@ -78,7 +78,8 @@ class _Order:
         values.pop("extrapolated", None)  # said in captions
         given = {k: values.pop(k) for k in _APP_KEYS if k in values}
         app = App(**given) if self.app is True else self.app
-        return self.hyperparameters(**{**values, **self.overrides}), app
+        fixed = entry(self.name).fixed  # what the name stands for, whatever goes with APP
+        return self.hyperparameters(**{**values, **fixed, **self.overrides}), app
 
 
 _APP_KEYS = ("alpha", "beta", "gamma", "margin")

@@ -13,11 +13,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
-
 from helpers.construction.facts import Fact, packaged_triples
 from helpers.editing.request import RequestError
 from helpers.paths import PACKAGED
+from helpers.yaml_text import load_yaml
 
 TEMPLATES = PACKAGED / "mend" / "templates.yaml"
 
@@ -43,7 +42,7 @@ class TrainingRecord:
 
 def packaged_records(*, per_relation: int = 80, seed: int = 0) -> list[TrainingRecord]:
     """Records from the packaged facts, at most ``per_relation`` of each relation, shuffled."""
-    templates = yaml.safe_load(TEMPLATES.read_text(encoding="utf-8"))
+    templates = load_yaml(TEMPLATES.read_text(encoding="utf-8"))
     facts = defaultdict(list)
     for fact in packaged_triples():
         if fact.relation in templates and fact.subject.isprintable():

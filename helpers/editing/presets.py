@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from helpers.editing.catalogue import CATALOGUE, entry
+from helpers.editing.catalogue import entry
 from helpers.editing.hyperparameters import (
     HyperparameterError,
     VectorHyperparameters,
@@ -106,7 +106,7 @@ def preset_words(model: str, preset: str, methods: Iterable[str]) -> str:
     carried = []
     for name in methods:
         editor, _, suffix = name.partition("+")
-        section = CATALOGUE[editor].section
+        section = entry(editor).section
         section = sections.get(section, {}).get(preset, {}).get("base", section)
         coefficients = sections.get(section, {}).get(preset, {}).get("app") or {}
         if suffix.startswith("app") and coefficients.get("extrapolated"):

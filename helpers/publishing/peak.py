@@ -25,10 +25,10 @@ from helpers.publishing.adoption import adopt
 from helpers.reporting.peak_tables import Caption
 from helpers.reporting.stored import StoredRun, load_run, store_run, stored_runs
 from helpers.runs.methods import build_methods
-from helpers.runs.misnamed import check_names
 from helpers.runs.params import ParamsError, notebook_of, read_params
 from helpers.runs.peak_scores import PeakRun
 from helpers.runs.store import ResultsStore
+from helpers.runs.wrong_values import check_values
 
 ERRORS = (
     ParamsError,
@@ -59,7 +59,7 @@ def publish(params_file: Path, *, finished: bool = False) -> Path:
             different numbers of records, which every table states.
 
     Raises:
-        ParamsError: the params file is for another notebook, does not fit it, or names what is not.
+        ParamsError: the params file is for another notebook, does not fit it, or holds wrong values.
         The others of ``ERRORS``: the model, its presets or networks, or the data cannot be had.
     """
     params = read_params(params_file)
@@ -67,7 +67,7 @@ def publish(params_file: Path, *, finished: bool = False) -> Path:
     if notebook not in NOTEBOOKS:
         raise ParamsError(f"{params_file}: only {' and '.join(NOTEBOOKS)} are published this way")
     with chdir(REPOSITORY):  # from where the notebooks read paths, too
-        check_names(params_file, notebook, params)
+        check_values(params_file, notebook, params)
         if notebook == "04_app_ablations":
             last = max([params["records"], *params["checkpoints"]])
             run = _peak_run({**params, "records": last})

@@ -258,14 +258,16 @@ def _evaluated(
     for name, editor in editors.items():
         once = Remembering(editor)  # for this method's estimators, and forgotten with it
         for mode in modes:
+            found, given_up = {}, set()
             for run in runs:
-                scores = _timed(f"{run.estimator}: {name}, {mode}", partial(run.after, once, mode))
-                if mode != "sequential":
-                    edits = run.read(once, mode, "edits")
-                    given_up = edits.loc[edits["failure"] != "", "case_id"]
-                    scores = scores[~scores["case_id"].isin(given_up)]
-                add(run.estimator, scores, name, mode)
+                label = f"{run.estimator}: {name}, {mode}"
+                found[run.estimator] = _timed(label, partial(run.after, once, mode))
                 add("along", run.read(once, mode, "along"), name, mode)
+                edits = run.read(once, mode, "edits")
+                given_up |= set(edits.loc[edits["failure"] != "", "case_id"])
+            for estimator, scores in found.items():
+                kept = (mode == "sequential") | ~scores["case_id"].isin(given_up)
+                add(estimator, scores[kept], name, mode)
     return {kind: pd.concat(tables, ignore_index=True) for kind, tables in parts.items()}
 
 

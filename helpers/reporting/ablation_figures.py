@@ -156,12 +156,14 @@ def said_scatter(beside: pd.DataFrame, *, caption: str = "") -> Figure:
         for method, table in beside.groupby("method", sort=False):
             look = looks.mark(str(method)) | {"markersize": 5, "alpha": 0.85}
             axes.plot(100 * table[factor], 100 * table[measure], **look)
-        # The edits of one record are not independent, so that no one number stands for all of them.
-        within = [
-            rank_correlation(table[factor], table[measure]).rho
-            for _, table in beside.groupby("method")
+        # Methods edit the same records, so that no one number stands for all their edits.
+        found = [
+            rank_correlation(table[factor], table[measure]) for _, table in beside.groupby("method")
         ]
-        axes.set_title(f"Spearman's ρ of a method: {min(within):.2f} to {max(within):.2f}")
+        known = sorted(one.rho for one in found if not np.isnan(one.rho))
+        span = " to ".join(f"{rho:.2f}" for rho in dict.fromkeys((*known[:1], *known[-1:])))
+        records = max((one.n for one in found), default=0)
+        axes.set_title(f"Spearman's ρ of a method: {span or 'undefined'} (n ≤ {records})")
         axes.set_xlabel(f"{FACTORS[factor]}, at the edit prompt [%]")
         axes.set_ylabel(f"{measure.replace('_', ' ')} in what is said [%]")
         axes.set_xlim(-4, 104)

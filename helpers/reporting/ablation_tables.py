@@ -177,7 +177,7 @@ def said_beside_factors(stored: StoredAblations) -> pd.DataFrame:
 
 def correlation_table(beside: pd.DataFrame) -> pd.DataFrame:
     """Spearman's rank correlation over records of each factor with its counterparts, as text."""
-    groups = [*beside.groupby("label", sort=False), ("all together", beside)]
+    groups = list(beside.groupby("label", sort=False))
     rows = []
     for method, table in groups:
         for factor, measures in PAIRS.items():

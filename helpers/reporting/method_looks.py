@@ -1,4 +1,4 @@
-"""How each editing method looks: the same colour, mark and line in every figure that tells them apart."""
+"""How each editing method looks: the same colour, mark and line wherever methods are told apart by them."""
 
 from __future__ import annotations
 
@@ -7,24 +7,15 @@ from typing import Any
 from helpers.editing.variants import method_label
 from helpers.reporting.style import HATCHES, MARKERS, PALETTE
 
-# Variants of one editor share its place: they never stand in one figure.
-_PLACES = {
-    "alphaedit": 0,
-    "memit": 1,
-    "rect": 2,
-    "prune": 3,
-    "rome": 4,
-    "r-rome": 4,
-    "ft-m": 5,
-    "ft-l": 5,
-    "kn": 6,
-    "mend": 7,
-}
+_EDITORS = ("alphaedit", "memit", "rect", "prune", "rome", "ft-m", "kn", "mend")
+# There are eight colours: what is much like another editor shares its colour alone.
+_ALIKE = {"r-rome": ("rome", "<", "x"), "ft-l": ("ft-m", ">", "+")}
 
 
 def place(method: str) -> int:
     """Where a method's editor stands in an order of its own, from 0."""
-    return _PLACES[method.partition("+")[0]]
+    editor = method.partition("+")[0]
+    return _EDITORS.index(_ALIKE[editor][0] if editor in _ALIKE else editor)
 
 
 def colour(method: str) -> tuple[float, float, float]:
@@ -32,9 +23,16 @@ def colour(method: str) -> tuple[float, float, float]:
     return PALETTE[place(method)]
 
 
+def marker(method: str) -> str:
+    """Of the method's editor."""
+    editor = method.partition("+")[0]
+    return _ALIKE[editor][1] if editor in _ALIKE else MARKERS[place(method)]
+
+
 def hatch(method: str) -> str:
-    """Of the method's bars."""
-    return HATCHES[place(method)]
+    """Of the bars of the method's editor."""
+    editor = method.partition("+")[0]
+    return _ALIKE[editor][2] if editor in _ALIKE else HATCHES[place(method)]
 
 
 def line(method: str) -> dict[str, Any]:
@@ -46,7 +44,7 @@ def line(method: str) -> dict[str, Any]:
     return {
         "label": method_label(method),
         "color": colour(method),
-        "marker": MARKERS[place(method)],
+        "marker": marker(method),
         "linestyle": "--" if "+" in method else "-",
         "fillstyle": "none" if hollow else "full",
         "markersize": 10 if method == "prune" else 6,

@@ -218,7 +218,7 @@ def _arrows(axes: Axes, plain: pd.DataFrame, changed: pd.DataFrame) -> None:
         )
         axes.plot(
             *end,
-            marker=looks.line(str(method))["marker"],
+            marker=looks.marker(str(method)),
             color=looks.colour(str(method)),
             fillstyle="none",
         )

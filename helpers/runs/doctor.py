@@ -29,8 +29,8 @@ from helpers.paths import REPOSITORY, cache_folder
 from helpers.runs import workload
 from helpers.runs.estimate import memory_in_words
 from helpers.runs.fetching import OFFICIAL
-from helpers.runs.misnamed import misnamed
 from helpers.runs.params import notebook_of, read_params
+from helpers.runs.wrong_values import wrong_values
 
 _PACKAGES = (
     *("torch", "transformers", "numpy", "pandas", "matplotlib"),
@@ -64,7 +64,7 @@ def needs(params_file: Path) -> Iterator[str]:
     params, notebook = read_params(params_file), notebook_of(params_file).stem
     yield f"{params_file}:"
     with chdir(REPOSITORY):  # from where the notebook reads paths
-        wrong = list(misnamed(notebook, params))
+        wrong = list(wrong_values(notebook, params))
     if wrong:  # the rest would only stumble over it
         yield from (f"  PROBLEM: {line}" for line in wrong)
         return

@@ -20,8 +20,8 @@ from papermill.exceptions import PapermillExecutionError
 
 from helpers import __version__
 from helpers.paths import REPOSITORY, RUNS, written_whole
-from helpers.runs.misnamed import check_names
 from helpers.runs.params import notebook_of, read_params
+from helpers.runs.wrong_values import check_values
 
 MANIFEST = "manifest.jsonl"
 ROW = "run.json"
@@ -106,13 +106,13 @@ def run(
         own_figures: save figures beside the executed notebook, not in the repository.
 
     Raises:
-        ParamsError: the params file does not fit the notebook, or names what is not; nothing is run.
+        ParamsError: the params file does not fit the notebook, or holds wrong values; nothing is run.
         RunError: a cell failed, and the executed notebook up to there is kept; or the folder cannot
             be written.
     """
     planned = plan(params_file, notebook=notebook, folder=folder)
     with chdir(REPOSITORY):  # from where the notebook reads paths
-        check_names(params_file, planned.notebook.stem, planned.params)
+        check_values(params_file, planned.notebook.stem, planned.params)
     try:
         _prepare(planned)
         started, clock = datetime.now(UTC), time.perf_counter()

@@ -16,7 +16,7 @@ from helpers.models.names import HUB_NAMES, SHAPE_PREFIX
 from helpers.models.packaged_weights import PACKAGED_WEIGHTS, weights_folder
 from helpers.runs.estimate import weight_bytes
 from helpers.runs.fetching import OFFICIAL
-from helpers.runs.misnamed import methods_of
+from helpers.runs.wrong_values import methods_of
 
 _WORK = {
     "01_preliminaries": "one edit (record {case_id} of {dataset}) by ROME and by ROME+APP",

@@ -10,8 +10,8 @@ from helpers.data.peak_record import RecordError
 from helpers.paths import RUNS
 from helpers.runs.estimate import memory_in_words, weights_in_words
 from helpers.runs.methods import MethodError
-from helpers.runs.misnamed import check_names
 from helpers.runs.params import ParamsError, validate_params
+from helpers.runs.wrong_values import check_values
 from helpers.sweeps.drive import plan_jobs, run_sweep, status, write_jobs
 from helpers.sweeps.jobs import Engine
 from helpers.sweeps.local import LocalEngine, worker_environments
@@ -53,7 +53,7 @@ def run_file(
     combinations = expand(sweep, where=str(file))
     folder = folder or RUNS / "sweeps" / file.stem
     params = validate_params(combinations[0].table.params, NOTEBOOK, where=str(file))
-    check_names(file, NOTEBOOK.stem, params)
+    check_values(file, NOTEBOOK.stem, params)
     if dry_run:
         memory = {model: _memory(model, params, engine, workers) for model in sweep.models}
         return list(forecast(status(plan_jobs(combinations, folder)), memory)), False

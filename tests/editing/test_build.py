@@ -187,6 +187,8 @@ def test_editors_that_load_no_second_moments_announce_none() -> None:
     family = {"rome", "r-rome", "memit", "alphaedit", "rect", "prune"}
     for name in set(CATALOGUE) - family:
         assert moment_layers(name, "smollm2-135m", "tuned") == ()
+        with pytest.raises(HyperparameterError, match="no preset 'papre'"):
+            moment_layers(name, "smollm2-135m", "papre")
 
 
 @pytest.mark.parametrize(("name", "objective"), [("ft-l", "prompt_last"), ("ft-m", "target_new")])

@@ -125,6 +125,7 @@ def test_a_wrong_file_is_an_error(tmp_path):
         ("07_explorer", {"case_id": 9999}, "no case_id 9999"),
         ("02_peak_construction", {"source": "wikidat"}, "no source 'wikidat'"),
         ("02_peak_construction", {"rule": "ranck"}, "rule: 'ranck' is none of rank, threshold"),
+        ("02_peak_construction", {"link_steps": 3}, "link_steps: 3 is none of 1, 2"),
         ("02_peak_construction", {"random_type": "sane"}, "none of same, any"),
         ("02_peak_construction", {"per_relation": 0}, "per_relation: must be at least 1, not 0"),
         ("04_app_ablations", {"checkpoints": [3, 0]}, "checkpoints: must be at least 1, not 0"),
@@ -136,7 +137,7 @@ def test_a_wrong_file_is_an_error(tmp_path):
         ("06_thinkedit_case_study", {"samples": 0}, "samples: must be at least 1, not 0"),
     ],
 )
-def test_values_that_name_nothing_are_problems(tmp_path, notebook, changes, message):
+def test_wrong_values_are_problems(tmp_path, notebook, changes, message):
     quick = yaml.safe_load((PARAMS / "quick" / f"{notebook}.yaml").read_text("utf-8"))
     path = tmp_path / f"{notebook}.yaml"
     path.write_text(yaml.safe_dump(quick | changes), "utf-8")

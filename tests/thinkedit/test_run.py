@@ -249,11 +249,12 @@ def test_edits_that_cannot_be_scored_are_left_out(tiny, edits, tmp_path, monkeyp
     monkeypatch.setattr(evaluate, "load_edits", lambda layout: edits)
     monkeypatch.setattr(evaluate, "load_aliases", lambda layout: {})
     monkeypatch.setattr(evaluate, "build_method", lambda *a, **k: Failing(tiny("llama")))
-    found = evaluate.evaluate(tiny("llama"), ["rome"], modes=["independent"], store=tmp_path)
-    table = found["exact"]
-    assert set(table.loc[table["mode"] == "independent", "case_id"]) == {2, 3}
-    assert set(table.loc[table["mode"] == "before", "case_id"]) == {1, 2, 3}
-    assert set(evaluate.PROVENANCE) <= set(table.columns)
+    ways = {"modes": ["independent"], "estimators": ["exact", "sampled"], "max_new_tokens": 2}
+    found = evaluate.evaluate(tiny("llama"), ["rome"], **ways, samples=1, store=tmp_path)
+    for table in found.values():
+        assert set(table.loc[table["mode"] == "independent", "case_id"]) == {2, 3}
+        assert set(table.loc[table["mode"] == "before", "case_id"]) == {1, 2, 3}
+        assert set(evaluate.PROVENANCE) <= set(table.columns)
 
 
 def test_a_deep_edit_without_all_its_requests_is_given_up(run_of, tiny):

@@ -19,10 +19,11 @@ from helpers.models.load import torch_device, torch_dtype
 from helpers.runs.fetching import OFFICIAL
 from helpers.runs.params import ParamsError
 
-_CHOICES = {
+_CHOICES: dict[str, tuple[str | int, ...]] = {
     "mode": ("sequential", "independent"),
     "rule": ("rank", "threshold"),
     "random_type": ("same", "any"),
+    "link_steps": (1, 2),
 }
 _AT_LEAST_ONE = ("samples", "examples", "most_rows", "per_relation", "temporal_per_relation")
 _MANY = ("methods", "editors", "fairer", "others", "said", "sequences")
@@ -35,7 +36,7 @@ def methods_of(params: dict[str, Any]) -> list[str]:
     return many + [params[key] for key in _ONE if key in params]
 
 
-def misnamed(notebook: str, params: dict[str, Any]) -> Iterator[str]:
+def wrong_values(notebook: str, params: dict[str, Any]) -> Iterator[str]:
     """One sentence for each value that the notebook would refuse; data not here yet is not judged."""
     for check, value in _checks(notebook, params):
         try:
@@ -46,13 +47,13 @@ def misnamed(notebook: str, params: dict[str, Any]) -> Iterator[str]:
             yield str(error)
 
 
-def check_names(file: Path, notebook: str, params: dict[str, Any]) -> None:
-    """Refuse a params file whose values name nothing.
+def check_values(file: Path, notebook: str, params: dict[str, Any]) -> None:
+    """Refuse a params file with values that its notebook would refuse.
 
     Raises:
         ParamsError: with the file and every such value.
     """
-    if wrong := list(misnamed(notebook, params)):
+    if wrong := list(wrong_values(notebook, params)):
         raise ParamsError(f"{file}: " + "; ".join(wrong))
 
 
@@ -68,9 +69,9 @@ def _checks(notebook: str, params: dict[str, Any]) -> Iterator[tuple[Callable[..
         yield _edits, params
     if "source" in params:
         yield (_construction, params["source"]) if notebook.startswith("02") else (_klob, params)
-    for name in _CHOICES.keys() & params.keys():
+    for name in filter(params.__contains__, _CHOICES):
         yield partial(_choice, name), params[name]
-    for name in params.keys() & _AT_LEAST_ONE:
+    for name in filter(params.__contains__, _AT_LEAST_ONE):
         yield partial(_at_least, 1, name), params[name]
     for name, least in (("checkpoints", 1), ("neighbours", 0)):
         for value in params.get(name, ()):
@@ -108,9 +109,9 @@ def _klob(params: dict[str, Any]) -> None:
             raise ValueError(f"{name}: no example {params[name]} of KLoB-{subtask}; 0 to {last}")
 
 
-def _choice(name: str, value: str) -> None:
+def _choice(name: str, value: str | int) -> None:
     if value not in _CHOICES[name]:
-        raise ValueError(f"{name}: {value!r} is none of {', '.join(_CHOICES[name])}")
+        raise ValueError(f"{name}: {value!r} is none of {', '.join(map(str, _CHOICES[name]))}")
 
 
 def _at_least(least: int, name: str, value: int | None) -> None:
