@@ -148,7 +148,7 @@ def sequence_lines(metrics: Mapping[tuple[str, int], pd.DataFrame], *, caption: 
 
 
 def said_scatter(beside: pd.DataFrame, *, caption: str = "") -> Figure:
-    """AFF and ANF of each record against forgetting and noise in what the edited model says."""
+    """AFF and ANF of each record against forgetting and noise in what is said, with Spearman's ρ."""
     use_style()
     pairs = {"AFF_hard": "share_forgetting", "ANF_hard": "share_noise"}
     figure, panels = plt.subplots(1, 2, figsize=(7.2, 3.4))
@@ -163,7 +163,7 @@ def said_scatter(beside: pd.DataFrame, *, caption: str = "") -> Figure:
         known = sorted(one.rho for one in found if not np.isnan(one.rho))
         span = " to ".join(f"{rho:.2f}" for rho in dict.fromkeys((*known[:1], *known[-1:])))
         records = max((one.n for one in found), default=0)
-        axes.set_title(f"Spearman's ρ of a method: {span or 'undefined'} (n ≤ {records})")
+        axes.set_title(f"ρ by method: {span or 'undefined'} (n ≤ {records})")
         axes.set_xlabel(f"{FACTORS[factor]}, at the edit prompt [%]")
         axes.set_ylabel(f"{measure.replace('_', ' ')} in what is said [%]")
         axes.set_xlim(-4, 104)
