@@ -5,34 +5,41 @@ from __future__ import annotations
 from typing import Any
 
 from helpers.editing.variants import method_label
-from helpers.reporting.style import HATCHES, MARKERS, PALETTE
+from helpers.reporting.style import PALETTE
 
-_EDITORS = ("alphaedit", "memit", "rect", "prune", "rome", "ft-m", "kn", "mend")
-# There are eight colours: what is much like another editor shares its colour alone.
-_ALIKE = {"r-rome": ("rome", "<", "x"), "ft-l": ("ft-m", ">", "+")}
+# Colour, marker and hatch. There are eight colours: variants of one editor share theirs.
+_LOOKS = {
+    "alphaedit": (PALETTE[0], "o", ""),
+    "memit": (PALETTE[1], "s", "///"),
+    "rect": (PALETTE[2], "^", "..."),
+    "prune": (PALETTE[3], "D", "\\\\\\"),
+    "rome": (PALETTE[4], "v", "xxx"),
+    "r-rome": (PALETTE[4], "<", "x"),
+    "ft-m": (PALETTE[5], "P", "++"),
+    "ft-l": (PALETTE[5], ">", "+"),
+    "kn": (PALETTE[6], "X", "ooo"),
+    "mend": (PALETTE[7], "*", "--"),
+}
 
 
 def place(method: str) -> int:
     """Where a method's editor stands in an order of its own, from 0."""
-    editor = method.partition("+")[0]
-    return _EDITORS.index(_ALIKE[editor][0] if editor in _ALIKE else editor)
+    return list(_LOOKS).index(_editor(method))
 
 
 def colour(method: str) -> tuple[float, float, float]:
     """Of the method's editor."""
-    return PALETTE[place(method)]
+    return _LOOKS[_editor(method)][0]
 
 
 def marker(method: str) -> str:
     """Of the method's editor."""
-    editor = method.partition("+")[0]
-    return _ALIKE[editor][1] if editor in _ALIKE else MARKERS[place(method)]
+    return _LOOKS[_editor(method)][1]
 
 
 def hatch(method: str) -> str:
     """Of the bars of the method's editor."""
-    editor = method.partition("+")[0]
-    return _ALIKE[editor][2] if editor in _ALIKE else HATCHES[place(method)]
+    return _LOOKS[_editor(method)][2]
 
 
 def line(method: str) -> dict[str, Any]:
@@ -54,3 +61,7 @@ def line(method: str) -> dict[str, Any]:
 def mark(method: str) -> dict[str, Any]:
     """``line`` without the line, of one size."""
     return {**line(method), "linestyle": "", "markersize": 6}
+
+
+def _editor(method: str) -> str:
+    return method.partition("+")[0]
