@@ -18,7 +18,7 @@ from typing import Annotated, Any
 import torch
 import typer
 
-from benchmarks.machine import arithmetic, measured
+from benchmarks.machine import arithmetic, measured, warm_up
 from benchmarks.plain import plain_scores
 from benchmarks.plain_editors import (
     plain_alphaedit,
@@ -123,6 +123,7 @@ def main(
             report, language_model, {"model": name}.get(grow, "scoring"), chosen[:records], plain
         )
         report.save(folder, axis=grow)  # after each: the next model may not fit
+        del editor, language_model  # before the next one comes
 
 
 def _preset(model: str) -> str:
@@ -157,9 +158,11 @@ def _edit(
 ) -> None:
     """One row: the edits at once, ``plain`` of them (evenly spaced) one by one, the arithmetic."""
     requests = [edit_request(record) for record in records]
-    cost, _ = measured(partial(editor.edit, requests), report.device)
+    warm_up(report.device, partial(editor.edit, requests[:1]))
+    cost = measured(partial(editor.edit, requests), report.device)[0]  # the updates are let go
     one_by_one = float("nan")
     if plain_editor and plain:
+        warm_up(report.device, partial(plain_editor, editor, requests[0]))
         alone = requests[:: max(1, len(requests) // plain)][:plain]
         calls = [partial(plain_editor, editor, request) for request in alone]
         one_by_one = sum(measured(call, report.device)[0].busy for call in calls) / len(calls)
@@ -179,9 +182,10 @@ def _score(
 ) -> None:
     """The scoring that every record needs, packed and plain."""
     call = partial(score_records, language_model, records)
-    cost, _ = measured(call, report.device)
     asked = [questions(record)[0] for record in records[:plain]]
     calls = [partial(plain_scores, language_model, own) for own in asked]
+    warm_up(report.device, partial(score_records, language_model, records[:1]), *calls[:1])
+    cost, _ = measured(call, report.device)
     one_by_one = sum(measured(call, report.device)[0].busy for call in calls) / max(1, plain)
     n = len(records)
     report.add("scoring", x, cost.busy / n, plain=one_by_one, flop=arithmetic(call) / n)

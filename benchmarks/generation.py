@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 import typer
 
-from benchmarks.machine import measured
+from benchmarks.machine import measured, warm_up
 from benchmarks.report import Report
 from helpers import models
 from helpers.data.peak import load_peak
@@ -41,12 +41,15 @@ def main(
     asked = [record.edit_prompt for record in load_peak("peak-mini-cf", limit=prompts).records]
     sampling = Sampling(max_new_tokens=tokens, chat=False)
     report = Report("generation", "token", torch_dtype(dtype), device)
-    cost, generated = measured(partial(_one_by_one, language_model, asked[:4], tokens), device)
+    one_by_one = partial(_one_by_one, language_model, asked[:4], tokens)
+    warm_up(device, one_by_one)
+    cost, generated = measured(one_by_one, device)
     plain = cost.busy / generated
     for rows in ROWS:
         draw = partial(
             sample_responses, language_model, asked, n=samples, sampling=sampling, rows=rows
         )
+        warm_up(device, draw)
         cost, responses = measured(draw, device)
         count = sum(_length(language_model, text) for own in responses for text in own)
         report.add(model, rows, cost.busy / count, plain=plain, tokens=count)

@@ -13,7 +13,7 @@ import torch
 import typer
 from torch import Tensor
 
-from benchmarks.machine import arithmetic, measured
+from benchmarks.machine import arithmetic, measured, warm_up
 from benchmarks.report import Report
 from helpers import models
 from helpers.locating.benchmark import load_examples
@@ -42,6 +42,7 @@ def main(
     for name in locators.split(","):
         locator = make_locator(name)
         call = partial(locator.scores, language_model, queries)
+        warm_up(device, call)
         cost, _ = measured(call, device)
         plain = float("nan")
         if name == "knowledge-neurons":

@@ -33,6 +33,13 @@ def measured(call: Callable[[], Result], device: torch.device | str = "cpu") -> 
     return Cost(wall, wall if on_gpu else cpu), result
 
 
+def warm_up(device: torch.device | str, *calls: Callable[[], object]) -> None:
+    """On a GPU, run each call once untimed: first calls load kernels and libraries."""
+    if torch.device(device).type == "cuda":
+        for call in calls:
+            call()
+
+
 def arithmetic(call: Callable[[], object]) -> float:
     """Floating-point operations of the matrix products and attention of one call.
 

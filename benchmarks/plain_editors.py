@@ -31,7 +31,7 @@ def plain_rome(editor: Rome, request: EditRequest) -> Update:
     language_model = editor.language_model
     module = language_model.layout.mlp(editor.layer)
     found = plain_vector(language_model, request, editor.contexts, editor.hyperparameters, module)
-    moment = editor.second_moments[editor.layer].matrix.double()
+    moment = editor.second_moments[editor.layer].matrix.to(found.keys.device).double()
     direction = torch.linalg.solve(moment, found.keys.double().mean(0))
     direction = direction / direction.norm()
     left = found.delta.double() / (found.keys[0].double() @ direction)
@@ -44,7 +44,8 @@ def plain_memit(editor: Memit, request: EditRequest) -> Update:
     weight = editor.hyperparameters.mom2_update_weight
 
     def solve(layer: int, key: Tensor, residual: Tensor) -> Tensor:
-        system = weight * editor.second_moments[layer].matrix.double() + torch.outer(key, key)
+        moment = editor.second_moments[layer].matrix.to(key.device).double()
+        system = weight * moment + torch.outer(key, key)
         return torch.outer(residual, torch.linalg.solve(system, key))
 
     return _spread(editor, request, solve)

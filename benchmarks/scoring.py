@@ -15,7 +15,7 @@ from typing import Annotated
 import torch
 import typer
 
-from benchmarks.machine import arithmetic, measured
+from benchmarks.machine import arithmetic, measured, warm_up
 from benchmarks.plain import plain_scores
 from benchmarks.report import Report
 from helpers import models
@@ -52,8 +52,10 @@ def main(
         updates = _random_updates(language_model, x if grow == "owners" else 1)
         owners = [i % len(updates) for i in range(len(questions))]
         call = partial(score_answers, language_model, questions, updates, owners)
+        one_by_one = partial(plain_scores, language_model, questions[:plain])
+        warm_up(device, call, one_by_one)
         cost, _ = measured(call, device)
-        several = measured(partial(plain_scores, language_model, questions[:plain]), device)[0]
+        several, _ = measured(one_by_one, device)
         report.add(
             model,
             x,

@@ -130,6 +130,7 @@ def _continue(language_model: LanguageModel, texts: list[str], length: int) -> l
         min_new_tokens=new,
         max_new_tokens=new,
         pad_token_id=tokenizer.pad_token_id,
+        disable_compile=True,  # as some models would on a GPU, for a handful of tokens
     )
     return [f"{_clean(tokenizer.decode(row, skip_special_tokens=True))}. {{}}" for row in generated]
 

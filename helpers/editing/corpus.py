@@ -85,6 +85,7 @@ class SelfCorpus:
             max_new_tokens=self.segment,
             min_new_tokens=self.segment,
             pad_token_id=tokenizer.pad_token_id,
+            disable_compile=True,  # as some models would on a GPU, minutes for seconds
         )
         return generated[:, 1:].tolist()
 

@@ -13,7 +13,7 @@ from transformers import AutoModelForMaskedLM, AutoTokenizer, PreTrainedModel
 
 from helpers.models.architectures import Architecture, Layout, UnknownArchitectureError
 from helpers.models.language_model import LanguageModel
-from helpers.models.load import torch_dtype
+from helpers.models.load import avoid_cudnn_attention, torch_dtype
 
 MASKED_ARCHITECTURES: dict[str, Architecture] = {
     "bert": Architecture(
@@ -68,6 +68,7 @@ def load_masked(name: str, *, dtype: str = "float32", device: str = "cpu") -> Ma
 
 def ready_masked(name: str, model: PreTrainedModel, tokenizer: object) -> MaskedLanguageModel:
     """Freeze a masked model, switch it to evaluation, and check its architecture."""
+    avoid_cudnn_attention(model.device)
     model.requires_grad_(False)
     model.eval()
     language_model = MaskedLanguageModel(name, model, tokenizer)

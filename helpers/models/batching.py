@@ -65,7 +65,8 @@ def run_halving(items: Sequence[Item], run: Callable[[Sequence[Item]], Result]) 
 
 
 def _out_of_memory(error: BaseException) -> bool:
-    """CPU allocators raise a plain RuntimeError, told apart only by its text."""
+    """CPU allocators and CUDA's libraries raise a plain RuntimeError, told apart only by its text."""
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return True
-    return "can't allocate memory" in str(error) or "out of memory" in str(error)
+    said = ("can't allocate memory", "out of memory", "_STATUS_ALLOC_FAILED")  # the last: cuBLAS's
+    return any(words in str(error) for words in said)

@@ -137,14 +137,22 @@ def _without_progress_bar() -> Iterator[None]:
             transformers_logging.enable_progress_bar()
 
 
+def avoid_cudnn_attention(device: torch.device) -> None:
+    """Leave attention on a GPU to torch's other kernels.
+
+    cuDNN plans it anew for every shape, and packed batches rarely repeat one; in half precision its
+    gradients under a mask were not always numbers.
+    """
+    if device.type == "cuda":
+        torch.backends.cuda.enable_cudnn_sdp(False)
+
+
 def _ready(language_model: LanguageModel) -> LanguageModel:
     """Freeze, switch to evaluation, pad right, choose the attention path."""
     model, tokenizer = language_model.model, language_model.tokenizer
     eager = language_model.layout.architecture.eager_only
     model.set_attn_implementation("eager" if eager else TILED)
-    if language_model.device.type == "cuda":
-        # cuDNN plans its attention anew for every shape, and packed batches rarely repeat one.
-        torch.backends.cuda.enable_cudnn_sdp(False)
+    avoid_cudnn_attention(language_model.device)
     model.requires_grad_(False)
     model.eval()
     tokenizer.padding_side = "right"

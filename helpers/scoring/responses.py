@@ -173,6 +173,7 @@ class _Batch:
         shared = torch.arange(len(self.ids), device=hidden.device).repeat_interleave(copies)
         hidden, past = hidden[shared], past.rows(shared)
         cache, key_positions = past.cache(), past.positions
+        del past  # the cache holds copies
         lengths = torch.tensor([len(i) for i in self.ids], device=hidden.device)[shared]
         visible = key_positions < lengths[:, None]
         owners = torch.tensor(self.owners).repeat_interleave(copies)

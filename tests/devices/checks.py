@@ -1,6 +1,9 @@
-"""Everything that touches a model, on the make-believe device, against the same on the CPU.
+"""Everything that touches a model, on another device, against the same on the CPU.
 
-Prints one JSON line per check: its name, and what went wrong, if anything.
+    python -m tests.devices.checks DEVICE [WORD …]
+
+The device is ``elsewhere``, the make-believe one, or ``cuda``; words choose checks. Prints one JSON
+line per check: its name, and what went wrong, if anything.
 """
 
 from __future__ import annotations
@@ -14,6 +17,15 @@ from tempfile import mkdtemp
 
 import torch
 
+from benchmarks.plain_editors import (
+    plain_alphaedit,
+    plain_ft,
+    plain_kn,
+    plain_memit,
+    plain_mend,
+    plain_rect,
+    plain_rome,
+)
 from helpers.editing.app import App
 from helpers.editing.context import ContextTemplates
 from helpers.editing.editor import Editor
@@ -35,7 +47,6 @@ from helpers.models import LanguageModel
 from helpers.scoring.answers import Question, score_answers
 from helpers.scoring.responses import Sampling, sample_responses
 from tests import conftest as root
-from tests.devices.elsewhere import ELSEWHERE
 from tests.editing import conftest as editing
 
 MODES = ("edit", "edit_jointly", "edit_sequentially")
@@ -49,8 +60,17 @@ def _model() -> LanguageModel:
     return root._ready(LanguageModel("tiny-llama", model, tokenizer))
 
 
+def _other_device(name: str) -> torch.device:
+    if name != "elsewhere":
+        return torch.device(name)
+    from tests.devices.elsewhere import ELSEWHERE  # which changes torch for good
+
+    return ELSEWHERE
+
+
 HERE, THERE = _model(), _model()
-THERE.model.to(ELSEWHERE)
+THERE.model.to(_other_device(sys.argv[1]))
+root._ready(THERE)
 MOMENTS = editing.second_moment(
     HERE,
     (1, 2),
@@ -80,6 +100,17 @@ def editors(language_model: LanguageModel) -> dict[str, Editor]:
     }
 
 
+PLAIN = {
+    "rome": plain_rome,
+    "memit": plain_memit,
+    "alphaedit": plain_alphaedit,
+    "rect": plain_rect,
+    "ft-m": plain_ft,
+    "kn": plain_kn,
+    "mend": plain_mend,
+}
+
+
 def scores(language_model: LanguageModel, updates: list[Update] | None = None) -> torch.Tensor:
     """Mean log-probabilities of the requests' answers."""
     requests = editing.REQUESTS
@@ -101,6 +132,15 @@ def edited(name: str, mode: str) -> None:
     for language_model in (HERE, THERE):
         made = getattr(editors(language_model)[name], mode)(editing.REQUESTS)
         found.append(scores(language_model, [made] if isinstance(made, Update) else list(made)))
+    torch.testing.assert_close(*found, atol=CLOSE, rtol=1e-3)
+
+
+def plainly_edited(name: str) -> None:
+    """An editor's plain path, which benchmarks run beside it, gives the same on both devices."""
+    found = []
+    for language_model in (HERE, THERE):
+        made = PLAIN[name](editors(language_model)[name], editing.REQUESTS[0])
+        found.append(scores(language_model, [made]) if isinstance(made, Update) else made.cpu())
     torch.testing.assert_close(*found, atol=CLOSE, rtol=1e-3)
 
 
@@ -142,12 +182,14 @@ def checks() -> Iterator[tuple[str, Callable[[], None]]]:
     for name in editors(HERE):
         for mode in MODES:
             yield f"{name}, {mode}", lambda name=name, mode=mode: edited(name, mode)
+    for name in PLAIN:
+        yield f"plain {name}", lambda name=name: plainly_edited(name)
     for name in LOCATORS:
         yield f"locating: {name}", lambda name=name: located(name)
 
 
 if __name__ == "__main__":
-    chosen = sys.argv[1:]
+    chosen = sys.argv[2:]
     for name, check in checks():
         if chosen and not any(word in name for word in chosen):
             continue
