@@ -49,7 +49,11 @@ def load(
     """
     of_weights = torch_dtype(dtype)
     if torch_device(device).type == "cuda" and not torch.cuda.is_available():
-        raise ModelError(f"device {device!r} was asked for, but torch sees no GPU; use 'cpu'")
+        built = f"torch {torch.__version__}, built for CUDA {torch.version.cuda or 'not at all'}"
+        raise ModelError(
+            f"device {device!r} was asked for, but {built}, sees no GPU: use 'cpu', or a build that"
+            " fits the driver (make TORCH=…)"
+        )
     if name.startswith(SHAPE_PREFIX):
         language_model = _random(name, seed=seed, dtype=of_weights, device=device)
     else:
