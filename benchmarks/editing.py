@@ -20,15 +20,7 @@ import typer
 
 from benchmarks.machine import arithmetic, measured, warm_up
 from benchmarks.plain import plain_scores
-from benchmarks.plain_editors import (
-    plain_alphaedit,
-    plain_ft,
-    plain_kn,
-    plain_memit,
-    plain_mend,
-    plain_rect,
-    plain_rome,
-)
+from benchmarks.plain_editors import PLAIN
 from benchmarks.report import Report
 from helpers import models
 from helpers.data.peak import load_peak
@@ -44,16 +36,6 @@ from helpers.paths import RUNS
 from helpers.runs.methods import build_method
 from helpers.runs.peak_scores import edit_request, questions, score_records
 
-PLAIN: dict[str, Any] = {
-    "rome": plain_rome,
-    "memit": plain_memit,
-    "alphaedit": plain_alphaedit,
-    "rect": plain_rect,
-    "ft-l": plain_ft,
-    "ft-m": plain_ft,
-    "kn": plain_kn,
-    "mend": plain_mend,
-}
 POINTS = {
     "edits": "1,4,16,64,256",
     "model": "shape:smollm2-135m,shape:gpt2-xl,shape:llama2-7b,shape:llama2-13b",

@@ -197,3 +197,15 @@ def plain_kn(editor: Kn, request: EditRequest) -> Tensor:
             grown = torch.tensor([ids], device=device)
             ids.append(int(language_model.model(grown).logits[0, -1].argmax()))
     return total / len(target)
+
+
+PLAIN: dict[str, Any] = {
+    "rome": plain_rome,
+    "memit": plain_memit,
+    "alphaedit": plain_alphaedit,
+    "rect": plain_rect,
+    "ft-l": plain_ft,
+    "ft-m": plain_ft,
+    "kn": plain_kn,
+    "mend": plain_mend,
+}

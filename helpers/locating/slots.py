@@ -60,9 +60,11 @@ def slot_batch(
     if starts is None or isinstance(language_model, MaskedLanguageModel):
         starts = [0] * len(queries)
     suffixes = padded(language_model, [q.ids[s:] for q, s in zip(queries, starts, strict=True)])
-    ids, own = suffixes.ids, suffixes.visible
+    ids = suffixes.ids
     if isinstance(language_model, MaskedLanguageModel):
-        own = suffixes.real[:, None, :].expand_as(own)  # all see all real tokens
+        own = suffixes.real[:, None, :].expand(-1, ids.shape[1], -1)  # all see all real tokens
+    else:
+        own = suffixes.visible
     first = torch.tensor(list(starts), device=device)
     slots = torch.tensor([q.slot - s for q, s in zip(queries, starts, strict=True)], device=device)
     positions = suffixes.positions + first[:, None]

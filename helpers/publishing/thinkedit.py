@@ -266,8 +266,9 @@ def _evaluated(
                 edits = run.read(once, mode, "edits")
                 given_up |= set(edits.loc[edits["failure"] != "", "case_id"])
             for estimator, scores in found.items():
-                kept = (mode == "sequential") | ~scores["case_id"].isin(given_up)
-                add(estimator, scores[kept], name, mode)
+                if mode != "sequential":  # of which a lost edit is a part
+                    scores = scores[~scores["case_id"].isin(given_up)]
+                add(estimator, scores, name, mode)
     return {kind: pd.concat(tables, ignore_index=True) for kind, tables in parts.items()}
 
 

@@ -1,4 +1,4 @@
-"""How each editing method looks: the same colour, mark and line wherever methods are told apart by them."""
+"""How each editing method looks in the figures of notebooks 04 and 06 that set methods side by side."""
 
 from __future__ import annotations
 

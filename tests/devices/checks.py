@@ -17,15 +17,7 @@ from tempfile import mkdtemp
 
 import torch
 
-from benchmarks.plain_editors import (
-    plain_alphaedit,
-    plain_ft,
-    plain_kn,
-    plain_memit,
-    plain_mend,
-    plain_rect,
-    plain_rome,
-)
+from benchmarks.plain_editors import PLAIN
 from helpers.editing.app import App
 from helpers.editing.context import ContextTemplates
 from helpers.editing.editor import Editor
@@ -98,17 +90,6 @@ def editors(language_model: LanguageModel) -> dict[str, Editor]:
         "kn": Kn(language_model, KnHyperparameters(steps=2), ContextTemplates((("{}",),))),
         "mend": Mend(language_model, MendHyperparameters(layers=(2, 3), rank=4), network),
     }
-
-
-PLAIN = {
-    "rome": plain_rome,
-    "memit": plain_memit,
-    "alphaedit": plain_alphaedit,
-    "rect": plain_rect,
-    "ft-m": plain_ft,
-    "kn": plain_kn,
-    "mend": plain_mend,
-}
 
 
 def scores(language_model: LanguageModel, updates: list[Update] | None = None) -> torch.Tensor:

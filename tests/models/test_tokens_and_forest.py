@@ -141,6 +141,24 @@ def test_batches_hold_everything_once_within_budget_and_padding(lengths, budget)
         assert len(batch) == 1 or wasted <= max(PADDING * area, PASS_TOKENS)
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes",
+        "CUDA error: out of memory",
+        "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+    ],
+)
+def test_memory_shortage_is_known_by_its_words_too(words):
+    def run(items):
+        if len(items) > 1:
+            raise RuntimeError(words)
+        return items[0]
+
+    with pytest.warns(UserWarning, match="halves"):
+        assert run_halving([1, 2, 3], run) == [1, 2, 3]
+
+
 def test_memory_shortage_of_a_single_item_is_an_error_and_others_pass_through():
     def fails(items):
         raise torch.OutOfMemoryError("out of memory")
