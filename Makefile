@@ -1,4 +1,4 @@
-# make run   set up, fetch the default model, execute every notebook with its quick profile
+# make run   set up, fetch the default model, execute every notebook with its quick profile, two at a time
 # make test  set up, then lint, types, unit tests and notebook regression tests
 # make book  a site to read: notebooks, result tables, API reference, in runs/book/html
 #
@@ -15,6 +15,9 @@ TORCH ?= torch==$(TORCH_VERSION)+cpu
 endif
 CPU_INDEX := https://download.pytorch.org/whl/cpu
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --constraint constraints.txt
+# Quick profiles, the longest first. 02 needs none of the statistics that 03 makes for the others.
+QUICK := $(foreach number,03 02 06 04 01 05 07,$(wildcard params/quick/$(number)_*.yaml))
+WORKERS ?= 2
 # One stamp per torch build, so that asking for another build sets up again.
 READY := $(VENV)/.ready-$(subst =,,$(TORCH))
 # Notebook kernels and tests run quietly and the same everywhere.
@@ -40,15 +43,13 @@ $(READY): pyproject.toml constraints.txt
 
 run: setup
 	$(BIN)/python -m helpers fetch smollm2-135m
-	@set -e; for notebook in notebooks/*.ipynb; do \
-		$(BIN)/python -m helpers run "params/quick/$$(basename "$$notebook" .ipynb).yaml"; \
-	done
-	@echo "Executed notebooks: runs/  Figures: figures/  Scores: runs/results/"
+	$(BIN)/python -m helpers run --workers $(WORKERS) $(QUICK)
+	@echo "Executed notebooks and their figures: runs/  Scores: runs/results/"
 
 lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy helpers benchmarks
+	$(BIN)/mypy helpers benchmarks tools
 
 # -rs: what a machine cannot run (Slurm, a small disk, a browser, a GPU) is listed with the reason.
 test: lint

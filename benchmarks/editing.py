@@ -10,7 +10,8 @@ python -m benchmarks.editing --model shape:llama2-7b --dtype bfloat16 --device c
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,23 +19,25 @@ from typing import Annotated, Any
 import torch
 import typer
 
-from benchmarks.machine import arithmetic, measured, warm_up
+from benchmarks.machine import Cost, arithmetic, measured, median_cost, warm_up
 from benchmarks.plain import plain_scores
 from benchmarks.plain_editors import PLAIN
+from benchmarks.records import records_at_hand
 from benchmarks.report import Report
 from helpers import models
-from helpers.data.peak import load_peak
-from helpers.data.peak_record import PeakRecord
-from helpers.editing.build import Shared
+from helpers.editing.alphaedit import AlphaEdit
 from helpers.editing.editor import Editor
 from helpers.editing.hyperparameters import HyperparameterError
-from helpers.editing.mend_network import NetworkError
+from helpers.editing.memory import Memory
+from helpers.editing.mend.network import NetworkError
+from helpers.editing.methods import build_method
 from helpers.editing.presets import preset_values
 from helpers.models.language_model import LanguageModel
 from helpers.models.load import torch_dtype
+from helpers.models.names import SHAPE_PREFIX
 from helpers.paths import RUNS
-from helpers.runs.methods import build_method
-from helpers.runs.peak_scores import edit_request, questions, score_records
+from helpers.peak.run import edit_request, questions, score_records
+from helpers.peak.schema import PeakRecord
 
 POINTS = {
     "edits": "1,4,16,64,256",
@@ -75,7 +78,7 @@ def main(
     if points and grow == "methods":
         raise typer.BadParameter("--points says how far to grow: add --grow edits or --grow model")
     torch.set_num_threads(threads)
-    chosen = load_peak(dataset).records
+    chosen = records_at_hand(dataset)
     growing = (points or POINTS.get(grow, "")).split(",")
     if grow == "edits":
         if points and not all(n.isdigit() and 0 < int(n) <= len(chosen) for n in growing):
@@ -84,21 +87,23 @@ def main(
                 f" {dataset}"
             )
         growing = [n for n in growing if int(n) <= len(chosen)]
-    report = Report(f"editing_{grow}", "record", torch_dtype(dtype), device)
+    label = "_".join([*([] if grow == "model" else [model]), methods])
+    report = Report(f"editing_{grow}", "record", torch_dtype(dtype), device, label)
     for name in growing if grow == "model" else (model,):
         language_model = models.load(name, dtype=dtype, device=device)
         counts = [int(n) for n in growing] if grow == "edits" else [records]
-        options: dict[str, Any] = {"preset": preset or _preset(name)}
+        options: dict[str, Any] = {"preset": preset or preset_of(name)}
         if share:  # a second run, which counts arithmetic, would find every vector
-            options, flops = {**options, "shared": Shared()}, False
+            options, flops = {**options, "memory": Memory()}, False
         for method in methods.split(","):
             editor = _editor(method, language_model, options)
             if editor is None:
                 continue
             for count in counts:
                 x = {"edits": str(count), "model": name, "methods": method}[grow]
-                label = "editing" if grow == "methods" else method
-                _edit(report, label, x, editor, chosen[:count], PLAIN.get(method), plain, flops)
+                series = "editing" if grow == "methods" else method
+                _edit(report, series, x, editor, chosen[:count], PLAIN.get(method), plain, flops)
+                report.save(folder, axis=grow)  # each row at once: the next one may not fit
         if share:
             _total(report)
         _score(
@@ -108,7 +113,7 @@ def main(
         del editor, language_model  # before the next one comes
 
 
-def _preset(model: str) -> str:
+def preset_of(model: str) -> str:
     """The preset of our own search where the model has one, else the paper's."""
     try:
         preset_values("rome", model, "tuned")
@@ -120,12 +125,26 @@ def _preset(model: str) -> str:
 def _editor(
     method: str, language_model: LanguageModel, options: Mapping[str, Any]
 ) -> Editor | None:
-    """The editor; None, with a word, where MEND has no network for the model."""
+    """The editor; None, with a word, where it cannot be had for the model."""
     try:
-        return build_method(method, language_model, **options)
-    except NetworkError as error:
+        editor = build_method(method, language_model, **options)
+    except (NetworkError, HyperparameterError) as error:
         typer.echo(f"{method} is left out: {error}", err=True)
         return None
+    random = language_model.name.startswith(SHAPE_PREFIX)
+    return shape_threshold(editor) if random and isinstance(editor, AlphaEdit) else editor
+
+
+def shape_threshold(editor: AlphaEdit) -> AlphaEdit:
+    """The editor with the mean second moment as its null space's threshold.
+
+    A threshold of a trained model says nothing about random weights, none of whose directions may
+    be below it. Below their mean some always are, as many as decide what the edit costs.
+    """
+    moments = editor.second_moments.values()
+    threshold = max(float(moment.matrix.diagonal().mean()) for moment in moments)
+    values = editor.hyperparameters.model_copy(update={"nullspace_threshold": threshold})
+    return replace(editor, hyperparameters=values)
 
 
 def _edit(
@@ -140,8 +159,9 @@ def _edit(
 ) -> None:
     """One row: the edits at once, ``plain`` of them (evenly spaced) one by one, the arithmetic."""
     requests = [edit_request(record) for record in records]
-    warm_up(report.device, partial(editor.edit, requests[:1]))
-    cost = measured(partial(editor.edit, requests), report.device)[0]  # the updates are let go
+    on_gpu = torch.device(report.device).type == "cuda"
+    measure = median_cost if on_gpu else _once
+    cost = measure(partial(editor.edit, requests), report.device)  # the updates are let go
     one_by_one = float("nan")
     if plain_editor and plain:
         warm_up(report.device, partial(plain_editor, editor, requests[0]))
@@ -151,6 +171,11 @@ def _edit(
     flop = arithmetic(partial(editor.edit, requests)) if flops else float("nan")
     n = len(requests)
     report.add(series, x, cost.busy / n, plain=one_by_one, flop=flop / n, wall=cost.wall / n)
+
+
+def _once(call: Callable[[], object], device: str) -> Cost:
+    """On a CPU one run is enough: busy seconds hardly vary, and runs are long."""
+    return measured(call, device)[0]
 
 
 def _total(report: Report) -> None:

@@ -15,11 +15,11 @@ import typer
 from benchmarks.machine import measured, warm_up
 from benchmarks.report import Report
 from helpers import models
-from helpers.data.peak import load_peak
 from helpers.models.language_model import LanguageModel
 from helpers.models.load import torch_dtype
 from helpers.models.tokens import prompt_ids
 from helpers.paths import RUNS
+from helpers.peak.records import load_peak
 from helpers.scoring.responses import Sampling, sample_responses
 
 ROWS = (1, 8, 32, 80)
@@ -40,7 +40,7 @@ def main(
     language_model = models.load(model, dtype=dtype, device=device)
     asked = [record.edit_prompt for record in load_peak("peak-mini-cf", limit=prompts).records]
     sampling = Sampling(max_new_tokens=tokens, chat=False)
-    report = Report("generation", "token", torch_dtype(dtype), device)
+    report = Report("generation", "token", torch_dtype(dtype), device, model)
     one_by_one = partial(_one_by_one, language_model, asked[:4], tokens)
     warm_up(device, one_by_one)
     cost, generated = measured(one_by_one, device)

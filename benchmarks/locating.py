@@ -16,7 +16,7 @@ from torch import Tensor
 from benchmarks.machine import arithmetic, measured, warm_up
 from benchmarks.report import Report
 from helpers import models
-from helpers.locating.benchmark import load_examples
+from helpers.klob.questions import load_examples
 from helpers.locating.query import Query, encode
 from helpers.locating.registry import LOCATORS, make_locator
 from helpers.models.language_model import LanguageModel
@@ -38,12 +38,16 @@ def main(
     language_model = models.load(model, dtype=dtype, device=device)
     groups = load_examples("consistency", count=sentences).groups
     queries = encode(language_model, [group[0] for group in groups])
-    report = Report("locating", "sentence", torch_dtype(dtype), device)
+    report = Report("locating", "sentence", torch_dtype(dtype), device, model)
     for name in locators.split(","):
         locator = make_locator(name)
         call = partial(locator.scores, language_model, queries)
-        warm_up(device, call)
-        cost, _ = measured(call, device)
+        try:
+            warm_up(device, call)
+            cost, _ = measured(call, device)
+        except (ValueError, RuntimeError, MemoryError) as error:
+            typer.echo(f"{name} is left out: {error}", err=True)
+            continue
         plain = float("nan")
         if name == "knowledge-neurons":
             one = partial(_integrated_layer_by_layer, language_model, queries[:1])

@@ -33,6 +33,32 @@ def measured(call: Callable[[], Result], device: torch.device | str = "cpu") -> 
     return Cost(wall, wall if on_gpu else cpu), result
 
 
+def median_cost(
+    call: Callable[[], object], device: torch.device | str = "cpu", *, times: int = 3
+) -> Cost:
+    """The middle one of several runs, after one that is not timed.
+
+    A first run at the full shape loads kernels and libraries, and takes its memory.
+    """
+    call()
+    costs = sorted((measured(call, device)[0] for _ in range(times)), key=lambda cost: cost.busy)
+    return costs[times // 2]
+
+
+def reset_peak_memory(device: torch.device | str = "cpu") -> None:
+    """Start ``peak_memory`` anew on a GPU; a process's own peak cannot be."""
+    if torch.device(device).type == "cuda":
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats(device)
+
+
+def copy_speed(device: torch.device | str = "cpu", *, gib: float = 0.25) -> float:
+    """Bytes read and written per second by a copy from device memory to device memory."""
+    source = torch.zeros(int(gib * 2**30), dtype=torch.uint8, device=device)
+    target = torch.empty_like(source)
+    return 2 * source.numel() / median_cost(lambda: target.copy_(source), device).wall
+
+
 def warm_up(device: torch.device | str, *calls: Callable[[], object]) -> None:
     """On a GPU, run each call once untimed: first calls load kernels and libraries."""
     if torch.device(device).type == "cuda":

@@ -19,17 +19,18 @@ import pandas as pd
 import torch
 import typer
 
+from benchmarks.editing import preset_of
 from benchmarks.machine import measured
+from benchmarks.records import records_at_hand
 from helpers import models
-from helpers.data.peak import load_peak
-from helpers.data.peak_record import PeakRecord
 from helpers.editing.editor import Editor
+from helpers.editing.methods import build_methods
 from helpers.editing.vector_editor import VectorEditor
-from helpers.metrics.peak_tables import metrics_table
 from helpers.models.language_model import LanguageModel
-from helpers.paths import RUNS
-from helpers.runs.methods import build_methods
-from helpers.runs.peak_scores import KEYS, edit_request, score_records
+from helpers.paths import RUNS, file_name
+from helpers.peak.metrics_table import metrics_table
+from helpers.peak.run import KEYS, edit_request, score_records
+from helpers.peak.schema import PeakRecord
 
 METRICS = ["ES", "AFF_hard", "ANF_hard"]
 
@@ -46,10 +47,10 @@ def main(
 ) -> None:
     """Print, per method and dtype, the deviation from fp32 in log-probability and in points."""
     torch.set_num_threads(threads)
-    chosen = load_peak(dataset, limit=records).records
+    chosen = records_at_hand(dataset)[:records]
     full = models.load(model, device=device)
     lowered = {name: models.load(model, dtype=name, device=device) for name in dtypes.split(",")}
-    editors = build_methods(methods.split(","), full, preset="tuned")
+    editors = build_methods(methods.split(","), full, preset=preset_of(model))
     rows = []
     for method, editor in editors.items():
         exact, exact_cost = _scores(editor, chosen)
@@ -67,7 +68,8 @@ def main(
             print(pd.DataFrame(rows[-1:]).round(4).to_string(index=False), flush=True)
     folder.mkdir(parents=True, exist_ok=True)
     table = pd.DataFrame(rows).assign(model=model, dataset=dataset, records=records, device=device)
-    table.to_parquet(folder / f"precision_{device}.parquet", index=False)
+    name = file_name(f"precision_{model}_{methods}_{device}")
+    table.to_parquet(folder / f"{name}.parquet", index=False)
 
 
 def _moved(editor: Any, language_model: LanguageModel) -> Editor:

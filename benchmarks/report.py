@@ -7,20 +7,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import matplotlib.pyplot as plt
 import pandas as pd
 import torch
 
 from benchmarks.machine import matmul_peak, peak_memory
-from helpers.reporting.style import MARKERS, PALETTE, use_style
+from helpers.paths import file_name
+from helpers.results.style import MARKERS, PALETTE, use_style
 
 
 @dataclass
 class Report:
     """Rows of one benchmark on one machine.
 
-    ``unit`` is what costs are divided by (``record``, ``sentence``, ``token``). Columns: series and
+    ``unit`` is what costs are divided by (``record``, ``sentence``, ``token``); ``label`` says what
+    else one report differs by from the next, such as model and methods. Columns: series and
     x (for the plot), ours and plain (busy seconds per unit), ratio, GFLOP per unit and per busy
     second, and the share of ``peak`` that is reached.
     """
@@ -29,6 +32,7 @@ class Report:
     unit: str
     dtype: torch.dtype
     device: str
+    label: str = ""
     rows: list[dict[str, object]] = field(default_factory=list)
     peak: float = 0.0
 
@@ -69,10 +73,12 @@ class Report:
         print(table if len(self.rows) == 1 else table.partition("\n")[2], flush=True)
 
     def save(self, folder: Path, *, axis: str) -> Path:
-        """Write ``<name>_<device>.parquet`` and a plot of the costs over ``axis``; the table's path."""
+        """Write ``<name>_<label>_<dtype>_<device>.parquet`` and a plot over ``axis``; its path."""
         print(f"peak memory {peak_memory(self.device):.1f} GiB")
         folder.mkdir(parents=True, exist_ok=True)
-        path = folder / f"{self.name}_{self.device}.parquet"
+        kind = str(self.dtype).removeprefix("torch.")
+        parts = [self.name, self.label, kind, self.device]
+        path = folder / f"{file_name('_'.join(filter(None, parts)))}.parquet"
         table = pd.DataFrame(self.rows).assign(
             unit=self.unit, dtype=str(self.dtype), device=self.device, peak=self.peak
         )
@@ -88,7 +94,10 @@ class Report:
         labels = list(dict.fromkeys(table["x"]))
         for index, (series, part) in enumerate(table.groupby("series", sort=False)):
             places = [labels.index(x) for x in part["x"]]
-            style = {"marker": MARKERS[index % len(MARKERS)], "color": PALETTE[index % 8]}
+            style: dict[str, Any] = {
+                "marker": MARKERS[index % len(MARKERS)],
+                "color": PALETTE[index % 8],
+            }
             axes.plot(places, part["ours"], label=str(series), **style)
             if part["plain"].notna().any():
                 axes.plot(places, part["plain"], linestyle=":", fillstyle="none", **style)

@@ -17,9 +17,9 @@ import typer
 
 from benchmarks.machine import arithmetic, measured, warm_up
 from benchmarks.plain import plain_scores
+from benchmarks.records import records_at_hand
 from benchmarks.report import Report
 from helpers import models
-from helpers.data.peak import load_peak
 from helpers.editing.deltas import LowRank
 from helpers.editing.update import Update
 from helpers.models.language_model import LanguageModel
@@ -44,9 +44,9 @@ def main(
     """Print busy seconds per question, packed and plain, and tokens run over distinct tokens."""
     torch.set_num_threads(threads)
     language_model = models.load(model, dtype=dtype, device=device)
-    records = load_peak(dataset, limit=count).records
+    records = records_at_hand(dataset)[:count]
     asked = [Question(r.edit_prompt, (*r.correct, *r.hard_false, *r.random_false)) for r in records]
-    report = Report(f"scoring_{grow}", "question", torch_dtype(dtype), device)
+    report = Report(f"scoring_{grow}", "question", torch_dtype(dtype), device, model)
     for x in {"answers": ANSWERS, "length": LENGTHS, "owners": OWNERS}[grow]:
         questions = _grown(language_model, asked, grow, x)
         updates = _random_updates(language_model, x if grow == "owners" else 1)

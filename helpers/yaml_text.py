@@ -6,6 +6,8 @@ from typing import Any
 
 import yaml
 
+MOST_VALUES = 10_000
+
 
 class _Loader(yaml.SafeLoader):
     """Plain values only, and every key of a mapping once, besides what it merges from another."""
@@ -22,14 +24,36 @@ class _Loader(yaml.SafeLoader):
         return node
 
 
+def _check_size(node: yaml.Node, sizes: dict[int, int]) -> int:
+    """Values a node stands for, aliases written out; few lines may stand for millions."""
+    if id(node) not in sizes:
+        sizes[id(node)] = MOST_VALUES  # a node inside itself
+        items = [] if isinstance(node, yaml.ScalarNode) else node.value
+        inner = [each for item in items for each in (item if isinstance(item, tuple) else (item,))]
+        sizes[id(node)] = 1 + sum(_check_size(each, sizes) for each in inner)
+        if sizes[id(node)] > MOST_VALUES:
+            raise yaml.MarkedYAMLError(
+                problem=f"more than {MOST_VALUES} values, counting what aliases repeat",
+                problem_mark=node.start_mark,
+            )
+    return sizes[id(node)]
+
+
 def load_yaml(text: str) -> Any:
     """Read one document.
 
     Raises:
-        yaml.YAMLError: not YAML, a key that stands twice, or a value that is no plain one.
+        yaml.YAMLError: not YAML, more than ``MOST_VALUES`` values, a key that stands twice, or a value
+            that is no plain one.
     """
     loader = _Loader(text)
     try:
-        return loader.get_single_data()
+        node = loader.get_single_node()
+        if node is None:
+            return None
+        _check_size(node, {})
+        return loader.construct_document(node)
+    except RecursionError as error:
+        raise yaml.YAMLError("nested too deeply") from error
     finally:
         loader.dispose()

@@ -21,10 +21,19 @@ from hypothesis import settings
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
-from helpers.editing.hyperparameters import RomeHyperparameters
+from tokenizers import Tokenizer, pre_tokenizers, processors
+from tokenizers import models as token_models
+from transformers import BertConfig, BertForMaskedLM, PreTrainedTokenizerFast
+
+from helpers.editing.rome import RomeHyperparameters
+from helpers.locating.masked import MaskedLanguageModel, ready_masked
 from helpers.models import LanguageModel
 from helpers.models.load import _ready
 from helpers.models.shapes import random_model
+from helpers.triples.facts import packaged_relations
+from helpers.triples.graph import Graph, read_graph
+from helpers.triples.sources import packaged_store
+from tests.loopback_only import sitecustomize as sitecustomize  # no test reaches another machine
 
 # Tests share their machine with others: how long one example takes says nothing about the code.
 settings.register_profile("suite", deadline=None)
@@ -63,6 +72,17 @@ TINY: dict[str, dict[str, Any]] = {
     "llama": {"model_type": "llama", **_LLAMA_LIKE},
     "qwen2": {"model_type": "qwen2", **_LLAMA_LIKE},
     "mistral": {"model_type": "mistral", "sliding_window": None, **_LLAMA_LIKE},
+    "qwen3": {"model_type": "qwen3", "head_dim": 8, **_LLAMA_LIKE},
+    "olmo2": {"model_type": "olmo2", **_LLAMA_LIKE},
+    "phi3": {"model_type": "phi3", "sliding_window": None, **_LLAMA_LIKE},
+    "gpt_neox": {"model_type": "gpt_neox", **_LLAMA_LIKE},
+    "falcon": {
+        "model_type": "falcon",
+        "ffn_hidden_size": 48,
+        "new_decoder_architecture": True,
+        "num_kv_heads": 2,
+        **_LLAMA_LIKE,
+    },
     "windowed": {"model_type": "mistral", **_LLAMA_LIKE, "sliding_window": 24},
     "gemma3": {
         "model_type": "gemma3_text",
@@ -72,6 +92,15 @@ TINY: dict[str, dict[str, Any]] = {
         **_LLAMA_LIKE,
     },
 }
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what needs official data or reference values, so that it can be run by itself."""
+    for item in items:
+        fixtures = {"data_folder", "reference_folder"} & set(getattr(item, "fixturenames", ()))
+        reasons = [mark.kwargs.get("reason", "") for mark in item.iter_markers("skipif")]
+        if fixtures or any("HELPERS_DATA" in reason for reason in reasons):
+            item.add_marker("data")
 
 
 @pytest.fixture(autouse=True)
@@ -217,3 +246,51 @@ def rome_settings():
         context_template_length_params=(),
         mom2_adjustment=False,
     )
+
+
+WORDS = "[PAD] [CLS] [SEP] [MASK] [UNK] a the capital of Utopia is Amaurot speaks people Latin in"
+
+
+@pytest.fixture(scope="session")
+def tiny_masked() -> MaskedLanguageModel:
+    """A tiny random BERT with a word-level tokenizer."""
+    words = WORDS.split()
+    tokenizer = Tokenizer(
+        token_models.WordLevel({w: i for i, w in enumerate(words)}, unk_token="[UNK]")
+    )
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.post_processor = processors.BertProcessing(("[SEP]", 2), ("[CLS]", 1))
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        pad_token="[PAD]",
+        cls_token="[CLS]",
+        sep_token="[SEP]",
+        mask_token="[MASK]",
+        unk_token="[UNK]",
+    )
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=len(words),
+        hidden_size=16,
+        intermediate_size=24,
+        num_hidden_layers=3,
+        num_attention_heads=2,
+        initializer_range=0.3,
+    )
+    return ready_masked("tiny-bert", BertForMaskedLM(config), fast)
+
+
+@pytest.fixture(params=["gpt2", "gptj", "llama", "qwen2", "mistral", "gemma3", "bert"])
+def any_model(
+    request: pytest.FixtureRequest,
+    tiny: Callable[..., LanguageModel],
+    tiny_masked: MaskedLanguageModel,
+) -> LanguageModel:
+    """A tiny model of each causal architecture, and the masked one."""
+    return tiny_masked if request.param == "bert" else tiny(request.param)
+
+
+@pytest.fixture(scope="session")
+def packaged_graph() -> Graph:
+    """The packaged facts as a graph."""
+    return read_graph(packaged_store(), sorted(packaged_relations()))

@@ -9,8 +9,8 @@ import yaml
 from typer.testing import CliRunner
 
 from helpers.cli import app
+from helpers.models import weights_estimate as estimate
 from helpers.paths import PARAMS
-from helpers.runs import estimate
 
 runner = CliRunner()
 

@@ -9,8 +9,9 @@ import nbformat
 import pytest
 import yaml
 
+from helpers.params import notebook_of, notebook_parameters, read_params
 from helpers.paths import FIGURES, NOTEBOOKS, PARAMS
-from helpers.runs.params import notebook_of, notebook_parameters, read_params
+from helpers.results.figure import drawing
 
 ALL = sorted(NOTEBOOKS.glob("*.ipynb"))
 BY_NAME = {path.stem: path for path in ALL}
@@ -60,7 +61,9 @@ def test_checked_cells_carry_outputs(notebook):
     ]
     assert checked
     for cell in checked:
-        assert any(o.output_type == "stream" and o.name == "stdout" for o in cell.outputs)
+        printed = (o.output_type == "stream" and o.name == "stdout" for o in cell.outputs)
+        shown = ("text/plain" in o.get("data", {}) for o in cell.outputs)
+        assert any(printed) or any(shown)
 
 
 def test_cells_are_short(notebook):
@@ -77,11 +80,15 @@ def test_first_cell_is_title_and_abstract(notebook):
 
 def test_saved_figures_exist(notebook):
     for cell in code_cells(notebook):
-        for line in cell.source.splitlines():
-            if line.strip().startswith("save_figure("):
-                name = re.sub(r"{.*?}", "*", line.split('"')[1])  # an f-string names several
-                assert list(FIGURES.glob(f"{name}.png"))
-                assert list(FIGURES.glob(f"{name}.svg"))
+        for name in re.findall(r'save_figure\([^"]*"(.+?)"', cell.source):
+            pattern = re.sub(r"{.*?}", "*", name)  # an f-string names several
+            assert list(FIGURES.glob(f"{pattern}.png"))
+            assert list(FIGURES.glob(f"{pattern}.svg"))
+        for name in re.findall(r'show\("(.+?)"', cell.source):
+            kind = drawing(name)  # a figure of a run, or of one value of several, ends in its name
+            ending = "_*" if kind.each or (kind.of and not kind.together and not kind.main) else ""
+            assert list(FIGURES.glob(f"{name}{ending}.png"))
+            assert list(FIGURES.glob(f"{name}{ending}.svg"))
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda path: f"{path.parent.name}/{path.stem}")

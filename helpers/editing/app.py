@@ -1,4 +1,4 @@
-"""APP, the objectives that protect a fact's neighbours while an answer is appended (PEAK, sec. 4).
+"""APP, the objectives that protect a fact's neighbours while an answer is appended (PEAK, sec. 6).
 
 With s(o) the mean-token log-probability of an answer under the current model and s0(o) before the
 edit, for correct answers o_i and false answers o_hj:
@@ -7,31 +7,45 @@ edit, for correct answers o_i and false answers o_hj:
     L2 = mean over i of max(0, s0(o_i) - s(o_i))               keep the correct ones up
     L3 = mean over j of max(0, s(o_hj) - s0(o_hj))             keep the false ones down
 
-and the edit's own loss grows by alpha L1 + beta L2 + gamma L3.
+and the edit's own loss grows by alpha L1 + beta L2 + gamma L3. Each is a field of ``App``: another
+objective is another field, and another term of ``app_terms``. Tables and figures read the fields, and
+must not need torch for it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, ClassVar
 
-import torch
-from torch import Tensor
+if TYPE_CHECKING:
+    from torch import Tensor
 
-from helpers.editing.request import EditRequest
+    from helpers.editing.request import EditRequest
+
+
+def _field(default: Any, symbol: str, objective: str = "") -> Any:
+    """A field with the symbol tables give it; a coefficient with the objective it weighs."""
+    return field(default=default, metadata={"symbol": symbol, "objective": objective})
 
 
 @dataclass(frozen=True)
 class App:
     """Coefficients of APP. ``neighbours=k`` keeps the first k answers of each list (None: all)."""
 
-    alpha: float = 0.2
-    beta: float = 0.2
-    gamma: float = 0.1
-    margin: float = 2.0
-    neighbours: int | None = None
+    version: ClassVar[int] = 1  # raise it when the objectives change
+    alpha: float = _field(0.2, "α", "L1")
+    beta: float = _field(0.2, "β", "L2")
+    gamma: float = _field(0.1, "γ", "L3")
+    margin: float = _field(2.0, "M")
+    neighbours: int | None = _field(None, "k")
+
+    @property
+    def coefficients(self) -> tuple[float, ...]:
+        """The objectives' weights, in the order of ``OBJECTIVES``."""
+        return tuple(getattr(self, name) for name in OBJECTIVES)
 
     def __post_init__(self) -> None:
-        if min(self.alpha, self.beta, self.gamma, self.margin) < 0:
+        if min(*self.coefficients, self.margin) < 0:
             raise ValueError(f"APP's coefficients and margin cannot be negative: {self}")
         if self.neighbours is not None and self.neighbours < 0:
             raise ValueError("neighbours must be 0 or more, or None for all")
@@ -39,7 +53,7 @@ class App:
     @property
     def inert(self) -> bool:
         """Whether it adds nothing to any loss."""
-        return self.neighbours == 0 or not (self.alpha or self.beta or self.gamma)
+        return self.neighbours == 0 or not any(self.coefficients)
 
     def answers(self, request: EditRequest) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """The correct and false answers of a request that enter the objectives."""
@@ -49,7 +63,15 @@ class App:
 
     def total(self, terms: Tensor) -> Tensor:
         """alpha L1 + beta L2 + gamma L3 for terms [..., 3]."""
-        return terms @ terms.new_tensor([self.alpha, self.beta, self.gamma])
+        # Numbers, not a tensor of them, which would have to travel to the device.
+        apart, *others = (
+            weight * term for weight, term in zip(self.coefficients, terms.unbind(-1), strict=True)
+        )
+        return sum(others, start=apart)
+
+
+SYMBOLS = {field.name: field.metadata["symbol"] for field in fields(App)}
+OBJECTIVES = {f.name: f.metadata["objective"] for f in fields(App) if f.metadata["objective"]}
 
 
 @dataclass(frozen=True)
@@ -76,6 +98,8 @@ def app_terms(
         false_before: s0(o_hj) [edits, n], detached.
         margin: M.
     """
+    import torch
+
     gaps = margin - correct.values[:, :, None] + false.values[:, None, :]
     pairs = correct.real[:, :, None] & false.real[:, None, :]
     apart = _masked_mean(gaps.relu().flatten(1), pairs.flatten(1))
@@ -85,5 +109,5 @@ def app_terms(
 
 
 def _masked_mean(values: Tensor, real: Tensor) -> Tensor:
-    total = torch.where(real, values, 0.0).sum(-1)
+    total = values.where(real, 0.0).sum(-1)
     return total / real.sum(-1).clamp(min=1)

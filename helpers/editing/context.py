@@ -14,12 +14,16 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import torch
 
+from helpers.kept import kept
 from helpers.models.language_model import LanguageModel
+from helpers.models.names import SHAPE_PREFIX, SHAPE_TOKENIZER
+from helpers.models.packaged_weights import PACKAGED_WEIGHTS
 from helpers.models.randomness import seeded
-from helpers.paths import PACKAGED, cache_folder, written_whole
+from helpers.paths import PACKAGED, cache_folder
 
 BARE = "{}"
 START_WORDS = ("The", "Therefore", "Because", "I", "You")
@@ -33,6 +37,7 @@ class ContextTemplates:
     One group with everything is ROME's plain mean; ({bare}, {sampled}) is MEMIT's weighting.
     """
 
+    version: ClassVar[int] = 1  # raise it when they are used in another way; results name the texts
     groups: tuple[tuple[str, ...], ...]
 
     def __post_init__(self) -> None:
@@ -82,19 +87,32 @@ def context_templates(
     name = "_".join(f"{length}x{count}" for length, count in lengths) or "bare"
     file = f"{name}_{start}_seed{seed}.json"
     # Packaged for the embedded models, so that every machine has the same templates.
-    path = PACKAGED / "samples" / language_model.fingerprint / "context_templates" / file
+    path = PACKAGED / "samples" / _writer(language_model) / "context_templates" / file
     if folder is not None or not path.exists():
         path = (folder or cache_folder(_CACHE, language_model.fingerprint)) / file
-    if not path.exists():
+
+    def make(scratch: Path) -> None:
         # Seeded once, or short templates would be beginnings of long ones.
         with seeded(seed, language_model.device):
-            sampled = [t for pair in lengths for t in _sample(language_model, *pair, start)]
-        with written_whole(path) as scratch:
-            scratch.write_text(json.dumps(sampled, ensure_ascii=False, indent=1), encoding="utf-8")
-    sampled = json.loads(path.read_text(encoding="utf-8"))
+            texts = [t for pair in lengths for t in _sample(language_model, *pair, start)]
+        scratch.write_text(json.dumps(texts, ensure_ascii=False, indent=1), encoding="utf-8")
+
+    def read(file: Path) -> list[str]:
+        texts: list[str] = json.loads(file.read_text(encoding="utf-8"))
+        return texts
+
+    # Nothing is written beside what is packaged.
+    sampled = read(path) if path.is_relative_to(PACKAGED) else kept(path, read, make)
     if not sampled:
         return ContextTemplates(((BARE,),))
     return ContextTemplates(((BARE,), tuple(sampled)) if grouped else ((BARE, *sampled),))
+
+
+def _writer(language_model: LanguageModel) -> str:
+    """Fingerprint of the model whose packaged templates are taken: random models write no text."""
+    if language_model.name.startswith(SHAPE_PREFIX):
+        return PACKAGED_WEIGHTS[SHAPE_TOKENIZER].fingerprint
+    return language_model.fingerprint
 
 
 @torch.inference_mode()

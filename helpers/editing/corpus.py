@@ -6,14 +6,16 @@ import hashlib
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
 import torch
 
+from helpers.kept import kept
 from helpers.models.language_model import LanguageModel
 from helpers.models.randomness import seeded
-from helpers.paths import PACKAGED, cache_folder, written_whole
+from helpers.paths import PACKAGED, cache_folder
 
 
 class CorpusError(ValueError):
@@ -60,12 +62,13 @@ class SelfCorpus:
         packaged = PACKAGED / "samples" / language_model.fingerprint / self.name
         for start in range(0, self.count, self.batch):
             path = (packaged if packaged.exists() else root) / f"{start}.json"
-            if not path.exists():
-                with seeded(self.seed * 1_000_003 + start, language_model.device):
-                    rows = self._sample(language_model, start)
-                with written_whole(path) as scratch:
-                    scratch.write_text(json.dumps(rows))
-            yield from json.loads(path.read_text())
+            make = partial(self._write, language_model, start)
+            yield from kept(path, lambda file: json.loads(file.read_text()), make)
+
+    def _write(self, language_model: LanguageModel, start: int, path: Path) -> None:
+        with seeded(self.seed * 1_000_003 + start, language_model.device):
+            rows = self._sample(language_model, start)
+        path.write_text(json.dumps(rows))
 
     @torch.inference_mode()
     def _sample(self, language_model: LanguageModel, start: int) -> list[list[int]]:
@@ -155,7 +158,7 @@ def corpus_named(name: str, *, seed: int = 0) -> Corpus:
         return SelfCorpus(seed=seed)
     if name.startswith("self-"):
         count, _, segment = name.removeprefix("self-").partition("x")
-        if not (count.isdigit() and segment.isdigit()):
+        if not (count.isdigit() and segment.isdigit() and int(count) and int(segment)):
             raise CorpusError(f"corpus {name!r} should read self-COUNTxSEGMENT, e.g. self-512x128")
         return SelfCorpus(count=int(count), segment=int(segment), seed=seed)
     if name == "wikipedia":

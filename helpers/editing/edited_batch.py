@@ -10,12 +10,13 @@ import torch
 from torch import Tensor
 
 from helpers.editing.app import AnswerScores
-from helpers.editing.readers import Reader, read_together
+from helpers.editing.readers import Reader, Readout
 from helpers.editing.request import RequestError
 from helpers.editing.rows import EditRow
-from helpers.models.forward import Past, hidden_states, prefill, resumed
+from helpers.models.forward import Mask, hidden_states, prefill, resumed
 from helpers.models.hooks import output_hooks
 from helpers.models.language_model import LanguageModel
+from helpers.models.past import Past
 from helpers.models.trace import record_inputs
 
 
@@ -57,6 +58,8 @@ class EditedBatch:
     and ``edit_column`` list the edited places; ``entering`` [rows, active, hidden] is the input of
     block ``layer``, below which nothing changes; ``initial`` [rows, hidden] is the hooked module's
     output at the bare prompt's subject in the first forward pass, ``reference`` that pass's reading.
+    ``mask``, ``edit_place`` (in rows x active) and ``readout`` are what every pass shares, made anew
+    when rows leave.
     """
 
     language_model: LanguageModel
@@ -77,6 +80,17 @@ class EditedBatch:
     lengths: tuple[Tensor, Tensor]
     initial: Tensor = field(default_factory=lambda: torch.empty(0))
     reference: Reading | None = None
+    mask: Mask = field(init=False)
+    edit_place: Tensor = field(init=False)
+    readout: Readout = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Make what every pass of these rows shares."""
+        rows, columns = self.ids.shape
+        self.mask = Mask.of(self.language_model, self.positions, self.visible, self.past.positions)
+        self.edit_place = self.edit_row * columns + self.edit_column
+        readers = [self.target, self.correct, self.false]
+        self.readout = Readout.of(readers, rows, columns, self.kl_column)
 
     @classmethod
     def build(
@@ -128,35 +142,28 @@ class EditedBatch:
 
     def forward(self, delta: Tensor) -> Tensor:
         """Final hidden states [rows, active, hidden] with ``delta`` [rows, hidden] added."""
-        rows = torch.arange(len(delta), device=delta.device)
 
         def adding(_: Tensor, output: Tensor) -> Tensor:
             if not self.initial.numel():
+                rows = torch.arange(len(delta), device=delta.device)
                 self.initial = output[rows, self.bare_column].detach().float()
-            edited = output.clone()
-            edited[self.edit_row, self.edit_column] += delta[self.edit_row].to(output.dtype)
-            return edited
+            added = delta.index_select(0, self.edit_row).to(output.dtype)
+            return output.flatten(0, 1).index_add(0, self.edit_place, added).view_as(output)
 
         with (
             output_hooks(self.language_model, {self.module: adding}),
             resumed(self.language_model, self.layer, self.entering),
         ):
             return hidden_states(
-                self.language_model, self.ids, self.positions, self.visible, self.past
+                self.language_model, self.ids, self.positions, self.mask, self.past
             )
 
     def read(self, hidden: Tensor) -> Reading:
         """Targets, answers and KL prompt; the first reading, of the unedited model, is the reference."""
-        readers = [self.target, self.correct, self.false]
-        (target, correct, false), kl = read_together(
-            self.language_model, hidden, readers, self.kl_column
-        )
-        reading = Reading(
-            -target[:, 0],
-            kl,
-            AnswerScores(correct, self.correct.real(len(hidden))),
-            AnswerScores(false, self.false.real(len(hidden))),
-        )
+        (target, correct, false), kl = self.readout.read(self.language_model, hidden)
+        _, real_correct, real_false = self.readout.real
+        answers = AnswerScores(correct, real_correct), AnswerScores(false, real_false)
+        reading = Reading(-target[:, 0], kl, *answers)
         if self.reference is None:
             self.reference = reading.detached()
         return reading
@@ -182,6 +189,7 @@ class EditedBatch:
         )
         if self.reference is not None:
             self.reference = self.reference.detached(index)
+        self.__post_init__()
 
 
 def _active_and_constant(row: EditRow) -> tuple[int, int]:

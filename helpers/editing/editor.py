@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
-from typing import Any, ClassVar, TypeVar
+from dataclasses import asdict, fields
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 from helpers.editing.app import App
 from helpers.editing.deltas import Delta
-from helpers.editing.hyperparameters import Hyperparameters
+from helpers.editing.hyperparameters import HyperparameterError, Hyperparameters
 from helpers.editing.overlay import overlay_all
+from helpers.editing.registry import Variety
 from helpers.editing.request import EditRequest
+from helpers.editing.targets import check_targets
 from helpers.editing.update import Update
 from helpers.editing.vector import Vector
 from helpers.models.language_model import LanguageModel
+
+if TYPE_CHECKING:
+    from helpers.editing.build import Order, Setup
 
 Item = TypeVar("Item")
 
@@ -24,7 +29,8 @@ EXPLODING = 1.0  # ||Delta W|| / ||W|| above which an update is flagged
 class Editor(ABC):
     """Turns requests into updates; never writes the model's weights."""
 
-    name: ClassVar[str]
+    name: ClassVar[str]  # of its section in the params files
+    varieties: ClassVar[tuple[Variety, ...]] = ()  # its names, labels and looks
     version: ClassVar[int] = 1  # raise it when the same settings would give other updates
     language_model: LanguageModel
     hyperparameters: Hyperparameters
@@ -34,13 +40,47 @@ class Editor(ABC):
     @property
     def method(self) -> str:
         """What ``build_method`` calls this editor, e.g. ``rome+app``."""
-        suffix = "+app" if self.app else "+all" if self.targets == "all" else ""
+        suffix = "+app" if self.app else "" if self.targets == "new" else f"+{self.targets}"
         return self.variety + suffix
 
     @property
     def variety(self) -> str:
-        """Its name among the editors; ``name`` where hyperparameters do not tell several apart."""
-        return self.name
+        """The most specific of its ``varieties`` whose values its hyperparameters have."""
+        values = self.hyperparameters.model_dump()
+        fitting = [v for v in self.varieties if v.values.items() <= values.items()]
+        return max(fitting, key=lambda v: len(v.values)).name if fitting else self.name
+
+    @classmethod
+    def needs(cls, setup: Setup, hyperparameters: Any) -> dict[str, Any]:
+        """What it is built of beside a model: contexts, statistics, a network, by field."""
+        return {}
+
+    @classmethod
+    def build(cls, order: Order) -> Self:
+        """The editor that is ordered by name.
+
+        Raises:
+            HyperparameterError: targets for an editor that has none.
+        """
+        hyperparameters, app = order.read()
+        setup, known = order.setup, {field.name for field in fields(cls)}  # type: ignore[arg-type]
+        if order.targets != "new" and "targets" not in known:
+            raise HyperparameterError(
+                f"{order.name} optimises nothing, so it takes no further targets"
+            )
+        parts: dict[str, Any] = {
+            "language_model": setup.language_model,
+            "hyperparameters": hyperparameters,
+            "app": app,
+            "targets": order.targets,
+            "progress": setup.progress,
+            "memory": setup.memory,
+            **cls.needs(setup, hyperparameters),
+        }
+        return cls(**{name: part for name, part in parts.items() if name in known})
+
+    def __post_init__(self) -> None:
+        check_targets(self.targets)
 
     @abstractmethod
     def edit(self, requests: Sequence[EditRequest]) -> list[Update]:
@@ -53,7 +93,7 @@ class Editor(ABC):
     def edit_jointly(self, requests: Sequence[EditRequest]) -> Update:
         """One update that makes all edits together; its diagnostics list each under ``edits``.
 
-        Unless an editor solves for all at once (MEMIT, AlphaEdit), they are made one upon the other.
+        An editor that cannot solve for all at once (as MEMIT and AlphaEdit do) makes them in sequence.
         """
         total, records = Update({}), []
         for total in self.edit_sequentially(requests):
@@ -63,20 +103,27 @@ class Editor(ABC):
     def edit_sequentially(
         self, requests: Sequence[EditRequest], *, batch: int = 1
     ) -> Iterator[Update]:
-        """Make edits one upon the other, ``batch`` of them jointly at a time.
+        """Sequential edits, ``batch`` of them jointly at a time.
 
         Yields the cumulative update after each batch, computed under the overlay of the ones before;
         its diagnostics are those of the batch just made.
         """
         total = Update({})
         for chunk in batches_of(requests, batch):
-            total = total.plus(self.edit_upon(total, chunk))
+            total = total.plus(self.edit_after(total, chunk))
             yield total
 
-    def edit_upon(self, earlier: Update, requests: Sequence[EditRequest]) -> Update:
+    def edit_after(self, earlier: Update, requests: Sequence[EditRequest]) -> Update:
         """What ``requests`` add, together, to a model already edited by ``earlier``."""
         with overlay_all(self.language_model, earlier):
             return self.edit(requests)[0] if len(requests) == 1 else self.edit_jointly(requests)
+
+    def versions(self) -> dict[str, int]:
+        """The version of each piece of code that takes part in an edit, by name.
+
+        Each stands beside the code it counts, as ``version`` or ``VERSION``.
+        """
+        return {self.name: self.version} | ({"app": App.version} if self.app else {})
 
     def settings(self) -> dict[str, Any]:
         """Everything about this editor that its updates depend on, as plain JSON values.
@@ -86,7 +133,7 @@ class Editor(ABC):
         """
         return {
             "editor": self.name,
-            "version": self.version,
+            "versions": self.versions(),
             "hyperparameters": self.hyperparameters.model_dump(mode="json"),
             "app": None if self.app is None else asdict(self.app),
         }

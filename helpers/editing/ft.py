@@ -10,21 +10,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor
-from tqdm.auto import tqdm
 
 from helpers.editing.app import App
 from helpers.editing.deltas import Dense
-from helpers.editing.editor import Editor, batches_of, diagnostics_of
-from helpers.editing.hyperparameters import FtHyperparameters
-from helpers.editing.loss_batch import LossBatch, loss_row
-from helpers.editing.request import EditRequest
+from helpers.editing.editor import diagnostics_of
+from helpers.editing.hyperparameters import LayerHyperparameters
+from helpers.editing.loss_batch import LossBatch
+from helpers.editing.loss_editor import LossEditor
+from helpers.editing.registry import Variety
 from helpers.editing.rows import EditRow
 from helpers.editing.update import Update
-from helpers.models.batching import run_halving, token_batches
 from helpers.models.hooks import output_hooks
 from helpers.models.language_model import LanguageModel
 from helpers.models.memory import free_bytes
@@ -54,13 +54,28 @@ class _Change:
         return product if self.bias is None else product + self.bias
 
 
+class FtHyperparameters(LayerHyperparameters):
+    """FT on one layer.
+
+    ``norm_constraint`` bounds every entry's change (L-infinity; None: unbounded). An edit whose loss
+    is below ``stop_threshold`` takes no further step. A module's bias, where it has one (GPT-2,
+    GPT-J), is trained with its matrix.
+    """
+
+    one_layer = True
+    num_steps: int = Field(gt=0)
+    lr: float = Field(gt=0)
+    norm_constraint: float | None = Field(default=None, gt=0)
+    objective: Literal["prompt_last", "target_new"] = "prompt_last"
+    stop_threshold: float = 1e-2
+
+
 @dataclass
-class Ft(Editor):
+class Ft(LossEditor):
     """FT on one model.
 
-    ``targets="all"`` makes every correct answer a target beside the new one (PEAK, Table 5).
-    ``token_budget`` bounds the tokens optimised at a time, ``memory_budget`` the bytes of the edits'
-    private matrices and Adam states (default: a quarter of what is free).
+    ``memory_budget`` bounds the bytes of the edits' private matrices and Adam states (default: a
+    quarter of what is free).
 
     Raises:
         ValueError: a layer the model does not have, or unknown ``targets``.
@@ -75,15 +90,29 @@ class Ft(Editor):
     progress: bool = False
 
     name = "ft"
-
-    @property
-    def variety(self) -> str:
-        """``ft-l`` or ``ft-m``, by the objective."""
-        return {"prompt_last": "ft-l", "target_new": "ft-m"}[self.hyperparameters.objective]
+    version = 1
+    activity = "fine-tuning"
+    varieties = (
+        Variety(
+            name="ft-m",
+            label="FT-M",
+            colour=5,
+            marker="P",
+            hatch="++",
+            values={"objective": "target_new"},
+        ),
+        Variety(
+            name="ft-l",
+            label="FT-L",
+            colour=5,
+            marker=">",
+            hatch="+",
+            values={"objective": "prompt_last"},
+        ),
+    )
 
     def __post_init__(self) -> None:
-        if self.targets not in ("new", "all"):
-            raise ValueError(f"targets must be 'new' or 'all', not {self.targets!r}")
+        super().__post_init__()
         self.language_model.layout.block(self.layer)  # raises for a layer that does not exist
 
     @property
@@ -96,41 +125,22 @@ class Ft(Editor):
         """The edited matrix."""
         return self.language_model.layout.mlp_out(self.layer)
 
-    def settings(self) -> dict[str, Any]:
-        """Also the choice of targets."""
-        return super().settings() | {"targets": self.targets}
+    @property
+    def prompt_last(self) -> bool:
+        """FT-L's objective."""
+        return self.hyperparameters.objective == "prompt_last"
 
-    def edit(self, requests: Sequence[EditRequest]) -> list[Update]:
-        """One independent dense update per request."""
-        rows = [self._row(request) for request in requests]
-        found: dict[int, Update] = {}
-        bar = tqdm(total=len(rows), unit="edit", desc="fine-tuning", disable=not self.progress)
-        for similar in token_batches([len(row.forest) for row in rows], self.token_budget):
-            for batch in batches_of(similar, self._edits_at_a_time()):
-                for part in run_halving(batch, lambda chosen: self._tune(rows, chosen)):
-                    found |= part
-                bar.update(len(batch))
-        bar.close()
-        return [found[i] for i in range(len(rows))]
-
-    def _row(self, request: EditRequest) -> EditRow:
-        return loss_row(
-            self.language_model,
-            request,
-            self.app,
-            all_answers=self.targets == "all",
-            prompt_last=self.hyperparameters.objective == "prompt_last",
-        )
-
-    def _edits_at_a_time(self) -> int:
+    @property
+    def edits_at_a_time(self) -> int:
+        """What memory has room for."""
         budget = self.memory_budget or free_bytes(self.language_model.device) // 4
         return max(1, budget // (_COPIES * 4 * self.language_model.weight(self.module).numel()))
 
-    def _tune(self, rows: Sequence[EditRow], chosen: Sequence[int]) -> dict[int, Update]:
-        """Optimise one batch; edits leave it when they stop or fail."""
+    def edit_rows(self, rows: Sequence[EditRow]) -> list[Update]:
+        """Dense updates, optimised together; edits leave the batch when they stop or fail."""
         settings = self.hyperparameters
-        batch = LossBatch.build(self.language_model, [rows[i] for i in chosen], self.layer)
-        changes = [self._unchanged() for _ in chosen]
+        batch = LossBatch.build(self.language_model, rows, self.layer)
+        changes = [self._unchanged() for _ in rows]
         parameters = [p for change in changes for p in change.parameters]
         # Parameters without a gradient are left alone, momentum included: finished edits stay put.
         optimiser = torch.optim.Adam(parameters, lr=settings.lr, fused=True)
@@ -139,16 +149,16 @@ class Ft(Editor):
             terms = batch.loss_terms(self._hidden(batch, present), self.app)
             total = torch.stack(list(terms.values())).sum(0)
             _record(present, terms)
-            going = (total >= settings.stop_threshold) & torch.isfinite(total)
-            if not bool(going.any()):
+            unfinished = (total >= settings.stop_threshold) & torch.isfinite(total)
+            if not bool(unfinished.any()):
                 break
             optimiser.zero_grad()
-            total[going].sum().backward()
-            if not bool(going.all()):
-                present = _leave(batch, present, going)
+            total[unfinished].sum().backward()
+            if not bool(unfinished.all()):
+                present = _without_finished(batch, present, unfinished)
             optimiser.step()
             self._bound(present)
-        return {i: self._update(change) for i, change in zip(chosen, changes, strict=True)}
+        return [self._update(change) for change in changes]
 
     def _unchanged(self) -> _Change:
         """A zero change in fp32, whatever the model's type."""
@@ -188,9 +198,11 @@ class Ft(Editor):
         return Update(deltas, diagnostics_of(self.language_model, deltas, extra=record))
 
 
-def _leave(batch: LossBatch, present: Sequence[_Change], going: Tensor) -> list[_Change]:
+def _without_finished(
+    batch: LossBatch, present: Sequence[_Change], unfinished: Tensor
+) -> list[_Change]:
     """Take finished edits out of the batch and their gradients away."""
-    index = going.nonzero()[:, 0]
+    index = unfinished.nonzero()[:, 0]
     stays = set(index.tolist())
     for place, change in enumerate(present):
         for parameter in change.parameters if place not in stays else ():

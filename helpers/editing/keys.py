@@ -17,41 +17,8 @@ from helpers.models.tokens import SubjectPrompt
 from helpers.models.trace import record
 
 
-def read_at_subjects(
-    language_model: LanguageModel,
-    prompts: Sequence[Sequence[SubjectPrompt]],
-    module: str,
-    *,
-    inputs: bool,
-    updates: Sequence[Update] | None = None,
-    token_budget: int = 4096,
-) -> list[Tensor]:
-    """Inputs or outputs of one ``module`` at the subject's last token of each prompt.
-
-    Args:
-        language_model: the model.
-        prompts: for each edit its prompts (one per context template).
-        module: name of the module to read.
-        inputs: read its input (a key, [f]) or its output (a value, [d]).
-        updates: one update per edit, under which its prompts run; default: the unedited model.
-        token_budget: tokens per forward pass.
-
-    Returns:
-        For each edit a tensor [prompts, size] in fp32.
-    """
-    found = read_modules_at_subjects(
-        language_model,
-        prompts,
-        inputs=(module,) if inputs else (),
-        outputs=() if inputs else (module,),
-        updates=updates,
-        token_budget=token_budget,
-    )
-    return found[module]
-
-
 @torch.no_grad()
-def read_modules_at_subjects(
+def read_at_subjects(
     language_model: LanguageModel,
     prompts: Sequence[Sequence[SubjectPrompt]],
     *,
@@ -60,7 +27,15 @@ def read_modules_at_subjects(
     updates: Sequence[Update] | None = None,
     token_budget: int = 4096,
 ) -> dict[str, list[Tensor]]:
-    """Inputs and outputs of several modules, read in the same forward passes.
+    """Inputs and outputs of modules at the subject's last token, read in the same forward passes.
+
+    Args:
+        language_model: the model.
+        prompts: for each edit its prompts (one per context template).
+        inputs: modules whose input is read (a key, [f]).
+        outputs: modules whose output is read (a value, [d]).
+        updates: one update per edit, under which its prompts run; default: the unedited model.
+        token_budget: tokens per forward pass.
 
     Returns:
         For each module and edit a tensor [prompts, size] in fp32.

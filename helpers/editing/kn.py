@@ -13,24 +13,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor
 from tqdm.auto import tqdm
 
 from helpers.editing.app import App
+from helpers.editing.build import Setup
 from helpers.editing.context import BARE, ContextTemplates
 from helpers.editing.deltas import ColumnSparse, Delta
 from helpers.editing.editor import Editor, diagnostics_of
-from helpers.editing.hyperparameters import KnHyperparameters
+from helpers.editing.hyperparameters import Hyperparameters
+from helpers.editing.registry import Variety
 from helpers.editing.request import EditRequest, RequestError
 from helpers.editing.update import Update
-from helpers.locating.integrated_gradients import integrated_gradients
+from helpers.locating.integrated_gradients import IntegratedGradients, integrated_gradients
 from helpers.locating.query import Query
 from helpers.models.greedy import greedy_tokens
 from helpers.models.language_model import LanguageModel
-from helpers.models.tokens import TokenError, answer_ids, prompt_ids
+from helpers.models.tokens import answer_ids, prompt_ids
 
 _BARE = ContextTemplates(((BARE,),))
 
@@ -47,6 +50,30 @@ class _Texts:
     def longest(self) -> int:
         """Tokens of the longest prompt with the longer answer."""
         return max(map(len, self.prompts)) + max(len(self.attributed), len(self.new))
+
+
+class KnHyperparameters(Hyperparameters):
+    """Knowledge neurons.
+
+    ``steps`` is m, the points of the integral (1 is the gradient at zero, which some public code
+    ships). A neuron is in a prompt's coarse set above ``adaptive_threshold`` times the maximum over
+    all layers, and in the refined set if it is in more than ``p`` of the prompts' coarse sets; with
+    one prompt both are the same. ``at`` names what is scaled: the neuron's ``activation`` (after
+    the gate) or the ``gate``'s output before the activation function.
+
+    ``lambda_old`` times the embeddings of the old answer is subtracted from, ``lambda_new`` times
+    those of the new one added to, every chosen neuron's output weights;
+    ``lambda_old_one_token`` replaces ``lambda_old`` where the new answer is a single token.
+    """
+
+    steps: int = Field(default=20, gt=0)
+    adaptive_threshold: float = Field(default=0.2, gt=0, lt=1)
+    p: float = Field(default=0.4, ge=0, lt=1)
+    at: Literal["activation", "gate"] = "activation"
+    lambda_old: float = Field(default=1.0, ge=0)
+    lambda_new: float = Field(default=1.0, ge=0)
+    lambda_old_one_token: float | None = Field(default=None, ge=0)
+    context_template_length_params: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass
@@ -68,10 +95,23 @@ class Kn(Editor):
     progress: bool = False
 
     name = "kn"
+    version = 1
+    varieties = (Variety(name="kn", label="KN", colour=6, marker="X", hatch="ooo", loss=False),)
+
+    @classmethod
+    def needs(cls, setup: Setup, hyperparameters: KnHyperparameters) -> dict[str, Any]:
+        """Context templates."""
+        lengths = hyperparameters.context_template_length_params
+        return {"contexts": setup.contexts(lengths, grouped=False)}
 
     def __post_init__(self) -> None:
         if self.app is not None:
             raise ValueError("KN optimises nothing, so APP cannot be added; leave app out")
+
+    def versions(self) -> dict[str, int]:
+        """Also those of the contexts and of the attributions."""
+        parts = {"contexts": ContextTemplates.version, "attributions": IntegratedGradients.version}
+        return super().versions() | parts
 
     def settings(self) -> dict[str, Any]:
         """Also the context templates."""
@@ -99,26 +139,24 @@ class Kn(Editor):
         return coarse.sum(0) > settings.p * len(attributions)
 
     def _texts(self, request: EditRequest) -> _Texts:
-        record = request.record or request.text
+        request.refuse_further("KN")
         if not request.correct:
             raise RequestError(
-                f"record {record!r}: KN attributes the answer known so far; give it as the first of"
-                " `correct`"
+                f"record {request.record or request.text!r}: KN attributes the answer known so far;"
+                " give it as the first of `correct`"
             )
-        try:
-            model = self.language_model
-            prompts = [t.replace("{}", request.text) for t in self.contexts.templates]
+        model = self.language_model
+        prompts = [template.replace("{}", request.text) for template in self.contexts.templates]
+        with request.named():
             texts = _Texts(
                 tuple(prompt_ids(model, prompt) for prompt in prompts),
                 answer_ids(model, request.correct[0]),
                 answer_ids(model, request.target),
             )
-        except TokenError as error:
-            raise RequestError(f"record {record!r}: {error}") from error
         if texts.longest > model.context_length:
             raise RequestError(
-                f"record {record!r}: {texts.longest} tokens exceed the context of"
-                f" {model.context_length}; shorten prompt or answer"
+                f"record {request.record or request.text!r}: {texts.longest} tokens exceed the context"
+                f" of {model.context_length}; shorten prompt or answer"
             )
         return texts
 
@@ -127,9 +165,9 @@ class Kn(Editor):
         count = len(texts.attributed)
         before = greedy_tokens(self.language_model, texts.prompts, [count - 1] * len(texts.prompts))
         found = []
-        for prompt, own in zip(texts.prompts, before, strict=True):
+        for prompt, continuation in zip(texts.prompts, before, strict=True):
             parts = [
-                self._attribution((*prompt, *own[:i]), token)
+                self._attribution((*prompt, *continuation[:i]), token)
                 for i, token in enumerate(texts.attributed)
             ]
             found.append(torch.stack(parts).mean(0))

@@ -7,20 +7,22 @@ first edited one see nothing of the edit, so they run once; each evaluation star
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from helpers.editing.app import AnswerScores, App, app_terms
-from helpers.editing.readers import Reader, read_together
+from helpers.editing.readers import Reader, Readout
 from helpers.editing.request import EditRequest, RequestError
-from helpers.editing.rows import EditRow, Prediction
+from helpers.editing.rows import EditRow
+from helpers.editing.targets import weighted_targets
 from helpers.models.forest import PackedRows, pack
-from helpers.models.forward import hidden_states, resumed
+from helpers.models.forward import Mask, hidden_states, resumed
 from helpers.models.language_model import LanguageModel
-from helpers.models.tokens import TokenError, answer_ids, prompt_ids
+from helpers.models.tokens import answer_ids, prompt_ids
 from helpers.models.trace import record_inputs
 
 
@@ -29,7 +31,7 @@ def loss_row(
     request: EditRequest,
     app: App | None = None,
     *,
-    all_answers: bool = False,
+    targets: str = "new",
     prompt_last: bool = False,
 ) -> EditRow:
     """The row of one request: the bare prompt with its target and answers.
@@ -38,21 +40,21 @@ def loss_row(
         language_model: the model, for its tokenizer.
         request: the edit.
         app: whose answers are scored too, if any.
-        all_answers: make every correct answer a target too, each with the same share.
+        targets: which answers are made likely, of ``helpers.editing.targets.TARGETS``.
         prompt_last: read every token of an answer from the distribution after the prompt (FT-L)
             instead of after the tokens before it.
 
     Raises:
         RequestError: a text cannot be tokenised or exceeds the context; names the record.
     """
+    request.refuse_further("FT or MEND")
     row = EditRow(request.record or request.text)
     correct, false = app.answers(request) if app else ((), ())
-    targets = (request.target, *(request.correct if all_answers else ()))
-    try:
+    weighted = weighted_targets(request, targets)
+    texts = (*(text for text, _ in weighted), *correct, *false)
+    with request.named():
         prompt = prompt_ids(language_model, request.text)
-        tokens = {text: answer_ids(language_model, text) for text in (*targets, *correct, *false)}
-    except TokenError as error:
-        raise RequestError(f"record {row.record!r}: {error}") from error
+        tokens = {text: answer_ids(language_model, text) for text in texts}
     # FT-L itself reads only the prompt, but whoever scores its edit reads the answers after it.
     longest = len(prompt) + max(map(len, tokens.values())) - 1
     if longest > language_model.context_length:
@@ -60,27 +62,11 @@ def loss_row(
             f"record {row.record!r}: prompt and target of {longest} tokens exceed the context of"
             f" {language_model.context_length}; shorten them"
         )
-    for text in targets:
-        row.target += predictions(row, prompt, tokens[text], prompt_last, scale=1 / len(targets))
+    for text, weight in weighted:
+        row.target += row.predict(prompt, tokens[text], at_once=prompt_last, scale=weight)
     for answers, slots in ((correct, row.correct), (false, row.false)):
-        slots += [predictions(row, prompt, tokens[text], prompt_last) for text in answers]
+        slots += [row.predict(prompt, tokens[text], at_once=prompt_last) for text in answers]
     return row
-
-
-def predictions(
-    row: EditRow,
-    prompt: Sequence[int],
-    answer: Sequence[int],
-    prompt_last: bool = False,
-    scale: float = 1.0,
-) -> list[Prediction]:
-    """Add an answer to a row: the predictions of its tokens, with weights adding to ``scale``."""
-    weight = scale / len(answer)
-    if prompt_last:
-        last = row.forest.add(prompt)[-1]
-        return [Prediction(last, token, weight) for token in answer]
-    nodes = row.forest.add_answer(prompt, answer)
-    return [Prediction(node, token, weight) for node, token in zip(nodes, answer, strict=True)]
 
 
 @dataclass
@@ -91,6 +77,7 @@ class LossBatch:
     tokens; ``reference`` holds the unedited answer scores once they were read.
     """
 
+    version: ClassVar[int] = 1  # raise it when the same rows give other losses
     language_model: LanguageModel
     layer: int
     packed: PackedRows
@@ -100,6 +87,15 @@ class LossBatch:
     correct: Reader
     false: Reader
     reference: tuple[Tensor, Tensor] | None = None
+    mask: Mask = field(init=False)
+    readout: Readout = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Make what every evaluation of these rows shares."""
+        packed = self.packed
+        self.mask = Mask.of(self.language_model, packed.positions, packed.visible)
+        readers = [self.target, self.correct, self.false]
+        self.readout = Readout.of(readers, *packed.ids.shape)
 
     @classmethod
     def build(cls, language_model: LanguageModel, rows: Sequence[EditRow], layer: int) -> LossBatch:
@@ -138,29 +134,28 @@ class LossBatch:
         """Final hidden states [rows, width, hidden] under whatever hooks are set."""
         packed = self.packed
         with resumed(self.language_model, self.layer, self.entering):
-            return hidden_states(self.language_model, packed.ids, packed.positions, packed.visible)
+            return hidden_states(self.language_model, packed.ids, packed.positions, self.mask)
 
     def loss_terms(self, hidden: Tensor, app: App | None = None) -> dict[str, Tensor]:
         """The terms of the loss, each [rows], from one pass of the vocabulary head.
 
-        ``nll`` is averaged over targets and tokens; ``app``, where APP adds anything, is weighted, and
-        measured against the answers' scores in the first call.
+        ``nll`` is the targets' weighted sum of means over tokens; ``app``, where APP adds anything,
+        is weighted, and measured against the answers' scores in the first call.
         """
         scored = app if app and not app.inert else None
-        readers = [self.target, self.correct, self.false] if scored else [self.target]
-        read, _ = read_together(self.language_model, hidden, readers)
-        terms = {"nll": -read[0][:, 0]}
+        (target, correct, false), _ = self.readout.read(self.language_model, hidden)
+        terms = {"nll": -target[:, 0]}
         if scored:
-            terms["app"] = scored.total(self._app_terms(read[1], read[2], scored.margin))
+            terms["app"] = scored.total(self._app_terms(correct, false, scored.margin))
         return terms
 
     def _app_terms(self, correct: Tensor, false: Tensor, margin: float) -> Tensor:
         """APP's L1, L2 and L3 [rows, 3]; the first call's scores are the reference."""
         if self.reference is None:
             self.reference = (correct.detach(), false.detach())
-        of_correct = AnswerScores(correct, self.correct.real(len(correct)))
-        of_false = AnswerScores(false, self.false.real(len(false)))
-        return app_terms(of_correct, of_false, *self.reference, margin)
+        _, real_correct, real_false = self.readout.real
+        answers = AnswerScores(correct, real_correct), AnswerScores(false, real_false)
+        return app_terms(*answers, *self.reference, margin)
 
     def keep(self, index: Tensor) -> None:
         """Drop all rows but those in ``index``, and the padding nobody needs any more."""
@@ -181,3 +176,4 @@ class LossBatch:
         if self.reference is not None:
             correct, false = self.reference
             self.reference = (correct[index], false[index])
+        self.__post_init__()

@@ -13,10 +13,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
-from helpers.editing.hyperparameters import MemitHyperparameters
+from helpers.editing.hyperparameters import VectorHyperparameters
+from helpers.editing.registry import Variety
 from helpers.editing.spreading import Factors, SpreadingEditor
+
+
+class MemitHyperparameters(VectorHyperparameters):
+    """MEMIT: consecutive layers; ``mom2_update_weight`` (lambda) weighs the second moment."""
+
+    mom2_update_weight: float = Field(gt=0)
 
 
 @dataclass
@@ -26,6 +34,8 @@ class Memit(SpreadingEditor):
     hyperparameters: MemitHyperparameters
 
     name = "memit"
+    version = 1
+    varieties = (Variety(name="memit", label="MEMIT", colour=1, marker="s", hatch="///"),)
 
     def solve_each(self, layer: int, keys: Tensor, residuals: Tensor) -> Factors:
         """r s^T / (1 + k . s) for every column."""

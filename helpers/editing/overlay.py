@@ -52,7 +52,7 @@ def overlay_all(language_model: LanguageModel, update: Update) -> Iterator[None]
     """Run forward passes inside the block with every row of any batch under ``update``.
 
     Contributions add up, so ``overlay`` inside the block puts further edits on top of it. An edit of
-    a model that was edited before is ``Editor.edit_upon``, which uses this.
+    a model that was edited before is ``Editor.edit_after``, which uses this.
 
     >>> with overlay_all(language_model, earlier):
     ...     scores = score_answers(language_model, questions)

@@ -8,12 +8,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from helpers.editing.catalogue import entry
-from helpers.editing.hyperparameters import (
-    HyperparameterError,
-    VectorHyperparameters,
-    WrapperHyperparameters,
-)
+from helpers.editing.hyperparameters import HyperparameterError, WrapperHyperparameters
+from helpers.editing.registry import entry
 from helpers.models.names import HUB_NAMES, SHAPE_PREFIX
 from helpers.paths import PARAMS
 from helpers.yaml_text import load_yaml
@@ -60,7 +56,7 @@ def preset_values(editor: str, model: str, preset: str) -> dict[str, Any]:
 
 
 def read_hyperparameters(editor: str, model: str, preset: str, **overrides: Any) -> Any:
-    """Hyperparameters of an editor, an instance of its entry's ``kind``.
+    """Hyperparameters of an editor, an instance of its entry's class.
 
     Args:
         editor: name of the editor, e.g. ``"ft-m"``.
@@ -76,10 +72,32 @@ def read_hyperparameters(editor: str, model: str, preset: str, **overrides: Any)
     known = entry(editor)
     where = f"{model_file(model).name}: {known.section}.{preset}"
     try:
-        return known.kind(**{**values, **known.fixed, **overrides})
+        return known.hyperparameters(**{**values, **known.values, **overrides})
     except ValidationError as error:
         lines = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
         raise HyperparameterError(f"{where}: {lines}") from error
+
+
+def check_preset(method: str, model: str, preset: str) -> None:
+    """Refuse a method that cannot be built for a model by this preset.
+
+    Args:
+        method: an editor, as it is or with ``+app`` or ``+all``.
+        model: model name.
+        preset: the preset.
+
+    Raises:
+        HyperparameterError: see ``read_hyperparameters``; or APP has no coefficients there.
+    """
+    name, _, suffix = method.partition("+")
+    hyperparameters = read_hyperparameters(name, model, preset)
+    if isinstance(hyperparameters, WrapperHyperparameters):
+        check_preset(f"{hyperparameters.base}+{suffix}", model, preset)
+    elif suffix == "app" and "app" not in preset_values(name, model, preset):
+        raise HyperparameterError(
+            f"{model_file(model).name}: {name}.{preset} has no coefficients for APP; write them under"
+            " app (alpha, beta, gamma), or leave APP out"
+        )
 
 
 def moment_layers(editor: str, model: str, preset: str) -> tuple[int, ...]:
@@ -91,8 +109,8 @@ def moment_layers(editor: str, model: str, preset: str) -> tuple[int, ...]:
     hyperparameters = read_hyperparameters(editor, model, preset)
     if isinstance(hyperparameters, WrapperHyperparameters):
         return moment_layers(hyperparameters.base, model, preset)
-    needs_some = isinstance(hyperparameters, VectorHyperparameters)
-    return hyperparameters.moment_layers if needs_some else ()
+    layers: tuple[int, ...] = hyperparameters.moment_layers
+    return layers
 
 
 def preset_words(model: str, preset: str, methods: Iterable[str]) -> str:

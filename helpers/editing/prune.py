@@ -11,24 +11,39 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
 from helpers.editing.deltas import Delta, Dense, LowRank
 from helpers.editing.editor import diagnostics_of
-from helpers.editing.hyperparameters import PruneHyperparameters
+from helpers.editing.hyperparameters import WrapperHyperparameters
+from helpers.editing.registry import Variety
 from helpers.editing.request import EditRequest
 from helpers.editing.update import Update
 from helpers.editing.wrapper import Wrapper
 
 
+class PruneHyperparameters(WrapperHyperparameters):
+    """PRUNE: how singular values above the weight's largest one are drawn in.
+
+    ``log`` with base a maps s to log_a(s) - log_a(s_max) + s_max, ``linear`` to (s + s_max) / 2.
+    ``prune_compat="added"`` adds the restrained update to the full one, as one public port does.
+    """
+
+    base: Literal["memit", "rome", "alphaedit", "rect", "mend"] = "memit"
+    restraint: Literal["log", "linear"] = "log"
+    log_base: float = Field(default=math.e, gt=1)
+    prune_compat: Literal["replaced", "added"] = "replaced"
+
+
 @dataclass
 class Prune(Wrapper):
-    """PRUNE upon another editor.
+    """PRUNE on top of another editor.
 
-    Edits of a sequence are made upon the unrestrained ones before; each cumulative update is
+    A sequence continues from the unrestrained edits before it; each cumulative update is
     restrained only where it is yielded.
     """
 
@@ -36,6 +51,18 @@ class Prune(Wrapper):
     _largest: dict[str, float] = field(default_factory=dict, init=False, repr=False)
 
     name = "prune"
+    version = 1
+    varieties = (
+        Variety(name="prune", label="PRUNE", colour=3, marker="D", hatch="\\\\\\", large=True),
+        Variety(
+            name="prune-added",
+            label="PRUNE added",
+            colour=3,
+            marker="d",
+            hatch="\\\\",
+            values={"prune_compat": "added"},
+        ),
+    )
 
     def edit(self, requests: Sequence[EditRequest]) -> list[Update]:
         """The base editor's independent updates, each restrained."""
@@ -52,9 +79,9 @@ class Prune(Wrapper):
         for total in self.base.edit_sequentially(requests, batch=batch):
             yield self._restrained(total)
 
-    def edit_upon(self, earlier: Update, requests: Sequence[EditRequest]) -> Update:
+    def edit_after(self, earlier: Update, requests: Sequence[EditRequest]) -> Update:
         """What the base editor adds, unrestrained: only a whole sequence is restrained."""
-        return self.base.edit_upon(earlier, requests)
+        return self.base.edit_after(earlier, requests)
 
     def largest(self, module: str) -> float:
         """s_max of a module's unedited weight, found once."""

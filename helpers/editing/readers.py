@@ -59,48 +59,62 @@ class Reader:
             self.slots,
         )
 
-    def sums(self, scores: Tensor, rows: int) -> Tensor:
-        """Weighted sums [rows, slots] of the predictions' scores [n]."""
-        empty = scores.new_zeros(rows, self.slots)
-        return empty.index_put((self.row, self.slot), scores * self.weight, accumulate=True)
 
-    def real(self, rows: int) -> Tensor:
-        """Boolean [rows, slots]: which slots have predictions."""
-        real = torch.zeros(rows, self.slots, dtype=torch.bool, device=self.row.device)
-        real[self.row, self.slot] = True
-        return real
+@dataclass(frozen=True)
+class Readout:
+    """Several readers' sums from one pass through the vocabulary head, its places found once.
 
-
-def read_together(
-    language_model: LanguageModel,
-    hidden: Tensor,
-    readers: Sequence[Reader],
-    whole: Tensor | None = None,
-) -> tuple[list[Tensor], Tensor]:
-    """Several readers' sums from one pass through the vocabulary head.
-
-    Args:
-        language_model: the model.
-        hidden: final hidden states [rows, columns, hidden].
-        readers: what to read.
-        whole: column of each row whose whole distribution is read, too, [rows].
-
-    Returns:
-        Each reader's sums [rows, slots], and log-probabilities [rows, vocabulary] (without rows
-        where ``whole`` is None), in fp32.
+    Attributes:
+        places: distinct places of rows x columns that the head runs at [p].
+        place, token, weight: of each prediction [n], the place as an index into ``places``.
+        whole: place of each row whose whole distribution is read, too ([rows], or none).
+        slot: where each prediction's weighted score is added, among all readers' sums [n].
+        real: for each reader which slots have predictions, boolean [rows, slots].
     """
-    rows, columns = hidden.shape[:2]
-    starts = torch.arange(rows, device=hidden.device) * columns
-    asked = [reader.row * columns + reader.column for reader in readers]
-    asked.append(starts[:0] if whole is None else starts + whole)
-    places, place = torch.cat(asked).unique(return_inverse=True)
-    *of_readers, of_whole = place.split([len(part) for part in asked])
-    scores, distributions = vocabulary_scores(
-        language_model,
-        hidden.flatten(0, 1)[places],
-        torch.cat(of_readers),
-        torch.cat([reader.token for reader in readers]),
-        of_whole,
-    )
-    parts = scores.split([len(part) for part in of_readers])
-    return [r.sums(part, rows) for r, part in zip(readers, parts, strict=True)], distributions
+
+    places: Tensor
+    place: Tensor
+    token: Tensor
+    weight: Tensor
+    whole: Tensor
+    slot: Tensor
+    real: tuple[Tensor, ...]
+
+    @classmethod
+    def of(
+        cls, readers: Sequence[Reader], rows: int, columns: int, whole: Tensor | None = None
+    ) -> Readout:
+        """The plan for hidden states [rows, columns, hidden]; ``whole`` [rows] are columns."""
+        device = readers[0].row.device
+        starts = torch.arange(rows, device=device) * columns
+        asked = [reader.row * columns + reader.column for reader in readers]
+        asked.append(starts[:0] if whole is None else starts + whole)
+        places, place = torch.cat(asked).unique(return_inverse=True)
+        predictions = sum(len(reader.row) for reader in readers)
+        first, slots, real = 0, [], []
+        for reader in readers:
+            own = reader.row * reader.slots + reader.slot
+            slots.append(first + own)
+            filled = torch.zeros(rows * reader.slots, dtype=torch.bool, device=device)
+            real.append(filled.index_fill(0, own, True).view(rows, reader.slots))
+            first += rows * reader.slots
+        return cls(
+            places,
+            place[:predictions],
+            torch.cat([reader.token for reader in readers]),
+            torch.cat([reader.weight for reader in readers]),
+            place[predictions:],
+            torch.cat(slots),
+            tuple(real),
+        )
+
+    def read(self, language_model: LanguageModel, hidden: Tensor) -> tuple[list[Tensor], Tensor]:
+        """Each reader's sums [rows, slots], and the whole distributions [rows, vocabulary], fp32."""
+        chosen = hidden.flatten(0, 1).index_select(0, self.places)
+        scores, distributions = vocabulary_scores(
+            language_model, chosen, self.place, self.token, self.whole
+        )
+        sizes = [real.numel() for real in self.real]
+        sums = scores.new_zeros(sum(sizes)).index_add(0, self.slot, scores * self.weight)
+        parts = zip(sums.split(sizes), self.real, strict=True)
+        return [part.view(real.shape) for part, real in parts], distributions

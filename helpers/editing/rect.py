@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
 from helpers.editing.deltas import Delta, Dense, LowRank, Masked
 from helpers.editing.editor import diagnostics_of
-from helpers.editing.hyperparameters import RectHyperparameters
+from helpers.editing.hyperparameters import WrapperHyperparameters
+from helpers.editing.registry import Variety
 from helpers.editing.request import EditRequest
 from helpers.editing.update import Update
 from helpers.editing.wrapper import Wrapper
@@ -22,13 +25,22 @@ from helpers.editing.wrapper import Wrapper
 _TINY = 1e-8  # added to W, so that a weight of zero does not divide
 
 
+class RectHyperparameters(WrapperHyperparameters):
+    """RECT: ``keep`` is the share of each matrix's entries whose change survives."""
+
+    base: Literal["memit", "rome"] = "memit"
+    keep: float = Field(default=0.4, gt=0, le=1)
+
+
 @dataclass
 class Rect(Wrapper):
-    """RECT upon another editor."""
+    """RECT on top of another editor."""
 
     hyperparameters: RectHyperparameters
 
     name = "rect"
+    version = 1
+    varieties = (Variety(name="rect", label="RECT", colour=2, marker="^", hatch="..."),)
 
     def edit(self, requests: Sequence[EditRequest]) -> list[Update]:
         """The base editor's independent updates, each masked."""
@@ -38,9 +50,9 @@ class Rect(Wrapper):
         """The base editor's joint update, masked."""
         return self._masked(self.base.edit_jointly(requests), Update({}))
 
-    def edit_upon(self, earlier: Update, requests: Sequence[EditRequest]) -> Update:
+    def edit_after(self, earlier: Update, requests: Sequence[EditRequest]) -> Update:
         """Masked relative to the weights with the earlier updates in them."""
-        return self._masked(self.base.edit_upon(earlier, requests), earlier)
+        return self._masked(self.base.edit_after(earlier, requests), earlier)
 
     def _masked(self, update: Update, earlier: Update) -> Update:
         deltas = {}

@@ -1,9 +1,9 @@
-"""Make an edit once, however many methods use it: MEMIT, and RECT and PRUNE upon MEMIT.
+"""Make an edit once, however many methods use it: MEMIT, and RECT and PRUNE on top of MEMIT.
 
 >>> editors = sharing({"memit": memit, "rect": rect, "prune": prune})
 
-Methods with equal settings, and base editors equal to them, become one editor that keeps its updates
-for as long as it lives. Nothing else changes: updates and settings are those of the editor itself.
+Methods with equal settings, and base editors equal to them, become one editor that remembers its
+updates for as long as it lives. Updates and settings are those of the editor itself.
 """
 
 from __future__ import annotations
@@ -15,26 +15,21 @@ from typing import Any
 
 from helpers.editing.app import App
 from helpers.editing.editor import Editor
+from helpers.editing.memory import Memory
 from helpers.editing.request import EditRequest
 from helpers.editing.update import Update
 from helpers.editing.wrapper import Wrapper
 from helpers.models.language_model import LanguageModel
 
-Requests = tuple[EditRequest, ...]
-
 
 @dataclass
 class Remembering(Editor):
-    """An editor that keeps the updates its ``base`` made from the unedited model."""
+    """An editor that remembers the updates its ``base`` made from the unedited model."""
 
     base: Editor
     language_model: LanguageModel = field(init=False, repr=False)
     app: App | None = field(init=False, repr=False)
-    _apart: dict[Requests, list[Update]] = field(default_factory=dict, init=False, repr=False)
-    _jointly: dict[Requests, Update] = field(default_factory=dict, init=False, repr=False)
-    _sequences: dict[tuple[Requests, int], list[Update]] = field(
-        default_factory=dict, init=False, repr=False
-    )
+    _memory: Memory = field(default_factory=Memory, init=False, repr=False)
 
     name = "remembering"
 
@@ -45,37 +40,33 @@ class Remembering(Editor):
 
     def edit(self, requests: Sequence[EditRequest]) -> list[Update]:
         """The base editor's independent updates."""
-        key = tuple(requests)
-        if key not in self._apart:
-            self._apart[key] = self.base.edit(requests)
-        return list(self._apart[key])
+        (updates,) = self._memory.get(
+            "edit", [tuple(requests)], lambda _: [self.base.edit(requests)]
+        )
+        return list(updates)
 
     def edit_jointly(self, requests: Sequence[EditRequest]) -> Update:
         """The base editor's joint update."""
-        key = tuple(requests)
-        if key not in self._jointly:
-            self._jointly[key] = self.base.edit_jointly(requests)
-        return self._jointly[key]
+        (update,) = self._memory.get(
+            "edit_jointly", [tuple(requests)], lambda _: [self.base.edit_jointly(requests)]
+        )
+        return update
 
     def edit_sequentially(
         self, requests: Sequence[EditRequest], *, batch: int = 1
     ) -> Iterator[Update]:
-        """The base editor's cumulative updates; a sequence is remembered once it was made in full."""
-        key = tuple(requests), batch
-        if key in self._sequences:
-            yield from self._sequences[key]
-            return
-        made = []
-        for update in self.base.edit_sequentially(requests, batch=batch):
-            made.append(
-                update.to("cpu")
-            )  # cumulative updates can be dense: too much for the device
-            yield made[-1]
-        self._sequences[key] = made
+        """The base editor's cumulative updates, kept off the device: they can be dense."""
 
-    def edit_upon(self, earlier: Update, requests: Sequence[EditRequest]) -> Update:
+        def make(_: Sequence[Any]) -> list[list[Update]]:
+            updates = self.base.edit_sequentially(requests, batch=batch)
+            return [[update.to("cpu") for update in updates]]
+
+        (updates,) = self._memory.get("edit_sequentially", [(tuple(requests), batch)], make)
+        yield from updates
+
+    def edit_after(self, earlier: Update, requests: Sequence[EditRequest]) -> Update:
         """What the base editor adds to an edited model; not remembered."""
-        return self.base.edit_upon(earlier, requests)
+        return self.base.edit_after(earlier, requests)
 
     def settings(self) -> dict[str, Any]:
         """The base editor's, so that results are kept under its key."""
@@ -84,11 +75,11 @@ class Remembering(Editor):
 
 def sharing(editors: Mapping[str, Editor]) -> dict[str, Editor]:
     """The same editors, with equal ones among them and their bases made one that remembers."""
-    kept: dict[str, Remembering] = {}
+    memory = Memory()
 
-    def remembered(editor: Editor) -> Remembering:
+    def remembered(editor: Editor) -> Editor:
         key = json.dumps(editor.settings(), sort_keys=True)
-        return kept.setdefault(key, Remembering(editor))
+        return memory.get("editor", [key], lambda _: [Remembering(editor)])[0]
 
     return {
         name: replace(editor, base=remembered(editor.base))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
-from helpers.models.tokens import several
+from helpers.models.tokens import TokenError, several
 
 
 class RequestError(ValueError):
@@ -15,12 +17,14 @@ class RequestError(ValueError):
 class EditRequest:
     """One edit: after ``prompt`` (with one ``{}`` for ``subject``) the model is to say ``target``.
 
-    ``correct`` (O) and ``false`` (O_h) are the answers APP protects and holds down. ``record`` names
-    where the request comes from, for messages.
+    ``correct`` (O) and ``false`` (O_h) are the answers APP protects and holds down. ``further`` holds
+    other prompts about the subject, each with its own target: an optimised vector is to serve all of
+    them alike (the mean of their losses), which asks for prompts that begin alike up to the subject,
+    where their keys agree. ``record`` names where the request comes from, for messages.
 
     Raises:
-        RequestError: no or several ``{}``, an empty subject or target, or a target among the
-            correct answers.
+        RequestError: no or several ``{}`` in a prompt, an empty subject or target, a target among the
+            correct answers, or a further prompt that begins otherwise.
     """
 
     subject: str
@@ -29,24 +33,56 @@ class EditRequest:
     correct: tuple[str, ...] = ()
     false: tuple[str, ...] = ()
     record: str = ""
+    further: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("correct", "false"):
             object.__setattr__(self, name, several(getattr(self, name)))
         where = f"record {self.record}: " if self.record else ""
-        if self.prompt.count("{}") != 1:
-            raise RequestError(
-                f"{where}prompt {self.prompt!r} must hold exactly one {{}} where the subject goes"
-            )
+        for prompt in (self.prompt, *(prompt for prompt, _ in self.further)):
+            if prompt.count("{}") != 1:
+                raise RequestError(
+                    f"{where}prompt {prompt!r} must hold exactly one {{}} where the subject goes"
+                )
+            if prompt.partition("{}")[0] != self.prompt.partition("{}")[0]:
+                raise RequestError(
+                    f"{where}{prompt!r} and {self.prompt!r} differ before the subject, so no vector"
+                    " serves both; make them two requests"
+                )
         if not self.subject.strip():
             raise RequestError(f"{where}the subject is empty; name the entity the fact is about")
-        if not self.target.strip():
+        if not all(target.strip() for target in (self.target, *(t for _, t in self.further))):
             raise RequestError(f"{where}the target is empty; give the answer to be appended")
         # Blanks around an answer do not change its tokens.
         if self.target.strip() in {answer.strip() for answer in self.correct}:
             raise RequestError(
                 f"{where}target {self.target!r} is already a correct answer; drop it from `correct` or"
                 " choose another target"
+            )
+
+    @contextmanager
+    def named(self) -> Iterator[None]:
+        """What cannot be tokenised in the block becomes an error that names this record."""
+        try:
+            yield
+        except TokenError as error:
+            raise RequestError(f"record {self.record or self.text!r}: {error}") from error
+
+    @property
+    def questions(self) -> tuple[tuple[str, str], ...]:
+        """Every prompt with its target, the request's own first."""
+        return ((self.prompt, self.target), *self.further)
+
+    def refuse_further(self, editor: str) -> None:
+        """Refuse further prompts, for an editor that optimises no vector they could share.
+
+        Raises:
+            RequestError: there are some.
+        """
+        if self.further:
+            raise RequestError(
+                f"record {self.record or self.text!r}: {editor} takes one prompt a request; make the"
+                " further ones requests of their own"
             )
 
     @property

@@ -13,19 +13,37 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from helpers.editing.deltas import LowRank
 from helpers.editing.editor import diagnostics_of, failed
-from helpers.editing.hyperparameters import RomeHyperparameters
+from helpers.editing.hyperparameters import VectorHyperparameters
 from helpers.editing.keys import read_at_subjects
+from helpers.editing.registry import Variety
 from helpers.editing.request import EditRequest
 from helpers.editing.update import Update
 from helpers.editing.vector import Vector
 from helpers.editing.vector_editor import VectorEditor
+
+AVERAGED_VERSION = 1  # raise it when the averaged key gives another update
+
+
+class RomeHyperparameters(VectorHyperparameters):
+    """ROME (one layer). ``rome_key`` names the key in the denominator: the bare prompt's (the code
+    most people ran) or the averaged one (the equation; R-ROME).
+    """
+
+    one_layer = True
+    mom2_adjustment: bool = True
+    rome_key: Literal["bare", "averaged"] = "bare"
+
+    @property
+    def moment_layers(self) -> tuple[int, ...]:
+        """The layer, unless the key is used as it is."""
+        return self.layers if self.mom2_adjustment else ()
 
 
 @dataclass
@@ -35,21 +53,28 @@ class Rome(VectorEditor):
     hyperparameters: RomeHyperparameters
 
     name = "rome"
-
-    @property
-    def variety(self) -> str:
-        """``r-rome`` with the averaged key."""
-        return "r-rome" if self.hyperparameters.rome_key == "averaged" else self.name
+    version = 1
+    varieties = (
+        Variety(name="rome", label="ROME", colour=4, marker="v", hatch="xxx"),
+        Variety(
+            name="r-rome",
+            label="R-ROME",
+            colour=4,
+            marker="<",
+            hatch="x",
+            values={"rome_key": "averaged"},
+        ),
+    )
 
     @property
     def needs_second_moments(self) -> bool:
         """Only where the second moment turns the key."""
         return self.hyperparameters.mom2_adjustment
 
-    def settings(self) -> dict[str, Any]:
-        """The averaged key's value entered the update with version 2."""
+    def versions(self) -> dict[str, int]:
+        """With the averaged key, R-ROME's, too."""
         averaged = self.hyperparameters.rome_key == "averaged"
-        return super().settings() | ({"version": 2} if averaged else {})
+        return super().versions() | ({"r-rome": AVERAGED_VERSION} if averaged else {})
 
     @property
     def layer(self) -> int:
@@ -60,10 +85,9 @@ class Rome(VectorEditor):
         """One independent rank-one update per request."""
         layout = self.language_model.layout
         vectors = self.optimised(requests, layout.mlp(self.layer))
-        keys = read_at_subjects(
-            self.language_model, self.prompts(requests), layout.mlp_out(self.layer), inputs=True
-        )
-        return [self._update(v, k) for v, k in zip(vectors, keys, strict=True)]
+        module = layout.mlp_out(self.layer)
+        seen = read_at_subjects(self.language_model, self.prompts(requests), inputs=[module])
+        return [self._update(v, k) for v, k in zip(vectors, seen[module], strict=True)]
 
     def _update(self, vector: Vector, keys: Tensor) -> Update:
         """Turn an optimised vector and the keys [templates, f] into a rank-one update."""

@@ -7,14 +7,16 @@ sequences of one row. What stands left of the edited positions is constant and i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from helpers.editing.app import App
 from helpers.editing.context import ContextTemplates
-from helpers.editing.request import EditRequest, RequestError
+from helpers.editing.request import EditRequest
+from helpers.editing.targets import weighted_targets
 from helpers.models.forest import Forest
 from helpers.models.language_model import LanguageModel
-from helpers.models.tokens import SubjectPrompt, TokenError, answer_ids, subject_prompt
+from helpers.models.tokens import SubjectPrompt, ids_of_answers, subject_prompt
+from helpers.models.tokens import subject_prompts as tokenised
 
 KL_PROMPT = "{} is a"
 
@@ -32,7 +34,7 @@ class Prediction:
 class EditRow:
     """One edit's forest and the predictions its losses read.
 
-    ``target`` holds the weighted predictions of the negative log-likelihood (weights sum to one),
+    ``target`` holds the weighted predictions of the negative log-likelihood (``weighted_targets``),
     ``correct`` and ``false`` those of each answer's mean-token log-probability, ``kl_node`` is the
     subject's last token in the KL prompt, ``bare_node`` in the bare prompt.
     """
@@ -45,6 +47,26 @@ class EditRow:
     correct: list[list[Prediction]] = field(default_factory=list)
     false: list[list[Prediction]] = field(default_factory=list)
 
+    def predict(
+        self,
+        prompt: Sequence[int],
+        answer: Sequence[int],
+        edited_at: int | None = None,
+        *,
+        at_once: bool = False,
+        scale: float = 1.0,
+    ) -> list[Prediction]:
+        """Add an answer after its prompt; the predictions of its tokens, weights adding to ``scale``.
+
+        ``at_once`` predicts every token right after the prompt instead of after those before it.
+        """
+        if at_once:
+            nodes = self.forest.add(prompt, edited_at)[-1:] * len(answer)
+        else:
+            nodes = self.forest.add_answer(prompt, answer, edited_at)
+        weight = scale / len(answer)
+        return [Prediction(node, token, weight) for node, token in zip(nodes, answer, strict=True)]
+
 
 def edit_row(
     language_model: LanguageModel,
@@ -52,7 +74,7 @@ def edit_row(
     contexts: ContextTemplates,
     app: App | None = None,
     *,
-    all_answers: bool = False,
+    targets: str = "new",
 ) -> EditRow:
     """Build the row of one request.
 
@@ -61,51 +83,37 @@ def edit_row(
         request: the edit.
         contexts: context templates; the bare one is first.
         app: whose answers are added after the bare prompt, if any.
-        all_answers: make every correct answer a target too, each with the same share
-            ("fairer baselines", PEAK Table 5).
+        targets: which answers are made likely, of ``helpers.editing.targets.TARGETS``.
 
     Raises:
         RequestError: the subject or a text cannot be tokenised; names the record.
     """
-    try:
-        return _edit_row(language_model, request, contexts, app, all_answers)
-    except TokenError as error:
-        raise RequestError(f"record {request.record or request.text!r}: {error}") from error
-
-
-def _edit_row(
-    language_model: LanguageModel,
-    request: EditRequest,
-    contexts: ContextTemplates,
-    app: App | None,
-    all_answers: bool,
-) -> EditRow:
     prompts = subject_prompts(language_model, request, contexts)
     row = EditRow(request.record or request.text)
-    texts = [request.target, *(request.correct if all_answers else ())]
-    targets = [answer_ids(language_model, text) for text in texts]
-    for prompt in prompts:
-        for ids in targets:
-            row.target += _add(row.forest, prompt, ids, scale=1 / (len(prompts) * len(targets)))
+    weighted = weighted_targets(request, targets)
+    correct, false = app.answers(request) if app else ((), ())
+    texts = [text for text, _ in weighted] + [target for _, target in request.further]
+    with request.named():
+        tokens = ids_of_answers(language_model, (*texts, *correct, *false))
+        kl = subject_prompt(language_model, KL_PROMPT, request.subject)
+    asked = [(prompts, list(weighted))]
+    for prompt_text, target in request.further:
+        other = replace(request, prompt=prompt_text, further=())
+        asked.append((subject_prompts(language_model, other, contexts), [(target, 1.0)]))
+    for wordings, wanted in asked:
+        for prompt in wordings:
+            for text, weight in wanted:
+                scale = weight / (len(asked) * len(wordings))
+                row.target += row.predict(
+                    prompt.ids, tokens[text], prompt.subject_last, scale=scale
+                )
     bare = prompts[0]
     row.bare_node = row.forest.add(bare.ids, bare.subject_last)[bare.subject_last]
-    kl = subject_prompt(language_model, KL_PROMPT, request.subject)
     # Only the subject's last token is read, so the rest of the KL prompt need not run.
     row.kl_node = row.forest.add(kl.ids[: kl.subject_last + 1], kl.subject_last)[-1]
-    correct, false = app.answers(request) if app else ((), ())
-    for answers, predictions in ((correct, row.correct), (false, row.false)):
-        for answer in answers:
-            predictions.append(_add(row.forest, bare, answer_ids(language_model, answer)))
+    for answers, slots in ((correct, row.correct), (false, row.false)):
+        slots += [row.predict(bare.ids, tokens[text], bare.subject_last) for text in answers]
     return row
-
-
-def _add(
-    forest: Forest, prompt: SubjectPrompt, ids: Sequence[int], scale: float = 1.0
-) -> list[Prediction]:
-    """Insert prompt and answer; the predictions of the answer's tokens, weights adding to scale."""
-    nodes = forest.add_answer(prompt.ids, ids, prompt.subject_last)
-    weight = scale / len(ids)
-    return [Prediction(node, token, weight) for node, token in zip(nodes, ids, strict=True)]
 
 
 def subject_prompts(
@@ -116,10 +124,6 @@ def subject_prompts(
     Raises:
         RequestError: the subject or a text cannot be tokenised; names the record.
     """
-    try:
-        return [
-            subject_prompt(language_model, template.replace("{}", request.prompt), request.subject)
-            for template in contexts.templates
-        ]
-    except TokenError as error:
-        raise RequestError(f"record {request.record or request.text!r}: {error}") from error
+    templates = [template.replace("{}", request.prompt) for template in contexts.templates]
+    with request.named():
+        return tokenised(language_model, templates, request.subject)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
+from typing import ClassVar
 
 import torch
 from safetensors import safe_open
@@ -24,13 +25,14 @@ from tqdm.auto import tqdm
 
 from helpers.editing.corpus import Corpus
 from helpers.editing.null_space import NullSpace
+from helpers.kept import DamagedError, forget_kept, kept_whole, read_kept, sound
 from helpers.models.batching import run_halving
 from helpers.models.forward import hidden_states
 from helpers.models.language_model import LanguageModel
 from helpers.models.padding import padded
 from helpers.models.tokens import prompt_prefix
 from helpers.models.trace import record_inputs
-from helpers.paths import cache_folder, written_whole
+from helpers.paths import cache_folder
 
 SAVE_EVERY = 300.0  # seconds between two copies of unfinished sums: gigabytes, for a large model
 
@@ -46,6 +48,7 @@ class SecondMoment:
     The matrix stays where it was read; what is solved with is made, and kept, on ``device``.
     """
 
+    version: ClassVar[int] = 1  # raise it when keys are counted in another way
     matrix: Tensor
     tokens: int
     layer: int
@@ -110,7 +113,8 @@ def second_moment(
     """
     prefixed = bool(prompt_prefix(language_model))
     root = folder or moments_folder(language_model.fingerprint, corpus, prefixed=prefixed)
-    missing = missing_layers(layers, root)
+    there = {layer: sound(_path(root, layer), _read) for layer in layers}
+    missing = [layer for layer, moment in there.items() if moment is None]
     if missing:
         root.mkdir(parents=True, exist_ok=True)
         _accumulate(language_model, missing, corpus, root, token_budget, progress)
@@ -125,7 +129,9 @@ def moments_folder(fingerprint: str, corpus: Corpus, *, prefixed: bool) -> Path:
         corpus: the documents.
         prefixed: whether the model's tokenizer puts special tokens before each document.
     """
-    return cache_folder("second_moments") / fingerprint / _described(corpus, prefixed=prefixed)
+    version = SecondMoment.version
+    name = "second_moments" if version == 1 else f"second_moments_{version}"
+    return cache_folder(name) / fingerprint / _described(corpus, prefixed=prefixed)
 
 
 def missing_layers(layers: Sequence[int], folder: Path) -> list[int]:
@@ -137,15 +143,22 @@ def load(path: Path, language_model: LanguageModel) -> SecondMoment:
     """Read one layer's statistics and check that this model made them.
 
     Raises:
-        SecondMomentError: another model's fingerprint, or no such file.
+        SecondMomentError: another model's fingerprint, no such file, or a damaged one.
     """
     if not path.exists():
         raise SecondMomentError(f"no second moment at {path}; compute it with second_moment(...)")
-    with safe_open(path, "pt") as file:
-        metadata = json.loads(file.metadata()["about"])
-        moment = SecondMoment(file.get_tensor("matrix"), **metadata)
+    try:
+        moment = read_kept(path, _read)
+    except DamagedError as error:
+        raise SecondMomentError(f"{error}; delete it, second_moment(...) makes it again") from error
     check_fingerprint(moment, language_model, str(path))
     return moment.to(language_model.device)
+
+
+def _read(path: Path) -> SecondMoment:
+    with safe_open(path, "pt") as file:
+        metadata = json.loads(file.metadata()["about"])
+        return SecondMoment(file.get_tensor("matrix"), **metadata)
 
 
 def check_fingerprint(
@@ -169,7 +182,7 @@ def save(moment: SecondMoment, path: Path) -> None:
         "corpus": moment.corpus,
     }
     path.parent.mkdir(parents=True, exist_ok=True)
-    with written_whole(path) as scratch:
+    with kept_whole(path) as scratch:
         save_file({"matrix": moment.matrix.float().cpu()}, scratch, {"about": json.dumps(about)})
 
 
@@ -190,7 +203,7 @@ def _discard_finished(root: Path) -> None:
     for path in root.glob(_UNFINISHED.format("*")):
         layers = path.name.split(".")[0].removeprefix("sums-").split("-")
         if all(_path(root, int(layer)).exists() for layer in layers):
-            path.unlink()
+            forget_kept(path)
 
 
 @dataclass
@@ -203,19 +216,24 @@ class _Sums:
 
     def save(self, path: Path) -> None:
         about = {"tokens": str(self.tokens), "documents": str(self.documents)}
-        with written_whole(path) as scratch:
+        with kept_whole(path) as scratch:
             save_file({str(k): v.cpu() for k, v in self.matrices.items()}, scratch, about)
+
+    @classmethod
+    def _read(cls, path: Path) -> _Sums:
+        with safe_open(path, "pt") as file:
+            about = file.metadata()
+            matrices = {int(key): file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+            return cls(matrices, int(about["tokens"]), int(about["documents"]))
 
     @classmethod
     def resume(cls, root: Path, layers: Sequence[int], size: int, device: torch.device) -> _Sums:
         """The sums of an unfinished run over these layers, and perhaps more; else none yet."""
-        wanted = {str(layer) for layer in layers}
         for path in sorted(root.glob(_UNFINISHED.format("*"))):
-            with safe_open(path, "pt") as file:
-                if wanted <= set(file.keys()):
-                    about = file.metadata()
-                    matrices = {layer: file.get_tensor(str(layer)).to(device) for layer in layers}
-                    return cls(matrices, int(about["tokens"]), int(about["documents"]))
+            found = sound(path, cls._read)
+            if found is not None and set(layers) <= set(found.matrices):
+                matrices = {layer: found.matrices[layer].to(device) for layer in layers}
+                return cls(matrices, found.tokens, found.documents)
         return cls({layer: torch.zeros(size, size, device=device) for layer in layers})
 
 

@@ -24,10 +24,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from helpers.editing import normed
 from helpers.editing.deltas import LowRank
 from helpers.editing.editor import diagnostics_of, failed, joint_diagnostics
-from helpers.editing.keys import read_modules_at_subjects
-from helpers.editing.normed import before_norm
+from helpers.editing.keys import read_at_subjects
 from helpers.editing.overlay import overlay_all
 from helpers.editing.request import EditRequest
 from helpers.editing.update import Update
@@ -35,6 +35,7 @@ from helpers.editing.vector import Vector
 from helpers.editing.vector_editor import VectorEditor
 from helpers.models.tokens import SubjectPrompt
 
+VERSION = 1  # raise it when the layer loop gives other updates
 Factors = tuple[Tensor, Tensor]
 """left [d, n] and right [f, n] of a matrix left @ right.T."""
 
@@ -52,6 +53,8 @@ class _Goals:
 class SpreadingEditor(VectorEditor):
     """Base of MEMIT and AlphaEdit."""
 
+    grouped = True
+
     @abstractmethod
     def solve_each(self, layer: int, keys: Tensor, residuals: Tensor) -> Factors:
         """Independent edits: column i of the factors is edit i's own rank-one update.
@@ -66,10 +69,12 @@ class SpreadingEditor(VectorEditor):
     def solve_jointly(self, layer: int, keys: Tensor, residuals: Tensor) -> Factors:
         """Factors of one update that takes up all keys (arguments as in ``solve_each``)."""
 
-    def settings(self) -> dict[str, Any]:
-        """Residuals are handed back through the MLP's norm, where there is one, with version 2."""
-        normed = self.language_model.layout.architecture.mlp_norm is not None
-        return super().settings() | ({"version": 2} if normed else {})
+    def versions(self) -> dict[str, int]:
+        """The layer loop's, and the way back through the MLP's norm where there is one."""
+        parts = {"spreading": VERSION}
+        if self.language_model.layout.architecture.mlp_norm is not None:
+            parts["normed"] = normed.VERSION
+        return super().versions() | parts
 
     def noted(self, layer: int) -> dict[str, Any]:
         """What else the diagnostics say about a layer."""
@@ -148,7 +153,7 @@ class SpreadingEditor(VectorEditor):
         module, mlp = self._module(layer), layout.mlp(layer)
         last = layout.block(self.hyperparameters.layers[-1])
         norm = layout.mlp_norm(layer)
-        seen = read_modules_at_subjects(
+        seen = read_at_subjects(
             self.language_model,
             goals.prompts,
             inputs=[module],
@@ -159,7 +164,7 @@ class SpreadingEditor(VectorEditor):
         residuals = (goals.values - current).T / left
         if norm:
             outputs = torch.stack([values[0] for values in seen[mlp]], dim=1)
-            residuals = before_norm(self.language_model.module(norm), outputs, residuals)
+            residuals = normed.before_norm(self.language_model.module(norm), outputs, residuals)
         return self.averaged_keys(seen[module]), residuals
 
     def _recorded(self, update: Update, vector: Vector | None, extra: dict[str, Any]) -> Update:

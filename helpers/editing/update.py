@@ -15,6 +15,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 from helpers.editing.deltas import DELTAS, Delta
+from helpers.kept import DamagedError, kept_whole, read_kept
 from helpers.models.language_model import LanguageModel
 
 SMALLEST_IN_HALF = 1e-2  # of a weight's norm: below, rounding takes a third of the entries and more
@@ -55,7 +56,7 @@ class Update(Mapping[str, Delta]):
         return float(sum(delta.norm() ** 2 for delta in self.values()) ** 0.5)
 
     def plus(self, later: Update) -> Update:
-        """Both together: what is left after two edits made one upon the other.
+        """Both together: what two sequential edits leave.
 
         The diagnostics are those of the later one, so they (and ``failed``) speak of the last step.
         """
@@ -70,7 +71,7 @@ class Update(Mapping[str, Delta]):
         return Update(moved, self.diagnostics)
 
     def save(self, path: Path | str) -> None:
-        """Write deltas and diagnostics to one safetensors file."""
+        """Write deltas and diagnostics to one safetensors file, its digest beside it."""
         tensors = {
             # Cloned, since a file cannot hold tensors that share memory (KN's one vector).
             f"{module}|{name}": tensor.contiguous().clone()
@@ -79,15 +80,23 @@ class Update(Mapping[str, Delta]):
         }
         kinds = {name: [type(delta).__name__, delta.settings()] for name, delta in self.items()}
         metadata = {"deltas": json.dumps(kinds), "diagnostics": json.dumps(dict(self.diagnostics))}
-        save_file(tensors, path, metadata)
+        with kept_whole(Path(path)) as scratch:
+            save_file(tensors, scratch, metadata)
 
     @classmethod
     def load(cls, path: Path | str) -> Update:
         """Read an update written by ``save``.
 
         Raises:
-            UpdateError: the file was not written by ``save``.
+            UpdateError: the file was not written by ``save``, or is damaged.
         """
+        try:
+            return read_kept(Path(path), cls._read)
+        except DamagedError as error:
+            raise UpdateError(f"{error}; make the edit again and save it") from error
+
+    @classmethod
+    def _read(cls, path: Path) -> Update:
         with safe_open(path, "pt") as file:
             metadata = file.metadata() or {}
             if "deltas" not in metadata:

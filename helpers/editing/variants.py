@@ -2,7 +2,8 @@
 
 A method is an editor, alone, with APP, or with all answers as targets:
 
-    rome → ROME      rome+app → ROME+APP      rome+all → ROME+ (the fairer baseline, Table 5)
+    rome → ROME      rome+app → ROME+APP
+    rome+all → ROME+ (mean)      rome+all-sum → ROME+ (sum): the fairer baseline, Table 5
 
 A variant changes one field of APP, to a value or (ending in ``x``) by a factor:
 
@@ -14,11 +15,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from helpers.editing.catalogue import CATALOGUE
+from helpers.editing.app import OBJECTIVES, SYMBOLS
+from helpers.editing.registry import editors
 
-SYMBOLS = {"alpha": "α", "beta": "β", "gamma": "γ", "margin": "M", "neighbours": "k"}
-OBJECTIVES = {"alpha": "L1", "beta": "L2", "gamma": "L3"}
-_SUFFIXES = {"": "", "app": "+APP", "all": "+"}
+_SUFFIXES = {"": "", "app": "+APP", "all": "+ (mean)", "all-sum": "+ (sum)"}
 _NAME = re.compile(r"(?P<method>[^@]+)(@(?P<field>[a-z]+)=(?P<value>[0-9.]+)(?P<times>x?))?")
 
 
@@ -33,14 +33,17 @@ def method_label(method: str) -> str:
         MethodError: unknown editor or suffix.
     """
     name, _, suffix = method.partition("+")
-    if name == "kn" and suffix:
-        raise MethodError(f"no method {method!r}: KN optimises no loss that answers could join")
-    if name not in CATALOGUE or suffix not in _SUFFIXES:
+    if name not in editors() or suffix not in _SUFFIXES:
         raise MethodError(
-            f"no method {method!r}: write an editor ({', '.join(CATALOGUE)}), optionally followed"
-            " by +app or +all"
+            f"no method {method!r}: write an editor ({', '.join(editors())}), optionally followed"
+            " by +app, +all or +all-sum"
         )
-    return CATALOGUE[name].label + _SUFFIXES[suffix]
+    editor = editors()[name]
+    if suffix and not editor.loss:
+        raise MethodError(
+            f"no method {method!r}: {editor.label} optimises no loss that answers could join"
+        )
+    return editor.label + _SUFFIXES[suffix]
 
 
 @dataclass(frozen=True)
@@ -103,3 +106,8 @@ def objectives(editor: str) -> list[Variant]:
     whole = Variant(f"{editor}+app")
     short = [Variant(whole.method, field, 0.0, True) for field in OBJECTIVES]
     return [Variant(editor), whole, *short]
+
+
+def fairer(editor: str) -> list[Variant]:
+    """The plain method, with all answers as targets in both weightings, with APP (PEAK, Table 5)."""
+    return [Variant(editor + suffix) for suffix in ("", "+all", "+all-sum", "+app")]

@@ -7,13 +7,15 @@ likely (ROME, eq. 4; PEAK, eqs. 7-10 with APP):
     NLL + kl_factor * KL(current || initial) + v_weight_decay * ||delta|| / ||v_init||^2 + APP
 
 Every edit is one row with its own Adam state, stop and clamp. Keys and values of everything left of
-the edited positions are computed once; rows that are done leave the batch.
+the edited positions are computed once; rows that are done are not read again, and leave the batch.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -38,6 +40,7 @@ class Vector:
     ``failure`` says why the edit was given up, if it was.
     """
 
+    version: ClassVar[int] = 1  # raise it when the same settings find another vector
     delta: Tensor
     initial: Tensor
     steps: int = 0
@@ -92,16 +95,49 @@ class _Adam:
     square: Tensor
     steps: int = 0
 
-    def step(self, delta: Tensor, gradient: Tensor, rate: float) -> Tensor:
+    @torch.no_grad()
+    def step(self, delta: Tensor, gradient: Tensor, rate: float) -> None:
+        """Move ``delta`` in place."""
         self.steps += 1
-        self.mean = _BETAS[0] * self.mean + (1 - _BETAS[0]) * gradient
-        self.square = _BETAS[1] * self.square + (1 - _BETAS[1]) * gradient**2
-        unbiased_mean = self.mean / (1 - _BETAS[0] ** self.steps)
-        unbiased_square = self.square / (1 - _BETAS[1] ** self.steps)
-        return delta - rate * unbiased_mean / (unbiased_square.sqrt() + _EPSILON)
+        self.mean.mul_(_BETAS[0]).add_(gradient, alpha=1 - _BETAS[0])
+        self.square.mul_(_BETAS[1]).addcmul_(gradient, gradient, value=1 - _BETAS[1])
+        root = (self.square / (1 - _BETAS[1] ** self.steps)).sqrt_().add_(_EPSILON)
+        delta.addcdiv_(self.mean, root, value=-rate / (1 - _BETAS[0] ** self.steps))
 
     def keep(self, index: Tensor) -> None:
         self.mean, self.square = self.mean[index], self.square[index]
+
+
+def done_share(device: torch.device) -> float:
+    """Share of a batch that is done before it leaves; until then it is run on and not read.
+
+    On a CPU a step costs what its rows cost, so rows leave at once. On a GPU to leave costs many
+    small operations, and other shapes.
+    """
+    return 0.0 if device.type == "cpu" else 0.25
+
+
+@dataclass
+class _Going:
+    """Rows of a batch that go on: ``rows[place]`` is the row at a place, ``places`` are not done."""
+
+    rows: list[int]
+    places: list[int]
+    device: torch.device
+
+    def finish(self, done: Sequence[int]) -> None:
+        """Take note of the places that are done."""
+        self.places = [place for place in self.places if place not in set(done)]
+
+    def leave(self) -> Tensor | None:
+        """Places that stay, [n], where those that are done are to leave now."""
+        gone = len(self.rows) - len(self.places)
+        if not gone or gone < done_share(self.device) * len(self.rows):
+            return None
+        index = torch.tensor(self.places, device=self.device)
+        self.rows = [self.rows[place] for place in self.places]
+        self.places = list(range(len(self.rows)))
+        return index
 
 
 def _optimise(
@@ -111,47 +147,39 @@ def _optimise(
     settings: VectorHyperparameters,
     app: App | None,
 ) -> list[Vector]:
-    """Optimise one batch; rows leave it when they stop, fail, or reach the last step."""
+    """Optimise one batch; rows are done when they stop, fail, or reach the last step."""
     batch = EditedBatch.build(language_model, rows, module)
     delta = torch.zeros(len(rows), language_model.layout.hidden_size, device=language_model.device)
+    delta.requires_grad_(True)
     adam = _Adam(torch.zeros_like(delta), torch.zeros_like(delta))
+    going = _Going(list(range(len(rows))), list(range(len(rows))), language_model.device)
     vectors: list[Vector] = []
-    present = list(range(len(rows)))
     for step in range(settings.v_num_grad_steps):
-        delta.requires_grad_(True)
-        hidden = batch.forward(delta)
-        if step == 0:
-            vectors = [Vector(delta[i].detach(), v) for i, v in enumerate(batch.initial)]
-        terms = _loss_terms(batch, hidden, delta, settings, app)
+        terms = _loss_terms(batch, delta, settings, app)
         total = torch.stack(list(terms.values())).sum(0)
-        done = _finished(terms, total, settings, last=step + 1 == settings.v_num_grad_steps)
-        going = _record(vectors, present, delta, terms, done, step)
-        if not going:
+        if step == 0:
+            vectors = [Vector(torch.zeros_like(v), v) for v in batch.initial]
+            limit = settings.clamp_norm_factor * batch.initial.norm(dim=-1, keepdim=True)
+        last = step + 1 == settings.v_num_grad_steps
+        _record(vectors, going, delta, terms, total, settings, step, last=last)
+        if not going.places:
             break
-        (gradient,) = torch.autograd.grad(total.masked_fill(done, 0.0).sum(), delta)
-        if len(going) < len(present):
-            index = torch.tensor(going, device=delta.device)
-            present = [present[place] for place in going]
-            delta, gradient = delta.detach()[index], gradient[index]
+        (gradient,) = torch.autograd.grad(total.sum(), delta)
+        adam.step(delta, gradient, settings.v_lr)
+        if (index := going.leave()) is not None:
+            delta, limit = delta.detach()[index].requires_grad_(True), limit[index]
             batch.keep(index)
             adam.keep(index)
-        delta = adam.step(delta.detach(), gradient, settings.v_lr)
-        limit = settings.clamp_norm_factor * batch.initial.norm(dim=-1, keepdim=True)
-        delta = delta * (limit / delta.norm(dim=-1, keepdim=True)).clamp(max=1.0)
-    for vector in vectors:
-        vector.delta = vector.delta.clone()  # a view would keep its whole batch in memory
+        with torch.no_grad():
+            delta.mul_((limit / delta.norm(dim=-1, keepdim=True)).clamp_(max=1.0))
     return vectors
 
 
 def _loss_terms(
-    batch: EditedBatch,
-    hidden: Tensor,
-    delta: Tensor,
-    settings: VectorHyperparameters,
-    app: App | None,
+    batch: EditedBatch, delta: Tensor, settings: VectorHyperparameters, app: App | None
 ) -> dict[str, Tensor]:
     """The weighted terms of the loss, each [rows]."""
-    reading = batch.read(hidden)
+    reading = batch.read(batch.forward(delta))
     reference = batch.reference
     assert reference is not None
     terms = {"nll": reading.target_nll}
@@ -164,35 +192,33 @@ def _loss_terms(
     return terms
 
 
-def _finished(
-    terms: dict[str, Tensor], total: Tensor, settings: VectorHyperparameters, *, last: bool
-) -> Tensor:
-    """Rows that end here: below the threshold, not finite, or at the last evaluation."""
-    watched = terms["nll"] if settings.stop_on == "nll" else total
-    done = (watched < settings.stop_threshold) | ~torch.isfinite(total)
-    return torch.ones_like(done) if last else done
-
-
 def _record(
     vectors: list[Vector],
-    present: list[int],
+    going: _Going,
     delta: Tensor,
     terms: dict[str, Tensor],
-    done: Tensor,
+    total: Tensor,
+    settings: VectorHyperparameters,
     step: int,
-) -> list[int]:
-    """Note this evaluation's terms, the vector they belong to, and failures.
+    *,
+    last: bool,
+) -> None:
+    """Note this evaluation's terms; rows below the threshold, not finite, or at the end are done.
 
-    Returns:
-        Places of the rows that are not done; they come in the step's one host transfer.
+    What a done row's vector needs is taken here. The step's one host transfer.
     """
-    names = list(terms)
-    noted = [*(terms[name].detach() for name in names), done]
-    values = torch.stack([column.float() for column in noted], dim=1).tolist()
-    for place, row, (*numbers, _) in zip(range(len(present)), present, values, strict=True):
-        vector = vectors[row]
-        vector.delta, vector.steps = delta[place].detach(), step
-        vector.losses.append(dict(zip(names, numbers, strict=True)))
-        if not all(abs(number) < float("inf") for number in numbers):
+    noted = torch.stack([*(term.detach() for term in terms.values()), total.detach()], dim=1)
+    values = noted.tolist()
+    done = []
+    for place in going.places:
+        *numbers, whole = values[place]
+        vector = vectors[going.rows[place]]
+        vector.losses.append(dict(zip(terms, numbers, strict=True)))
+        watched = vector.losses[-1]["nll"] if settings.stop_on == "nll" else whole
+        if not all(math.isfinite(number) for number in (*numbers, whole)):
             vector.failure = f"non-finite loss at step {step}: {vector.losses[-1]}"
-    return [place for place, (*_, ended) in enumerate(values) if not ended]
+        if last or vector.failure or watched < settings.stop_threshold:
+            # A copy: a view would keep its whole batch in memory, and move with it.
+            vector.delta, vector.steps = delta[place].detach().clone(), step
+            done.append(place)
+    going.finish(done)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 from helpers.editing.app import App
+from helpers.editing.build import Setup
 from helpers.editing.context import ContextTemplates
 from helpers.editing.editor import Editor
 from helpers.editing.hyperparameters import VectorHyperparameters
-from helpers.editing.kept_vectors import KeptVectors
+from helpers.editing.memory import Memory
 from helpers.editing.request import EditRequest
 from helpers.editing.rows import edit_row, subject_prompts
 from helpers.editing.second_moment import SecondMoment, SecondMomentError, check_fingerprint
@@ -25,10 +26,10 @@ from helpers.models.tokens import SubjectPrompt
 class VectorEditor(Editor):
     """Base of the editors that optimise a vector at the subject's last token.
 
-    ``second_moments`` maps each edited layer to its statistics. ``targets="all"`` makes every
-    correct answer a target beside the new one (PEAK, Table 5). ``token_budget`` bounds the tokens
-    optimised at a time. ``vectors`` are those of the unedited model, shared with other editors of it;
-    without, every call optimises.
+    ``second_moments`` maps each edited layer to its statistics. ``targets`` says which answers are
+    made likely (``helpers.editing.targets``; PEAK, Table 5). ``token_budget`` bounds the tokens
+    optimised at a time. ``memory`` holds vectors of the unedited model, shared with other editors of
+    it; without, every call optimises.
 
     Raises:
         SecondMomentError: statistics missing for a layer, or made with another model.
@@ -43,11 +44,25 @@ class VectorEditor(Editor):
     targets: str = "new"
     token_budget: int = 2048
     progress: bool = False
-    vectors: KeptVectors | None = field(default=None, repr=False)
+    memory: Memory | None = field(default=None, repr=False)
+
+    grouped: ClassVar[bool] = (
+        False  # whether the bare prompt weighs as much as all sampled contexts
+    )
+
+    @classmethod
+    def needs(cls, setup: Setup, hyperparameters: VectorHyperparameters) -> dict[str, Any]:
+        """Context templates and second moments."""
+        contexts = setup.contexts(
+            hyperparameters.context_template_length_params,
+            grouped=cls.grouped,
+            start=hyperparameters.context_template_start,
+        )
+        moments = setup.second_moments(hyperparameters.moment_layers)
+        return {"contexts": contexts, "second_moments": moments}
 
     def __post_init__(self) -> None:
-        if self.targets not in ("new", "all"):
-            raise ValueError(f"targets must be 'new' or 'all', not {self.targets!r}")
+        super().__post_init__()
         for moment in self.second_moments.values():
             check_fingerprint(moment, self.language_model)
         for layer in self.hyperparameters.layers:
@@ -63,6 +78,13 @@ class VectorEditor(Editor):
         """Whether statistics of every edited layer are needed."""
         return True
 
+    def versions(self) -> dict[str, int]:
+        """Also those of the optimised vector, the contexts, and the statistics where used."""
+        parts = {"vector": Vector.version, "contexts": ContextTemplates.version}
+        if self.second_moments:
+            parts["second_moments"] = SecondMoment.version
+        return super().versions() | parts
+
     def settings(self) -> dict[str, Any]:
         """Also the context templates, the statistics and the choice of targets."""
         statistics = {str(k): [m.corpus, m.tokens] for k, m in self.second_moments.items()}
@@ -74,36 +96,30 @@ class VectorEditor(Editor):
 
     def optimised(self, requests: Sequence[EditRequest], module: str) -> list[Vector]:
         """One vector per request, added to the output of ``module``."""
-        if self.vectors is None:
+        if self.memory is None:
             return self._optimise(requests, module)
-        own = {"layers", "context_template_length_params", "context_template_start"}
-        shared = set(VectorHyperparameters.model_fields) - own
+        elsewhere = {"layers", "context_template_length_params", "context_template_start"}
+        optimisation = set(VectorHyperparameters.model_fields) - elsewhere
         model = self.language_model
         settings = {
             "model": [model.fingerprint, model.dtype_name, str(model.device)],
             "module": module,
-            "hyperparameters": self.hyperparameters.model_dump(mode="json", include=shared),
+            "hyperparameters": self.hyperparameters.model_dump(mode="json", include=optimisation),
             "contexts": self.contexts.templates,
             "app": None if self.app is None else asdict(self.app),
             "targets": self.targets,
         }
         key = json.dumps(settings, sort_keys=True)
-        return self.vectors.get(key, requests, lambda missing: self._optimise(missing, module))
+        return self.memory.get(key, requests, lambda missing: self._optimise(missing, module))
 
-    def edit_upon(self, earlier: Update, requests: Sequence[EditRequest]) -> Update:
-        """As every editor does; vectors found on an edited model are not kept."""
-        return Editor.edit_upon(replace(self, vectors=None), earlier, requests)
+    def edit_after(self, earlier: Update, requests: Sequence[EditRequest]) -> Update:
+        """As every editor does; vectors found on an edited model are not shared."""
+        return Editor.edit_after(replace(self, memory=None), earlier, requests)
 
     def _optimise(self, requests: Sequence[EditRequest], module: str) -> list[Vector]:
         rows = [
-            edit_row(
-                self.language_model,
-                request,
-                self.contexts,
-                self.app,
-                all_answers=self.targets == "all",
-            )
-            for request in requests
+            edit_row(self.language_model, r, self.contexts, self.app, targets=self.targets)
+            for r in requests
         ]
         return optimise_vectors(
             self.language_model,

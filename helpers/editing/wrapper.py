@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
 
 from helpers.editing.app import App
+from helpers.editing.build import Order
 from helpers.editing.editor import Editor
+from helpers.editing.hyperparameters import WrapperHyperparameters
+from helpers.editing.registry import entry
 from helpers.models.language_model import LanguageModel
 
 
 @dataclass
 class Wrapper(Editor):
-    """An editor upon a ``base`` editor, whose model, APP and targets it shares."""
+    """An editor that changes the updates of ``base``, whose model, APP and targets it shares."""
 
     base: Editor
+    hyperparameters: WrapperHyperparameters
     language_model: LanguageModel = field(init=False, repr=False)
     app: App | None = field(init=False, repr=False)
+
+    @classmethod
+    def build(cls, order: Order) -> Self:
+        """With its base editor, which gets the overrides that it does not know itself."""
+        known = entry(order.name).hyperparameters.model_fields
+        own = {k: v for k, v in order.overrides.items() if k in known}
+        others = {k: v for k, v in order.overrides.items() if k not in known}
+        hyperparameters = order.hyperparameters(**own)
+        base = replace(order, name=hyperparameters.base, overrides=others).build()
+        return cls(base, hyperparameters)
 
     def __post_init__(self) -> None:
         self.language_model = self.base.language_model

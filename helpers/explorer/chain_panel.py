@@ -12,12 +12,12 @@ from html import escape
 import ipywidgets as widgets
 from matplotlib.figure import Figure
 
-from helpers.data.knowgic import Chain
 from helpers.explorer.chains import ChainExplorer, ChainsOutcome
 from helpers.explorer.one_edit import Explorer
 from helpers.explorer.panel import WIDE, Panel, table_html
-from helpers.reporting.graph_drawings import graph_pair
+from helpers.thinkedit.edits import Chain
 from helpers.thinkedit.graph import graph_of_facts
+from helpers.thinkedit.graph_drawings import graph_pair
 
 ALL = -1  # in place of a chain's number
 

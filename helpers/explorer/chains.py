@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from helpers.data.knowgic import Edit
 from helpers.editing.editor import Editor
 from helpers.editing.variants import method_label
-from helpers.metrics.thinkedit import preservation_per_edit
 from helpers.models.language_model import LanguageModel
-from helpers.runs.store import ResultsStore
+from helpers.results.store import ResultsStore
 from helpers.thinkedit import case, tables
+from helpers.thinkedit.edits import Edit
+from helpers.thinkedit.metrics import preservation_per_edit
 from helpers.thinkedit.run import ThinkEditRun
 
 STEPS = ["step", "statement", "object", "before", "after", "state"]

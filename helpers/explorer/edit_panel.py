@@ -9,10 +9,10 @@ from collections.abc import Sequence
 
 import ipywidgets as widgets
 
-from helpers.data.peak_record import PeakRecord
 from helpers.explorer.one_edit import Explorer, Outcome, with_target
 from helpers.explorer.panel import WIDE, Panel, list_html, table_html
-from helpers.reporting.peak_figures import answer_probabilities
+from helpers.peak.figures import answer_probabilities
+from helpers.peak.schema import PeakRecord
 
 LISTS = {
     "target": "appended",

@@ -10,19 +10,19 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from helpers.data.peak_record import PeakRecord
 from helpers.editing.build import build_editor
 from helpers.editing.corpus import corpus_named
 from helpers.editing.editor import Editor
 from helpers.editing.presets import moment_layers
 from helpers.editing.second_moment import missing_layers, moments_folder
 from helpers.editing.variants import method_label
-from helpers.metrics.peak_tables import metrics_table
 from helpers.models.language_model import LanguageModel
 from helpers.models.tokens import prompt_prefix
-from helpers.runs.answer_lists import CONTINUATION, named_answers
-from helpers.runs.one_record import joined_scores
-from helpers.runs.peak_scores import edit_request, questions
+from helpers.peak.answer_lists import CONTINUATION, named_answers
+from helpers.peak.metrics_table import metrics_table
+from helpers.peak.one_record import joined_scores
+from helpers.peak.run import edit_request, questions
+from helpers.peak.schema import PeakRecord
 from helpers.scoring.responses import Sampling, sample_responses
 
 MEASURES = ("ES", "GS", "LS", "AFF_hard", "ANF_hard", "AFF_random", "ANF_random")

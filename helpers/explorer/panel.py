@@ -17,7 +17,7 @@ import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.figure import Figure
 
-from helpers.editing.catalogue import CATALOGUE
+from helpers.editing.registry import editors
 from helpers.explorer.one_edit import Explorer
 
 WIDE = widgets.Layout(width="98%")
@@ -35,7 +35,7 @@ class Panel(widgets.VBox):
     def __init__(self, explorer: Explorer, editor: str, edit: Callable[[], None]) -> None:
         self._explorer = explorer
         self._make_edit = edit
-        self.editor = widgets.Dropdown(description="Editor", options=tuple(CATALOGUE), value=editor)
+        self.editor = widgets.Dropdown(description="Editor", options=tuple(editors()), value=editor)
         self.app = widgets.Checkbox(description="with APP", indent=False)
         self.app.layout.width = "auto"
         self.button = widgets.Button(description="Edit", button_style="primary", icon="pencil")

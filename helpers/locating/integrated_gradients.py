@@ -13,7 +13,7 @@ computed again: keys and values of the prefix are cached, rows branch off at the
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -36,6 +36,7 @@ class IntegratedGradients(Locator):
         rows: rows of one pass, which bounds memory; layers are taken in groups.
     """
 
+    version: ClassVar[int] = 1  # raise it when the same query gets other attributions
     name = "integrated gradients"
     granularity = "neuron"
     at_a_time = 1

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from helpers.data.klob import without_slot
+from helpers.locating.cloze import without_slot
 from helpers.locating.masked import MaskedLanguageModel
 from helpers.models.language_model import LanguageModel
 from helpers.models.tokens import answer_ids, prompt_ids

@@ -40,8 +40,8 @@ class _GradientLocator(Locator):
         if entries > MOST_ENTRIES:
             raise LocatorError(
                 f"{self.name} scores every weight, {entries:,} of {language_model.name}: a batch alone"
-                f" takes {4 * self.at_a_time * entries / 2**30:.0f} GiB; use locators of layers or neurons"
-                " (python -m helpers.publishing.klob --locator …)"
+                f" takes {4 * self.at_a_time * entries / 2**30:.0f} GiB; name locators of layers or neurons"
+                " (in a params file of notebook 05: locators)"
             )
         device = language_model.device
         names = [layout.mlp_out(layer) for layer in range(layout.blocks)]

@@ -17,10 +17,11 @@ from torch import Tensor
 
 from helpers.locating.masked import MaskedLanguageModel
 from helpers.locating.query import LocatorError, Query
-from helpers.models.forward import Past, hidden_states, prefill
+from helpers.models.forward import hidden_states, prefill
 from helpers.models.hooks import OnOutput, input_hooks, output_hooks
 from helpers.models.language_model import LanguageModel
 from helpers.models.padding import padded
+from helpers.models.past import Past
 
 
 @dataclass(frozen=True)

@@ -18,16 +18,17 @@ class Architecture:
 
     ``transposed`` says that the MLP's matrices are stored [in, out] (GPT-2's Conv1D) instead of
     [out, in]. ``gate`` is the module whose output is gated before the activation function; for
-    ungated MLPs it is the first matrix itself. ``eager_only`` marks architectures whose public
-    implementation has no sdpa path, ``tuple_output`` those whose blocks return a tuple. ``mlp_norm``
-    is a norm that the MLP's output passes before it enters the residual stream, where there is one.
+    ungated MLPs it is the first matrix itself; None where gate and up are one matrix.
+    ``eager_only`` marks architectures whose public implementation has no sdpa path,
+    ``tuple_output`` those whose blocks return a tuple. ``mlp_norm`` is a norm that the MLP's output
+    passes before it enters the residual stream, where there is one.
     """
 
     block: str
     mlp: str
     mlp_in: tuple[str, ...]
     mlp_out: str
-    gate: str
+    gate: str | None
     final_norm: str
     embedding: str
     head: str
@@ -74,7 +75,35 @@ ARCHITECTURES: dict[str, Architecture] = {
     ),
     "llama": _LLAMA,
     "qwen2": _LLAMA,
+    "qwen3": _LLAMA,
     "mistral": _LLAMA,
+    "olmo2": replace(_LLAMA, mlp_norm="model.layers.{}.post_feedforward_layernorm"),
+    "phi3": replace(  # Phi-3 and Phi-4: gate and up are one matrix
+        _LLAMA,
+        mlp_in=("model.layers.{}.mlp.gate_up_proj",),
+        gate=None,
+    ),
+    "gpt_neox": Architecture(  # Pythia among others
+        block="gpt_neox.layers.{}",
+        mlp="gpt_neox.layers.{}.mlp",
+        mlp_in=("gpt_neox.layers.{}.mlp.dense_h_to_4h",),
+        mlp_out="gpt_neox.layers.{}.mlp.dense_4h_to_h",
+        gate="gpt_neox.layers.{}.mlp.dense_h_to_4h",
+        final_norm="gpt_neox.final_layer_norm",
+        embedding="gpt_neox.embed_in",
+        head="lm_head",
+    ),
+    "falcon": Architecture(
+        block="transformer.h.{}",
+        mlp="transformer.h.{}.mlp",
+        mlp_in=("transformer.h.{}.mlp.dense_h_to_4h",),
+        mlp_out="transformer.h.{}.mlp.dense_4h_to_h",
+        gate="transformer.h.{}.mlp.dense_h_to_4h",
+        final_norm="transformer.ln_f",
+        embedding="transformer.word_embeddings",
+        head="lm_head",
+        tuple_output=True,
+    ),
     "gemma3_text": replace(_LLAMA, mlp_norm="model.layers.{}.post_feedforward_layernorm"),
 }
 
@@ -110,7 +139,16 @@ class Layout:
         return None if name is None else self._fill(name, layer)
 
     def gate(self, layer: int) -> str:
-        """Name of the module whose output enters the activation function at ``layer``."""
+        """Name of the module whose output enters the activation function at ``layer``.
+
+        Raises:
+            UnknownArchitectureError: gate and up are one matrix, so that no module is the gate.
+        """
+        if self.architecture.gate is None:
+            raise UnknownArchitectureError(
+                "this architecture keeps gate and up in one matrix, so neurons cannot be attributed"
+                " at the gate; attribute them at 'activation'"
+            )
         return self._fill(self.architecture.gate, layer)
 
     def layer_of(self, module: str) -> int:

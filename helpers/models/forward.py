@@ -14,45 +14,44 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
-from transformers import DynamicCache
+from transformers import Cache, DynamicCache
 
 from helpers.models.hooks import input_hooks
 from helpers.models.language_model import LanguageModel
+from helpers.models.past import Past
 from helpers.models.tiles import TILED, Tiles
 
 
 @dataclass(frozen=True)
-class Past:
-    """Keys and values of constant tokens, per layer [rows, heads, tokens, head size].
+class Mask:
+    """Which keys each query sees, as the architecture takes it; made once, it serves many passes.
 
-    ``positions`` [rows, tokens] are the position ids of those tokens.
+    ``additive`` is one tensor, or one for each kind of layer; ``tiles`` say how it is cut, if it is.
     """
 
-    keys: tuple[Tensor, ...]
-    values: tuple[Tensor, ...]
-    positions: Tensor
+    additive: Tensor | dict[str, Tensor]
+    tiles: Tiles | None = None
 
-    def rows(self, index: Tensor, skip: int = 0) -> Past:
-        """Keep the rows in ``index`` (a LongTensor), without the first ``skip`` tokens."""
-        return Past(
-            tuple(keys[index, :, skip:] for keys in self.keys),
-            tuple(values[index, :, skip:] for values in self.values),
-            self.positions[index, skip:],
-        )
-
-    def cache(self) -> DynamicCache:
-        """A fresh transformers cache that holds these keys and values."""
-        cache = DynamicCache()
-        for layer, (keys, values) in enumerate(zip(self.keys, self.values, strict=True)):
-            cache.update(keys, values, layer)
-        return cache
+    @classmethod
+    def of(
+        cls,
+        language_model: LanguageModel,
+        positions: Tensor,
+        visible: Tensor,
+        past_positions: Tensor | None = None,
+    ) -> Mask:
+        """The mask of a boolean [rows, queries, keys]; tiles where they can be had and pay."""
+        tiled = language_model.model.config._attn_implementation == TILED
+        tiles = Tiles.of(visible) if tiled else None
+        mask = additive_mask(language_model, positions, visible, past_positions, tiles)
+        return cls(mask, tiles)
 
 
 def hidden_states(
     language_model: LanguageModel,
     ids: Tensor,
     positions: Tensor,
-    visible: Tensor,
+    visible: Tensor | Mask,
     past: Past | None = None,
 ) -> Tensor:
     """Final hidden states (after the final norm) of packed rows.
@@ -61,14 +60,15 @@ def hidden_states(
         language_model: the model.
         ids: token ids [rows, queries].
         positions: position ids [rows, queries].
-        visible: boolean [rows, queries, past + queries].
-        past: keys and values of constant tokens, if any.
+        visible: boolean [rows, queries, past + queries], or the mask made of it.
+        past: keys and values of constant tokens, if any; they stay as they are.
 
     Returns:
         [rows, queries, hidden].
     """
-    cache = past.cache() if past else None
-    return _run(language_model, ids, positions, visible, cache, past.positions if past else None)
+    if isinstance(visible, Tensor):
+        visible = Mask.of(language_model, positions, visible, past.positions if past else None)
+    return _run(language_model, ids, positions, visible, past.constant if past else None)
 
 
 def prefill(
@@ -76,30 +76,25 @@ def prefill(
 ) -> tuple[Tensor, Past]:
     """Run constant tokens once: their final hidden states and their keys and values."""
     cache = DynamicCache()
-    hidden = _run(language_model, ids, positions, visible, cache, None)
+    hidden = _run(
+        language_model, ids, positions, Mask.of(language_model, positions, visible), cache
+    )
     layers = cache.layers
     keys = tuple(layer.keys for layer in layers)
     return hidden, Past(keys, tuple(layer.values for layer in layers), positions)
 
 
 def _run(
-    language_model: LanguageModel,
-    ids: Tensor,
-    positions: Tensor,
-    visible: Tensor,
-    cache: DynamicCache | None,
-    past_positions: Tensor | None,
+    language_model: LanguageModel, ids: Tensor, positions: Tensor, mask: Mask, cache: Cache | None
 ) -> Tensor:
-    """The call itself; attention goes by tiles where the architecture lets it and they pay."""
-    tiled = language_model.model.config._attn_implementation == TILED
-    tiles = Tiles.of(visible) if tiled else None
+    """The call itself; attention goes by tiles where the mask has them."""
     output = language_model.model.base_model(
         input_ids=ids,
         position_ids=positions,
-        attention_mask=additive_mask(language_model, positions, visible, past_positions, tiles),
+        attention_mask=mask.additive,
         past_key_values=cache,
         use_cache=cache is not None,
-        **({"tiles": tiles} if tiles else {}),
+        **({"tiles": mask.tiles} if mask.tiles else {}),
     )
     return output.last_hidden_state
 

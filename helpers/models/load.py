@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -12,16 +14,27 @@ from transformers.utils import logging as transformers_logging
 
 from helpers.models.architectures import ARCHITECTURES, UnknownArchitectureError
 from helpers.models.language_model import LanguageModel
-from helpers.models.names import HUB_NAMES, SHAPE_PREFIX
+from helpers.models.names import HUB_NAMES, SHAPE_PREFIX, SHAPE_TOKENIZER
 from helpers.models.packaged_weights import PACKAGED_WEIGHTS, prepare
-from helpers.models.shapes import SHAPES, random_model
+from helpers.models.shapes import SHAPES, random_model, words_tokenizer
 from helpers.models.tiles import TILED
 
 MODEL_NAMES = (*PACKAGED_WEIGHTS, *HUB_NAMES)
+_DTYPES = ("float32", "bfloat16", "float16", "float64")
+_DEVICES = ("cpu", "cuda")
+_HUB_NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*")
+_WAYS = (
+    f"one of {', '.join(MODEL_NAMES)}, shape:<name>, a local folder with config.json and safetensors,"
+    " or a hub name, ORG/NAME, that this machine can reach"
+)
 
 
 class ModelError(ValueError):
     """Raised for a dtype, device or shape that does not exist here, naming those that do."""
+
+
+class NoModelError(ModelError, FileNotFoundError):
+    """Raised for a name behind which there is no model, with the ways to name one."""
 
 
 def load(
@@ -44,7 +57,7 @@ def load(
 
     Raises:
         ModelError: unknown dtype, device or shape.
-        FileNotFoundError: no such model, with the ways to name one.
+        NoModelError: no such model, with the ways to name one.
         UnknownArchitectureError: a model whose architecture is not in the table.
     """
     of_weights = torch_dtype(dtype)
@@ -54,10 +67,11 @@ def load(
             f"device {device!r} was asked for, but {built}, sees no GPU: use 'cpu', or a build that"
             " fits the driver (make TORCH=…)"
         )
+    source = model_source(name)
     if name.startswith(SHAPE_PREFIX):
         language_model = _random(name, seed=seed, dtype=of_weights, device=device)
     else:
-        folder, revision = _resolve(name, accept_terms=accept_terms)
+        folder, revision = _resolve(source, accept_terms=accept_terms)
         language_model = _pretrained(name, folder, revision, dtype=of_weights, device=device)
     return _ready(language_model)
 
@@ -66,11 +80,15 @@ def torch_dtype(name: str) -> torch.dtype:
     """The dtype of a name.
 
     Raises:
-        ModelError: torch has none of that name.
+        ModelError: weights cannot have it.
     """
-    dtype = getattr(torch, name, None)
-    if not isinstance(dtype, torch.dtype):
-        raise ModelError(f"dtype {name!r} is not a torch dtype, use e.g. 'float32' or 'bfloat16'")
+    if name not in _DTYPES:
+        raise ModelError(
+            f"dtype {name!r} is not a torch dtype that weights can have here, use one of"
+            f" {', '.join(_DTYPES)}"
+        )
+    dtype = getattr(torch, name)
+    assert isinstance(dtype, torch.dtype)
     return dtype
 
 
@@ -81,26 +99,50 @@ def torch_device(name: str) -> torch.device:
         ModelError: torch knows none of that name.
     """
     try:
-        return torch.device(name)
+        device = torch.device(name)
     except RuntimeError as error:
         raise ModelError(f"device {name!r} is not a torch device, use 'cpu' or 'cuda'") from error
+    if device.type not in _DEVICES:  # MPS has no float64, "meta" no values
+        raise ModelError(f"device {name!r} computes nothing here, use 'cpu' or 'cuda'")
+    return device
+
+
+def model_source(name: str) -> str:
+    """Where a model's weights come from: its packaged or shape's name, a folder, or a hub name.
+
+    Raises:
+        NoModelError: the name is none of these, with the ways to name one.
+        ModelError: a shape that is not known.
+    """
+    shape = name.removeprefix(SHAPE_PREFIX)
+    if shape != name:
+        if shape not in SHAPES:
+            raise ModelError(f"no shape {shape!r}; known: {', '.join(sorted(SHAPES))}")
+        return name
+    folder = Path(name).expanduser()
+    if name in PACKAGED_WEIGHTS or (name and (folder / "config.json").is_file()):
+        return name
+    if name and folder.is_dir():
+        raise NoModelError(f"no model in {folder}: it has no config.json")
+    hub_name = HUB_NAMES.get(name, name)
+    if not _HUB_NAME.fullmatch(hub_name):
+        raise NoModelError(f"no model {name!r}: give {_WAYS}")
+    return hub_name
 
 
 def _random(name: str, *, seed: int, dtype: torch.dtype, device: str) -> LanguageModel:
-    shape = name.removeprefix(SHAPE_PREFIX)
-    if shape not in SHAPES:
-        raise ModelError(f"no shape {shape!r}; known: {', '.join(sorted(SHAPES))}")
-    model, tokenizer = random_model(SHAPES[shape], seed=seed, dtype=dtype, device=device)
+    shape = SHAPES[name.removeprefix(SHAPE_PREFIX)]
+    words = words_tokenizer(prepare(SHAPE_TOKENIZER), shape["vocab_size"])
+    model, tokenizer = random_model(shape, seed=seed, dtype=dtype, device=device, tokenizer=words)
     return LanguageModel(name, model, tokenizer, revision=f"seed {seed}")
 
 
-def _resolve(name: str, *, accept_terms: bool) -> tuple[str, str]:
+def _resolve(source: str, *, accept_terms: bool) -> tuple[str, str]:
     """Folder or hub name to load from, and the revision to record."""
-    if name in PACKAGED_WEIGHTS:
-        return str(prepare(name, accept_terms=accept_terms)), PACKAGED_WEIGHTS[name].sha256[:12]
-    if Path(name).expanduser().is_dir():
-        return str(Path(name).expanduser()), "local folder"
-    return HUB_NAMES.get(name, name), ""
+    if source in PACKAGED_WEIGHTS:
+        return str(prepare(source, accept_terms=accept_terms)), PACKAGED_WEIGHTS[source].sha256[:12]
+    folder = Path(source).expanduser()
+    return (str(folder), "local folder") if folder.is_dir() else (source, "")
 
 
 def _pretrained(
@@ -110,14 +152,17 @@ def _pretrained(
         # Nothing that comes with a model is executed: safetensors only, transformers' own code only.
         tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
         with _without_progress_bar():
-            model = AutoModelForCausalLM.from_pretrained(
-                source, dtype=dtype, use_safetensors=True, trust_remote_code=False
+            model, report = AutoModelForCausalLM.from_pretrained(
+                source,
+                dtype=dtype,
+                use_safetensors=True,
+                trust_remote_code=False,
+                ignore_mismatched_sizes=True,  # named below, with what is missing
+                output_loading_info=True,
+                **_placed(device),
             )
     except OSError as error:
-        raise FileNotFoundError(
-            f"no model {name!r}: give one of {', '.join(MODEL_NAMES)}, shape:<name>, a local folder with"
-            f" config.json and safetensors, or a hub name this machine can reach ({error})"
-        ) from error
+        raise NoModelError(f"no model {name!r}: give {_WAYS} ({error})") from error
     except ValueError as error:
         if "trust_remote_code" not in str(error):
             raise
@@ -125,8 +170,28 @@ def _pretrained(
             f"{name} brings code of its own, which is never executed here; use a model of one of the"
             f" architectures {', '.join(ARCHITECTURES)}"
         ) from error
+    _check_complete(name, report)
     revision = revision or str(getattr(model.config, "_commit_hash", None) or "unknown")
     return LanguageModel(name, model.to(device), tokenizer, revision=revision)
+
+
+def _check_complete(name: str, report: Mapping[str, Any]) -> None:
+    """Refuse a checkpoint that lacks weights: transformers would draw them at random.
+
+    Raises:
+        ModelError: with the names of what is missing or has another shape than the config says.
+    """
+    missing = sorted(report.get("missing_keys") or ())
+    other = sorted(str(entry[0]) for entry in report.get("mismatched_keys") or ())
+    for words, keys in (("lacks", missing), ("has other shapes than its config for", other)):
+        if keys:
+            shown = ", ".join(keys[:4]) + (f" and {len(keys) - 4} more" if len(keys) > 4 else "")
+            raise ModelError(f"the checkpoint of {name} {words} {shown}; fetch it again, whole")
+
+
+def _placed(device: str) -> dict[str, str]:
+    """Weights go to a GPU as they are read, without a copy in the host's memory."""
+    return {"device_map": device} if torch_device(device).type == "cuda" else {}
 
 
 @contextmanager

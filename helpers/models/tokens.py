@@ -7,7 +7,7 @@ tokenizer's own default for prompts and never occurs inside an answer.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from helpers.models.language_model import LanguageModel
@@ -44,11 +44,40 @@ def prompt_ids(language_model: LanguageModel, prompt: str) -> tuple[int, ...]:
     Raises:
         TokenError: the prompt is empty or ends with a blank (answers bring their own).
     """
+    return ids_of_prompts(language_model, [prompt])[prompt]
+
+
+def ids_of_prompts(
+    language_model: LanguageModel, prompts: Iterable[str]
+) -> dict[str, tuple[int, ...]]:
+    """``prompt_ids`` of many prompts, each distinct one tokenised once, in one call.
+
+    Raises:
+        TokenError: see ``prompt_ids``.
+    """
+    distinct = list(dict.fromkeys(prompts))
+    for prompt in distinct:
+        _check_prompt(prompt)
+    found = _encoded(language_model, distinct)
+    return {prompt: tuple(ids) for prompt, ids in zip(distinct, found, strict=True)}
+
+
+def _check_prompt(prompt: str) -> None:
     if prompt != prompt.rstrip():
         raise TokenError(f"prompt {prompt!r} ends with a blank; remove it: answers bring their own")
     if not prompt:
         raise TokenError("a prompt is empty; give at least one visible character")
-    return tuple(language_model.tokenizer(prompt)["input_ids"])
+
+
+def _encoded(
+    language_model: LanguageModel, texts: Sequence[str], **options: bool
+) -> list[list[int]]:
+    """Token ids of each text by one call of the tokenizer, which refuses an empty list."""
+    if not texts:
+        return []
+    options["return_attention_mask"] = False
+    found: list[list[int]] = language_model.tokenizer(list(texts), **options)["input_ids"]
+    return found
 
 
 def prompt_prefix(language_model: LanguageModel) -> tuple[int, ...]:
@@ -62,14 +91,28 @@ def answer_ids(language_model: LanguageModel, answer: str) -> tuple[int, ...]:
     Raises:
         TokenError: the answer is blank, or the tokenizer merges it with the text before it.
     """
-    if not answer.strip():
+    return ids_of_answers(language_model, [answer])[answer]
+
+
+def ids_of_answers(
+    language_model: LanguageModel, answers: Iterable[str]
+) -> dict[str, tuple[int, ...]]:
+    """``answer_ids`` of many answers, each distinct one tokenised once, in one call.
+
+    Raises:
+        TokenError: see ``answer_ids``.
+    """
+    distinct = list(dict.fromkeys(answers))
+    if not all(answer.strip() for answer in distinct):
         raise TokenError("an answer is empty; give at least one visible character")
-    encode = language_model.tokenizer
-    anchor = encode(_ANCHOR, add_special_tokens=False)["input_ids"]
-    joint = encode(f"{_ANCHOR} {answer.strip()}", add_special_tokens=False)["input_ids"]
-    if joint[: len(anchor)] != anchor or len(joint) == len(anchor):
-        raise TokenError(f"answer {answer!r} cannot be told apart from the text before it")
-    return tuple(joint[len(anchor) :])
+    texts = [_ANCHOR, *(f"{_ANCHOR} {answer.strip()}" for answer in distinct)]
+    anchor, *joint = _encoded(language_model, texts, add_special_tokens=False)
+    found = {}
+    for answer, ids in zip(distinct, joint, strict=True):
+        if ids[: len(anchor)] != anchor or len(ids) == len(anchor):
+            raise TokenError(f"answer {answer!r} cannot be told apart from the text before it")
+        found[answer] = tuple(ids[len(anchor) :])
+    return found
 
 
 def subject_prompt(language_model: LanguageModel, template: str, subject: str) -> SubjectPrompt:
@@ -81,16 +124,34 @@ def subject_prompt(language_model: LanguageModel, template: str, subject: str) -
     Raises:
         TokenError: not exactly one ``{}``, an empty subject, or a tokenizer without offsets.
     """
-    if template.count("{}") != 1:
-        raise TokenError(f"prompt {template!r} must hold exactly one {{}} for the subject")
-    if not subject.strip():
-        raise TokenError(f"the subject for prompt {template!r} is empty")
-    end = template.index("{}") + len(subject.rstrip())
-    prompt = template.replace("{}", subject)
-    ids = prompt_ids(language_model, prompt)
+    return subject_prompts(language_model, [template], subject)[0]
+
+
+def subject_prompts(
+    language_model: LanguageModel, templates: Sequence[str], subject: str
+) -> list[SubjectPrompt]:
+    """``subject_prompt`` of several templates, tokenised in one call.
+
+    Raises:
+        TokenError: see ``subject_prompt``.
+    """
+    ends, prompts = [], []
+    for template in templates:
+        if template.count("{}") != 1:
+            raise TokenError(f"prompt {template!r} must hold exactly one {{}} for the subject")
+        if not subject.strip():
+            raise TokenError(f"the subject for prompt {template!r} is empty")
+        ends.append(template.index("{}") + len(subject.rstrip()))
+        prompts.append(template.replace("{}", subject))
+        _check_prompt(prompts[-1])
     if not language_model.tokenizer.is_fast:
         raise TokenError(f"{language_model.name} needs a fast tokenizer (character offsets)")
-    encoded = language_model.tokenizer(prompt, return_offsets_mapping=True)
-    # Special tokens have empty spans and are never the subject's last token.
-    inside = [i for i, (a, b) in enumerate(encoded["offset_mapping"]) if a < end and b > a]
-    return SubjectPrompt(ids, inside[-1])
+    encoded = language_model.tokenizer(prompts, return_offsets_mapping=True)
+    found = []
+    for end, ids, offsets in zip(
+        ends, encoded["input_ids"], encoded["offset_mapping"], strict=True
+    ):
+        # Special tokens have empty spans and are never the subject's last token.
+        inside = [i for i, (a, b) in enumerate(offsets) if a < end and b > a]
+        found.append(SubjectPrompt(tuple(ids), inside[-1]))
+    return found

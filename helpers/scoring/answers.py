@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -23,7 +24,7 @@ from helpers.models.batching import run_halving, token_batches
 from helpers.models.forest import Forest, pack
 from helpers.models.forward import hidden_states, log_probabilities
 from helpers.models.language_model import LanguageModel
-from helpers.models.tokens import TokenError, answer_ids, prompt_ids, several
+from helpers.models.tokens import TokenError, ids_of_answers, ids_of_prompts, several
 
 COLUMNS = ["question", "answer", "tokens", "sum", "mean"]
 LOGITS_AT_A_TIME = 1 << 25  # 128 MiB in fp32
@@ -35,6 +36,8 @@ class Question:
 
     prompt: str
     answers: tuple[str, ...]
+
+    version: ClassVar[int] = 1  # raise it when the same question gets other scores
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "answers", several(self.answers))
@@ -123,15 +126,16 @@ def _checked_owners(
     return owner_of
 
 
-def _pack_questions(
-    language_model: LanguageModel,
-    questions: Sequence[Question],
-    owners: Sequence[int],
-    row_tokens: int,
-) -> tuple[pd.DataFrame, list[_Row]]:
-    """Tokenise each distinct text once and fill rows, longest questions first."""
-    prompts = {q.prompt: prompt_ids(language_model, q.prompt) for q in questions}
-    answers = {a: answer_ids(language_model, a) for q in questions for a in q.answers}
+def tokenised(
+    language_model: LanguageModel, questions: Sequence[Question]
+) -> tuple[dict[str, tuple[int, ...]], dict[str, tuple[int, ...]]]:
+    """Token ids of all prompts, and of all answers, by their texts.
+
+    Raises:
+        TokenError: a text that cannot be asked, or a prompt and an answer longer than the context.
+    """
+    prompts = ids_of_prompts(language_model, (q.prompt for q in questions))
+    answers = ids_of_answers(language_model, (a for q in questions for a in q.answers))
     limit = language_model.context_length
     for q in questions:
         longest = len(prompts[q.prompt]) + max((len(answers[a]) for a in q.answers), default=1) - 1
@@ -140,6 +144,17 @@ def _pack_questions(
                 f"prompt {q.prompt[:60]!r} and its longest answer, {longest} tokens, exceed the context"
                 f" of {limit}; shorten them"
             )
+    return prompts, answers
+
+
+def _pack_questions(
+    language_model: LanguageModel,
+    questions: Sequence[Question],
+    owners: Sequence[int],
+    row_tokens: int,
+) -> tuple[pd.DataFrame, list[_Row]]:
+    """Tokenise each distinct text once and fill rows, longest questions first."""
+    prompts, answers = tokenised(language_model, questions)
     first = np.cumsum([0, *(len(q.answers) for q in questions)])
     table = pd.DataFrame(
         [(i, j, len(answers[a])) for i, q in enumerate(questions) for j, a in enumerate(q.answers)],

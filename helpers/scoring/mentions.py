@@ -21,6 +21,12 @@ def mentions(text: str, names: Iterable[str]) -> bool:
     )
 
 
+def begins(text: str, names: Iterable[str]) -> bool:
+    """Whether the text begins with one of the names, as ``mentions`` compares them."""
+    folded = fold(text)
+    return any(re.match(rf"{re.escape(fold(name))}(?!\w)", folded) for name in names if fold(name))
+
+
 def names_of(entity: str, aliases: Aliases) -> tuple[str, ...]:
     """The entity's own name and its aliases."""
     return (entity, *aliases.get(entity.casefold(), ()))

@@ -11,6 +11,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -21,9 +22,10 @@ from transformers import DynamicCache
 from helpers.editing.overlay import overlay
 from helpers.editing.update import Update, moved_where_used
 from helpers.models.batching import run_halving
-from helpers.models.forward import Past, additive_mask, prefill
+from helpers.models.forward import additive_mask, prefill
 from helpers.models.language_model import LanguageModel
 from helpers.models.padding import padded
+from helpers.models.past import Past
 from helpers.models.tokens import TokenError, prompt_ids
 
 
@@ -41,6 +43,8 @@ class Sampling:
     stop: str | None = None
     chat: bool | None = None
     seed: int = 0
+
+    version: ClassVar[int] = 1  # raise it when the same prompts and seed get other responses
 
     def __post_init__(self) -> None:
         if self.temperature < 0 or self.max_new_tokens < 1:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from helpers.data.fetch import FetchError
-from helpers.data.peak_record import RecordError
+from helpers.editing.methods import MethodError
+from helpers.fetch import FetchError
+from helpers.models.weights_estimate import memory_in_words, weights_in_words
+from helpers.params import ParamsError, validate_params
 from helpers.paths import RUNS
-from helpers.runs.estimate import memory_in_words, weights_in_words
-from helpers.runs.methods import MethodError
-from helpers.runs.params import ParamsError, validate_params
-from helpers.runs.wrong_values import check_values
+from helpers.records import RecordError
 from helpers.sweeps.drive import plan_jobs, run_sweep, status, write_jobs
 from helpers.sweeps.jobs import Engine
 from helpers.sweeps.local import LocalEngine, worker_environments
@@ -19,6 +18,7 @@ from helpers.sweeps.lock import sole_use, unwritable
 from helpers.sweeps.matrix import NOTEBOOK, Sweep, SweepError, expand, read_sweep
 from helpers.sweeps.report import forecast, outcome
 from helpers.sweeps.slurm import SlurmEngine, SlurmError
+from helpers.values import check_values
 
 ERRORS = (SweepError, ParamsError, MethodError, RecordError, FetchError, SlurmError)
 
@@ -31,6 +31,7 @@ def run_file(
     dry_run: bool = False,
     workers: int | None = None,
     folder: Path | None = None,
+    allow_shell: bool = False,
 ) -> tuple[list[str], bool]:
     """Run a sweep file, or say what it would do.
 
@@ -41,6 +42,7 @@ def run_file(
         dry_run: run and write nothing.
         workers: processes of the local engine; default: one per GPU, or one on the CPU.
         folder: for this sweep's runs; default: ``runs/sweeps/<file's name>``.
+        allow_shell: run what the file has for the cluster's shell; a dry run prints it.
 
     Returns:
         What to print, and whether a run failed.
@@ -52,11 +54,18 @@ def run_file(
     sweep = read_sweep(file)
     combinations = expand(sweep, where=str(file))
     folder = folder or RUNS / "sweeps" / file.stem
-    params = validate_params(combinations[0].table.params, NOTEBOOK, where=str(file))
-    check_values(file, NOTEBOOK.stem, params)
+    for each in combinations:
+        params = validate_params(each.table.params, NOTEBOOK, where=str(file))
+        check_values(file, params)
     if dry_run:
         memory = {model: _memory(model, params, engine, workers) for model in sweep.models}
-        return list(forecast(status(plan_jobs(combinations, folder)), memory)), False
+        lines = forecast(status(plan_jobs(combinations, folder)), memory)
+        return [*lines, *(f"runs in the cluster's shell: {text}" for text in sweep.shell)], False
+    if sweep.shell and not allow_shell:
+        raise SweepError(
+            f"{file} has commands for the cluster's shell ({'; '.join(sweep.shell)}): read them, and"
+            " allow them with --allow-shell"
+        )
     chosen = _engine(engine, sweep, params["device"], workers, folder)
     with sole_use(folder):
         try:

@@ -12,9 +12,9 @@ from typing import Any
 import yaml
 
 from helpers import __version__
+from helpers.execute import ROW, ManifestRow, PlannedRun, RunError, place, record, run
+from helpers.params import validate_params
 from helpers.paths import written_whole
-from helpers.runs.execute import ROW, ManifestRow, PlannedRun, RunError, place, record, run
-from helpers.runs.params import validate_params
 
 DEAD = (
     "the worker or its kernel died (killed from outside, or out of memory: see the node's log); finished"
@@ -70,7 +70,7 @@ def write_params(job: Job) -> None:
 def run_job(job: Job) -> None:
     """What a worker does. The outcome is the run's row on disk, so nothing is sent back."""
     try:
-        run(job.params_file, notebook=job.notebook, folder=job.folder, own_figures=True)
+        run(job.params_file, notebook=job.notebook, folder=job.folder)
     except RunError as error:
         print(f"{job.name}: {error}")  # for the log of a cluster's task
 

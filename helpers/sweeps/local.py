@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
-from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass
 
+from helpers.processes import Environment, each_alone, shared_cores
+from helpers.sweeps.bound import end_with
 from helpers.sweeps.jobs import Job, run_job
-
-Environment = dict[str, str]
 
 
 def worker_environments(device: str, count: int | None = None) -> list[Environment]:
@@ -24,13 +21,9 @@ def worker_environments(device: str, count: int | None = None) -> list[Environme
     Raises:
         ValueError: a count below one, more workers than GPUs, or one GPU named by its index.
     """
-    if count is not None and count < 1:
-        raise ValueError(f"--workers must be at least 1, got {count}")
+    on_the_cpu = shared_cores(1 if count is None else count)
     if not device.startswith("cuda"):
-        number = count or 1
-        threads = max(1, (os.cpu_count() or 1) // number)
-        shared = {} if "OMP_NUM_THREADS" in os.environ else {"OMP_NUM_THREADS": str(threads)}
-        return [shared] * number
+        return on_the_cpu
     if device != "cuda":
         raise ValueError(
             f"device {device!r}: each worker sees one GPU only; use device: cuda, and choose GPUs with"
@@ -65,32 +58,10 @@ class LocalEngine:
 
     def __call__(self, jobs: Sequence[Job]) -> Iterator[Job]:
         """Run jobs, in order as workers become free, and yield each as it ends."""
-        waiting = deque(jobs)
-        idle = list(self.environments)
-        running: dict[Future[None], tuple[Job, ProcessPoolExecutor, Environment]] = {}
-        try:
-            while waiting or running:
-                while waiting and idle:
-                    job, environment = waiting.popleft(), idle.pop()
-                    pool = _one_process(environment)
-                    running[pool.submit(run_job, job)] = (job, pool, environment)
-                for future in wait(running, return_when=FIRST_COMPLETED).done:
-                    job, pool, environment = running.pop(future)
-                    pool.shutdown()
-                    idle.append(environment)
-                    yield job
-        finally:
-            for _, pool, _ in running.values():
-                pool.shutdown(wait=False, cancel_futures=True)
+        for job, _ in each_alone(_run_bound, jobs, self.environments):
+            yield job
 
 
-def _one_process(environment: Environment) -> ProcessPoolExecutor:
-    # Spawned, not forked: CUDA and torch's threads do not survive a fork.
-    context = multiprocessing.get_context("spawn")
-    return ProcessPoolExecutor(
-        1, mp_context=context, initializer=_set_environment, initargs=(environment,)
-    )
-
-
-def _set_environment(environment: Environment) -> None:
-    os.environ.update(environment)
+def _run_bound(job: Job) -> None:
+    end_with(os.getppid())
+    run_job(job)

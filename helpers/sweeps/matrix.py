@@ -16,13 +16,14 @@ from typing import Annotated, Any
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from helpers.data.peak import load_peak, part_name
+from helpers.editing.methods import method_label
+from helpers.params import explain, validate_params
 from helpers.paths import NOTEBOOKS, file_name
-from helpers.runs.methods import method_label
-from helpers.runs.params import explain, validate_params
+from helpers.peak.records import load_peak, part_name
 from helpers.yaml_text import load_yaml
 
 NOTEBOOK = NOTEBOOKS / "03_editing_runs.ipynb"
+_SHELL = ("setup", "python", "srun_args", "additional_parameters")  # submitit's, and Slurm's own
 _AXES = ("model", "dataset", "methods", "records")
 
 Names = Annotated[list[str], Field(min_length=1)]
@@ -44,6 +45,15 @@ class Sweep(BaseModel):
     shard: int = Field(default=200, gt=0)  # records per run
     params: dict[str, Any] = {}  # further parameters, the same in all runs
     slurm: dict[str, Any] = {}  # submitit's parameters, such as timeout_min and partition
+
+    @property
+    def shell(self) -> list[str]:
+        """What of ``slurm`` a shell would execute: submitit copies it into the script it submits."""
+        return [
+            f"{name}: {value}"
+            for name, value in self.slurm.items()
+            if name.removeprefix("slurm_") in _SHELL or "\n" in str(value) or "\\n" in repr(value)
+        ]
 
 
 @dataclass(frozen=True)

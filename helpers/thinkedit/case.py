@@ -6,9 +6,8 @@ from collections.abc import Mapping
 
 import pandas as pd
 
-from helpers.data.knowgic import Edit
-from helpers.metrics import thinkedit as metrics
-from helpers.thinkedit import tables
+from helpers.thinkedit import metrics, tables
+from helpers.thinkedit.edits import Edit
 from helpers.thinkedit.graph import Triplet, edited_triplet, graph_of_facts, is_deep_edited
 
 EdgeStates = dict[tuple[str, str], str]

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import networkx as nx
 
-from helpers.data.knowgic import Chain, Edit, Fact
+from helpers.thinkedit.edits import Chain, Edit, Fact
 from helpers.thinkedit.graph import Triplet
 
 MAX_STEPS = 5  # the paper's bound: longer chains say little about the two ends

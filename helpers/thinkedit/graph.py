@@ -13,7 +13,7 @@ from typing import Any
 
 import networkx as nx
 
-from helpers.data.knowgic import Edit, Fact
+from helpers.thinkedit.edits import Edit, Fact
 
 
 @dataclass(frozen=True, order=True)

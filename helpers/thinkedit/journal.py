@@ -7,14 +7,18 @@ means another model, other settings or another version, and is refused.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
-from helpers.runs.store import settings_key
+from filelock import FileLock
+
+from helpers.results.store import settings_key
 
 
 class JournalError(ValueError):
@@ -52,7 +56,7 @@ class Journal:
         if path.exists() and path.stat().st_size > complete:
             warnings.warn(f"{path}: dropped an unfinished last line", stacklevel=2)
             os.truncate(path, complete)
-        self._next = 0
+        self._next, self._size = 0, complete
         self.record("run", {"model": model, "settings": dict(settings)}, True)
 
     @classmethod
@@ -91,9 +95,7 @@ class Journal:
         stored = self.recall(kind, request)
         if stored is None:
             line = {"kind": kind, "request": _plain(request), "outcome": _plain(outcome)}
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with self.path.open("a", encoding="utf-8") as stream:
-                stream.write(json.dumps(line, ensure_ascii=False) + "\n")
+            self._append((json.dumps(line, ensure_ascii=False) + "\n").encode())
             self._records.append(line)
             self._next += 1
         elif stored != _plain(outcome):
@@ -101,6 +103,30 @@ class Journal:
                 f"{self.path}, line {self._next}: {kind} came out as {outcome!r}, recorded was"
                 f" {stored!r}; start a new journal"
             )
+
+    def _append(self, line: bytes) -> None:
+        """Add one whole line, or none."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(self.path.with_name(f".{self.path.name}.lock")):
+            there = self.path.stat().st_size if self.path.exists() else 0
+            if there != self._size:
+                raise JournalError(
+                    f"{self.path}: another session writes to it, too ({there} bytes, here"
+                    f" {self._size}); end one of the two and open the journal again"
+                )
+            try:
+                with self.path.open("ab", buffering=0) as stream:
+                    written = stream.write(line)
+                if written != len(line):
+                    raise OSError(errno.ENOSPC, "No space left on device")
+            except OSError as error:
+                with suppress(OSError):  # there may not even be a file
+                    os.truncate(self.path, self._size)
+                raise JournalError(
+                    f"{self.path}: could not write ({error}); free some space and open the journal"
+                    " again: it goes on after its last whole line"
+                ) from error
+            self._size += len(line)
 
     def ask(
         self, model: Respondent, prompts: Sequence[str], *, n: int, seed: int

@@ -19,9 +19,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from helpers.data.knowgic import Edit, Fact
 from helpers.editing.request import EditRequest
+from helpers.thinkedit.edits import Edit, Fact
 
+FORMS = ("fact", "reverse", "yes_no", "edit", "paraphrase", "neighbour")
 PARAPHRASES = ("It is well known that {}", "As everybody can look up, {}")
 MAX_NEIGHBOURS = 10
 OTHER_RIVALS = 12  # rivals from other graphs fill up to so many

@@ -9,33 +9,37 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import pandas as pd
 
-from helpers.data.knowgic import Edit
 from helpers.editing.editor import Editor
 from helpers.editing.request import EditRequest
 from helpers.editing.update import Update
 from helpers.models.language_model import LanguageModel
-from helpers.runs.store import Results, ResultsStore, complete, settings_key
-from helpers.runs.unusable import flag_unusable
+from helpers.results.run import Cases
+from helpers.results.store import Results, ResultsStore, settings_key
+from helpers.results.unusable import flag_unusable
+from helpers.scoring.answers import Question
 from helpers.scoring.mentions import Aliases
 from helpers.scoring.responses import Sampling
-from helpers.thinkedit.deep import deep_requests
-from helpers.thinkedit.probes import Kinds, kinds_of, probes_of, request_of
+from helpers.thinkedit import deep
+from helpers.thinkedit.edits import Edit
+from helpers.thinkedit.probes import FORMS, Kinds, Probe, kinds_of, probes_of, request_of
 from helpers.thinkedit.scores import exact_scores, sampled_scores, text_scores
 
 MODES = ("independent", "sequential", "deep")
 ESTIMATORS = ("exact", "sampled", "texts")
 # Raise an estimator's when what it scores, or how, changes.
-SCORING_VERSION = {"exact": 3, "sampled": 2, "texts": 2}
+SCORING_VERSION = {"exact": 4, "sampled": 2, "texts": 2}
 ANSWERS = Sampling(max_new_tokens=24, stop="\n")
 TEXTS = Sampling(max_new_tokens=60, chat=False)
 _UNEDITED = {"editor": "none"}
+# What is asked along a sequence, after each edit: how the edits fare. Graphs are asked at its end.
+_ALONG = ("edit", "paraphrase", "neighbour")
 
 
 @dataclass(frozen=True)
@@ -45,8 +49,8 @@ class ThinkEditRun:
     ``estimator`` is of the facts' probabilities: "exact" scoring, or "sampled", by the share of
     ``samples`` responses (the paper: five); "texts" instead draws as many free texts about each
     subject, for fluency and consistency. ``sampling`` says how, by default as ``ANSWERS`` (one line of
-    at most 24 tokens) or ``TEXTS``. ``edits`` is what is evaluated, ``universe`` the whole set: rivals,
-    neighbours and the words' frequencies come from it.
+    at most 24 tokens) or ``TEXTS``. ``seed`` draws the targets of deep edits. ``edits`` is what is
+    evaluated, ``universe`` the whole set: rivals, neighbours and the words' frequencies come from it.
 
     Raises:
         ValueError: an unknown estimator.
@@ -61,6 +65,7 @@ class ThinkEditRun:
     estimator: str = "exact"
     samples: int = 5
     sampling: Sampling | None = None
+    seed: int = 0
     chunk: int = 7
     progress: bool = False
 
@@ -80,8 +85,8 @@ class ThinkEditRun:
 
     def before(self) -> pd.DataFrame:
         """Scores of the unedited model."""
-        results = self._open(_UNEDITED)
-        return self._completed(results, lambda edits: self._scored(edits, None, None), self.chunk)
+        made = partial(self._scored, updates=None, owners=None)
+        return self._cases().completed(self._open(_UNEDITED), made)
 
     def after(self, editor: Editor, mode: str) -> pd.DataFrame:
         """Scores under the edits.
@@ -93,26 +98,34 @@ class ThinkEditRun:
             raise ValueError(f"no mode {mode!r}; use {', '.join(MODES)}")
         results = self.results(editor, mode)
         if mode == "sequential":
-            return self._completed(results, lambda e: self._sequential(editor, e), len(self.edits))
-        return self._completed(results, lambda e: self._independent(editor, e, mode), self.chunk)
+            one_chunk = self._cases(chunk=len(self.edits))
+            return one_chunk.completed(results, partial(self._sequential, editor))
+        made = partial(self._independent, editor, mode=mode)
+        return self._cases().completed(results, made)
 
     def results(self, editor: Editor, mode: str) -> Results:
         """Where the results of an editor and mode are kept."""
         settings = {"mode": mode, **editor.settings()}
+        if mode == "deep":
+            settings |= {"deep": deep.VERSION, "seed": self.seed}
         if mode == "sequential":
             settings["sequence"] = [edit.case_id for edit in self.edits]
         return self._open(settings)
 
     def read(self, editor: Editor, mode: str, kind: str) -> pd.DataFrame:
-        """Another table of a finished run: "along" (sequential, exact) or "edits" (diagnostics)."""
-        return self._mine(self.results(editor, mode).read(kind))
+        """Another table of a finished run: "edits" (diagnostics), or "along" (exact, sequential).
+
+        ``along`` has each edit's prompt, paraphrases and neighbours right after it was made.
+        """
+        return self._cases().read(self.results(editor, mode), kind)
 
     def _independent(
         self, editor: Editor, edits: Sequence[Edit], mode: str
     ) -> dict[str, pd.DataFrame]:
         started = time.process_time()
         if mode == "deep":
-            updates = [_deep(editor, deep_requests(edit, self.kinds)) for edit in edits]
+            asked = deep.deep_edits(self.language_model, edits, self.kinds, seed=self.seed)
+            updates = [_deep(editor, requests) for requests in asked]
         else:
             updates = editor.edit([request_of(edit, self.kinds) for edit in edits])
         seconds = time.process_time() - started
@@ -131,7 +144,7 @@ class ThinkEditRun:
         tables = self._scored(edits, updates[-1:], [0] * len(edits))
         if self.estimator == "exact":
             along = zip(edits, updates, strict=True)  # one edited model on the device at a time
-            scores = [self._scored([edit], [update], [0])["scores"] for edit, update in along]
+            scores = [self._exact([edit], [update], [0], _ALONG) for edit, update in along]
             tables["along"] = pd.concat(scores, ignore_index=True)
         return tables | {"edits": _diagnostics(edits, updates, seconds)}
 
@@ -142,15 +155,7 @@ class ThinkEditRun:
         owners: Sequence[int] | None,
     ) -> dict[str, pd.DataFrame]:
         if self.estimator == "exact":
-            probes = [probes_of(edit, self.universe, self.kinds) for edit in edits]
-            owner_of = [
-                -1 if owners is None else owners[i] for i, group in enumerate(probes) for _ in group
-            ]
-            flat = [probe for group in probes for probe in group]
-            scores = exact_scores(
-                self.language_model, flat, updates, owner_of, progress=self.progress
-            )
-            return {"scores": scores}
+            return {"scores": self._exact(edits, updates, owners)}
         if self.estimator == "texts":
             texts = text_scores(
                 self.language_model,
@@ -174,19 +179,27 @@ class ThinkEditRun:
         )
         return {"scores": scores}
 
-    def _completed(
+    def _exact(
         self,
-        results: Results,
-        compute: Callable[[Sequence[Edit]], dict[str, pd.DataFrame]],
-        chunk: int,
+        edits: Sequence[Edit],
+        updates: Sequence[Update] | None,
+        owners: Sequence[int] | None,
+        forms: Sequence[str] = FORMS,
     ) -> pd.DataFrame:
-        by_id = {edit.case_id: edit for edit in self.edits}
-        complete(results, list(by_id), lambda ids: compute([by_id[i] for i in ids]), chunk=chunk)
-        return self._mine(results.read())
+        probes: list[Probe] = []
+        owner_of: list[int] = []
+        for place, edit in enumerate(edits):
+            asked = probes_of(edit, self.universe, self.kinds)
+            own = [probe for probe in asked if probe.form in forms]
+            probes += own
+            owner_of += [-1 if owners is None else owners[place]] * len(own)
+        return exact_scores(
+            self.language_model, probes, self.aliases, updates, owner_of, progress=self.progress
+        )
 
-    def _mine(self, table: pd.DataFrame) -> pd.DataFrame:
-        wanted = [edit.case_id for edit in self.edits]
-        return table[table["case_id"].isin(wanted)].reset_index(drop=True)
+    def _cases(self, *, chunk: int | None = None) -> Cases[Edit]:
+        """The edits by number; a sequence is one chunk."""
+        return Cases({edit.case_id: edit for edit in self.edits}, chunk or self.chunk)
 
     def _open(self, more: dict[str, Any]) -> Results:
         return self.store.open({**self.settings(), **more})
@@ -202,8 +215,13 @@ class ThinkEditRun:
             **self.language_model.identity,
             "estimator": self.estimator,
             "scoring_version": SCORING_VERSION[self.estimator],
+            "scored_by": (
+                {"answers": Question.version}
+                if self.estimator == "exact"
+                else {"responses": Sampling.version}
+            ),
             **(sampled if self.estimator != "exact" else {}),
-            **({"aliases": settings_key(aliases)} if self.estimator == "sampled" else {}),
+            **({"aliases": settings_key(aliases)} if self.estimator != "texts" else {}),
         }
 
 

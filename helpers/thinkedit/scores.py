@@ -10,24 +10,27 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from helpers.data.knowgic import Edit
 from helpers.editing.update import Update
-from helpers.metrics.counterfact import consistency, fluency, inverse_document_frequencies
 from helpers.models.language_model import LanguageModel
 from helpers.scoring.answers import Question, score_answers
 from helpers.scoring.mentions import Aliases, mentions, names_of
+from helpers.scoring.naming import exclusive, log_naming
 from helpers.scoring.responses import Sampling, sample_responses, uses_chat
+from helpers.thinkedit.counterfact import consistency, fluency, inverse_document_frequencies
+from helpers.thinkedit.edits import Edit
 from helpers.thinkedit.probes import Probe
 from helpers.thinkedit.prompts import answer_prompt
 
 EXACT_COLUMNS = (
-    "case_id", "form", "item", "original_sum", "original_tokens", "other_sum", "other_tokens", "rival"
+    "case_id", "form", "item", "original_sum", "original_tokens", "original_named", "other_sum",
+    "other_tokens", "other_named", "rival", "rival_sum",
 )  # fmt: skip
 
 
 def exact_scores(
     language_model: LanguageModel,
     probes: Sequence[Probe],
+    aliases: Aliases,
     updates: Sequence[Update] | None = None,
     owners: Sequence[int] | None = None,
     *,
@@ -35,29 +38,46 @@ def exact_scores(
 ) -> pd.DataFrame:
     """Teacher-forced log-probabilities of every probe's answers, all in packed batches.
 
+    Args:
+        language_model: the model.
+        probes: what to ask.
+        aliases: other names that count.
+        updates: edits to score under.
+        owners: for each probe the index of its update, -1 for the unedited model (default).
+        progress: show a progress bar.
+
     Returns:
-        One row per probe, in order: case_id, form, item, ``original_sum`` and ``other_sum`` (sums of
-        token log-probabilities, natural logarithm) with their token counts, and ``rival``, the
-        highest mean-token log-probability among the rivals (NaN without rivals or without other).
+        One row per probe, in order: case_id, form, item; ``original_sum`` and ``other_sum``, sums of
+        token log-probabilities (natural logarithm) of the answers as they are written, with their
+        token counts; ``original_named`` and ``other_named``, log-probabilities of any accepted name
+        (see ``helpers.scoring.naming``); ``rival`` and ``rival_sum``, the highest mean-token and the
+        highest whole log-probability among the rivals as they are written. NaN without rivals or
+        without other.
     """
-    answers = [_answers(probe) for probe in probes]
-    questions = [Question(p.prompt, a) for p, a in zip(probes, answers, strict=True)]
+    asked = [
+        (names_of(p.original, aliases), () if p.other is None else names_of(p.other, aliases))
+        for p in probes
+    ]
+    questions = [
+        Question(p.prompt, (*own, *other, *p.rivals))
+        for p, (own, other) in zip(probes, asked, strict=True)
+    ]
     scores = score_answers(language_model, questions, updates, owners, progress=progress)
     rows = []
-    for probe, (_, group) in zip(probes, scores.groupby("question", sort=True), strict=True):
-        first = group.iloc[0]
-        other = group.iloc[1] if probe.other is not None else None
-        rivals = group["mean"].iloc[1 if other is None else 2 :]
+    for probe, (own, other), (_, group) in zip(
+        probes, asked, scores.groupby("question", sort=True), strict=True
+    ):
+        ends = len(own), len(own) + len(other)
+        parts = group.iloc[: ends[0]], group.iloc[ends[0] : ends[1]], group.iloc[ends[1] :]
         rows.append(
             (
                 probe.case_id,
                 probe.form,
                 probe.item,
-                first["sum"],
-                first["tokens"],
-                np.nan if other is None else other["sum"],
-                np.nan if other is None else other["tokens"],
-                rivals.max() if len(rivals) else np.nan,
+                *_named(language_model, own, parts[0]),
+                *_named(language_model, other, parts[1]),
+                parts[2]["mean"].max(),
+                parts[2]["sum"].max(),
             )
         )
     return pd.DataFrame(rows, columns=list(EXACT_COLUMNS))
@@ -167,9 +187,15 @@ def text_scores(
     )
 
 
-def _answers(probe: Probe) -> tuple[str, ...]:
-    other = () if probe.other is None else (probe.other,)
-    return (probe.original, *other, *probe.rivals)
+def _named(
+    language_model: LanguageModel, names: Sequence[str], scores: pd.DataFrame
+) -> tuple[float, float, float]:
+    """Sum and tokens of the first name, and log-probability of any; NaN without names."""
+    if not names:
+        return np.nan, np.nan, np.nan
+    sums = scores["sum"].to_numpy()
+    named = log_naming(sums[exclusive(language_model, names)])
+    return sums[0], scores["tokens"].iloc[0], named
 
 
 def _question_prompt(language_model: LanguageModel, question: str, sampling: Sampling) -> str:

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from helpers.data.knowgic import Edit
-from helpers.metrics import counterfact
+from helpers.thinkedit import counterfact
+from helpers.thinkedit.edits import Edit
+from helpers.thinkedit.known import DEFAULT, Known, mean_log_probability
 
-KNOWN_PROBABILITY = 0.05
 _SUCCESS = {
     "edit": ("efficacy", counterfact.efficacy),
     "paraphrase": ("generalisation", counterfact.paraphrase_success),
@@ -32,40 +32,56 @@ def chain_index(edits: Sequence[Edit]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["case_id", "chain", "step", "item", "own"])
 
 
+def edit_index(edits: Sequence[Edit]) -> pd.DataFrame:
+    """How much each edit holds, in numbers alone.
+
+    Returns:
+        One row per case_id: ``chains``, ``facts``, and of its deep edit the further ``questions`` and
+        how many of them have the edit's own key (``same_key``: they begin as its prompt does).
+    """
+    # Questions need the model's code, which no table drawn from stored scores does.
+    from helpers.thinkedit.deep import beginning, further_questions
+    from helpers.thinkedit.probes import kinds_of
+
+    kinds = kinds_of(edits)
+    rows = []
+    for edit in edits:
+        prompts = [question.prompt for question in further_questions(edit, kinds)]
+        alike = sum(beginning(prompt) == beginning(edit.prompt) for prompt in prompts)
+        rows.append((edit.case_id, len(edit.chains), len(edit.facts), len(prompts), alike))
+    return pd.DataFrame(rows, columns=["case_id", "chains", "facts", "questions", "same_key"])
+
+
 def exact_facts(
-    before: pd.DataFrame, after: pd.DataFrame, *, known_probability: float = KNOWN_PROBABILITY
+    before: pd.DataFrame, after: pd.DataFrame, *, rule: Known = DEFAULT
 ) -> pd.DataFrame:
     """Probabilities and knowledge of each fact before and after, by exact scoring.
 
     Args:
         before: table of ``exact_scores`` of the unedited model.
         after: the same under the edits.
-        known_probability: mean-token probability from which an object counts as known although a
-            rival has a higher one.
+        rule: which probability is taken, and from when on a fact is known.
 
     Returns:
-        One row per (case_id, item): ``before``, ``after`` (mean-token probabilities, as in PEAK),
-        ``known_before``, ``known_after``, ``new_before``, ``new_after`` (mean-token probability of
-        the new object, NaN where the fact does not end at the original one).
+        One row per (case_id, item): ``before``, ``after``, ``known_before``, ``known_after``, and
+        ``new_before``, ``new_after`` (probability of the new object, NaN where the fact does not end
+        at the original one).
     """
-    tables = [
-        _known(table[table["form"] == "fact"], known_probability) for table in (before, after)
-    ]
-    merged = tables[0].merge(
-        tables[1], on=["case_id", "item"], suffixes=("_before", "_after"), validate="1:1"
-    )
-    return merged.rename(columns={"probability_before": "before", "probability_after": "after"})[
-        [
-            "case_id",
-            "item",
-            "before",
-            "after",
-            "known_before",
-            "known_after",
-            "new_before",
-            "new_after",
-        ]
-    ]
+    moments = []
+    for name, scores in (("before", before), ("after", after)):
+        facts = scores[scores["form"] == "fact"]
+        moments.append(
+            facts[["case_id", "item"]].assign(
+                **{
+                    name: rule.probability(facts),
+                    f"known_{name}": rule.of(facts),
+                    f"new_{name}": rule.probability(facts, "other"),
+                }
+            )
+        )
+    merged = moments[0].merge(moments[1], on=["case_id", "item"], validate="1:1")
+    wanted = ["before", "after", "known_before", "known_after", "new_before", "new_after"]
+    return merged[["case_id", "item", *wanted]]
 
 
 def sampled_facts(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
@@ -88,7 +104,7 @@ def sampled_facts(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
 
 
 def steps_table(facts: pd.DataFrame, chains: pd.DataFrame) -> pd.DataFrame:
-    """Steps for ``helpers.metrics.thinkedit.chain_table``.
+    """Steps for ``helpers.thinkedit.metrics.chain_table``.
 
     Args:
         facts: table of ``exact_facts`` or ``sampled_facts``.
@@ -151,11 +167,6 @@ def success(scores: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["case_id", "metric", "value"])
 
 
-def mean_log_probability(scores: pd.DataFrame, answer: str) -> pd.Series:
-    """Mean over its tokens of the log-probability of an answer, "original" or "other"."""
-    return scores[f"{answer}_sum"] / scores[f"{answer}_tokens"]
-
-
 def other_forms(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
     """How often reverse and yes/no questions about the facts still find their answer.
 
@@ -173,19 +184,3 @@ def other_forms(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
         tables.append(chosen[keys].assign(p=p))
     merged = tables[0].merge(tables[1], on=keys, suffixes=("_before", "_after"), validate="1:1")
     return merged.rename(columns={"p_before": "before", "p_after": "after"})
-
-
-def _known(scores: pd.DataFrame, known_probability: float) -> pd.DataFrame:
-    mean, new = (mean_log_probability(scores, answer) for answer in ("original", "other"))
-    best = pd.concat([scores["rival"], new], axis=1).max(axis=1)
-    top = (mean > best) & best.notna()
-    likely = np.exp(mean) >= known_probability
-    return pd.DataFrame(
-        {
-            "case_id": scores["case_id"],
-            "item": scores["item"],
-            "probability": np.exp(mean),
-            "known": top | likely,
-            "new": np.exp(new),
-        }
-    )

@@ -16,25 +16,16 @@ from benchmarks.plain_editors import (
     plain_rect,
     plain_rome,
 )
-from helpers.editing.alphaedit import AlphaEdit
+from helpers.editing.alphaedit import AlphaEdit, AlphaEditHyperparameters
 from helpers.editing.context import ContextTemplates
-from helpers.editing.ft import Ft
-from helpers.editing.hyperparameters import (
-    AlphaEditHyperparameters,
-    FtHyperparameters,
-    KnHyperparameters,
-    MemitHyperparameters,
-    MendHyperparameters,
-    RectHyperparameters,
-    RomeHyperparameters,
-)
-from helpers.editing.kn import Kn
-from helpers.editing.memit import Memit
-from helpers.editing.mend import Mend
-from helpers.editing.mend_network import Hypernetwork
-from helpers.editing.rect import Rect
+from helpers.editing.ft import Ft, FtHyperparameters
+from helpers.editing.kn import Kn, KnHyperparameters
+from helpers.editing.memit import Memit, MemitHyperparameters
+from helpers.editing.mend.editor import Mend, MendHyperparameters
+from helpers.editing.mend.network import Hypernetwork
+from helpers.editing.rect import Rect, RectHyperparameters
 from helpers.editing.request import EditRequest
-from helpers.editing.rome import Rome
+from helpers.editing.rome import Rome, RomeHyperparameters
 from helpers.editing.second_moment import SecondMoment
 from helpers.editing.spreading import SpreadingEditor
 from helpers.editing.update import apply

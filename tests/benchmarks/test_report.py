@@ -6,8 +6,11 @@ import pandas as pd
 import pytest
 import torch
 
+from benchmarks import records
 from benchmarks.machine import arithmetic, measured, peak_memory
 from benchmarks.report import Report
+from helpers.fetch import FetchError
+from helpers.peak.records import load_peak
 
 
 def test_arithmetic_of_a_matrix_product():
@@ -34,3 +37,25 @@ def test_a_report_is_kept_as_a_table_with_a_plot(tmp_path, capsys):
     assert path.with_suffix(".png").exists()
     assert "peak memory" in capsys.readouterr().out
     assert peak_memory() > 0
+
+
+def test_reports_of_other_models_and_types_stand_beside_each_other(tmp_path):
+    paths = set()
+    for dtype in (torch.float32, torch.float64):
+        for label in ("one_rome", "shape:two_rome"):
+            report = Report("editing", "record", dtype, "cpu", label)
+            report.add("ours", 1, 2.0)
+            paths.add(report.save(tmp_path, axis="edits"))
+    assert len(paths) == 4
+    assert all(path.exists() for path in paths)
+
+
+def test_packaged_records_stand_in_where_nothing_can_be_fetched(monkeypatch, capsys):
+    def nothing(name, **_):
+        if name == "peak-cf":
+            raise FetchError("no network")
+        return load_peak(name)
+
+    monkeypatch.setattr(records, "load_peak", nothing)
+    assert records.records_at_hand("peak-cf") == list(load_peak("peak-mini-cf").records)
+    assert "takes the place of peak-cf: no network" in capsys.readouterr().err

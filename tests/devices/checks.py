@@ -21,15 +21,10 @@ from benchmarks.plain_editors import PLAIN
 from helpers.editing.app import App
 from helpers.editing.context import ContextTemplates
 from helpers.editing.editor import Editor
-from helpers.editing.ft import Ft
-from helpers.editing.hyperparameters import (
-    FtHyperparameters,
-    KnHyperparameters,
-    MendHyperparameters,
-)
-from helpers.editing.kn import Kn
-from helpers.editing.mend import Mend
-from helpers.editing.mend_network import Hypernetwork
+from helpers.editing.ft import Ft, FtHyperparameters
+from helpers.editing.kn import Kn, KnHyperparameters
+from helpers.editing.mend.editor import Mend, MendHyperparameters
+from helpers.editing.mend.network import Hypernetwork
 from helpers.editing.prune import Prune
 from helpers.editing.rect import Rect
 from helpers.editing.update import Update, apply

@@ -8,23 +8,16 @@ from typing import Any
 import pytest
 import torch
 
-from helpers.editing.alphaedit import AlphaEdit
+from helpers.editing.alphaedit import AlphaEdit, AlphaEditHyperparameters
 from helpers.editing.app import App
 from helpers.editing.context import ContextTemplates
 from helpers.editing.corpus import TextCorpus
 from helpers.editing.editor import Editor
-from helpers.editing.hyperparameters import (
-    AlphaEditHyperparameters,
-    MemitHyperparameters,
-    PruneHyperparameters,
-    RectHyperparameters,
-    RomeHyperparameters,
-)
-from helpers.editing.memit import Memit
-from helpers.editing.prune import Prune
-from helpers.editing.rect import Rect
+from helpers.editing.memit import Memit, MemitHyperparameters
+from helpers.editing.prune import Prune, PruneHyperparameters
+from helpers.editing.rect import Rect, RectHyperparameters
 from helpers.editing.request import EditRequest
-from helpers.editing.rome import Rome
+from helpers.editing.rome import Rome, RomeHyperparameters
 from helpers.editing.second_moment import SecondMoment, second_moment
 from helpers.editing.update import Update
 from helpers.models import LanguageModel

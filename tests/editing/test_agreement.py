@@ -11,18 +11,13 @@ import pytest
 import torch
 
 from helpers import models
-from helpers.editing.alphaedit import AlphaEdit
+from helpers.editing.alphaedit import AlphaEdit, AlphaEditHyperparameters
 from helpers.editing.app import App
 from helpers.editing.context import ContextTemplates
-from helpers.editing.hyperparameters import (
-    AlphaEditHyperparameters,
-    MemitHyperparameters,
-    RomeHyperparameters,
-    VectorHyperparameters,
-)
-from helpers.editing.memit import Memit
+from helpers.editing.hyperparameters import VectorHyperparameters
+from helpers.editing.memit import Memit, MemitHyperparameters
 from helpers.editing.request import EditRequest
-from helpers.editing.rome import Rome
+from helpers.editing.rome import Rome, RomeHyperparameters
 from helpers.editing.second_moment import SecondMoment
 from helpers.scoring.answers import Question, score_answers
 

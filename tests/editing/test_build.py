@@ -9,17 +9,18 @@ import yaml
 
 from helpers.editing import build
 from helpers.editing.app import App
-from helpers.editing.build import Shared, build_editor
-from helpers.editing.catalogue import CATALOGUE
+from helpers.editing.build import build_editor
 from helpers.editing.context import ContextTemplates
 from helpers.editing.hyperparameters import HyperparameterError
-from helpers.editing.mend_network import Hypernetwork
+from helpers.editing.memory import Memory
+from helpers.editing.mend.network import Hypernetwork
 from helpers.editing.presets import (
     model_file,
     moment_layers,
     preset_words,
     read_hyperparameters,
 )
+from helpers.editing.registry import editors
 from helpers.paths import PARAMS
 
 FILES = sorted((PARAMS / "models").glob("*.yaml"))
@@ -57,15 +58,15 @@ def test_every_model_has_its_file() -> None:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_every_preset_is_valid_and_says_where_it_comes_from(path) -> None:
-    assert set(sections(path)) == {entry.section for entry in CATALOGUE.values()}
-    for editor, entry in CATALOGUE.items():
+    assert set(sections(path)) == {entry.section for entry in editors().values()}
+    for editor, entry in editors().items():
         for preset, values in sections(path)[entry.section].items():
             hyperparameters = read_hyperparameters(editor, path.stem, preset)
-            assert type(hyperparameters) is entry.kind
+            assert type(hyperparameters) is entry.hyperparameters
             assert values["source"]
             layers = getattr(hyperparameters, "layers", ())
             assert all(layer < BLOCKS[path.stem] for layer in layers)
-            if editor in ("rect", "prune"):
+            if entry.section in ("rect", "prune"):
                 assert preset in sections(path)[hyperparameters.base]
             elif editor != "kn":
                 assert set(values["app"]) - {"stop_on", "margin", "extrapolated"} == {
@@ -184,8 +185,8 @@ def test_second_moments_that_are_announced_are_those_that_are_loaded(
 
 
 def test_editors_that_load_no_second_moments_announce_none() -> None:
-    family = {"rome", "r-rome", "memit", "alphaedit", "rect", "prune"}
-    for name in set(CATALOGUE) - family:
+    family = {"rome", "r-rome", "memit", "alphaedit", "rect", "prune", "prune-added"}
+    for name in set(editors()) - family:
         assert moment_layers(name, "smollm2-135m", "tuned") == ()
         with pytest.raises(HyperparameterError, match="no preset 'papre'"):
             moment_layers(name, "smollm2-135m", "papre")
@@ -209,14 +210,14 @@ def test_a_name_stands_for_values_that_can_be_overridden() -> None:
 
 
 def test_editors_of_one_run_share_their_second_moments(named) -> None:
-    shared = Shared()
+    memory = Memory()
     first, second = (
         build_editor(
-            name, named, preset="tuned", app=app, overrides={"layers": (1,)}, shared=shared
+            name, named, preset="tuned", app=app, overrides={"layers": (1,)}, memory=memory
         )
         for name, app in (("memit", None), ("rome", True))
     )
-    assert first.second_moments[1] is second.second_moments[1] is shared.moments[1]
+    assert first.second_moments[1] is second.second_moments[1]
     assert set(second.second_moments) == {1}
 
 
@@ -266,7 +267,7 @@ def test_overrides_reach_wrapper_and_base(named) -> None:
 def test_what_does_not_exist_is_named(named, tiny) -> None:
     with pytest.raises(HyperparameterError, match="no editor 'roma'") as caught:
         build_editor("roma", named, preset="tuned")
-    assert all(name in str(caught.value) for name in CATALOGUE)
+    assert all(name in str(caught.value) for name in editors())
     with pytest.raises(HyperparameterError, match="rome has no preset 'papre'"):
         build_editor("rome", named, preset="papre")
     with pytest.raises(HyperparameterError, match="v_lrr"):

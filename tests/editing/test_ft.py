@@ -14,8 +14,7 @@ from helpers import models
 from helpers.editing import loss_batch
 from helpers.editing.app import AnswerScores, App, app_terms
 from helpers.editing.deltas import Dense
-from helpers.editing.ft import Ft
-from helpers.editing.hyperparameters import FtHyperparameters
+from helpers.editing.ft import Ft, FtHyperparameters
 from helpers.editing.request import EditRequest, RequestError
 from helpers.editing.update import apply
 from helpers.models.tokens import answer_ids
@@ -140,18 +139,23 @@ def test_ft_l_reads_the_distribution_after_the_prompt(tiny, requests) -> None:
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_all_answers_become_targets(tiny, requests, objective) -> None:
-    """The first loss is the mean over the target and every correct answer."""
+    """The first loss is that of the target and every correct answer, weighted as its name says."""
     language_model = tiny("llama")
     request = requests[2]
-    (every,) = ft(language_model, targets="all", objective=objective).edit([request])
-    parts = [
+    mean, added = (
+        ft(language_model, targets=targets, objective=objective)
+        .edit([request])[0]
+        .diagnostics["losses"][0]["nll"]
+        for targets in ("all", "all-sum")
+    )
+    new, *others = [
         ft(language_model, objective=objective)
         .edit([EditRequest(request.subject, request.prompt, answer)])[0]
         .diagnostics["losses"][0]["nll"]
         for answer in (request.target, *request.correct)
     ]
-    found = every.diagnostics["losses"][0]["nll"]
-    assert found == pytest.approx(np.mean(parts), abs=1e-4)
+    assert mean == pytest.approx(np.mean([new, *others]), abs=1e-4)
+    assert added == pytest.approx(new + np.mean(others), abs=1e-4)
 
 
 def test_a_target_beyond_the_context_is_refused_though_it_is_not_read(tiny) -> None:
@@ -216,7 +220,7 @@ def test_bad_input_is_named(tiny, requests) -> None:
         ft(language_model, layers=(1, 2))
     with pytest.raises(ValueError, match="layer 9 is not in this model"):
         ft(language_model, layers=(9,))
-    with pytest.raises(ValueError, match="targets must be 'new' or 'all'"):
+    with pytest.raises(ValueError, match="targets must be 'new', 'all' or 'all-sum'"):
         ft(language_model, targets="both")
     long = EditRequest("Mars", "{} is near", "Venus " * 200, record="case 7")
     with pytest.raises(RequestError, match=r"record 'case 7': .* exceed the context of 512"):
@@ -287,8 +291,8 @@ def test_ft_with_app_differs_from_the_authors_code_by_two_slips_only(
     def attached(batch, correct, false, margin):
         batch.reference = batch.reference or (correct, false)
         scores = (
-            AnswerScores(values, reader.real(len(values)))
-            for values, reader in ((correct, batch.correct), (false, batch.false))
+            AnswerScores(values, real)
+            for values, real in zip((correct, false), batch.readout.real[1:], strict=True)
         )
         return app_terms(*scores, *batch.reference, margin)
 

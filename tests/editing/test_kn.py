@@ -15,8 +15,7 @@ from helpers.editing import kn as kn_module
 from helpers.editing.app import App
 from helpers.editing.context import ContextTemplates
 from helpers.editing.deltas import ColumnSparse
-from helpers.editing.hyperparameters import KnHyperparameters
-from helpers.editing.kn import Kn
+from helpers.editing.kn import Kn, KnHyperparameters
 from helpers.editing.request import EditRequest, RequestError
 from helpers.editing.update import apply
 from helpers.locating.integrated_gradients import integrated_gradients

@@ -130,11 +130,11 @@ def test_each_layer_takes_an_equal_share_of_what_is_still_missing(
     made = [Update({}) for _ in requests]
     for layer, left in ((1, 2), (2, 1)):
         module = language_model.layout.mlp_out(layer)
-        reached = read_at_subjects(language_model, prompts, block, inputs=False, updates=made)
-        seen = read_at_subjects(language_model, prompts, module, inputs=True, updates=made)
+        options = {"inputs": [module], "outputs": [block], "updates": made}
+        seen = read_at_subjects(language_model, prompts, **options)
         # The bare prompt stands alone in its group, the two sampled ones share the other.
-        keys = torch.stack([0.5 * k[0] + 0.25 * k[1] + 0.25 * k[2] for k in seen], dim=1)
-        missing = (goals - torch.stack([values[0] for values in reached])).T / left
+        keys = torch.stack([0.5 * k[0] + 0.25 * k[1] + 0.25 * k[2] for k in seen[module]], dim=1)
+        missing = (goals - torch.stack([values[0] for values in seen[block]])).T / left
         first, second = editor.solve_each(layer, keys.double(), missing.double())
         for i, update in enumerate(updates):
             expected = (first[:, i : i + 1] @ second[:, i : i + 1].T).float()
@@ -154,7 +154,7 @@ def test_memit_jointly_moves_every_subject_towards_its_vector(
     block = language_model.layout.block(editor.hyperparameters.layers[-1])
     vectors, prompts = editor.optimised(requests, block), editor.prompts(requests)
     with overlay_all(language_model, joint):
-        reached = read_at_subjects(language_model, prompts, block, inputs=False)
+        reached = read_at_subjects(language_model, prompts, outputs=[block])[block]
     for vector, values in zip(vectors, reached, strict=True):
         missing = (vector.initial + vector.delta - values[0]).norm() / vector.delta.norm()
         assert missing < 0.6

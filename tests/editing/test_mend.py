@@ -13,29 +13,28 @@ import torch
 from safetensors.torch import save_file
 
 from helpers import models
-from helpers.data.peak import load_peak
-from helpers.editing import mend as mend_module
 from helpers.editing.app import App
 from helpers.editing.deltas import LowRank
-from helpers.editing.hyperparameters import MendHyperparameters
 from helpers.editing.loss_batch import LossBatch, loss_row
-from helpers.editing.mend import Mend, load_network, token_gradients
-from helpers.editing.mend_network import Hypernetwork, NetworkError
-from helpers.editing.mend_outer import Learner
-from helpers.editing.mend_records import (
-    TrainingRecord,
-    file_records,
-    packaged_records,
-    split,
-)
-from helpers.editing.mend_trainer import Trainer, TrainingSettings, draw_tasks
-from helpers.editing.mend_training import train
+from helpers.editing.mend import editor as mend_module
+from helpers.editing.mend.editor import Mend, MendHyperparameters, load_network, token_gradients
+from helpers.editing.mend.network import Hypernetwork, NetworkError
 from helpers.editing.presets import read_hyperparameters
 from helpers.editing.request import EditRequest, RequestError
 from helpers.editing.update import Update, apply
 from helpers.models.tokens import answer_ids, prompt_ids
 from helpers.paths import PACKAGED
+from helpers.peak.records import load_peak
 from helpers.scoring.answers import Question, score_answers
+from tools.train_mend.__main__ import train
+from tools.train_mend.outer import Learner
+from tools.train_mend.records import (
+    TrainingRecord,
+    file_records,
+    packaged_records,
+    split,
+)
+from tools.train_mend.trainer import Trainer, TrainingSettings, draw_tasks
 
 ARCHITECTURES = ["gpt2", "gptj", "llama", "qwen2", "mistral", "gemma3"]
 LAYERS = (2, 3)
@@ -207,8 +206,9 @@ def test_app_lowers_its_own_objective(tiny, requests) -> None:
     assert separation(careful) < separation(plain)
 
 
-def test_all_answers_become_targets_with_equal_shares(tiny, requests) -> None:
-    """The loss is a mean over targets, so what the network reads is one, too."""
+@pytest.mark.parametrize("targets", ["all", "all-sum"])
+def test_all_answers_become_targets(tiny, requests, targets) -> None:
+    """The loss is a weighted sum over targets, so what the network reads is one, too."""
     language_model = tiny("llama")
     request = requests[2]
     module = language_model.layout.mlp_out(2)
@@ -221,16 +221,19 @@ def test_all_answers_become_targets_with_equal_shares(tiny, requests) -> None:
         inputs, gradients = (part[0] for part in found[module])
         return gradients.T @ inputs, float(terms["nll"])
 
-    each = [
+    new, *others = [
         read(replace(request, target=text, correct=()))
         for text in (request.target, *request.correct)
     ]
-    gradient, loss = read(request, all_answers=True)
-    torch.testing.assert_close(gradient, torch.stack([part for part, _ in each]).mean(0))
-    assert loss == pytest.approx(sum(part for _, part in each) / len(each), abs=1e-5)
-    update = mend(language_model, requests, targets="all").edit([request])[0]
+    n = len(others)
+    own, share = (1 / (n + 1), 1 / (n + 1)) if targets == "all" else (1, 1 / n)
+    gradient, loss = read(request, targets=targets)
+    expected = own * new[0] + share * sum(part for part, _ in others)
+    torch.testing.assert_close(gradient, expected)
+    assert loss == pytest.approx(own * new[1] + share * sum(part for _, part in others), abs=1e-5)
+    update = mend(language_model, requests, targets=targets).edit([request])[0]
     assert update.diagnostics["losses"][0]["nll"] == pytest.approx(loss, abs=1e-5)
-    with pytest.raises(ValueError, match="targets must be 'new' or 'all'"):
+    with pytest.raises(ValueError, match="targets must be 'new', 'all' or 'all-sum'"):
         mend(language_model, requests, targets="both")
 
 
@@ -465,9 +468,11 @@ def test_networks_that_do_not_fit_are_refused(tiny, requests, tmp_path, monkeypa
     with pytest.raises(NetworkError, match=r"edits layers \[2, 3\] at rank 4"):
         load_network(language_model, MendHyperparameters(**{**given, "layers": (1, 2)}))
     monkeypatch.setattr(mend_module, "cache_folder", lambda *_: tmp_path / "cache")
-    with pytest.raises(NetworkError, match=r"mend_training --model tiny-llama"):
+    with pytest.raises(NetworkError, match=r"train_mend --model tiny-llama"):
         load_network(language_model, MendHyperparameters(layers=LAYERS))
+    path = tmp_path / "another.safetensors"
     save_file({"x": torch.zeros(1)}, path)
+    given["network"] = str(path)
     with pytest.raises(NetworkError, match="holds no MEND network"):
         load_network(language_model, MendHyperparameters(**given))
     with pytest.raises(RequestError, match=r"record 'case 7': .* exceed the context of 512"):

@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers.editing.deltas import Dense, LowRank
-from helpers.editing.hyperparameters import PruneHyperparameters
-from helpers.editing.prune import largest_singular_value, restrain
+from helpers.editing.prune import PruneHyperparameters, largest_singular_value, restrain
 from helpers.editing.rect import keep_largest
 from helpers.editing.update import Update
 
@@ -71,8 +70,8 @@ def test_rect_compares_an_edit_with_the_weights_it_was_made_upon(
     for masked in (rect.edit(requests[:1])[0], rect.edit_jointly(requests[:1])):
         torch.testing.assert_close(masked[name].dense(), expected)
     earlier = Update({name: Dense(3 * weight.flip(1))})
-    (second,) = rect.edit_upon(earlier, requests[1:2]).values()
-    (whole,) = rome.edit_upon(earlier, requests[1:2]).values()
+    (second,) = rect.edit_after(earlier, requests[1:2]).values()
+    (whole,) = rome.edit_after(earlier, requests[1:2]).values()
     expected = keep_largest(whole, weight + earlier[name].dense(), 0.4).dense()
     torch.testing.assert_close(second.dense(), expected)
 
@@ -144,7 +143,7 @@ def test_prune_restrains_the_sum_of_a_sequence_once(tiny, make_editor, requests)
         for module in one:
             torch.testing.assert_close(one[module].dense(), other[module].dense())
     editor = make_editor("prune", language_model)
-    step = editor.edit_upon(plain[0], requests[1:2])  # a step is not restrained
+    step = editor.edit_after(plain[0], requests[1:2])  # a step is not restrained
     for module, delta in plain[0].plus(step).items():
         torch.testing.assert_close(delta.dense(), plain[1][module].dense())
     limit = 0.5 * min(

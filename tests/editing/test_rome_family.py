@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import copy
 
+import numpy as np
 import pytest
 import torch
 
 from helpers.editing.app import App
 from helpers.editing.deltas import LowRank, Masked
 from helpers.editing.editor import batches_of
-from helpers.editing.keys import read_at_subjects, read_modules_at_subjects
+from helpers.editing.keys import read_at_subjects
 from helpers.editing.overlay import overlay_all
 from helpers.editing.request import EditRequest
 from helpers.editing.update import Update, apply
@@ -89,12 +90,15 @@ def test_rome_maps_the_bare_key_to_the_optimised_value(
     (vector,) = editor.optimised(requests[:1], language_model.layout.mlp(1))
     (update,) = editor.edit(requests[:1])
     module = language_model.layout.mlp_out(1)
-    seen = read_at_subjects(
-        language_model, editor.prompts(requests[:1]), module, inputs=False, updates=[update]
+    prompts = editor.prompts(requests[:1])
+    seen = read_at_subjects(language_model, prompts, outputs=[module], updates=[update])
+    torch.testing.assert_close(
+        seen[module][0][0], vector.initial + vector.delta, rtol=1e-4, atol=1e-4
     )
-    torch.testing.assert_close(seen[0][0], vector.initial + vector.delta, rtol=1e-4, atol=1e-4)
     # How far the key is from its direction is told for a direction of unit length.
-    (keys,) = read_at_subjects(language_model, editor.prompts(requests[:1]), module, inputs=True)
+    (keys,) = read_at_subjects(language_model, editor.prompts(requests[:1]), inputs=[module])[
+        module
+    ]
     direction = update[module].right[:, 0]
     assert float(direction.norm()) == pytest.approx(1)
     assert float(keys[0] @ direction) == pytest.approx(update.diagnostics["key_dot_direction"])
@@ -109,7 +113,9 @@ def test_r_rome_maps_the_averaged_key_to_the_optimised_value(
     (vector,) = editor.optimised(requests[:1], language_model.layout.mlp(1))
     (update,) = editor.edit(requests[:1])
     module = language_model.layout.mlp_out(1)
-    (keys,) = read_at_subjects(language_model, editor.prompts(requests[:1]), module, inputs=True)
+    (keys,) = read_at_subjects(language_model, editor.prompts(requests[:1]), inputs=[module])[
+        module
+    ]
     key = torch.tensor(editor.contexts.weights) @ keys
     with torch.no_grad():
         value = language_model.module(module)(key[None])[0] + update[module].rows(key)
@@ -120,9 +126,9 @@ def test_reading_two_modules_equals_reading_each(tiny, make_editor, requests) ->
     language_model = tiny("qwen2")
     prompts = make_editor("memit", language_model).prompts(requests)
     key, value = language_model.layout.mlp_out(1), language_model.layout.block(2)
-    both = read_modules_at_subjects(language_model, prompts, inputs=[key], outputs=[value])
-    keys = read_at_subjects(language_model, prompts, key, inputs=True)
-    values = read_at_subjects(language_model, prompts, value, inputs=False)
+    both = read_at_subjects(language_model, prompts, inputs=[key], outputs=[value])
+    keys = read_at_subjects(language_model, prompts, inputs=[key])[key]
+    values = read_at_subjects(language_model, prompts, outputs=[value])[value]
     torch.testing.assert_close(both[key], keys)
     torch.testing.assert_close(both[value], values)
 
@@ -145,22 +151,24 @@ def test_app_lowers_its_own_objective(tiny, make_editor, requests, architecture,
     )
 
 
+@pytest.mark.parametrize("targets", ["all", "all-sum"])
 @pytest.mark.parametrize("name", ["rome", "memit", "alphaedit"])
-def test_all_answers_become_targets(tiny, make_editor, requests, name) -> None:
-    """The first loss is the mean over the target and every correct answer."""
+def test_all_answers_become_targets(tiny, make_editor, requests, name, targets) -> None:
+    """The first loss is that of the target and every correct answer, weighted as its name says."""
     language_model = tiny("llama")
     request = requests[2]
     alone = [
         EditRequest(request.subject, request.prompt, answer)
         for answer in (request.target, *request.correct)
     ]
-    (every,) = make_editor(name, language_model, targets="all").edit([request])
-    found, *parts = (
+    (every,) = make_editor(name, language_model, targets=targets).edit([request])
+    found, new, *others = (
         update.diagnostics["losses"][0]["nll"]
         for update in (every, *make_editor(name, language_model).edit(alone))
     )
-    assert found == pytest.approx(sum(parts) / len(parts), abs=1e-4)
-    with pytest.raises(ValueError, match="targets must be 'new' or 'all'"):
+    mean, added = np.mean([new, *others]), new + np.mean(others)
+    assert found == pytest.approx(mean if targets == "all" else added, abs=1e-4)
+    with pytest.raises(ValueError, match="targets must be 'new', 'all' or 'all-sum'"):
         make_editor("rome", language_model, targets="both")
 
 

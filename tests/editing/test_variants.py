@@ -8,16 +8,23 @@ from hypothesis import strategies as st
 
 from helpers.editing.app import App
 from helpers.editing.context import ContextTemplates
-from helpers.editing.hyperparameters import RectHyperparameters
+from helpers.editing.methods import _changed
 from helpers.editing.presets import preset_values
-from helpers.editing.rect import Rect
+from helpers.editing.rect import Rect, RectHyperparameters
 from helpers.editing.rome import Rome
-from helpers.editing.variants import OBJECTIVES, SYMBOLS, MethodError, Variant, objectives
+from helpers.editing.variants import (
+    OBJECTIVES,
+    SYMBOLS,
+    MethodError,
+    Variant,
+    method_label,
+    objectives,
+)
+from helpers.params import read_params
 from helpers.paths import NOTEBOOKS
 from helpers.paths import PARAMS as FOLDER
-from helpers.publishing.ablations import studies
-from helpers.runs.methods import _changed
-from helpers.runs.params import read_params
+from helpers.peak.ablations import studies
+from helpers.results.published import published_table
 
 NAME = "04_app_ablations"
 # A draft awaits its published run; its params files are checked all the same.
@@ -38,7 +45,8 @@ PARAMS = {
     [
         ("rome", "ROME"),
         ("rome+app", "ROME+APP"),
-        ("rome+all", "ROME+"),
+        ("rome+all", "ROME+ (mean)"),
+        ("rome+all-sum", "ROME+ (sum)"),
         ("rome+app@alpha=0x", "ROME+APP, without L1"),
         ("ft-m+app@gamma=0.5x", "FT-M+APP, 0.5 γ"),
         ("memit+app@neighbours=3", "MEMIT+APP, k = 3"),
@@ -65,7 +73,7 @@ def test_names_that_mean_nothing_are_refused(bad):
 def test_studies_hold_what_the_parameters_ask_for():
     found = {name: [str(v) for v in variants] for name, variants in studies(PARAMS).items()}
     assert found["objectives"] == ["ft-m", "ft-m+app", *(f"ft-m+app@{f}=0x" for f in OBJECTIVES)]
-    assert found["fairer"] == ["rome", "rome+all", "rome+app"]
+    assert found["fairer"] == ["rome", "rome+all", "rome+all-sum", "rome+app"]
     assert found["neighbours"] == ["ft-m+app@neighbours=0", "ft-m+app@neighbours=3"]
     assert found["others"] == ["rect", "rect+app"]
     assert found["sensitivity"][-1] == "ft-m+app@margin=4"
@@ -100,3 +108,12 @@ def test_published_variants_have_hyperparameters_for_their_model(file):
             values = preset_values(base, params["model"], params["preset"])
         if variant.method.endswith("+app"):
             assert {"alpha", "beta", "gamma"} <= set(values["app"])
+
+
+def test_the_papers_ablations_have_the_papers_four_editors():
+    """Figure 4 and Table 5: FT, MEND, MEMIT and ROME on LLaMA-2 (7B)."""
+    params = read_params(FOLDER / "paper" / NAME / "llama2-7b_peak-cf.yaml", NOTEBOOK)
+    rows = published_table("peak_table_5").query("model == 'llama2-7b'")["method"].unique()
+    for key in ("editors", "fairer"):
+        labels = [method_label(editor).removesuffix("-L") for editor in params[key]]
+        assert sorted(f"{label}+" for label in labels) == sorted(rows)

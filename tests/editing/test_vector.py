@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 import pytest
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
+from helpers.editing import vector as vector_module
 from helpers.editing.app import App
 from helpers.editing.context import ContextTemplates
 from helpers.editing.hyperparameters import VectorHyperparameters
@@ -163,3 +166,58 @@ def test_a_batch_of_vectors_equals_a_plain_loop_for_each(
         bitten.append(delta.norm() > 0.99 * chosen.clamp_norm_factor * initial.norm())
     assert len({vector.steps for vector in vectors}) > 1
     assert any(bitten)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.25, 1.0])
+def test_rows_that_are_done_do_not_change_the_others(tiny, requests, monkeypatch, share):
+    """Whether they leave at once or are run on, every vector is the one it is alone."""
+    language_model = tiny("llama")
+    rows = [edit_row(language_model, request, CONTEXTS) for request in requests]
+    module = language_model.layout.mlp(1)
+
+    def each_alone(threshold: float):
+        chosen = settings(v_num_grad_steps=12, stop_on="nll", stop_threshold=threshold)
+        return chosen, [optimise_vectors(language_model, [r], module, chosen)[0] for r in rows]
+
+    unstopped = each_alone(-1.0)[1]
+    lowest = sorted(min(loss["nll"] for loss in vector.losses) for vector in unstopped)
+    chosen, alone = each_alone((lowest[0] + lowest[1]) / 2)
+    assert len({vector.steps for vector in alone}) > 1
+    monkeypatch.setattr(vector_module, "token_batches", lambda lengths, *_: [range(len(lengths))])
+    monkeypatch.setattr(vector_module, "done_share", lambda _: share)
+    together = optimise_vectors(language_model, rows, module, chosen)
+    for one, other in zip(together, alone, strict=True):
+        assert one.steps == other.steps
+        assert len(one.losses) == len(other.losses)
+        torch.testing.assert_close(one.delta, other.delta, atol=1e-4, rtol=1e-3)
+
+
+def test_a_step_waits_for_the_device_once(tiny, requests, monkeypatch):
+    """All that depends on the rows' shapes alone is made before the first step."""
+    language_model = tiny("llama")
+    rows = [edit_row(language_model, request, CONTEXTS, APP) for request in requests]
+    monkeypatch.setattr(vector_module, "token_batches", lambda lengths, *_: [range(len(lengths))])
+
+    def operations(steps: int) -> Counter[str]:
+        with Counted() as counted:
+            module = language_model.layout.mlp(1)
+            optimise_vectors(language_model, rows, module, settings(v_num_grad_steps=steps), APP)
+        return counted.names
+
+    of_a_step = operations(4) - operations(3)
+    waits = ("unique", "nonzero", "_local_scalar_dense", "lift_fresh", "bitwise_not")
+    assert not [name for name in of_a_step if any(word in name for word in waits)]
+    blocks = language_model.layout.blocks - 1
+    assert of_a_step["aten::cat"] <= 6 * blocks  # constant keys and values are not copied first
+
+
+class Counted(TorchDispatchMode):
+    """Counts the operations that reach a device."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: Counter[str] = Counter()
+
+    def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
+        self.names[operation.name()] += 1
+        return operation(*args, **(kwargs or {}))

@@ -6,14 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from helpers.data.knowgic import load_edits
-from helpers.data.peak import load_peak
 from helpers.editing.app import App
-from helpers.editing.ft import Ft
-from helpers.editing.hyperparameters import FtHyperparameters
+from helpers.editing.ft import Ft, FtHyperparameters
 from helpers.explorer.chains import ChainExplorer
 from helpers.explorer.one_edit import LISTING, Explorer
-from helpers.runs.store import ResultsStore
+from helpers.peak.records import load_peak
+from helpers.results.store import ResultsStore
+from helpers.thinkedit.edits import load_edits
 
 
 class QuickExplorer(Explorer):

@@ -30,10 +30,10 @@ EditPanel(explorer, short_records())
 CHAIN_PANEL = """
 from pathlib import Path
 
-from helpers.data.knowgic import load_edits
+from helpers.thinkedit.edits import load_edits
 from helpers.explorer.chain_panel import ChainPanel
 from helpers.explorer.chains import ChainExplorer
-from helpers.runs.store import ResultsStore
+from helpers.results.store import ResultsStore
 
 edits = load_edits("mini")[1:]
 chains = ChainExplorer(explorer.language_model, edits, ResultsStore(Path({store!r})))

@@ -11,10 +11,10 @@ import pytest
 from helpers.editing.corpus import SelfCorpus
 from helpers.editing.second_moment import second_moment
 from helpers.explorer.one_edit import MEASURES, Explorer, Outcome, Said, with_target
-from helpers.metrics.peak_tables import metrics_table
 from helpers.models.language_model import LanguageModel
-from helpers.runs.one_record import edit_prompt_probabilities, joined_scores, record_scores
-from helpers.runs.peak_scores import edit_request
+from helpers.peak.metrics_table import metrics_table
+from helpers.peak.one_record import edit_prompt_probabilities, joined_scores, record_scores
+from helpers.peak.run import edit_request
 
 
 @pytest.fixture

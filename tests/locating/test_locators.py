@@ -16,7 +16,6 @@ from tokenizers import Regex, Tokenizer, models, pre_tokenizers
 from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 
-from helpers.data.peak_record import RecordError
 from helpers.locating import saliency
 from helpers.locating.activations import ActivationMagnitude, GradientActivation
 from helpers.locating.causal_tracing import CausalTracing, embedding_deviation
@@ -31,6 +30,7 @@ from helpers.locating.saliency import Fisher, WeightSaliency
 from helpers.locating.slots import own_answers
 from helpers.models import LanguageModel
 from helpers.models.tokens import TokenError
+from helpers.records import RecordError
 
 Tiny = Callable[..., LanguageModel]
 SENTENCES = (

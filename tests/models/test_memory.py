@@ -17,7 +17,7 @@ from helpers.models.memory import free_bytes, group_limits
 SCRIPT = """
 import resource, sys, torch
 from helpers.editing.context import ContextTemplates
-from helpers.editing.hyperparameters import RomeHyperparameters
+from helpers.editing.rome import RomeHyperparameters
 from helpers.editing.request import EditRequest
 from helpers.editing.rome import Rome
 from helpers.models.language_model import LanguageModel

@@ -11,6 +11,7 @@ from helpers.models.architectures import UnknownArchitectureError
 from helpers.models.packaged_weights import WeightsError, prepare
 
 NAMES = ["gpt2", "gptj", "llama", "qwen2", "mistral", "gemma3"]
+NAMES += ["qwen3", "olmo2", "gpt_neox", "falcon"]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -29,7 +30,14 @@ def test_layout_names_the_mlp_matrices(tiny, name):
     assert embedding is language_model.module(layout.architecture.embedding)
 
 
-@pytest.mark.parametrize("name", NAMES)
+def test_a_fused_gate_is_no_gate(tiny):
+    layout = tiny("phi3").layout
+    assert tiny("phi3").weight(layout.mlp_in(0)[0]).shape == (2 * 48, 32)
+    with pytest.raises(UnknownArchitectureError, match="attribute them at 'activation'"):
+        layout.gate(1)
+
+
+@pytest.mark.parametrize("name", [*NAMES, "phi3"])
 def test_weights_are_frozen_and_padding_is_right(tiny, name):
     language_model = tiny(name)
     assert not any(p.requires_grad for p in language_model.model.parameters())
@@ -92,5 +100,6 @@ def test_shape_model_is_random_but_real_sized():
 @pytest.mark.parametrize("architecture", sorted(ARCHITECTURES))
 def test_every_entry_has_a_slot_for_the_block(architecture):
     entry = ARCHITECTURES[architecture]
-    for name in (entry.block, entry.mlp, entry.mlp_out, entry.gate, *entry.mlp_in):
+    gate = () if entry.gate is None else (entry.gate,)
+    for name in (entry.block, entry.mlp, entry.mlp_out, *gate, *entry.mlp_in):
         assert name.count("{}") == 1

@@ -10,16 +10,26 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Regex, Tokenizer, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from helpers.models.batching import PADDING, PASS_TOKENS, run_halving, token_batches
 from helpers.models.forest import Forest
 from helpers.models.forward import hidden_states, prefill
+from helpers.models.packaged_weights import prepare
 from helpers.models.padding import padded
-from helpers.models.tokens import TokenError, answer_ids, prompt_ids, subject_prompt
+from helpers.models.tokens import (
+    TokenError,
+    answer_ids,
+    ids_of_answers,
+    ids_of_prompts,
+    prompt_ids,
+    subject_prompt,
+    subject_prompts,
+)
 from helpers.models.trace import record_inputs, record_outputs
 
 ARCHITECTURES = ["gpt2", "gptj", "llama", "qwen2", "mistral", "gemma3"]
+ARCHITECTURES += ["qwen3", "olmo2", "gpt_neox", "falcon", "phi3"]
 
 
 def test_subject_last_is_found_by_offsets(tiny):
@@ -68,6 +78,43 @@ def test_templates_that_cannot_be_filled(tiny, template, subject, message):
 def test_an_empty_prompt_is_refused_whatever_the_tokenizer_adds(tiny):
     with pytest.raises(TokenError, match="prompt is empty"):
         prompt_ids(tiny("gemma3"), "")
+
+
+WRITTEN = st.text(st.characters(codec="utf-8"), min_size=1, max_size=12).filter(
+    lambda text: bool(text.strip()) and not text[-1].isspace()
+)
+
+
+@pytest.fixture(scope="module", params=["bytes", "smollm2-135m"])
+def tokenized(request, tiny):
+    """A model with a tokenizer of bytes, or of an embedded model's words."""
+    if request.param == "bytes":
+        return tiny("llama")
+    tokenizer = AutoTokenizer.from_pretrained(prepare("smollm2-135m"))
+    return replace(tiny("llama"), tokenizer=tokenizer)
+
+
+@given(texts=st.lists(WRITTEN, min_size=1, max_size=6), twice=st.booleans())
+def test_many_texts_at_once_have_the_ids_of_each_alone(tokenized, texts, twice):
+    language_model, tokenizer = tokenized, tokenized.tokenizer
+    texts = texts * 2 if twice else texts
+    prompts = ids_of_prompts(language_model, texts)
+    assert prompts == {text: tuple(tokenizer(text)["input_ids"]) for text in texts}
+
+    def alone(answer: str) -> tuple[int, ...]:
+        ids = tokenizer(f"a {answer.strip()}", add_special_tokens=False)["input_ids"]
+        return tuple(ids[len(tokenizer("a", add_special_tokens=False)["input_ids"]) :])
+
+    try:
+        assert ids_of_answers(language_model, texts) == {text: alone(text) for text in texts}
+    except TokenError:  # some text merges with the word before it: one alone says so, too
+        with pytest.raises(TokenError, match="told apart"):
+            [answer_ids(language_model, text) for text in texts]
+    templates = ("{}", *(f"{text} {{}}" for text in texts if "{}" not in text))
+    subject = texts[0].replace("{}", "") or "x"
+    if subject.strip() and not subject[-1].isspace():
+        expected = [subject_prompt(language_model, template, subject) for template in templates]
+        assert subject_prompts(language_model, templates, subject) == expected
 
 
 @given(st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=6), min_size=1, max_size=6))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -14,6 +16,7 @@ from helpers.models.tokens import TokenError, answer_ids, prompt_ids
 from helpers.scoring.answers import Question, packed_tokens, score_answers
 
 ARCHITECTURES = ["gpt2", "gptj", "llama", "qwen2", "mistral", "gemma3"]
+ARCHITECTURES += ["qwen3", "olmo2", "gpt_neox", "falcon", "phi3"]
 QUESTIONS = [
     Question("Turkey shares a border with", ("Greece", "Georgia", "Gambia", "Iran", "Iraq")),
     Question("Turkey shares", ("borders", "b")),
@@ -44,13 +47,16 @@ def random_updates(language_model) -> list[Update]:
 
     layout = language_model.layout
     d, f = layout.hidden_size, layout.intermediate_size
+    first = language_model.weight(layout.mlp_in(1)[0]).shape
     low = LowRank(normal(d, 1), normal(f, 1))
     return [
         Update({layout.mlp_out(1): low, layout.mlp_out(2): LowRank(normal(d, 1), normal(f, 1))}),
         Update({layout.mlp_out(1): LowRank(normal(d, 3), normal(f, 3))}),
         Update({layout.mlp_out(0): ColumnSparse(normal(d), torch.tensor([1, 5, 7]), f)}),
         Update({layout.mlp_out(2): Masked.from_mask(low, normal(d, f) > 0)}),
-        Update({layout.mlp_out(1): Dense(normal(d, f)), layout.mlp_in(1)[0]: Dense(normal(f, d))}),
+        Update(
+            {layout.mlp_out(1): Dense(normal(d, f)), layout.mlp_in(1)[0]: Dense(normal(*first))}
+        ),
     ]
 
 
@@ -115,6 +121,29 @@ def test_cpu_and_gpu_agree(tiny):
 def test_shared_prefixes_are_counted_once(tiny):
     # "ab" and "ac" after " ": prompt of 3 byte tokens, then the blank and "a"; last bytes unread.
     assert packed_tokens(tiny("llama"), [Question("xyz", ("ab", "ac"))]) == 3 + 2
+
+
+def test_each_distinct_text_is_tokenised_once(tiny):
+    seen: list[list[str]] = []
+
+    class Counted:
+        def __init__(self, tokenizer) -> None:
+            self.tokenizer = tokenizer
+
+        def __call__(self, texts, **options):
+            seen.append(texts)
+            return self.tokenizer(texts, **options)
+
+        def __getattr__(self, name):
+            return getattr(self.tokenizer, name)
+
+    model = tiny("llama")
+    counted = replace(model, tokenizer=Counted(model.tokenizer))
+    found = score_answers(counted, QUESTIONS * 3)
+    np.testing.assert_allclose(found["sum"], score_answers(model, QUESTIONS * 3)["sum"])
+    prompts, answers = seen
+    assert sorted(prompts) == sorted(q.prompt for q in QUESTIONS)
+    assert len(answers) == 1 + len({a for q in QUESTIONS for a in q.answers})  # one is the anchor
 
 
 def test_bad_input(tiny):

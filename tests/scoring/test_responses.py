@@ -16,6 +16,7 @@ from helpers.scoring import responses as module
 from helpers.scoring.responses import Sampling, sample_responses, uses_chat
 
 ARCHITECTURES = ["gpt2", "gptj", "llama", "qwen2", "mistral", "gemma3"]
+ARCHITECTURES += ["qwen3", "olmo2", "gpt_neox", "falcon", "phi3"]
 PROMPTS = ["Ada lives in", "x", "The capital of France is the city that people call"]
 
 

@@ -12,7 +12,7 @@ import pytest
 # ft-l waits for a second run to make the same.
 _CELLS = (
     """\
-model: str = "toy"  # not loaded
+model: str = "shape:gpt2-xl"  # not loaded
 dataset: str = "peak-mini-cf"  # as in notebook 03
 records: int | None = None  # as in notebook 03
 methods: list[str] = ["rome"]  # see compute
@@ -25,8 +25,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from helpers.data.peak import load_peak
-from helpers.runs.store import ResultsStore, complete""",
+from helpers.peak.records import load_peak
+from helpers.results.store import ResultsStore, complete""",
     """\
 def compute(case_ids):
     Path(store, "calls.txt").open("a").write(f"{method} {case_ids}\\n")

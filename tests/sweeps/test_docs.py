@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import yaml
 
 from helpers import __version__
+from helpers.execute import ManifestRow, record
 from helpers.paths import PARAMS, REPOSITORY
-from helpers.runs.execute import ManifestRow, record
 from helpers.sweeps import command, jobs
 from helpers.sweeps.matrix import Sweep
 

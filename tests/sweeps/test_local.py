@@ -10,8 +10,8 @@ import nbformat
 import pandas as pd
 import pytest
 
-from helpers.data.peak import load_peak
-from helpers.runs.store import ResultsStore
+from helpers.peak.records import load_peak
+from helpers.results.store import ResultsStore
 from helpers.sweeps.drive import run_sweep, status, write_jobs
 from helpers.sweeps.local import LocalEngine, worker_environments
 from helpers.sweeps.matrix import Sweep, expand
@@ -23,7 +23,7 @@ ENGINE = LocalEngine([{}, {}])
 def groups(notebook: Path, folder: Path, store: Path, *, editors: list[str], shard: int):
     store.mkdir(exist_ok=True)
     sweep = Sweep(
-        models=["toy"],
+        models=["shape:gpt2-xl"],
         datasets=["peak-mini-cf"],
         editors=editors,
         records=8,

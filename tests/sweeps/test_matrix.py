@@ -7,10 +7,10 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers.data.peak import load_peak
+from helpers.editing.methods import MethodError
+from helpers.params import ParamsError, read_params
 from helpers.paths import PARAMS
-from helpers.runs.methods import MethodError
-from helpers.runs.params import ParamsError, read_params
+from helpers.peak.records import load_peak
 from helpers.sweeps.matrix import Sweep, SweepError, expand, read_sweep
 
 SMALL = {"models": ["m"], "datasets": ["peak-mini-cf"], "editors": ["rome"]}

@@ -14,10 +14,10 @@ import pytest
 import torch
 import yaml
 
-from helpers.data.peak import load_peak
 from helpers.models.shapes import random_model
 from helpers.paths import REPOSITORY, RUNS
-from helpers.runs.store import ResultsStore
+from helpers.peak.records import load_peak
+from helpers.results.store import ResultsStore
 from helpers.sweeps import slurm as slurm_engine
 from helpers.sweeps.command import run_file
 from helpers.sweeps.drive import run_sweep, status, write_jobs
@@ -113,7 +113,7 @@ def test_tasks_killed_or_out_of_time_are_submitted_again(cluster, notebook, tmp_
     store = tmp_path / "store"
     store.mkdir()
     sweep = Sweep(
-        models=["toy"],
+        models=["shape:gpt2-xl"],
         datasets=["peak-mini-cf"],
         editors=["kn", "rect", "mend"],
         records=4,

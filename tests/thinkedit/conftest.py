@@ -3,10 +3,12 @@
 import re
 from collections.abc import Sequence
 
+import pandas as pd
 import pytest
 
-from helpers.data.knowgic import Chain, Edit, Fact
+from helpers.thinkedit.edits import Chain, Edit, Fact
 from helpers.thinkedit.graph import Triplet
+from helpers.thinkedit.scores import EXACT_COLUMNS
 
 SCHOOL = Triplet("Ada", "studied at", "North College")
 HOUSE = Triplet("Ada", "lives in", "Red House")
@@ -73,3 +75,22 @@ def edits() -> tuple[Edit, ...]:
         _edit(2, "Cy", "Di", "Lima", "Bonn"),
         _edit(3, "Ed", "Flo", "Rome", "Lima"),
     )
+
+
+def _exact_table(*rows: tuple) -> pd.DataFrame:
+    """Exact scores of answers with one name each.
+
+    A row: case_id, form, item, sum and tokens of the original and of the other answer, then the
+    rivals' highest mean and (by default as many tokens as the original's) their highest sum.
+    """
+    full = []
+    for case_id, form, item, original, tokens, other, others, *rivals in rows:
+        rival, rival_sum = rivals if len(rivals) == 2 else (rivals[0], rivals[0] * tokens)
+        answers = (original, tokens, original, other, others, other)
+        full.append((case_id, form, item, *answers, rival, rival_sum))
+    return pd.DataFrame(full, columns=list(EXACT_COLUMNS))
+
+
+@pytest.fixture
+def exact_table():
+    return _exact_table

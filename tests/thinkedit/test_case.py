@@ -5,8 +5,8 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from helpers.data.knowgic import Chain
 from helpers.thinkedit import case
+from helpers.thinkedit.edits import Chain
 
 
 @pytest.fixture

@@ -1,12 +1,11 @@
-"""What is asked about an edit: kinds, rivals, reconstruction prompts, deep edits."""
+"""What is asked about an edit: kinds, rivals, reconstruction prompts."""
 
 from dataclasses import replace
 
 import pytest
 
-from helpers.data import knowgic
-from helpers.data.knowgic import Chain, Edit, Fact
-from helpers.thinkedit.deep import deep_requests
+from helpers.thinkedit import edits as knowgic
+from helpers.thinkedit.edits import Chain, Edit, Fact
 from helpers.thinkedit.probes import (
     MAX_NEIGHBOURS,
     OTHER_RIVALS,
@@ -92,14 +91,6 @@ def test_requests_carry_the_original_as_correct_answer(edits):
     assert (request.text, request.target, request.correct) == ("Ada lives in", "Oslo", ("Rome",))
 
 
-def test_deep_edits_also_change_first_steps_to_harmless_objects(edits):
-    kinds = {"who": frozenset({"Bo", "Di", "Flo", "Gus"})}
-    main, friend = deep_requests(edits[0], kinds)
-    assert main.target == "Oslo"
-    assert (friend.text, friend.target) == ("Ada's friend is", "Di")
-    assert [r.text for r in deep_requests(edits[0], {})] == ["Ada lives in"]
-
-
 def test_neighbours_share_the_relation_in_either_wording(edits):
     direct = replace(edits[0].facts[0], prompt="{} has its home in")
     edit = replace(edits[0], chains=(Chain((direct,)), *edits[0].chains[1:]))
@@ -107,41 +98,6 @@ def test_neighbours_share_the_relation_in_either_wording(edits):
     other = replace(edits[1], chains=(*edits[1].chains, Chain((alike,))))
     assert alike in neighbours_of(edit, [edit, other])
     assert alike not in neighbours_of(edits[0], [edits[0], other])
-
-
-def test_deep_edits_ask_each_question_once_and_never_the_edited_one(edits):
-    """Two friends are one question; the direct fact in another wording is what the edit asks."""
-    friend = edits[0].chains[1].facts[0]
-    second = replace(friend, object="Gus")
-    direct = replace(edits[0].facts[0], prompt="{} has its home in")
-    through = replace(direct, object="Asia")
-    ends = [Fact(name, "{} lives in", "Rome", "Where?") for name in ("Gus", "Asia")]
-    chains = (
-        Chain((direct,)),
-        edits[0].chains[1],
-        Chain((second, ends[0])),
-        Chain((through, ends[1])),
-    )
-    edit = replace(edits[0], chains=chains)
-    names = [f"N{i:02}" for i in range(2 * OTHER_RIVALS)]
-    kinds = {"who": frozenset({*names, "Bo", "Gus"}), "town": frozenset(names)}
-    assert rivals_of(direct, edit, kinds)[0] == "N00"  # there is another answer to it
-    main, deep = deep_requests(edit, kinds)
-    assert (main.target, deep.text, deep.target) == ("Oslo", "Ada's friend is", "N00")
-    assert deep.correct == ("Bo", "Gus")
-
-
-def test_harmless_objects_are_looked_for_among_all_of_the_kind(edits):
-    """The own graph's entities all lead to the original object; one from another graph does not."""
-    friend = edits[0].chains[1].facts[0]
-    chains = tuple(
-        Chain((replace(friend, object=name), Fact(name, "{} lives in", "Rome", "Where?")))
-        for name in [f"A{i:02}" for i in range(2 * OTHER_RIVALS)]
-    )
-    other = Chain((replace(friend, prompt="{}'s rival is", object="Bo"),))
-    edit = replace(edits[0], chains=(*edits[0].chains, *chains, other))
-    kinds = {"who": frozenset(fact.object for fact in edit.facts) | {"Zita", "Zoe", "Zora"}}
-    assert [r.target for r in deep_requests(edit, kinds)[1:]] == ["Zita", "Zita"]
 
 
 @pytest.mark.usefixtures("data_folder")

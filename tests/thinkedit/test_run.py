@@ -12,16 +12,16 @@ from helpers.editing.deltas import LowRank
 from helpers.editing.editor import Editor
 from helpers.editing.hyperparameters import Hyperparameters
 from helpers.editing.update import Update, apply
-from helpers.metrics import thinkedit as metrics
-from helpers.publishing import thinkedit as evaluate
-from helpers.reporting.thinkedit_stored import DRAWN
-from helpers.runs.store import ResultsStore, settings_key
+from helpers.results.archive import Archive, ArchiveError
+from helpers.results.store import ResultsStore, settings_key
 from helpers.scoring.answers import Question, score_answers
 from helpers.scoring.responses import Sampling
-from helpers.thinkedit import tables
+from helpers.thinkedit import metrics, publish, tables
+from helpers.thinkedit.known import Known
 from helpers.thinkedit.probes import kinds_of, probes_of
 from helpers.thinkedit.run import ThinkEditRun
 from helpers.thinkedit.scores import exact_scores, sampled_scores, text_scores
+from helpers.thinkedit.stored_scores import DRAWN
 
 
 class RandomEditor(Editor):
@@ -64,7 +64,7 @@ def test_exact_scores_are_those_of_score_answers_under_each_edit(tiny, edits):
     probes = [probe for edit in edits for probe in probes_of(edit, edits, kinds)]
     updates = RandomEditor(language_model).edit([_request(edit) for edit in edits])
     owners = [edits.index(next(e for e in edits if e.case_id == p.case_id)) for p in probes]
-    table = exact_scores(language_model, probes, updates, owners)
+    table = exact_scores(language_model, probes, {}, updates, owners)
     for index in (0, 5, len(probes) - 1):
         probe = probes[index]
         answers = (probe.original, *([probe.other] if probe.other else []), *probe.rivals)
@@ -111,6 +111,8 @@ def test_sequential_edits_accumulate(run_of, tiny, edits):
     editor = RandomEditor(tiny("llama"))
     run = run_of()
     end, along = run.after(editor, "sequential"), run.read(editor, "sequential", "along")
+    assert set(along["form"]) == {"edit", "paraphrase", "neighbour"}
+    end = end[end["form"].isin(along["form"])]
     last = end["case_id"] == 3
     assert np.allclose(end[last]["original_sum"], along[along["case_id"] == 3]["original_sum"])
     first = end["case_id"] == 1
@@ -118,11 +120,28 @@ def test_sequential_edits_accumulate(run_of, tiny, edits):
         end[first]["original_sum"], along[along["case_id"] == 1]["original_sum"], atol=1e-3
     )
     alone = run.after(editor, "independent")
+    alone = alone[alone["form"].isin(along["form"])]
     assert np.allclose(
         alone[alone["case_id"] == 1]["original_sum"],
         along[along["case_id"] == 1]["original_sum"],
         atol=1e-4,
     )
+
+
+def test_exact_scores_add_up_the_accepted_names(tiny, edits):
+    language_model = tiny("llama")
+    probes = probes_of(edits[0], edits, kinds_of(edits))
+    aliases = {"rome": ("Roma", "Rome, Italy"), "oslo": ("Kristiania",)}
+    plain, more = (exact_scores(language_model, probes, names) for names in ({}, aliases))
+    same = ["original_sum", "other_sum", "rival", "rival_sum"]
+    assert np.allclose(plain[same], more[same], atol=1e-4, equal_nan=True)
+    assert np.allclose(plain["original_named"], plain["original_sum"])
+    first = probes[0]
+    assert (first.original, first.other) == ("Rome", "Oslo")
+    names = Question(first.prompt, ("Rome", "Roma", "Oslo", "Kristiania"))
+    sums = score_answers(language_model, [names])["sum"]
+    assert more["original_named"][0] == pytest.approx(np.logaddexp(sums[0], sums[1]), abs=1e-4)
+    assert more["other_named"][0] == pytest.approx(np.logaddexp(sums[2], sums[3]), abs=1e-4)
 
 
 def test_sampled_scores_count_mentions(run_of, tiny, monkeypatch, edits):
@@ -165,6 +184,16 @@ def test_results_are_of_the_data_they_were_made_from(run_of, tiny, edits, tmp_pa
     assert other.settings() != run.settings()
     sampled = run_of(estimator="sampled", sampling=Sampling(seed=1))
     assert sampled.settings() != run_of(estimator="sampled").settings()
+
+
+def test_a_raised_version_changes_the_keys_of_what_it_scores(run_of, monkeypatch):
+    runs = [run_of(estimator=estimator) for estimator in ("exact", "sampled", "texts")]
+    before = [settings_key(run.settings()) for run in runs]
+    for scorer, expected in ((Question, [True, False, False]), (Sampling, [False, True, True])):
+        with monkeypatch.context() as raised:
+            raised.setattr(scorer, "version", scorer.version + 1)
+            changed = [settings_key(run.settings()) for run in runs]
+        assert [old != new for old, new in zip(before, changed, strict=True)] == expected
 
 
 def test_a_sequence_of_other_edits_has_other_results(run_of, tiny, edits):
@@ -215,19 +244,20 @@ def test_unknown_names_are_refused(run_of, tiny):
 def test_every_estimator_looks_at_the_same_edits(tiny, edits, tmp_path, monkeypatch):
     language_model = tiny("llama")
     editor = RandomEditor(language_model)
-    monkeypatch.setattr(evaluate, "load_edits", lambda layout: edits)
-    monkeypatch.setattr(evaluate, "load_aliases", lambda layout: {})
-    monkeypatch.setattr(evaluate, "build_method", lambda *a, **k: editor)
+    monkeypatch.setattr(publish, "load_edits", lambda layout: edits)
+    monkeypatch.setattr(publish, "load_aliases", lambda layout: {})
+    monkeypatch.setattr(publish, "build_method", lambda *a, **k: editor)
     options = {"modes": ["sequential", "independent"], "estimators": ["exact", "texts"]}
-    tables = evaluate.evaluate(language_model, ["rome"], store=tmp_path, **options)
+    made = publish.evaluate(language_model, ["rome"], store=tmp_path, **options)
+    tables = made.tables
     assert editor.calls == 3 + 1  # one by one, and together; texts make no edit again
-    assert set(tables) == {"exact", "texts", "along"}
+    assert set(tables) == {"exact", "texts", "along", "chains", "edits"}
     assert set(tables["texts"]["mode"]) == {"before", "sequential", "independent"}
-    assert set(DRAWN) <= set(tables["texts"].columns)
-    assert not set(DRAWN) & set(tables["exact"].columns)
-    again = evaluate.evaluate(language_model, ["rome"], store=tmp_path, **options)
+    assert set(DRAWN) <= set(made.about.settings["texts"])
+    assert not set(DRAWN) & set(made.about.settings["exact"])
+    again = publish.evaluate(language_model, ["rome"], store=tmp_path, **options)
     assert editor.calls == 4
-    pd.testing.assert_frame_equal(again["exact"], tables["exact"])
+    pd.testing.assert_frame_equal(again.tables["exact"], tables["exact"])
 
 
 def given_up(update):
@@ -246,15 +276,17 @@ def test_edits_that_cannot_be_scored_are_left_out(tiny, edits, tmp_path, monkeyp
             first, *others = super().edit(requests)
             return [spoilt(first), *others]
 
-    monkeypatch.setattr(evaluate, "load_edits", lambda layout: edits)
-    monkeypatch.setattr(evaluate, "load_aliases", lambda layout: {})
-    monkeypatch.setattr(evaluate, "build_method", lambda *a, **k: Failing(tiny("llama")))
+    monkeypatch.setattr(publish, "load_edits", lambda layout: edits)
+    monkeypatch.setattr(publish, "load_aliases", lambda layout: {})
+    monkeypatch.setattr(publish, "build_method", lambda *a, **k: Failing(tiny("llama")))
     ways = {"modes": ["independent"], "estimators": ["exact", "sampled"], "max_new_tokens": 2}
-    found = evaluate.evaluate(tiny("llama"), ["rome"], **ways, samples=1, store=tmp_path)
-    for table in found.values():
+    found = publish.evaluate(tiny("llama"), ["rome"], **ways, samples=1, store=tmp_path)
+    for kind in ("exact", "sampled"):
+        table = found.tables[kind]
         assert set(table.loc[table["mode"] == "independent", "case_id"]) == {2, 3}
         assert set(table.loc[table["mode"] == "before", "case_id"]) == {1, 2, 3}
-        assert set(evaluate.PROVENANCE) <= set(table.columns)
+    made = {"model", "fingerprint", "dtype", "device", "layout", "preset", "corpus"}
+    assert set(found.about.source) == made
 
 
 def test_a_deep_edit_without_all_its_requests_is_given_up(run_of, tiny):
@@ -272,35 +304,38 @@ def test_a_deep_edit_without_all_its_requests_is_given_up(run_of, tiny):
     assert "requests failed, the first with: non-finite loss" in failures.max()
 
 
-def test_methods_are_published_one_by_one(tmp_path):
-    def table(value, *made):
-        return pd.DataFrame([(m, mode, value) for m, mode in made], columns=["method", "mode", "x"])
-
-    before, rome, memit = ("none", "before"), ("rome", "deep"), ("memit", "deep")
-    evaluate.store_tables({"exact": table(1, before, rome)}, "m", tmp_path)
-    evaluate.store_tables({"exact": table(2, before, memit)}, "m", tmp_path)
-    (path,) = evaluate.store_tables({"exact": table(3, memit)}, "m", tmp_path)
-    stored = pd.read_parquet(path).set_index(["method", "mode"])["x"].to_dict()
-    assert stored == {before: 2, rome: 1, memit: 3}
-
-
-def test_tables_of_other_settings_are_not_mixed(tmp_path):
-    rows = pd.DataFrame(
-        {"method": ["none", "rome"], "mode": ["before", "deep"], "temperature": 0.7, "model": "m"}
+def test_methods_are_published_one_by_one(tiny, edits, tmp_path, monkeypatch):
+    language_model = tiny("llama")
+    monkeypatch.setattr(publish, "load_edits", lambda layout: edits)
+    monkeypatch.setattr(publish, "load_aliases", lambda layout: {})
+    monkeypatch.setattr(publish, "build_method", lambda *a, **k: RandomEditor(language_model))
+    archive, ways = Archive(tmp_path / "p"), {"modes": ["independent"], "store": tmp_path / "s"}
+    for method in ("rome", "memit"):
+        run = publish.evaluate(language_model, [method], **ways)
+        archive.put(run.name, run.tables, run.about, by=["method", "mode"])
+    stored = archive.get(run.name).tables
+    assert set(stored["exact"]["method"]) == {"none", "rome", "memit"}
+    keys = ["method", "mode", "case_id", "form", "item"]
+    assert not stored["exact"].duplicated(keys).any()
+    assert len(stored["edits"]) == len(edits)
+    before = {path: path.read_bytes() for path in archive.root.rglob("*.*")}
+    sampled = {**ways, "estimators": ["sampled"], "samples": 1, "max_new_tokens": 2}
+    warm, cold = (
+        publish.evaluate(language_model, ["rome"], **sampled, temperature=t) for t in (0.7, 1.0)
     )
-    evaluate.store_tables({"sampled": rows}, "m", tmp_path)
-    with pytest.raises(evaluate.PublishingError, match=r"temperature 0\.7, this run with 1\.0"):
-        evaluate.store_tables({"sampled": rows.assign(temperature=1.0)}, "m", tmp_path)
-    chains = pd.DataFrame({"case_id": [1], "chain": [0], "layout": "2025-06"})
-    evaluate.store_chains(chains, tmp_path)
-    with pytest.raises(evaluate.PublishingError, match="layout 2025-06"):
-        evaluate.store_chains(chains.assign(layout="latest"), tmp_path)
+    archive.put(run.name, warm.tables, warm.about, by=["method", "mode"])
+    with pytest.raises(ArchiveError, match=r"sampled was made otherwise \(temperature 0\.7, now 1"):
+        archive.put(run.name, cold.tables, cold.about, by=["method", "mode"])
+    other = replace(run.about, source={**run.about.source, "layout": "latest"})
+    with pytest.raises(ArchiveError, match="layout '2025-06', now 'latest'"):
+        archive.put(run.name, run.tables, other, by=["method", "mode"])
+    assert all(path.read_bytes() == before[path] for path in before if "about" not in path.name)
 
 
 def test_responses_may_go_beyond_their_first_line(tiny, edits, tmp_path, monkeypatch):
-    monkeypatch.setattr(evaluate, "load_edits", lambda layout: edits)
-    monkeypatch.setattr(evaluate, "load_aliases", lambda layout: {})
-    found = evaluate.evaluate(
+    monkeypatch.setattr(publish, "load_edits", lambda layout: edits)
+    monkeypatch.setattr(publish, "load_aliases", lambda layout: {})
+    found = publish.evaluate(
         tiny("llama"),
         [],
         estimators=["sampled"],
@@ -308,29 +343,15 @@ def test_responses_may_go_beyond_their_first_line(tiny, edits, tmp_path, monkeyp
         first_line=False,
         max_new_tokens=3,
         store=tmp_path,
-    )["sampled"]
+    ).about.settings["sampled"]
     (settings,) = (json.loads(path.read_text()) for path in tmp_path.rglob("settings.json"))
     assert (settings["sampling"]["stop"], settings["sampling"]["max_new_tokens"]) == (None, 3)
-    assert set(found["max_new_tokens"]) == {3}
-    assert not found["first_line"].any()
+    assert found["max_new_tokens"] == 3
+    assert not found["first_line"]
 
 
-def exact_rows(*rows):
-    columns = [
-        "case_id",
-        "form",
-        "item",
-        "original_sum",
-        "original_tokens",
-        "other_sum",
-        "other_tokens",
-        "rival",
-    ]
-    return pd.DataFrame(rows, columns=columns)
-
-
-def test_known_means_first_of_its_kind_or_likely():
-    before = exact_rows(
+def test_known_means_first_of_its_kind_or_likely(exact_table):
+    before = exact_table(
         (1, "fact", 0, -4.0, 2, -9.0, 3, -2.5),  # mean -2 beats -2.5 and -3: known
         (1, "fact", 1, -8.0, 2, np.nan, np.nan, -1.0),  # a rival is better, and unlikely: not known
         (1, "fact", 2, -4.0, 2, np.nan, np.nan, -0.5),  # a rival is better, but e^-2 > 0.05: known
@@ -341,11 +362,26 @@ def test_known_means_first_of_its_kind_or_likely():
         original_sum=[-7.0, -8.0, -4.0, -9.0, -7.8],
         other_sum=[-3.0, np.nan, np.nan, np.nan, np.nan],
     )  # now the new object wins: mean -1 against -3.5
-    facts = tables.exact_facts(before, after)
+    facts = tables.exact_facts(before, after, rule=Known("mean"))
     assert facts["known_before"].tolist() == [True, False, True, False, False]
     assert facts["known_after"].tolist() == [False, False, True, False, True]
     assert facts["before"][0] == pytest.approx(np.exp(-2))
     assert facts["new_after"][0] == pytest.approx(np.exp(-1))
+
+
+def test_the_whole_probability_is_of_any_name_and_ranks_names_as_written(exact_table):
+    scores = exact_table(
+        (1, "fact", 0, -4.0, 4, -9.0, 3, -2.0, -5.0),  # best as a whole, though not token by token
+        (1, "fact", 1, -4.0, 4, np.nan, np.nan, -0.5, -3.0),
+        (1, "fact", 2, -2.9, 1, np.nan, np.nan, -0.5, -0.5),  # e^-2.9 > 0.05
+    )
+    scores["original_named"] = [-3.5, -4.0, -2.9]
+    whole, mean = Known("named"), Known("mean")
+    assert whole.probability(scores).tolist() == pytest.approx(np.exp([-3.5, -4.0, -2.9]))
+    assert whole.of(scores).tolist() == [True, False, True]
+    assert mean.of(scores).tolist() == [True, True, True]
+    assert replace(whole, top=False).of(scores).tolist() == [False, False, True]
+    assert replace(whole, top=False, threshold=0.03).of(scores).tolist() == [True, False, True]
 
 
 def test_metrics_from_scores_by_hand(edits):
@@ -368,8 +404,8 @@ def test_metrics_from_scores_by_hand(edits):
     assert new["wins_after"].tolist() == [True, True]
 
 
-def test_success_compares_in_the_right_direction():
-    scores = exact_rows(
+def test_success_compares_in_the_right_direction(exact_table):
+    scores = exact_table(
         (1, "edit", 0, -5.0, 1, -6.0, 2, np.nan),  # longer, but likelier token by token
         (1, "paraphrase", 0, -5.0, 1, -1.0, 1, np.nan),
         (1, "paraphrase", 1, -1.0, 1, -5.0, 1, np.nan),
@@ -380,8 +416,8 @@ def test_success_compares_in_the_right_direction():
     assert values == {"efficacy": 1.0, "generalisation": 0.5, "specificity": 0.5}
 
 
-def test_other_forms_are_probabilities():
-    before = exact_rows(
+def test_other_forms_are_probabilities(exact_table):
+    before = exact_table(
         (1, "reverse", 0, -2.0, 2, np.nan, np.nan, np.nan),
         (1, "yes_no", 0, -1.0, 1, -1.0, 1, np.nan),
         (1, "fact", 0, -1.0, 1, -1.0, 1, np.nan),

@@ -1,0 +1,245 @@
+"""The steps of ``python -m benchmarks.gpu``: each yields its measurements as they are made."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from itertools import cycle, islice
+from typing import Any
+
+import torch
+from torch.nn.functional import scaled_dot_product_attention
+
+from benchmarks.editing import shape_threshold
+from benchmarks.machine import (
+    copy_speed,
+    matmul_peak,
+    measured,
+    median_cost,
+    peak_memory,
+    reset_peak_memory,
+)
+from benchmarks.plain import plain_scores
+from benchmarks.plain_editors import PLAIN
+from helpers import models
+from helpers.editing.alphaedit import AlphaEdit
+from helpers.editing.editor import Editor
+from helpers.editing.methods import build_method
+from helpers.models.language_model import LanguageModel
+from helpers.models.load import _ready, avoid_cudnn_attention, torch_dtype
+from helpers.models.names import SHAPE_TOKENIZER
+from helpers.models.packaged_weights import prepare
+from helpers.models.shapes import SHAPES, random_model, words_tokenizer
+from helpers.paths import REPOSITORY
+from helpers.peak.records import load_peak
+from helpers.peak.run import edit_request, questions, score_records
+from helpers.peak.schema import PeakRecord
+
+Measurement = dict[str, Any]
+SHAPE = "shape:llama2-7b"
+BATCHES = (1, 4, 16, 64, 256)
+HEAD_SIZE = 128
+TINY = {
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 2,
+}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a step measures with; ``tiny`` keeps the shape's depth and nothing else of its size."""
+
+    device: str = "cuda"
+    dtype: str = "bfloat16"
+    records: int = 16
+    plain: int = 2
+    tiny: bool = False
+
+    @cached_property
+    def model(self) -> LanguageModel:
+        """The random model of the shape."""
+        if self.tiny:
+            return _tiny_shape(self)
+        return models.load(SHAPE, dtype=self.dtype, device=self.device)
+
+    @cached_property
+    def embedded(self) -> LanguageModel:
+        """The embedded model with its own weights, in fp32."""
+        return models.load("smollm2-135m", device=self.device)
+
+    def chosen(self, count: int | None = None) -> list[PeakRecord]:
+        """So many packaged records, over and over where there are fewer: no download is needed."""
+        packaged = load_peak("peak-mini-cf").records
+        return list(islice(cycle(packaged), count or self.records))
+
+    def editor(self, method: str, language_model: LanguageModel | None = None) -> Editor:
+        """A method's editor on the shape with the paper's preset, or on the model given, tuned."""
+        corpus = "self-64x32" if self.tiny else "self"
+        options: dict[str, Any] = {"preset": "paper", "corpus": corpus}
+        if method == "alphaedit":
+            options["overrides"] = {"nullspace_threshold": 1e9}
+        if language_model is not None:
+            return build_method(method, language_model, preset="tuned")
+        editor = build_method(method, self.model, **options)
+        return shape_threshold(editor) if isinstance(editor, AlphaEdit) else editor
+
+
+def device_checks(setting: Setting) -> Iterator[Measurement]:
+    """Everything that touches a model, on this device against the CPU."""
+    if setting.device == "cpu":
+        yield {"name": "device checks", "skipped": "the CPU is what devices are checked against"}
+        return
+    command = [sys.executable, "-m", "tests.devices.checks", setting.device]
+    run = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    found = [json.loads(line) for line in run.stdout.splitlines() if line.startswith("{")]
+    wrong = {check["check"]: check["problem"][-400:] for check in found if check["problem"]}
+    yield {"name": "device checks", "checks": len(found), "wrong": wrong}
+
+
+def packed_gradients(setting: Setting) -> Iterator[Measurement]:
+    """Gradients of attention in bf16 under packed masks against fp32; some kernels were wrong."""
+    device = torch.device(setting.device)
+    avoid_cudnn_attention(device)
+    generator = torch.Generator().manual_seed(0)
+    for queries, constant in ((86, 80), (64, 64), (7, 1)):
+        shape = (2, 4, queries + constant, HEAD_SIZE)
+        exact = [torch.randn(shape, generator=generator) for _ in range(3)]
+        visible = torch.rand(2, 1, queries, queries + constant, generator=generator) < 0.2
+        visible[..., constant:] |= torch.eye(queries, dtype=torch.bool)
+        found = []
+        for dtype in (torch.float32, torch.bfloat16):
+            low = torch.zeros(visible.shape).masked_fill(~visible, torch.finfo(dtype).min)
+            parts = [p.to(torch.bfloat16).to(device, dtype).requires_grad_() for p in exact]
+            query, key, value = parts
+            mixed = scaled_dot_product_attention(
+                query[:, :, constant:], key, value, low.to(device, dtype)
+            )
+            found.append([g.float() for g in torch.autograd.grad(mixed.square().sum(), parts)])
+        gaps = [((a - b).norm() / a.norm()).item() for a, b in zip(*found, strict=True)]
+        yield {
+            "name": f"bf16 gradients, {queries} queries after {constant}",
+            "relative error": max(gaps),
+            "finite": all(bool(part.isfinite().all()) for part in found[1]),
+        }
+
+
+def ceilings(setting: Setting) -> Iterator[Measurement]:
+    """What the device does at best: matrix products by type, and copies."""
+    seconds = 0.05 if setting.tiny else 1.0
+    for dtype in (torch.bfloat16, torch.float32):
+        peak = matmul_peak(dtype, setting.device, seconds=seconds)
+        yield {"name": f"matrix product, {dtype}".replace("torch.", ""), "TFLOP/s": peak / 1e12}
+    if setting.device.startswith("cuda"):
+        torch.set_float32_matmul_precision("high")
+        peak = matmul_peak(torch.float32, setting.device)
+        torch.set_float32_matmul_precision("highest")
+        yield {"name": "matrix product, tf32", "TFLOP/s": peak / 1e12}
+    speed = copy_speed(setting.device, gib=0.01 if setting.tiny else 4)
+    yield {"name": "copy", "GB/s": speed / 1e9}
+
+
+def edited(method: str, setting: Setting) -> Iterator[Measurement]:
+    """A method's edits of the shape, all at once and, where there is a plain path, one by one."""
+    requests = [edit_request(record) for record in setting.chosen()]
+    editor = setting.editor(method)
+    yield _measured(f"{method}, ours", partial(editor.edit, requests), len(requests), setting)
+    if plain := PLAIN.get(method):
+        alone = requests[: setting.plain]
+        call = partial(_each, partial(plain, editor), alone)
+        yield _measured(f"{method}, plain", call, len(alone), setting)
+
+
+def scored(setting: Setting) -> Iterator[Measurement]:
+    """Full scoring of records by the shape, packed and plain."""
+    model, records = setting.model, setting.chosen()
+    call = partial(score_records, model, records)
+    yield _measured("scoring, ours", call, len(records), setting)
+    asked = [questions(record)[0] for record in records[: setting.plain]]
+    plain = partial(_each, partial(plain_scores, model), asked)
+    yield _measured("scoring, plain", plain, len(asked), setting)
+
+
+def batches(method: str, setting: Setting) -> Iterator[Measurement]:
+    """How a method's cost falls with the number of edits at once."""
+    editor = setting.editor(method)
+    for count in BATCHES[:2] if setting.tiny else BATCHES:
+        requests = [edit_request(record) for record in setting.chosen(count)]
+        call = partial(editor.edit, requests)
+        yield _measured(f"{method}, {count} at once", call, count, setting)
+
+
+def real_weights(setting: Setting) -> Iterator[Measurement]:
+    """The embedded model for real: edits that take, and what they cost."""
+    if setting.tiny:
+        yield {"name": "embedded model", "skipped": "no tiny one has real weights"}
+        return
+    model, records = setting.embedded, setting.chosen()
+    requests = [edit_request(record) for record in records]
+    editor = setting.editor("rome", model)
+    yield _measured("embedded, rome", partial(editor.edit, requests), len(records), setting)
+    updates = editor.edit(requests)
+    nll = [update.diagnostics["losses"][-1]["nll"] for update in updates if not update.failed]
+    call = partial(score_records, model, records, updates)
+    found = _measured("embedded, scoring of edits", call, len(records), setting)
+    yield found | {"edits": len(updates), "took": sum(loss < 0.5 for loss in nll)}
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step's name, the seconds it may take, and what it does."""
+
+    name: str
+    seconds: int
+    run: Callable[[Setting], Iterator[Measurement]]
+
+
+STEPS = (
+    Step("device checks", 240, device_checks),
+    Step("gradients", 90, packed_gradients),
+    Step("ceilings", 90, ceilings),
+    Step("scoring", 240, scored),
+    Step("rome", 360, partial(edited, "rome")),
+    Step("rome+app", 360, partial(edited, "rome+app")),
+    Step("ft-m", 300, partial(edited, "ft-m")),
+    Step("embedded", 240, real_weights),
+    Step("rome batches", 420, partial(batches, "rome")),
+    Step("memit", 480, partial(edited, "memit")),
+    Step("kn", 480, partial(edited, "kn")),
+    Step("alphaedit", 540, partial(edited, "alphaedit")),
+)
+
+
+def _measured(name: str, call: Callable[[], object], count: int, setting: Setting) -> Measurement:
+    """The cost per record, the middle of three runs, and the memory they took."""
+    reset_peak_memory(setting.device)
+    if setting.tiny:
+        cost, _ = measured(call, setting.device)
+    else:
+        cost = median_cost(call, setting.device)
+    return {
+        "name": name,
+        "records": count,
+        "seconds a record": cost.wall / count,
+        "busy seconds a record": cost.busy / count,
+        "peak GiB": peak_memory(setting.device),
+    }
+
+
+def _each(call: Callable[[Any], object], items: Sequence[Any]) -> None:
+    for item in items:
+        call(item)
+
+
+def _tiny_shape(setting: Setting) -> LanguageModel:
+    """The shape's depth at a thousandth of its size, under its name, whose presets it takes."""
+    settings = SHAPES[SHAPE.partition(":")[2]] | TINY
+    words = words_tokenizer(prepare(SHAPE_TOKENIZER), settings["vocab_size"])
+    placed: dict[str, Any] = {"dtype": torch_dtype(setting.dtype), "device": setting.device}
+    model, tokenizer = random_model(settings, seed=0, tokenizer=words, **placed)
+    return _ready(LanguageModel(SHAPE, model, tokenizer))

@@ -1,1 +1,0 @@
-"""How the benchmarks are made: triples, templates, PEAK and KLoB."""

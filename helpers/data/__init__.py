@@ -1,1 +1,0 @@
-"""One module per benchmark: records as frozen dataclasses, fetched with a checksum."""

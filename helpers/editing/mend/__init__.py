@@ -1,0 +1,1 @@
+"""MEND: a trained hypernetwork turns a gradient into an edit."""

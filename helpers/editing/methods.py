@@ -1,0 +1,76 @@
+"""Methods by name become editors: an editor, alone, with APP, or with all answers as targets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from helpers.editing.app import App
+from helpers.editing.build import build_editor
+from helpers.editing.editor import Editor
+from helpers.editing.memory import Memory
+from helpers.editing.targets import TARGETS
+from helpers.editing.variants import MethodError, Variant, method_label
+from helpers.editing.wrapper import Wrapper
+from helpers.models.language_model import LanguageModel
+
+__all__ = ["MethodError", "build_method", "build_methods", "build_variants", "method_label"]
+
+
+def build_method(
+    method: str,
+    language_model: LanguageModel,
+    *,
+    preset: str,
+    app: App | None = None,
+    overrides: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> Editor:
+    """Build a method's editor; ``options`` as in ``build_editor`` (corpus, seed, progress).
+
+    ``app`` replaces the params file's coefficients for ``+app`` methods.
+    """
+    method_label(method)
+    name, _, suffix = method.partition("+")
+    return build_editor(
+        name,
+        language_model,
+        preset=preset,
+        app=(app or True) if suffix == "app" else None,
+        targets=suffix if suffix in TARGETS else "new",
+        overrides=overrides,
+        **options,
+    )
+
+
+def build_methods(
+    methods: Sequence[str], language_model: LanguageModel, **options: Any
+) -> dict[str, Editor]:
+    """Editors by label, in the order given; what several need is made once."""
+    options = {"memory": Memory(), **options}
+    return {method_label(m): build_method(m, language_model, **options) for m in methods}
+
+
+def build_variants(
+    variants: Iterable[Variant], language_model: LanguageModel, **options: Any
+) -> dict[str, Editor]:
+    """Editors by variant name; each method's parts (contexts, statistics) are made once."""
+    chosen = list(variants)
+    methods = dict.fromkeys(variant.method for variant in chosen)
+    options = {"memory": Memory(), **options}
+    built = {m: build_method(m, language_model, **options) for m in methods}
+    return {str(variant): _changed(built[variant.method], variant) for variant in chosen}
+
+
+def _changed(editor: Editor, variant: Variant) -> Editor:
+    """The editor with the variant's change in its APP."""
+    if not variant.field or editor.app is None:
+        return editor
+    if isinstance(editor, Wrapper):  # its APP is that of the editor it stands on
+        return replace(editor, base=_changed(editor.base, variant))
+    value: float = variant.value
+    if variant.times:
+        value *= getattr(editor.app, variant.field)
+    change: Any = {variant.field: int(value) if variant.field == "neighbours" else value}
+    return replace(editor, app=replace(editor.app, **change))  # type: ignore[type-var]

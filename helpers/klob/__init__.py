@@ -1,0 +1,1 @@
+"""KLoB: do locating methods find where a fact lives?"""

@@ -1,0 +1,1 @@
+"""KLoB's sentences made from triples."""

@@ -1,0 +1,216 @@
+"""KLoB: sentences with one fact in three wordings (c), facts and chains (r), no fact at all (u).
+
+Every sentence ends in ``" _"``, the slot of its answer. Files have one JSON value per line; the
+official ones have no licence and are downloaded, never shipped. ``klob-mini-*`` are packaged
+reconstructions in the same schema (``helpers.klob.construction.sentences``).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypeVar
+
+from helpers.fetch import Resource, locate
+from helpers.locating.cloze import without_slot
+from helpers.paths import PACKAGED
+from helpers.records import RecordError
+
+PROMPTS_PER_FACT = 3
+_SOURCE = "https://raw.githubusercontent.com/juyiming/KLoB/47c941152c365f712c81a6732c69b63dc1232253"
+
+
+def _official(subtask: str, size: int | None = None, **checksum: str) -> Resource:
+    file = f"KLoB-{subtask}.jsonl"
+    return Resource(
+        name=f"klob-{subtask}",
+        relative_path=f"klob/{file}",
+        url=f"{_SOURCE}/{file}",
+        size=size,
+        licence="none stated",
+        **checksum,
+    )
+
+
+OFFICIAL = {
+    "klob-c": _official("c", git_blob="5ba531801b26802b4584d1d292cd7d92ae12ca73"),
+    "klob-r": _official("r", git_blob="c1c367d53cc09d9a18944455d802928cdc100429"),
+    "klob-u": _official(
+        "u",
+        size=2_546_395,
+        sha256="8aa2fa190b3fa11e5c7b27024fd56401e3b2d86940702314931bfcd64f9c00bd",
+    ),
+}
+MINI = {subtask: PACKAGED / "klob" / f"klob-mini-{subtask}.jsonl" for subtask in "cru"}
+
+
+@dataclass(frozen=True)
+class ConsistencyExample:
+    """One fact of KLoB-c: three sentences, and (subject, relation, object).
+
+    ``relation`` is written as published: a keyword and a Wikidata property, ``"native_(P103)"``.
+    """
+
+    prompts: tuple[str, ...]
+    knowledge: tuple[str, str, str]
+
+    def to_json(self) -> dict[str, object]:
+        """The example in the published schema."""
+        return {"prompts": list(self.prompts), "knowledge": list(self.knowledge)}
+
+
+@dataclass(frozen=True)
+class RelevanceExample:
+    """One fact and a two-hop chain that starts with it (KLoB-r).
+
+    ``fact`` is (subject, relation, object), ``chain`` (subject, relation, object, relation, object).
+    """
+
+    fact: tuple[str, str, str]
+    chain: tuple[str, str, str, str, str]
+    fact_prompts: tuple[str, ...]
+    chain_prompt: str
+
+    @property
+    def prompts(self) -> tuple[str, ...]:
+        """The fact's sentences, then the chain's."""
+        return (*self.fact_prompts, self.chain_prompt)
+
+    def to_json(self) -> dict[str, object]:
+        """The example in the published schema (its spelling of the keys)."""
+        return {
+            "single_knowledge": list(self.fact),
+            "knowledge_chain": list(self.chain),
+            "single_knowlege_prompts": list(self.fact_prompts),
+            "knowlege_chain_prompt": self.chain_prompt,
+        }
+
+
+Example = TypeVar("Example", ConsistencyExample, RelevanceExample, str)
+
+
+def load_consistency(
+    source: str | Path = "klob-mini", *, limit: int | None = None
+) -> tuple[ConsistencyExample, ...]:
+    """KLoB-c examples.
+
+    Args:
+        source: ``"klob"`` (official), ``"klob-mini"`` (packaged), or a file in the same schema.
+        limit: keep the first examples only.
+
+    Raises:
+        RecordError: not JSON, a missing key, a sentence without its slot.
+        FetchError: the official file is neither here nor downloadable.
+    """
+    return _load("c", source, _consistency, limit)
+
+
+def load_relevance(
+    source: str | Path = "klob-mini", *, limit: int | None = None
+) -> tuple[RelevanceExample, ...]:
+    """KLoB-r examples; arguments and errors as for ``load_consistency``."""
+    return _load("r", source, _relevance, limit)
+
+
+def load_unbiasedness(
+    source: str | Path = "klob-mini", *, limit: int | None = None
+) -> tuple[str, ...]:
+    """KLoB-u sentences; arguments and errors as for ``load_consistency``."""
+    return _load("u", source, _cloze, limit)
+
+
+def save_examples(
+    examples: Iterable[ConsistencyExample | RelevanceExample | str], path: Path
+) -> None:
+    """Write examples in the published schema, one JSON value per line."""
+    values = [example if isinstance(example, str) else example.to_json() for example in examples]
+    lines = [json.dumps(value, ensure_ascii=False) + "\n" for value in values]
+    path.write_text("".join(lines), encoding="utf-8")
+
+
+def _load(
+    subtask: str, source: str | Path, parse: Callable[[Any, str], Example], limit: int | None
+) -> tuple[Example, ...]:
+    path = _find(subtask, source)
+    try:
+        # Not splitlines: JSON may hold other line separators than the line's end.
+        text = path.read_text(encoding="utf-8").rstrip("\n")
+    except UnicodeDecodeError as error:
+        raise RecordError(f"{path}: not UTF-8 text ({error}); save it as UTF-8") from error
+    examples = []
+    lines = text.split("\n") if text else []
+    for number, line in islice(enumerate(lines, 1), limit):
+        where = f"{path}, line {number}"
+        try:
+            value = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise RecordError(f"{where}: not JSON ({error}); mend or remove the line") from error
+        examples.append(parse(value, where))
+    if not examples:
+        raise RecordError(f"{path}: no examples; the file is empty")
+    return tuple(examples)
+
+
+def _find(subtask: str, source: str | Path) -> Path:
+    if source == "klob":
+        return locate(OFFICIAL[f"klob-{subtask}"])
+    path = MINI[subtask] if source == "klob-mini" else Path(source)
+    if not path.is_file():
+        raise RecordError(f"{source}: neither 'klob', 'klob-mini' nor a file of KLoB-{subtask}")
+    return path
+
+
+def _consistency(value: Any, where: str) -> ConsistencyExample:
+    prompts, knowledge = _keys(value, ("prompts", "knowledge"), where)
+    return ConsistencyExample(
+        _clozes(prompts, PROMPTS_PER_FACT, where), _texts(knowledge, 3, where, "knowledge")
+    )
+
+
+def _relevance(value: Any, where: str) -> RelevanceExample:
+    keys = (
+        "single_knowledge",
+        "knowledge_chain",
+        "single_knowlege_prompts",
+        "knowlege_chain_prompt",
+    )
+    fact, chain, prompts, chain_prompt = _keys(value, keys, where)
+    return RelevanceExample(
+        _texts(fact, 3, where, keys[0]),
+        _texts(chain, 5, where, keys[1]),
+        _clozes(prompts, PROMPTS_PER_FACT, where),
+        _cloze(chain_prompt, where),
+    )
+
+
+def _keys(value: Any, keys: Sequence[str], where: str) -> list[Any]:
+    missing = [key for key in keys if not isinstance(value, dict) or key not in value]
+    if missing:
+        raise RecordError(f"{where}: no {', '.join(missing)}; is this file of another subtask?")
+    return [value[key] for key in keys]
+
+
+def _texts(value: Any, count: int, where: str, key: str) -> Any:
+    """A tuple of ``count`` non-empty texts."""
+    texts = isinstance(value, list) and all(isinstance(t, str) and t.strip() for t in value)
+    if not texts or len(value) != count:
+        raise RecordError(f"{where}: {key} must be {count} non-empty texts, not {value!r}")
+    return tuple(value)
+
+
+def _clozes(value: Any, count: int, where: str) -> tuple[str, ...]:
+    return tuple(_cloze(text, where) for text in _texts(value, count, where, "prompts"))
+
+
+def _cloze(value: Any, where: str) -> str:
+    """A sentence with its slot."""
+    if not isinstance(value, str):
+        raise RecordError(f"{where}: a sentence must be text, not {value!r}")
+    try:
+        without_slot(value)
+    except RecordError as error:
+        raise RecordError(f"{where}: {error}") from error
+    return value

@@ -1,0 +1,261 @@
+"""KLoB's tables as rounded text, ours beside the paper's where the paper has numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from helpers.klob.construction.templates import load_templates
+from helpers.klob.criteria import Baseline, baseline_gap, criteria_table, rsd_table
+from helpers.klob.figures import LABELS, TITLES
+from helpers.klob.locality import locality_test
+from helpers.klob.metrics import headline
+from helpers.klob.unit_sets import DEFAULT_SHARE
+from helpers.results.archive import Run
+from helpers.results.published import published_table
+
+
+def size_table(ours: Mapping[str, Mapping[str, float]], name: str) -> pd.DataFrame:
+    """Relations, mean length and examples per subtask beside Table 1."""
+    paper = published_table("klob_table_1").pivot(index="subtask", columns="metric", values="value")
+    columns = ["relations", "average length", "examples"]
+    both = {"paper": paper[columns], name: pd.DataFrame(ours).T.reindex(columns=columns)}
+    text = pd.concat(both, axis=1).map(_number)
+    text.columns = pd.Index([f"{column[1]}, {column[0]}" for column in text.columns])
+    return text
+
+
+def relation_table(ours: Mapping[str, int], name: str) -> pd.DataFrame:
+    """Examples per relation of c beside Table 2, the paper's order."""
+    paper = published_table("klob_table_2")
+    labels = paper["keyword"] + "_(" + paper["relation"] + ")"
+    columns = {"paper": paper["value"].astype(int).tolist(), name: [ours.get(k, 0) for k in labels]}
+    return pd.DataFrame(columns, index=pd.Index(labels, name="relation"))
+
+
+def slip_table() -> pd.DataFrame:
+    """Relations whose printed templates have a slip, one wording as printed and corrected."""
+    printed, corrected = load_templates("paper"), load_templates("corrected")
+    rows = []
+    for relation, wordings in printed.items():
+        if wordings.slip:
+            pairs = zip(wordings.templates, corrected[relation].templates, strict=True)
+            rows.append((relation, *next(pair for pair in pairs if pair[0] != pair[1])))
+    return pd.DataFrame(rows, columns=["relation", "printed", "corrected"])
+
+
+def criteria_text(
+    similarities: pd.DataFrame,
+    sentences: pd.DataFrame,
+    *,
+    granularity: str,
+    share: float = DEFAULT_SHARE,
+    baseline: Baseline = "pairwise",
+) -> pd.DataFrame:
+    """Locator by criterion: the headline (clipped at 0), the unclipped mean and its interval.
+
+    The last column counts examples of each criterion. ``baseline`` is Sim_all's: exact, or the
+    paper's shortcut ``"mean_scores"``.
+    """
+    table = criteria_table(
+        similarities, sentences, granularity=granularity, share=share, baseline=baseline
+    )
+    cells = [
+        "n/a"
+        if np.isnan(row["mean"])
+        else f"{headline(row['mean']):.2f}  ({_signed(row['mean'])}, {_range(row)})"
+        for row in table.to_dict("records")
+    ]
+    wide = table.assign(cell=cells).pivot(index="locator", columns="criterion", values="cell")
+    wide = wide.reindex(columns=list(TITLES))
+    return _named(wide.assign(n=_counts(similarities, sentences)))
+
+
+def null_means(null: pd.DataFrame, *, granularity: str, share: float) -> pd.DataFrame:
+    """Means of the null over all examples: columns locator, criterion, mean (for figures)."""
+    chosen = null.query("granularity == @granularity and share == @share and shuffled == 'all'")
+    return chosen.rename(columns={"subtask": "criterion"})[["locator", "criterion", "mean"]]
+
+
+def null_text(null: pd.DataFrame, *, subtask: str, granularity: str, share: float) -> pd.DataFrame:
+    """Observed RSim beside its null over all facts and inside a relation, exact baseline."""
+    mask = (null["subtask"] == subtask) & (null["granularity"] == granularity)
+    chosen = null[mask & (null["share"] == share)]
+    cells = [
+        f"{_signed(row['mean'])} ± {row['standard_deviation']:.2f} (p = {row['p_value']:.3f})"
+        for row in chosen.to_dict("records")
+    ]
+    table = chosen.assign(cell=cells)
+    wide = table.pivot(index="locator", columns="shuffled", values="cell")
+    wide = wide.reindex(columns=["all", "relation"])  # a run may lack all that were asked for
+    observed = table[table["shuffled"] == "all"].set_index("locator")["observed"]
+    columns = {
+        "observed": observed.map(_signed),
+        "dealt among all facts": wide["all"],
+        "dealt inside a relation": wide["relation"],
+    }
+    return _named(pd.DataFrame(columns))
+
+
+def gap_text(similarities: pd.DataFrame, *, granularity: str, share: float) -> pd.DataFrame:
+    """Sim_all and RSim under the paper's shortcut and exactly, and the gap in RSim."""
+    table = baseline_gap(similarities, share=share).query("granularity == @granularity")
+    return _named(table.drop(columns="granularity").set_index("locator").round(3))
+
+
+def spread_text(sentences: pd.DataFrame, *, granularity: str) -> pd.DataFrame:
+    """RSD of the scores, and of the scores over their own mean magnitude (ours)."""
+    chosen = sentences.query("granularity == @granularity")
+    columns = {}
+    for name, relative in (("RSD", False), ("RSD of relative spread", True)):
+        table = rsd_table(chosen, relative=relative).set_index("locator")
+        columns[name] = [
+            "n/a" if np.isnan(row["mean"]) else f"{_signed(row['mean'])} ({_range(row)})"
+            for row in table.to_dict("records")
+        ]
+    return _named(pd.DataFrame(columns, index=table.index))
+
+
+def edit_gains(edits: pd.DataFrame) -> pd.DataFrame:
+    """How far an edit moved the new answer past the old at the wordings it did not see.
+
+    Returns:
+        [examples, layers] in nats (mean token log-probability), against the unedited model; facts
+        with a failed edit are left out.
+    """
+    unseen = edits.query("wording > 0").assign(lead=lambda table: table["new"] - table["old"])
+    lead = unseen.groupby(["example", "layer"])["lead"].agg(
+        lambda values: values.mean(skipna=False)
+    )
+    wide = lead.unstack("layer")
+    return wide.drop(columns=-1).sub(wide[-1], axis=0).dropna()
+
+
+def layer_mass(layers: pd.DataFrame, examples: pd.Index) -> dict[str, NDArray[np.float64]]:
+    """Per locator each fact's |mass| per layer as a share of the fact's, [examples, layers].
+
+    A locator that has not scored all these facts is left out.
+    """
+    found = {}
+    for name, part in layers.query("subtask == 'consistency'").groupby("locator", sort=False):
+        if not examples.isin(part["example"]).all():
+            continue
+        wide = part.pivot(index="example", columns="layer", values="mass").loc[examples].abs()
+        found[str(name)] = wide.div(wide.sum(axis=1), axis=0).to_numpy(dtype=float)
+    return found
+
+
+def locality_table(
+    gains: pd.DataFrame, mass: Mapping[str, NDArray[np.float64]], *, seed: int = 0
+) -> pd.DataFrame:
+    """The locality test of every locator.
+
+    Returns:
+        Two rows per locator: columns locator, pairing (``own``, ``other``), mean, low, high, and for
+        ``own`` also specific (own minus other) with its interval, p_value and average (of the mean
+        curves).
+    """
+    rows = []
+    for name, curves in mass.items():
+        if name == "constant":  # one profile for all facts: nothing to correlate with a fact
+            continue
+        test = locality_test(curves, gains.to_numpy(dtype=float), seed=seed)
+        own, other = test.own, test.control
+        specific = test.specific
+        extra = {
+            "specific": specific.mean,
+            "specific_low": specific.low,
+            "specific_high": specific.high,
+            "p_value": test.p_value,
+            "average": test.average,
+        }
+        rows.append({"locator": name, "pairing": "own", **_interval(own), **extra})
+        rows.append({"locator": name, "pairing": "other", **_interval(other)})
+    return pd.DataFrame(rows)
+
+
+def locality_text(table: pd.DataFrame) -> pd.DataFrame:
+    """``locality_table`` as rounded text, a row per locator."""
+    own = table.query("pairing == 'own'").set_index("locator")
+    other = table.query("pairing == 'other'").set_index("locator")
+    columns = {
+        "same fact": [
+            f"{r['mean']:+.2f} ({r.low:+.2f} … {r.high:+.2f})" for _, r in own.iterrows()
+        ],
+        "other facts": other["mean"].map(_signed),
+        "difference": [
+            f"{r.specific:+.2f} ({r.specific_low:+.2f} … {r.specific_high:+.2f})"
+            for _, r in own.iterrows()
+        ],
+        "p": own["p_value"].map("{:.3f}".format),
+        "mean curves": own["average"].map(_signed),
+    }
+    return _named(pd.DataFrame(columns, index=own.index))
+
+
+def cost_text(cost: pd.DataFrame) -> pd.DataFrame:
+    """Measured CPU seconds per sentence."""
+    return _named(cost.set_index("locator")[["cpu_seconds", "threads"]]).round(3)
+
+
+def made_of(run: Run) -> str:
+    """What a published run's tables are of: model, data, and examples per locator."""
+    by_counts: dict[str, list[str]] = {}
+    for name, settings in run.about.settings.items():
+        if "counts" in settings:  # a locator's
+            counts = ", ".join(f"{n or 'all'} {part}" for part, n in settings["counts"].items())
+            by_counts.setdefault(counts, []).append(name)
+    most, *others = sorted(by_counts, key=lambda counts: -len(by_counts[counts]))
+    fewer = "".join(f"; {', '.join(by_counts[counts])}: {counts}" for counts in others)
+    return f"{_made_with(run)}, {most}{fewer}"
+
+
+def edits_of(run: Run, *, facts: int) -> str:
+    """What a published run's edits at every layer are of."""
+    return f"{_made_with(run)}; ROME at every layer, {facts} facts"
+
+
+def _made_with(run: Run) -> str:
+    source = run.about.source
+    return f"ours: {source['model']} ({source['dtype']} on {source['device']}), {source['dataset']}"
+
+
+def _counts(similarities: pd.DataFrame, sentences: pd.DataFrame) -> pd.Series:
+    """Examples of c, r and u behind each locator's row, "200, 100, 200"."""
+    compared = similarities[["locator", "subtask", "example"]]
+    random = sentences[sentences["subtask"] == "unbiasedness"][["locator", "subtask", "example"]]
+    counts = pd.concat([compared, random]).groupby(["locator", "subtask"])["example"].nunique()
+    wide = counts.unstack().reindex(columns=list(TITLES)).fillna(0).astype(int)
+    return wide.astype(str).agg(", ".join, axis=1)
+
+
+def _signed(value: float) -> str:
+    """Two decimals with their sign; a rounded zero is always positive."""
+    return f"{round(value, 2) + 0.0:+.2f}"
+
+
+def _number(value: float) -> str:
+    if pd.isna(value):
+        return ""
+    return f"{value:,.0f}" if value == round(value) else f"{value:.2f}"
+
+
+def _range(row: Mapping[Hashable, Any]) -> str:
+    return f"{_signed(row['low'])} … {_signed(row['high'])}"
+
+
+def _interval(estimate: object) -> dict[str, float]:
+    return {name: getattr(estimate, name) for name in ("mean", "low", "high")}
+
+
+def _named(table: pd.DataFrame) -> pd.DataFrame:
+    """Rows in the order of the locators, under their printed names."""
+    known = [name for name in LABELS if name in table.index]
+    ordered = table.loc[known]
+    ordered.index = pd.Index([LABELS[name] for name in ordered.index], name="locator")
+    ordered.columns.name = None
+    return ordered

@@ -1,1 +1,0 @@
-"""Pure functions of arrays and tables: PEAK, KLoB, ThinkEdit, CounterFact."""

@@ -1,0 +1,190 @@
+"""Parameters of a run: the notebook's own parameter cell is their one definition.
+
+Each line of the cell tagged ``parameters`` reads ``name: type = literal  # help``. A params file is
+flat YAML; the notebook it is for follows from its place: ``params/quick/03_editing_runs.yaml`` and
+``params/paper/03_editing_runs/llama2-7b.yaml`` are both for ``notebooks/03_editing_runs.ipynb``.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from reprlib import Repr
+from typing import Annotated, Any
+
+import yaml
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, create_model
+
+from helpers.paths import FIGURES, NOTEBOOKS, REPOSITORY, RUNS, PathError, below
+from helpers.yaml_text import load_yaml
+
+
+def _no_truth_value(value: object) -> object:
+    if isinstance(value, bool):  # pydantic takes true for 1
+        raise ValueError("a number is needed")
+    return value
+
+
+_Int = Annotated[int, BeforeValidator(_no_truth_value), Field(ge=-(2**63), lt=2**63)]
+_Float = Annotated[float, BeforeValidator(_no_truth_value), Field(allow_inf_nan=False)]
+_TYPES: dict[str, Any] = {
+    "str": str,
+    "int": _Int,
+    "float": _Float,
+    "bool": bool,
+    "list[str]": list[str],
+    "list[int]": list[_Int],
+    "list[float]": list[_Float],
+    "list[list[str]]": list[list[str]],
+    "int | None": _Int | None,
+    "float | None": _Float | None,
+    "str | None": str | None,
+}
+# Parameters that name folders a notebook writes to, from the repository's root.
+WRITTEN_FOLDERS = {"results", "output", "stored"}
+
+
+_BRIEF = Repr()  # of values in messages, however large they are
+_BRIEF.maxstring = _BRIEF.maxother = 120
+
+
+class ParamsError(ValueError):
+    """Raised for a params file or parameter cell that cannot be used, naming file and remedy."""
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One line of a parameter cell."""
+
+    name: str
+    type: str
+    default: Any
+    help: str
+
+
+def notebook_parameters(notebook: Path) -> tuple[Parameter, ...]:
+    """Read the cell tagged ``parameters``.
+
+    Raises:
+        ParamsError: no such cell, or a line that is not ``name: type = literal``.
+    """
+    cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+    tagged = [c for c in cells if "parameters" in c["metadata"].get("tags", [])]
+    if len(tagged) != 1:
+        raise ParamsError(f"{notebook.name} needs exactly one cell tagged 'parameters'")
+    source = "".join(tagged[0]["source"])
+    comments = [line.partition("  # ")[2] for line in source.splitlines()]
+    found = []
+    for statement in ast.parse(source).body:
+        if not (isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name)):
+            raise ParamsError(
+                f"{notebook.name}, parameters: write every line as name: type = value"
+            )
+        kind = ast.unparse(statement.annotation)
+        if kind not in _TYPES or statement.value is None:
+            raise ParamsError(
+                f"{notebook.name}, {statement.target.id}: type {kind} is not supported"
+            )
+        default = ast.literal_eval(statement.value)
+        help_text = comments[statement.lineno - 1]
+        found.append(Parameter(statement.target.id, kind, default, help_text))
+    return tuple(found)
+
+
+def parameters_model(notebook: Path) -> type[BaseModel]:
+    """A pydantic model of a notebook's parameters: typed, with defaults, unknown names forbidden."""
+    fields: dict[str, Any] = {
+        p.name: (_TYPES[p.type], p.default) for p in notebook_parameters(notebook)
+    }
+    config = ConfigDict(extra="forbid", protected_namespaces=())
+    return create_model(f"Params_{notebook.stem}", __config__=config, **fields)
+
+
+def notebook_of(params_file: Path) -> Path:
+    """The notebook a params file is for, by its file or folder name.
+
+    Raises:
+        ParamsError: no such file, or neither names a notebook.
+    """
+    _require(params_file)
+    path = params_file.resolve()
+    for name in (path.stem, path.parent.name):
+        notebook = NOTEBOOKS / f"{name}.ipynb"
+        if notebook.exists():
+            return notebook
+    known = ", ".join(sorted(p.stem for p in NOTEBOOKS.glob("*.ipynb")))
+    raise ParamsError(
+        f"{params_file}: neither the file nor its folder is named after a notebook ({known}); for a"
+        " sweep's file there is python -m helpers sweep FILE --dry-run"
+    )
+
+
+def _require(params_file: Path) -> None:
+    if not params_file.exists():
+        raise ParamsError(f"no params file {params_file}; see params/quick and params/paper")
+
+
+def read_params(params_file: Path, notebook: Path | None = None) -> dict[str, Any]:
+    """Read and validate a params file; missing parameters take the notebook's defaults.
+
+    Raises:
+        ParamsError: no such file, not flat YAML, an unknown parameter, or a value of a wrong type.
+    """
+    _require(params_file)
+    try:
+        values = load_yaml(params_file.read_text(encoding="utf-8")) or {}
+    except (OSError, UnicodeDecodeError) as error:
+        raise ParamsError(f"{params_file} cannot be read as UTF-8 text: {error}") from error
+    except yaml.YAMLError as error:
+        raise ParamsError(f"{params_file} is not valid YAML: {error}") from error
+    if not isinstance(values, dict) or not all(isinstance(name, str) for name in values):
+        raise ParamsError(f"{params_file} must be a flat mapping of parameter names to values")
+    return validate_params(values, notebook or notebook_of(params_file), where=str(params_file))
+
+
+def validate_params(values: dict[str, Any], notebook: Path, *, where: str) -> dict[str, Any]:
+    """Check values against a notebook's parameters and fill in its defaults.
+
+    Raises:
+        ParamsError: see ``read_params``; ``where`` names the source in the message.
+    """
+    model = parameters_model(notebook)
+    try:
+        params = model(**values).model_dump()
+    except ValidationError as error:
+        lines = [explain(problem, model) for problem in error.errors()]
+        raise ParamsError(f"{where}: " + "; ".join(lines)) from error
+    for name in WRITTEN_FOLDERS & params.keys():
+        _check_folder(params[name], f"{where}: {name}")
+    return params
+
+
+def _check_folder(value: str, where: str) -> None:
+    """Params files travel: what one writes stays below ``runs`` or ``figures``."""
+    try:
+        first = below(REPOSITORY, value).relative_to(REPOSITORY).parts[0]
+    except PathError as error:
+        raise ParamsError(f"{where}: {error}") from error
+    if first not in (RUNS.name, FIGURES.name):
+        raise ParamsError(
+            f"{where}: {value!r} must lie below runs or figures; to use another disk, make the folder"
+            " there and a symbolic link to it in runs"
+        )
+
+
+def explain(problem: Any, model: type[BaseModel], *, noun: str = "parameter") -> str:
+    """One of pydantic's problems in words that name the value and, of an unknown name, the known ones.
+
+    Args:
+        problem: an entry of ``ValidationError.errors()``.
+        model: what was to be validated.
+        noun: what its fields are called.
+    """
+    name = ".".join(str(part) for part in problem["loc"])
+    if problem["type"] == "extra_forbidden":
+        return f"there is no {noun} {name!r}; there are {', '.join(model.model_fields)}"
+    if problem["type"] == "missing":
+        return f"the {noun} {name!r} is missing"
+    return f"{name}: {problem['msg'].lower()}, not {_BRIEF.repr(problem['input'])}"

@@ -1,0 +1,1 @@
+"""PEAK and APP: what appending an answer does to the answers around it."""

@@ -1,0 +1,157 @@
+"""The ablations' published figures, each drawn from whatever studies of a run are stored."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from helpers.peak.stored_scores import Studies, states_of, studies_of, variants_of
+from helpers.results.archive import Run
+from helpers.results.figure import figure
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+    from helpers.editing.variants import Variant
+
+# The runs notebook 04 shows; figures of others carry the run's name.
+MAIN = "smollm2-135m_peak-cf"
+MAIN_SAID = "smollm2-135m_peak-mini-cf"
+_of_run = partial(figure, of="ablations", main=MAIN)
+
+
+def editors_with(run: Run, field: str) -> list[str]:
+    """Editors with a variant in this field of APP."""
+    editors = (name.partition("+")[0] for name in variants_of(run) if f"@{field}=" in name)
+    return list(dict.fromkeys(editors))
+
+
+def fairer_editors(run: Run) -> list[str]:
+    """Editors that were given all answers as targets."""
+    return list(dict.fromkeys(n.partition("+")[0] for n in variants_of(run) if "+all" in n))
+
+
+def _per_editor(field: str) -> tuple[str, partial[list[str]]]:
+    return "editor", partial(editors_with, field=field)
+
+
+@_of_run("04_objectives", title="APP short of one objective", each=_per_editor("alpha"))
+def objectives(run: Run, *, editor: str) -> Figure:
+    """APP short of one objective."""
+    from helpers.editing import variants
+    from helpers.peak import ablation_figures as figures
+
+    stored = studies_of(run)
+    chosen = _metrics(stored, variants.objectives(editor))
+    scores = {v: _only(stored.scores[str(v)], table.index) for v, table in chosen.items()}
+    return figures.objectives_panels(chosen, scores, caption=stored.described(*chosen.values()))
+
+
+@_of_run(
+    "04_neighbours",
+    title="More neighbours for APP",
+    when=lambda run: bool(editors_with(run, "neighbours")),
+)
+def neighbours(run: Run) -> Figure:
+    """The number of neighbours APP is given, for every editor studied."""
+    from helpers.peak import ablation_figures as figures
+    from helpers.peak.ablation_tables import variant_metrics, with_field
+
+    stored, editors = studies_of(run), editors_with(run, "neighbours")
+    metrics = variant_metrics(stored.scores)
+    chosen = {v: t for e in editors for v, t in with_field(metrics, e, "neighbours").items()}
+    caption = stored.described(*chosen.values())
+    return figures.neighbours_lines(chosen, editors=editors, caption=caption)
+
+
+@_of_run(
+    "04_fairer",
+    title="Fairer baselines",
+    when=lambda run: bool(fairer_editors(run)),
+)
+def fairer(run: Run) -> Figure:
+    """Plain, all answers as targets, APP."""
+    from helpers.editing import variants
+    from helpers.peak import ablation_figures as figures
+
+    stored = studies_of(run)
+    chosen = _metrics(stored, [v for e in fairer_editors(run) for v in variants.fairer(e)])
+    return figures.fairer_bars(chosen, caption=stored.described(*chosen.values()))
+
+
+@_of_run(
+    "04_editors",
+    title="Every editor with and without APP",
+    when=lambda run: bool(variants_of(run)),
+)
+def every_editor(run: Run) -> Figure:
+    """Every editor alone and with APP."""
+    from helpers.editing.variants import Variant
+    from helpers.peak.ablation_tables import by_label
+    from helpers.peak.overview import additivity_pairs
+
+    stored = studies_of(run)
+    plain = [name for name in variants_of(run) if "+" not in name]
+    chosen = _metrics(stored, [Variant(name + suffix) for name in plain for suffix in ("", "+app")])
+    return additivity_pairs(by_label(chosen), caption=stored.described(*chosen.values()))
+
+
+@_of_run("04_sensitivity", title="APP's coefficients", each=_per_editor("margin"))
+def sensitivity(run: Run, *, editor: str) -> Figure:
+    """One of APP's coefficients changed alone."""
+    from helpers.editing.variants import OBJECTIVES
+    from helpers.peak import ablation_figures as figures
+    from helpers.peak.ablation_tables import variant_metrics, with_field
+
+    stored = studies_of(run)
+    metrics, margin = variant_metrics(stored.scores), stored.margin(editor)
+    chosen: dict[Variant, pd.DataFrame] = {}
+    for field in (*OBJECTIVES, "margin"):
+        chosen |= with_field(metrics, editor, field, margin=margin)
+    caption = stored.described(*chosen.values())
+    return figures.sensitivity_panels(chosen, editor=editor, margin=margin, caption=caption)
+
+
+@_of_run(
+    "04_sequences",
+    title="Sequential edits",
+    when=lambda run: any(" after " in name for name in run.tables),
+)
+def sequences(run: Run) -> Figure:
+    """What is left of all edited records after n sequential edits."""
+    from helpers.peak import ablation_figures as figures
+    from helpers.peak.ablation_tables import sequence_metrics
+
+    stored = studies_of(run)
+    caption = stored.described(*stored.sequences.values())
+    return figures.sequence_lines(sequence_metrics(stored), caption=caption)
+
+
+@figure(
+    "04_said",
+    title="AFF and ANF against what the model says",
+    of="ablations",
+    main=MAIN_SAID,
+    when=lambda run: bool(set(states_of(run)) & set(variants_of(run))),
+)
+def said(run: Run) -> Figure:
+    """AFF and ANF against what the edited model says."""
+    from helpers.peak import ablation_figures as figures
+    from helpers.peak.ablation_tables import said_beside_factors
+
+    stored = studies_of(run)
+    caption = stored.described(*stored.said.values())
+    return figures.said_scatter(said_beside_factors(stored), caption=caption)
+
+
+def _metrics(stored: Studies, variants: list[Variant]) -> dict[Variant, pd.DataFrame]:
+    from helpers.peak.ablation_tables import finished, variant_metrics
+
+    names = [str(variant) for variant in variants]
+    scores = {name: stored.scores[name] for name in names if name in stored.scores}
+    return finished(variant_metrics(scores), variants)
+
+
+def _only(scores: pd.DataFrame, case_ids: pd.Index) -> pd.DataFrame:
+    return scores[scores["case_id"].isin(case_ids)]

@@ -1,0 +1,122 @@
+"""What a model says when asked for a record's answers: sampled responses, and the answers they name.
+
+The edit prompt is continued many times, before and after the edit with the same random numbers, and
+every continuation is searched for the record's known answers. Texts stay in the results store; what is
+passed on are the numbers of the answers named.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+
+import pandas as pd
+
+from helpers.editing.editor import Editor
+from helpers.editing.update import Update
+from helpers.peak.run import PeakRun, diagnostics_table, edit_request
+from helpers.peak.said_metrics import NOTHING
+from helpers.peak.schema import PeakRecord
+from helpers.results.store import Results
+from helpers.scoring.mentions import fold
+from helpers.scoring.responses import Sampling, sample_responses
+
+VERSION = 1  # raise it when what counts as naming an answer changes
+CONTINUATION = Sampling(temperature=0.7, max_new_tokens=16, stop="\n", chat=False)
+
+
+@dataclass(frozen=True)
+class AnswerLists:
+    """Sampled continuations of each record's edit prompt.
+
+    ``samples`` continuations per record are drawn as ``sampling`` says.
+    """
+
+    run: PeakRun
+    samples: int = 30
+    sampling: Sampling = field(default=CONTINUATION)
+
+    def said(self, editor: Editor | None = None) -> pd.DataFrame:
+        """Answers named after each record's own edit, or by the unedited model.
+
+        Returns:
+            case_id, sample, list (``target``, ``correct``, ``hard``, ``random``; ``none`` for a
+            sample that names no known answer) and answer_index; one row per answer named. Edits
+            that were given up are left out.
+        """
+        results = self.results(editor)
+        table = self.run.cases.completed(results, partial(self._sampled, editor))
+        edits = results.read("edits")
+        if len(edits):
+            table = table[~table["case_id"].isin(edits.loc[edits["failure"] != "", "case_id"])]
+        return table.reset_index(drop=True)
+
+    def again(self) -> AnswerLists:
+        """The same with other random numbers: how much two draws of one model differ."""
+        return replace(self, sampling=replace(self.sampling, seed=self.sampling.seed + 1))
+
+    def texts(self, editor: Editor | None = None) -> pd.DataFrame:
+        """The continuations themselves: case_id, sample, text."""
+        return self.results(editor).read("texts")
+
+    def results(self, editor: Editor | None = None) -> Results:
+        """Where the continuations and the answers named in them are kept."""
+        more = {"editor": "none"} if editor is None else editor.settings()
+        more = {"scored_by": {"responses": Sampling.version}, **more}
+        drawn = {"samples": self.samples, "sampling": asdict(self.sampling), "naming": VERSION}
+        return self.run.store.open(self.run.settings({"mode": "said", **drawn, **more}))
+
+    def _sampled(
+        self, editor: Editor | None, records: Sequence[PeakRecord]
+    ) -> dict[str, pd.DataFrame]:
+        updates: list[Update] = []
+        if editor is not None:
+            updates = editor.edit([edit_request(record) for record in records])
+        responses = sample_responses(
+            self.run.language_model,
+            [record.edit_prompt for record in records],
+            updates,
+            range(len(records)) if updates else None,
+            n=self.samples,
+            sampling=self.sampling,
+            progress=self.run.progress,
+        )
+        texts = [
+            {"case_id": record.case_id, "sample": index, "text": text}
+            for record, drawn in zip(records, responses, strict=True)
+            for index, text in enumerate(drawn)
+        ]
+        tables = {"texts": pd.DataFrame(texts), "scores": named_table(records, responses)}
+        if updates:
+            tables["edits"] = diagnostics_table(records, updates)
+        return tables
+
+
+def named_table(records: Sequence[PeakRecord], responses: Sequence[Sequence[str]]) -> pd.DataFrame:
+    """One row per known answer a sample names, one with list ``none`` where it names no one."""
+    rows = [
+        (record.case_id, sample, *place)
+        for record, drawn in zip(records, responses, strict=True)
+        for sample, text in enumerate(drawn)
+        for place in named_answers(text, record) or [NOTHING]
+    ]
+    return pd.DataFrame(rows, columns=["case_id", "sample", "list", "answer_index"])
+
+
+def named_answers(text: str, record: PeakRecord) -> list[tuple[str, int]]:
+    """The known answers of a record that occur in a text, each once, in order of appearance.
+
+    Whole words, case and accents ignored; where one answer is part of another ("Guinea",
+    "Guinea-Bissau") the longer one counts. An answer that stands in several lists counts in the
+    first of: target, correct, hard false, random false.
+    """
+    places: dict[str, tuple[str, int]] = {}
+    for name, answers in record.lists.items():
+        for index, answer in enumerate(answers):
+            places.setdefault(fold(answer), (name, index))
+    longest_first = sorted(filter(None, places), key=len, reverse=True)
+    pattern = "|".join(re.escape(answer) for answer in longest_first)
+    found = re.finditer(rf"(?<!\w)(?:{pattern})(?!\w)", fold(text))
+    return list(dict.fromkeys(places[match.group()] for match in found))

@@ -1,0 +1,1 @@
+"""PEAK records made from triples."""

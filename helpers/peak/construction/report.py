@@ -1,0 +1,162 @@
+"""What a set of PEAK records holds, and whether it contradicts itself."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from difflib import SequenceMatcher
+
+import pandas as pd
+
+from helpers.peak.anomalies import PeakWarning, find_anomalies
+from helpers.peak.construction.prompts import mentions
+from helpers.peak.records import counts
+from helpers.peak.schema import PeakRecord
+from helpers.results.archive import About, Run
+from helpers.triples.facts import packaged_relations
+from helpers.triples.graph import Graph
+from helpers.triples.templates import INVERSE, PromptTemplates
+
+_NO_FAULT = ("prompt is a question",)  # a wording of ours, not a contradiction
+
+
+def validation_report(records: Sequence[PeakRecord]) -> list[PeakWarning]:
+    """Contradictions in records: those known from the official files, and stricter ones.
+
+    Besides ``find_anomalies``: an answer in two lists up to case, o* or the subject among the
+    answers, a list with repetitions, an edit prompt that gives o* away, and a locality prompt about
+    the record's own subject. Empty for everything that ``build_counterfactual`` and
+    ``build_temporal`` make.
+    """
+    found = [w for w in find_anomalies(records) if w.kind not in _NO_FAULT]
+    for record in records:
+        lists = {
+            "correct": record.correct,
+            "hard false": record.hard_false,
+            "random false": record.random_false,
+            "appended": (record.target_new,),
+        }
+        seen: dict[str, str] = {record.subject.casefold(): "subject"}
+        for name, answers in lists.items():
+            for answer in answers:
+                if (other := seen.get(answer.casefold())) is not None:
+                    found.append(
+                        PeakWarning(record.case_id, f"{name} answer is {other} too", answer)
+                    )
+                seen[answer.casefold()] = name
+        if mentions(record.edit_prompt, record.target_new):
+            found.append(
+                PeakWarning(record.case_id, "edit prompt gives o* away", record.target_new)
+            )
+        for prompt, _ in record.locality:
+            if prompt in (record.edit_prompt, *record.paraphrases):
+                found.append(PeakWarning(record.case_id, "locality prompt in scope", prompt))
+    return found
+
+
+def linked_share(records: Sequence[PeakRecord], graph: Graph) -> tuple[int, int]:
+    """How many hard false answers have a direct link with o*, and how many there are.
+
+    The paper asks for direct links; ``link_steps=2`` lets shared neighbours in where they are too
+    few. Labels that several entities bear count if any of these is linked.
+    """
+    named: dict[str, set[str]] = defaultdict(set)
+    for entity in graph.entities.values():
+        named[entity.label].add(entity.id)
+    direct = 0
+    for record in records:
+        targets = named[record.target_new]
+        near = set().union(*(graph.neighbours.get(target, ()) for target in targets))
+        direct += sum(not near.isdisjoint(named[answer]) for answer in record.hard_false)
+    return direct, sum(len(record.hard_false) for record in records)
+
+
+def lookalikes(records: Sequence[PeakRecord], *, ratio: float = 0.85) -> list[tuple[int, str, str]]:
+    """Correct and false answers of one record that are spelled alike: (case_id, correct, false).
+
+    No contradiction by name, but some are the same thing under two spellings (Labor Day, Labour
+    Day). ``ratio`` is difflib's, of the labels without regard to case.
+    """
+    return [
+        (record.case_id, correct, false)
+        for record in records
+        for correct in record.correct
+        for false in (*record.hard_false, *record.random_false)
+        if SequenceMatcher(None, correct.casefold(), false.casefold()).ratio() >= ratio
+    ]
+
+
+def statistics_table(sets: Mapping[str, Sequence[PeakRecord]]) -> pd.DataFrame:
+    """Counts of each set as in the paper's Table 2: one row per count, one column per set."""
+    columns = {name: counts(records) for name, records in sets.items()}
+    return pd.DataFrame(columns).rename_axis("count")
+
+
+def relation_names(relations: Iterable[str]) -> dict[str, str]:
+    """Relations in words, where the packaged facts have a word for them; inverses are marked."""
+    known = packaged_relations()
+    names = {}
+    for relation in relations:
+        plain = relation.removeprefix(INVERSE)
+        label = known[plain].label if plain in known else plain.strip("<>")
+        names[relation] = label if plain == relation else f"{label} (inverse)"
+    return names
+
+
+def construction_run(
+    name: str,
+    funnels: Mapping[str, Sequence[tuple[str, int]]],
+    filtered: Mapping[str, pd.DataFrame],
+    source: Mapping[str, object],
+) -> Run:
+    """What figures of a construction are drawn from; no text of records but subject and relation.
+
+    Args:
+        name: of the run.
+        funnels: for each set (step, facts left).
+        filtered: for each set the table of ``apply_filter``.
+        source: facts, model and settings; ``helpers.peak.construction.gallery.made_of`` says which.
+    """
+    rows = [(set_name, *row) for set_name, steps in funnels.items() for row in steps]
+    table = pd.concat([part.assign(set=key) for key, part in filtered.items()], ignore_index=True)
+    table["name"] = table["relation"].map(relation_names(table["relation"].unique()))
+    tables = {"funnel": pd.DataFrame(rows, columns=["set", "step", "left"]), "filter": table}
+    return Run(name, About(source), tables)
+
+
+def template_table(
+    templates: Mapping[str, PromptTemplates], relations: Mapping[str, str], *, wordings: int = 2
+) -> pd.DataFrame:
+    """Relations with some of their wordings (PEAK, Tables 6 and 7).
+
+    Args:
+        templates: by relation.
+        relations: the relations to show, with their names in words.
+        wordings: how many; the last one shown is a question where there is one.
+    """
+    rows = []
+    for relation, label in relations.items():
+        chosen = templates[relation]
+        shown = [*chosen.clozes[: wordings - 1], *(chosen.questions or chosen.clozes[-1:])[:1]]
+        rows.append((label, "; ".join(f"“{text}”" for text in shown)))
+    return pd.DataFrame(rows, columns=["relation", "templates"]).set_index("relation")
+
+
+def example_table(record: PeakRecord, *, shown: int = 4) -> pd.DataFrame:
+    """One record part by part (PEAK, Table 1)."""
+
+    def some(values: Sequence[str]) -> str:
+        rest = len(values) - shown
+        return ", ".join(values[:shown]) + (f", … ({rest} more)" if rest > 0 else "")
+
+    rows = [
+        ("(s, r)", f"({record.subject}, {record.relation})"),
+        ("O", some(record.correct)),
+        ("o*", record.target_new),
+        ("p", record.edit_prompt),
+        *(("paraphrase", prompt) for prompt in record.paraphrases),
+        *(("locality", f"{prompt} → {answer}") for prompt, answer in record.locality[:shown]),
+        ("O_h", some(record.hard_false)),
+        ("O_r", some(record.random_false)),
+    ]
+    return pd.DataFrame(rows, columns=["part", "text"]).set_index("part")

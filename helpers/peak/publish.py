@@ -1,0 +1,126 @@
+"""PEAK's runs of a params file, written to the archive; what is published there is not made again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from helpers import models
+from helpers.editing.editor import Editor
+from helpers.editing.methods import build_methods
+from helpers.editing.presets import preset_words
+from helpers.params import ParamsError
+from helpers.paths import REPOSITORY, run_name
+from helpers.peak.ablations import publish_ablations
+from helpers.peak.records import load_peak
+from helpers.peak.run import PeakRun
+from helpers.peak.stored_scores import scores_of, small
+from helpers.results.archive import About, Archive, Run
+from helpers.results.store import ResultsStore
+
+
+def publish(params: Mapping[str, Any], into: Archive, *, finished: bool = False) -> Path:
+    """Every method of notebook 03 on every record, or on those that are finished.
+
+    Args:
+        params: of notebook 03.
+        into: the archive *peak*.
+        finished: write what is finished and compute nothing: methods may then have different numbers
+            of records, which every table states.
+
+    Raises:
+        ParamsError: nothing is finished.
+        ArchiveError: the published run has another source, or more records; before anything is made.
+    """
+    return publish_runs(peak_run(params), params, into, finished=finished)
+
+
+def publish_studies(params: Mapping[str, Any], into: Archive, *, finished: bool = False) -> Path:
+    """Every study of notebook 04, see ``helpers.peak.ablations``; ``finished`` is not for them.
+
+    Args:
+        params: of notebook 04.
+        into: the archive *ablations*.
+        finished: refused.
+    """
+    if finished:
+        raise ParamsError(
+            "--finished is for notebook 03: studies are written piece by piece anyway"
+        )
+    last = max([params["records"], *params["checkpoints"]])
+    run = peak_run({**params, "records": last})
+    return publish_ablations(run, params, about_of(run, params), into)
+
+
+def publish_runs(
+    run: PeakRun, params: Mapping[str, Any], into: Archive, *, finished: bool = False
+) -> Path:
+    """``publish`` for a model and records that are at hand."""
+    options = {key: params[key] for key in ("preset", "corpus", "seed")}
+    editors = build_methods(params["methods"], run.language_model, **options)
+    name = run_name(run.language_model.name, run.data.name)
+    known = into.known(name)
+    published = list(known.tables) if known else []
+    about = about_of(run, params, published=published)
+    into.check(name, about)
+    if known:
+        records = known.about.caption["records"]
+        if records > len(run.data.records):
+            raise ParamsError(
+                f"{into.root / name} holds {records} records, which this run lacks: name as many in"
+                " the params file, or move the folder away"
+            )
+        adopt(run, editors, known)
+    every = {label: run.scores(editor, finished=finished) for label, editor in editors.items()}
+    scores = {label: small(table) for label, table in every.items() if len(table)}
+    if not scores:
+        raise ParamsError(f"none of {', '.join(editors)} is finished; nothing was stored")
+    settings = {label: editors[label].settings() for label in scores}
+    return into.put(name, scores, About(about.source, settings, about.caption))
+
+
+def about_of(
+    run: PeakRun, params: Mapping[str, Any], *, published: list[str] | None = None
+) -> About:
+    """What all tables of a run say about themselves; ``published`` are labels of other methods in it."""
+    methods = [*params.get("methods", ()), *(label.lower() for label in published or ())]
+    editors = (name for key in ("editors", "fairer", "others") for name in params.get(key, ()))
+    protected = [name for name in methods if name.endswith("+app")]
+    protected += [f"{editor}+app" for editor in editors]
+    words = preset_words(run.language_model.name, params["preset"], list(dict.fromkeys(protected)))
+    return About(run.settings({}), caption={"records": len(run.data.records), "preset": words})
+
+
+def adopt(run: PeakRun, editors: Mapping[str, Editor], published: Run) -> None:
+    """Put published scores into a run's store where model, data, scoring and editor are the same.
+
+    Args:
+        run: the run whose store is filled.
+        editors: by the table their scores were published in.
+        published: the published run; methods it does not have are left alone.
+    """
+    for label, editor in editors.items():
+        if is_published(run, editor, label, published):
+            run.adopt(editor, scores_of(published, only=label)[label])
+
+
+def is_published(run: PeakRun, editor: Editor, label: str, published: Run) -> bool:
+    """Whether a table's scores are of this model, data and scoring, and of this editor's settings."""
+    settings = json.loads(
+        json.dumps(editor.settings())
+    )  # as JSON gives them back: tuples are lists
+    same = label in published.tables and published.about.settings.get(label) == settings
+    return same and published.about.source == run.settings({})
+
+
+def peak_run(params: Mapping[str, Any]) -> PeakRun:
+    """Model, records and results store that the parameters name."""
+    language_model = models.load(params["model"], dtype=params["dtype"], device=params["device"])
+    data = load_peak(
+        params["dataset"], strict_lists=params["strict_lists"], limit=params["records"]
+    )
+    return PeakRun(
+        language_model, data, ResultsStore(REPOSITORY / params["results"]), progress=True
+    )

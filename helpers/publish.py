@@ -1,0 +1,75 @@
+"""Make what a params file asks for, resumably, and write its tables to the archive.
+
+Every notebook with results of its own has a function that publishes them; it takes the parameters of
+the notebook and the archive of its paper.
+"""
+
+from __future__ import annotations
+
+from contextlib import chdir
+from importlib import import_module
+from pathlib import Path
+
+from helpers.editing.hyperparameters import HyperparameterError
+from helpers.editing.mend.network import NetworkError
+from helpers.editing.variants import MethodError
+from helpers.fetch import FetchError
+from helpers.models.architectures import UnknownArchitectureError
+from helpers.models.load import ModelError
+from helpers.models.packaged_weights import WeightsError
+from helpers.params import ParamsError, notebook_of, read_params
+from helpers.paths import REPOSITORY
+from helpers.records import RecordError
+from helpers.results.archive import DATA, Archive, ArchiveError
+from helpers.values import check_values
+
+ERRORS = (
+    ParamsError,
+    ArchiveError,
+    RecordError,
+    FetchError,
+    MethodError,
+    HyperparameterError,
+    NetworkError,
+    ModelError,
+    WeightsError,
+    UnknownArchitectureError,
+    FileNotFoundError,
+)  # what a params file can get wrong
+
+# Notebook: its archive, and the module and function that publish it.
+PUBLISHED = {
+    "03_editing_runs": ("peak", "helpers.peak.publish", "publish"),
+    "05_klob_localisation": ("klob", "helpers.klob.publish", "publish"),
+    "06_thinkedit_case_study": ("thinkedit", "helpers.thinkedit.publish", "publish"),
+    "04_app_ablations": ("ablations", "helpers.peak.publish", "publish_studies"),
+}
+
+
+def publish(params_file: Path, *, finished: bool = False, data: Path = DATA) -> Path:
+    """Compute what is missing, then write its tables; what is published already is not made again.
+
+    Args:
+        params_file: parameters of a notebook that has results of its own.
+        finished: write what is finished and compute nothing (notebook 03).
+        data: the folder of all archives.
+
+    Returns:
+        The published run's folder.
+
+    Raises:
+        ParamsError: the params file is for another notebook, does not fit it, or holds wrong values.
+        The others of ``ERRORS``: the model, its presets or networks, or the data cannot be had; or the
+            published run was made from another source.
+    """
+    params = read_params(params_file)
+    notebook = notebook_of(params_file).stem
+    if notebook not in PUBLISHED:
+        raise ParamsError(f"{params_file}: published are only {', '.join(PUBLISHED)}")
+    paper, module, function = PUBLISHED[notebook]
+    with chdir(REPOSITORY):  # from where the notebooks read paths, too
+        check_values(params_file, params, published=False)
+        written: Path = getattr(import_module(module), function)(
+            params, Archive(data / paper), finished=finished
+        )
+    return written

@@ -1,1 +1,0 @@
-"""Evaluations whose result tables are kept under ``figures/data``: one command per benchmark."""

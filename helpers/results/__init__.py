@@ -1,0 +1,1 @@
+"""How results are kept, measured and shown, whatever the paper."""

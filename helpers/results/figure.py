@@ -1,0 +1,169 @@
+"""The figures by name: a function that draws one says so, and whatever shows figures asks here.
+
+    @figure("05_share", title="RSim against the located share", of="klob", needs=("similarities",))
+    def shares(run): ...
+
+A module of figures is imported when a figure of its chapter is asked for. Those of published figures
+import what computes and draws inside their functions, so that all names are listed at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from helpers.results.archive import DATA, Archive, Run
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+# Chapter: the module of its published figures, if any, then of those that only its notebook draws.
+# Names instead of imports: a paper's room lies above this one.
+CHAPTERS = {
+    "01": ("", "helpers.peak.figures"),
+    "02": ("helpers.peak.construction.gallery",),
+    "03": ("helpers.peak.gallery", "helpers.peak.figures"),
+    "04": ("helpers.peak.ablation_gallery",),
+    "05": ("helpers.klob.gallery", "helpers.klob.figures"),
+    "06": ("helpers.thinkedit.gallery", "helpers.thinkedit.graph_drawings"),
+}
+_REGISTRY: dict[str, Drawing] = {}
+Draw = TypeVar("Draw", bound=Callable[..., "Figure"])
+
+
+class FigureError(KeyError):
+    """No figure of this name; the message says where the names are listed."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """How figures of one kind are drawn.
+
+    Attributes:
+        name: of the kind, such as ``05_share``.
+        title: what a figure shows.
+        draw: the function that draws one.
+        of: the paper whose published runs it is drawn from; without one a figure is drawn from
+            values that a notebook has, or from nothing if ``alone``.
+        needs: tables that a run must have.
+        when: what else it must have, as far as it says so about itself.
+        main: the run whose figure has no run in its name; those of other runs end in theirs.
+        each: for figures of which a run has several, the name of the parameter that tells them apart,
+            and how to list its values.
+        alone: whether it is drawn from numbers that come with the package.
+        together: whether all runs are in one figure, the main one first.
+    """
+
+    name: str
+    title: str
+    draw: Callable[..., Figure]
+    of: str = ""
+    needs: tuple[str, ...] = ()
+    when: Callable[[Run], bool] = lambda run: True
+    main: str = ""
+    each: tuple[str, Callable[[Run], Sequence[str]]] | None = None
+    alone: bool = False
+    together: bool = False
+
+    def file(self, *values: Any, **options: Any) -> str:
+        """The name of the figure drawn from these arguments."""
+        parts = [self.name]
+        if self.each:
+            parts.append(str(options[self.each[0]]))
+        if self.of and not self.together and values and values[0].name != self.main:
+            parts.append(values[0].name)
+        return "_".join(parts)
+
+    def published(self, data: Path = DATA) -> Iterator[Entry]:
+        """The figures of this kind whose tables are stored under ``data``."""
+        if self.alone:
+            yield Entry(self.name, self.title, self.draw)
+        if not self.of:
+            return
+        stored = Archive(data / self.of).runs()
+        runs = [run for run in stored if set(self.needs) <= set(run.tables) and self.when(run)]
+        if self.together and runs:
+            runs.sort(key=lambda run: run.name != self.main)
+            yield Entry(self.name, self.title, partial(self.draw, runs))
+        if self.together:
+            return
+        for run in runs:
+            for options in self._options(run):
+                title = ", ".join([self.title, *options.values(), run.name])
+                yield Entry(self.file(run, **options), title, partial(self.draw, run, **options))
+
+    def _options(self, run: Run) -> list[dict[str, str]]:
+        if self.each is None:
+            return [{}]
+        parameter, values = self.each
+        return [{parameter: value} for value in values(run)]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A published figure: its name, its title and how to draw it."""
+
+    name: str
+    title: str
+    draw: Callable[[], Figure]
+
+
+def figure(name: str, *, title: str, **how: Any) -> Callable[[Draw], Draw]:
+    """Register the function below as the one that draws a figure; see ``Drawing``."""
+
+    def register(draw: Draw) -> Draw:
+        _REGISTRY[name] = Drawing(name, title, draw, **how)
+        return draw
+
+    return register
+
+
+def drawing(name: str) -> Drawing:
+    """How figures of a kind are drawn.
+
+    Raises:
+        FigureError: no such kind.
+    """
+    for module in CHAPTERS.get(name[:2], ()):
+        if module and name not in _REGISTRY:
+            import_module(module)
+    if name not in _REGISTRY:
+        raise FigureError(f"no figure {name!r}; see python -m helpers figure --list")
+    return _REGISTRY[name]
+
+
+def published(data: Path = DATA, *, chapter: str = "") -> dict[str, Entry]:
+    """All figures that can be drawn from stored tables, or those of one chapter, by name."""
+    for known in [chapter] if chapter in CHAPTERS else CHAPTERS:
+        if CHAPTERS[known][0]:
+            import_module(CHAPTERS[known][0])
+    kinds = [kind for name, kind in _REGISTRY.items() if name.startswith(chapter)]
+    entries = [entry for kind in kinds for entry in kind.published(data)]
+    return {entry.name: entry for entry in sorted(entries, key=lambda entry: entry.name)}
+
+
+def save(name: str, folder: Path | None = None, *, data: Path = DATA) -> list[Path]:
+    """Draw one published figure and save it as PNG and SVG.
+
+    Raises:
+        FigureError: no such figure, or its tables are not stored.
+    """
+    entries = published(data, chapter=name[:2])
+    if name not in entries:
+        raise FigureError(f"no figure {name!r}; see python -m helpers figure --list")
+    import matplotlib.pyplot as plt
+
+    from helpers.results.style import save_figure
+
+    drawn = entries[name].draw()
+    try:
+        return save_figure(drawn, name, folder)
+    finally:
+        plt.close(drawn)

@@ -1,0 +1,85 @@
+"""One look for all figures: colour-blind-safe, readable in grey, written deterministically."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy.typing import ArrayLike
+
+from helpers.paths import figures_folder
+
+# Eight colours that readers with any colour vision tell apart (seaborn's "colorblind").
+PALETTE = tuple(
+    (int(code[:2], 16) / 255, int(code[2:4], 16) / 255, int(code[4:], 16) / 255)
+    for code in ["0173b2", "de8f05", "029e73", "d55e00", "cc78bc", "ca9161", "fbafe4", "949494"]
+)
+HATCHES = ("", "///", "...", "\\\\\\", "xxx", "++", "ooo", "--")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+WHISKERS = {"elinewidth": 0.8, "capsize": 2, "ecolor": "0.1"}  # of intervals on bars
+_LETTERS = 16  # of a caption to an inch
+
+_SETTINGS: dict[Any, Any] = {
+    "figure.dpi": 100,
+    "savefig.dpi": 160,
+    "figure.constrained_layout.use": True,
+    "font.size": 9,
+    "axes.titlesize": 10,
+    "axes.labelsize": 9,
+    "legend.fontsize": 8,
+    "legend.frameon": True,
+    "legend.edgecolor": "none",
+    "legend.framealpha": 0.9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "hatch.linewidth": 0.6,
+    "svg.hashsalt": "helpers",
+    "svg.fonttype": "none",
+}
+
+
+def use_style() -> None:
+    """Switch matplotlib to the suite's look."""
+    import seaborn as sns  # takes a second, which a list of figures does not need
+
+    sns.set_theme(style="whitegrid", context="paper")
+    mpl.rcParams.update(_SETTINGS)
+
+
+def share_below(axes: Axes, values: ArrayLike, **look: Any) -> None:
+    """Draw the share of values at or below each value, as steps from 0 to 1."""
+    import seaborn as sns
+
+    sns.ecdfplot(x=np.asarray(values, dtype=float), ax=axes, **look)
+
+
+def plain(text: str) -> str:
+    """Text from data as a figure shows it as it is: two dollar signs would be mathematics."""
+    return text.replace("$", r"\$")
+
+
+def captioned(figure: Figure, caption: str) -> Figure:
+    """The figure with a caption over its panels, in lines as wide as the figure."""
+    width = int(_LETTERS * figure.get_figwidth())
+    lines = [wrapped for line in caption.splitlines() for wrapped in textwrap.wrap(line, width)]
+    if lines:
+        figure.suptitle(plain("\n".join(lines)), x=0.01, ha="left", fontsize=8)
+    return figure
+
+
+def save_figure(figure: Figure, name: str, folder: Path | None = None) -> list[Path]:
+    """Write ``name``.png and ``name``.svg without dates, so equal figures are equal files.
+
+    They go to ``folder``, by default where ``figures_folder`` says.
+    """
+    folder = folder or figures_folder()
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = [folder / f"{name}.png", folder / f"{name}.svg"]
+    figure.savefig(paths[0], metadata={"Software": None})
+    figure.savefig(paths[1], metadata={"Date": None})
+    return paths

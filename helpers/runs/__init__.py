@@ -1,1 +1,0 @@
-"""Parameters, the results store and headless execution."""

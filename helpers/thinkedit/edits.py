@@ -1,0 +1,284 @@
+"""KnowGIC: edits with the implication chains that lead back to the original fact (ThinkEdit).
+
+Two published layouts are read: June 2025 (21 edits, 558 chains, a list of ``chains`` per record; the
+one nearest to the paper's 566) and the latest (26 edits, 1,406 chains, one ``chain`` per record). A
+small set of the same form, written by hand for this suite, is packaged as "mini".
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from helpers.fetch import Resource, locate
+from helpers.paths import PACKAGED
+
+_REPOSITORY = "https://raw.githubusercontent.com/manitbaser/KnowGIC"
+_LATEST = "bd157255f0d48b032a92afbb4e72a23db8a3daab"
+_JUNE_2025 = "b83d6651a07b8aa4994c633d39175465be95c8fc"
+
+LAYOUTS = {
+    "2025-06": Resource(
+        name="knowgic-2025-06",
+        relative_path="knowgic/chains-2025-06.json",
+        url=f"{_REPOSITORY}/{_JUNE_2025}/chains.json",
+        sha256="59943e08bea25878d176a0b29bc5e9a345e78e33cbaf8d2703bd237a633c2cb2",
+        size=438_726,
+        licence="MIT",
+    ),
+    "latest": Resource(
+        name="knowgic-latest",
+        relative_path="knowgic/chains.json",
+        url=f"{_REPOSITORY}/{_LATEST}/chains.json",
+        sha256="ce0d43768a50a9831d4c172219f7c7e06d7d44c3c24765de6d238d151ede0817",
+        size=2_990_391,
+        licence="MIT",
+    ),
+}
+ALIASES = Resource(
+    name="knowgic-aliases",
+    relative_path="knowgic/attributes_with_aliases.json",
+    url=f"{_REPOSITORY}/{_LATEST}/attributes_with_aliases.json",
+    sha256="923f4c7b0ba24db9f74576395c2c09fff84e37e5da222eeb49c02d196ba06449",
+    size=15_400,
+    licence="MIT",
+)
+_Rewrite = tuple[str, str, str, str]  # subject, prompt, original object, new object
+_FIELDS = ("questions", "answers", "prompts", "subjects")
+
+
+class KnowGICError(ValueError):
+    """A record that cannot be read; the message names file, record and remedy."""
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One step: subject, cloze ``prompt`` with one ``{}``, object, and the direct question."""
+
+    subject: str
+    prompt: str
+    object: str
+    question: str
+
+    @property
+    def cloze(self) -> str:
+        """The prompt about its subject, without a trailing blank."""
+        return self.prompt.replace("{}", self.subject).strip()
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """Identity of the fact: case-folded subject, prompt and object.
+
+        The question's wording varies; another wording of the prompt makes another fact.
+        """
+        return self.subject.casefold(), self.prompt, self.object.casefold()
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Facts that lead from the edit's subject to its original object, step by step."""
+
+    facts: tuple[Fact, ...]
+
+    def __len__(self) -> int:
+        return len(self.facts)
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """The entities passed, subject first."""
+        return (self.facts[0].subject, *(fact.object for fact in self.facts))
+
+
+@dataclass(frozen=True)
+class Edit:
+    """A requested edit with its chains; ``original`` and ``new`` are the objects before and after."""
+
+    case_id: int
+    subject: str
+    prompt: str
+    original: str
+    new: str
+    chains: tuple[Chain, ...]
+
+    @property
+    def facts(self) -> tuple[Fact, ...]:
+        """Distinct facts of the graph, in order of appearance."""
+        distinct = {
+            fact.key: fact for chain in reversed(self.chains) for fact in reversed(chain.facts)
+        }
+        return tuple(reversed(distinct.values()))
+
+    @property
+    def direct_fact(self) -> Fact | None:
+        """The edited fact as its one-step chain words it; a few edits of the latest layout lack one."""
+        return next((chain.facts[0] for chain in self.chains if len(chain) == 1), None)
+
+    @property
+    def broader_context(self) -> tuple[Fact, ...]:
+        """Distinct facts about other subjects than the edited one: what an edit should preserve."""
+        own = self.subject.casefold()
+        return tuple(fact for fact in self.facts if fact.subject.casefold() != own)
+
+
+def load_edits(layout: str = "2025-06") -> tuple[Edit, ...]:
+    """Load the published edits.
+
+    Args:
+        layout: "2025-06" (the paper's scope), "latest", "mini" (packaged, not KnowGIC), or the path of
+            a JSON file that ``write_edits`` wrote, e.g. from a graph grown out of a model.
+
+    Raises:
+        ValueError: no such layout or file.
+        FetchError: the file is not here and cannot be downloaded.
+    """
+    if layout == "mini":
+        return read_edits(PACKAGED / "thinkedit" / "mini.json")
+    if layout not in LAYOUTS:
+        if layout.endswith(".json") and Path(layout).is_file():
+            return read_edits(Path(layout))
+        raise ValueError(
+            f"no KnowGIC layout {layout!r}; choose from {', '.join(LAYOUTS)}, mini, or give the path"
+            " of a JSON file of edits"
+        )
+    return read_edits(locate(LAYOUTS[layout]))
+
+
+def load_aliases(layout: str = "2025-06") -> dict[str, tuple[str, ...]]:
+    """Aliases: case-folded entity → other names; the same for both layouts, none for other edits."""
+    if layout not in LAYOUTS:
+        return {}
+    content = json.loads(locate(ALIASES).read_text(encoding="utf-8"))
+    return {entity.casefold(): tuple(entry["answer_alias"]) for entity, entry in content.items()}
+
+
+def read_edits(path: Path) -> tuple[Edit, ...]:
+    """Read edits from a file in either layout, or one written by ``write_edits``.
+
+    Records about the same rewrite are joined, their chains in order.
+
+    Raises:
+        KnowGICError: no records; a record lacks a field or holds what is no text; its lists differ in
+            length; a chain is empty, passes an entity twice, does not hang together or does not end
+            at the original object; or two edits share a case_id.
+    """
+    try:
+        records = json.loads(path.read_text(encoding="utf-8"))
+    except json.JSONDecodeError as error:
+        raise KnowGICError(f"{path}: not JSON ({error}); fetch the file again") from error
+    if not isinstance(records, list) or not records:
+        raise KnowGICError(f"{path}: must hold a list of records, at least one")
+    rewrites: dict[_Rewrite, list[Chain]] = {}
+    case_ids: dict[_Rewrite, int] = {}
+    for number, record in enumerate(records):
+        place = f"{path}, record {number}"
+        rewrite = _rewrite(record, place)
+        lists = record["chains"] if "chains" in record else [record["chain"]]
+        if not lists:
+            raise KnowGICError(f"{place}: no chains; give at least the one-step chain")
+        chains = [_chain(entry, rewrite, f"{place}, chain {i}") for i, entry in enumerate(lists)]
+        case_ids.setdefault(rewrite, int(record["case_id"]))
+        rewrites.setdefault(rewrite, []).extend(chains)
+    edits = tuple(Edit(case_ids[key], *key, tuple(chains)) for key, chains in rewrites.items())
+    twice = [case_id for case_id, n in Counter(case_ids.values()).items() if n > 1]
+    if twice:
+        raise KnowGICError(
+            f"{path}: different edits share a case_id ({', '.join(map(str, twice))}); number them"
+        )
+    return edits
+
+
+def write_edits(edits: Sequence[Edit], path: Path) -> None:
+    """Write edits in the layout of June 2025."""
+    records = [
+        {
+            "case_id": edit.case_id,
+            "requested_rewrite": [
+                {"prompt": edit.prompt, "subject": edit.subject}
+                | {"target_true": {"str": edit.original}, "target_new": {"str": edit.new}}
+            ],
+            "chains": [_lists(chain.facts) for chain in edit.chains],
+            "broader_context": _lists(edit.broader_context),
+        }
+        for edit in edits
+    ]
+    path.write_text(json.dumps(records, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def chain_lengths(edits: Sequence[Edit]) -> dict[int, int]:
+    """Number of chains of each length over all edits (the paper's Table 4)."""
+    lengths = Counter(len(chain) for edit in edits for chain in edit.chains)
+    return dict(sorted(lengths.items()))
+
+
+def _rewrite(record: Mapping[str, Any], place: str) -> _Rewrite:
+    try:
+        (rewrite,) = record["requested_rewrite"]
+        values = (
+            rewrite["subject"],
+            rewrite["prompt"],
+            rewrite["target_true"]["str"],
+            rewrite["target_new"]["str"],
+        )
+        int(record["case_id"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise KnowGICError(
+            f"{place}: no proper case_id and requested_rewrite ({error!r})"
+        ) from error
+    if "chains" not in record and "chain" not in record:
+        raise KnowGICError(f"{place}: neither 'chains' (2025-06) nor 'chain' (latest layout)")
+    if not all(map(_is_text, values)):
+        raise KnowGICError(f"{place}: subject, prompt and targets must be texts, not {values}")
+    if values[1].count("{}") != 1:
+        raise KnowGICError(f"{place}: prompt {values[1]!r} must hold exactly one {{}}")
+    return values
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and bool(value.strip())
+
+
+def _chain(entry: Mapping[str, Any], rewrite: _Rewrite, place: str) -> Chain:
+    lists = dict(entry) if isinstance(entry, Mapping) else {}
+    missing = [name for name in _FIELDS if not isinstance(lists.get(name), list)]
+    if missing:
+        raise KnowGICError(f"{place}: lacks the lists {', '.join(missing)}")
+    for name in _FIELDS:
+        if odd := [value for value in entry[name] if not _is_text(value)]:
+            raise KnowGICError(f"{place}: {name} must be texts, not {odd[0]!r}")
+    sizes = {name: len(entry[name]) for name in _FIELDS}
+    if len(set(sizes.values())) != 1:
+        raise KnowGICError(f"{place}: lists of different length {sizes}")
+    if not entry["questions"]:
+        raise KnowGICError(f"{place}: an empty chain; remove it")
+    columns = (entry["subjects"], entry["prompts"], entry["answers"], entry["questions"])
+    chain = Chain(tuple(Fact(*values) for values in zip(*columns, strict=True)))
+    subject, _, original, _ = rewrite
+    _check_path(chain, subject, original, place)
+    return chain
+
+
+def _check_path(chain: Chain, subject: str, original: str, place: str) -> None:
+    for fact in chain.facts:
+        if fact.prompt.count("{}") != 1:
+            raise KnowGICError(f"{place}: prompt {fact.prompt!r} must hold exactly one {{}}")
+    names = [name.casefold() for name in chain.nodes]
+    for earlier, fact in zip(names[1:], chain.facts[1:], strict=False):
+        if fact.subject.casefold() != earlier:
+            raise KnowGICError(f"{place}: step about {fact.subject!r} does not follow {earlier!r}")
+    if names[0] != subject.casefold() or names[-1] != original.casefold():
+        raise KnowGICError(f"{place}: must lead from {subject!r} to {original!r}")
+    if len(set(names)) != len(names):
+        raise KnowGICError(f"{place}: passes an entity twice (a cycle); chains are simple paths")
+
+
+def _lists(facts: Sequence[Fact]) -> dict[str, list[str]]:
+    return {
+        "questions": [fact.question for fact in facts],
+        "answers": [fact.object for fact in facts],
+        "prompts": [fact.prompt for fact in facts],
+        "subjects": [fact.subject for fact in facts],
+    }

@@ -1,0 +1,232 @@
+"""ThinkEdit's figures from result tables: IFR by length, CKP, their trade-off, active chains."""
+
+from __future__ import annotations
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from helpers.editing.variants import method_label
+from helpers.results import method_looks as looks
+from helpers.results.style import WHISKERS, captioned, use_style
+
+THE_PAPER = "the paper's numbers (Table 10), not ours"
+_BARS = "; bars: 95 % intervals over edits"
+_STEPS = ["1", "2", "3", "4", "5"]
+
+
+def recovery_by_length(lengths: pd.DataFrame, *, caption: str = "") -> Figure:
+    """IFR of chains of 1 to 5 steps, one panel per model (the paper's Figure 5).
+
+    Args:
+        lengths: table of ``technique_tables.length_table`` (or the paper's in that form).
+        caption: what the numbers are of, here and below put over the panels.
+    """
+    use_style()
+    models = lengths["model"].unique()
+    figure, panels = plt.subplots(
+        1, len(models), figsize=(3.4 * len(models), 3.0), sharey=True, squeeze=False
+    )
+    for axes, model in zip(panels[0], models, strict=True):
+        for _, row in lengths[lengths["model"] == model].iterrows():
+            axes.plot(_STEPS, row[_STEPS].astype(float), **looks.line(row["method"]))
+        axes.set(title=model, xlabel="steps of the chain")
+    panels[0, 0].set_ylabel("IFR (lower: less deducible)")
+    panels[0, -1].legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    return captioned(figure, caption)
+
+
+def preservation_bars(techniques: pd.DataFrame, *, caption: str = "") -> Figure:
+    """CKP of each method with its 95 % interval, grouped by model (the paper's Figure 6).
+
+    Args:
+        techniques: table of ``technique_tables.technique_table``.
+    """
+    use_style()
+    wide, low, high = (
+        techniques.pivot(index="model", columns="method", values=name)
+        for name in ("CKP", "CKP low", "CKP high")
+    )
+    methods = list(techniques["method"].drop_duplicates())
+    figure, axes = plt.subplots(figsize=(1.6 + 2.2 * len(wide), 3.0))
+    width = 0.8 / len(methods)
+    places = np.arange(len(wide))
+    for index, method in enumerate(methods):
+        axes.bar(
+            places + index * width,
+            wide[method],
+            width,
+            label=method_label(method),
+            color=looks.colour(method),
+            hatch=looks.hatch(method),
+            edgecolor="white",
+            yerr=[wide[method] - low[method], high[method] - wide[method]],
+            error_kw=WHISKERS,
+        )
+    axes.set_xticks(places + 0.4 - width / 2, wide.index)
+    axes.axhline(1, color="0.4", linewidth=0.8)
+    axes.set_ylabel("CKP (1: context kept)")
+    axes.legend(ncols=1, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    return captioned(figure, f"{caption}{_BARS}")
+
+
+def recovery_against_preservation(
+    techniques: pd.DataFrame,
+    changed: pd.DataFrame | None = None,
+    *,
+    caption: str = "",
+    end: str = "deep edit",
+) -> Figure:
+    """IFR against CKP, one panel per model (the paper's Figure 7); the ideal is the upper left.
+
+    Bars are 95 % intervals over edits; an arrow stands for a difference on the same edits, which
+    these say little of, and goes without.
+
+    Args:
+        techniques: table of ``technique_tables.technique_table``.
+        changed: the same for deep edits, or for edits with APP (both beyond the paper), joined to the
+            plain ones by arrows.
+        caption: what the numbers are of.
+        end: what an arrow's end is.
+    """
+    use_style()
+    models = techniques["model"].unique()
+    figure, panels = plt.subplots(
+        1,
+        len(models),
+        figsize=(2.9 * len(models) + 1.8, 3.1),
+        sharex=True,
+        sharey=True,
+        squeeze=False,
+    )
+    for axes, model in zip(panels[0], models, strict=True):
+        plain = techniques[techniques["model"] == model].set_index("method")
+        for method, row in plain.iterrows():
+            large = looks.line(str(method))["markersize"]
+            axes.plot(row["IFR"], row["CKP"], **{**looks.mark(str(method)), "markersize": large})
+            if changed is None:
+                axes.errorbar(
+                    row["IFR"],
+                    row["CKP"],
+                    xerr=_sides(row, "IFR"),
+                    yerr=_sides(row, "CKP"),
+                    fmt="none",
+                    color=looks.colour(str(method)),
+                    linewidth=0.8,
+                    alpha=0.6,
+                    capsize=2,
+                    zorder=1,
+                )
+        if changed is not None:
+            _arrows(axes, plain, changed[changed["model"] == model].set_index("method"))
+        counts = f"{plain['chains'].max()} chains of {plain['edits'].max()} edits"
+        axes.set_title(f"{model}\nIFR over {counts}", fontsize=9)
+        axes.set_xlabel("IFR (lower is better)")
+    # A tenth of the scale at least: a hundredth of CKP should not look like a cliff.
+    every = pd.concat([techniques, changed])
+    bars = changed is None
+    low = min(0.9, every["CKP"].min(), every["CKP low"].min() if bars else 1.0)
+    high = max(1.0, every["CKP"].max(), every["CKP high"].max() if bars else 1.0)
+    right = max(every["IFR"].max(), every["IFR high"].max() if bars else 0.0)
+    panels[0, 0].set(
+        ylabel="CKP (higher is better)",
+        ylim=(low - 0.06 * (high - low), high + 0.06 * (high - low)),
+        xlim=(-0.03 * right, 1.05 * right),  # a mark at zero is whole
+    )
+    handles, _ = panels[0, -1].get_legend_handles_labels()
+    if changed is not None:
+        handles.append(Line2D([], [], color="0.4", marker="o", linestyle="", fillstyle="none"))
+        handles[-1].set_label(f"arrow's end: {end}")
+    panels[0, -1].legend(handles=handles, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    return captioned(figure, f"{caption}{_BARS}" if changed is None else caption)
+
+
+def chain_counts_bars(counts: pd.DataFrame, *, caption: str = "") -> Figure:
+    """Chains by length: all, deducible before editing, and active after each method.
+
+    Args:
+        counts: table of ``report_tables.chain_counts``.
+    """
+    use_style()
+    models = counts["model"].unique()
+    figure, panels = plt.subplots(
+        1, len(models), figsize=(3.6 * len(models), 3.0), sharey=True, squeeze=False
+    )
+    for axes, model in zip(panels[0], models, strict=True):
+        mine = counts[counts["model"] == model]
+        first = mine.drop_duplicates("length")
+        axes.bar(first["length"], first["chains"], color="0.88", label="all chains")
+        axes.bar(first["length"], first["deducible"], color="0.65", label="deducible before")
+        methods = list(mine["method"].drop_duplicates())
+        for place, method in enumerate(methods):
+            part = mine[mine["method"] == method]
+            # Side by side, since methods often leave the same number.
+            aside = 0.7 * ((place + 0.5) / len(methods) - 0.5)
+            axes.plot(part["length"] + aside, part["active"], **looks.mark(str(method)))
+        axes.set(title=model, xlabel="steps of the chain", xticks=first["length"])
+        axes.set_yscale("symlog", linthresh=10)  # few chains beside many
+        axes.set_yticks([0, 5, 10, 50, 100, 200], ["0", "5", "10", "50", "100", "200"])
+        axes.set_ylim(bottom=-0.7)  # the marks at zero are whole
+    panels[0, 0].set_ylabel("chains (above 10: logarithmic)")
+    panels[0, -1].legend(
+        title="active after the edit,\nby method", loc="upper left", bbox_to_anchor=(1.0, 1.0)
+    )
+    return captioned(figure, caption)
+
+
+def sequence_lines(leads: pd.DataFrame, *, caption: str = "") -> Figure:
+    """How the edits of a sequence fare: the new object's lead right after each edit and at the end.
+
+    One row of panels per model, one panel per method.
+
+    Args:
+        leads: table of ``side_tables.sequence_leads``.
+    """
+    use_style()
+    methods = sorted(leads["method"].unique(), key=looks.place)
+    models = sorted(leads["model"].unique())
+    size = (1.45 * len(methods) + 1.0, 0.6 + 2.0 * len(models))
+    figure, panels = plt.subplots(
+        len(models), len(methods), figsize=size, sharex=True, sharey=True, squeeze=False
+    )
+    for row, model in zip(panels, models, strict=True):
+        for axes, method in zip(row, methods, strict=True):
+            mine = leads[(leads["method"] == method) & (leads["model"] == model)]
+            colour = looks.colour(method)
+            axes.vlines(
+                mine["place"], mine["right after"], mine["at the end"], color="0.8", zorder=1
+            )
+            axes.plot(mine["place"], mine["right after"], "o", color=colour, ms=3.5, mfc="none")
+            axes.plot(mine["place"], mine["at the end"], "o", color=colour, ms=3.5)
+            axes.axhline(0, color="0.4", linewidth=0.8)
+        row[0].set_ylabel(f"{model}\nlead of the new object\n[nats per token]")
+    for axes, method in zip(panels[0], methods, strict=True):
+        axes.set_title(method_label(method))
+    figure.supxlabel("place in the sequence\n○ right after the edit   ● at the end", fontsize=8)
+    return captioned(figure, caption)
+
+
+def _sides(row: pd.Series, name: str) -> list[list[float]]:
+    """What lies below and above a value, as matplotlib wants it; nothing where there is no interval."""
+    ends = row[name] - row[f"{name} low"], row[f"{name} high"] - row[name]
+    return [[max(0.0, float(end)) if end == end else 0.0] for end in ends]
+
+
+def _arrows(axes: Axes, plain: pd.DataFrame, changed: pd.DataFrame) -> None:
+    for method in plain.index.intersection(changed.index):
+        start, end = plain.loc[method, ["IFR", "CKP"]], changed.loc[method, ["IFR", "CKP"]]
+        axes.annotate(
+            "",
+            xy=tuple(end),
+            xytext=tuple(start),
+            arrowprops={"arrowstyle": "->", "color": looks.colour(str(method))},
+        )
+        axes.plot(
+            *end,
+            marker=looks.marker(str(method)),
+            color=looks.colour(str(method)),
+            fillstyle="none",
+        )

@@ -1,0 +1,191 @@
+"""ThinkEdit's published run: methods on all of KnowGIC, by every estimator, from a params file."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from helpers.editing.editor import Editor
+from helpers.editing.memory import Memory
+from helpers.editing.methods import build_method
+from helpers.editing.presets import preset_words
+from helpers.editing.remembering import Remembering, sharing
+from helpers.models import LanguageModel, load
+from helpers.params import ParamsError
+from helpers.paths import RUNS
+from helpers.results.archive import About, Archive, Run
+from helpers.results.store import ResultsStore
+from helpers.thinkedit.edits import load_aliases, load_edits
+from helpers.thinkedit.run import ANSWERS, TEXTS, ThinkEditRun
+from helpers.thinkedit.stored_scores import DRAWN, run_name
+from helpers.thinkedit.tables import chain_index, edit_index
+
+
+def evaluate(
+    language_model: LanguageModel,
+    methods: Sequence[str],
+    *,
+    modes: Sequence[str] = ("independent", "sequential"),
+    estimators: Sequence[str] = ("exact",),
+    layout: str = "2025-06",
+    preset: str = "tuned",
+    first: int | None = None,
+    samples: int = 5,
+    temperature: float = ANSWERS.temperature,
+    max_new_tokens: int | None = None,
+    first_line: bool = True,
+    seed: int = 0,
+    corpus: str = "self",
+    store: Path = RUNS / "results",
+) -> Run:
+    """Evaluate methods; what is in the store already is not computed again.
+
+    Args:
+        language_model: the model.
+        methods: e.g. "rome" or "memit+app".
+        modes: "independent", "sequential", "deep".
+        estimators: "exact", "sampled", "texts" (see ``ThinkEditRun``).
+        layout: edits, see ``helpers.thinkedit.edits.load_edits``.
+        preset: of the editors' hyperparameters.
+        first: only so many edits.
+        samples: responses per question, or texts per edit.
+        temperature: of the sampled responses and texts.
+        max_new_tokens: at most so many to a response or text; None: as ``ANSWERS`` and ``TEXTS`` say.
+        first_line: a response ends with its first line; False for models that answer in lists.
+        seed: of the samples, contexts and corpus.
+        corpus: text behind the second moments, see ``helpers.editing.corpus.corpus_named``.
+        store: folder of the results store.
+
+    Returns:
+        A run, see ``helpers.thinkedit.stored_scores``. Scores have columns method
+        and mode (method "none" and mode "before" are the unedited model); settings are each table's
+        and, as "exact: rome, deep", each method's. An edit that was given up is left out, unless it is
+        part of a sequence.
+    """
+    universe = load_edits(layout)
+    answers = ANSWERS if first_line else replace(ANSWERS, stop=None)
+    drawn = {
+        kind: replace(
+            sampling,
+            temperature=temperature,
+            seed=seed,
+            max_new_tokens=max_new_tokens or sampling.max_new_tokens,
+        )
+        for kind, sampling in (("sampled", answers), ("texts", TEXTS))
+    }
+    runs = [
+        ThinkEditRun(
+            language_model,
+            universe[:first],
+            universe,
+            load_aliases(layout),
+            ResultsStore(store),
+            layout=layout,
+            estimator=estimator,
+            samples=samples,
+            sampling=drawn.get(estimator),
+            seed=seed,
+            progress=True,
+        )
+        for estimator in estimators
+    ]
+    options: dict[str, Any] = {"preset": preset, "corpus": corpus, "seed": seed}
+    options |= {"progress": True, "memory": Memory()}
+    editors = {method: build_method(method, language_model, **options) for method in methods}
+    found = _evaluated(runs, sharing(editors), modes)
+    scored = {run.estimator: run.settings() for run in runs}
+    settings: dict[str, Any] = {}
+    for kind, table in found.items():
+        version = scored["exact" if kind == "along" else kind]["scoring_version"]
+        settings[kind] = {"scoring_version": version}
+        if kind in drawn:
+            sampling = drawn[kind]
+            how = samples, temperature, seed, sampling.max_new_tokens, sampling.stop is not None
+            settings[kind] |= dict(zip(DRAWN, how, strict=True))
+        made = table[["method", "mode"]].drop_duplicates().itertuples(index=False)
+        for method, mode in made:
+            editor = editors.get(method)
+            settings[f"{kind}: {method}, {mode}"] = editor.settings() if editor else {}
+    source = {
+        **language_model.identity,
+        "layout": layout,
+        "preset": preset_words(language_model.name, preset, methods),
+        "corpus": corpus,
+    }
+    index = {"chains": chain_index(universe), "edits": edit_index(universe)}
+    return Run(run_name(language_model.name, layout), About(source, settings), {**found, **index})
+
+
+def publish(params: Mapping[str, Any], into: Archive, *, finished: bool = False) -> Path:
+    """Evaluate methods on all edits, in place of the same methods and modes published before.
+
+    Args:
+        params: of notebook 06: ``methods``, ``modes``, ``estimators``, ``benchmark`` (the edits), and how
+            responses are drawn.
+        into: the archive *thinkedit*.
+        finished: refused, since a sequence of edits is finished as a whole.
+
+    Raises:
+        ParamsError: ``finished``.
+        ArchiveError: the published run was made in another way.
+    """
+    if finished:
+        raise ParamsError("--finished is for notebooks 03 and 05: leave it out")
+    language_model = load(params["model"], dtype=params["dtype"], device=params["device"])
+    drawn = ("preset", "samples", "temperature", "max_new_tokens", "first_line", "seed", "corpus")
+    run = evaluate(
+        language_model,
+        params["methods"],
+        modes=params["modes"],
+        estimators=params["estimators"],
+        layout=params["benchmark"],
+        **{name: params[name] for name in drawn},
+    )
+    return into.put(run.name, run.tables, run.about, by=["method", "mode"])
+
+
+def _evaluated(
+    runs: Sequence[ThinkEditRun], editors: Mapping[str, Editor], modes: Sequence[str]
+) -> dict[str, pd.DataFrame]:
+    """Scores of all methods and modes by kind of table, with columns method and mode.
+
+    An edit is made, and then looked at with every estimator, before the next is made.
+    """
+    parts: dict[str, list[pd.DataFrame]] = {}
+
+    def add(kind: str, scores: pd.DataFrame, method: str, mode: str) -> None:
+        if len(scores):
+            parts.setdefault(kind, []).append(scores.assign(method=method, mode=mode))
+
+    for run in runs:
+        add(run.estimator, _timed(f"{run.estimator}: before", run.before), "none", "before")
+    for name, editor in editors.items():
+        once = Remembering(editor)  # for this method's estimators, and forgotten with it
+        for mode in modes:
+            found, given_up = {}, set()
+            for run in runs:
+                label = f"{run.estimator}: {name}, {mode}"
+                found[run.estimator] = _timed(label, partial(run.after, once, mode))
+                add("along", run.read(once, mode, "along"), name, mode)
+                edits = run.read(once, mode, "edits")
+                given_up |= set(edits.loc[edits["failure"] != "", "case_id"])
+            for estimator, scores in found.items():
+                if mode != "sequential":  # of which a lost edit is a part
+                    scores = scores[~scores["case_id"].isin(given_up)]
+                add(estimator, scores, name, mode)
+    return {kind: pd.concat(tables, ignore_index=True) for kind, tables in parts.items()}
+
+
+def _timed(label: str, compute: Callable[[], pd.DataFrame]) -> pd.DataFrame:
+    wall, cpu = time.perf_counter(), time.process_time()
+    table = compute()
+    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    print(f"{label}: {len(table)} rows in {wall:.0f} s ({cpu:.0f} CPU s)", file=sys.stderr)
+    return table

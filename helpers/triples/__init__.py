@@ -1,0 +1,1 @@
+"""Facts and graphs of them, from packages, files and SPARQL endpoints."""

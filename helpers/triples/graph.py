@@ -1,0 +1,212 @@
+"""What construction works on: labelled, typed entities and the triples between them."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+
+from helpers.triples.endpoint import select_pages
+from helpers.triples.templates import INVERSE
+from helpers.triples.triple_store import SparqlSource
+from helpers.triples.vocabulary import (
+    DEPRECATED,
+    END,
+    INSTANCE_OF,
+    LABEL,
+    RANK,
+    START,
+    entity_id,
+    entity_iri,
+    relation_id,
+    relation_iris,
+)
+
+_ESCAPE = re.compile(r"\\u([0-9a-fA-F]{4})")
+AT_A_TIME = 200  # entities per query, as URLs and servers bear it
+
+
+class GraphError(ValueError):
+    """A graph that nothing can be built from."""
+
+
+@dataclass(frozen=True)
+class Entity:
+    """Something with a name: identifier, English label, identifiers or names of its types."""
+
+    id: str
+    label: str
+    types: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Edge:
+    """One triple by identifiers; ``start`` and ``end`` are ISO dates or years, if known."""
+
+    subject: str
+    relation: str
+    object: str
+    start: str | None = None
+    end: str | None = None
+
+
+@dataclass
+class Graph:
+    """Entities by identifier, edges between them, and what had to be left out.
+
+    ``unlabelled`` holds identifiers without an English label; their triples are not in ``edges``.
+    """
+
+    entities: dict[str, Entity]
+    edges: tuple[Edge, ...]
+    unlabelled: frozenset[str] = frozenset()
+    neighbours: dict[str, set[str]] = field(init=False, repr=False)
+    answers: dict[tuple[str, str], dict[str, Edge]] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Index by link, and by (subject, relation) in both directions.
+
+        ``answers[s, r]`` maps objects to edges; for the inverse ``re_r``, subjects.
+        """
+        self.neighbours = defaultdict(set)
+        self.answers = defaultdict(dict)
+        for edge in self.edges:
+            self.neighbours[edge.subject].add(edge.object)
+            self.neighbours[edge.object].add(edge.subject)
+            for key, answer in (
+                ((edge.subject, edge.relation), edge.object),
+                ((edge.object, INVERSE + edge.relation), edge.subject),
+            ):
+                self.answers[key][answer] = edge
+        self.neighbours, self.answers = dict(self.neighbours), dict(self.answers)
+
+    def label(self, identifier: str) -> str:
+        """English label of an entity."""
+        return self.entities[identifier].label
+
+    def find(self, label: str, relation: str) -> str:
+        """The entity with this label that is a subject of the relation.
+
+        Raises:
+            GraphError: there is none.
+        """
+        for identifier, known in sorted(self.answers):
+            if known == relation and self.label(identifier) == label:
+                return identifier
+        raise GraphError(f"no entity {label!r} with facts of {relation}")
+
+
+def relations_in(source: SparqlSource) -> list[str]:
+    """The relations of a store; for large remote endpoints name them yourself."""
+    rows = source.select("SELECT DISTINCT ?p WHERE { ?s ?p ?o }")
+    return sorted(found for row in rows if (found := relation_id(row["p"])))
+
+
+def read_graph(
+    source: SparqlSource,
+    relations: Sequence[str],
+    *,
+    page: int = 10_000,
+    most: int | None = None,
+) -> Graph:
+    """Read relations from a store or endpoint, with labels, types and dates.
+
+    Args:
+        source: embedded store or remote endpoint; both get the same SPARQL text.
+        relations: Wikidata properties, or names in angle brackets; without ``re_``.
+        page: rows per query.
+        most: rows per relation, for relations too large to read as a whole.
+
+    Raises:
+        GraphError: no labelled triple of these relations.
+    """
+    edges: dict[tuple[str, str, str], Edge] = {}
+    labels: dict[str, str] = {}
+    unlabelled: set[str] = set()
+    for relation in sorted(set(relations)):
+        for row in islice(select_pages(source, edges_query(relation), page=page), most):
+            ids = entity_id(row["s"]), entity_id(row["o"])
+            for identifier, name in zip(ids, ("sLabel", "oLabel"), strict=True):
+                if label := _clean(row.get(name, "")):
+                    labels[identifier] = label
+                else:
+                    unlabelled.add(identifier)
+            edge = Edge(ids[0], relation, ids[1], _day(row.get("start")), _day(row.get("end")))
+            known = edges.get((ids[0], relation, ids[1]))
+            if known is None or _period(edge) < _period(known):
+                edges[ids[0], relation, ids[1]] = edge  # the first of several periods counts
+    named = tuple(e for e in edges.values() if e.subject in labels and e.object in labels)
+    if not named:
+        raise GraphError(
+            f"no labelled triples of {', '.join(relations)}: check the relations' names and that"
+            f" entities have English labels ({len(unlabelled)} have none)"
+        )
+    types = types_of(source, sorted({i for e in named for i in (e.subject, e.object)}))
+    entities = {i: Entity(i, labels[i], frozenset(types.get(i, ()))) for i in sorted(labels)}
+    return Graph(entities, named, frozenset(unlabelled - set(labels)))
+
+
+def _period(edge: Edge) -> tuple[str, bool, str]:
+    """The order of an edge's periods: dated ones first, the earliest first."""
+    return edge.start or "~", edge.end is None, edge.end or ""
+
+
+def edges_query(relation: str) -> str:
+    """The SPARQL text for one relation.
+
+    Statements are read besides the direct triples: Wikidata has direct triples of the statements of
+    best rank alone, which are not those of former leaders. Labels are English, else ``mul``, the
+    label for all languages.
+    """
+    direct, claim, value = relation_iris(relation)
+    return f"""SELECT ?s ?sLabel ?o ?oLabel ?start ?end WHERE {{
+  {{ ?s <{direct}> ?o }} UNION {{
+    ?s <{claim}> ?claim . ?claim <{value}> ?o .
+    FILTER NOT EXISTS {{ ?claim <{RANK}> <{DEPRECATED}> }}
+    OPTIONAL {{ ?claim <{START}> ?start }}
+    OPTIONAL {{ ?claim <{END}> ?end }}
+  }}
+  FILTER(ISIRI(?o))
+{label_patterns("s")}
+{label_patterns("o")}
+}}
+ORDER BY ?s ?o ?start"""
+
+
+def label_patterns(variable: str) -> str:
+    """Bind ``?<variable>Label``: the English label, else the one for all languages."""
+    return f"""  OPTIONAL {{ ?{variable} <{LABEL}> ?{variable}En . FILTER(LANG(?{variable}En) = "en") }}
+  OPTIONAL {{ ?{variable} <{LABEL}> ?{variable}Mul . FILTER(LANG(?{variable}Mul) = "mul") }}
+  BIND(COALESCE(?{variable}En, ?{variable}Mul) AS ?{variable}Label)"""
+
+
+def types_query(iris: Iterable[str]) -> str:
+    """The SPARQL text for the types of some entities."""
+    values = " ".join(f"<{iri}>" for iri in iris)
+    return f"""SELECT ?e ?type WHERE {{
+  VALUES ?e {{ {values} }}
+  ?e <{INSTANCE_OF}> ?type .
+}}
+ORDER BY ?e ?type"""
+
+
+def types_of(source: SparqlSource, identifiers: Sequence[str]) -> dict[str, set[str]]:
+    """Identifiers of the types of some entities."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for begin in range(0, len(identifiers), AT_A_TIME):
+        iris = [entity_iri(i) for i in identifiers[begin : begin + AT_A_TIME]]
+        for row in source.select(types_query(iris)):
+            found[entity_id(row["e"])].add(entity_id(row["type"]))
+    return found
+
+
+def _clean(label: str) -> str:
+    """Label on one line, with escapes such as a literal ``\\u0022`` resolved."""
+    return " ".join(_ESCAPE.sub(lambda match: chr(int(match[1], 16)), label).split())
+
+
+def _day(value: str | None) -> str | None:
+    """Date part of a literal; Wikidata writes ``2023-01-01T00:00:00Z``."""
+    return value.split("T")[0].lstrip("+") if value else None

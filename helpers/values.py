@@ -1,0 +1,230 @@
+"""What a parameter's value must be, said once and by the parameter's name.
+
+A check is what the notebook hands the value to, a constructor or a loader that refuses what it cannot
+use, or bounds of a number. Values are checked before anything is fetched and before a model is loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from helpers.bounds import one_of, within
+from helpers.editing.corpus import corpus_named
+from helpers.editing.presets import check_preset
+from helpers.editing.variants import method_label
+from helpers.fetch import FetchError, locate
+from helpers.fetching import SETS
+from helpers.klob.examples import load_consistency, load_relevance
+from helpers.klob.unit_sets import located_count
+from helpers.locating.registry import make_locator
+from helpers.models.load import model_source, torch_device, torch_dtype
+from helpers.params import ParamsError
+from helpers.paths import REPOSITORY, run_name
+from helpers.peak.construction.model_filter import FilterSettings
+from helpers.peak.construction.settings import PeakSettings, temporal_span
+from helpers.peak.records import load_peak
+from helpers.records import by_case_id
+from helpers.results.archive import Archive, ArchiveError, archive
+from helpers.thinkedit.edits import load_edits
+from helpers.thinkedit.run import ESTIMATORS, MODES
+from helpers.triples.facts import packaged_triples
+from helpers.triples.sources import check_source
+
+Params = Mapping[str, Any]
+
+
+class NotMadeError(ParamsError):
+    """Raised for published tables that nobody has made yet, with the command that does."""
+
+
+def check_values(file: Path, params: Params, *, published: bool = True) -> None:
+    """Refuse values that the run could not use.
+
+    Args:
+        file: the params file, for the message.
+        params: all parameters of its notebook.
+        published: whether the published tables that the params name must be there.
+
+    Raises:
+        ParamsError: with the file and every such value.
+    """
+    found = wrong_values(params)
+    if wrong := [str(e) for e in found if published or not isinstance(e, NotMadeError)]:
+        raise ParamsError(f"{file}: " + "; ".join(wrong))
+
+
+def wrong_values(params: Params) -> list[ValueError]:
+    """What is wrong with values, each thing once; data that is not here yet is not judged."""
+    alone = [
+        (partial(ALONE[name], each), ())
+        for name, value in params.items()
+        for each in (value if isinstance(value, list) else [value])
+        if name in ALONE and value is not None
+    ]
+    together = [
+        (TOGETHER[name], (value, params)) for name, value in params.items() if name in TOGETHER
+    ]
+    empty = [ValueError(f"{name}: name at least one") for name in _SOME if params.get(name) == []]
+    return empty or _raised(alone) or _raised(together)
+
+
+def _raised(checks: Iterable[tuple[Callable[..., object], tuple[Any, ...]]]) -> list[ValueError]:
+    found: dict[str, ValueError] = {}
+    for check, arguments in checks:
+        try:
+            check(*arguments)
+        except FetchError:
+            continue
+        except ArchiveError as error:
+            found.setdefault(str(error), NotMadeError(str(error)))
+        except ValueError as error:
+            found.setdefault(str(error), error)
+    return list(found.values())
+
+
+def methods_of(params: Params) -> list[str]:
+    """Every method that the params name; ROME with APP where a notebook leaves no choice."""
+    many = [name for key in _METHODS for name in params.get(key, ())]
+    one = [params[key] + "+app" * params.get("app", False) for key in _METHOD if key in params]
+    return many + one or (["rome+app"] if "preset" in params else [])
+
+
+def _preset(preset: str, params: Params) -> None:
+    for method in methods_of(params):
+        check_preset(method, params["model"], preset)
+
+
+def _here(name: str) -> str:
+    """A data set's name. Raises ``FetchError`` where its files would have to be downloaded."""
+    for resource in SETS.get(name.partition("[")[0], ()):
+        locate(resource, download=False)
+    return name
+
+
+def _records(params: Params) -> Any:
+    """The PEAK records, or else the edits, that ``case_id`` counts."""
+    if "dataset" not in params:
+        return load_edits(_here(params["layout"]))
+    return load_peak(_here(params["dataset"]), limit=params.get("records")).records
+
+
+def _examples(_: int, params: Params) -> None:
+    """The benchmark, and the examples of it that are looked at closely."""
+    for name, subtask, load in (("fact", "c", load_consistency), ("chain", "r", load_relevance)):
+        last = len(load(_here(params["source"]))) - 1
+        if not 0 <= params[name] <= last:
+            raise ValueError(f"{name}: no example {params[name]} of KLoB-{subtask}; 0 to {last}")
+
+
+def _source(value: str, params: Params) -> None:
+    """Facts for a construction; KLoB's source is opened with its examples."""
+    if "relations" in params:
+        check_source(value)
+
+
+def _relations(values: list[str], params: Params) -> None:
+    """Relations of the packaged facts; those of other sources are known once they are read."""
+    if params["source"] == "packaged" and values:
+        known = sorted({fact.relation for fact in packaged_triples()})
+        for value in values:
+            one_of("relations", value, known)
+
+
+def _example_fact(subject: str, params: Params) -> None:
+    relation = params["example_relation"]
+    if params["source"] == "packaged" and not any(
+        (fact.relation, fact.subject) == (relation, subject)
+        or (f"re_{fact.relation}", fact.object) == (relation, subject)
+        for fact in packaged_triples()
+    ):
+        raise ValueError(f"no packaged fact of {subject!r} by {relation!r}; give another example")
+
+
+def _construction(_: Any, params: Params) -> None:
+    """What the construction's and the filter's own constructors refuse."""
+    sizes = {name: params[name] for name in ("random_type", "link_steps", "seed")}
+    PeakSettings(
+        correct=(params["least_correct"], params["most_correct"]),
+        hard=(params["least_hard"], params["most_hard"]),
+        locality=(params["least_locality"], MOST_LOCALITY),
+        per_relation=params["per_relation"],
+        **sizes,
+    )
+    hard = (params["temporal_least_hard"], MOST_HARD_TEMPORAL)
+    PeakSettings(hard=hard, per_relation=params["temporal_per_relation"], **sizes)
+    filtered = {name: params[name] for name in ("rule", "hard_share", "threshold")}
+    FilterSettings(least_correct=params["least_known"], **filtered)
+    temporal_span(params["cutoff"], params["until"])
+
+
+def _published(value: Any, params: Params) -> None:
+    """Published runs that a notebook draws: of a model, of an ablation, or of several models."""
+    if isinstance(value, list):
+        for model in value:
+            Archive(REPOSITORY / params["stored"]).get(model)
+    elif "published_said" in params:
+        archive("ablations").get(value)
+    else:
+        for data in ("peak-cf", "peak-t"):
+            archive("peak").get(run_name(value, data))
+
+
+def _beside(values: list[str], params: Params) -> None:
+    for model in (params["model"], *values):
+        name = run_name(model, params["source"])
+        Archive(REPOSITORY / params["stored"]).get(name)
+
+
+MOST_LOCALITY, MOST_HARD_TEMPORAL = 6, 15  # what notebook 02 fixes
+_METHODS = ("methods", "editors", "fairer", "others", "said", "sequences")
+_METHOD = ("method", "editor")
+_CONSTRUCTION = (
+    *("least_correct", "most_correct", "least_hard", "most_hard", "least_locality", "random_type"),
+    *("link_steps", "per_relation", "cutoff", "until", "temporal_least_hard"),
+    *("temporal_per_relation", "rule", "hard_share", "threshold", "least_known"),
+)
+_SOME = ("methods", "published")  # lists that may not be empty
+
+
+def _bounded(name: str, *bounds: float) -> Callable[[float], None]:
+    return lambda number: within(name, number, *bounds)
+
+
+# What looks at a value, or at each item of a list, by itself ...
+ALONE: dict[str, Callable[[Any], object]] = {
+    "model": model_source,
+    "dtype": torch_dtype,
+    "device": torch_device,
+    "corpus": corpus_named,
+    **dict.fromkeys((*_METHODS, *_METHOD), method_label),
+    "share": partial(located_count, 1),
+    "mode": partial(one_of, "mode", known=("sequential", "independent")),
+    "seed": _bounded("seed", 0, 2**32 - 1),  # what numpy takes
+    **{name: _bounded(name, 1) for name in ("records", "samples", "examples", "most_rows")},
+    "checkpoints": _bounded("checkpoints", 1),
+    "modes": partial(one_of, "modes", known=MODES),
+    "estimators": partial(one_of, "estimators", known=ESTIMATORS),
+    **dict.fromkeys(("locators", "layers_only"), make_locator),
+    **{name: _bounded(name, 1) for name in ("permutations", "max_new_tokens")},
+    **{name: _bounded(name, 0) for name in ("counts", "edited_facts", "temperature")},
+    **{name: _bounded(name, 0) for name in ("neighbours", "factors", "margins")},
+}
+# ... and what looks at it beside others, once each is right by itself.
+TOGETHER: dict[str, Callable[[Any, Params], object]] = {
+    "preset": _preset,
+    "dataset": lambda value, params: load_peak(_here(value), limit=params.get("records")),
+    **dict.fromkeys(("layout", "benchmark"), lambda value, params: load_edits(_here(value))),
+    "case_id": lambda value, params: by_case_id(_records(params), value),
+    "edit": lambda value, params: by_case_id(load_edits(_here(params["layout"])), value),
+    "source": _source,
+    "relations": _relations,
+    "example_subject": _example_fact,
+    "example_relation": lambda value, params: _example_fact(params["example_subject"], params),
+    **dict.fromkeys(_CONSTRUCTION, _construction),
+    **dict.fromkeys(("fact", "chain"), _examples),
+    **dict.fromkeys(("published", "published_larger", "published_said"), _published),
+    "beside": _beside,
+}

@@ -1,0 +1,32 @@
+"""Methods of the params files have hyperparameters for their model, checked without a model."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+
+from helpers.editing.methods import MethodError, method_label
+from helpers.editing.presets import preset_values
+from helpers.paths import PARAMS
+
+FILES = sorted((PARAMS / "paper" / "03_editing_runs").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda path: path.stem)
+def test_every_method_has_its_preset(file):
+    params = yaml.safe_load(file.read_text(encoding="utf-8"))
+    model, preset = params["model"], params.get("preset", "tuned")
+    for method in params["methods"]:
+        assert method_label(method)
+        name, _, suffix = method.partition("+")
+        values = preset_values(name, model, preset)
+        if base := values.get("base"):
+            values = preset_values(base, model, preset)
+        if suffix == "app":
+            assert {"alpha", "beta", "gamma"} <= set(values["app"])
+
+
+@pytest.mark.parametrize("method", ["rome+APP", "roma", "+app"])
+def test_other_names_are_refused(method):
+    with pytest.raises(MethodError, match="write an editor"):
+        method_label(method)

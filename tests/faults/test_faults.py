@@ -1,0 +1,221 @@
+"""What goes wrong on real machines: nothing finished is lost, nothing counted twice, and the message
+says what to do. Killed workers and two sweeps at once are in ``tests/sweeps``."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import subprocess
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from helpers.execute import RunError, plan, run
+from helpers.params import ParamsError
+from helpers.peak.records import load_peak
+from helpers.peak.run import score_records
+from helpers.results.store import ResultsStore, StoreError, complete
+
+IDS = list(range(40))
+
+
+def scores(case_ids: list[int], answers: int = 500) -> pd.DataFrame:
+    """Numbers that do not compress, the same for a record whenever they are made."""
+    tables = [
+        pd.DataFrame({"case_id": i, "sum": np.random.default_rng(i).normal(size=answers)})
+        for i in case_ids
+    ]
+    return pd.concat(tables, ignore_index=True)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 256 KiB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(folder)]
+    if shutil.which("mount") is None or subprocess.run(command, capture_output=True).returncode:
+        pytest.skip("mounting a small file system is not permitted here")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+def test_a_full_disk_keeps_what_is_finished_and_the_run_resumes(small_disk):
+    filler = small_disk / "filler"
+    filler.write_bytes(b"\0" * 150_000)
+    results = ResultsStore(small_disk / "store").open({})
+    made: list[int] = []
+
+    def compute(case_ids: list[int]) -> dict[str, pd.DataFrame]:
+        made.extend(case_ids)
+        return {"scores": scores(case_ids)}
+
+    with pytest.raises(StoreError, match=r"No space left.*free some space"):
+        complete(results, IDS, compute, chunk=4)
+    finished = results.read()
+    assert 0 < finished["case_id"].nunique() < len(IDS)
+    assert not list(results.folder.glob(".*"))
+    filler.unlink()
+    complete(results, IDS, compute, chunk=4)
+    pd.testing.assert_frame_equal(results.read(), scores(IDS))
+    assert len(made) == len(IDS) + 4  # only the chunk that found no space was made twice
+
+
+def test_a_full_disk_under_the_executed_notebook(small_disk, tmp_path):
+    params = tmp_path / "03_editing_runs" / "mine.yaml"
+    params.parent.mkdir()
+    params.write_text("records: 2\n")
+    (small_disk / "filler").write_bytes(b"\0" * 256 * 1024)
+    with pytest.raises(RunError, match=r"No space left.*free some space"):
+        run(params, folder=small_disk / "runs")
+
+
+def test_no_flipped_bit_goes_unnoticed(tmp_path):
+    """Wherever it is: in the numbers, or in the footer, where it may rename a column."""
+    results = ResultsStore(tmp_path).open({})
+    results.append(scores([1, 2]))
+    (part,) = results.folder.glob("scores-*.parquet")
+    intact = part.read_bytes()
+    footer = len(intact) - 8 - int.from_bytes(intact[-8:-4], "little")
+    draw = random.Random(0)
+    numbers, footers = range(footer), range(footer, len(intact))
+    for position in (*draw.sample(numbers, 30), *draw.sample(footers, 60)):
+        damaged = bytearray(intact)
+        damaged[position] ^= 1 << draw.randrange(8)
+        part.write_bytes(damaged)
+        with pytest.warns(UserWarning, match="computed again"):
+            assert results.read().empty
+    part.write_bytes(intact)
+    pd.testing.assert_frame_equal(results.read(), scores([1, 2]))
+
+
+def test_a_flipped_bit_in_the_numbers_of_an_earlier_version_is_noticed(tmp_path):
+    """Its name holds no digest; its pages have checksums."""
+    results = ResultsStore(tmp_path).open({})
+    part = results.folder / "scores-0123456789ab.parquet"
+    scores([1, 2]).to_parquet(part, index=False, write_page_checksum=True)
+    intact = part.read_bytes()
+    footer = 8 + int.from_bytes(intact[-8:-4], "little")
+    for position in random.Random(0).sample(range(len(intact) - footer), 60):
+        damaged = bytearray(intact)
+        damaged[position] ^= 16
+        part.write_bytes(damaged)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            table = results.read()
+        if caught:
+            assert "computed again" in str(caught[0].message)
+            assert table.empty
+        else:  # a byte that does not matter
+            pd.testing.assert_frame_equal(table, scores([1, 2]))
+
+
+@pytest.mark.parametrize("content", [b"", b"PAR1", b"\0" * 5000, b'{"case_id": 1}'])
+def test_whatever_replaced_a_part_it_is_made_again_once(tmp_path, content):
+    results = ResultsStore(tmp_path).open({})
+    results.append(scores([1]))
+    (part,) = results.folder.glob("scores-*.parquet")
+    results.append(scores([2]))
+    part.write_bytes(content)
+    made: list[int] = []
+
+    def compute(case_ids: list[int]) -> dict[str, pd.DataFrame]:
+        made.extend(case_ids)
+        return {"scores": scores(case_ids)}
+
+    with pytest.warns(UserWarning, match="set aside"):
+        complete(results, [1, 2], compute, chunk=1)
+    assert made == [1]
+    pd.testing.assert_frame_equal(results.read(), scores([1, 2]))
+
+
+def test_a_part_that_cannot_be_opened_is_not_taken_for_damaged(tmp_path, monkeypatch):
+    results = ResultsStore(tmp_path).open({})
+    results.append(scores([1]))
+
+    def refuse(path: Path, **options: object) -> pd.DataFrame:
+        raise PermissionError(13, "Permission denied")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pd, "read_parquet", refuse)
+        with pytest.raises(StoreError, match="could not read"):
+            results.read()
+    assert results.done() == {1}
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("recrods: 3", "no parameter 'recrods'; there are .*records"),
+        ("records: three", "records: .*integer.*'three'"),
+        ("methods: rome", "methods: .*list.*'rome'"),
+        ("strict_lists: [yes]", "strict_lists: .*boolean"),
+        ("records: [", "not valid YAML"),
+    ],
+)
+def test_a_typo_or_a_wrong_type_stops_before_anything_runs(tmp_path, line, message):
+    params = tmp_path / "03_editing_runs" / "mine.yaml"
+    params.parent.mkdir()
+    params.write_text(line + "\n")
+    with pytest.raises(ParamsError, match=rf"mine\.yaml.*{message}"):
+        run(params, folder=tmp_path / "runs")
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_row_that_was_cut_off_counts_as_not_run(tmp_path):
+    params = tmp_path / "03_editing_runs" / "mine.yaml"
+    params.parent.mkdir()
+    params.write_text("records: 2\n")
+    planned = plan(params, folder=tmp_path / "runs")
+    assert planned.row() is None
+    planned.output_folder.mkdir(parents=True)
+    for text in ("", '{"notebook": "03_edi', "{}", "[1]"):
+        (planned.output_folder / "run.json").write_text(text)
+        assert planned.row() is None
+
+
+def test_a_gpu_without_memory_gives_the_same_scores_in_smaller_batches(tiny, monkeypatch):
+    """The allocation fails, as on a GPU, whenever a pass has more than three rows."""
+    language_model = tiny("llama")
+    records = load_peak("peak-mini-cf", limit=2).records
+    expected = score_records(language_model, records)
+    forward = type(language_model.model.model).forward
+    failures = []
+
+    def limited(self, *args, **kwargs):
+        rows = next(v for v in (*args, *kwargs.values()) if isinstance(v, torch.Tensor)).shape[0]
+        if rows > most:
+            failures.append(rows)
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+        return forward(self, *args, **kwargs)
+
+    monkeypatch.setattr(type(language_model.model.model), "forward", limited)
+    most = 3
+    with pytest.warns(UserWarning, match="going on with halves"):
+        scored = score_records(language_model, records)
+    assert failures
+    pd.testing.assert_frame_equal(scored, expected, rtol=1e-4)
+    most = 0
+    with (
+        pytest.warns(UserWarning, match="going on with halves"),
+        pytest.raises(MemoryError, match=r"smaller model.*bfloat16"),
+    ):
+        score_records(language_model, records)
+
+
+def test_a_run_that_ends_without_memory_keeps_its_chunks(tmp_path):
+    results = ResultsStore(tmp_path).open({})
+
+    def compute(case_ids: list[int]) -> dict[str, pd.DataFrame]:
+        if 5 in case_ids:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return {"scores": scores(case_ids)}
+
+    with pytest.raises(torch.OutOfMemoryError):
+        complete(results, range(8), compute, chunk=2)
+    assert results.done() == {0, 1, 2, 3}

@@ -1,0 +1,306 @@
+"""Flipped bits, cuts and kills in every kind of file that we write and read again."""
+
+from __future__ import annotations
+
+import os
+import random
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from helpers import kept as keeping
+from helpers.editing.context import context_templates
+from helpers.editing.corpus import SelfCorpus, TextCorpus
+from helpers.editing.deltas import Dense
+from helpers.editing.mend.network import Hypernetwork, NetworkError
+from helpers.editing.second_moment import SecondMomentError, load, second_moment
+from helpers.editing.update import Update, UpdateError
+from helpers.kept import DamagedError, kept
+from helpers.klob.evaluation import evaluate
+from helpers.klob.questions import load_examples
+from helpers.locating.controls import RandomScores
+from helpers.models import packaged_weights
+from helpers.models.load import ModelError
+from helpers.models.load import load as load_model
+from helpers.models.packaged_weights import PACKAGED_WEIGHTS, PackagedWeights, prepare
+from helpers.results.store import ResultsStore
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of file: what uses it, and whether a damaged one is made again or refused by name."""
+
+    use: Callable[[Any, Path], Any]
+    refused: tuple[type[Exception], ...] = ()
+
+
+def _moments(tiny: Any, folder: Path) -> Any:
+    text = folder / "text.txt"
+    text.write_text("Knowledge is a list, not a slot. " * 20)
+    corpus = TextCorpus(text, segment=50)
+    return second_moment(tiny("llama"), [1], corpus, folder=folder / "files")[1].matrix.clone()
+
+
+def _contexts(tiny: Any, folder: Path) -> Any:
+    made = context_templates(tiny("llama"), [(6, 5)], grouped=False, folder=folder / "files")
+    return made.templates
+
+
+def _corpus(tiny: Any, folder: Path) -> Any:
+    return list(SelfCorpus(count=2, segment=6, batch=2).documents(tiny("llama")))
+
+
+def _update(tiny: Any, folder: Path) -> Any:
+    path = folder / "files" / "update.safetensors"
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        matrix = torch.randn(6, 4, generator=torch.Generator().manual_seed(0))
+        Update({"mlp": Dense(matrix)}, {"steps": 3}).save(path)
+    return Update.load(path)["mlp"].dense()
+
+
+def _network(tiny: Any, folder: Path) -> Any:
+    path = folder / "files" / "tiny.safetensors"
+    language_model = tiny("llama")
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Hypernetwork.for_layers(language_model, [1], 2).save(path, language_model)
+    return Hypernetwork.load(path, language_model).checksum()
+
+
+def _klob(tiny: Any, folder: Path) -> Any:
+    examples = load_examples("unbiasedness", "klob-mini", count=2, seed=0)
+    found = evaluate(tiny("llama"), RandomScores(), examples, checkpoints=folder / "files")
+    return found.sentences.to_csv()
+
+
+def _weights(tiny: Any, folder: Path) -> Any:
+    return {k: v.clone() for k, v in load_model("small").model.state_dict().items()}
+
+
+KINDS = {
+    "second moments": Kind(_moments),
+    "context templates": Kind(_contexts),
+    "the model's own corpus": Kind(_corpus),
+    "KLoB chunks": Kind(_klob),
+    "packaged weights": Kind(_weights),
+    "updates": Kind(_update, (UpdateError,)),
+    "MEND networks": Kind(_network, (NetworkError,)),
+}
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch, tiny):
+    """A cache of its own, and a small packaged model that is "dequantised" from a tiny one."""
+    monkeypatch.setenv("HELPERS_CACHE", str(tmp_path / "files"))
+    (tmp_path / "files" / "models").mkdir(parents=True)
+
+    def dequantise(gguf: Path, folder: Path) -> None:
+        tiny("llama").model.save_pretrained(folder)
+        tiny("llama").tokenizer.save_pretrained(folder)
+
+    weights = PackagedWeights(requirements=(), members=(), sha256="0" * 64, licence="MIT")
+    monkeypatch.setitem(PACKAGED_WEIGHTS, "small", weights)
+    monkeypatch.setattr(packaged_weights, "_assemble", lambda *_: tmp_path)
+    monkeypatch.setattr(packaged_weights, "_dequantise", dequantise)
+    keeping._digest_of.cache_clear()
+    return tmp_path
+
+
+def _same(one: Any, other: Any) -> bool:
+    if isinstance(one, torch.Tensor):
+        return torch.equal(one, other)
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(_same(v, other[k]) for k, v in one.items())
+    return bool(one == other)
+
+
+def damages(content: bytes, flips: int) -> list[bytes]:
+    """The content with one bit flipped here and there, cut in half, emptied, and replaced."""
+    draw = random.Random(0)
+    found = [content[: len(content) // 2], b"", b"\0" * len(content)]
+    for position in draw.sample(range(len(content)), min(flips, len(content))):
+        changed = bytearray(content)
+        changed[position] ^= 1 << draw.randrange(8)
+        found.append(bytes(changed))
+    return found
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_damage_is_said_and_made_again_or_refused_by_name(cache, tiny, tally, times, name):
+    kind = KINDS[name]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        expected = kind.use(tiny, cache)
+        made = list((cache / "files").rglob("*.sha256"))
+    assert made, "nothing was kept"
+    for beside in made:
+        path = beside.with_suffix("")
+        for content in damages(path.read_bytes(), times(4, 60)):
+            intact = path.read_bytes()
+            path.write_bytes(content)
+            with warnings.catch_warnings(record=True) as said:
+                warnings.simplefilter("always")
+                try:
+                    survived = _same(kind.use(tiny, cache), expected) and any(
+                        path.name in str(w.message) and "damaged" in str(w.message) for w in said
+                    )
+                except kind.refused as error:
+                    survived = str(path) in str(error)
+                    path.write_bytes(intact)
+            tally(f"{name}: flipped bits, cuts", survived)
+
+
+def test_a_file_of_an_earlier_version_gets_its_digest_once_it_could_be_read(cache, tiny):
+    expected = _moments(tiny, cache)
+    (path,) = (cache / "files").glob("layer1.safetensors")
+    beside = path.with_name(f"{path.name}.sha256")
+    beside.unlink()
+    assert _same(_moments(tiny, cache), expected)
+    assert beside.exists()
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(SecondMomentError, match=r"damaged.*delete it"):
+        load(path, tiny("llama"))
+
+
+def test_weights_that_are_not_the_known_ones_are_made_again(cache, tiny, monkeypatch):
+    """Also where the file's digest was written after it had been changed."""
+    folder = prepare("small")
+    known = packaged_weights.tensors_digest(folder / "model.safetensors")
+    weights = PackagedWeights((), (), "0" * 64, "MIT", content=known)
+    monkeypatch.setitem(PACKAGED_WEIGHTS, "small", weights)
+    tiny("llama", seed=1).model.save_pretrained(folder)
+    (folder / "model.safetensors.sha256").unlink()
+    with pytest.warns(UserWarning, match="does not hold the known tensors; small is made again"):
+        prepare("small")
+    assert packaged_weights.tensors_digest(folder / "model.safetensors") == known
+
+
+def test_fetch_looks_at_what_is_cached(cache):
+    (prepare("small") / "tokenizer.json").unlink()
+    with pytest.warns(UserWarning, match=r"tokenizer\.json is missing; small is made again"):
+        assert (prepare("small") / "tokenizer.json").exists()
+
+
+@pytest.mark.parametrize("change", ["missing", "another shape"])
+def test_a_checkpoint_that_lacks_weights_is_refused(tmp_path, tiny, change):
+    from safetensors.torch import load_file, save_file
+
+    language_model = tiny("llama")
+    language_model.model.save_pretrained(tmp_path)
+    language_model.tokenizer.save_pretrained(tmp_path)
+    tensors = load_file(tmp_path / "model.safetensors")
+    name = "model.layers.1.mlp.down_proj.weight"
+    if change == "missing":
+        del tensors[name]
+    else:
+        tensors[name] = tensors[name][:, :-1].contiguous()
+    save_file(tensors, tmp_path / "model.safetensors", {"format": "pt"})
+    with pytest.raises(ModelError, match=rf"checkpoint of .*{name}; fetch it again"):
+        load_model(str(tmp_path))
+
+
+# --- kills ----------------------------------------------------------------------------------------
+
+_OPERATIONS = ("replace", "unlink", "write_text", "write_bytes", "mkdir")
+
+
+def _killed_at(number: int, work: Callable[[], object]) -> bool:
+    """Do the work in a process that dies, as by SIGKILL, before its n-th file operation; False where
+    it did not come to that many."""
+    child = os.fork()
+    if child == 0:
+        left = [number]
+
+        def dying(original: Callable[..., Any]) -> Callable[..., Any]:
+            def operate(*arguments: Any, **options: Any) -> Any:
+                left[0] -= 1
+                if left[0] < 0:
+                    os._exit(9)
+                return original(*arguments, **options)
+
+            return operate
+
+        for name in _OPERATIONS:
+            setattr(Path, name, dying(getattr(Path, name)))
+        try:
+            work()
+            os._exit(0)
+        except BaseException:
+            os._exit(1)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert status in (0, 9)
+    return status == 9
+
+
+def _keep(folder: Path, value: int) -> int:
+    path = folder / "value.json"
+    return kept(path, lambda file: int(file.read_text()), lambda file: file.write_text(str(value)))
+
+
+def test_a_kill_at_every_file_operation_of_what_is_kept(tmp_path, tally):
+    """Whatever was half done, the next process reads what was meant."""
+    for damaged in (False, True):
+        number, killed = 0, True
+        while killed:
+            folder = tmp_path / f"{damaged}-{number}"
+            folder.mkdir()
+            if damaged:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    _keep(folder, 7)
+                    (folder / "value.json").write_text("8")
+            killed = _killed_at(number, lambda f=folder: _keep(f, 7))
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                tally("killed at a file operation: cached files", _keep(folder, 7) == 7)
+            number += 1
+        assert number > 3
+
+
+def test_a_kill_at_every_file_operation_of_the_store(tmp_path, tally):
+    import pandas as pd
+
+    def add(folder: Path) -> None:
+        results = ResultsStore(folder).open({"n": 1})
+        for case_id in (1, 2):
+            if case_id not in results.done():
+                table = pd.DataFrame({"case_id": [case_id], "sum": [float(case_id)]})
+                results.add({"edits": table, "scores": table})
+
+    number, killed = 0, True
+    while killed:
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        killed = _killed_at(number, lambda f=folder: add(f))
+        add(folder)
+        results = ResultsStore(folder).open({"n": 1})
+        whole = (
+            results.read()["sum"].tolist() == [1.0, 2.0] == results.read("edits")["sum"].tolist()
+        )
+        tally("killed at a file operation: results store", whole)
+        number += 1
+    assert number > 5
+
+
+def test_reading_costs_one_digest_a_process(tmp_path, monkeypatch):
+    digests: list[Path] = []
+    original = keeping.file_digest
+    keeping._digest_of.cache_clear()
+    _keep(tmp_path, 1)
+    monkeypatch.setattr(keeping, "file_digest", lambda p: digests.append(p) or original(p))
+    assert [_keep(tmp_path, 1) for _ in range(3)] == [1, 1, 1]
+    assert len(digests) <= 1
+    assert all(path.name == "value.json" for path in digests)
+
+
+def test_damage_without_a_maker_is_an_error_that_names_the_file(tmp_path):
+    _keep(tmp_path, 1)
+    (tmp_path / "value.json").write_text("2")
+    with pytest.raises(DamagedError, match=r"value\.json is damaged"):
+        keeping.read_kept(tmp_path / "value.json", Path.read_text)

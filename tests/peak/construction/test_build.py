@@ -1,0 +1,345 @@
+"""PEAK construction: hand-checked records, determinism, and no contradictions whatever the graph."""
+
+import json
+import random
+import re
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from helpers.peak.construction import false_answers
+from helpers.peak.construction.build import build_counterfactual, build_temporal
+from helpers.peak.construction.false_answers import Linked, sample_false_answers
+from helpers.peak.construction.prompts import facts_by_answer, locality_prompts
+from helpers.peak.construction.report import (
+    linked_share,
+    lookalikes,
+    statistics_table,
+    validation_report,
+)
+from helpers.peak.construction.settings import PeakSettings
+from helpers.peak.records import load_peak, save_peak
+from helpers.peak.schema import PeakRecord
+from helpers.triples.graph import Edge, Entity, Graph, read_graph
+from helpers.triples.sources import codex_store
+from helpers.triples.templates import PromptTemplates, TemplateError, packaged_templates
+
+CLOZES = ("The country of {} shares a border with", "One of the neighbours of {} is")
+QUESTIONS = ("Which countries border {}?", "What lies next to {}?")
+TEMPLATES = {name: PromptTemplates(CLOZES, QUESTIONS) for name in ("P47", "P17", "re_P17", "P190")}
+SMALL = PeakSettings(
+    correct=(2, 3), hard=(1, 3), random_false=2, locality=(1, 2), link_steps=1, seed=3
+)
+
+
+def graph_of(triples, types=None, labels=None) -> Graph:
+    """A graph from (subject, relation, object[, start]); names are labels unless said otherwise."""
+    edges = tuple(Edge(*triple) for triple in triples)
+    names = sorted({name for edge in edges for name in (edge.subject, edge.object)})
+    return Graph(
+        {
+            name: Entity(
+                name,
+                (labels or {}).get(name, name),
+                frozenset((types or {}).get(name, ["country"])),
+            )
+            for name in names
+        },
+        edges,
+    )
+
+
+BORDERS = [("A", "P47", x) for x in "BCD"] + [
+    ("B", "P47", "A"), ("B", "P47", "C"), ("E", "P47", "F"), ("F", "P47", "E"), ("F", "P47", "G"),
+    ("H", "P47", "I"), ("I", "P47", "H"), ("J", "P47", "K"),
+]  # fmt: skip
+
+
+def test_a_record_is_what_the_definitions_say():
+    graph = graph_of(BORDERS)
+    built = build_counterfactual(graph, TEMPLATES, settings=SMALL, relations=["P47"])
+    record = next(record for record in built.records if record.subject == "A")
+    linked = {"E": "FG", "F": "EG", "G": "F", "H": "I", "I": "H", "K": "J", "J": "K"}
+    assert set(record.correct) == set("BCD")
+    assert record.target_true == record.correct[0]
+    assert record.target_new in "EFGHIK"  # borders something, but not A
+    assert set(record.hard_false) <= set(linked[record.target_new])
+    assert not set(record.random_false) & {*linked[record.target_new], *"ABCD", record.target_new}
+    assert len(record.random_false) == 2
+    assert record.prompt in CLOZES
+    assert len(set(record.paraphrases)) == 2
+    assert record.prompt.replace("{}", "A") not in record.paraphrases
+    for prompt, answer in record.locality:
+        subject = next(name for name in "BCDEFGHIJK" if f" {name}" in prompt)
+        assert answer in graph.answers[subject, "P47"]
+        assert record.target_new not in graph.answers[subject, "P47"]
+
+
+def test_every_fact_is_a_record_or_a_rejection():
+    graph = graph_of(BORDERS)
+    built = build_counterfactual(graph, TEMPLATES, settings=SMALL)
+    assert len(built.records) + len(built.rejections) == len(graph.answers)
+    assert built.funnel()[0] == ("facts (subject, relation)", len(graph.answers))
+    assert built.funnel()[-1][1] == len(built.records)
+    without = Counter(rejection.step for rejection in built.rejections)
+    assert without["relation has templates"] == len(
+        [key for key in graph.answers if "re_" in key[1]]
+    )
+
+
+def test_an_inverse_relation_makes_the_object_the_subject():
+    cities = [(f"{c}{i}", "P17", c) for c in "PQR" for i in range(4)]
+    links = [("P0", "P190", "Q1"), ("Q0", "P190", "R0"), ("Q1", "P190", "R1"), ("P2", "P190", "R2")]
+    links += [(b, r, a) for a, r, b in links]
+    types = {name: ["city"] for triple in cities for name in triple[:1]}
+    built = build_counterfactual(
+        graph_of(cities + links, types), TEMPLATES, settings=SMALL, relations=["re_P17"]
+    )
+    assert built.records
+    for record in built.records:
+        assert record.subject in "PQR"
+        assert all(answer[0] == record.subject for answer in record.correct)
+        assert record.target_new[0] != record.subject
+
+
+def test_temporal_records_append_what_is_new_to_what_is_older():
+    dated = [("A", "P47", "B", "1990"), ("A", "P47", "C"), ("A", "P47", "D", "2021-12-31"),
+             ("A", "P47", "E", "2022-03-01"), ("A", "P47", "Z", "2027"), ("H", "P47", "B"),
+             ("I", "P47", "C"), ("J", "P47", "D"), ("E", "P47", "F"), ("E", "P47", "G")]  # fmt: skip
+    built = build_temporal(
+        graph_of(dated), TEMPLATES, cutoff="2022", until="2026", settings=SMALL, relations=["P47"]
+    )
+    (record,) = built.records
+    assert (record.subject, record.target_new) == ("A", "E")
+    assert set(record.correct) == set("BCD")
+    assert "Z" not in (*record.hard_false, *record.random_false)
+    assert set(record.hard_false) <= set("FG")
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_cut_off_itself_is_new_and_the_end_itself_is_ignored(seed):
+    """Without a day a date is its year; all three neighbours could be asked for."""
+    dated = [("A", "P47", "B", "1990"), ("A", "P47", "C"), ("A", "P47", "D", "2022"),
+             ("A", "P47", "E", "2026"), ("D", "P47", "F"), ("D", "P47", "G"), ("E", "P47", "F"),
+             ("E", "P47", "G"), ("H", "P47", "B"), ("I", "P47", "C"), ("J", "P47", "K")]  # fmt: skip
+    built = build_temporal(
+        graph_of(dated),
+        TEMPLATES,
+        cutoff="2022",
+        until="2026",
+        settings=replace(SMALL, seed=seed),
+        relations=["P47"],
+    )
+    (record,) = built.records
+    assert (record.subject, record.target_new) == ("A", "D")
+    assert set(record.correct) == set("BC")
+
+
+def test_a_hub_links_nobody(monkeypatch):
+    monkeypatch.setattr(false_answers, "HUB", 3)
+    films = [(f"film {i}", "P57", "person") for i in range(4)]
+    linked = Linked(graph_of([*films, ("film 0", "P161", "actor"), ("film 1", "P161", "actor")]))
+    assert linked.within_two("film 0") == {"person", "actor", "film 1"}
+    assert linked.within_two("film 2") == {"person"}
+
+
+def test_shared_neighbours_count_only_with_two_steps():
+    films = [(f"film {i}", "P57", f"person {i // 4}") for i in range(12)]
+    types = {name: [name.split()[0]] for triple in films for name in (triple[0], triple[2])}
+    linked = Linked(graph_of(films, types))
+    assert linked.direct("film 0") == {"person 0"}
+    assert linked.within_two("film 0") == {"person 0", "film 1", "film 2", "film 3"}
+    options = {"excluded": ["film 1"], "hard": (1, 9), "random_count": 3, "random_type": "same"}
+    rng = random.Random(0)
+    assert sample_false_answers(linked, "film 0", steps=1, rng=rng, **options) is None
+    hard, far = sample_false_answers(linked, "film 0", steps=2, rng=rng, **options)
+    assert set(hard) == {"film 2", "film 3"}
+    assert set(far) <= {f"film {i}" for i in range(4, 12)}
+    options["random_type"] = "any"
+    _, far = sample_false_answers(
+        linked, "film 0", steps=2, rng=rng, **{**options, "random_count": 10}
+    )
+    assert {"person 1", "person 2"} <= set(far)
+    with pytest.raises(ValueError, match="random_type"):
+        sample_false_answers(
+            linked, "film 0", steps=2, rng=rng, **{**options, "random_type": "all"}
+        )
+
+
+def test_a_relation_without_templates_is_refused_when_asked_for():
+    with pytest.raises(TemplateError, match="P50 has no templates"):
+        build_counterfactual(graph_of(BORDERS), TEMPLATES, relations=["P50"])
+
+
+LABELS = [
+    f"{a}{b}" for a in ("Ada", "ADA", "Bo", "bo", "Cy", "Cy", "Ed", "Flo") for b in "stuvwxyz"
+]
+
+
+def answers_of(graph: Graph, record: PeakRecord) -> list[set[str]]:
+    """All known answers in lower case; one set for each subject of this name that has the correct."""
+    facts = [
+        {graph.label(o).casefold() for o in answers}
+        for (subject, relation), answers in graph.answers.items()
+        if relation == record.relation and graph.label(subject) == record.subject
+    ]
+    return [known for known in facts if {o.casefold() for o in record.correct} <= known]
+
+
+def kinds_of(graph: Graph, labels) -> set[str]:
+    """Types of all entities that bear one of the labels."""
+    return {kind for e in graph.entities.values() if e.label in labels for kind in e.types}
+
+
+@settings(max_examples=60)
+@given(
+    triples=st.lists(
+        st.tuples(
+            st.sampled_from(range(64)), st.sampled_from(["P47", "P17", "P99"]),
+            st.sampled_from(range(64)), st.sampled_from([None, "1990", "2022-05", "2024"]),
+        ),
+        min_size=60, max_size=260,
+    ),
+    seed=st.integers(0, 5),
+    random_type=st.sampled_from(["same", "any"]),
+)  # fmt: skip
+def test_no_graph_leads_to_contradictions(triples, seed, random_type):
+    """The anomalies of the official files: overlaps, o* in O, case twins, wrong numbers, …"""
+    named = [(f"e{s}", r, f"e{o}", d) for s, r, o, d in triples if s != o]
+    labels = {f"e{i}": label.strip() for i, label in enumerate(LABELS)}
+    types = {f"e{i}": ["odd" if i % 2 else "even", "thing"][: 1 + (i % 3 > 0)] for i in range(64)}
+    graph = graph_of(named, types, labels)
+    made = PeakSettings(
+        correct=(2, 6), hard=(1, 5), random_false=10, random_type=random_type, seed=seed
+    )
+    counterfactual = build_counterfactual(graph, TEMPLATES, settings=made).records
+    temporal = build_temporal(graph, TEMPLATES, cutoff="2022", settings=made).records
+    for records in (counterfactual, temporal):
+        assert validation_report(records) == []
+    # Against the graph itself: what a list does not show is known all the same.
+    for record in counterfactual:
+        new = record.target_new.casefold()
+        assert any(new not in answers for answers in answers_of(graph, record))
+        assert kinds_of(graph, record.correct) & kinds_of(graph, [record.target_new])
+    for record in (*counterfactual, *temporal):
+        false = {o.casefold() for o in (*record.hard_false, *record.random_false)}
+        assert any(not false & answers for answers in answers_of(graph, record))
+
+
+def test_a_target_is_of_the_answers_kind_and_no_answer_that_was_left_out():
+    """Six neighbours, of whom a record takes two or three; a city borders something, too."""
+    links = [("A", "P47", x) for x in "BCDEFG"] + [("H", "P47", x) for x in ("I", "J", "city")]
+    links += [("I", "P47", "H"), ("J", "P47", "I"), ("K", "P47", "L"), ("L", "P47", "K")]
+    links += [("city", "P190", "K"), *(("M", "P47", x) for x in "BCDEFG")]
+    for seed in range(8):
+        graph = graph_of(links, {"city": ["city"]})
+        built = build_counterfactual(
+            graph, TEMPLATES, settings=replace(SMALL, seed=seed), relations=["P47"]
+        )
+        record = next(record for record in built.records if record.subject == "A")
+        assert record.target_new in "HIJKLM"
+        assert not {*record.hard_false, *record.random_false} & set("BCDEFG")
+
+
+def test_locality_asks_facts_that_the_new_answer_does_not_answer():
+    graph = graph_of([*BORDERS, ("C", "P47", "F"), ("D", "P47", "F")])
+    for seed in range(8):
+        made = replace(SMALL, seed=seed)
+        built = build_counterfactual(graph, TEMPLATES, settings=made, relations=["P47"])
+        for record in built.records:
+            for prompt, answer in record.locality:
+                subject = next(n for n in "ABCDEFGHIJK" if re.search(rf"\b{n}\b", prompt[1:]))
+                assert answer in record.correct
+                assert record.target_new not in graph.answers[subject, "P47"]
+
+
+def test_locality_asks_the_fact_with_the_fewest_answers():
+    graph = graph_of([("L", "P47", "B"), *(("M", "P47", x) for x in "BCDEFG"), ("A", "P47", "B")])
+    by_answer = facts_by_answer(graph, TEMPLATES)
+    for seed in range(8):
+        ((prompt, answer),) = locality_prompts(
+            graph, TEMPLATES, by_answer, fact=("A", "P47"), correct=["B"], target_label="Z",
+            number=1, rng=random.Random(seed),
+        )  # fmt: skip
+        assert prompt in {cloze.replace("{}", "L") for cloze in CLOZES}
+        assert answer == "B"
+
+
+def test_the_share_of_a_relation_is_asked_last(packaged_graph):
+    """However many records are wanted, the funnel tells what the facts allow."""
+    funnels = []
+    for share in (2, None):
+        made = PeakSettings(correct=(8, 20), per_relation=share)
+        funnels.append(dict(build_counterfactual(
+            packaged_graph, packaged_templates(), settings=made).funnel()))  # fmt: skip
+    few, all_ = funnels
+    assert few.pop("within the relation's share") < all_["locality prompts"]
+    assert few == all_
+
+
+def test_direct_links_of_hard_answers_are_counted():
+    graph = graph_of(BORDERS)
+    built = build_counterfactual(graph, TEMPLATES, settings=SMALL, relations=["P47"])
+    asked = sum(len(record.hard_false) for record in built.records)
+    assert linked_share(built.records, graph) == (asked, asked)  # link_steps=1
+    far = [replace(built.records[0], hard_false=("A", "Z"), target_new="E")]
+    assert linked_share(far, graph) == (0, 2)
+    twin = [replace(built.records[0], correct=("Labor Day",), hard_false=("Labour Day", "May Day"))]
+    assert lookalikes(twin) == [(twin[0].case_id, "Labor Day", "Labour Day")]
+
+
+def test_packaged_facts_give_sound_reproducible_records(packaged_graph, tmp_path):
+    chosen = PeakSettings(per_relation=12)
+    first = build_counterfactual(packaged_graph, packaged_templates(), settings=chosen)
+    again = build_counterfactual(packaged_graph, packaged_templates(), settings=chosen)
+    assert first.records == again.records
+    assert max(Counter(record.relation for record in first.records).values()) == 12
+    assert len(first.records) > 200
+    assert validation_report(first.records) == []
+    save_peak(first.records, tmp_path / "made.json")
+    data = load_peak(tmp_path / "made.json")
+    assert data.records == first.records
+    assert {warning.kind for warning in data.warnings} <= {"prompt is a question"}
+
+
+def test_the_cut_off_parts_new_from_old(packaged_graph):
+    built = build_temporal(
+        packaged_graph, packaged_templates(), cutoff="2022", until="2026-11",
+        settings=PeakSettings(correct=(4, 15), hard=(1, 15)),
+    )  # fmt: skip
+    assert len(built.records) >= 50
+    assert validation_report(built.records) == []
+    starts = {
+        (packaged_graph.label(e.subject), e.relation, packaged_graph.label(e.object)): e.start or ""
+        for e in packaged_graph.edges
+    }
+    for record in (r for r in built.records if not r.relation.startswith("re_")):
+        fact = record.subject, record.relation
+        assert starts[(*fact, record.target_new)] >= "2022"
+        assert all(starts[(*fact, answer)] < "2022" for answer in record.correct)
+
+
+def test_codex_gives_a_thousand_records(data_folder):
+    relations = sorted(json.loads((data_folder / "codex-s/relations.json").read_text()))
+    graph = read_graph(codex_store(), relations)
+    built = build_counterfactual(
+        graph, packaged_templates(), settings=PeakSettings(correct=(10, 20))
+    )
+    assert len(built.records) >= 1000
+    assert validation_report(built.records) == []
+    inverse = [record for record in built.records if record.relation.startswith("re_")]
+    assert len(inverse) >= 300
+    table = statistics_table({"CoDEx-S": built.records})
+    assert table.loc["records", "CoDEx-S"] == len(built.records)
+    assert table.loc["random false answers", "CoDEx-S"] == 10 * len(built.records)
+
+
+@pytest.mark.parametrize(("name", "least"), [("peak-mini-cf", 150), ("peak-mini-t", 50)])
+def test_the_packaged_sets_are_large_and_sound(name, least):
+    records = load_peak(name).records
+    assert len(records) >= least
+    assert validation_report(records) == []
+    assert len({record.relation for record in records[:6]}) >= 4  # a few records already mix

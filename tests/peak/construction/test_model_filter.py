@@ -1,0 +1,107 @@
+"""The filter on given probabilities, checked by hand on the worked case of the metrics."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from helpers.peak.construction.model_filter import (
+    FilterSettings,
+    apply_filter,
+    known_answers,
+    questions,
+)
+from helpers.peak.schema import PeakRecord
+
+# Mean-token NLLs of an edit prompt with what the authors' rule keeps: O 0–2, O_h all but 4, O_r 0 2 3.
+CORRECT, HARD = [1, 1.5, 2, 4, 6], [2.5, 3, 5, 7, 1.2, 6.5, 6.6, 6.7, 3.3, 4.4]
+RANDOM = [5.5, 1.9, 6, 8]
+
+
+def record(case_id: int = 7) -> PeakRecord:
+    return PeakRecord(
+        case_id, "P47", "Next to {} lies", "X", "new", "o0",
+        tuple(f"o{i}" for i in range(5)), tuple(f"h{i}" for i in range(10)),
+        tuple(f"r{i}" for i in range(4)), ("Near X lies",), (("Near Y lies", "o0"), ("By Z is", "o4")),
+    )  # fmt: skip
+
+
+def scores(*lists: list[float]) -> pd.DataFrame:
+    """Scores of one question per group of three lists of NLLs."""
+    rows = []
+    for question in range(len(lists) // 3):
+        values = [-v for part in lists[3 * question : 3 * question + 3] for v in part]
+        rows += [(question, answer, mean) for answer, mean in enumerate(values)]
+    return pd.DataFrame(rows, columns=["question", "answer", "mean"])
+
+
+def test_the_authors_rule_on_the_worked_case():
+    masks = known_answers(
+        *(np.exp(-np.array(part)) for part in (CORRECT, HARD, RANDOM)), settings=FilterSettings()
+    )
+    assert [list(np.flatnonzero(mask)) for mask in masks] == [
+        [0, 1, 2], [0, 1, 2, 3, 5, 6, 7, 8, 9], [0, 2, 3],
+    ]  # fmt: skip
+
+
+def test_the_papers_rule_takes_a_threshold():
+    chosen = FilterSettings(rule="threshold", threshold=np.exp(-4))
+    masks = known_answers(
+        *(np.exp(-np.array(part)) for part in (CORRECT, HARD, RANDOM)), settings=chosen
+    )
+    assert list(np.flatnonzero(masks[0])) == [0, 1, 2, 3]
+    assert list(np.flatnonzero(masks[1])) == [2, 3, 5, 6, 7, 9]  # less probable than exp(-4)
+    with pytest.raises(ValueError, match="rule: 'best' is none of"):
+        known_answers(*masks, settings=FilterSettings(rule="best"))
+
+
+@pytest.mark.parametrize("rule", ["rank", "threshold"])
+def test_a_false_answer_as_probable_as_a_known_one_is_dropped(rule):
+    lists = np.array([0.5, 0.25]), np.array([0.25, 0.1]), np.array([0.2, 0.25])
+    known, hard, random_false = known_answers(*lists, settings=FilterSettings(rule=rule))
+    assert known.tolist() == [True, True]
+    assert hard.tolist() == [False, True]
+    assert random_false.tolist() == [True, False]
+
+
+def test_complete_lists_stay_unless_pruned():
+    table = scores(CORRECT, HARD, RANDOM)
+    filtered = apply_filter([record()], table)
+    assert filtered.records[0].correct == record().correct
+    assert filtered.records[0].case_id == 0
+    (pruned,) = apply_filter([record()], table, FilterSettings(prune=True)).records
+    assert pruned.correct == ("o0", "o1", "o2")
+    assert "h4" not in pruned.hard_false
+    assert pruned.random_false == ("r0", "r2", "r3")
+    assert pruned.locality == (("Near Y lies", "o0"),)
+
+
+def test_records_fail_at_the_step_that_says_why():
+    unknown = scores([9] * 5, HARD, RANDOM)
+    no_hard = scores([1, 1, 1, 1, 9], [8] * 10, RANDOM)
+    filtered = apply_filter([record()], unknown)
+    assert filtered.records == ()
+    assert list(filtered.table["step"]) == ["model knows correct answers"]
+    assert filtered.funnel()[0] == ("model knows correct answers", 0)
+    need = FilterSettings(least_random=4)
+    assert list(apply_filter([record()], scores(CORRECT, HARD, RANDOM), need).table["step"]) == [
+        "random false answers left"
+    ]
+    assert len(apply_filter([record()], no_hard).records) == 1
+
+
+def test_scores_are_matched_by_index_not_by_order():
+    table = scores(CORRECT, HARD, RANDOM, [9] * 5, HARD, RANDOM).sample(frac=1, random_state=0)
+    filtered = apply_filter([record(1), record(2)], table)
+    assert list(filtered.table["step"] == "") == [True, False]
+    assert list(filtered.table["case_id"]) == [1, 2]
+
+
+def test_scores_of_other_records_are_refused():
+    with pytest.raises(ValueError, match="record 7 has 19 answers, but 0 scores"):
+        apply_filter([record()], scores(CORRECT, HARD, RANDOM).iloc[:0])
+
+
+def test_questions_hold_every_answer_once():
+    ((prompt, answers),) = questions([record()])
+    assert prompt == "Next to X lies"
+    assert len(answers) == len(set(answers)) == 19

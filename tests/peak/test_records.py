@@ -1,0 +1,343 @@
+"""PEAK files load into records; anomalies are told, broken files are refused."""
+
+import json
+import os
+from collections import Counter
+from copy import deepcopy
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from helpers.peak.anomalies import find_anomalies
+from helpers.peak.records import (
+    MINI,
+    PeakData,
+    PeakRecord,
+    RecordError,
+    load_peak,
+    part_name,
+    save_peak,
+)
+
+needs_data = pytest.mark.skipif(
+    not os.environ.get("HELPERS_DATA"), reason="HELPERS_DATA does not name a folder with PEAK"
+)
+
+ITEM = {
+    "case_id": 7,
+    "requested_rewrite": {
+        "prompt": "{} has rivers called",
+        "relation_id": "P1",
+        "target_new": {"str": "Nile"},
+        "target_true": {"str": "Rhine"},
+        "subject": "Utopia",
+    },
+    "postive_list": ["Rhine", "Elbe", "rhine"],
+    "negtive_list": ["Volta", "Niger"],
+    "para_add_prompts": ["Among the rivers of Utopia is the"],
+    "neighborhood_prompts": [["The Lorelei stands above the", "Rhine"]],
+    "negtive_random_list": ["chess", "tin"],
+}
+
+
+def write(folder: Path, *items: object) -> Path:
+    path = folder / "records.json"
+    path.write_text(json.dumps(items), encoding="utf-8")
+    return path
+
+
+def changed(**changes: object) -> dict:
+    """The example with some keys replaced; keys of requested_rewrite work too."""
+    item: dict = deepcopy(ITEM)
+    for key, value in changes.items():
+        (item["requested_rewrite"] if key in item["requested_rewrite"] else item)[key] = value
+    return item
+
+
+def kinds(data: PeakData) -> Counter[str]:
+    return Counter(warning.kind for warning in data.warnings)
+
+
+def test_fields(tmp_path: Path) -> None:
+    data = load_peak(write(tmp_path, ITEM))
+    assert data.name == "records"
+    (record,) = data.records
+    assert record == PeakRecord(
+        case_id=7,
+        relation="P1",
+        prompt="{} has rivers called",
+        subject="Utopia",
+        target_new="Nile",
+        target_true="Rhine",
+        correct=("Rhine", "Elbe", "rhine"),
+        hard_false=("Volta", "Niger"),
+        random_false=("chess", "tin"),
+        paraphrases=("Among the rivers of Utopia is the",),
+        locality=(("The Lorelei stands above the", "Rhine"),),
+    )
+    assert record.edit_prompt == "Utopia has rivers called"
+
+
+def test_strict_lists_drop_contradictions_and_warn_either_way(tmp_path: Path) -> None:
+    path = write(
+        tmp_path, changed(postive_list=["Rhine", "Nile"], negtive_list=["Rhine", "nile", "Niger"])
+    )
+    strict, published = load_peak(path), load_peak(path, strict_lists=False)
+    assert strict.records[0].correct == ("Rhine",)
+    assert strict.records[0].hard_false == ("nile", "Niger")
+    assert published.records[0].correct == ("Rhine", "Nile")
+    assert published.records[0].hard_false == ("Rhine", "nile", "Niger")
+    assert strict.warnings == published.warnings
+    assert {(warning.case_id, warning.kind, warning.detail) for warning in strict.warnings} == {
+        (7, "correct answer among hard false", "Rhine"),
+        (7, "appended answer among correct", "Nile"),
+        (7, "appended answer among hard false up to case", "nile"),
+        (7, "unusual number of random false", "2"),
+    }
+
+
+def test_further_anomalies(tmp_path: Path) -> None:
+    odd = changed(
+        case_id=8,
+        target_new={"str": "Elbe"},
+        prompt="Which rivers has {}?",
+        negtive_random_list=["\\u0022tin\\u0022"] * 10,
+        para_add_prompts=["Its rivers are"],
+        neighborhood_prompts=[["Cairo lies on the", "Nile"]],
+    )
+    found = {warning.kind: warning for warning in load_peak(write(tmp_path, ITEM, odd)).warnings}
+    assert set(found) == {
+        "correct answers equal up to case",
+        "unusual number of random false",
+        "subject and relation shared",
+        "appended answer among correct",
+        "escaped characters",
+        "prompt is a question",
+        "paraphrase without subject",
+        "locality answer not correct",
+    }
+    shared = [
+        warning
+        for warning in load_peak(write(tmp_path, ITEM, odd)).warnings
+        if warning.kind == "subject and relation shared"
+    ]
+    assert [(warning.case_id, warning.detail) for warning in shared] == [
+        (7, "with case_id 8; correct here: Elbe"),
+        (8, "with case_id 7"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"prompt": "{} and {}"}, "one {} for the subject, not 2"),
+        ({"prompt": "rivers"}, "one {} for the subject, not 0"),
+        ({"subject": " "}, "subject must be text"),
+        ({"subject": None}, "subject must be text"),
+        ({"target_new": "Nile"}, "target_new must be a JSON object"),
+        ({"target_new": {}}, "key 'str' is missing"),
+        ({"postive_list": []}, "postive_list is empty"),
+        ({"negtive_list": []}, "negtive_list is empty"),
+        ({"negtive_random_list": []}, "negtive_random_list is empty"),
+        ({"negtive_list": "Niger"}, "negtive_list must be a list"),
+        ({"negtive_list": ["Niger", 3]}, "negtive_list must be text"),
+        ({"neighborhood_prompts": [["alone"]]}, "pairs of prompt and answer"),
+        ({"postive_list": ["Nile"]}, "postive_list holds nothing beyond contradictions"),
+        ({"negtive_list": ["Elbe"]}, "negtive_list holds nothing beyond contradictions"),
+        ({"case_id": "7"}, "case_id must be a whole number"),
+        ({"requested_rewrite": []}, "requested_rewrite must be a JSON object"),
+    ],
+)
+def test_broken_records_are_named(tmp_path: Path, changes: dict, message: str) -> None:
+    path = write(tmp_path, changed(case_id=1) | {"case_id": 1}, changed(**changes))
+    with pytest.raises(RecordError) as caught:
+        load_peak(path)
+    assert message in str(caught.value)
+    assert str(path) in str(caught.value)
+    assert "record 1" in str(caught.value) or "case_id 7" in str(caught.value)
+    assert "mend" in str(caught.value)
+
+
+@pytest.mark.parametrize("key", ["case_id", "requested_rewrite", "postive_list", "negtive_list"])
+def test_a_missing_key_is_named(tmp_path: Path, key: str) -> None:
+    item = changed()
+    del item[key]
+    with pytest.raises(RecordError, match=f"record 0.*key '{key}' is missing"):
+        load_peak(write(tmp_path, item))
+
+
+@pytest.mark.parametrize("key", ["prompt", "subject", "target_new", "relation_id"])
+def test_a_missing_rewrite_key_is_named(tmp_path: Path, key: str) -> None:
+    item = changed()
+    del item["requested_rewrite"][key]
+    with pytest.raises(RecordError, match=f"case_id 7: key '{key}' is missing"):
+        load_peak(write(tmp_path, item))
+
+
+@pytest.mark.parametrize("content", [b'[{"case_id": 0', b"", b"\xff\xfe", b"{}", b"[]", b"[3]"])
+def test_broken_files_are_named(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "records.json"
+    path.write_bytes(content)
+    with pytest.raises(RecordError, match=r"records\.json"):
+        load_peak(path)
+
+
+def test_case_ids_are_unique(tmp_path: Path) -> None:
+    with pytest.raises(RecordError, match="record 1: case_id 7 is taken"):
+        load_peak(write(tmp_path, ITEM, ITEM))
+
+
+def test_an_unknown_name_lists_the_known_ones() -> None:
+    with pytest.raises(RecordError, match="peak-cf, peak-t, peak-mini-cf, peak-mini-t"):
+        load_peak("peak-x")
+
+
+def test_limit(tmp_path: Path) -> None:
+    path = write(tmp_path, ITEM, changed(case_id=8))
+    assert [record.case_id for record in load_peak(path, limit=1).records] == [7]
+    assert load_peak(path, limit=1).checksum == load_peak(path).checksum
+    with pytest.raises(ValueError, match="limit"):
+        load_peak(path, limit=-1)
+
+
+texts = st.text(min_size=1).filter(str.strip)
+answers = st.lists(texts, min_size=1, unique=True).map(tuple)
+
+
+@given(
+    st.builds(
+        PeakRecord,
+        case_id=st.integers(-(2**63), 2**63 - 1),
+        prompt=texts.map(lambda text: text.replace("{}", "") + " {}"),
+        relation=texts,
+        subject=texts,
+        target_new=texts,
+        target_true=texts,
+        correct=answers,
+        hard_false=answers,
+        random_false=answers,
+        paraphrases=st.lists(texts).map(tuple),
+        locality=st.lists(st.tuples(texts, texts)).map(tuple),
+    )
+)
+def test_schema_round_trip(record: PeakRecord) -> None:
+    assert PeakRecord.from_json(json.loads(json.dumps(record.to_json())), where="here") == record
+
+
+def test_save_then_load(tmp_path: Path) -> None:
+    records = load_peak(write(tmp_path, ITEM, changed(case_id=8, subject="Pays-d’en-Haut"))).records
+    save_peak(records, tmp_path / "copy.json")
+    assert load_peak(tmp_path / "copy.json").records == records
+
+
+@pytest.mark.parametrize("name", sorted(MINI))
+def test_packaged_records_are_clean(name: str) -> None:
+    data = load_peak(name)
+    assert data.name == name
+    assert len(data.records) >= 10
+    for record in data.records:
+        assert record.target_true in record.correct
+        assert len(record.correct) >= 4
+        assert len(record.hard_false) >= (
+            1 if name.endswith("-t") else 4
+        )  # as in the official files
+        assert record.paraphrases
+        assert record.locality
+    assert not kinds(data).keys() & {
+        "correct answer among hard false",
+        "appended answer among correct",
+        "appended answer among hard false up to case",
+        "escaped characters",
+        "paraphrase without subject",
+        "locality answer not correct",
+    }
+
+
+@needs_data
+def test_official_counterfactual_counts() -> None:
+    data = load_peak("peak-cf", strict_lists=False)
+    assert data.counts() == {
+        "records": 1962,
+        "correct answers": 26512,
+        "paraphrase prompts": 3344,
+        "locality prompts": 10760,
+        "hard false answers": 24043,
+        "random false answers": 19619,
+    }
+    relations = Counter(record.relation for record in data.records)
+    assert len(relations) == 32
+    assert sum(count for relation, count in relations.items() if relation.startswith("re_")) == 1282
+    assert relations["P47"] == 295
+    assert kinds(data) == {
+        "correct answer among hard false": 35,
+        "appended answer among correct": 7,
+        "appended answer among hard false up to case": 100,
+        "correct answers equal up to case": 408,
+        "unusual number of random false": 1,
+        "prompt is a question": 47,
+    }
+    assert data.warnings == tuple(find_anomalies(data.records))
+
+
+@pytest.mark.parametrize(
+    ("written", "positions"),
+    [("[1:3]", (1, 2)), ("[:2]", (0, 1)), ("[3:]", (3,)), ("[:]", (0, 1, 2, 3)), ("[2:9]", (2, 3))],
+)
+def test_a_slice_is_a_part_of_the_same_data_set(tmp_path, written, positions) -> None:
+    path = write(tmp_path, *({**ITEM, "case_id": case_id} for case_id in range(4)))
+    whole, part = load_peak(path), load_peak(f"{path}{written}")
+    assert part.records == tuple(whole.records[position] for position in positions)
+    assert (part.name, part.checksum) == (whole.name, whole.checksum)
+    assert load_peak(f"{path}{written}", limit=1).records == part.records[:1]
+
+
+@pytest.mark.parametrize("part", ["", "[0:1]", "[1:2]"])
+def test_numbers_are_unique_in_the_file_whatever_is_read_of_it(tmp_path, part) -> None:
+    path = write(tmp_path, ITEM, {**ITEM, "case_id": 9}, ITEM)
+    with pytest.raises(RecordError, match=r"record 2: case_id .* is taken"):
+        load_peak(f"{path}{part}")
+    with pytest.raises(RecordError, match=r"record 2: case_id .* is taken"):
+        load_peak(path, limit=1)
+
+
+@pytest.mark.parametrize("outer", ["", "[1:]", "[1:4]", "[:3]"])
+def test_a_part_of_a_slice_is_a_slice(tmp_path, outer) -> None:
+    path = write(tmp_path, *({**ITEM, "case_id": case_id} for case_id in range(5)))
+    within = load_peak(f"{path}{outer}").records
+    assert load_peak(part_name(f"{path}{outer}", 1, 3)).records == within[1:3]
+
+
+def test_an_empty_slice_says_how_many_records_there_are(tmp_path) -> None:
+    path = write(tmp_path, ITEM)
+    with pytest.raises(RecordError, match="slice is empty"):
+        load_peak(f"{path}[1:2]")
+
+
+@needs_data
+def test_official_strict_lists() -> None:
+    strict = load_peak("peak-cf").counts()
+    assert strict["correct answers"] == 26512 - 7
+    assert strict["hard false answers"] == 24043 - 51
+
+
+@needs_data
+def test_official_temporal_counts() -> None:
+    data = load_peak("peak-t")
+    assert data.counts() == {
+        "records": 993,
+        "correct answers": 7759,
+        "paraphrase prompts": 1995,
+        "locality prompts": 6207,
+        "hard false answers": 7879,
+        "random false answers": 9929,
+    }
+    relations = Counter(record.relation for record in data.records)
+    assert len(relations) == 9
+    assert relations["<playsFor>"] + relations["re_<playsFor>"] == 903
+    assert kinds(data) == {
+        "unusual number of random false": 1,
+        "escaped characters": 5,
+        "subject and relation shared": 118,
+    }

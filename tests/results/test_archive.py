@@ -1,0 +1,132 @@
+"""The archive keeps tables to the last bit, notices damage, and refuses rows of another source."""
+
+from __future__ import annotations
+
+import json
+
+import pandas as pd
+import pytest
+
+from helpers.results.archive import DATA, About, Archive, ArchiveError
+
+SOURCE = {"model": "tiny", "dtype": "float32"}
+ROWS = pd.DataFrame({"case_id": [1, 2, 3], "sum": [0.1, 1 / 3, -2.5e-17], "list": ["a", "b", "a"]})
+
+
+@pytest.fixture
+def archive(tmp_path):
+    return Archive(tmp_path / "peak")
+
+
+def contents(archive):
+    return {path: path.read_bytes() for path in archive.root.rglob("*.*")}
+
+
+def test_what_is_put_is_what_is_got(archive):
+    about = About(SOURCE, {"ROME": {"layers": (1, 2)}}, {"preset": "tuned"})
+    folder = archive.put("tiny_data", {"ROME": ROWS, "empty": ROWS[:0]}, about)
+    assert {path.name for path in folder.iterdir()} == {"about.json", "rome.parquet"}
+    run = archive.get("tiny_data")
+    pd.testing.assert_frame_equal(run.tables["ROME"], ROWS, check_exact=True)
+    assert run.about == About(SOURCE, {"ROME": {"layers": [1, 2]}}, {"preset": "tuned"})
+    assert (archive.names(), list(run.tables)) == (["tiny_data"], ["ROME"])
+
+
+def test_a_run_takes_more_tables_of_its_source(archive):
+    archive.put("r", {"ROME": ROWS}, About(SOURCE, {"ROME": {"layer": 1}}))
+    archive.put("r", {"KN": ROWS[:1]}, About(SOURCE, {"KN": {"layer": 2}}))
+    run = archive.get("r")
+    assert {name: len(table) for name, table in run.tables.items()} == {"ROME": 3, "KN": 1}
+    assert run.about.settings == {"ROME": {"layer": 1}, "KN": {"layer": 2}}
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ({**SOURCE, "dtype": "bfloat16"}, "dtype 'float32', now 'bfloat16'"),
+        ({**SOURCE, "seed": 1}, "seed 'unknown', now 1"),
+    ],
+)
+def test_rows_of_another_source_are_refused_and_nothing_changes(archive, source, words):
+    archive.put("r", {"ROME": ROWS}, About(SOURCE))
+    before = contents(archive)
+    with pytest.raises(ArchiveError, match=words) as error:
+        archive.put("r", {"KN": ROWS}, About(source))
+    assert "run with the stored settings, or move the folder away" in str(error.value)
+    assert contents(archive) == before
+
+
+def test_a_table_never_loses_rows_of_the_same_settings(archive):
+    archive.put("r", {"ROME": ROWS}, About(SOURCE, {"ROME": {"layer": 1}}))
+    with pytest.raises(ArchiveError, match="holds 3 rows of ROME, this run has 1"):
+        archive.put("r", {"ROME": ROWS[:1]}, About(SOURCE, {"ROME": {"layer": 1}}))
+    archive.put("r", {"ROME": ROWS[:1]}, About(SOURCE, {"ROME": {"layer": 2}}))
+    assert len(archive.get("r").tables["ROME"]) == 1
+
+
+def test_rows_give_way_only_where_they_are_made_again(archive):
+    archive.put("r", {"t": ROWS}, About(SOURCE))
+    new = ROWS[:1].assign(sum=9.0)
+    archive.put("r", {"t": new}, About(SOURCE), by=["list"])
+    table = archive.get("r").tables["t"]
+    assert table[["case_id", "sum"]].to_numpy().tolist() == [[2, 1 / 3], [1, 9.0]]
+
+
+def test_a_whole_run_takes_the_place_of_what_was_there(archive):
+    archive.put("r", {"ROME": ROWS, "KN": ROWS}, About(SOURCE))
+    folder = archive.put("r", {"KN": ROWS[:1]}, About({"model": "other"}), whole=True)
+    assert {path.name for path in folder.iterdir()} == {"about.json", "kn.parquet"}
+    assert archive.get("r").about.source == {"model": "other"}
+
+
+@pytest.mark.parametrize("damage", [lambda b: b[:-1], lambda b: b[:9] + b"x" + b[10:]])
+def test_damaged_tables_are_named_with_the_remedy(archive, damage):
+    folder = archive.put("r", {"ROME": ROWS}, About(SOURCE))
+    path = folder / "rome.parquet"
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(
+        ArchiveError, match=r"rome\.parquet is not the table that was published.*git"
+    ):
+        archive.get("r").tables["ROME"]
+    path.unlink()
+    with pytest.raises(ArchiveError, match=r"rome\.parquet is missing"):
+        archive.get("r").tables["ROME"]
+
+
+def test_a_damaged_description_is_named(archive):
+    folder = archive.put("r", {"ROME": ROWS}, About(SOURCE))
+    (folder / "about.json").write_text("{", "utf-8")
+    with pytest.raises(ArchiveError, match=r"about\.json cannot be read"):
+        archive.get("r")
+
+
+def test_an_unknown_run_names_those_at_hand(archive):
+    archive.put("one", {"t": ROWS}, About(SOURCE))
+    with pytest.raises(
+        ArchiveError, match=r"no run 'two' .* there are: one; make it with python -m"
+    ):
+        archive.get("two")
+
+
+def test_two_tables_never_share_a_file(archive):
+    with pytest.raises(ArchiveError, match="tables ROME and rome would be one file"):
+        archive.put("r", {"ROME": ROWS, "rome": ROWS}, About(SOURCE))
+
+
+def test_names_with_slashes_are_one_folder(archive):
+    archive.put("organisation/tiny", {"t": ROWS}, About(SOURCE))
+    assert archive.names() == ["organisation-tiny"]
+    assert archive.get("organisation/tiny").name == "organisation-tiny"
+
+
+@pytest.mark.parametrize("paper", sorted({p.parts[-3] for p in DATA.glob("*/*/about.json")}))
+def test_every_committed_table_is_intact(paper):
+    archive = Archive(DATA / paper)
+    listed = set(archive.root.rglob("*.parquet"))
+    about = json.loads(next(archive.root.glob("*/about.json")).read_text("utf-8"))
+    if "tables" not in about:
+        pytest.skip("stored before there was one archive")
+    read = [(run, name) for run in archive.runs() for name in run.tables]
+    assert len(read) == len(listed) > 0
+    for run, name in read:
+        assert len(run.tables[name])

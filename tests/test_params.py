@@ -1,0 +1,107 @@
+"""Params files are checked against the notebook's own parameter cell; runs leave a manifest row."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from helpers import execute, params
+from helpers.execute import RunError
+from helpers.params import ParamsError, notebook_of, notebook_parameters, read_params
+
+CELL = """model: str = "smollm2-135m"  # model name
+rate: float = 0.5  # learning rate
+layers: list[int] = [4, 5]  # edited blocks
+limit: int | None = None  # records, None for all"""
+
+
+@pytest.fixture
+def notebooks(tmp_path, monkeypatch):
+    """A notebooks folder with one notebook, and a params folder beside it."""
+    folder = tmp_path / "notebooks"
+    folder.mkdir()
+    cell = nbformat.v4.new_code_cell(CELL, metadata={"tags": ["parameters"]})
+    body = nbformat.v4.new_code_cell(
+        "import os\nprint(rate * 2)\nassert rate < 10, 'rate too high'\nos.environ['HELPERS_FIGURES']"
+    )
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+    notebook = nbformat.v4.new_notebook(cells=[cell, body], metadata=kernel)
+    nbformat.write(notebook, folder / "07_try.ipynb")
+    monkeypatch.setattr(params, "NOTEBOOKS", folder)
+    monkeypatch.setattr(execute, "REPOSITORY", tmp_path)
+    return tmp_path
+
+
+def write(folder, text, name="07_try.yaml"):
+    path = folder / name
+    path.parent.mkdir(exist_ok=True, parents=True)
+    path.write_text(text)
+    return path
+
+
+def test_the_cell_is_the_definition(notebooks):
+    found = notebook_parameters(notebooks / "notebooks" / "07_try.ipynb")
+    assert [p.name for p in found] == ["model", "rate", "layers", "limit"]
+    assert found[1].default == 0.5
+    assert found[1].help == "learning rate"
+
+
+def test_values_are_converted_and_defaults_filled(notebooks):
+    values = read_params(write(notebooks, "rate: 1e-3\nlimit: 3"))
+    assert values == {"model": "smollm2-135m", "rate": 1e-3, "layers": [4, 5], "limit": 3}
+
+
+def test_folder_names_the_notebook_too(notebooks):
+    path = write(notebooks, "rate: 2", "params/paper/07_try/llama.yaml")
+    assert notebook_of(path).stem == "07_try"
+    with pytest.raises(ParamsError, match="named after a notebook"):
+        notebook_of(write(notebooks, "rate: 2", "elsewhere.yaml"))
+    with pytest.raises(ParamsError, match="no params file"):
+        notebook_of(notebooks / "missing.yaml")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("rat: 1", "no parameter 'rat'; there are model, rate"),
+        ("rate: fast", "rate: .*'fast'"),
+        ("layers: 4", "layers"),
+        ("rate: true", "rate: .*a number is needed"),
+        ("layers: [4, yes]", "layers.*a number is needed"),
+        ("1: 2", "flat mapping"),
+        ("rate: [1", "not valid YAML"),
+        ("- rate", "flat mapping"),
+        ("rate: 1\nrate: 2", "the key 'rate' stands twice"),
+    ],
+)
+def test_mistakes_are_named(notebooks, text, message):
+    with pytest.raises(ParamsError, match=message):
+        read_params(write(notebooks, text))
+
+
+def test_missing_file_and_missing_cell(notebooks):
+    with pytest.raises(ParamsError, match="no params file"):
+        read_params(notebooks / "07_try.yaml")
+    empty = notebooks / "notebooks" / "08_none.ipynb"
+    nbformat.write(nbformat.v4.new_notebook(), empty)
+    with pytest.raises(ParamsError, match="tagged"):
+        notebook_parameters(empty)
+
+
+def test_run_writes_notebook_params_and_manifest(notebooks):
+    row = execute.run(write(notebooks, "rate: 3"), folder=notebooks / "runs")
+    assert row.status == "done"
+    output = nbformat.read(row.output, as_version=4)
+    assert output.cells[-1].outputs[0].text == "6.0\n"
+    figures = output.cells[-1].outputs[1].data["text/plain"]
+    assert figures == repr(str(notebooks / "runs" / Path(row.output).parent / "figures"))
+    with pytest.raises(RunError, match="rate too high"):
+        execute.run(write(notebooks, "rate: 30"), folder=notebooks / "runs")
+    lines = (notebooks / "runs" / "manifest.jsonl").read_text().splitlines()
+    assert [json.loads(line)["status"] for line in lines] == ["done", "failed"]
+    with pytest.raises(ParamsError):
+        execute.run(write(notebooks, "rat: 3"), folder=notebooks / "runs")
+    assert len((notebooks / "runs" / "manifest.jsonl").read_text().splitlines()) == 2

@@ -1,0 +1,130 @@
+"""Several notebooks with one command: none stops another, slow cells are told, Ctrl-C ends them all."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from helpers import params
+from helpers.cell_times import CellTimes
+from helpers.params import ParamsError
+from helpers.paths import PARAMS
+from helpers.run_command import run_files, usual_time
+
+CELL = 'act: str = "print"  # what the notebook does'
+BODY = """import os, time
+if act == "fail":
+    raise ValueError("no such thing")
+if act == "die":
+    os.kill(os.getppid(), 9)
+    time.sleep(60)
+if act == "wait":
+    time.sleep(2.2)
+if act == "hang":
+    time.sleep(600)
+print(act, os.environ.get("OMP_NUM_THREADS"))"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Notebooks 01 to 04, all alike, and a folder for params files."""
+    cells = [
+        nbformat.v4.new_code_cell(CELL, metadata={"tags": ["parameters"]}),
+        nbformat.v4.new_markdown_cell("## What takes long"),
+        nbformat.v4.new_code_cell(BODY),
+    ]
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+    notebooks = tmp_path / "notebooks"
+    notebooks.mkdir()
+    for number in range(1, 5):
+        made = nbformat.v4.new_notebook(cells=cells, metadata=kernel)
+        nbformat.write(made, notebooks / f"0{number}_try.ipynb")
+    monkeypatch.setattr(params, "NOTEBOOKS", notebooks)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    return tmp_path
+
+
+def files(folder: Path, *acts: str) -> list[Path]:
+    made = [folder / f"0{number}_try.yaml" for number in range(1, len(acts) + 1)]
+    for file, act in zip(made, acts, strict=True):
+        file.write_text(f"# Usual time: 3 s.\nact: {act}\n")
+    return made
+
+
+def test_one_that_fails_or_dies_does_not_stop_the_others(folder, capfd):
+    told: list[str] = []
+    mine = files(folder, "fail", "die", "wait", "print")
+    assert not run_files(mine, folder=folder / "runs", workers=2, tell=told.append)
+    assert any("02_try: its process was killed (signal 9)" in line for line in told)
+    assert told[-2] == "2 of 4 notebooks ended well"
+    assert sorted(told[-1].removeprefix("failed: ").split(", ")) == ["01_try", "02_try"]
+    out, err = capfd.readouterr()
+    assert "01_try: started, usually 3 s." in out
+    assert '03_try: 2 s, cell 3 of "What takes long"' in out
+    assert "04_try: done in" in out
+    assert "ValueError: no such thing" in err
+
+
+def test_nothing_runs_where_one_file_is_wrong(folder, capfd):
+    mine = files(folder, "print", "print")
+    mine[1].write_text("akt: print\n")
+    with pytest.raises(ParamsError, match="no parameter 'akt'"):
+        run_files(mine, folder=folder / "runs", workers=2, tell=print)
+    with pytest.raises(ValueError, match="at least 1"):
+        run_files(mine, folder=folder / "runs", workers=0, tell=print)
+    assert not (folder / "runs").exists()
+    assert capfd.readouterr().out == ""
+
+
+_INTERRUPTED = """
+import signal, sys
+from pathlib import Path
+from helpers import params
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in the background
+    params.NOTEBOOKS = Path(sys.argv[1])
+    from helpers.cli import app
+    app(["run", *sys.argv[2:]])
+"""
+
+
+def test_an_interrupt_ends_every_notebook_with_one_line(folder):
+    script = folder / "interrupted.py"
+    script.write_text(_INTERRUPTED)
+    arguments = [str(script), str(folder / "notebooks"), *map(str, files(folder, "hang", "hang"))]
+    arguments += ["--workers", "2", "--folder", str(folder / "runs")]
+    process = subprocess.Popen(
+        [sys.executable, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    begun = [process.stdout.readline() for _ in range(2)]
+    assert all("started" in line for line in begun)
+    time.sleep(3)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    ours = [line for line in err.splitlines() if not line.startswith("[IPKernelApp]")]
+    assert ours == ["stopped; finished records are kept, the same command goes on"]
+
+
+def test_only_slow_cells_are_told(monkeypatch):
+    told: list[str] = []
+    watch = CellTimes(told.append)
+    code = nbformat.v4.new_code_cell("1", execution_count=4)
+    for seconds in (1.9, 2.6):
+        watch.begins(nbformat.v4.new_markdown_cell("# One\n\n## Two\ntext"), 0)
+        watch.begins(code, 1)
+        watch.began -= seconds
+        watch.ended(code, 1, {})
+    assert told == ['3 s, cell 4 of "Two"']
+
+
+def test_every_quick_notebook_says_how_long_it_takes():
+    assert all(usual_time(file) for file in (PARAMS / "quick").glob("*.yaml"))

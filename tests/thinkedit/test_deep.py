@@ -1,0 +1,97 @@
+"""Deep edits: what else is changed, to what, and by how many vectors."""
+
+from dataclasses import replace
+
+import pytest
+
+from helpers.scoring.answers import Question, score_answers
+from helpers.thinkedit import edits as knowgic
+from helpers.thinkedit.deep import (
+    PLAUSIBLE,
+    deep_edits,
+    deep_requests,
+    further_questions,
+    plausible_targets,
+)
+from helpers.thinkedit.edits import Chain, Fact
+from helpers.thinkedit.probes import OTHER_RIVALS, kinds_of
+from helpers.thinkedit.tables import edit_index
+
+
+def test_first_steps_get_harmless_objects(edits):
+    kinds = {"who": frozenset({"Bo", "Di", "Flo", "Gus"})}
+    (friend,) = further_questions(edits[0], kinds)
+    assert (friend.prompt, friend.correct) == ("{}'s friend is", ("Bo",))
+    assert friend.harmless == ("Di", "Flo", "Gus")
+    assert further_questions(edits[0], {}) == []
+
+
+def test_each_question_is_asked_once_and_never_the_edited_one(edits):
+    """Two friends are one question; the direct fact in another wording is what the edit asks."""
+    friend = edits[0].chains[1].facts[0]
+    second = replace(friend, object="Gus")
+    direct = replace(edits[0].facts[0], prompt="{} has its home in")
+    through = replace(direct, object="Asia")
+    ends = [Fact(name, "{} lives in", "Rome", "Where?") for name in ("Gus", "Asia")]
+    chains = (
+        Chain((direct,)),
+        edits[0].chains[1],
+        Chain((second, ends[0])),
+        Chain((through, ends[1])),
+    )
+    edit = replace(edits[0], chains=chains)
+    names = [f"N{i:02}" for i in range(2 * OTHER_RIVALS)]
+    kinds = {"who": frozenset({*names, "Bo", "Gus"}), "town": frozenset(names)}
+    (asked,) = further_questions(edit, kinds)
+    assert (asked.prompt, asked.correct) == ("{}'s friend is", ("Bo", "Gus"))
+    assert asked.harmless == tuple(names)
+
+
+def test_harmless_objects_are_looked_for_among_all_of_the_kind(edits):
+    """The own graph's entities all lead to the original object; some from another graph do not."""
+    friend = edits[0].chains[1].facts[0]
+    chains = tuple(
+        Chain((replace(friend, object=name), Fact(name, "{} lives in", "Rome", "Where?")))
+        for name in [f"A{i:02}" for i in range(2 * OTHER_RIVALS)]
+    )
+    edit = replace(edits[0], chains=(*edits[0].chains, *chains))
+    kinds = {"who": frozenset(fact.object for fact in edit.facts) | {"Zita", "Zoe", "Zora"}}
+    assert [q.harmless for q in further_questions(edit, kinds)] == [("Zita", "Zoe", "Zora")]
+
+
+def test_targets_are_plausible_and_drawn_by_the_seed(tiny, edits):
+    language_model = tiny("llama")
+    names = [f"{letter}a{letter}" for letter in "bcdfghjklmnp"]
+    (friend,) = further_questions(edits[0], {"who": frozenset({*names, "Bo"})})
+    scores = score_answers(language_model, [Question("Ada's friend is", friend.harmless)])
+    best = scores.sort_values("mean")["answer"].tail(PLAUSIBLE)
+    plausible = {friend.harmless[place] for place in best}
+    drawn = [
+        plausible_targets(language_model, [(edits[0], friend)], seed=seed)[0] for seed in range(20)
+    ]
+    assert set(drawn) <= plausible
+    assert len(set(drawn)) > 2
+    assert plausible_targets(language_model, [(edits[0], friend)], seed=3) == [drawn[3]]
+
+
+def test_questions_that_begin_alike_share_a_request(edits):
+    friend = edits[0].chains[1]
+    other = replace(friend.facts[0], prompt="The rival of {} is")
+    edit = replace(edits[0], chains=(*edits[0].chains, Chain((other, friend.facts[1]))))
+    kinds = {"who": frozenset({"Bo", "Di", "Flo", "Gus"})}
+    questions = further_questions(edit, kinds)
+    first, second = deep_requests(edit, kinds, questions, ["Di", "Flo"])
+    assert first.questions == (("{} lives in", "Oslo"), ("{}'s friend is", "Di"))
+    assert second.questions == (("The rival of {} is", "Flo"),)
+    assert (first.record, second.record) == ("1", "1")
+
+
+def test_an_edit_without_further_questions_stays_one_request(tiny, edits):
+    found = deep_edits(tiny("llama"), edits, kinds_of(edits))
+    assert [len(requests) for requests in found] == [1, 1, 1]
+    assert all(requests[0].further == () for requests in found)
+
+
+def test_nearly_all_published_questions_have_the_edits_own_key(data_folder):
+    index = edit_index(knowgic.load_edits("2025-06"))
+    assert index[["questions", "same_key"]].sum().tolist() == pytest.approx([30, 29])

@@ -1,0 +1,1 @@
+"""What is run once and never imported: collecting facts, training MEND."""

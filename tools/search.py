@@ -1,0 +1,102 @@
+"""The recorded search behind the ``tuned`` presets.
+
+Every combination of a small grid edits the same records, which are in no reported table: the last
+ones of the official file, whereas runs take the first ones. A method alone is judged by the harmonic
+mean of ES, GS and LS (``score``) and by its flagged updates; APP's coefficients by the mean of AFF and
+ANF (hard), which they are there to lower, among combinations with an ES of at least 90. What was
+chosen, and what would be chosen today, stands in the preset's ``source``.
+
+    python -m tools.search smollm2-135m rome layers='[[3],[5],[7]]'
+    python -m tools.search smollm2-135m rome+app app='[{"alpha":0.2,"beta":0.2,"gamma":0.1}]'
+
+Results go to ``params/models/search/<model>.csv``: one row per combination, with its settings, the
+records edited, those that the metrics' filters left (``scored``), and the statistics behind it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import pandas as pd
+import typer
+
+from helpers import models
+from helpers.editing.app import App
+from helpers.editing.memory import Memory
+from helpers.editing.methods import build_method
+from helpers.paths import PARAMS, RUNS
+from helpers.peak.metrics_table import metrics_table
+from helpers.peak.records import PeakData, load_peak
+from helpers.peak.run import PeakRun
+from helpers.results.store import ResultsStore
+
+METRICS = ["ES", "GS", "LS", "AFF_hard", "ANF_hard"]
+
+
+def held_out(dataset: str, count: int) -> PeakData:
+    """The last ``count`` records of a data set."""
+    data = load_peak(dataset)
+    return replace(data, records=data.records[-count:])
+
+
+def main(
+    model: str,
+    method: str,
+    grid: Annotated[list[str], typer.Argument(help="name='[value, value]' as JSON")],
+    dataset: str = "peak-cf",
+    records: int = 25,
+    preset: str = "tuned",
+    dtype: str = "float32",
+    device: str = "cpu",
+) -> None:
+    """Edit the held-out records under every combination of the grid and record the means."""
+    language_model = models.load(model, dtype=dtype, device=device)
+    run = PeakRun(language_model, held_out(dataset, records), ResultsStore(RUNS / "search"))
+    axes = {name: json.loads(values) for name, _, values in (item.partition("=") for item in grid)}
+    memory = Memory()
+    for values in itertools.product(*axes.values()):
+        point = dict(zip(axes, values, strict=True))
+        row = _measure(run, method, preset, point, memory)
+        _append(PARAMS / "models" / "search" / f"{model}.csv", row)
+        print(pd.DataFrame([row]).to_string(index=False))
+
+
+def _measure(
+    run: PeakRun, method: str, preset: str, point: dict[str, Any], memory: Memory
+) -> dict[str, Any]:
+    overrides = {name: value for name, value in point.items() if name != "app"}
+    app = App(**point["app"]) if "app" in point else None
+    options: dict[str, Any] = {"app": app, "overrides": overrides, "memory": memory}
+    editor = build_method(method, run.language_model, preset=preset, **options)
+    table = metrics_table(run.scores(editor))
+    means, edits = 100 * table[METRICS].mean(), run.edits(editor)
+    efficacy, generality, locality = means["ES"], means["GS"], means["LS"]
+    score = 3 / (1 / max(efficacy, 0.1) + 1 / max(generality, 0.1) + 1 / max(locality, 0.1))
+    return {
+        "method": method,
+        "point": json.dumps(point),
+        "dataset": run.data.name,
+        "records": len(run.data.records),
+        **{metric: round(float(means[metric]), 2) for metric in METRICS},
+        "score": round(float(score), 2),
+        "flagged": int(edits["exploding"].sum()),
+        "failed": int((edits["failure"] != "").sum()),
+        "scored": int(table["ES"].count()),
+        "statistics": json.dumps(editor.settings().get("second_moments", {})),
+    }
+
+
+def _append(path: Path, row: dict[str, Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    before = [pd.read_csv(path)] if path.exists() else []
+    together = pd.concat([*before, pd.DataFrame([row])])
+    same = ["method", "point", "dataset", "records", "statistics"]
+    together.drop_duplicates(same, keep="last").to_csv(path, index=False)
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,1 @@
+"""Trains the hypernetwork that MEND edits with."""

@@ -1,0 +1,204 @@
+"""One training run of MEND's hypernetwork: its settings, its state, its steps and its measures."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+
+from helpers.editing.mend.network import Hypernetwork, NetworkError, contributes
+from helpers.kept import DamagedError, kept_whole, read_kept
+from helpers.models.language_model import LanguageModel
+from tools.train_mend.outer import Learner, Text
+from tools.train_mend.records import TrainingRecord
+
+
+@dataclass(frozen=True)
+class TrainingSettings:
+    """Everything but model and records that the trained network depends on.
+
+    Both learning rates fall linearly to zero at the last step. ``edit_weight`` and
+    ``locality_weight`` are the published ones. ``measured`` records give the normalisation.
+    """
+
+    layers: tuple[int, ...]
+    rank: int = 128
+    steps: int = 1200
+    batch: int = 10
+    learning_rate: float = 1e-3
+    rate_learning_rate: float = 2e-6
+    edit_weight: float = 0.1
+    locality_weight: float = 1.0
+    largest_gradient: float = 100.0
+    measured: int = 100
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class _Task:
+    """One edit to learn from: edited text, text asked afterwards, text that must stay."""
+
+    edit: Text
+    outer: Text
+    locality: Text
+
+
+def draw_tasks(records: Sequence[TrainingRecord], count: int, seed: str) -> list[_Task]:
+    """Choose records, two of each one's wordings, and other facts, half of the same relation."""
+    generator = random.Random(seed)
+    tasks = []
+    for record in generator.sample(list(records), min(count, len(records))):
+        edit, outer = generator.sample(record.prompts, 2)
+        others = [r for r in records if r.subject != record.subject]
+        alike = [r for r in others if r.relation == record.relation]
+        other = generator.choice(alike if alike and generator.random() < 0.5 else others)
+        locality = (other.prompts[0], other.known)
+        tasks.append(_Task((edit, record.target), (outer, record.target), locality))
+    return tasks
+
+
+class Trainer:
+    """Network, optimiser and step, which a checkpoint brings back exactly."""
+
+    def __init__(
+        self,
+        language_model: LanguageModel,
+        records: Sequence[TrainingRecord],
+        settings: TrainingSettings,
+    ) -> None:
+        self.settings, self.records, self.step = settings, list(records), 0
+        self.network = Hypernetwork.for_layers(
+            language_model, settings.layers, settings.rank, seed=settings.seed
+        ).to(language_model.device)
+        self.learner = Learner.of(language_model, self.network)
+        rates = [self.network.rates]
+        learned = [p for p in self.network.parameters() if p is not self.network.rates]
+        self.optimiser = torch.optim.Adam(
+            [
+                {"params": learned, "lr": settings.learning_rate},
+                {"params": rates, "lr": settings.rate_learning_rate},
+            ]
+        )
+        self._schedule = [group["lr"] for group in self.optimiser.param_groups]
+
+    def measure(self) -> None:
+        """Set the network's normalisation from edits of the first records."""
+        tasks = draw_tasks(self.records, self.settings.measured, f"{self.settings.seed} measure")
+        seen: dict[str, list[torch.Tensor]] = {}
+        for start in range(0, len(tasks), 20):
+            gradients = self.learner.gradients([task.edit for task in tasks[start : start + 20]])
+            for name, (x, delta) in gradients.items():
+                real = contributes(x, delta)
+                seen.setdefault(name, []).append(torch.cat([x[real], delta[real]], dim=-1))
+        self.network.normalise_by({name: torch.cat(parts) for name, parts in seen.items()})
+
+    def train_step(self) -> tuple[float, float]:
+        """One optimiser step; the batch's mean NLL and KL."""
+        settings = self.settings
+        tasks = draw_tasks(self.records, settings.batch, f"{settings.seed} {self.step}")
+        factors = self.learner.factors([task.edit for task in tasks])
+        owners = torch.arange(len(tasks))
+        nll = self.learner.nll(factors, [task.outer for task in tasks], owners).mean()
+        kl = self.learner.change(factors, [task.locality for task in tasks])[0].mean()
+        self.optimiser.zero_grad()
+        (settings.edit_weight * nll + settings.locality_weight * kl).backward()
+        torch.nn.utils.clip_grad_norm_(self.network.parameters(), settings.largest_gradient)
+        left = 1 - self.step / settings.steps
+        for group, rate in zip(self.optimiser.param_groups, self._schedule, strict=True):
+            group["lr"] = left * rate
+        self.optimiser.step()
+        self.step += 1
+        return float(nll.detach()), float(kl.detach())
+
+    @torch.no_grad()
+    def evaluate(self, records: Sequence[TrainingRecord]) -> dict[str, float]:
+        """Held-out measures, in percent but for KL.
+
+        ES: the new answer beats the known one after the edit prompt; GS: after the other wordings;
+        LS: positions of another fact's text whose likeliest token stays; KL: of those texts.
+        """
+        sums = {"ES": 0.0, "GS": 0.0, "LS": 0.0, "KL": 0.0}
+        for start in range(0, len(records), 20):
+            part = records[start : start + 20]
+            factors = self.learner.factors([(r.prompts[0], r.target) for r in part])
+            asked = [(i, p) for i, r in enumerate(part) for p in r.prompts]
+            owners = torch.tensor([i for i, _ in asked])
+            new, known = (
+                self.learner.nll(factors, [(p, a[i]) for i, p in asked], owners)
+                for a in ([r.target for r in part], [r.known for r in part])
+            )
+            for i in range(len(part)):
+                wins = (new < known)[owners == i].float()
+                sums["ES"] += float(wins[0]) * 100
+                sums["GS"] += float(wins[1:].mean()) * 100
+            # The text to be kept is the next held-out record's, of another subject.
+            others = [_next_other(records, start + i) for i in range(len(part))]
+            kl, same = self.learner.change(factors, [(o.prompts[0], o.known) for o in others])
+            sums["KL"] += float(kl.sum())
+            sums["LS"] += float(same.sum()) * 100
+        return {name: total / len(records) for name, total in sums.items()}
+
+    def save(self, path: Path) -> None:
+        """Write network, optimiser and step."""
+        tensors = {f"network.{k}": v for k, v in self.network.state_dict().items()}
+        for index, state in self.optimiser.state_dict()["state"].items():
+            tensors |= {f"optimiser.{index}.{k}": torch.as_tensor(v) for k, v in state.items()}
+        metadata = {"step": str(self.step), **self._origin()}
+        with kept_whole(path) as scratch:
+            save_file({k: v.contiguous() for k, v in tensors.items()}, scratch, metadata)
+
+    def _origin(self) -> dict[str, str]:
+        """What a checkpoint must share with the run that goes on from it."""
+        return {
+            "settings": json.dumps(asdict(self.settings)),
+            "model": self.learner.states.language_model.fingerprint,
+            "records": hashlib.sha256(repr(self.records).encode()).hexdigest()[:16],
+        }
+
+    def resume(self, path: Path) -> None:
+        """Go on from a checkpoint.
+
+        Raises:
+            NetworkError: the checkpoint was written under other settings, for another model, or with
+                other training records.
+        """
+        try:
+            metadata, tensors = read_kept(path, _read)
+        except DamagedError as error:
+            raise NetworkError(f"{error}; delete it to start again") from error
+        for name, own in self._origin().items():
+            if metadata.get(name) != own:
+                raise NetworkError(
+                    f"{path} is a checkpoint of other {name} ({metadata.get(name)}, here {own});"
+                    f" delete it to start again, or use the same {name}"
+                )
+        learned = {k.removeprefix("network."): v for k, v in tensors.items() if k[:8] == "network."}
+        self.network.load_state_dict(learned)
+        state: dict[int, dict[str, Any]] = {}
+        for name, tensor in tensors.items():
+            if name.startswith("optimiser."):
+                _, index, key = name.split(".")
+                state.setdefault(int(index), {})[key] = tensor
+        groups = self.optimiser.state_dict()["param_groups"]
+        self.optimiser.load_state_dict({"state": state, "param_groups": groups})
+        self.step = int(metadata["step"])
+
+
+def _next_other(records: Sequence[TrainingRecord], place: int) -> TrainingRecord:
+    following = [*records[place + 1 :], *records[:place]]
+    subject = records[place].subject
+    return next((r for r in following if r.subject != subject), following[0])
+
+
+def _read(path: Path) -> tuple[dict[str, str], dict[str, torch.Tensor]]:
+    """Metadata and tensors of a checkpoint."""
+    with safe_open(path, "pt") as file:
+        return file.metadata(), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
