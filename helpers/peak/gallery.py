@@ -39,3 +39,11 @@ def spread(run: Run) -> Figure:
     from helpers.peak.tables import method_metrics
 
     return additivity_distribution(method_metrics(scores_of(run)), caption=str(caption_of(run)))
+
+
+@figure("03_reading", title="PEAK's measures in one picture each", alone=True)
+def reading() -> Figure:
+    """Made-up numbers, for readers who meet the measures for the first time."""
+    from helpers.peak.reading import pictures
+
+    return pictures()
