@@ -149,8 +149,8 @@ def _paper_means(dataset: str) -> list[tuple[str, dict[str, pd.Series]]]:
     found = []
     for model, rows in published.groupby("model", sort=False):
         wide = rows.pivot(index="method", columns="metric", values="value")
-        by_method = {ours.get(m, m): values for m, values in zip(wide.index, wide.iloc, strict=True)}
-        found.append((str(model), by_method))
+        names = map(str, wide.index)
+        found.append((str(model), {ours.get(name, name): wide.loc[name] for name in names}))
     return found
 
 
