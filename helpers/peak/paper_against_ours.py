@@ -148,9 +148,9 @@ def _paper_means(dataset: str) -> list[tuple[str, dict[str, pd.Series]]]:
     published = published[published["dataset"] == dataset].replace({"metric": {"LS": "LS_authors"}})
     found = []
     for model, rows in published.groupby("model", sort=False):
-        wide = rows.pivot(index="method", columns="metric", values="value")
-        names = map(str, wide.index)
-        found.append((str(model), {ours.get(name, name): wide.loc[name] for name in names}))
+        by_method = rows.set_index("metric").groupby("method", sort=False)["value"]
+        means = {ours.get(str(name), str(name)): values for name, values in by_method}
+        found.append((str(model), means))
     return found
 
 
