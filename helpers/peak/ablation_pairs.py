@@ -80,7 +80,7 @@ def objectives_panels(metrics: ByVariant, scores: ByVariant, *, caption: str = "
         for m, title in FACTORS.items()
     ]
     return told(
-        figure, f"{editor}+APP {verdict}", f"{caption}\nThe full APP has {', '.join(full)} %"
+        figure, f"{editor}+APP {verdict}", f"{caption}\n{_short(whole)} has {', '.join(own)} %"
     )
 
 
