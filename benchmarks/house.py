@@ -25,6 +25,8 @@ LEVELS = (
     ("peak", "klob", "thinkedit"),
     ("explorer", "sweeps", "values", "doctor", "publish", "run_command", "execute", "cli"),
 )
+# A paper's room has these, as the others have.
+PARALLEL = ("records", "metrics", "run", "tables", "figures", "gallery", "publish", "stored_scores")
 # What an addition stands for: a word that one such thing that is there already is known by, in code.
 ADDITIONS = {
     "a coefficient of APP": "gamma",
@@ -44,7 +46,7 @@ def module_name(path: Path) -> str:
 
 def room_of(module: str) -> str:
     """The part of the package that a module belongs to."""
-    return (module.split(".") + [""])[1]
+    return module.partition(".")[2].partition(".")[0]
 
 
 def lines_by_room() -> dict[str, Counter[str]]:
@@ -142,13 +144,9 @@ def _names(tree: ast.Module) -> Iterator[str]:
 
 
 def twins() -> list[str]:
-    """Names of modules that are there more than once, but not one in each paper's room."""
-    papers = {"peak", "klob", "thinkedit"}
-    places: dict[str, list[str]] = defaultdict(list)
-    for path in PACKAGE.rglob("[!_]*.py"):
-        places[path.stem].append(path.relative_to(PACKAGE).parts[0])
-    parallel = {name for name, rooms in places.items() if len(papers & set(rooms)) > 1}
-    return sorted(name for name, rooms in places.items() if len(rooms) > 1 and name not in parallel)
+    """Names of modules that are there more than once, but for those that the papers' rooms share."""
+    counted = Counter(path.stem for path in PACKAGE.rglob("[!_]*.py"))
+    return sorted(name for name, times in counted.items() if times > 1 and name not in PARALLEL)
 
 
 def main() -> None:

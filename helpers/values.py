@@ -19,7 +19,7 @@ from helpers.fetch import FetchError, locate
 from helpers.fetching import SETS
 from helpers.klob.examples import load_consistency, load_relevance
 from helpers.klob.unit_sets import located_count
-from helpers.locating.registry import make_locator
+from helpers.locating.locators import make_locator
 from helpers.models.load import model_source, torch_device, torch_dtype
 from helpers.params import ParamsError
 from helpers.paths import REPOSITORY, run_name

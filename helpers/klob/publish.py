@@ -11,8 +11,8 @@ from helpers.klob.examples import load_consistency
 from helpers.klob.layer_edits import edit_every_layer, edit_settings, editable
 from helpers.klob.questions import load_examples
 from helpers.klob.run import Plan, about, collect, located_layers, run
+from helpers.locating.locators import LOCATORS
 from helpers.locating.masked import load_masked
-from helpers.locating.registry import LOCATORS
 from helpers.models.language_model import LanguageModel
 from helpers.models.load import load
 from helpers.paths import RUNS, run_name

@@ -21,8 +21,8 @@ from helpers.klob.evaluation import evaluate, score_rows
 from helpers.klob.questions import Examples, Subtask, load_examples
 from helpers.klob.unit_sets import SHARES
 from helpers.locating.locator import Locator
+from helpers.locating.locators import LOCATORS, make_locator
 from helpers.locating.query import encode
-from helpers.locating.registry import LOCATORS, make_locator
 from helpers.models.language_model import LanguageModel
 from helpers.results.archive import About, ArchiveError, Run
 from helpers.results.run import Cases
@@ -38,7 +38,7 @@ class Plan:
     """What is evaluated on what.
 
     Attributes:
-        locators: names of ``helpers.locating.registry``.
+        locators: names of ``helpers.locating.locators``.
         source: ``"klob-mini"``, ``"klob"`` or, in tests, files by subtask.
         counts: examples per subtask; None takes all.
         seed: of the choice of examples.
@@ -114,7 +114,7 @@ def located_layers(
 
     Args:
         language_model: the model.
-        locators: names of ``helpers.locating.registry``.
+        locators: names of ``helpers.locating.locators``.
         published: the run, which has a table *edits* (``helpers.klob.layer_edits``).
 
     Raises:

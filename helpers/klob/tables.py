@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from helpers.klob.construction.templates import load_templates
+from helpers.klob.construction.sentence_templates import load_templates
 from helpers.klob.criteria import Baseline, baseline_gap, criteria_table, rsd_table
 from helpers.klob.figures import LABELS, TITLES
 from helpers.klob.locality import locality_test

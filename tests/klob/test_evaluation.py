@@ -29,9 +29,9 @@ from helpers.klob.unit_sets import located
 from helpers.locating.activations import ActivationMagnitude
 from helpers.locating.controls import ConstantScores, RandomScores
 from helpers.locating.locator import Locator, pool
+from helpers.locating.locators import LOCATORS, make_locator
 from helpers.locating.masked import MaskedLanguageModel
 from helpers.locating.query import LocatorError, Query, encode
-from helpers.locating.registry import LOCATORS, make_locator
 from helpers.locating.saliency import Fisher
 from helpers.models import LanguageModel
 from helpers.paths import run_name

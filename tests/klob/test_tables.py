@@ -13,7 +13,7 @@ import pytest
 
 from helpers.klob import figures as klob_figures
 from helpers.klob import tables as klob_tables
-from helpers.klob.construction.templates import load_templates
+from helpers.klob.construction.sentence_templates import load_templates
 from helpers.klob.criteria import criteria_table, rsim_table
 from helpers.results.archive import About, Archive, ArchiveError, Run
 from helpers.results.figure import published

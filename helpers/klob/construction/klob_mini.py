@@ -16,6 +16,7 @@ from typing import Annotated, TypeVar
 import typer
 
 from helpers.klob.construction.recall import DEMONSTRATIONS, RecallQuestion, recalled
+from helpers.klob.construction.sentence_templates import RelationTemplates, load_templates
 from helpers.klob.construction.sentences import (
     Chain,
     Triple,
@@ -25,7 +26,6 @@ from helpers.klob.construction.sentences import (
     relevance_example,
     two_hop_chains,
 )
-from helpers.klob.construction.templates import RelationTemplates, load_templates
 from helpers.klob.examples import ConsistencyExample, RelevanceExample, save_examples
 from helpers.locating.cloze import without_slot
 from helpers.models.language_model import LanguageModel

@@ -12,7 +12,7 @@ import string
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from helpers.klob.construction.templates import RelationTemplates, TemplateError
+from helpers.klob.construction.sentence_templates import RelationTemplates, TemplateError
 from helpers.klob.examples import ConsistencyExample, RelevanceExample
 from helpers.locating.cloze import SLOT, without_slot
 

@@ -13,8 +13,8 @@ from helpers import models
 from helpers.fetch import NotHereError, locate
 from helpers.params import ParamsError
 from helpers.paths import run_name
-from helpers.peak.construction.report import validation_report
 from helpers.peak.construction.run import about_of, construct
+from helpers.peak.construction.tables import validation_report
 from helpers.peak.records import OFFICIAL, load_peak
 from helpers.results.archive import About, Archive
 

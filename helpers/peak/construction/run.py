@@ -11,18 +11,18 @@ import pandas as pd
 from helpers.models.language_model import LanguageModel
 from helpers.params import ParamsError
 from helpers.paths import run_name
-from helpers.peak.construction.build import build_counterfactual, build_temporal
+from helpers.peak.construction.candidates import build_counterfactual, build_temporal
 from helpers.peak.construction.model_filter import (
     Filtered,
     FilterSettings,
     apply_filter,
     questions,
 )
-from helpers.peak.construction.report import relation_names
 from helpers.peak.construction.settings import Built, PeakSettings, temporal_span
+from helpers.peak.construction.tables import relation_names
 from helpers.results.archive import About, Run
 from helpers.scoring.answers import Question, score_answers
-from helpers.triples.graph import read_graph, relations_in
+from helpers.triples.labelled_graph import read_graph, relations_in
 from helpers.triples.sources import open_source
 from helpers.triples.templates import packaged_templates
 

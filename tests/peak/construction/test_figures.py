@@ -67,7 +67,7 @@ def test_stored_tables_give_the_same_figures(tmp_path):
     filtered = Filtered((), TABLE)
     built = Built((), (Rejection("A", "P47", "locality prompts"),))
     tables = tables_of({"CF": built, "T": built}, {"CF": filtered, "T": filtered})
-    funnels = dict.fromkeys(("CF", "T"), [*built.funnel(), *filtered.funnel()])
+    funnels = {name: [*built.funnel(), *filtered.funnel()] for name in ("CF", "T")}
     Archive(tmp_path / "construction").put("ours_m", tables, About(source))
     drawn = published(tmp_path, chapter="02")
     assert list(drawn) == ["02_funnel_ours_m", "02_known_ours_m", "02_list_sizes_ours_m"]

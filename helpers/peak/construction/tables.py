@@ -9,11 +9,11 @@ from difflib import SequenceMatcher
 import pandas as pd
 
 from helpers.peak.anomalies import PeakWarning, find_anomalies
-from helpers.peak.construction.prompts import mentions
+from helpers.peak.construction.wordings import mentions
 from helpers.peak.records import counts
 from helpers.peak.schema import PeakRecord
 from helpers.triples.facts import packaged_relations
-from helpers.triples.graph import Graph
+from helpers.triples.labelled_graph import Graph
 from helpers.triples.templates import INVERSE, PromptTemplates
 
 _NO_FAULT = ("prompt is a question",)  # a wording of ours, not a contradiction
