@@ -89,7 +89,6 @@ def locate(resource: Resource, *, download: bool = True) -> Path:
     Looks below ``$HELPERS_DATA``, then in the cache, then downloads into the cache.
 
     Args:
-        resource: the file wanted.
         download: whether the network may be used.
 
     Raises:

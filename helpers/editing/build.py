@@ -118,7 +118,6 @@ def build_editor(
         seed: of the context templates and the corpus.
         targets: which answers are made likely, of ``helpers.editing.targets.TARGETS``.
         overrides: single hyperparameters to replace.
-        progress: show progress bars.
         memory: shared by editors that are to find second moments and vectors once.
 
     Raises:

@@ -38,7 +38,6 @@ def loss_row(
 
     Args:
         language_model: the model, for its tokenizer.
-        request: the edit.
         app: whose answers are scored too, if any.
         targets: which answers are made likely, of ``helpers.editing.targets.TARGETS``.
         prompt_last: read every token of an answer from the distribution after the prompt (FT-L)

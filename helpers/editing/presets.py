@@ -60,7 +60,6 @@ def read_hyperparameters(editor: str, model: str, preset: str, **overrides: Any)
 
     Args:
         editor: name of the editor, e.g. ``"ft-m"``.
-        model: model name.
         preset: ``paper``, ``original``, ``easyedit``, ``tuned``, or what the file has.
         overrides: single values to replace, also those that the editor's name stands for.
 
@@ -83,8 +82,6 @@ def check_preset(method: str, model: str, preset: str) -> None:
 
     Args:
         method: an editor, as it is or with ``+app`` or ``+all``.
-        model: model name.
-        preset: the preset.
 
     Raises:
         HyperparameterError: see ``read_hyperparameters``; or APP has no coefficients there.

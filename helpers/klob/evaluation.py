@@ -64,14 +64,9 @@ def evaluate(
     """Run a locator over a subtask at its own and every coarser granularity.
 
     Args:
-        language_model: the model.
-        locator: the method.
-        examples: the subtask.
         shares: located shares k; none compares nothing and fills ``sentences`` and ``layers`` only.
-        permutations: draws of the null.
         checkpoints: folder for finished chunks, read again when a run resumes. Parameter scores are
             too many to be kept between runs; such a locator starts its subtask anew.
-        chunk: examples per chunk.
         progress: called with finished and all examples.
     """
     together = [sentence for group in examples.groups for sentence in group]

@@ -99,7 +99,6 @@ def load_consistency(
 
     Args:
         source: ``"klob"`` (official), ``"klob-mini"`` (packaged), or a file in the same schema.
-        limit: keep the first examples only.
 
     Raises:
         RecordError: not JSON, a missing key, a sentence without its slot.

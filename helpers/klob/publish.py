@@ -64,9 +64,7 @@ def publish_edits(
     """Add edits of facts at every layer to a published run.
 
     Args:
-        language_model: the model.
         params: of notebook 05: ``edited_facts`` of the evaluated ones are edited.
-        name: of the run.
         into: the archive *klob*.
     """
     seed, dataset = params["seed"], params["source"]

@@ -43,7 +43,6 @@ class Plan:
         counts: examples per subtask; None takes all.
         seed: of the choice of examples.
         shares: located shares k.
-        permutations: draws of the null.
     """
 
     locators: tuple[str, ...] = tuple(LOCATORS)
@@ -60,12 +59,6 @@ def run(
     language_model: LanguageModel, plan: Plan, *, store: ResultsStore, progress: bool = False
 ) -> dict[str, pd.DataFrame]:
     """Evaluate a plan, resuming what an earlier run left, and return its tables.
-
-    Args:
-        language_model: the model.
-        plan: what to evaluate.
-        store: where finished parts are kept.
-        progress: show progress bars.
 
     Returns:
         Tables by name (``TABLES``), with columns model, locator and subtask.
@@ -113,7 +106,6 @@ def located_layers(
     The test of the locality hypothesis needs no more of a locator that is too slow for all examples.
 
     Args:
-        language_model: the model.
         locators: names of ``helpers.locating.locators``.
         published: the run, which has a table *edits* (``helpers.klob.layer_edits``).
 

@@ -30,7 +30,6 @@ def objectives_panels(metrics: ByVariant, scores: ByVariant, *, caption: str = "
     Args:
         metrics: of the variants to show, the plain method first.
         scores: their score tables.
-        caption: model, data set, number of records.
     """
     use_style()
     figure, (left, right) = plt.subplots(1, 2, figsize=(7.2, 3.4), width_ratios=[1, 1.15])

@@ -42,7 +42,6 @@ def edits_again(run: PeakRun, editor: Editor, *, finished: bool = False) -> pd.D
 
     Args:
         run: model, records and store.
-        editor: the editor.
         finished: take the edits that are in the store and make none.
     """
     how = {"mode": "edits only", **editor.settings(), "scoring_version": 0}

@@ -91,7 +91,6 @@ def load_peak(
             which counts as a part of the same data set, not as one of its own.
         strict_lists: drop from the hard false answers those that are also correct, and from the
             correct answers the one to append; False keeps the lists as published.
-        limit: keep the first records only.
 
     Raises:
         RecordError: not JSON, a record that breaks the schema, or a slice without records.

@@ -81,10 +81,8 @@ def score_records(
     """Long table (case_id, role, prompt_index, list, answer_index, tokens, sum) of all records.
 
     Args:
-        language_model: the model.
         records: PEAK records.
         updates: one per record, under which it is scored; default: the unedited model.
-        progress: show a progress bar.
     """
     asked, keys, owners = [], [], []
     for index, record in enumerate(records):
@@ -172,7 +170,6 @@ class PeakRun:
         """Scores before and after, in the columns the metrics take; failed edits are left out.
 
         Args:
-            editor: the editor.
             finished: take the records that are in the store and compute nothing.
         """
         if finished:

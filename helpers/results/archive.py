@@ -39,7 +39,6 @@ class About:
     Attributes:
         source: what all its rows have in common, such as model, data and scoring.
         settings: how each part was made, by the part's name: a table, a method, a locator.
-        caption: what captions say besides.
     """
 
     source: Mapping[str, Any]
@@ -120,9 +119,7 @@ class Archive:
         """Add tables to a run, which is made where there is none. Tables without rows are left out.
 
         Args:
-            run: its name.
             tables: by name. A table takes the place of one that has its name.
-            about: what they are.
             by: columns. In a table that has them, only rows that are equal there give way to new
                 ones; the others stay.
             whole: these tables are all of the run; what it held before goes.

@@ -36,7 +36,6 @@ class Cases(Generic[Case]):
         """The rows of all cases, made where they are missing.
 
         Args:
-            results: where they are kept.
             make: from some cases to tables by kind, with a column ``case_id``.
             mark: the kind that says of a case that it is done, and is returned.
         """

@@ -194,10 +194,7 @@ def complete(
     """Compute the records that are missing, chunk by chunk, appending each chunk as it is made.
 
     Args:
-        results: where they go.
-        case_ids: records wanted.
         compute: from a chunk of record ids to tables by kind; ``mark`` must be among them.
-        chunk: records per call.
         mark: the kind that marks a record as done.
     """
     done = results.done(mark)

@@ -68,13 +68,10 @@ def sample_responses(
 
     Args:
         language_model: the model; its weights are not touched.
-        prompts: texts to respond to.
         updates: edits to respond under, if any.
         owners: for each prompt the index of its update, -1 for the unedited model; needed with updates.
         n: responses per prompt.
-        sampling: how to draw them.
         rows: responses generated at the same time.
-        progress: show a progress bar.
 
     Returns:
         For each prompt its ``n`` responses, stripped of white space.

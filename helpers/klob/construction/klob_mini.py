@@ -47,7 +47,6 @@ def mini_triples(*, cities: int = 400, seed: int = 0) -> list[Triple]:
 
     Args:
         cities: at most this many facts "city lies in country".
-        seed: which ones.
     """
     places = [fact for fact in packaged_triples() if fact.relation in COUNTRY_RELATIONS]
     current = [f for f in (*places, *read_facts(COMPILED)) if f.end is None]

@@ -63,8 +63,6 @@ def two_hop_chains(
     """All chains of two facts in which the first's object is the second's subject.
 
     Args:
-        triples: facts.
-        relations: relations that may take part.
         excluded: pairs of relations that lead back or say nothing (capital, then capital of).
 
     Returns:

@@ -45,7 +45,6 @@ def build_counterfactual(
     Args:
         graph: facts with labels and types.
         templates: wordings by relation, ``re_`` for inverses.
-        settings: sizes, switches, seed.
         relations: the relations to use; default: every one that has templates.
 
     Raises:
@@ -87,7 +86,6 @@ def build_temporal(
 
     Args:
         graph: facts; those with a start date can become edits.
-        templates: wordings by relation.
         cutoff: ISO date or year; the paper takes facts after 2021 (``"2022"``).
         until: ISO date from which on facts are ignored altogether, such as announced ones.
         settings: sizes, switches, seed; the paper has 4–15 correct and 1–15 hard false answers.

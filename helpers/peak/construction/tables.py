@@ -108,7 +108,6 @@ def template_table(
     """Relations with some of their wordings (PEAK, Tables 6 and 7).
 
     Args:
-        templates: by relation.
         relations: the relations to show, with their names in words.
         wordings: how many; the last one shown is a question where there is one.
     """
