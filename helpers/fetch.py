@@ -1,13 +1,17 @@
 """Find a public file: in the user's data folder, else in the cache, else by download, checked."""
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 import pooch
+import yaml
 
 from helpers.kept import file_digest
-from helpers.paths import cache_folder, local_data_folder
+from helpers.paths import PACKAGED, cache_folder, local_data_folder
 
 DATA_VARIABLE = "HELPERS_DATA"
 DOWNLOAD_TIMEOUT = 60  # seconds without an answer from the server
@@ -69,6 +73,19 @@ class Resource:
         content = path.read_bytes()
         header = f"blob {len(content)}\0".encode()
         return hashlib.sha1(header + content).hexdigest() == str(self.git_blob).lower()
+
+
+def official_file(name: str) -> Resource:
+    """A file of ``packaged/official.yaml`` by its name there."""
+    return Resource(name=name, **_official_files()[name])
+
+
+@cache
+def _official_files() -> Mapping[str, Mapping[str, Any]]:
+    files: Mapping[str, Mapping[str, Any]] = yaml.safe_load(
+        (PACKAGED / "official.yaml").read_text("utf-8")
+    )
+    return files
 
 
 def data_folder() -> Path | None:
