@@ -16,9 +16,8 @@ from helpers.models.language_model import LanguageModel
 from helpers.peak.records import PeakData
 from helpers.peak.schema import PeakRecord
 from helpers.records import RecordError
-from helpers.results.run import Cases
+from helpers.results.run import Cases, flag_unusable
 from helpers.results.store import Results, ResultsStore
-from helpers.results.unusable import flag_unusable
 from helpers.scoring.answers import Question, score_answers, tokenised
 
 KEYS = ["case_id", "role", "prompt_index", "list", "answer_index"]
