@@ -17,7 +17,8 @@ import pandas as pd
 import torch
 from tqdm.auto import tqdm
 
-from helpers.klob.evaluation import evaluate, score_rows
+from helpers.klob.evaluation import evaluate
+from helpers.klob.evaluation_tables import score_rows
 from helpers.klob.questions import Examples, Subtask, load_examples
 from helpers.klob.unit_sets import SHARES
 from helpers.locating.locator import Locator

@@ -10,11 +10,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from helpers.klob import evaluation, summary
+from helpers.klob import evaluation, evaluation_tables, summary
 from helpers.klob import publish as publishing
 from helpers.klob import questions as benchmark
 from helpers.klob import run as published
-from helpers.klob.evaluation import score_rows
+from helpers.klob.evaluation_tables import score_rows
 from helpers.klob.examples import ConsistencyExample, RelevanceExample, save_examples
 from helpers.klob.metrics import (
     candidate_similarity,
@@ -357,7 +357,7 @@ def test_the_null_keeps_a_bounded_number_of_sentences(
         return null(views, *rest)
 
     monkeypatch.setattr(evaluation, "_null", counted)
-    monkeypatch.setattr(evaluation, "NULL_SENTENCES", 6)
+    monkeypatch.setattr(evaluation_tables, "NULL_SENTENCES", 6)
     monkeypatch.setattr(summary, "KEPT_UNITS", 64)
     few = evaluation.evaluate(model, Fisher(), examples, permutations=9)
     assert len(examples.groups) > 2
