@@ -350,13 +350,13 @@ def test_the_null_keeps_a_bounded_number_of_sentences(
     examples = load_examples("consistency", source)
     whole = evaluation.evaluate(model, Fisher(), examples, permutations=9)
     kept: list[int] = []
-    null = evaluation._null
+    null = evaluation.null_table
 
-    def counted(views: evaluation.Views, *rest: object) -> pd.DataFrame:
+    def counted(views: evaluation_tables.Views, *rest: object) -> pd.DataFrame:
         kept.extend(len(view.bits) for view in views.values() if not view.complete)
         return null(views, *rest)
 
-    monkeypatch.setattr(evaluation, "_null", counted)
+    monkeypatch.setattr(evaluation, "null_table", counted)
     monkeypatch.setattr(evaluation_tables, "NULL_SENTENCES", 6)
     monkeypatch.setattr(summary, "KEPT_UNITS", 64)
     few = evaluation.evaluate(model, Fisher(), examples, permutations=9)
