@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from helpers.editing.app import AnswerScores, App, app_terms
-from helpers.editing.readers import Reader, Readout
+from helpers.editing.readers import AnswerReaders, Readout
 from helpers.editing.request import EditRequest, RequestError
 from helpers.editing.rows import EditRow
 from helpers.editing.targets import weighted_targets
@@ -82,9 +82,7 @@ class LossBatch:
     packed: PackedRows
     entering: Tensor
     lengths: Tensor
-    target: Reader
-    correct: Reader
-    false: Reader
+    readers: AnswerReaders
     reference: tuple[Tensor, Tensor] | None = None
     mask: Mask = field(init=False)
     readout: Readout = field(init=False)
@@ -93,8 +91,7 @@ class LossBatch:
         """Make what every evaluation of these rows shares."""
         packed = self.packed
         self.mask = Mask.of(self.language_model, packed.positions, packed.visible)
-        readers = [self.target, self.correct, self.false]
-        self.readout = Readout.of(readers, *packed.ids.shape)
+        self.readout = Readout.of(self.readers, *packed.ids.shape)
 
     @classmethod
     def build(cls, language_model: LanguageModel, rows: Sequence[EditRow], layer: int) -> LossBatch:
@@ -124,9 +121,7 @@ class LossBatch:
             packed,
             entering,
             torch.tensor([len(row.forest) for row in rows], device=device),
-            Reader.build([[row.target] for row in rows], columns).to(device),
-            Reader.build([row.correct for row in rows], columns).to(device),
-            Reader.build([row.false for row in rows], columns).to(device),
+            AnswerReaders.build(rows, columns, device),
         )
 
     def hidden(self) -> Tensor:
@@ -169,9 +164,7 @@ class LossBatch:
             packed.visible[index, :width, :width],
         )
         self.entering = self.entering[index, :width]
-        self.target, self.correct, self.false = (
-            reader.keep(new_row) for reader in (self.target, self.correct, self.false)
-        )
+        self.readers = self.readers.keep(new_row)
         if self.reference is not None:
             correct, false = self.reference
             self.reference = (correct[index], false[index])
