@@ -26,7 +26,7 @@ from helpers.models.forward import additive_mask, prefill
 from helpers.models.language_model import LanguageModel
 from helpers.models.padding import padded
 from helpers.models.past import Past
-from helpers.models.tokens import TokenError, prompt_ids
+from helpers.models.tokens import TokenError, prompt_ids, several
 
 
 @dataclass(frozen=True)
@@ -80,8 +80,9 @@ def sample_responses(
         ValueError: updates without owners, owners and prompts that differ in number, ``n`` below 1, or
             ``chat=True`` for a model without a chat template.
         TokenError: an empty prompt, one that ends with a blank, or one too long for the context.
+        TypeError: a single prompt, which would be taken for its letters.
     """
-    sampling = sampling or Sampling()
+    sampling, prompts = sampling or Sampling(), several(prompts)
     if updates and owners is None:
         raise ValueError("updates without owners: say for each prompt which update is its own")
     owner_of = [-1] * len(prompts) if owners is None else [int(owner) for owner in owners]
