@@ -87,7 +87,6 @@ def layer_strips(
 
     Args:
         panels: for each criterion's title the sentences and their pooled scores [sentences, layers].
-        caption: locator and model.
     """
     use_style()
     rows = [len(sentences) for sentences, _ in panels.values()]
@@ -135,7 +134,6 @@ def criteria_dots(table: pd.DataFrame, null: pd.DataFrame | None = None, *, capt
     Args:
         table: ``klob_tables.criteria_table``.
         null: columns locator, criterion, mean of the permutation null; optional.
-        caption: granularity, share, model and data.
     """
     use_style()
     names = [name for name in LABELS if name in set(table["locator"])][::-1]
@@ -157,7 +155,6 @@ def share_lines(table: pd.DataFrame, *, caption: str) -> Figure:
 
     Args:
         table: ``klob_tables.rsim_table`` of one granularity.
-        caption: granularity, model and data.
     """
     use_style()
     figure, row = plt.subplots(1, 2, figsize=(7.2, 3.2), sharey=True)
@@ -181,7 +178,6 @@ def locality_dots(tests: pd.DataFrame, *, caption: str) -> Figure:
 
     Args:
         tests: columns locator, pairing (``own`` or ``other``), mean, low, high.
-        caption: model and facts.
     """
     use_style()
     names = [name for name in LABELS if name in set(tests["locator"])][::-1]

@@ -108,7 +108,7 @@ def sequence_lines(metrics: Mapping[tuple[str, int], pd.DataFrame], *, caption: 
         axes.set_ylim(-3, 105)
     panels[0].set_ylabel("mean over edited records [%]")
     _legend_below(figure, panels[0])
-    return captioned(figure, f"Edits made one upon the other, 95 % intervals\n{caption}")
+    return captioned(figure, f"Sequential edits, 95 % intervals\n{caption}")
 
 
 def _legend_below(figure: Figure, axes: Axes) -> None:
