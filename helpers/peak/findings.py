@@ -39,12 +39,12 @@ def findings(
         temporal: PEAK-T on the same model.
         larger: PEAK-CF on a larger model; compared on the records both runs hold.
     """
-    found = [*_within(counterfactual), *_app(counterfactual)]
+    evidence = [*_within(counterfactual), *_app(counterfactual)]
     if temporal is not None:
-        found += _temporal(*_common(counterfactual, temporal))
+        evidence += _temporal(*_common(counterfactual, temporal))
     if larger is not None:
-        found += _larger(*_common(counterfactual, larger))
-    return found
+        evidence += _larger(*_common(counterfactual, larger))
+    return evidence
 
 
 def paired(

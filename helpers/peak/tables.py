@@ -175,11 +175,11 @@ def ranking_in_words(
     scores: pd.DataFrame, record: PeakRecord, column: str, *, first: int = 8
 ) -> str:
     """The most probable answers at the edit prompt: [appended], correct*, false."""
-    chosen = scores[(scores["case_id"] == record.case_id) & (scores["role"] == "edit")]
-    order = (chosen[column] / chosen["tokens"]).sort_values(ascending=False).index[:first]
+    at_edit = scores[(scores["case_id"] == record.case_id) & (scores["role"] == "edit")]
+    order = (at_edit[column] / at_edit["tokens"]).sort_values(ascending=False).index[:first]
     words = []
     for name, index in zip(
-        chosen.loc[order, "list"], chosen.loc[order, "answer_index"], strict=True
+        at_edit.loc[order, "list"], at_edit.loc[order, "answer_index"], strict=True
     ):
         answer = record.lists[name][index]
         marks = {"target": f"[{answer}]", "correct": f"{answer}*"}
