@@ -14,14 +14,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from helpers.peak.construction.false_answers import Linked, sample_false_answers
-from helpers.peak.construction.settings import STEPS, Built, PeakSettings, Rejection
-from helpers.peak.construction.wordings import (
+from helpers.peak.construction.record_prompts import (
     Key,
     choose_prompts,
     facts_by_answer,
     locality_prompts,
     mentions,
 )
+from helpers.peak.construction.settings import STEPS, Built, PeakSettings, Rejection
 from helpers.peak.schema import PeakRecord
 from helpers.triples.labelled_graph import Graph
 from helpers.triples.templates import SLOT, PromptTemplates, templates_of

@@ -9,7 +9,7 @@ from difflib import SequenceMatcher
 import pandas as pd
 
 from helpers.peak.anomalies import PeakWarning, find_anomalies
-from helpers.peak.construction.wordings import mentions
+from helpers.peak.construction.record_prompts import mentions
 from helpers.peak.records import counts
 from helpers.peak.schema import PeakRecord
 from helpers.triples.facts import packaged_relations
