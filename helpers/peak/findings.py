@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 
 import pandas as pd
 
-from helpers.peak.metrics_table import SHARES
+from helpers.peak.metrics import SHARES
 from helpers.results.evidence import (
     Evidence,
     mean_above,

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from helpers.peak.metrics_table import SHARES, metrics_table, summarise
+from helpers.peak.metrics import SHARES
+from helpers.peak.metrics_table import metrics_table, summarise
 from helpers.peak.records import PeakData
 from helpers.peak.schema import PeakRecord
 from helpers.results.evidence import (
@@ -23,7 +24,7 @@ from helpers.results.model_words import model_words
 from helpers.results.statistics import Estimate
 
 MAIN_METRICS = (
-    *("ES", "GS", "LS", "LS_authors", "LS_unfiltered"),
+    *SHARES,
     *("AFF_hard", "ANF_hard", "AFF_random", "ANF_random"),
 )
 
