@@ -22,6 +22,7 @@ from helpers.paths import FIGURES, NOTEBOOKS, REPOSITORY, RUNS
 BOOK = Path(__file__).resolve().parent
 _FILE_LINK = re.compile(r"(?<!!)\[([^\]]+)\]\((?!https?:|#)([^)]+)\)")
 _TABLE_LOOK = re.compile(r"<style>\.ke-table.*?</style>")  # the site has its own
+_COMMENT = re.compile(r"^<!--.*-->\n", re.MULTILINE)
 sys.path.insert(0, str(BOOK))
 
 
@@ -39,7 +40,7 @@ def gather(source: Path) -> None:
     notebooks = sorted(NOTEBOOKS.glob("*.ipynb"))
     _write_each(source / "notebooks", {path.name: folded(path) for path in notebooks})
     overview = (BOOK / "pages" / "index.md").read_text("utf-8")
-    (source / "index.md").write_text(overview.replace("%FINDINGS%", findings(notebooks)), "utf-8")
+    (source / "index.md").write_text(overview.replace("%FINDINGS%", findings()), "utf-8")
     (source / "results.md").write_text(results_page(), "utf-8")
     metrics = (source / "metrics.md").read_text("utf-8")
     (source / "metrics.md").write_text(with_examples(metrics), "utf-8")
@@ -66,10 +67,11 @@ def folded(path: Path) -> str:
     return json.dumps(notebook, ensure_ascii=False)
 
 
-def findings(notebooks: list[Path]) -> str:
-    """What was found, one paragraph for each notebook that is published."""
-    paths = (BOOK / "findings" / f"{notebook.stem}.md" for notebook in notebooks)
-    return "\n".join(path.read_text("utf-8") for path in paths if path.exists())
+def findings() -> str:
+    """What the README says was found: the headlines, the paper's results and ours."""
+    text = (REPOSITORY / "README.md").read_text("utf-8")
+    found = text[text.index("## What we find") : text.index("## Two commands")]
+    return _COMMENT.sub("", found)
 
 
 def guides() -> dict[str, str]:

@@ -10,7 +10,7 @@ from helpers.results.statistics import Estimate
 from tools.headlines.__main__ import README, all_headlines, notebook, readme, replaced
 from tools.headlines.headline import UnsupportedError, holds
 
-NUMBERS = ("01", "02", "03", "04", "05", "07")
+NUMBERS = ("01", "02", "03", "04", "05", "06", "07")
 REMEDY = "run python -m tools.headlines"
 
 

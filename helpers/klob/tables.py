@@ -14,6 +14,7 @@ from helpers.klob.figures import LABELS, TITLES
 from helpers.klob.metrics import headline
 from helpers.klob.unit_sets import DEFAULT_SHARE
 from helpers.results.archive import Run
+from helpers.results.model_words import model_words
 from helpers.results.published import published_table
 
 
@@ -142,7 +143,8 @@ def edits_of(run: Run, *, facts: int) -> str:
 
 def _made_with(run: Run) -> str:
     source = run.about.source
-    return f"ours: {source['model']} ({source['dtype']} on {source['device']}), {source['dataset']}"
+    words = model_words(source["model"])
+    return f"ours: {words}, {source['dtype']} on {source['device']}, {source['dataset']}"
 
 
 def _counts(similarities: pd.DataFrame, sentences: pd.DataFrame) -> pd.Series:

@@ -65,13 +65,11 @@ def test_every_page_loads_whole_and_fits_a_telephone(browser, site, address):
     assert [fault for page in pages for fault in faults(browser, site, address, page)] == []
 
 
-def test_findings_are_on_the_first_screen(browser, address):
-    show(browser, SCREEN, f"{address}/index.html")
-    ends = "return document.querySelector('#what-was-found ul').getBoundingClientRect().bottom"
-    assert browser.execute_script(ends) <= SCREEN[1]
-    show(browser, TELEPHONE, f"{address}/index.html")
-    first = "return document.querySelector('#what-was-found li').getBoundingClientRect().bottom"
-    assert browser.execute_script(first) <= TELEPHONE[1]
+def test_findings_begin_on_the_first_screen(browser, address):
+    for size in (SCREEN, TELEPHONE):
+        show(browser, size, f"{address}/index.html")
+        top = "return document.querySelector('#what-we-find li').getBoundingClientRect().bottom"
+        assert browser.execute_script(top) <= size[1]
 
 
 def test_figures_fit_a_telephone_and_a_tap_enlarges_one(browser, address):

@@ -18,7 +18,7 @@ from helpers.paths import NOTEBOOKS, REPOSITORY
 from helpers.peak.gallery import MAIN_RUN
 from helpers.peak.paper_against_ours import Ours, price_table, verdicts_table
 from helpers.results.archive import archive
-from tools.headlines import klob, peak
+from tools.headlines import klob, peak, thinkedit
 from tools.headlines.headline import Headline
 
 README = REPOSITORY / "README.md"
@@ -27,7 +27,7 @@ _BEGIN, _END = "<!-- made by python -m tools.headlines: {} -->", "<!-- end -->"
 
 def all_headlines() -> list[Headline]:
     """Of every notebook, in their order."""
-    found = [*peak.headlines(), *klob.headlines()]
+    found = [*peak.headlines(), *klob.headlines(), *thinkedit.headlines()]
     return sorted(found, key=lambda headline: headline.number)
 
 
