@@ -21,7 +21,6 @@ from helpers.editing.editor import Editor
 from helpers.editing.methods import build_methods
 from helpers.params import read_params
 from helpers.paths import REPOSITORY, run_name
-from helpers.peak.records import load_peak
 from helpers.peak.run import (
     EDIT_COLUMNS,
     KEYS,
@@ -30,9 +29,11 @@ from helpers.peak.run import (
     edit_request,
     score_records,
 )
+from helpers.peak.schema import PeakRecord
 from helpers.peak.stored_scores import scores_of
+from helpers.peak.usable import load_usable
 from helpers.results.archive import About, archive
-from helpers.results.store import ResultsStore, complete
+from helpers.results.store import ResultsStore
 
 COLUMNS = [name for name in EDIT_COLUMNS if name != "diagnostics"]
 
@@ -46,19 +47,13 @@ def edits_again(run: PeakRun, editor: Editor, *, finished: bool = False) -> pd.D
         finished: take the edits that are in the store and make none.
     """
     how = {"mode": "edits only", **editor.settings(), "scoring_version": 0}
-    results = run.store.open(run.settings(how))
-    by_id = {record.case_id: record for record in run.data.records}
 
-    def compute(case_ids: list[int]) -> dict[str, pd.DataFrame]:
-        records = [by_id[case_id] for case_id in case_ids]
+    def compute(records: Sequence[PeakRecord]) -> dict[str, pd.DataFrame]:
         updates = editor.edit([edit_request(record) for record in records])
         return {"scores": diagnostics_table(records, updates)}
 
-    if not finished:
-        complete(results, list(by_id), compute, chunk=run.chunk)
-    table = results.read()
-    mine = table[table["case_id"].isin(by_id)].reset_index(drop=True)
-    return mine.reindex(columns=EDIT_COLUMNS)
+    table = run.cases.read(run.open(how)) if finished else run.completed(how, compute)
+    return table.reindex(columns=EDIT_COLUMNS)
 
 
 def largest_difference(
@@ -84,8 +79,12 @@ def publish_edits(
         finished: store the edits that are in the store and make none but those compared.
     """
     language_model = models.load(params["model"], dtype=params["dtype"], device=params["device"])
-    data = load_peak(
-        params["dataset"], strict_lists=params["strict_lists"], limit=params["records"]
+    data = load_usable(
+        language_model,
+        params["dataset"],
+        strict_lists=params["strict_lists"],
+        limit=params["records"],
+        skip_bad=params.get("skip_bad_records", False),
     )
     run = PeakRun(language_model, data, ResultsStore(REPOSITORY / params["results"]), chunk=8)
     name = run_name(language_model.name, data.name)

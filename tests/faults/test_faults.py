@@ -19,7 +19,8 @@ from helpers.execute import RunError, plan, run
 from helpers.params import ParamsError
 from helpers.peak.records import load_peak
 from helpers.peak.run import score_records
-from helpers.results.store import ResultsStore, StoreError, complete
+from helpers.results.run import complete
+from helpers.results.store import ResultsStore, StoreError
 
 IDS = list(range(40))
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from helpers.results.store import ResultsStore, StoreError, complete, settings_key
+from helpers.results.run import complete
+from helpers.results.store import ResultsStore, StoreError, settings_key
 
 
 def table(*case_ids: int, value: float = 1.0) -> pd.DataFrame:

@@ -26,7 +26,8 @@ from pathlib import Path
 import pandas as pd
 
 from helpers.peak.records import load_peak
-from helpers.results.store import ResultsStore, complete""",
+from helpers.results.run import complete
+from helpers.results.store import ResultsStore""",
     """\
 def compute(case_ids):
     Path(store, "calls.txt").open("a").write(f"{method} {case_ids}\\n")
