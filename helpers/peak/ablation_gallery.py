@@ -40,7 +40,7 @@ def _per_editor(field: str) -> tuple[str, partial[list[str]]]:
 def objectives(run: Run, *, editor: str) -> Figure:
     """APP short of one objective."""
     from helpers.editing import variants
-    from helpers.peak import ablation_figures as figures
+    from helpers.peak import ablation_pairs as figures
 
     stored = studies_of(run)
     chosen = _metrics(stored, variants.objectives(editor))
@@ -137,7 +137,7 @@ def sequences(run: Run) -> Figure:
 )
 def said(run: Run) -> Figure:
     """AFF and ANF against what the edited model says."""
-    from helpers.peak import ablation_figures as figures
+    from helpers.peak import ablation_pairs as figures
     from helpers.peak.ablation_tables import said_beside_factors
 
     stored = studies_of(run)

@@ -43,16 +43,15 @@ def edits_again(run: PeakRun, editor: Editor, *, finished: bool = False) -> pd.D
 
     Args:
         run: model, records and store.
-        editor: the editor.
         finished: take the edits that are in the store and make none.
     """
     how = {"mode": "edits only", **editor.settings(), "scoring_version": 0}
 
-    def compute(records: Sequence[PeakRecord]) -> dict[str, pd.DataFrame]:
+    def made(records: Sequence[PeakRecord]) -> dict[str, pd.DataFrame]:
         updates = editor.edit([edit_request(record) for record in records])
         return {"scores": diagnostics_table(records, updates)}
 
-    table = run.cases.read(run.open(how)) if finished else run.completed(how, compute)
+    table = run.cases.read(run.open(how)) if finished else run.completed(how, made)
     return table.reindex(columns=EDIT_COLUMNS)
 
 

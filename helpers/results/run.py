@@ -17,6 +17,7 @@ import pandas as pd
 from helpers.results.store import Results, ResultsStore
 
 Case = TypeVar("Case")
+NOT_FINITE = "scores under the edited model are not finite; use a wider dtype"
 
 
 @dataclass(frozen=True)
@@ -42,16 +43,15 @@ class Cases(Generic[Case]):
         """The rows of all cases, made where they are missing.
 
         Args:
-            results: where they are kept.
             make: from some cases to tables by kind, with a column ``case_id``.
             mark: the kind that says of a case that it is done, and is returned.
         """
-        case_ids = {number: case_id for case_id, number in self._numbers.items()}
-
-        def made(numbers: list[int]) -> Mapping[str, pd.DataFrame]:
-            return self._numbered(make([self.by_id[case_ids[number]] for number in numbers]))
-
-        complete(results, list(case_ids), made, chunk=self.chunk, mark=mark)
+        missing = self.missing(results, mark=mark)
+        for start in range(0, len(missing), self.chunk):
+            made = make([self.by_id[each] for each in missing[start : start + self.chunk]])
+            tables = self._numbered(made)
+            last = tables.pop(mark)
+            results.add({**tables, mark: last})  # last: it marks the chunk as done
         return self.read(results, mark)
 
     def missing(self, results: Results, *, mark: str = "scores") -> list[int]:
@@ -110,26 +110,19 @@ def content_number(content: object) -> int:
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
 
 
-def complete(
-    results: Results,
-    case_ids: Sequence[int],
-    compute: Callable[[list[int]], Mapping[str, pd.DataFrame]],
-    *,
-    chunk: int,
-    mark: str = "scores",
-) -> None:
-    """Compute the records that are missing, chunk by chunk, appending each chunk as it is made.
+def flag_unusable(edits: pd.DataFrame, scores: pd.DataFrame, column: str) -> pd.DataFrame:
+    """Give edits a failure, unless they have one, where a score is not a number.
+
+    A model may no longer give numbers under an edit, as can happen in half precision.
 
     Args:
-        results: where they go.
-        case_ids: records wanted.
-        compute: from a chunk of record ids to tables by kind; ``mark`` must be among them.
-        chunk: records per call.
-        mark: the kind that marks a record as done.
+        edits: columns case_id and failure (empty: none), one row per edit.
+        scores: column case_id and scores.
+        column: the scores.
+
+    Returns:
+        A changed copy of ``edits``.
     """
-    done = results.done(mark)
-    missing = [case_id for case_id in case_ids if case_id not in done]
-    for start in range(0, len(missing), chunk):
-        tables = dict(compute(missing[start : start + chunk]))
-        last = tables.pop(mark)
-        results.add({**tables, mark: last})  # last: it marks the chunk as done
+    unusable = edits["case_id"].isin(scores.loc[scores[column].isna(), "case_id"])
+    failure = edits["failure"].mask(unusable & (edits["failure"] == ""), NOT_FINITE)
+    return edits.assign(failure=failure)
