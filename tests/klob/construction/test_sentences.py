@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from helpers.klob.construction import known_facts
 from helpers.klob.construction.known_facts import RecallQuestion, recalled, with_demonstrations
 from helpers.klob.construction.sentence_templates import (
     RelationTemplates,
