@@ -31,8 +31,8 @@ class VectorEditor(Editor):
     ``second_moments`` maps each edited layer to its statistics. ``targets`` says which answers are
     made likely (``helpers.editing.targets``; PEAK, Table 5). ``token_budget`` bounds the tokens
     optimised at a time; default: by free memory. ``recorder`` plays steps again that it recorded
-    once, such as ``cuda_graph``; default: every step is run. ``memory`` holds vectors of the unedited model, shared with other editors of
-    it; without, every call optimises.
+    once, such as ``cuda_graph``; default: every step is run. ``memory`` holds vectors of the unedited
+    model, shared with other editors of it; without, every call optimises.
 
     Raises:
         SecondMomentError: statistics missing for a layer, or made with another model.
