@@ -30,6 +30,7 @@ from helpers.editing.alphaedit import AlphaEdit
 from helpers.editing.editor import Editor
 from helpers.editing.methods import build_method
 from helpers.editing.recorded_step import cuda_graph
+from helpers.editing.vector_editor import VectorEditor
 from helpers.models.language_model import LanguageModel
 from helpers.models.load import _ready, avoid_cudnn_attention, torch_dtype
 from helpers.models.names import SHAPE_TOKENIZER
@@ -182,7 +183,8 @@ def recorded(setting: Setting) -> Iterator[Measurement]:
         return
     requests = [edit_request(record) for record in setting.chosen()]
     editor = setting.editor("rome")
-    played: Any = replace(editor, recorder=cuda_graph)  # type: ignore[call-arg]
+    assert isinstance(editor, VectorEditor)
+    played = replace(editor, recorder=cuda_graph)
     first, second = (each.edit(requests[:4]) for each in (editor, played))
     gaps = [
         float(a.diagnostics["losses"][-1]["nll"] - b.diagnostics["losses"][-1]["nll"])

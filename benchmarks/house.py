@@ -26,7 +26,10 @@ LEVELS = (
     ("explorer", "sweeps", "values", "doctor", "publish", "run_command", "execute", "cli"),
 )
 # A paper's room has these, as the others have.
-PARALLEL = ("records", "metrics", "run", "tables", "figures", "gallery", "publish", "stored_scores")
+PARALLEL = (
+    *("records", "metrics", "run", "tables", "figures", "gallery", "publish", "stored_scores"),
+    "reading",
+)
 # What an addition stands for: a word that one such thing that is there already is known by, in code.
 ADDITIONS = {
     "a coefficient of APP": "gamma",
@@ -34,7 +37,7 @@ ADDITIONS = {
     "an editor": "RectHyperparameters",
     "a published figure": "05_share",
     "a figure of a notebook": "06_chain_samples",
-    "a data set with its own schema": "DYKNOW",
+    "a data set with its own schema": "LAYOUTS",
 }
 
 

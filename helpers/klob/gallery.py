@@ -47,9 +47,9 @@ def shares(run: Run, *, granularity: str = "neuron") -> Figure:
     from helpers.klob.criteria import rsim_table
 
     similarities = run.tables["similarities"]
-    chosen = similarities[similarities["granularity"] == granularity]
+    one_granularity = similarities[similarities["granularity"] == granularity]
     caption = f"{tables.made_of(run)}; {granularity}s"
-    return figures.share_lines(rsim_table(chosen, baseline="pairwise"), caption=caption)
+    return figures.share_lines(rsim_table(one_granularity, baseline="pairwise"), caption=caption)
 
 
 @figure(
