@@ -26,6 +26,7 @@ from typing import Any
 import pandas as pd
 
 from helpers.paths import below, written_whole
+from helpers.progress import Progress
 from helpers.results.carried import carry_over
 
 KEY_LENGTH = 16
@@ -202,7 +203,9 @@ def complete(
     """
     done = results.done(mark)
     missing = [case_id for case_id in case_ids if case_id not in done]
+    progress = Progress(len(missing))
     for start in range(0, len(missing), chunk):
+        progress.at(start)
         tables = dict(compute(missing[start : start + chunk]))
         last = tables.pop(mark)
         results.add({**tables, mark: last})  # last: it marks the chunk as done
