@@ -9,6 +9,7 @@ note stands in their place.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ NOTE = (
     "*Sentences about this notebook's own numbers are left out: this run has other parameters"
     " ({changed}).*"
 )
+_HEADLINES = re.compile(r"<!-- made by python -m tools\.headlines.*?<!-- end -->\n*", re.S)
 _PLACES = {"results", "output"}  # parameters that change no number
 LEFT_OUT = "*Sections about published results are left out: `published` names none.*"
 
@@ -45,6 +47,7 @@ def write_for_run(notebook: Path, params: Mapping[str, Any], path: Path, *, part
     defaults = {p.name: p.default for p in notebook_parameters(notebook)}
     changed = [name for name in params if name not in _PLACES and params[name] != defaults[name]]
     if changed:
+        _drop_headlines(made)
         _replace(made, RESULTS, NOTE.format(changed=", ".join(changed)))
     _write(made, path)
 
@@ -61,6 +64,13 @@ def _replace(notebook: Notebook, tag: str, note: str) -> None:
         _keep(notebook, lambda cell: not _tagged(cell, tag))
         said = {"cell_type": "markdown", "id": f"no-{tag}", "metadata": {}, "source": note}
         notebook["cells"].insert(place, said)
+
+
+def _drop_headlines(notebook: Notebook) -> None:
+    """The results in twenty seconds, which ``tools.headlines`` writes into a notebook's first cell."""
+    for cell in notebook["cells"]:
+        if cell["cell_type"] == "markdown":
+            cell["source"] = _HEADLINES.sub("", "".join(cell["source"]))
 
 
 def _keep(notebook: Notebook, wanted: Callable[[Cell], bool]) -> None:

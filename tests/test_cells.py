@@ -27,7 +27,7 @@ def cell(kind: str, source: str, *tags: str) -> dict[str, Any]:
 @pytest.fixture
 def notebook(tmp_path: Path) -> Path:
     cells = [
-        cell("markdown", "# Title"),
+        cell("markdown", "# Title\n\n<!-- made by python -m tools.headlines: 01 -->\np is 3\n<!-- end -->"),
         cell("code", 'model: str = "m"\npublished: list[str] = ["p"]\nresults: str = "runs"', "parameters"),
         cell("code", "load()", "shared"),
         cell("markdown", "about p", "published"),
@@ -57,6 +57,7 @@ def test_the_notebooks_own_parameters_leave_it_as_it_is(notebook):
 
 def test_prose_does_not_stand_under_other_numbers(notebook):
     left = sources(notebook, model="other")
+    assert left[0].strip() == "# Title"
     assert not {"p is 3", "m is 4"} & set(left)
     (note,) = [text for text in left if "left out" in text]
     assert "(model)" in note

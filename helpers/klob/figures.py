@@ -73,7 +73,6 @@ def layer_strips(
 
     Args:
         panels: for each criterion's title the sentences and their pooled scores [sentences, layers].
-        caption: locator and model.
     """
     use_style()
     rows = [len(sentences) for sentences, _ in panels.values()]
@@ -121,7 +120,6 @@ def criteria_dots(table: pd.DataFrame, null: pd.DataFrame | None = None, *, capt
     Args:
         table: ``klob_tables.criteria_table``.
         null: columns locator, criterion, mean of the permutation null; optional.
-        caption: granularity, share, model and data.
     """
     use_style()
     names = [name for name in LABELS if name in set(table["locator"])][::-1]
@@ -143,7 +141,6 @@ def share_lines(table: pd.DataFrame, *, caption: str) -> Figure:
 
     Args:
         table: ``klob_tables.rsim_table`` of one granularity.
-        caption: granularity, model and data.
     """
     use_style()
     figure, row = plt.subplots(1, 2, figsize=(7.2, 3.2), sharey=True)
@@ -170,7 +167,6 @@ def layer_curves(
     Args:
         outcome: gain of the edit in nats [facts, layers].
         mass: per locator its share of mass per layer [facts, layers].
-        caption: model, facts, editor.
     """
     use_style()
     figure, (upper, lower) = plt.subplots(2, 1, figsize=(6.6, 4.4), sharex=True)
@@ -196,7 +192,6 @@ def locality_dots(tests: pd.DataFrame, *, caption: str) -> Figure:
 
     Args:
         tests: columns locator, pairing (``own`` or ``other``), mean, low, high.
-        caption: model and facts.
     """
     use_style()
     names = [name for name in LABELS if name in set(tests["locator"])][::-1]

@@ -30,7 +30,6 @@ def objectives_panels(metrics: ByVariant, scores: ByVariant, *, caption: str = "
     Args:
         metrics: of the variants to show, the plain method first.
         scores: their score tables.
-        caption: model, data set, number of records.
     """
     use_style()
     figure, (left, right) = plt.subplots(1, 2, figsize=(7.2, 3.4), width_ratios=[1, 1.15])
@@ -146,7 +145,7 @@ def sequence_lines(metrics: Mapping[tuple[str, int], pd.DataFrame], *, caption: 
         axes.set_ylim(-3, 105)
     panels[0].set_ylabel("mean over edited records [%]")
     _legend_below(figure, panels[0])
-    return captioned(figure, f"Edits made one upon the other, 95 % intervals\n{caption}")
+    return captioned(figure, f"Sequential edits, 95 % intervals\n{caption}")
 
 
 def said_scatter(beside: pd.DataFrame, *, caption: str = "") -> Figure:

@@ -21,8 +21,6 @@ def record_scores(
     """Mean-token log-probability of every answer of a record in each state of the model.
 
     Args:
-        language_model: the model.
-        record: the record.
         states: name of a state → its update; None is the unedited model.
 
     Returns:

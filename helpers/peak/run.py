@@ -16,9 +16,8 @@ from helpers.models.language_model import LanguageModel
 from helpers.peak.records import PeakData
 from helpers.peak.schema import PeakRecord
 from helpers.records import RecordError
-from helpers.results.run import Cases
+from helpers.results.run import Cases, flag_unusable
 from helpers.results.store import Results, ResultsStore
-from helpers.results.unusable import flag_unusable
 from helpers.scoring.answers import Question, score_answers, tokenised
 
 KEYS = ["case_id", "role", "prompt_index", "list", "answer_index"]
@@ -81,10 +80,8 @@ def score_records(
     """Long table (case_id, role, prompt_index, list, answer_index, tokens, sum) of all records.
 
     Args:
-        language_model: the model.
         records: PEAK records.
         updates: one per record, under which it is scored; default: the unedited model.
-        progress: show a progress bar.
     """
     asked, keys, owners = [], [], []
     for index, record in enumerate(records):
@@ -172,7 +169,6 @@ class PeakRun:
         """Scores before and after, in the columns the metrics take; failed edits are left out.
 
         Args:
-            editor: the editor.
             finished: take the records that are in the store and compute nothing.
         """
         if finished:

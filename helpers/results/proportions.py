@@ -39,9 +39,6 @@ def share_interval(
 
     Args:
         values: between 0 and 1 per record, shape (n,); NaN is left out.
-        confidence: coverage of the interval.
-        resamples: of the bootstrap.
-        seed: of the bootstrap.
     """
     numbers = defined(values)
     if is_binary(numbers):
@@ -71,7 +68,6 @@ def paired_proportions(
     Args:
         first: 0 or 1 per record, shape (n,).
         second: the other method's, same records in the same order, without NaN.
-        confidence: coverage of the interval.
     """
     one, two = (np.asarray(values, dtype=np.float64).reshape(-1) for values in (first, second))
     n = len(one)

@@ -26,7 +26,7 @@ from helpers.models.forward import additive_mask, prefill
 from helpers.models.language_model import LanguageModel
 from helpers.models.padding import padded
 from helpers.models.past import Past
-from helpers.models.tokens import TokenError, prompt_ids
+from helpers.models.tokens import TokenError, prompt_ids, several
 
 
 @dataclass(frozen=True)
@@ -68,13 +68,10 @@ def sample_responses(
 
     Args:
         language_model: the model; its weights are not touched.
-        prompts: texts to respond to.
         updates: edits to respond under, if any.
         owners: for each prompt the index of its update, -1 for the unedited model; needed with updates.
         n: responses per prompt.
-        sampling: how to draw them.
         rows: responses generated at the same time.
-        progress: show a progress bar.
 
     Returns:
         For each prompt its ``n`` responses, stripped of white space.
@@ -83,8 +80,9 @@ def sample_responses(
         ValueError: updates without owners, owners and prompts that differ in number, ``n`` below 1, or
             ``chat=True`` for a model without a chat template.
         TokenError: an empty prompt, one that ends with a blank, or one too long for the context.
+        TypeError: a single prompt, which would be taken for its letters.
     """
-    sampling = sampling or Sampling()
+    sampling, prompts = sampling or Sampling(), several(prompts)
     if updates and owners is None:
         raise ValueError("updates without owners: say for each prompt which update is its own")
     owner_of = [-1] * len(prompts) if owners is None else [int(owner) for owner in owners]

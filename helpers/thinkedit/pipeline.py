@@ -65,7 +65,6 @@ class Session:
         fact: the fact to edit, where the graph starts.
         model: who answers.
         journal: where everything is recorded and replayed from.
-        settings: how far to grow.
         aliases: other names of entities that count as the object.
 
     ``pending`` is the review waiting for ``decide``; None when the run is over.

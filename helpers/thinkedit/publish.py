@@ -48,7 +48,6 @@ def evaluate(
     """Evaluate methods; what is in the store already is not computed again.
 
     Args:
-        language_model: the model.
         methods: e.g. "rome" or "memit+app".
         modes: "independent", "sequential", "deep".
         estimators: "exact", "sampled", "texts" (see ``ThinkEditRun``).

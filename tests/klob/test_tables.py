@@ -12,8 +12,9 @@ import pandas as pd
 import pytest
 
 from helpers.klob import figures as klob_figures
+from helpers.klob import locality_tables
 from helpers.klob import tables as klob_tables
-from helpers.klob.construction.templates import load_templates
+from helpers.klob.construction.sentence_templates import load_templates
 from helpers.klob.criteria import criteria_table, rsim_table
 from helpers.results.archive import About, Archive, ArchiveError, Run
 from helpers.results.figure import published
@@ -123,13 +124,13 @@ def test_slips_name_a_wording_that_differs() -> None:
 
 
 def test_gains_leave_out_the_edited_wording_and_failed_edits(edits: pd.DataFrame) -> None:
-    gains = klob_tables.edit_gains(edits)
+    gains = locality_tables.edit_gains(edits)
     # before: −6 − (−4) = −2 everywhere; fact 3 at layer 0: mean(−1, −3) + 4 = 2
     assert gains.to_dict("index") == {3: {0: 4.0, 1: 0.0}, 8: {0: 1.0, 1: 4.0}}
 
 
 def test_locality_table(edits: pd.DataFrame) -> None:
-    gains = klob_tables.edit_gains(edits)
+    gains = locality_tables.edit_gains(edits)
     layers = pd.DataFrame(
         [
             ("knowledge-neurons", "consistency", example, layer, mass)
@@ -138,14 +139,14 @@ def test_locality_table(edits: pd.DataFrame) -> None:
         ],
         columns=["locator", "subtask", "example", "layer", "mass"],
     )
-    mass = klob_tables.layer_mass(layers, gains.index)
+    mass = locality_tables.layer_mass(layers, gains.index)
     assert mass["knowledge-neurons"].tolist() == [[0.75, 0.25], [0.25, 0.75]]
     fewer = layers[layers["example"] == 3].assign(locator="fisher")
-    assert list(klob_tables.layer_mass(pd.concat([layers, fewer]), gains.index)) == list(mass)
-    table = klob_tables.locality_table(gains, mass)
+    assert list(locality_tables.layer_mass(pd.concat([layers, fewer]), gains.index)) == list(mass)
+    table = locality_tables.locality_table(gains, mass)
     assert table.query("pairing == 'own'")["mean"].item() == pytest.approx(1)
     assert table.query("pairing == 'other'")["mean"].item() == pytest.approx(-1)
-    text = klob_tables.locality_text(table)
+    text = locality_tables.locality_text(table)
     assert text.loc["knowledge neurons (IG)", "difference"] == "+2.00 (+2.00 … +2.00)"
     figure = klob_figures.locality_dots(table, caption="two facts")
     assert figure.axes[0].get_yticklabels()[0].get_text() == "knowledge neurons (IG)"

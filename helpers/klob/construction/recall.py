@@ -43,10 +43,8 @@ def recalled(
     """Whether the model gives each question's answer.
 
     Args:
-        language_model: the model.
         questions: facts as prompts; those of one relation demonstrate each other.
         demonstrations: solved questions before each; a relation needs one more than this.
-        seed: which questions demonstrate.
         row_tokens: questions of one relation are packed up to this many tokens.
 
     Raises:

@@ -9,12 +9,11 @@ from difflib import SequenceMatcher
 import pandas as pd
 
 from helpers.peak.anomalies import PeakWarning, find_anomalies
-from helpers.peak.construction.prompts import mentions
+from helpers.peak.construction.wordings import mentions
 from helpers.peak.records import counts
 from helpers.peak.schema import PeakRecord
-from helpers.results.archive import About, Run
 from helpers.triples.facts import packaged_relations
-from helpers.triples.graph import Graph
+from helpers.triples.labelled_graph import Graph
 from helpers.triples.templates import INVERSE, PromptTemplates
 
 _NO_FAULT = ("prompt is a question",)  # a wording of ours, not a contradiction
@@ -103,34 +102,12 @@ def relation_names(relations: Iterable[str]) -> dict[str, str]:
     return names
 
 
-def construction_run(
-    name: str,
-    funnels: Mapping[str, Sequence[tuple[str, int]]],
-    filtered: Mapping[str, pd.DataFrame],
-    source: Mapping[str, object],
-) -> Run:
-    """What figures of a construction are drawn from; no text of records but subject and relation.
-
-    Args:
-        name: of the run.
-        funnels: for each set (step, facts left).
-        filtered: for each set the table of ``apply_filter``.
-        source: facts, model and settings; ``helpers.peak.construction.gallery.made_of`` says which.
-    """
-    rows = [(set_name, *row) for set_name, steps in funnels.items() for row in steps]
-    table = pd.concat([part.assign(set=key) for key, part in filtered.items()], ignore_index=True)
-    table["name"] = table["relation"].map(relation_names(table["relation"].unique()))
-    tables = {"funnel": pd.DataFrame(rows, columns=["set", "step", "left"]), "filter": table}
-    return Run(name, About(source), tables)
-
-
 def template_table(
     templates: Mapping[str, PromptTemplates], relations: Mapping[str, str], *, wordings: int = 2
 ) -> pd.DataFrame:
     """Relations with some of their wordings (PEAK, Tables 6 and 7).
 
     Args:
-        templates: by relation.
         relations: the relations to show, with their names in words.
         wordings: how many; the last one shown is a question where there is one.
     """

@@ -7,7 +7,7 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from helpers.triples.graph import Graph
+from helpers.triples.labelled_graph import Graph
 from helpers.triples.templates import SLOT, PromptTemplates, templates_of
 
 Key = tuple[str, str]  # (subject, relation), the relation perhaps inverse
@@ -56,14 +56,11 @@ def locality_prompts(
     fewest answers, so that the prompt asks for its answer and not for a dozen others.
 
     Args:
-        graph: the facts.
-        templates: by relation.
         by_answer: from ``facts_by_answer``.
         fact: subject and relation of the record, which are avoided.
         correct: identifiers of O.
         target_label: label of o*.
         number: the most prompts.
-        rng: seeded generator.
     """
     found: list[tuple[str, str]] = []
     subject = graph.label(fact[0]).casefold()

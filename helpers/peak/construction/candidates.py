@@ -14,16 +14,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from helpers.peak.construction.false_answers import Linked, sample_false_answers
-from helpers.peak.construction.prompts import (
+from helpers.peak.construction.settings import STEPS, Built, PeakSettings, Rejection
+from helpers.peak.construction.wordings import (
     Key,
     choose_prompts,
     facts_by_answer,
     locality_prompts,
     mentions,
 )
-from helpers.peak.construction.settings import STEPS, Built, PeakSettings, Rejection
 from helpers.peak.schema import PeakRecord
-from helpers.triples.graph import Graph
+from helpers.triples.labelled_graph import Graph
 from helpers.triples.templates import SLOT, PromptTemplates, templates_of
 
 LONGEST_LABEL = 60  # characters
@@ -45,7 +45,6 @@ def build_counterfactual(
     Args:
         graph: facts with labels and types.
         templates: wordings by relation, ``re_`` for inverses.
-        settings: sizes, switches, seed.
         relations: the relations to use; default: every one that has templates.
 
     Raises:
@@ -87,7 +86,6 @@ def build_temporal(
 
     Args:
         graph: facts; those with a start date can become edits.
-        templates: wordings by relation.
         cutoff: ISO date or year; the paper takes facts after 2021 (``"2022"``).
         until: ISO date from which on facts are ignored altogether, such as announced ones.
         settings: sizes, switches, seed; the paper has 4–15 correct and 1–15 hard false answers.
