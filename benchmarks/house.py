@@ -34,7 +34,7 @@ ADDITIONS = {
     "an editor": "RectHyperparameters",
     "a published figure": "05_share",
     "a figure of a notebook": "06_chain_samples",
-    "a data set with its own schema": "DYKNOW",
+    "a data set with its own schema": "LAYOUTS",
 }
 
 

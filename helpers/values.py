@@ -30,7 +30,7 @@ from helpers.records import by_case_id
 from helpers.results.archive import Archive, ArchiveError, archive
 from helpers.thinkedit.edits import load_edits
 from helpers.thinkedit.run import ESTIMATORS, MODES
-from helpers.triples.facts import packaged_triples
+from helpers.triples.packaged_facts import packaged_triples
 from helpers.triples.sources import check_source
 
 Params = Mapping[str, Any]

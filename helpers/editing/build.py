@@ -16,7 +16,7 @@ from helpers.editing.context import ContextTemplates, context_templates
 from helpers.editing.corpus import corpus_named
 from helpers.editing.editor import Editor
 from helpers.editing.hyperparameters import HyperparameterError
-from helpers.editing.memory import Memory
+from helpers.editing.memo import Memory
 from helpers.editing.params_files import Size, check_fits
 from helpers.editing.presets import Preset, is_of_model, preset_values, read_hyperparameters
 from helpers.editing.registry import entry

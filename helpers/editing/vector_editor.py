@@ -12,7 +12,7 @@ from helpers.editing.build import Setup
 from helpers.editing.context import ContextTemplates
 from helpers.editing.editor import Editor
 from helpers.editing.hyperparameters import VectorHyperparameters
-from helpers.editing.memory import Memory
+from helpers.editing.memo import Memory
 from helpers.editing.request import EditRequest, several_requests
 from helpers.editing.rows import edit_row, subject_prompts
 from helpers.editing.second_moment import SecondMoment, SecondMomentError, check_fingerprint

@@ -93,8 +93,8 @@ def criteria_table(
         Columns locator, criterion (consistency, relevance, unbiasedness), mean, low, high, n; means
         are unclipped.
     """
-    chosen = similarities.query("granularity == @granularity and share == @share")
-    rsim = rsim_table(chosen, baseline=baseline, by=("locator", "subtask"))
+    at_share = similarities.query("granularity == @granularity and share == @share")
+    rsim = rsim_table(at_share, baseline=baseline, by=("locator", "subtask"))
     rsim = rsim.rename(columns={"subtask": "criterion"})
     rsd = rsd_table(sentences.query("granularity == @granularity"))
     rsd = rsd.drop(columns="granularity").assign(criterion="unbiasedness")

@@ -45,12 +45,12 @@ def editable(examples: Sequence[ConsistencyExample], numbers: Sequence[int]) -> 
     another answer.
     """
     answers = _answers(examples)
-    found = []
+    possible = []
     for number in numbers:
         subject, relation, _ = examples[number].knowledge
         if len(answers[relation]) > 1 and subject in examples[number].prompts[0]:
-            found.append(number)
-    return found
+            possible.append(number)
+    return possible
 
 
 def edit_requests(

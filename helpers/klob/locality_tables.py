@@ -32,13 +32,13 @@ def layer_mass(layers: pd.DataFrame, examples: pd.Index) -> dict[str, NDArray[np
 
     A locator that has not scored all these facts is left out.
     """
-    found = {}
+    mass = {}
     for name, part in layers.query("subtask == 'consistency'").groupby("locator", sort=False):
         if not examples.isin(part["example"]).all():
             continue
         wide = part.pivot(index="example", columns="layer", values="mass").loc[examples].abs()
-        found[str(name)] = wide.div(wide.sum(axis=1), axis=0).to_numpy(dtype=float)
-    return found
+        mass[str(name)] = wide.div(wide.sum(axis=1), axis=0).to_numpy(dtype=float)
+    return mass
 
 
 def locality_table(

@@ -73,10 +73,10 @@ def publish_edits(
     count = params["counts"][0] or None
     evaluated = load_examples("consistency", dataset, count=count, seed=seed).numbers
     possible = editable(examples, evaluated)
-    chosen = random.Random(seed).sample(possible, min(params["edited_facts"], len(possible)))
+    edited = random.Random(seed).sample(possible, min(params["edited_facts"], len(possible)))
     store = ResultsStore(RUNS / "klob-edits")
     table = edit_every_layer(
-        language_model, examples, sorted(chosen), store=store, progress=True, **options
+        language_model, examples, sorted(edited), store=store, progress=True, **options
     )
     source = {**language_model.identity, "dataset": dataset, "seed": seed}
     settings = {"edits": edit_settings(language_model, examples, **options)}

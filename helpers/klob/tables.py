@@ -75,19 +75,19 @@ def criteria_text(
 
 def null_means(null: pd.DataFrame, *, granularity: str, share: float) -> pd.DataFrame:
     """Means of the null over all examples: columns locator, criterion, mean (for figures)."""
-    chosen = null.query("granularity == @granularity and share == @share and shuffled == 'all'")
-    return chosen.rename(columns={"subtask": "criterion"})[["locator", "criterion", "mean"]]
+    rows = null.query("granularity == @granularity and share == @share and shuffled == 'all'")
+    return rows.rename(columns={"subtask": "criterion"})[["locator", "criterion", "mean"]]
 
 
 def null_text(null: pd.DataFrame, *, subtask: str, granularity: str, share: float) -> pd.DataFrame:
     """Observed RSim beside its null over all facts and inside a relation, exact baseline."""
     mask = (null["subtask"] == subtask) & (null["granularity"] == granularity)
-    chosen = null[mask & (null["share"] == share)]
+    rows = null[mask & (null["share"] == share)]
     cells = [
         f"{signed(row['mean'])} ± {row['standard_deviation']:.2f} (p = {row['p_value']:.3f})"
-        for row in chosen.to_dict("records")
+        for row in rows.to_dict("records")
     ]
-    table = chosen.assign(cell=cells)
+    table = rows.assign(cell=cells)
     wide = table.pivot(index="locator", columns="shuffled", values="cell")
     wide = wide.reindex(columns=["all", "relation"])  # a run may lack all that were asked for
     observed = table[table["shuffled"] == "all"].set_index("locator")["observed"]
@@ -107,10 +107,10 @@ def gap_text(similarities: pd.DataFrame, *, granularity: str, share: float) -> p
 
 def spread_text(sentences: pd.DataFrame, *, granularity: str) -> pd.DataFrame:
     """RSD of the scores, and of the scores over their own mean magnitude (ours)."""
-    chosen = sentences.query("granularity == @granularity")
+    rows = sentences.query("granularity == @granularity")
     columns = {}
     for name, relative in (("RSD", False), ("RSD of relative spread", True)):
-        table = rsd_table(chosen, relative=relative).set_index("locator")
+        table = rsd_table(rows, relative=relative).set_index("locator")
         columns[name] = [
             "n/a" if np.isnan(row["mean"]) else f"{signed(row['mean'])} ({_range(row)})"
             for row in table.to_dict("records")

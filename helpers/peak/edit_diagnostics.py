@@ -62,8 +62,8 @@ def largest_difference(
     """Between the log-probabilities of the first records under edits made now and those published."""
     first = run.data.records[:records]
     updates = editor.edit([edit_request(record) for record in first])
-    found = score_records(run.language_model, first, updates)
-    both = found.merge(published, on=KEYS, validate="1:1")
+    scores = score_records(run.language_model, first, updates)
+    both = scores.merge(published, on=KEYS, validate="1:1")
     return float((both["sum"] - both["sum_after"]).abs().max())
 
 
@@ -129,8 +129,10 @@ def null_spaces(name: str) -> pd.DataFrame:
     if name not in archive("peak_edits").names():
         return pd.DataFrame()
     settings = archive("peak_edits").get(name).about.settings
-    found = {label: how["null_space"] for label, how in settings.items() if "null_space" in how}
-    return pd.DataFrame(found).T.rename_axis("layer", axis=1)
+    dimensions = {
+        label: how["null_space"] for label, how in settings.items() if "null_space" in how
+    }
+    return pd.DataFrame(dimensions).T.rename_axis("layer", axis=1)
 
 
 def _digits(value: float | None) -> str:

@@ -85,10 +85,10 @@ def score_records(
     """
     asked, keys, owners = [], [], []
     for index, record in enumerate(records):
-        mine, table = questions(record)
-        asked += mine
+        asked_here, table = questions(record)
+        asked += asked_here
         keys.append(table)
-        owners += [index if updates is not None else -1] * len(mine)
+        owners += [index if updates is not None else -1] * len(asked_here)
     scores = score_answers(language_model, asked, updates, owners, progress=progress)
     return pd.concat(keys, ignore_index=True).assign(
         tokens=scores["tokens"].to_numpy(), sum=scores["sum"].to_numpy()
@@ -172,13 +172,13 @@ class PeakRun:
             finished: take the records that are in the store and compute nothing.
         """
         if finished:
-            unedited, found = (self.cases.read(self.results(e)) for e in (None, editor))
+            unedited, edited = (self.cases.read(self.results(e)) for e in (None, editor))
         else:
-            unedited, found = self.before(), self.after(editor)
+            unedited, edited = self.before(), self.after(editor)
         before = unedited.rename(columns={"sum": "sum_before"})
-        if before.empty or found.empty:
+        if before.empty or edited.empty:
             return pd.DataFrame(columns=[*KEYS, "tokens", "sum_before", "sum_after"])
-        after = found.rename(columns={"sum": "sum_after"}).drop(columns="tokens")
+        after = edited.rename(columns={"sum": "sum_after"}).drop(columns="tokens")
         edits = self.edits(editor)
         broken = edits.loc[edits["failure"] != "", "case_id"]
         return before.merge(after[~after["case_id"].isin(broken)], on=KEYS, validate="1:1")

@@ -176,8 +176,8 @@ def _check_settings(folder: Path, known: Run, tables: Mapping[str, object], new:
     """Rows of one table are made with the settings that its name has, if it has some."""
     for name in tables:
         if name in known.tables:
-            mine = new.settings.get(name, {})
-            _check_alike(folder / name, known.about.settings.get(name, {}), mine)
+            settings = new.settings.get(name, {})
+            _check_alike(folder / name, known.about.settings.get(name, {}), settings)
 
 
 def _check_nothing_lost(

@@ -25,8 +25,8 @@ def proportion_interval(values: ArrayLike, *, confidence: float = 0.95) -> Estim
     n, ones = len(numbers), int(numbers.sum())
     if n == 0:
         return mean_interval(numbers)
-    found = stats.binomtest(ones, n).proportion_ci(confidence, method="exact")
-    return Estimate(ones / n, float(found.low), float(found.high), n)
+    interval = stats.binomtest(ones, n).proportion_ci(confidence, method="exact")
+    return Estimate(ones / n, float(interval.low), float(interval.high), n)
 
 
 def share_interval(

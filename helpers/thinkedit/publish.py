@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 
 from helpers.editing.editor import Editor
-from helpers.editing.memory import Memory
+from helpers.editing.memo import Memory
 from helpers.editing.methods import build_method
 from helpers.editing.presets import preset_words
 from helpers.editing.remembering import Remembering, sharing

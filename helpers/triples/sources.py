@@ -9,8 +9,8 @@ from pathlib import Path
 
 from helpers.fetch import data_folder, locate, official_file
 from helpers.triples.endpoint import Endpoint
-from helpers.triples.facts import Fact, packaged_triples
 from helpers.triples.labelled_graph import AT_A_TIME, label_patterns, types_of
+from helpers.triples.packaged_facts import Fact, packaged_triples
 from helpers.triples.triple_store import SparqlSource, TripleError, TripleStore
 from helpers.triples.vocabulary import entity_id, entity_iri
 from helpers.triples.yago import yago_store

@@ -12,7 +12,7 @@ from helpers.editing.app import App
 from helpers.editing.build import build_editor
 from helpers.editing.context import ContextTemplates
 from helpers.editing.hyperparameters import HyperparameterError
-from helpers.editing.memory import Memory
+from helpers.editing.memo import Memory
 from helpers.editing.mend.network import Hypernetwork
 from helpers.editing.params_files import model_file
 from helpers.editing.presets import moment_layers, preset_words, read_hyperparameters

@@ -63,10 +63,10 @@ def recalled(
         forest, members = rows[open_row[relation]]
         nodes = forest.add_answer(prompt, answer)
         members.append((index, nodes, answer))
-    found = [False] * len(questions)
+    right = [False] * len(questions)
     for batch in token_batches([len(forest) for forest, _ in rows], 2 * row_tokens):
-        _decide(language_model, [rows[i] for i in batch], found)
-    return found
+        _decide(language_model, [rows[i] for i in batch], right)
+    return right
 
 
 def with_demonstrations(

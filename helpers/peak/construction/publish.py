@@ -52,8 +52,10 @@ def publish_official(into: Archive) -> None:
             locate(resource, download=False)
         except NotHereError:
             continue
-        found = validation_report(load_peak(name, strict_lists=False).records)
-        rows += [(name, *counted) for counted in Counter(w.kind for w in found).most_common()]
+        contradictions = validation_report(load_peak(name, strict_lists=False).records)
+        rows += [
+            (name, *counted) for counted in Counter(w.kind for w in contradictions).most_common()
+        ]
     table = pd.DataFrame(rows, columns=["set", "kind", "count"])
     source = {name: resource.checksum for name, resource in OFFICIAL.items()}
     if rows:

@@ -9,11 +9,11 @@ from difflib import SequenceMatcher
 import pandas as pd
 
 from helpers.peak.anomalies import PeakWarning, find_anomalies
-from helpers.peak.construction.wordings import mentions
+from helpers.peak.construction.record_prompts import mentions
 from helpers.peak.records import counts
 from helpers.peak.schema import PeakRecord
-from helpers.triples.facts import packaged_relations
 from helpers.triples.labelled_graph import Graph
+from helpers.triples.packaged_facts import packaged_relations
 from helpers.triples.templates import INVERSE, PromptTemplates
 
 _NO_FAULT = ("prompt is a question",)  # a wording of ours, not a contradiction
@@ -27,7 +27,7 @@ def validation_report(records: Sequence[PeakRecord]) -> list[PeakWarning]:
     the record's own subject. Empty for everything that ``build_counterfactual`` and
     ``build_temporal`` make.
     """
-    found = [w for w in find_anomalies(records) if w.kind not in _NO_FAULT]
+    contradictions = [w for w in find_anomalies(records) if w.kind not in _NO_FAULT]
     for record in records:
         lists = {
             "correct": record.correct,
@@ -39,18 +39,20 @@ def validation_report(records: Sequence[PeakRecord]) -> list[PeakWarning]:
         for name, answers in lists.items():
             for answer in answers:
                 if (other := seen.get(answer.casefold())) is not None:
-                    found.append(
+                    contradictions.append(
                         PeakWarning(record.case_id, f"{name} answer is {other} too", answer)
                     )
                 seen[answer.casefold()] = name
         if mentions(record.edit_prompt, record.target_new):
-            found.append(
+            contradictions.append(
                 PeakWarning(record.case_id, "edit prompt gives o* away", record.target_new)
             )
         for prompt, _ in record.locality:
             if prompt in (record.edit_prompt, *record.paraphrases):
-                found.append(PeakWarning(record.case_id, "locality prompt in scope", prompt))
-    return found
+                contradictions.append(
+                    PeakWarning(record.case_id, "locality prompt in scope", prompt)
+                )
+    return contradictions
 
 
 def linked_share(records: Sequence[PeakRecord], graph: Graph) -> tuple[int, int]:
@@ -113,8 +115,11 @@ def template_table(
     """
     rows = []
     for relation, label in relations.items():
-        chosen = templates[relation]
-        shown = [*chosen.clozes[: wordings - 1], *(chosen.questions or chosen.clozes[-1:])[:1]]
+        own_templates = templates[relation]
+        shown = [
+            *own_templates.clozes[: wordings - 1],
+            *(own_templates.questions or own_templates.clozes[-1:])[:1],
+        ]
         rows.append((label, "; ".join(f"“{text}”" for text in shown)))
     return pd.DataFrame(rows, columns=["relation", "templates"]).set_index("relation")
 

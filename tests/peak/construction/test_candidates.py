@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from helpers.peak.construction import false_answers
 from helpers.peak.construction.candidates import build_counterfactual, build_temporal
 from helpers.peak.construction.false_answers import Linked, sample_false_answers
+from helpers.peak.construction.record_prompts import facts_by_answer, locality_prompts
 from helpers.peak.construction.settings import PeakSettings
 from helpers.peak.construction.tables import (
     linked_share,
@@ -20,7 +21,6 @@ from helpers.peak.construction.tables import (
     statistics_table,
     validation_report,
 )
-from helpers.peak.construction.wordings import facts_by_answer, locality_prompts
 from helpers.peak.records import load_peak, save_peak
 from helpers.peak.schema import PeakRecord
 from helpers.triples.labelled_graph import Edge, Entity, Graph, read_graph

@@ -31,12 +31,12 @@ def mentions(text: str, label: str) -> bool:
 
 def facts_by_answer(graph: Graph, relations: Mapping[str, PromptTemplates]) -> dict[str, list[Key]]:
     """For every entity the facts it answers, of relations that have templates."""
-    found: dict[str, list[Key]] = defaultdict(list)
+    facts: dict[str, list[Key]] = defaultdict(list)
     for key in sorted(graph.answers):
         if key[1] in relations:
             for answer in graph.answers[key]:
-                found[answer].append(key)
-    return dict(found)
+                facts[answer].append(key)
+    return dict(facts)
 
 
 def locality_prompts(
@@ -62,10 +62,10 @@ def locality_prompts(
         target_label: label of o*.
         number: the most prompts.
     """
-    found: list[tuple[str, str]] = []
+    prompts: list[tuple[str, str]] = []
     subject = graph.label(fact[0]).casefold()
     for answer in rng.sample(list(correct), len(correct)):
-        if len(found) == number:
+        if len(prompts) == number:
             break
         label = graph.label(answer)
         known = by_answer.get(answer, ())
@@ -80,9 +80,9 @@ def locality_prompts(
                 and target_label.casefold() not in answers
             )
             if outside and not mentions(prompt, label) and not mentions(prompt, target_label):
-                found.append((prompt, label))
+                prompts.append((prompt, label))
                 break
-    return tuple(found)
+    return tuple(prompts)
 
 
 def _locality_prompt(
