@@ -14,12 +14,8 @@ from typing import Any, Generic, TypeVar
 
 import pandas as pd
 
-<<<<<<< HEAD
 from helpers.progress import Progress
-from helpers.results.store import Results
-=======
 from helpers.results.store import Results, ResultsStore
->>>>>>> main
 
 Case = TypeVar("Case")
 NOT_FINITE = "scores under the edited model are not finite; use a wider dtype"
@@ -54,13 +50,9 @@ class Cases(Generic[Case]):
         missing = self.missing(results, mark=mark)
         progress = Progress(len(missing))
         for start in range(0, len(missing), self.chunk):
-<<<<<<< HEAD
             progress.at(start)
-            tables = dict(make([self.by_id[each] for each in missing[start : start + self.chunk]]))
-=======
             made = make([self.by_id[each] for each in missing[start : start + self.chunk]])
             tables = self._numbered(made)
->>>>>>> main
             last = tables.pop(mark)
             results.add({**tables, mark: last})  # last: it marks the chunk as done
         return self.read(results, mark)

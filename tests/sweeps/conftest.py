@@ -52,12 +52,8 @@ def compute(case_ids):
 data = load_peak(dataset, limit=records)
 for method in methods:
     results = ResultsStore(Path(store)).open({"method": method, "dataset": data.name})
-<<<<<<< HEAD
-    Cases({r.case_id: r.case_id for r in data.records}, 2).completed(results, compute)
-=======
     by_id = {record.case_id: record.case_id for record in data.records}
     Cases(by_id, 2).completed(results, compute)
->>>>>>> main
     print(method, results.read()["score"].sum())""",
 )
 
