@@ -4,12 +4,33 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+import typer.core
+
+from helpers.paths import PlaceError, in_one_line
+
+
+class _OneLine(typer.core.TyperGroup):
+    """A disk that is full, only read or not there is said in one line, whatever the verb."""
+
+    def invoke(self, ctx: Any) -> object:
+        try:
+            return super().invoke(ctx)
+        except PlaceError as error:
+            message = str(error)
+        except OSError as error:
+            if isinstance(error, BrokenPipeError):  # whoever read our lines has read enough
+                raise
+            message = in_one_line(error)
+        typer.echo(f"error: {message}", err=True)
+        raise typer.Exit(1)
+
 
 # Without rich, whose import alone takes longer than everything else here.
 app = typer.Typer(
+    cls=_OneLine,
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -27,10 +48,12 @@ def run(
 ) -> None:
     """Execute the notebooks that params files are for, headless."""
     from helpers.params import ParamsError
+    from helpers.processes import ended_by_sigterm
     from helpers.run_command import run_files
 
     try:
-        well = run_files(params, folder=folder, workers=workers, tell=typer.echo)
+        with ended_by_sigterm():
+            well = run_files(params, folder=folder, workers=workers, tell=typer.echo)
     except (ParamsError, ValueError) as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(1) from error
@@ -58,20 +81,26 @@ def sweep(
     workers: Annotated[int | None, typer.Option(help="processes; default: one per GPU")] = None,
     folder: Annotated[Path | None, typer.Option(help="where executed notebooks go")] = None,
     allow_shell: Annotated[bool, typer.Option(help="run the file's own shell commands")] = False,
+    status: Annotated[bool, typer.Option(help="say how far it is, and the time left")] = False,
 ) -> None:
     """Run a matrix of models, data sets, editors and shards, and merge it into tables."""
-    from helpers.sweeps.command import ERRORS, run_file
+    from helpers.processes import ended_by_sigterm
+    from helpers.sweeps.command import ERRORS, progress_of, run_file
 
     try:
-        lines, failed = run_file(
-            file,
-            engine=engine,
-            resume=resume,
-            dry_run=dry_run,
-            workers=workers,
-            folder=folder,
-            allow_shell=allow_shell,
-        )
+        if status:
+            typer.echo("\n".join(progress_of(file, folder=folder)))
+            return
+        with ended_by_sigterm():
+            lines, failed = run_file(
+                file,
+                engine=engine,
+                resume=resume,
+                dry_run=dry_run,
+                workers=workers,
+                folder=folder,
+                allow_shell=allow_shell,
+            )
     except ERRORS as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(1) from error

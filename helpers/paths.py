@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import uuid
@@ -21,8 +22,28 @@ class PathError(ValueError):
     """Raised for a path that would leave the folder it belongs to."""
 
 
-class CacheError(RuntimeError):
+class PlaceError(RuntimeError):
+    """Raised where a file or folder cannot be made, read or written, with the remedy."""
+
+
+class CacheError(PlaceError):
     """Raised where the user's cache is no folder that can be written, with the remedy."""
+
+
+def in_one_line(error: OSError) -> str:
+    """What went wrong with a file, and what helps."""
+    remedies = {
+        errno.ENOSPC: "free some space, or choose a folder on a larger disk",
+        errno.EDQUOT: "free some space, or choose a folder on a larger disk",
+        errno.ENOENT: "check the path",
+        errno.EIO: "copy what can be read to another disk",
+    }
+    place = error.filename or "a file"
+    remedy = remedies.get(error.errno or 0, "choose a folder that can be read and written")
+    return (
+        f"{place}: {error.strerror or error}; {remedy} (HELPERS_CACHE names the cache, `results` and"
+        " --folder those of runs): what is finished is kept"
+    )
 
 
 def below(root: Path, relative: str) -> Path:
@@ -70,6 +91,12 @@ def written_whole(path: Path) -> Iterator[Path]:
 def figures_folder() -> Path:
     """Where figures are saved: ``HELPERS_FIGURES``, else the repository's ``figures``."""
     return Path(os.environ.get("HELPERS_FIGURES") or FIGURES)
+
+
+def tables_folder() -> Path | None:
+    """Where tables are kept as CSV files: ``HELPERS_TABLES``, which a run sets; else nowhere."""
+    folder = os.environ.get("HELPERS_TABLES")
+    return Path(folder) if folder else None
 
 
 def cache_folder(*parts: str) -> Path:

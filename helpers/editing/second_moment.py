@@ -24,7 +24,8 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from helpers.editing.corpus import Corpus
-from helpers.editing.null_space import NullSpace
+from helpers.editing.null_space import Directions, NullSpace
+from helpers.editing.packaged_moments import packaged_file, unpacked
 from helpers.kept import DamagedError, forget_kept, kept_whole, read_kept, sound
 from helpers.models.batching import run_halving
 from helpers.models.forward import hidden_states
@@ -46,6 +47,7 @@ class SecondMoment:
     """C of one layer: ``matrix`` [f, f] in fp32, ``tokens`` counted, and where it comes from.
 
     The matrix stays where it was read; what is solved with is made, and kept, on ``device``.
+    ``file`` is where it was read from, if it was.
     """
 
     version: ClassVar[int] = 1  # raise it when keys are counted in another way
@@ -55,6 +57,7 @@ class SecondMoment:
     fingerprint: str
     corpus: str
     device: str | torch.device = "cpu"
+    file: Path | None = None
 
     @cached_property
     def _factor(self) -> Tensor:
@@ -67,13 +70,18 @@ class SecondMoment:
         return factor
 
     @cached_property
+    def directions(self) -> Directions:
+        """Its eigenvalues and eigenvectors; those of a large one are kept beside its file."""
+        return Directions.of(self.matrix.to(self.device), self.file)
+
+    @cached_property
     def _null_spaces(self) -> dict[float, NullSpace]:
         return {}
 
     def null_space(self, threshold: float) -> NullSpace:
         """Directions in which it is below ``threshold``, found once (AlphaEdit)."""
         if threshold not in self._null_spaces:
-            self._null_spaces[threshold] = NullSpace.of(self.matrix.to(self.device), threshold)
+            self._null_spaces[threshold] = NullSpace.of(self.directions, threshold)
         return self._null_spaces[threshold]
 
     def solve(self, keys: Tensor) -> Tensor:
@@ -112,6 +120,11 @@ def second_moment(
     root = folder or moments_folder(language_model.fingerprint, corpus, prefixed=prefixed)
     there = {layer: sound(_path(root, layer), _read) for layer in layers}
     missing = [layer for layer, moment in there.items() if moment is None]
+    if folder is None:
+        for layer in [each for each in missing if packaged_file(root, each).exists()]:
+            matrix, about = unpacked(packaged_file(root, layer))
+            save(SecondMoment(matrix, **about), _path(root, layer))
+            missing.remove(layer)
     if missing:
         root.mkdir(parents=True, exist_ok=True)
         _accumulate(language_model, missing, corpus, root, token_budget, progress)
@@ -132,8 +145,11 @@ def moments_folder(fingerprint: str, corpus: Corpus, *, prefixed: bool) -> Path:
 
 
 def missing_layers(layers: Sequence[int], folder: Path) -> list[int]:
-    """Those of the layers whose second moments the folder does not hold."""
-    return [layer for layer in layers if not _path(folder, layer).exists()]
+    """Those of the layers whose second moments neither the folder nor the package holds."""
+    there = (
+        _path(folder, layer).exists() or packaged_file(folder, layer).exists() for layer in layers
+    )
+    return [layer for layer, found in zip(layers, there, strict=True) if not found]
 
 
 def load(path: Path, language_model: LanguageModel) -> SecondMoment:
@@ -149,7 +165,7 @@ def load(path: Path, language_model: LanguageModel) -> SecondMoment:
     except DamagedError as error:
         raise SecondMomentError(f"{error}; delete it, second_moment(...) makes it again") from error
     check_fingerprint(moment, language_model, str(path))
-    return moment.to(language_model.device)
+    return replace(moment, device=language_model.device, file=path)
 
 
 def _read(path: Path) -> SecondMoment:

@@ -60,20 +60,29 @@ def test_panels_answer_clicks_in_jupyterlab(lab, tmp_path):
     wait.until(lambda b: len(b.find_elements(By.CSS_SELECTOR, ".explorer-panel")) == 2)
     edit, chain = browser.find_elements(By.CSS_SELECTOR, ".explorer-panel")
     wait.until(lambda _: chain.find_elements(By.CSS_SELECTOR, "button"))  # drawn after the panel
-    wait.until(lambda _: edit.find_elements(By.CSS_SELECTOR, ".widget-text input"))
 
-    answer = find(edit, ".widget-text input")
+    def fields(many):
+        """The text fields that are shown, once there are so many."""
+
+        def shown(_):
+            found = edit.find_elements(By.CSS_SELECTOR, ".widget-text input")
+            found = [field for field in found if field.is_displayed()]
+            return found if len(found) == many else None
+
+        return wait.until(shown)
+
+    (answer,) = fields(1)
     answer.clear()
     answer.send_keys("Atlantis\t")
     click(find(edit, "input[type=checkbox]"))
-    click(find(edit, "button"))
+    click(find(edit, "button.mod-primary"))
     wait.until(lambda _: "FT-L+APP: " in edit.text)
     assert "AFF_hard" in edit.text
     assert "What it says now" in edit.text
     picture = find(edit, "img")
     wait.until(lambda b: b.execute_script("return arguments[0].naturalWidth", picture) > 300)
 
-    click(find(chain, "button"))
+    click(find(chain, "button.mod-primary"))
     wait.until(lambda _: "of 4 chains deducible before" in chain.text)
     chains = Select(chain.find_elements(By.CSS_SELECTOR, "select")[-1])
     assert chains.options[0].text == "all 4 of them"
