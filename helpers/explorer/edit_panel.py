@@ -54,7 +54,7 @@ class EditPanel(Panel):
         self.source = widgets.ToggleButtons(options=[PACKAGED, OWN])
         self.own = {name: _text_field(*words) for name, words in _FIELDS.items()}
         self.python = widgets.Button(description="as Python", icon="code")
-        self.code = widgets.Textarea(rows=16, layout=WIDE)
+        self.code = widgets.Textarea(rows=16, layout=widgets.Layout(width="98%"))  # hidden alone
         self.code.layout.display = "none"
         self.python.on_click(lambda _: self._show_code())
         self.subject.observe(lambda _: self._offer_relations(), "value")

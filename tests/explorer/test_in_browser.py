@@ -82,6 +82,25 @@ def test_panels_answer_clicks_in_jupyterlab(lab, tmp_path):
     picture = find(edit, "img")
     wait.until(lambda b: b.execute_script("return arguments[0].naturalWidth", picture) > 300)
 
+    # A fact of one's own: the old result is dimmed, the fields take its place, the code is shown.
+    click(edit.find_element(By.XPATH, ".//button[contains(., 'of my own')]"))
+    texts = ("Oman", "Sudan", "{} shares a border with", "Egypt, Chad", "Laos, Peru")
+    for field, text in zip(fields(5), texts, strict=True):
+        field.clear()
+        field.send_keys(text + "\t")
+    wait.until(lambda _: edit.find_elements(By.CSS_SELECTOR, "img.explorer-old"))
+    assert float(picture.value_of_css_property("opacity")) < 0.5
+    click(find(edit, "button.mod-primary"))
+    wait.until(lambda _: not edit.find_elements(By.CSS_SELECTOR, ".explorer-old"))
+    click(edit.find_elements(By.XPATH, ".//button[contains(., 'as Python')]")[0])
+    area = find(edit, "textarea")
+    wait.until(lambda _: "subject='Sudan'" in area.get_attribute("value"))
+    Select(edit.find_elements(By.CSS_SELECTOR, "select")[-1]).select_by_visible_text("kn")
+    wait.until(lambda _: find(edit, "input[type=checkbox]").get_attribute("disabled"))
+    if folder := os.environ.get("HELPERS_SCREENSHOTS"):
+        browser.execute_script("arguments[0].scrollIntoView()", edit)
+        browser.save_screenshot(f"{folder}/edit_panel.png")
+
     click(find(chain, "button.mod-primary"))
     wait.until(lambda _: "of 4 chains deducible before" in chain.text)
     chains = Select(chain.find_elements(By.CSS_SELECTOR, "select")[-1])

@@ -166,6 +166,8 @@ def test_an_edit_is_cancelled_and_reported(panel, monkeypatch):
 def test_the_code_of_what_is_chosen_is_shown(panel, records):
     panel.choose(records[2])
     panel.editor.value = "ft-m"
+    assert panel.code.layout.display == "none"
+    assert panel.layout.display != "none"  # they are no one layout
     panel.python.click()
     assert "edit_facts(lm, [fact], editor='ft-m', app=False" in panel.code.value
     assert panel.code.layout.display is None
