@@ -103,10 +103,9 @@ def test_an_array_of_the_quick_profile(cluster, tiny_folder, results, tmp_path, 
     outputs = [o for c in nbformat.read(whole, as_version=4).cells for o in c.get("outputs", [])]
     assert any("4 records" in o.get("data", {}).get("text/plain", "") for o in outputs)
     tables = [ResultsStore(results).open(settings(path)).read() for path in results.iterdir()]
-    wanted = sorted(record.case_id for record in load_peak("peak-mini-cf", limit=4).records)
     assert len(tables) == 2  # before and after: the shards share their keys
     for table in tables:
-        assert sorted(set(table["case_id"])) == wanted
+        assert table["case_id"].nunique() == 4  # the store's own numbers, by content
         assert not table.duplicated(
             ["case_id", "role", "prompt_index", "list", "answer_index"]
         ).any()
