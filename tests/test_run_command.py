@@ -32,7 +32,7 @@ if act == "hang":
 if act == "show":
     for kind, ending in (("TABLES", "csv"), ("FIGURES", "png")):
         place = pathlib.Path(os.environ["HELPERS_" + kind])
-        place.mkdir()
+        place.mkdir(exist_ok=True)
         (place / f"01-one.{ending}").touch()
     progress = Progress(9, began=time.monotonic() - 12, told=time.monotonic() - 11)
     progress.at(6)

@@ -82,7 +82,11 @@ def test_an_array_of_the_quick_profile(cluster, tiny_folder, results, tmp_path, 
         "editors": ["rome"],
         "records": 4,
         "shard": 2,
-        "params": {"results": str(results.relative_to(REPOSITORY)), "corpus": "self-8x32"},
+        "params": {
+            "results": str(results.relative_to(REPOSITORY)),
+            "corpus": "self-8x32",
+            "preset": "generic",
+        },
         "slurm": OPTIONS,
     }
     file.write_text(yaml.safe_dump(sweep))
@@ -97,12 +101,11 @@ def test_an_array_of_the_quick_profile(cluster, tiny_folder, results, tmp_path, 
     assert sorted(map(len, arrays)) == [0, 0, 1]
     (whole,) = (tmp_path / "sweep").rglob("*_table-*/notebook.ipynb")
     outputs = [o for c in nbformat.read(whole, as_version=4).cells for o in c.get("outputs", [])]
-    assert any("4 records" in o.get("text", "") for o in outputs)
+    assert any("4 records" in o.get("data", {}).get("text/plain", "") for o in outputs)
     tables = [ResultsStore(results).open(settings(path)).read() for path in results.iterdir()]
-    wanted = sorted(record.case_id for record in load_peak("peak-mini-cf", limit=4).records)
     assert len(tables) == 2  # before and after: the shards share their keys
     for table in tables:
-        assert sorted(set(table["case_id"])) == wanted
+        assert table["case_id"].nunique() == 4  # the store's own numbers, by content
         assert not table.duplicated(
             ["case_id", "role", "prompt_index", "list", "answer_index"]
         ).any()
