@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from helpers.thinkedit.known import Measure
     from helpers.thinkedit.report_tables import Evaluation
 
 MAIN = "smollm2-135m"
@@ -76,7 +75,7 @@ def deep(runs: Sequence[Run]) -> Figure:
     from helpers.thinkedit import technique_tables
 
     plain, changed = (
-        technique_tables.technique_table(_plain(runs, mode, measure="mean"), mode=mode)
+        technique_tables.technique_table(_plain(runs, mode, by_mean=True), mode=mode)
         for mode in ("independent", "deep")
     )
     about = "exact by geometric mean, independent"
@@ -87,10 +86,10 @@ def deep(runs: Sequence[Run]) -> Figure:
 def with_app(runs: Sequence[Run], *, mode: str = "sequential") -> Figure:
     """IFR against CKP, from edits without APP to edits with it, where there are both."""
     from helpers.thinkedit import report_tables, technique_tables
-    from helpers.thinkedit.known import Known
+    from helpers.thinkedit.known import BY_MEAN
     from helpers.thinkedit.stored_scores import evaluation
 
-    found = evaluation(tuple(runs), modes=(mode,), rule=Known("mean"))
+    found = evaluation(tuple(runs), modes=(mode,), rule=BY_MEAN)
     plain, changed = (
         technique_tables.technique_table(part, mode=mode) for part in report_tables.split_app(found)
     )
@@ -126,13 +125,14 @@ def sampled(runs: Sequence[Run], *, mode: str = "sequential") -> Figure:
     return figures.recovery_against_preservation(table, caption=caption)
 
 
-def _plain(runs: Sequence[Run], mode: str, measure: Measure = "named") -> Evaluation:
+def _plain(runs: Sequence[Run], mode: str, by_mean: bool = False) -> Evaluation:
     """Exact metrics of the methods without APP."""
-    from helpers.thinkedit.known import Known
+    from helpers.thinkedit.known import BY_MEAN, DEFAULT
     from helpers.thinkedit.report_tables import split_app
     from helpers.thinkedit.stored_scores import evaluation
 
-    return split_app(evaluation(tuple(runs), modes=(mode,), rule=Known(measure)))[0]
+    rule = BY_MEAN if by_mean else DEFAULT
+    return split_app(evaluation(tuple(runs), modes=(mode,), rule=rule))[0]
 
 
 def _caption(runs: Sequence[Run], mode: str, *, kind: str = "exact") -> str:

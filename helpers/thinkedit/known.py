@@ -22,12 +22,13 @@ class Known:
             long names.
         threshold: probability from which an object is known.
         top: also known, whatever the probability: an object that, as it is written, is more probable
-            than the new object and every rival of its kind (by the same measure).
+            than the new object and every rival of its kind (by the same measure). A variant: such
+            facts can be as improbable as 1e-8, and then p'/p says nothing.
     """
 
     measure: Measure = "named"
     threshold: float = 0.05
-    top: bool = True
+    top: bool = False
 
     def __str__(self) -> str:
         what = "whole probability" if self.measure == "named" else "geometric mean"
@@ -62,6 +63,7 @@ class Known:
 
 
 DEFAULT = Known()
+BY_MEAN = Known("mean", top=True)  # the variant that counts most facts as known
 
 
 def mean_log_probability(scores: pd.DataFrame, answer: str) -> pd.Series:
