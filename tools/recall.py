@@ -28,13 +28,12 @@ from helpers.triples.sources import open_source
 
 # Subjects to begin with: (source, relation they have, how many, drawn).
 BEGIN = (
-    ("packaged", "P30", 300),
-    ("packaged", "P17", 250),
-    ("packaged", "re_P150", 200),
-    ("packaged", "P176", 90),
-    ("packaged", "P50", 110),
-    ("packaged", "P57", 130),
-    ("codex-s", "P27", 150),
+    ("packaged", "P30", 110),
+    ("packaged", "P17", 100),
+    ("packaged", "re_P150", 50),
+    ("packaged", "P176", 40),
+    ("packaged", "P50", 20),
+    ("codex-s", "P27", 50),
 )
 
 
@@ -60,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("model")
-    parser.add_argument("--examples", type=int, default=0, help="solved examples before a question")
+    parser.add_argument("--examples", type=int, default=3, help="solved examples before a question")
     parser.add_argument("--store", type=Path, default=RUNS / "results")
     parser.add_argument("--into", type=Path, default=PACKAGED / "thinkedit")
     given = parser.parse_args(arguments)
@@ -73,6 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     facts = recalled_facts(validation, Together(list(stores.values())), subjects)
     recalled = recalled_edits(facts)
     name = f"recalled-{given.model}"
+    facts.to_csv(given.store / f"{name}.csv", index=False)  # all proposals, for a closer look
     write_edits(recalled.edits, given.into / f"{name}.json")
     recalled.links.to_csv(given.into / f"{name}-links.csv", index=False)
     recalled.chains.to_csv(given.into / f"{name}-chains.csv", index=False)

@@ -7,10 +7,11 @@ reasoning proposes inside ``helpers.thinkedit.pipeline``.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from helpers.thinkedit.graph import Triplet
 from helpers.thinkedit.wordings import Wordings
 from helpers.triples.graph import Graph
 
@@ -73,7 +74,9 @@ class StoreNeighbours:
 
     def subjects(self, relation: str) -> list[str]:
         """Entities that the store has this relation of."""
-        return sorted({p.subject for ps in self._found.values() for p in ps if p.relation == relation})
+        return sorted(
+            {p.subject for ps in self._found.values() for p in ps if p.relation == relation}
+        )
 
 
 @dataclass(frozen=True)
@@ -102,6 +105,27 @@ class Together:
             for proposal in proposer.propose(asked):
                 found.setdefault(proposal.key, proposal)
         return list(found.values())
+
+
+def proposed_triplets(
+    proposer: Proposer, wordings: Wordings, entities: Iterable[str], *, near: Container[str]
+) -> list[Triplet]:
+    """Proposals in words, one per subject and relation.
+
+    Args:
+        proposer: who proposes.
+        wordings: of the relations.
+        entities: what to propose about.
+        near: case-folded entities; of several objects one of these is taken, since it can close a chain.
+    """
+    found: dict[tuple[str, str], Triplet] = {}
+    for proposal in proposer.propose(entities):
+        reads = wordings.relations[proposal.relation].reads
+        triplet = Triplet(proposal.subject, reads, proposal.object)
+        own, other = triplet.key[:2], triplet.key[2]
+        if own not in found or (other in near and found[own].key[2] not in near):
+            found[own] = triplet
+    return list(found.values())
 
 
 def _pairs(graph: Graph, relation: str) -> set[tuple[str, str]]:

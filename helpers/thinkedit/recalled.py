@@ -156,9 +156,7 @@ def _edit(
 ) -> Edit:
     """The edit to another object of the relation: no answer, and not on the edit's own chains."""
     kind, fact = graph.edges[edge]["kind"], graph.edges[edge]["fact"]
-    objects = {
-        graph.edges[e]["fact"].object for e in graph.edges if graph.edges[e]["kind"] == kind
-    }
+    objects = {graph.edges[e]["fact"].object for e in graph.edges if graph.edges[e]["kind"] == kind}
     passed = {name for path in paths for name in path}
     other = sorted(o for o in objects if o.casefold() not in answers[kind][edge[0]] | passed)
     fallback = sorted(o for o in objects if o.casefold() not in answers[kind][edge[0]])

@@ -50,16 +50,23 @@ class Validation:
     attempts: int = 3
     chunk: int = 256
 
-    def settings(self) -> dict[str, Any]:
-        """What the answers depend on besides the texts."""
-        return {
-            "benchmark": "recalled",
-            "version": VERSION,
-            **self.language_model.identity,
-            "examples": list(map(list, self.wordings.examples[: self.examples])),
-            "sampling": asdict(GREEDY),
-            "scored_by": {"answers": Question.version, "responses": Sampling.version},
-        }
+    @property
+    def sampling(self) -> Sampling:
+        """How answers are drawn: with examples as a completion, else as the model is usually asked."""
+        return replace(GREEDY, chat=False) if self.examples else GREEDY
+
+    def settings(self, asked: str) -> dict[str, Any]:
+        """What "clozes" or "questions" give depends on, besides the texts."""
+        own: dict[str, Any] = {"scored_by": {"answers": Question.version}}
+        if asked == "questions":
+            shown = [list(pair) for pair in self.wordings.examples[: self.examples]]
+            own = {
+                "examples": shown,
+                "sampling": asdict(self.sampling),
+                "drawn_by": Sampling.version,
+            }
+        identity = self.language_model.identity
+        return {"benchmark": "recalled", "version": VERSION, "asked": asked, **identity, **own}
 
     def probabilities(self, proposals: Sequence[Proposal], clozes: Sequence[str]) -> np.ndarray:
         """Whole probability of each proposal's object after its cloze, [proposals]."""
@@ -76,7 +83,7 @@ class Validation:
             return {"scores": exact_scores(self.language_model, numbered, aliases)}
 
         cases = Cases({number: (number, probe) for number, probe in probes.items()}, self.chunk)
-        table = cases.completed(self.store.open({**self.settings(), "asked": "clozes"}), made)
+        table = cases.completed(self.store.open(self.settings("clozes")), made)
         named = np.exp(table.set_index("case_id")["original_named"])
         wanted = [
             _number(cloze, p.subject, *names_of(p.object, aliases))
@@ -90,12 +97,12 @@ class Validation:
 
         def made(chunk: Sequence[tuple[int, str]]) -> Mapping[str, pd.DataFrame]:
             prompts = [self.prompt(question) for _, question in chunk]
-            responses = sample_responses(self.language_model, prompts, n=1, sampling=GREEDY)
+            responses = sample_responses(self.language_model, prompts, n=1, sampling=self.sampling)
             rows = [(n, text) for (n, _), (text,) in zip(chunk, responses, strict=True)]
             return {"scores": pd.DataFrame(rows, columns=["case_id", "response"])}
 
         cases = Cases({number: (number, text) for number, text in distinct.items()}, self.chunk)
-        table = cases.completed(self.store.open({**self.settings(), "asked": "questions"}), made)
+        table = cases.completed(self.store.open(self.settings("questions")), made)
         found = table.set_index("case_id")["response"]
         return [str(found[_number(question)]) for question in questions]
 
@@ -115,11 +122,11 @@ class Validation:
         return validated
 
     def prompt(self, question: str) -> str:
-        """The text the model gets: a message for chat models, else one to complete."""
-        shown = self.wordings.examples[: self.examples]
-        solved = "".join(f"{answer_prompt(q)} {a}\n\n" for q, a in shown)
-        if uses_chat(self.language_model, GREEDY) and not shown:
+        """The text the model gets: a message for chat models asked without examples, else to complete."""
+        if not self.examples and uses_chat(self.language_model, GREEDY):
             return question
+        shown = self.wordings.examples[: self.examples]
+        solved = "".join(f"{answer_prompt(known)} {answer}\n\n" for known, answer in shown)
         return solved + answer_prompt(question)
 
 

@@ -18,8 +18,13 @@ class WordingError(ValueError):
 
 @dataclass(frozen=True)
 class Wording:
-    """One relation: ``questions`` in the order they are tried, ``clozes``; each with one ``{}``."""
+    """One relation.
 
+    ``reads`` stands between subject and object; ``questions``, in the order they are tried, and
+    ``clozes`` have one ``{}`` each.
+    """
+
+    reads: str
     questions: tuple[str, ...]
     clozes: tuple[str, ...]
 
@@ -37,6 +42,11 @@ class Wordings:
         """The name an entity has in recalled graphs."""
         return self.canonical.get(label.casefold(), label)
 
+    def questions_about(self, relation: str, subject: str) -> tuple[str, ...]:
+        """Questions about a subject; none where no relation reads so."""
+        worded = (w for w in self.relations.values() if w.reads == relation)
+        return tuple(q.replace("{}", subject) for w in worded for q in w.questions)
+
 
 @cache
 def read_wordings(path: Path = WORDINGS) -> Wordings:
@@ -48,7 +58,9 @@ def read_wordings(path: Path = WORDINGS) -> Wordings:
     content = load_yaml(path.read_text(encoding="utf-8"))
     relations = {}
     for relation, lists in content["relations"].items():
-        wording = Wording(tuple(lists["questions"]), tuple(lists["clozes"]))
+        if missing := {"reads", "questions", "clozes"} - set(lists):
+            raise WordingError(f"{path}, {relation}: lacks {', '.join(sorted(missing))}")
+        wording = Wording(lists["reads"], tuple(lists["questions"]), tuple(lists["clozes"]))
         texts = (*wording.questions, *wording.clozes)
         if not (wording.questions and wording.clozes) or any(t.count("{}") != 1 for t in texts):
             raise WordingError(

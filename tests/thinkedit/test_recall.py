@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from helpers.results.store import ResultsStore
-from helpers.thinkedit.edits import load_edits, read_edits, write_edits
+from helpers.thinkedit.edits import read_edits, write_edits
 from helpers.thinkedit.proposers import Listed, Proposal, StoreNeighbours, Together
 from helpers.thinkedit.recall import RecallSettings, recalled_facts
 from helpers.thinkedit.recalled import Selection, recalled_edits
@@ -44,7 +44,9 @@ def test_a_store_proposes_neighbours_inverses_and_compositions(store_graph):
 
 
 def test_the_first_of_several_proposers_counts(store_graph):
-    mine = Listed([Proposal("Lyon", "P17", "france", "me"), Proposal("Oslo", "P17", "Norway", "me")])
+    mine = Listed(
+        [Proposal("Lyon", "P17", "france", "me"), Proposal("Oslo", "P17", "Norway", "me")]
+    )
     both = Together([mine, StoreNeighbours(store_graph, read_wordings(), "packaged")])
     found = {p.key[1:]: p.source for p in both.propose(["Lyon"])}
     assert found == {("P17", "france"): "me", ("P17/P30", "europe"): "packaged",
@@ -53,9 +55,13 @@ def test_the_first_of_several_proposers_counts(store_graph):
 
 def test_wordings_need_one_slot_each(tmp_path):
     path = tmp_path / "wordings.yaml"
-    path.write_text("relations: {P1: {questions: ['Who?'], clozes: ['{} is']}}\nexamples: []\naliases: {}")
-    with pytest.raises(WordingError, match=r"wordings.yaml, P1: .*exactly one"):
-        read_wordings(path)
+    for own, match in (("reads: is, ", "exactly one"), ("", "lacks reads")):
+        path.write_text(
+            f"relations: {{P1: {{{own}questions: ['Who?'], clozes: ['{{}} is']}}}}"
+            "\nexamples: []\naliases: {}"
+        )
+        with pytest.raises(WordingError, match=rf"wordings.yaml, P1: .*{match}"):
+            read_wordings.__wrapped__(path)
 
 
 def test_rounds_go_on_from_what_the_model_named_and_answers_are_kept(tiny, tmp_path, monkeypatch):
@@ -66,7 +72,9 @@ def test_rounds_go_on_from_what_the_model_named_and_answers_are_kept(tiny, tmp_p
 
     def respond(_, prompts, **kwargs):
         asked.extend(prompts)
-        return [["It is in FRANCE." if "Lyon" in p and "In which" in p else "Europe"] for p in prompts]
+        return [
+            ["It is in FRANCE." if "Lyon" in p and "In which" in p else "Europe"] for p in prompts
+        ]
 
     monkeypatch.setattr("helpers.thinkedit.validation.sample_responses", respond)
     proposals = [Proposal("Lyon", "P17", "France"), Proposal("France", "P30", "Europe"),
@@ -74,7 +82,11 @@ def test_rounds_go_on_from_what_the_model_named_and_answers_are_kept(tiny, tmp_p
     settings = RecallSettings(least=0.0, rounds=3)
     table = recalled_facts(validation, Listed(proposals), ["Lyon"], settings)
     rows = table.set_index(["subject", "relation"])
-    assert rows["round"].to_dict() == {("Lyon", "P17"): 1, ("Lyon", "P176"): 1, ("France", "P30"): 2}
+    assert rows["round"].to_dict() == {
+        ("Lyon", "P17"): 1,
+        ("Lyon", "P176"): 1,
+        ("France", "P30"): 2,
+    }
     assert rows["question"].to_dict() == {
         ("Lyon", "P17"): "In which country is Lyon?",  # the second one tried
         ("Lyon", "P176"): "",
