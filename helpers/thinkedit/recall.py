@@ -109,9 +109,9 @@ def _validated(
 ) -> pd.DataFrame:
     texts = [clozes[p.relation] for p in proposals]
     found = validation.probabilities(proposals, texts)
-    likely = np.flatnonzero(found >= least)
+    likely = np.flatnonzero(found >= least).tolist()
     asked = validation.questions_that_validate([proposals[i] for i in likely])
-    questions = dict(zip(likely.tolist(), asked, strict=True))
+    questions = dict(zip(likely, asked, strict=True))
     rows = [
         (p.subject, p.relation, p.object, p.source, cloze, value, questions.get(i, ""))
         for i, (p, cloze, value) in enumerate(zip(proposals, texts, found, strict=True))

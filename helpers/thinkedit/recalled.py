@@ -37,7 +37,7 @@ class Selection:
     """
 
     edits: int = 120
-    per_length: int = 4
+    per_length: int = 2
     per_object: int = 6
     most_paths: int = 5_000
     seed: int = 0
@@ -64,9 +64,10 @@ def recalled_graph(facts: pd.DataFrame) -> nx.DiGraph:
     """
     graph = nx.DiGraph()
     validated = facts[facts["validated"]].sort_values("probability", ascending=False, kind="stable")
-    for row in validated.itertuples():
-        fact = Fact(row.subject, row.cloze, row.object, row.question)
-        add_triplet(graph, Triplet.of(fact), fact=fact, kind=row.relation)
+    names = ["subject", "cloze", "object", "question", "relation"]
+    for *parts, relation in validated[names].to_numpy(str):
+        fact = Fact(*map(str, parts))
+        add_triplet(graph, Triplet.of(fact), fact=fact, kind=str(relation))
     return graph
 
 
@@ -141,8 +142,8 @@ def _kept(paths: list[list[str]], per_length: int, rng: np.random.Generator) -> 
 def _answers(facts: pd.DataFrame) -> dict[str, dict[str, set[str]]]:
     """Relation → case-folded subject → case-folded objects that are proposed, known or not."""
     answers: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
-    for row in facts.itertuples():
-        answers[row.relation][row.subject.casefold()].add(row.object.casefold())
+    for relation, subject, goal in facts[["relation", "subject", "object"]].to_numpy(str):
+        answers[relation][subject.casefold()].add(goal.casefold())
     return answers
 
 
