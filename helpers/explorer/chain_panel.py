@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 from helpers.explorer.chains import ChainExplorer, ChainsOutcome
 from helpers.explorer.one_edit import Explorer
 from helpers.explorer.panel import WIDE, Panel, table_html
+from helpers.results.figure import figure
 from helpers.thinkedit.edits import Chain
 from helpers.thinkedit.graph import graph_of_facts
 from helpers.thinkedit.graph_drawings import graph_pair
@@ -93,6 +94,7 @@ class ChainPanel(Panel):
         self._draw(graphs(self.outcome, shown))
 
 
+@figure("07_chains", title="An edit's chains before and after it")
 def graphs(outcome: ChainsOutcome, chains: Sequence[Chain]) -> Figure:
     """The graph of some of an edit's chains before and after the edit."""
     part = replace(outcome.edit, chains=tuple(chains))

@@ -31,6 +31,7 @@ LISTS = {
 
 
 @figure("01_one_record", title="One record's answers before and after edits")
+@figure("07_one_edit", title="One record's answers before and after the edit")
 def answer_probabilities(answers: pd.DataFrame, *, title: str = "") -> Figure:
     """One record's answers before and after edits, as horizontal dots (PEAK, Figure 1 in numbers).
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from helpers.results.figure import figure
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+MAIN_RUN = "smollm2-135m_peak-cf"
 _of_run = partial(figure, of="peak")
 
 
@@ -39,3 +41,11 @@ def spread(run: Run) -> Figure:
     from helpers.peak.tables import method_metrics
 
     return additivity_distribution(method_metrics(scores_of(run)), caption=str(caption_of(run)))
+
+
+@_of_run("03_paper", title="The paper's main results and ours", main=MAIN_RUN, together=True)
+def paper_against_ours(runs: Sequence[Run]) -> Figure:
+    """Every editor in Tables 3, 4 and 9 of the paper and in our runs."""
+    from helpers.peak.paper_against_ours import Ours, paper_figure
+
+    return paper_figure([Ours.of(run) for run in runs])

@@ -158,7 +158,7 @@ def in_points(estimate: Estimate, *, signed: bool = False) -> str:
     mean, low, high = (100 * value for value in (estimate.mean, estimate.low, estimate.high))
     if np.isnan(mean):
         return "n/a"
-    sign = "+" if signed else ""
+    sign = "+z" if signed else "z"  # z: no minus before a zero
     text = f"{mean:{sign}.1f}"
     if np.isnan(low):
         return text

@@ -30,6 +30,7 @@ CHAPTERS = {
     "04": ("helpers.peak.ablation_gallery",),
     "05": ("helpers.klob.gallery", "helpers.klob.figures"),
     "06": ("helpers.thinkedit.gallery", "helpers.thinkedit.graph_drawings"),
+    "07": ("", "helpers.peak.figures", "helpers.explorer.chain_panel"),
 }
 _REGISTRY: dict[str, Drawing] = {}
 Draw = TypeVar("Draw", bound=Callable[..., "Figure"])

@@ -1,5 +1,7 @@
 """Means with their uncertainty, and the paired t-test."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +17,10 @@ class Estimate:
     low: float
     high: float
     n: int
+
+    def __neg__(self) -> Estimate:
+        """The estimate of minus the mean."""
+        return Estimate(-self.mean, -self.high, -self.low, self.n)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,45 @@
+"""One figure and two tables of the paper's main results and ours."""
+
+from __future__ import annotations
+
+import pytest
+
+from helpers.peak.paper_against_ours import METHODS, METRICS, Ours, price_table, verdicts_table
+from helpers.results.archive import archive
+from helpers.results.published import published_table
+
+
+@pytest.fixture(scope="module")
+def runs():
+    names = ("smollm2-135m_peak-cf", "smollm2-135m_peak-t", "gemma3-270m_peak-cf")
+    return [Ours.of(archive("peak").get(name)) for name in names]
+
+
+def test_the_price_is_the_difference_of_the_papers_cells_and_of_ours(runs):
+    table = price_table(runs)
+    published = published_table("peak_table_3").query("model == 'gpt2-xl' and metric == 'AFF_hard'")
+    cells = published.set_index("method")["value"]
+    gain = cells["ROME"] - cells["ROME+APP"]
+    assert table.loc[("ROME", "paper: gpt2-xl"), "AFF gain"] == f"{gain:.1f}"
+    rome, careful = (runs[0].metrics[name]["AFF_hard"] for name in ("ROME", "ROME+APP"))
+    ours = table.loc[("ROME", "ours: smollm2-135m"), "AFF gain"]
+    assert ours.startswith(f"{100 * (rome - careful).mean():.1f} ±")
+
+
+def test_every_finding_is_counted_once_a_run(runs):
+    table = verdicts_table(runs)
+    assert table.loc["APP reduces perturbation", "smollm2-135m, peak-t"] == "holds 10"
+    assert table.loc["larger models perturb more"].str.contains("open").tolist() == [
+        True,
+        False,
+        False,
+    ]
+    assert table.loc["PEAK-T has lower AFF, ANF, ES and GS", "gemma3-270m, peak-cf"] == "–"
+
+
+def test_every_cell_of_the_figure_is_in_the_papers_tables():
+    published = published_table("peak_table_3")
+    assert set(METRICS) - {"LS_authors"} <= set(published["metric"])
+    assert {"FT" if m == "FT-L" else m for m in METHODS if "+" not in m} == {
+        *published["method"][~published["method"].str.contains("APP")]
+    }

@@ -1,0 +1,53 @@
+"""What the README and the notebooks say first is what the published tables show."""
+
+from __future__ import annotations
+
+import pytest
+
+from helpers.paths import FIGURES
+from helpers.results.evidence import Contrast, Evidence
+from helpers.results.statistics import Estimate
+from tools.headlines.__main__ import README, all_headlines, notebook, readme, replaced
+from tools.headlines.headline import UnsupportedError, holds
+
+NUMBERS = ("01", "02", "03", "04", "05", "07")
+REMEDY = "run python -m tools.headlines"
+
+
+@pytest.fixture(scope="module")
+def headlines():
+    return {headline.number: headline for headline in all_headlines()}
+
+
+def test_the_readme_has_the_numbers_of_the_published_tables(headlines):
+    assert readme(headlines.values()) == README.read_text("utf-8"), REMEDY
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_a_notebook_begins_with_its_result(headlines, number):
+    path, text = notebook(headlines[number])
+    assert text == path.read_text("utf-8"), REMEDY
+    assert len(headlines[number].numbers) == 3
+    assert (FIGURES / f"{headlines[number].figure}.png").exists()
+
+
+def test_every_notebook_has_a_headline(headlines):
+    assert tuple(headlines) == NUMBERS
+
+
+def test_a_sentence_that_the_tables_do_not_support_is_refused():
+    def tested(low: float, high: float) -> Evidence:
+        return Evidence("f", "m", Contrast(Estimate((low + high) / 2, low, high, 9), 0.01))
+
+    assert holds([tested(0.1, 0.2)], "m")
+    for evidence in ([tested(-0.1, 0.2)], [tested(-0.2, -0.1)], []):
+        with pytest.raises(UnsupportedError, match=r"m: (open|reversed|not tested)"):
+            holds(evidence, "m")
+
+
+def test_a_text_without_the_marks_is_refused():
+    marked = "a\n<!-- made by python -m tools.headlines: x -->\nold\n<!-- end -->\nb"
+    assert "old" not in replaced(marked, "x", "new")
+    assert "new" in replaced(marked, "x", "new")
+    with pytest.raises(ValueError, match="no place for 'y'"):
+        replaced(marked, "y", "new")

@@ -1,0 +1,1 @@
+"""What each notebook finds, in words and numbers made from the published tables."""

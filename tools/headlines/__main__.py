@@ -1,0 +1,92 @@
+"""``python -m tools.headlines``: write every headline where readers meet it.
+
+Into the README, whose list the site's first page repeats, and under the title of each notebook. The
+tables of paper and ours stand in the README, too. ``tests/test_headlines.py`` holds all of it to the
+published tables.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+import pandas as pd
+
+from helpers.paths import NOTEBOOKS, REPOSITORY
+from helpers.peak.gallery import MAIN_RUN
+from helpers.peak.paper_against_ours import Ours, price_table, verdicts_table
+from helpers.results.archive import archive
+from tools.headlines import klob, peak
+from tools.headlines.headline import Headline
+
+README = REPOSITORY / "README.md"
+_BEGIN, _END = "<!-- made by python -m tools.headlines: {} -->", "<!-- end -->"
+
+
+def all_headlines() -> list[Headline]:
+    """Of every notebook, in their order."""
+    found = [*peak.headlines(), *klob.headlines()]
+    return sorted(found, key=lambda headline: headline.number)
+
+
+def readme(headlines: Iterable[Headline]) -> str:
+    """The README with fresh headlines and tables."""
+    runs = sorted(archive("peak").runs(), key=lambda run: run.name.split("_")[0] != _MAIN_MODEL)
+    ours = [Ours.of(run) for run in runs]
+    text = README.read_text("utf-8")
+    parts = {
+        "headlines": "\n".join(headline.line() for headline in headlines),
+        "verdicts": _markdown(verdicts_table(ours)),
+        "price": _markdown(price_table(ours)),
+    }
+    for name, part in parts.items():
+        text = replaced(text, name, part)
+    return text
+
+
+def notebook(headline: Headline) -> tuple[Path, str]:
+    """A notebook's path and its text with a fresh box in its first cell."""
+    path = NOTEBOOKS / f"{headline.notebook}.ipynb"
+    content = json.loads(path.read_text("utf-8"))
+    first = content["cells"][0]
+    source = replaced("".join(first["source"]), headline.number, headline.box())
+    first["source"] = source.splitlines(keepends=True)
+    return path, json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+
+
+def replaced(text: str, name: str, part: str) -> str:
+    """The text with what stands between the marks of that name exchanged.
+
+    Raises:
+        ValueError: it has no such marks.
+    """
+    begin = _BEGIN.format(name)
+    marked = re.compile(f"{re.escape(begin)}\n.*?{re.escape(_END)}", re.DOTALL)
+    if not marked.search(text):
+        raise ValueError(f"no place for {name!r}: put {begin!r} and {_END!r} where it belongs")
+    return marked.sub(lambda _: f"{begin}\n{part}\n{_END}", text)
+
+
+def _markdown(table: pd.DataFrame) -> str:
+    """A table with its index as Markdown; an index repeated from the row above is left out."""
+    rows, above = [], ""
+    for key, cells in zip(table.index, table.to_numpy(), strict=True):
+        first, *rest = key if isinstance(key, tuple) else (key,)
+        rows.append(["" if first == above else first, *rest, *cells])
+        above = first
+    head = [*table.index.names, *table.columns]
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
+
+
+_MAIN_MODEL = MAIN_RUN.split("_")[0]
+
+if __name__ == "__main__":
+    made = all_headlines()
+    README.write_text(readme(made), "utf-8")
+    for each in made:
+        path, text = notebook(each)
+        path.write_text(text, "utf-8")
+        print(path)

@@ -1,0 +1,90 @@
+"""A notebook's result in twenty seconds, and the Markdown it becomes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from helpers.paths import NOTEBOOKS, REPOSITORY
+from helpers.results.evidence import Evidence
+
+_USUAL = re.compile(r"^# Usual time: (\d+) s", re.MULTILINE)
+
+
+class UnsupportedError(Exception):
+    """A sentence claims what the tables no longer show."""
+
+
+@dataclass(frozen=True)
+class Headline:
+    """What a notebook finds.
+
+    Attributes:
+        number: the notebook's, such as ``03``.
+        finding: in a few words.
+        sentence: in one sentence or two.
+        numbers: three of them, each with what it is of.
+        figure: the name of the figure that shows it.
+        scope: models, data and number of records.
+    """
+
+    number: str
+    finding: str
+    sentence: str
+    numbers: tuple[tuple[str, str], ...]
+    figure: str
+    scope: str
+
+    @property
+    def notebook(self) -> str:
+        """The notebook's file name without its ending."""
+        (path,) = NOTEBOOKS.glob(f"{self.number}_*.ipynb")
+        return path.stem
+
+    def box(self) -> str:
+        """The box under the notebook's title."""
+        cells = [f"| {what} | {value} |" for what, value in self.numbers]
+        return "\n".join(
+            [
+                f"> **The result in twenty seconds. {self.finding}.** {self.sentence}",
+                "",
+                "| | |",
+                "|---|---|",
+                *cells,
+                "",
+                f"*{self.scope} The quick run takes about {self._minutes()} on one slow core.*",
+                "",
+                f"![{self.finding}](../figures/{self.figure}.png)",
+            ]
+        )
+
+    def line(self) -> str:
+        """One item of the README's list."""
+        numbers = "; ".join(f"{what} {value}" for what, value in self.numbers)
+        link = f"[notebook {self.number}](notebooks/{self.notebook}.ipynb)"
+        return (
+            f"- **{self.finding}.** {self.sentence} *{numbers[0].upper()}{numbers[1:]}.* → {link}"
+        )
+
+    def _minutes(self) -> str:
+        text = (REPOSITORY / "params" / "quick" / f"{self.notebook}.yaml").read_text("utf-8")
+        found = _USUAL.search(text)
+        if found is None:
+            raise UnsupportedError(f"params/quick/{self.notebook}.yaml says no usual time")
+        minutes = max(1, round(int(found[1]) / 60))
+        return "a minute" if minutes == 1 else f"{minutes} minutes"
+
+
+def holds(evidence: Iterable[Evidence], *measures: str) -> list[Evidence]:
+    """The tests of these measures, all of which must hold.
+
+    Raises:
+        UnsupportedError: one is missing, open or reversed: the sentence about it must change.
+    """
+    tested = {item.measure: item for item in evidence}
+    for measure in measures:
+        verdict = tested[measure].verdict if measure in tested else "not tested"
+        if verdict != "holds":
+            raise UnsupportedError(f"{measure}: {verdict}; the headline says that it holds")
+    return [tested[measure] for measure in measures]

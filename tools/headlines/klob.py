@@ -1,0 +1,56 @@
+"""Notebook 05: locating."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from typing import Any
+
+from helpers.klob.criteria import criteria_table
+from helpers.klob.tables import edit_gains, layer_mass, locality_table
+from helpers.results.archive import archive
+from tools.headlines.headline import Headline, UnsupportedError
+
+SHARE = 0.01
+
+
+def headlines() -> list[Headline]:
+    """From the published run."""
+    tables = archive("klob").get("smollm2-135m_klob-mini").tables
+    kinds = tables["similarities"], tables["sentences"]
+    table = criteria_table(*kinds, granularity="neuron", share=SHARE, baseline="pairwise")
+    neurons = {
+        row["criterion"]: row
+        for row in table[table["locator"] == "knowledge-neurons"].to_dict("records")
+    }
+    consistency, relevance = neurons["consistency"], neurons["relevance"]
+    gains = edit_gains(tables["edits"])
+    places = locality_table(gains, layer_mass(tables["layers"], gains.index))
+    (tracing,) = places.query("locator == 'causal-tracing' and pairing == 'own'").to_dict("records")
+    if not (consistency["low"] > 0.1 and relevance["high"] < 0.1 and tracing["p_value"] > 0.05):
+        raise UnsupportedError("KLoB's headline: see consistency, relevance and the locality test")
+    examples = f"{consistency['n']} c, {relevance['n']} r"
+    return [
+        Headline(
+            "05",
+            "Locators agree on a fact's wordings, not on where to edit it",
+            "Knowledge neurons are shared by the wordings of a fact, hardly by a chain that contains"
+            " it; and no locator tested here says better than another fact's mass where *this* fact"
+            " is best edited.",
+            (
+                ("consistency of knowledge neurons (RSim)", _range(consistency)),
+                ("their relevance (RSim)", _range(relevance)),
+                (
+                    "what a fact's own causal trace adds (rank correlation)",
+                    _range(tracing, "specific", "specific_low", "specific_high"),
+                ),
+            ),
+            "05_evaluation",
+            f"klob-mini ({examples}), {len(gains)} edited facts, SmolLM2-135M-Instruct (4-bit"
+            " weights, dequantised). The paper has no results to stand beside.",
+        )
+    ]
+
+
+def _range(row: Mapping[Hashable, Any], *columns: str) -> str:
+    mean, low, high = (row[name] for name in columns or ("mean", "low", "high"))
+    return f"{mean:z.2f} [{low:z.2f}, {high:z.2f}]"
