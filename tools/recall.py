@@ -28,12 +28,13 @@ from helpers.triples.sources import open_source
 
 # Subjects to begin with: (source, relation they have, how many, drawn).
 BEGIN = (
-    ("packaged", "P30", 110),
-    ("packaged", "P17", 100),
-    ("packaged", "re_P150", 50),
-    ("packaged", "P176", 40),
-    ("packaged", "P50", 20),
-    ("codex-s", "P27", 50),
+    ("packaged", "P30", 300),
+    ("packaged", "P17", 250),
+    ("packaged", "re_P150", 200),
+    ("packaged", "P176", 90),
+    ("packaged", "P50", 110),
+    ("packaged", "P57", 130),
+    ("codex-s", "P27", 150),
 )
 
 
@@ -60,13 +61,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("model")
     parser.add_argument("--examples", type=int, default=3, help="solved examples before a question")
+    parser.add_argument("--attempts", type=int, default=1, help="questions tried per fact")
     parser.add_argument("--store", type=Path, default=RUNS / "results")
     parser.add_argument("--into", type=Path, default=PACKAGED / "thinkedit")
     given = parser.parse_args(arguments)
     wordings = read_wordings()
     stores = {source: neighbours(wordings, source) for source in ("packaged", "codex-s")}
     validation = Validation(
-        load(given.model), wordings, ResultsStore(given.store), examples=given.examples
+        load(given.model),
+        wordings,
+        ResultsStore(given.store),
+        examples=given.examples,
+        attempts=given.attempts,
     )
     subjects = beginnings(stores, seed=0)
     facts = recalled_facts(validation, Together(list(stores.values())), subjects)

@@ -49,7 +49,7 @@ ALIASES = Resource(
     size=15_400,
     licence="MIT",
 )
-OWN = ("mini",)  # packaged, not KnowGIC
+OWN = ("mini", "recalled-smollm2-135m")  # packaged, not KnowGIC
 _Rewrite = tuple[str, str, str, str]  # subject, prompt, original object, new object
 _FIELDS = ("questions", "answers", "prompts", "subjects")
 

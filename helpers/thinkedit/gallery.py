@@ -16,13 +16,21 @@ if TYPE_CHECKING:
     from helpers.thinkedit.report_tables import Evaluation
 
 MAIN = "smollm2-135m"
-_stored = partial(figure, of="thinkedit", main=MAIN, together=True)
-_exact = partial(_stored, needs=("exact", "chains"))
+
+
+def _given(run: Run) -> bool:
+    """Whether the run's edits were given, and not taken from what the model recalls."""
+    return not str(run.about.source.get("layout", "")).startswith("recalled-")
 
 
 def _made(run: Run, end: str) -> bool:
     """Whether exact scores of some method and mode whose words end so are stored."""
-    return any(key.startswith("exact: ") and end in key for key in run.about.settings)
+    made = any(key.startswith("exact: ") and end in key for key in run.about.settings)
+    return made and _given(run)
+
+
+_stored = partial(figure, of="thinkedit", main=MAIN, together=True, when=_given)
+_exact = partial(_stored, needs=("exact", "chains"))
 
 
 @_exact("06_ifr_by_length", title="IFR by chain length")
@@ -40,6 +48,14 @@ def paper_lengths() -> Figure:
     from helpers.thinkedit import figures, report_tables
 
     return figures.recovery_by_length(report_tables.paper_lengths(), caption=figures.THE_PAPER)
+
+
+@figure("06_recalled", title="What a model recalls: links and chains, stage by stage", alone=True)
+def recalled() -> Figure:
+    """The packaged graph of the embedded model."""
+    from helpers.thinkedit import recalled_tables
+
+    return recalled_tables.funnel(MAIN)
 
 
 @_exact("06_ckp", title="CKP by method")

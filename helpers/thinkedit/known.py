@@ -22,13 +22,13 @@ class Known:
             long names.
         threshold: probability from which an object is known.
         top: also known, whatever the probability: an object that, as it is written, is more probable
-            than the new object and every rival of its kind (by the same measure). A variant: such
-            facts can be as improbable as 1e-8, and then p'/p says nothing.
+            than the new object and every rival of its kind (by the same measure). Such facts
+            can be as improbable as 1e-8, and then p'/p says little: see the thresholds without it.
     """
 
     measure: Measure = "named"
     threshold: float = 0.05
-    top: bool = False
+    top: bool = True
 
     def __str__(self) -> str:
         what = "whole probability" if self.measure == "named" else "geometric mean"

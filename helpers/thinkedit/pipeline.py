@@ -37,7 +37,7 @@ class Session:
         settings: how far to grow.
         aliases: other names of entities that count as the object.
         proposer: who proposes facts besides the model's own reasoning.
-        wordings: questions of known relations, asked where the model writes none or fails its own.
+        wordings: questions of known relations, asked in place of what the model would write.
 
     ``pending`` is the review waiting for ``decide``; None when the run is over.
     """
@@ -182,8 +182,7 @@ class _Run:
             return []
         entities = (path[0].subject, path[0].object)
         found = proposed_triplets(self.proposer, self.wordings, entities, near=self.growth.graph)
-        fresh = [triplet for triplet in found if (triplet.key,) not in self.seen]
-        return fresh[: self.settings.proposals]
+        return [t for t in found if (t.key,) not in self.seen][: self.settings.proposals]
 
     def _synthesise(self, validated: Mapping[Path, str]) -> list[Path]:
         """Algorithm 3: add validated triplets; return the chains that this made possible."""
@@ -204,18 +203,19 @@ class _Run:
 
     def _questions(self, paths: Sequence[Path]) -> list[tuple[Path, str]]:
         """A question for each path; a chain without a usable one is refused."""
-        texts = self._ask([prompts.question_prompt(path) for path in paths])
+        worded = {path: self._worded(path) for path in paths}
+        free = [path for path in paths if not worded[path]]
+        texts = self._ask([prompts.question_prompt(path) for path in free])
+        written = {path: text for path, (text,) in zip(free, texts, strict=True)}
         asked = []
-        for path, (text,) in zip(paths, texts, strict=True):
-            question = extraction.question_of(text)
+        for path in paths:
+            question = worded[path] or extraction.question_of(written[path])
             if not asks_for_all(question, path, self.aliases):
-                question = ""
-            if not question and len(path) == 1:
-                question = self._worded(path) or extraction.fallback_question(path[0])
+                question = extraction.fallback_question(path[0]) if len(path) == 1 else ""
             if question:
                 asked.append((path, question))
             else:
-                self._note("no question of the whole chain", path=path, written=text)
+                self._note("no question of the whole chain", path=path, written=written[path])
         return asked
 
     def _ask(self, texts: Sequence[str], *, n: int = 1, attempt: int = 0) -> list[list[str]]:

@@ -1,6 +1,7 @@
 """Find the facts that a model recalls: propose, validate, propose about what was reached, …
 
-The rounds of Algorithms 1 and 2 for a whole frontier at a time, so that a model answers in batches.
+The rounds of Algorithms 1 and 2 for a whole frontier at a time: first the whole probabilities, in
+batches, then answers to the facts that are probable enough and could be on a chain.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import networkx as nx
 import numpy as np
 import pandas as pd
 
@@ -16,7 +18,7 @@ from helpers.thinkedit.validation import Validation
 
 COLUMNS = (
     "subject", "relation", "object", "source", "round", "cloze", "probability", "likely",
-    "question", "validated",
+    "asked", "question", "validated",
 )  # fmt: skip
 
 
@@ -33,7 +35,7 @@ class RecallSettings:
     """
 
     least: float = 0.05
-    rounds: int = 3
+    rounds: int = 2
     per_subject: int = 12
     tried: int = 60
     seed: int = 0
@@ -55,7 +57,8 @@ def recalled_facts(
 
     Returns:
         One row per proposal: ``COLUMNS``. ``likely`` ones are at least as probable as the settings
-        say, and only they are asked about; ``question`` is the one that validated it, or empty.
+        say; ``asked`` are those that could be on a chain beside their own; ``question`` is the one
+        that validated it, or empty.
     """
     settings = settings or RecallSettings()
     clozes: dict[str, str] = {}
@@ -68,11 +71,39 @@ def recalled_facts(
         if not proposals:
             break
         _choose_clozes(validation, proposals, clozes, settings)
-        table = _validated(validation, proposals, clozes, settings.least)
+        table = _scored(validation, proposals, clozes, settings.least)
         tables.append(table.assign(round=number))
-        reached = table.loc[table["validated"], "object"]
+        reached = table.loc[table["likely"], "object"]
         frontier = {name.casefold(): name for name in reached if name.casefold() not in known}
-    return pd.concat(tables, ignore_index=True)[list(COLUMNS)]
+    table = pd.concat(tables, ignore_index=True)
+    table["asked"] = table["likely"] & _around(table)
+    asked = table.loc[table["asked"], ["subject", "relation", "object"]].to_numpy(str)
+    table["question"] = ""
+    found = validation.questions_that_validate([Proposal(*map(str, link)) for link in asked])
+    table.loc[table["asked"], "question"] = found
+    return table.assign(validated=table["question"] != "")[list(COLUMNS)]
+
+
+def _around(table: pd.DataFrame) -> pd.Series:
+    """Whether each fact is one of several ways, of up to three steps, between two linked entities.
+
+    Others can be on no chain but their own, and are not asked about.
+    """
+    ends = [
+        (str(s).casefold(), str(o).casefold())
+        for s, o in table[["subject", "object"]].to_numpy(str)
+    ]
+    graph = nx.DiGraph(
+        end
+        for end, likely in zip(ends, table["likely"], strict=True)
+        if likely and end[0] != end[1]
+    )
+    useful = set()
+    for edge in graph.edges:
+        ways = list(nx.all_simple_edge_paths(graph, *edge, cutoff=3))
+        if len(ways) > 1:
+            useful |= {step for way in ways for step in way}
+    return pd.Series([end in useful for end in ends], index=table.index)
 
 
 def _drawn(proposals: Sequence[Proposal], settings: RecallSettings) -> list[Proposal]:
@@ -104,18 +135,15 @@ def _choose_clozes(
         clozes[relation] = max(shares, key=lambda cloze: shares[cloze])
 
 
-def _validated(
+def _scored(
     validation: Validation, proposals: Sequence[Proposal], clozes: dict[str, str], least: float
 ) -> pd.DataFrame:
     texts = [clozes[p.relation] for p in proposals]
     found = validation.probabilities(proposals, texts)
-    likely = np.flatnonzero(found >= least).tolist()
-    asked = validation.questions_that_validate([proposals[i] for i in likely])
-    questions = dict(zip(likely, asked, strict=True))
     rows = [
-        (p.subject, p.relation, p.object, p.source, cloze, value, questions.get(i, ""))
-        for i, (p, cloze, value) in enumerate(zip(proposals, texts, found, strict=True))
+        (p.subject, p.relation, p.object, p.source, cloze, value)
+        for p, cloze, value in zip(proposals, texts, found, strict=True)
     ]
-    names = ["subject", "relation", "object", "source", "cloze", "probability", "question"]
+    names = ["subject", "relation", "object", "source", "cloze", "probability"]
     table = pd.DataFrame(rows, columns=names)
-    return table.assign(likely=table["probability"] >= least, validated=table["question"] != "")
+    return table.assign(likely=table["probability"] >= least)

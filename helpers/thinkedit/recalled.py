@@ -21,7 +21,7 @@ from helpers.thinkedit.edits import Chain, Edit, Fact
 from helpers.thinkedit.graph import Triplet, add_triplet
 
 Edge = tuple[str, str]
-LINKS = ("proposed", "likely", "validated", "in the graph", "on a kept chain")
+LINKS = ("proposed", "likely", "asked", "validated", "in the graph", "on a kept chain")
 
 
 @dataclass(frozen=True)
@@ -36,9 +36,9 @@ class Selection:
         seed: of all draws.
     """
 
-    edits: int = 120
-    per_length: int = 2
-    per_object: int = 6
+    edits: int = 400
+    per_length: int = 4
+    per_object: int = 20
     most_paths: int = 5_000
     seed: int = 0
 
@@ -171,6 +171,7 @@ def _links(
 ) -> pd.DataFrame:
     """How many links of each relation every stage left."""
     stages = {"proposed": facts, "likely": facts[facts["likely"]]}
+    stages["asked"] = facts[facts["asked"]]
     counts = {name: table["relation"].value_counts() for name, table in stages.items()}
     counts["validated"] = facts.loc[facts["validated"], "relation"].value_counts()
     kinds = graph.edges.data("kind")

@@ -47,7 +47,7 @@ class Validation:
     wordings: Wordings
     store: ResultsStore
     examples: int = 0
-    attempts: int = 3
+    attempts: int = 1
     chunk: int = 256
 
     @property

@@ -3,11 +3,19 @@
 import pandas as pd
 import pytest
 
+from helpers.paths import PACKAGED
 from helpers.results.store import ResultsStore
-from helpers.thinkedit.edits import read_edits, write_edits
+from helpers.thinkedit import recalled_tables
+from helpers.thinkedit.edits import (
+    chain_lengths,
+    load_aliases,
+    load_edits,
+    read_edits,
+    write_edits,
+)
 from helpers.thinkedit.proposers import Listed, Proposal, StoreNeighbours, Together
 from helpers.thinkedit.recall import RecallSettings, recalled_facts
-from helpers.thinkedit.recalled import Selection, recalled_edits
+from helpers.thinkedit.recalled import LINKS, Selection, recalled_edits
 from helpers.thinkedit.validation import Validation
 from helpers.thinkedit.wordings import WordingError, read_wordings
 from helpers.triples.graph import Edge, Entity, Graph
@@ -77,21 +85,29 @@ def test_rounds_go_on_from_what_the_model_named_and_answers_are_kept(tiny, tmp_p
         ]
 
     monkeypatch.setattr("helpers.thinkedit.validation.sample_responses", respond)
-    proposals = [Proposal("Lyon", "P17", "France"), Proposal("France", "P30", "Europe"),
-                 Proposal("Oslo", "P17", "Norway"), Proposal("Lyon", "P176", "Peugeot")]  # fmt: skip
+    proposals = [
+        Proposal("Lyon", "P17", "France"),
+        Proposal("France", "P30", "Europe"),
+        Proposal("Lyon", "P17/P30", "Europe"),
+        Proposal("Lyon", "P176", "Peugeot"),
+        Proposal("Oslo", "P17", "Norway"),
+    ]
     settings = RecallSettings(least=0.0, rounds=3)
     table = recalled_facts(validation, Listed(proposals), ["Lyon"], settings)
     rows = table.set_index(["subject", "relation"])
     assert rows["round"].to_dict() == {
         ("Lyon", "P17"): 1,
+        ("Lyon", "P17/P30"): 1,
         ("Lyon", "P176"): 1,
         ("France", "P30"): 2,
     }
     assert rows["question"].to_dict() == {
         ("Lyon", "P17"): "In which country is Lyon?",  # the second one tried
-        ("Lyon", "P176"): "",
+        ("Lyon", "P17/P30"): "Which continent is the city of Lyon on?",
+        ("Lyon", "P176"): "",  # on no chain beside its own: not asked
         ("France", "P30"): "Which continent is France on?",
     }
+    assert not any("makes" in prompt for prompt in asked)
     before = len(asked)
     again = recalled_facts(validation, Listed(proposals), ["Lyon"], settings)
     assert len(asked) == before  # all from the store
@@ -102,10 +118,10 @@ def test_rounds_go_on_from_what_the_model_named_and_answers_are_kept(tiny, tmp_p
 
 def facts_of(*links):
     rows = [
-        (s, r, o, "test", 1, f"{r} of {{}} is", 0.5, True, f"Which {r} has {s}?", True)
+        (s, r, o, "test", 1, f"{r} of {{}} is", 0.5, True, True, f"Which {r} has {s}?", True)
         for s, r, o in links
     ]
-    columns = ["subject", "relation", "object", "source", "round", "cloze", "probability", "likely",
+    columns = ["subject", "relation", "object", "source", "round", "cloze", "probability", "likely", "asked",
                "question", "validated"]  # fmt: skip
     return pd.DataFrame(rows, columns=columns)
 
@@ -113,14 +129,14 @@ def facts_of(*links):
 def test_edits_have_every_chain_their_own_subject_and_a_wrong_new_object(tmp_path):
     links = [("a", "r", "c"), ("a", "s", "b"), ("b", "r", "c"), ("x", "r", "y"), ("x", "r", "z")]
     table = facts_of(*links, ("d", "r", "w"))
-    lost = facts_of(("c", "s", "x")).assign(validated=False, question="", likely=False)
+    lost = facts_of(("c", "s", "x")).assign(validated=False, question="", likely=False, asked=False)
     recalled = recalled_edits(pd.concat([table, lost], ignore_index=True))
     (edit,) = recalled.edits
     assert (edit.subject, edit.original) == ("a", "c")
     assert sorted(chain.nodes for chain in edit.chains) == [("a", "b", "c"), ("a", "c")]
     assert edit.new in {"y", "z", "w"}
     whole = recalled.links.set_index("relation")
-    assert whole.loc["all"].tolist() == [7, 6, 6, 6, 3]
+    assert whole.loc["all"].tolist() == [7, 6, 6, 6, 6, 3]
     assert recalled.chains.set_index("steps")["kept"].to_dict() == {1: 1, 2: 1, 3: 0, 4: 0, 5: 0}
     write_edits(recalled.edits, tmp_path / "own.json")
     assert read_edits(tmp_path / "own.json") == recalled.edits
@@ -133,3 +149,26 @@ def test_no_edit_holds_most_chains():
     assert found.loc[2].tolist() == [9, 4]
     with pytest.raises(ValueError, match="no recalled fact has a second way"):
         recalled_edits(facts_of(("a", "r", "c"), ("d", "r", "e")))
+
+
+def test_what_the_embedded_model_recalls_is_packaged_with_its_counts():
+    edits = load_edits("recalled-smollm2-135m")
+    lengths = chain_lengths(edits)
+    assert len(edits) >= 80
+    assert sum(lengths.values()) >= 600
+    assert set(lengths) == {1, 2, 3, 4, 5}
+    folder = PACKAGED / "thinkedit"
+    counted = pd.read_csv(folder / "recalled-smollm2-135m-chains.csv")
+    assert dict(zip(counted["steps"], counted["kept"], strict=True)) == lengths
+    links = pd.read_csv(folder / "recalled-smollm2-135m-links.csv").set_index("relation")
+    used = {fact.key for edit in edits for fact in edit.facts}
+    assert links.loc["all", "on a kept chain"] == len(used)
+    assert (links.loc["all"].diff().dropna() <= 0).all()
+    assert load_aliases("recalled-smollm2-135m")["united states"][1] == "USA"
+
+
+def test_the_funnel_shows_every_stage():
+    figure = recalled_tables.funnel("smollm2-135m")
+    left, right = figure.axes
+    assert [text.get_text() for text in left.get_yticklabels()] == list(LINKS)
+    assert sum(patch.get_height() for patch in right.patches) == 621

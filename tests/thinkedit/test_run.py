@@ -17,7 +17,7 @@ from helpers.results.store import ResultsStore, settings_key
 from helpers.scoring.answers import Question, score_answers
 from helpers.scoring.responses import Sampling
 from helpers.thinkedit import metrics, publish, tables
-from helpers.thinkedit.known import BY_MEAN, DEFAULT, Known
+from helpers.thinkedit.known import BY_MEAN, Known
 from helpers.thinkedit.probes import kinds_of, probes_of
 from helpers.thinkedit.run import ThinkEditRun
 from helpers.thinkedit.scores import exact_scores, sampled_scores, text_scores
