@@ -377,7 +377,6 @@ def test_the_whole_probability_is_of_any_name_and_ranks_names_as_written(exact_t
     )
     scores["original_named"] = [-3.5, -4.0, -2.9]
     whole, mean = Known("named", top=True), BY_MEAN
-    assert Known("named", 0.05, top=False) == DEFAULT
     assert whole.probability(scores).tolist() == pytest.approx(np.exp([-3.5, -4.0, -2.9]))
     assert whole.of(scores).tolist() == [True, False, True]
     assert mean.of(scores).tolist() == [True, True, True]
