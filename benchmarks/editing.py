@@ -28,7 +28,7 @@ from helpers import models
 from helpers.editing.alphaedit import AlphaEdit
 from helpers.editing.editor import Editor
 from helpers.editing.hyperparameters import HyperparameterError
-from helpers.editing.memory import Memory
+from helpers.editing.memo import Memory
 from helpers.editing.mend.network import NetworkError
 from helpers.editing.methods import build_method
 from helpers.editing.presets import preset_values

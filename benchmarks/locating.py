@@ -17,8 +17,8 @@ from benchmarks.machine import arithmetic, measured, warm_up
 from benchmarks.report import Report
 from helpers import models
 from helpers.klob.questions import load_examples
+from helpers.locating.locators import LOCATORS, make_locator
 from helpers.locating.query import Query, encode
-from helpers.locating.registry import LOCATORS, make_locator
 from helpers.models.language_model import LanguageModel
 from helpers.models.load import torch_dtype
 from helpers.paths import RUNS

@@ -17,7 +17,7 @@ from helpers.editing.deltas import Delta, Dense, LowRank
 from helpers.editing.ft import Ft
 from helpers.editing.kn import Kn
 from helpers.editing.memit import Memit
-from helpers.editing.mend.editor import Mend
+from helpers.editing.mend.mend import Mend
 from helpers.editing.normed import before_norm
 from helpers.editing.rect import Rect
 from helpers.editing.request import EditRequest

@@ -7,6 +7,7 @@ network; a warning fails the build.
 
 from __future__ import annotations
 
+import json
 import pkgutil
 import re
 import shutil
@@ -19,12 +20,15 @@ import helpers
 from helpers.paths import FIGURES, NOTEBOOKS, REPOSITORY, RUNS
 
 BOOK = Path(__file__).resolve().parent
-_FILE_LINK = re.compile(r"\[([^\]]+)\]\((?!https?:|#)([^)]+)\)")
+_FILE_LINK = re.compile(r"(?<!!)\[([^\]]+)\]\((?!https?:|#)([^)]+)\)")
+_TABLE_LOOK = re.compile(r"<style>\.ke-table.*?</style>")  # the site has its own
 sys.path.insert(0, str(BOOK))
 
 
 def gather(source: Path) -> None:
     """Write all of the site's sources into a fresh folder."""
+    from examples import with_examples
+    from stored_facts import explorer_page, write_facts
     from tables import results_page
 
     shutil.rmtree(source, ignore_errors=True)
@@ -33,12 +37,33 @@ def gather(source: Path) -> None:
     shutil.copy(BOOK / "conf.py", source)
     shutil.copy(FIGURES / "01_one_record.png", source)
     notebooks = sorted(NOTEBOOKS.glob("*.ipynb"))
-    _write_each(source / "notebooks", {path.name: path.read_text("utf-8") for path in notebooks})
+    _write_each(source / "notebooks", {path.name: folded(path) for path in notebooks})
     overview = (BOOK / "pages" / "index.md").read_text("utf-8")
     (source / "index.md").write_text(overview.replace("%FINDINGS%", findings(notebooks)), "utf-8")
     (source / "results.md").write_text(results_page(), "utf-8")
+    metrics = (source / "metrics.md").read_text("utf-8")
+    (source / "metrics.md").write_text(with_examples(metrics), "utf-8")
+    page, offered = source / "explorer.md", write_facts(source / "static" / "records")
+    page.write_text(explorer_page(page.read_text("utf-8"), offered), "utf-8")
     _write_each(source / "guides", guides())
+    shutil.copytree(FIGURES, source / "figures", ignore=shutil.ignore_patterns("data", "*.svg"))
     _write_each(source / "api", api_pages())
+
+
+def folded(path: Path) -> str:
+    """A notebook whose code is folded away, its figures as wide as they were drawn for."""
+    notebook = json.loads(_TABLE_LOOK.sub("", path.read_text("utf-8")))
+    for cell in notebook["cells"]:
+        if cell["cell_type"] != "code":
+            continue
+        tags = cell["metadata"].setdefault("tags", [])
+        if cell["outputs"] and not any(tag.startswith(("hide-", "remove-")) for tag in tags):
+            tags.append("hide-input")
+        sizes = [output.get("metadata", {}).get("image/png", {}) for output in cell["outputs"]]
+        widths = [size["width"] for size in sizes if size.get("width")]
+        if widths:
+            cell["metadata"]["mystnb"] = {"image": {"width": f"{max(widths)}px"}}
+    return json.dumps(notebook, ensure_ascii=False)
 
 
 def findings(notebooks: list[Path]) -> str:
@@ -48,11 +73,19 @@ def findings(notebooks: list[Path]) -> str:
 
 
 def guides() -> dict[str, str]:
-    """The repository's own guides, as pages; links to its files become their names."""
+    """The repository's own guides, as pages; links to files that are no page become their names."""
     paths = [REPOSITORY / "CONTRIBUTING.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
-    return {
-        path.name.lower(): _FILE_LINK.sub(r"\1 (`\2`)", path.read_text("utf-8")) for path in paths
-    }
+    return {path.name.lower(): _as_page(path.read_text("utf-8")) for path in paths}
+
+
+def _as_page(text: str) -> str:
+    def linked(found: re.Match[str]) -> str:
+        words, target = found.groups()
+        if target.startswith("../notebooks/"):
+            return f"[{words}]({target})"
+        return f"{words} (`{target}`)"
+
+    return _FILE_LINK.sub(linked, text)
 
 
 def api_pages() -> dict[str, str]:

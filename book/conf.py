@@ -18,6 +18,8 @@ default_role = "code"
 
 nb_execution_mode = "off"
 nb_ipywidgets_js = {}  # a page shows a widget's static figure; its scripts would come from a CDN
+nb_code_prompt_show = "Show the code"
+nb_code_prompt_hide = "Hide the code"
 nb_merge_streams = True
 nb_mime_priority_overrides = [("html", "application/vnd.jupyter.widget-view+json", None)]
 myst_enable_extensions = ["dollarmath", "colon_fence"]
@@ -35,7 +37,7 @@ html_theme = "furo"
 html_title = project
 html_static_path = ["static"]
 html_css_files = ["site.css"]
-html_js_files = ["sort.js"]
+html_js_files = ["sort.js", "enlarge.js"]
 html_math_renderer = "mathml"
 html_copy_source = False
 html_show_sphinx = False

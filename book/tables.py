@@ -1,31 +1,63 @@
-"""The results page: every table that can be drawn from the stored scores, without a model."""
+"""The results page: every table that the stored scores give, ours beside the papers'."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pandas as pd
 
-from helpers.editing.variants import method_label
+from helpers.editing.variants import MethodError, Variant, method_label
 from helpers.klob.tables import criteria_text, made_of
 from helpers.paths import FIGURES
 from helpers.peak import stored_scores as peak_scores
-from helpers.peak.ablation_tables import by_label, finished, variant_metrics
-from helpers.peak.tables import editing_table, method_metrics
-from helpers.results.archive import Archive
+from helpers.peak.ablation_tables import by_label, finished
+from helpers.peak.beside_paper import beside_paper, paper_setting
+from helpers.peak.metrics_table import metrics_table
+from helpers.peak.tables import editing_table
+from helpers.results.archive import Archive, Run
+from helpers.results.model_words import PACKAGED_WORDS
+from helpers.results.show import table_html
 from helpers.thinkedit import stored_scores as thinkedit_scores
+from helpers.thinkedit.report_tables import paper_techniques
 from helpers.thinkedit.technique_tables import as_text, technique_table
 
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>&$|~])")
-_MODES = ("independent", "sequential")
+_MODES = ("sequential", "independent")
 _ESTIMATORS = {"exact": "exact probabilities", "sampled": "sampled responses"}
+_PLAIN = ("AFF_hard", "ANF_hard", "AFF_random", "ANF_random", "ES", "GS", "LS_authors")
 
 
 def escaped(text: object) -> str:
     """Text from data as the page shows it as it is, whatever Markdown or HTML is in it."""
     return _MARKUP.sub(r"\\\1", str(text).replace("\n", " "))
+
+
+@cache
+def runs_of(folder: Path) -> tuple[Run, ...]:
+    """An archive's runs: SmolLM2 before Gemma, then other models by name."""
+    known = list(PACKAGED_WORDS)
+    places = {name: place for place, name in enumerate(known)}
+    runs = Archive(folder).runs()
+    return tuple(
+        sorted(runs, key=lambda run: places.get(run.about.source.get("model"), len(known)))
+    )
+
+
+@cache
+def metrics_of(run: Run, table: str) -> pd.DataFrame:
+    """PEAK's metrics of one of a run's tables, a row a record."""
+    return metrics_table(peak_scores.scores_of(run, only=table)[table])
+
+
+def label_of(table: str) -> str:
+    """The method's name for readers: tables of main runs have it, those of ablations a variant's."""
+    try:
+        return Variant.parse(table).label
+    except MethodError:
+        return table
 
 
 def results_page(data: Path = FIGURES / "data") -> str:
@@ -34,16 +66,19 @@ def results_page(data: Path = FIGURES / "data") -> str:
     Args:
         data: folder of the stored result tables.
     """
+    from every_editor import everything
+
     parts = [
+        ("All editors, all measures", everything(data)),
         ("Editing: PEAK and APP", _peak(data / "peak")),
         ("Ablations of APP", _ablations(data / "ablations")),
         ("Locating: KLoB", _klob(data / "klob")),
         ("Deducing: ThinkEdit", _thinkedit(data / "thinkedit")),
     ]
     lines = [
-        "# Results",
+        "---\nhide-toc: true\n---\n# Results",
         "Drawn from the stored scores in `figures/data` when this site was built. How each number "
-        "is computed: [](metrics.md). What it stands beside in the papers: the notebooks.",
+        "is computed: [](metrics.md). A click on a column's title sorts its table.",
     ]
     for title, blocks in parts:
         lines += [f"## {title}", *(list(blocks) or ["*No scores are stored yet.*"])]
@@ -51,41 +86,45 @@ def results_page(data: Path = FIGURES / "data") -> str:
 
 
 def _peak(folder: Path) -> Iterator[str]:
-    for run in Archive(folder).runs():
+    for run in runs_of(folder):
         caption = peak_scores.caption_of(run)
+        by_record = {name: metrics_of(run, name) for name in run.tables}
         yield f"### {escaped(caption.model)} on {escaped(caption.dataset)}"
         yield f"{escaped(caption)}. Percent, 95 % intervals; with APP significantly better †, worse ‡."
-        yield _html(editing_table(method_metrics(peak_scores.scores_of(run))))
+        yield html(editing_table(by_record))
+        settings = paper_setting(caption.model, caption.dataset)
+        yield f"Beside the paper ({escaped(', '.join(each.label for each in settings))}); * is a slip there:"
+        yield html(beside_paper(by_record, settings, metrics=_PLAIN))
 
 
 def _ablations(folder: Path) -> Iterator[str]:
-    for run in Archive(folder).runs():
+    for run in runs_of(folder):
         stored = peak_scores.studies_of(run)
-        metrics = variant_metrics(stored.scores)
-        by_editor: dict[str, list] = {}
-        for variant in metrics:
-            by_editor.setdefault(variant.editor, []).append(variant)
-        for editor, variants in by_editor.items():
-            chosen = finished(metrics, variants)
+        metrics = {Variant.parse(name): metrics_of(run, name) for name in stored.scores}
+        for editor in dict.fromkeys(variant.editor for variant in metrics):
+            chosen = finished(metrics, [v for v in metrics if v.editor == editor])
             where = f"{stored.caption.dataset}, {stored.caption.model}"
             yield f"### {method_label(editor)} on {escaped(where)}"
             yield escaped(stored.described(*chosen.values())) + ". Percent."
-            yield _html(editing_table(by_label(chosen)))
+            yield html(editing_table(by_label(chosen)))
 
 
 def _klob(folder: Path) -> Iterator[str]:
-    for run in Archive(folder).runs():
+    for run in runs_of(folder):
         similarities, sentences = run.tables["similarities"], run.tables["sentences"]
         yield "### " + escaped(f"{run.about.source['model']} on {run.about.source['dataset']}")
-        yield f"{escaped(made_of(run))}. Headline value (unclipped mean, 95 % interval)."
+        yield (
+            f"{escaped(made_of(run))}. Headline value (unclipped mean, 95 % interval). "
+            "The paper prints no results of locating methods, so none stand beside ours."
+        )
         for granularity in sorted(similarities["granularity"].unique()):
             yield f"Compared by {granularity}:"
-            yield _html(criteria_text(similarities, sentences, granularity=granularity))
+            yield html(criteria_text(similarities, sentences, granularity=granularity))
 
 
 def _thinkedit(folder: Path) -> Iterator[str]:
     for estimator, words in _ESTIMATORS.items():
-        runs = tuple(run for run in Archive(folder).runs() if estimator in run.tables)
+        runs = tuple(run for run in runs_of(folder) if estimator in run.tables)
         if not runs:
             continue
         found = thinkedit_scores.evaluation(runs, estimator=estimator)
@@ -97,10 +136,24 @@ def _thinkedit(folder: Path) -> Iterator[str]:
             yield escaped(thinkedit_scores.caption(scores, f"{estimator}, {mode}"))
             yield "Pooled, with 95 % intervals. IFR: lower is better; CKP: higher is better."
             table = as_text(technique_table(found, mode=mode), digits=3)
-            yield _html(table.set_index(["model", "method"]))
+            yield html(smollm2_first(table).set_index(["model", "method"]))
+            if mode == "sequential":
+                yield "The paper's (Tables 5 and 6):"
+                yield html(as_paper().set_index(["model", "method"]))
 
 
-def _html(table: pd.DataFrame) -> str:
-    """A table that scrolls in its own box, with one row of titles, by which a reader may sort."""
-    html = table.reset_index().to_html(index=False, border=0, na_rep="–")
-    return f'```{{raw}} html\n<div class="table-scroll">{html}</div>\n```'
+def as_paper() -> pd.DataFrame:
+    """The paper's Tables 5 and 6 with three digits."""
+    return paper_techniques().round(3)
+
+
+def smollm2_first(table: pd.DataFrame) -> pd.DataFrame:
+    """Rows in the order of ``runs_of``."""
+    places = {name: place for place, name in enumerate(PACKAGED_WORDS)}
+    order = table["model"].map(lambda name: places.get(name, len(places)))
+    return table.iloc[order.argsort(kind="stable")]
+
+
+def html(table: pd.DataFrame) -> str:
+    """A table as ``show`` has it in notebooks; its look is the site's (site.css)."""
+    return f"```{{raw}} html\n{table_html(table, decimals=3)}\n```"

@@ -138,7 +138,6 @@ def execute(
 
     Args:
         planned: what ``checked_plan`` returns.
-        folder: where the manifest is.
         tell: gets a line for each cell that takes longer than two seconds.
 
     Raises:

@@ -1,13 +1,17 @@
 """Find a public file: in the user's data folder, else in the cache, else by download, checked."""
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 import pooch
+import yaml
 
 from helpers.kept import file_digest
-from helpers.paths import cache_folder, local_data_folder
+from helpers.paths import PACKAGED, cache_folder, local_data_folder
 
 DATA_VARIABLE = "HELPERS_DATA"
 DOWNLOAD_TIMEOUT = 60  # seconds without an answer from the server
@@ -71,6 +75,19 @@ class Resource:
         return hashlib.sha1(header + content).hexdigest() == str(self.git_blob).lower()
 
 
+def official_file(name: str) -> Resource:
+    """A file of ``packaged/official.yaml`` by its name there."""
+    return Resource(name=name, **_official_files()[name])
+
+
+@cache
+def _official_files() -> Mapping[str, Mapping[str, Any]]:
+    files: Mapping[str, Mapping[str, Any]] = yaml.safe_load(
+        (PACKAGED / "official.yaml").read_text("utf-8")
+    )
+    return files
+
+
 def data_folder() -> Path | None:
     """The folder ``$HELPERS_DATA`` names, or None when the variable is not set.
 
@@ -89,7 +106,6 @@ def locate(resource: Resource, *, download: bool = True) -> Path:
     Looks below ``$HELPERS_DATA``, then in the cache, then downloads into the cache.
 
     Args:
-        resource: the file wanted.
         download: whether the network may be used.
 
     Raises:

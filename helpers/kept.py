@@ -90,7 +90,6 @@ def kept(path: Path, read: Callable[[Path], T], make: Callable[[Path], object]) 
     """What ``read`` makes of a file; where it is missing or damaged, ``make`` writes it first.
 
     Args:
-        path: the file.
         read: from the file to its value, never None.
         make: writes the whole file to the path that it is given.
     """

@@ -39,6 +39,7 @@ ERRORS = (
 
 # Notebook: its archive, and the module and function that publish it.
 PUBLISHED = {
+    "02_peak_construction": ("construction", "helpers.peak.construction.publish", "publish"),
     "03_editing_runs": ("peak", "helpers.peak.publish", "publish"),
     "05_klob_localisation": ("klob", "helpers.klob.publish", "publish"),
     "06_thinkedit_case_study": ("thinkedit", "helpers.thinkedit.publish", "publish"),

@@ -19,18 +19,17 @@ from helpers.fetch import FetchError, locate
 from helpers.fetching import SETS
 from helpers.klob.examples import load_consistency, load_relevance
 from helpers.klob.unit_sets import located_count
-from helpers.locating.registry import make_locator
+from helpers.locating.locators import make_locator
 from helpers.models.load import model_source, torch_device, torch_dtype
 from helpers.params import ParamsError
 from helpers.paths import REPOSITORY, run_name
-from helpers.peak.construction.model_filter import FilterSettings
-from helpers.peak.construction.settings import PeakSettings, temporal_span
+from helpers.peak.construction.run import settings_of
 from helpers.peak.records import load_peak
 from helpers.records import by_case_id
 from helpers.results.archive import Archive, ArchiveError, archive
 from helpers.thinkedit.edits import load_edits
 from helpers.thinkedit.run import ESTIMATORS, MODES
-from helpers.triples.facts import packaged_triples
+from helpers.triples.packaged_facts import packaged_triples
 from helpers.triples.sources import check_source
 
 Params = Mapping[str, Any]
@@ -143,23 +142,6 @@ def _example_fact(subject: str, params: Params) -> None:
         raise ValueError(f"no packaged fact of {subject!r} by {relation!r}; give another example")
 
 
-def _construction(_: Any, params: Params) -> None:
-    """What the construction's and the filter's own constructors refuse."""
-    sizes = {name: params[name] for name in ("random_type", "link_steps", "seed")}
-    PeakSettings(
-        correct=(params["least_correct"], params["most_correct"]),
-        hard=(params["least_hard"], params["most_hard"]),
-        locality=(params["least_locality"], MOST_LOCALITY),
-        per_relation=params["per_relation"],
-        **sizes,
-    )
-    hard = (params["temporal_least_hard"], MOST_HARD_TEMPORAL)
-    PeakSettings(hard=hard, per_relation=params["temporal_per_relation"], **sizes)
-    filtered = {name: params[name] for name in ("rule", "hard_share", "threshold")}
-    FilterSettings(least_correct=params["least_known"], **filtered)
-    temporal_span(params["cutoff"], params["until"])
-
-
 def _published(value: Any, params: Params) -> None:
     """Published runs that a notebook draws: of a model, of an ablation, or of several models."""
     if isinstance(value, list):
@@ -178,7 +160,6 @@ def _beside(values: list[str], params: Params) -> None:
         Archive(REPOSITORY / params["stored"]).get(name)
 
 
-MOST_LOCALITY, MOST_HARD_TEMPORAL = 6, 15  # what notebook 02 fixes
 _METHODS = ("methods", "editors", "fairer", "others", "said", "sequences")
 _METHOD = ("method", "editor")
 _CONSTRUCTION = (
@@ -223,7 +204,7 @@ TOGETHER: dict[str, Callable[[Any, Params], object]] = {
     "relations": _relations,
     "example_subject": _example_fact,
     "example_relation": lambda value, params: _example_fact(params["example_subject"], params),
-    **dict.fromkeys(_CONSTRUCTION, _construction),
+    **dict.fromkeys(_CONSTRUCTION, lambda _, params: settings_of(params)),
     **dict.fromkeys(("fact", "chain"), _examples),
     **dict.fromkeys(("published", "published_larger", "published_said"), _published),
     "beside": _beside,

@@ -30,8 +30,8 @@ from helpers.locating.masked import MaskedLanguageModel, ready_masked
 from helpers.models import LanguageModel
 from helpers.models.load import _ready
 from helpers.models.shapes import random_model
-from helpers.triples.facts import packaged_relations
-from helpers.triples.graph import Graph, read_graph
+from helpers.triples.labelled_graph import Graph, read_graph
+from helpers.triples.packaged_facts import packaged_relations
 from helpers.triples.sources import packaged_store
 from tests.loopback_only import sitecustomize as sitecustomize  # no test reaches another machine
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 
 import pytest
+from matplotlib import pyplot as plt
 
 from helpers.models.architectures import ARCHITECTURES
 from helpers.paths import REPOSITORY
+from helpers.results import figure
 
 GUIDE = (REPOSITORY / "CONTRIBUTING.md").read_text("utf-8")
 BLOCKS = re.findall(r"^```python\n(.*?)^```$", GUIDE, re.M | re.S)
@@ -19,6 +21,7 @@ def test_every_addition_is_worked_out():
         "Add a model",
         "Add an editor",
         "Add a locator",
+        "Add a figure",
         "Add a data set",
     }
     assert all("```python" in text and "assert" in text for text in sections.values())
@@ -26,12 +29,15 @@ def test_every_addition_is_worked_out():
 
 def test_worked_examples_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    figure.published()  # whatever registers now stays; what the guide registers goes
+    monkeypatch.setattr(figure, "_REGISTRY", dict(figure._REGISTRY))
     before = dict(ARCHITECTURES)
     namespace = {"__name__": "__main__"}
     try:
         for block in BLOCKS:
             exec(compile(block, "CONTRIBUTING.md", "exec", dont_inherit=True), namespace)
     finally:
+        plt.close("all")
         ARCHITECTURES.clear()
         ARCHITECTURES.update(before)
 

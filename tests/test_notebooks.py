@@ -9,6 +9,7 @@ import nbformat
 import pytest
 import yaml
 
+from helpers.fetching import files_of
 from helpers.params import notebook_of, notebook_parameters, read_params
 from helpers.paths import FIGURES, NOTEBOOKS, PARAMS
 from helpers.results.figure import drawing
@@ -42,6 +43,14 @@ def test_quick_profile_is_the_default(notebook):
     defaults = {p.name: p.default for p in notebook_parameters(notebook)}
     assert yaml.safe_load(file.read_text()) == defaults
     assert read_params(file) == defaults
+
+
+def test_a_plain_run_needs_no_official_file(notebook):
+    """Where one is opened all the same, .ci/run fails, unless a cell copes with its absence."""
+    assert files_of(read_params(PARAMS / "quick" / f"{notebook.stem}.yaml")) == []
+    coping = {"FetchError", "NotHereError", "locate", "try", "exists", "is_file"}
+    words = {word for c in code_cells(notebook) for word in re.findall(r"\w+", c.source)}
+    assert coping & words == set()
 
 
 def test_every_parameter_is_explained(notebook):

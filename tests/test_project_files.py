@@ -44,16 +44,24 @@ def test_notebooks_are_checked_with_what_they_depend_on():
 
 def test_the_citation_is_whole_and_of_this_version():
     citation = yaml.safe_load((REPOSITORY / "CITATION.cff").read_text("utf-8"))
-    assert {"cff-version", "message", "title", "authors"} <= citation.keys()
+    assert {"cff-version", "message", "title", "authors", "abstract"} <= citation.keys()
     assert citation["version"] == helpers.__version__
     papers = citation["references"]
     assert len(papers) == 3
     assert all(paper["authors"] and paper["title"] and paper["url"] for paper in papers)
 
 
+def test_the_release_is_dated_alike_and_its_address_is_said_to_be_a_placeholder():
+    text = (REPOSITORY / "CITATION.cff").read_text("utf-8")
+    citation = yaml.safe_load(text)
+    heading = f"## {helpers.__version__} – {citation['date-released']}"
+    assert heading in (REPOSITORY / "CHANGELOG.md").read_text("utf-8")
+    placeholder = "OWNER/REPOSITORY" in citation["repository-code"]
+    assert placeholder == ("placeholder" in text)
+
+
 def test_the_changelog_has_entries_for_what_is_here():
     text = (REPOSITORY / "CHANGELOG.md").read_text("utf-8")
     sections = dict(re.findall(r"^## \[?([^\]\s]+).*?\n(.*?)(?=^## |\Z)", text, re.M | re.S))
-    current = sections.get("Unreleased") or sections.get(helpers.__version__)
-    assert current
-    assert re.search(r"^- \w", current, re.M)
+    assert "Unreleased" in sections
+    assert re.search(r"^- \w", sections[helpers.__version__], re.M)

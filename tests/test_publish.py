@@ -211,5 +211,5 @@ def test_nothing_finished_is_nothing_stored(run, rome, tmp_path):
 def test_only_some_notebooks_are_published():
     from helpers.paths import PARAMS as FOLDER
 
-    with pytest.raises(ParamsError, match="published are only 03_editing_runs, 05_klob"):
+    with pytest.raises(ParamsError, match="published are only 02_peak_construction, 03_"):
         publish(FOLDER / "quick" / "01_preliminaries.yaml")

@@ -14,7 +14,7 @@ PAPERS = ("peak", "klob", "thinkedit")
 # From the ground up. Modules beside the rooms are rooms of their own.
 ORDER = [
     *("paths", "kept", "yaml_text", "records", "fetch", "models", "locating", "editing", "scoring"),
-    *("results", "triples", *PAPERS, "explorer", "sweeps"),
+    *("results", "triples", *PAPERS, "facts", "explorer", "sweeps"),
 ]
 # (paper, paper it imports from): the reason.
 ALLOWED: dict[tuple[str, str], str] = {}

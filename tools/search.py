@@ -26,7 +26,7 @@ import typer
 
 from helpers import models
 from helpers.editing.app import App
-from helpers.editing.memory import Memory
+from helpers.editing.memo import Memory
 from helpers.editing.methods import build_method
 from helpers.paths import PARAMS, RUNS
 from helpers.peak.metrics_table import metrics_table

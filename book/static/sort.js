@@ -24,7 +24,7 @@ function sort(table, title) {
 }
 
 document.addEventListener("DOMContentLoaded", () => {
-  for (const table of document.querySelectorAll(".table-scroll table")) {
+  for (const table of document.querySelectorAll(".ke-table table")) {
     for (const title of table.tHead.rows[0].cells) {
       title.setAttribute("aria-sort", "none");
       title.tabIndex = 0;

@@ -16,8 +16,9 @@ from helpers.editing.context import ContextTemplates, context_templates
 from helpers.editing.corpus import corpus_named
 from helpers.editing.editor import Editor
 from helpers.editing.hyperparameters import HyperparameterError
-from helpers.editing.memory import Memory
-from helpers.editing.presets import preset_values, read_hyperparameters
+from helpers.editing.memo import Memory
+from helpers.editing.params_files import Size, check_fits
+from helpers.editing.presets import Preset, is_of_model, preset_values, read_hyperparameters
 from helpers.editing.registry import entry
 from helpers.editing.second_moment import SecondMoment, second_moment
 from helpers.models.language_model import LanguageModel
@@ -28,11 +29,16 @@ class Setup:
     """The model to edit, and what its editors are built of (arguments of ``build_editor``)."""
 
     language_model: LanguageModel
-    preset: str
+    preset: Preset
     corpus: str = "self"
     seed: int = 0
     progress: bool = False
     memory: Memory | None = None
+
+    @property
+    def size(self) -> Size:
+        """The model's depth and width."""
+        return Size(self.language_model.layout.blocks, self.language_model.layout.hidden_size)
 
     def contexts(
         self, lengths: Sequence[tuple[int, int]], *, grouped: bool, start: str = "words"
@@ -67,18 +73,21 @@ class Order:
 
     def hyperparameters(self, **overrides: Any) -> Any:
         """The preset's, with ``overrides`` in place of its own values."""
-        model = self.setup.language_model.name
-        return read_hyperparameters(self.name, model, self.setup.preset, **overrides)
+        setup = self.setup
+        model, preset = setup.language_model.name, setup.preset
+        if is_of_model(preset):
+            check_fits(model, setup.size)
+        return read_hyperparameters(self.name, model, preset, size=setup.size, **overrides)
 
     def read(self) -> tuple[Any, App | None]:
         """Hyperparameters, those that change with APP (its stop rule) among them, and APP itself."""
         if self.app is None or self.app is False:
             return self.hyperparameters(**self.overrides), None
         model, known = self.setup.language_model.name, entry(self.name)
-        values = preset_values(self.name, model, self.setup.preset).get("app")
+        values = preset_values(self.name, model, self.setup.preset, self.setup.size).get("app")
         if values is None and self.app is True:
             raise HyperparameterError(
-                f"{model}: {known.section}.{self.setup.preset} has no coefficients for APP; pass"
+                f"{model}: {known.section} has no coefficients for APP in this preset; pass"
                 " app=App(alpha=…, beta=…, gamma=…), or leave APP out for an editor without a loss"
             )
         names = {field.name for field in fields(App)}
@@ -98,7 +107,7 @@ def build_editor(
     name: str,
     language_model: LanguageModel,
     *,
-    preset: str,
+    preset: Preset,
     app: App | bool | None = None,
     corpus: str = "self",
     seed: int = 0,
@@ -112,13 +121,13 @@ def build_editor(
     Args:
         name: one of ``registry.editors()``.
         language_model: the model to edit; its name chooses ``params/models/<model>.yaml``.
-        preset: ``paper``, ``original``, ``easyedit`` or ``tuned``, where the file has it.
+        preset: ``paper``, ``original``, ``easyedit`` or ``tuned``, where the file has it; ``generic``
+            for any model; a YAML file, a dictionary or an object with the hyperparameters.
         app: APP's coefficients; True takes those of the file.
         corpus: corpus of the second moments (see ``helpers.editing.corpus``).
         seed: of the context templates and the corpus.
         targets: which answers are made likely, of ``helpers.editing.targets.TARGETS``.
         overrides: single hyperparameters to replace.
-        progress: show progress bars.
         memory: shared by editors that are to find second moments and vectors once.
 
     Raises:

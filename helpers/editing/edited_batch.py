@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 
 from helpers.editing.app import AnswerScores
-from helpers.editing.readers import Reader, Readout
+from helpers.editing.readers import AnswerReaders, Reading, Readout
 from helpers.editing.request import RequestError
 from helpers.editing.rows import EditRow
+from helpers.models.forest import PackedRows
 from helpers.models.forward import Mask, hidden_states, prefill, resumed
 from helpers.models.hooks import output_hooks
 from helpers.models.language_model import LanguageModel
@@ -20,46 +21,36 @@ from helpers.models.past import Past
 from helpers.models.trace import record_inputs
 
 
-@dataclass(frozen=True)
-class Reading:
-    """What one forward pass says about the rows' answers.
+@dataclass(frozen=True, kw_only=True)
+class Places:
+    """Columns that are edited or read: of each edit its row and column, and one of every row [rows]."""
 
-    Attributes:
-        target_nll: negative log-likelihood of the targets [rows], averaged over templates and tokens.
-        kl: log-probabilities at the KL prompt's subject [rows, vocabulary].
-        correct: mean-token log-probabilities of the correct answers, padded [rows, m].
-        false: the same of the false answers, [rows, n].
-    """
+    edit_row: Tensor
+    edit_column: Tensor
+    bare: Tensor  # the bare prompt's subject
+    kl: Tensor  # the KL prompt's
 
-    target_nll: Tensor
-    kl: Tensor
-    correct: AnswerScores
-    false: AnswerScores
-
-    def detached(self, index: Tensor | None = None) -> Reading:
-        """The same without gradients, of the rows in ``index`` only."""
-
-        def keep(tensor: Tensor) -> Tensor:
-            return tensor.detach() if index is None else tensor.detach()[index]
-
-        answers = (AnswerScores(keep(a.values), keep(a.real)) for a in (self.correct, self.false))
-        return Reading(keep(self.target_nll), keep(self.kl), *answers)
-
-    def kl_from(self, reference: Reading) -> Tensor:
-        """KL(this || reference) at the KL prompt's subject [rows]."""
-        return (self.kl.exp() * (self.kl - reference.kl)).sum(-1)
+    def keep(self, index: Tensor, new_row: Tensor) -> Places:
+        """Follow a selection of rows; ``new_row`` [rows] is -1 for those that left."""
+        stays = new_row[self.edit_row] >= 0
+        return Places(
+            edit_row=new_row[self.edit_row[stays]],
+            edit_column=self.edit_column[stays],
+            bare=self.bare[index],
+            kl=self.kl[index],
+        )
 
 
-@dataclass
+@dataclass(kw_only=True)
 class EditedBatch:
     """Rows of edits split into constant tokens (cached as ``past``) and active ones (run each step).
 
-    Shapes: ids, positions [rows, active]; visible [rows, active, constant + active]; ``edit_row``
-    and ``edit_column`` list the edited places; ``entering`` [rows, active, hidden] is the input of
-    block ``layer``, below which nothing changes; ``initial`` [rows, hidden] is the hooked module's
-    output at the bare prompt's subject in the first forward pass, ``reference`` that pass's reading.
-    ``mask``, ``edit_place`` (in rows x active) and ``readout`` are what every pass shares, made anew
-    when rows leave.
+    Shapes: ``active`` has ids, positions [rows, active] and visible [rows, active, constant + active];
+    ``entering`` [rows, active, hidden] is the input of block ``layer``, below which nothing changes;
+    ``lengths`` counts each row's active and constant tokens; ``initial`` [rows, hidden] is the hooked
+    module's output at the bare prompt's subject in the first forward pass, ``reference`` that pass's
+    reading. ``mask``, ``edit_place`` (in rows x active) and ``readout`` are what every pass shares,
+    made anew when rows leave.
     """
 
     language_model: LanguageModel
@@ -67,16 +58,9 @@ class EditedBatch:
     layer: int
     past: Past
     entering: Tensor
-    ids: Tensor
-    positions: Tensor
-    visible: Tensor
-    edit_row: Tensor
-    edit_column: Tensor
-    bare_column: Tensor
-    kl_column: Tensor
-    target: Reader
-    correct: Reader
-    false: Reader
+    active: PackedRows
+    places: Places
+    readers: AnswerReaders
     lengths: tuple[Tensor, Tensor]
     initial: Tensor = field(default_factory=lambda: torch.empty(0))
     reference: Reading | None = None
@@ -86,11 +70,13 @@ class EditedBatch:
 
     def __post_init__(self) -> None:
         """Make what every pass of these rows shares."""
-        rows, columns = self.ids.shape
-        self.mask = Mask.of(self.language_model, self.positions, self.visible, self.past.positions)
-        self.edit_place = self.edit_row * columns + self.edit_column
-        readers = [self.target, self.correct, self.false]
-        self.readout = Readout.of(readers, rows, columns, self.kl_column)
+        active, places = self.active, self.places
+        rows, columns = active.ids.shape
+        self.mask = Mask.of(
+            self.language_model, active.positions, active.visible, self.past.positions
+        )
+        self.edit_place = places.edit_row * columns + places.edit_column
+        self.readout = Readout.of(self.readers, rows, columns, places.kl)
 
     @classmethod
     def build(
@@ -122,22 +108,20 @@ class EditedBatch:
         kl = columns[rows_index, [row.kl_node for row in rows]]
         lengths = [_active_and_constant(row) for row in rows]
         return cls(
-            language_model,
-            module,
-            layer,
-            past,
-            entering,
-            ids[:, width:],
-            positions[:, width:],
-            visible[:, width:],
-            edit_row,
-            edit_column,
-            torch.from_numpy(bare).to(device),
-            torch.from_numpy(kl).to(device),
-            Reader.build([[row.target] for row in rows], columns).to(device),
-            Reader.build([row.correct for row in rows], columns).to(device),
-            Reader.build([row.false for row in rows], columns).to(device),
-            tuple(torch.tensor(lengths, device=device).unbind(1)),  # type: ignore[arg-type]
+            language_model=language_model,
+            module=module,
+            layer=layer,
+            past=past,
+            entering=entering,
+            active=PackedRows(ids[:, width:], positions[:, width:], visible[:, width:]),
+            places=Places(
+                edit_row=edit_row,
+                edit_column=edit_column,
+                bare=torch.from_numpy(bare).to(device),
+                kl=torch.from_numpy(kl).to(device),
+            ),
+            readers=AnswerReaders.build(rows, columns, device),
+            lengths=tuple(torch.tensor(lengths, device=device).unbind(1)),  # type: ignore[arg-type]
         )
 
     def forward(self, delta: Tensor) -> Tensor:
@@ -146,16 +130,17 @@ class EditedBatch:
         def adding(_: Tensor, output: Tensor) -> Tensor:
             if not self.initial.numel():
                 rows = torch.arange(len(delta), device=delta.device)
-                self.initial = output[rows, self.bare_column].detach().float()
-            added = delta.index_select(0, self.edit_row).to(output.dtype)
+                self.initial = output[rows, self.places.bare].detach().float()
+            added = delta.index_select(0, self.places.edit_row).to(output.dtype)
             return output.flatten(0, 1).index_add(0, self.edit_place, added).view_as(output)
 
         with (
             output_hooks(self.language_model, {self.module: adding}),
             resumed(self.language_model, self.layer, self.entering),
         ):
+            active = self.active
             return hidden_states(
-                self.language_model, self.ids, self.positions, self.mask, self.past
+                self.language_model, active.ids, active.positions, self.mask, self.past
             )
 
     def read(self, hidden: Tensor) -> Reading:
@@ -170,23 +155,23 @@ class EditedBatch:
 
     def keep(self, index: Tensor) -> None:
         """Drop all rows but those in ``index`` and trim the columns nobody needs any more."""
-        new_row = torch.full((len(self.ids),), -1, device=index.device)
+        rows = self.active
+        new_row = torch.full((len(rows.ids),), -1, device=index.device)
         new_row[index] = torch.arange(len(index), device=index.device)
         active, constant = (length[index] for length in self.lengths)
         self.lengths = (active, constant)
-        keys = self.visible.shape[2] - self.ids.shape[1]
+        keys = rows.visible.shape[2] - rows.ids.shape[1]
         width, left = int(active.max()), keys - int(constant.max())
         self.past = self.past.rows(index, skip=left)
-        self.ids, self.positions = self.ids[index, :width], self.positions[index, :width]
-        self.visible = self.visible[index, :width, left : keys + width]
-        self.entering = self.entering[index, :width]
-        stays = new_row[self.edit_row] >= 0
-        self.edit_row, self.edit_column = new_row[self.edit_row[stays]], self.edit_column[stays]
-        self.bare_column, self.kl_column = self.bare_column[index], self.kl_column[index]
-        self.initial = self.initial[index]
-        self.target, self.correct, self.false = (
-            reader.keep(new_row) for reader in (self.target, self.correct, self.false)
+        self.active = PackedRows(
+            rows.ids[index, :width],
+            rows.positions[index, :width],
+            rows.visible[index, :width, left : keys + width],
         )
+        self.entering = self.entering[index, :width]
+        self.places = self.places.keep(index, new_row)
+        self.initial = self.initial[index]
+        self.readers = self.readers.keep(new_row)
         if self.reference is not None:
             self.reference = self.reference.detached(index)
         self.__post_init__()

@@ -30,12 +30,10 @@ def read_at_subjects(
     """Inputs and outputs of modules at the subject's last token, read in the same forward passes.
 
     Args:
-        language_model: the model.
         prompts: for each edit its prompts (one per context template).
         inputs: modules whose input is read (a key, [f]).
         outputs: modules whose output is read (a value, [d]).
         updates: one update per edit, under which its prompts run; default: the unedited model.
-        token_budget: tokens per forward pass.
 
     Returns:
         For each module and edit a tensor [prompts, size] in fp32.

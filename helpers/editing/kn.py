@@ -27,7 +27,7 @@ from helpers.editing.deltas import ColumnSparse, Delta
 from helpers.editing.editor import Editor, diagnostics_of
 from helpers.editing.hyperparameters import Hyperparameters
 from helpers.editing.registry import Variety
-from helpers.editing.request import EditRequest, RequestError
+from helpers.editing.request import EditRequest, RequestError, several_requests
 from helpers.editing.update import Update
 from helpers.locating.integrated_gradients import IntegratedGradients, integrated_gradients
 from helpers.locating.query import Query
@@ -119,7 +119,7 @@ class Kn(Editor):
 
     def edit(self, requests: Sequence[EditRequest]) -> list[Update]:
         """One independent column-sparse update per request, over all layers with chosen neurons."""
-        texts = [self._texts(request) for request in requests]
+        texts = [self._texts(request) for request in several_requests(requests)]
         old = greedy_tokens(
             self.language_model, [t.prompts[0] for t in texts], [len(t.new) for t in texts]
         )

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from helpers.editing.app import AnswerScores, App, app_terms
-from helpers.editing.readers import Reader, Readout
+from helpers.editing.readers import AnswerReaders, Readout
 from helpers.editing.request import EditRequest, RequestError
 from helpers.editing.rows import EditRow
 from helpers.editing.targets import weighted_targets
@@ -38,7 +38,6 @@ def loss_row(
 
     Args:
         language_model: the model, for its tokenizer.
-        request: the edit.
         app: whose answers are scored too, if any.
         targets: which answers are made likely, of ``helpers.editing.targets.TARGETS``.
         prompt_last: read every token of an answer from the distribution after the prompt (FT-L)
@@ -83,9 +82,7 @@ class LossBatch:
     packed: PackedRows
     entering: Tensor
     lengths: Tensor
-    target: Reader
-    correct: Reader
-    false: Reader
+    readers: AnswerReaders
     reference: tuple[Tensor, Tensor] | None = None
     mask: Mask = field(init=False)
     readout: Readout = field(init=False)
@@ -94,8 +91,7 @@ class LossBatch:
         """Make what every evaluation of these rows shares."""
         packed = self.packed
         self.mask = Mask.of(self.language_model, packed.positions, packed.visible)
-        readers = [self.target, self.correct, self.false]
-        self.readout = Readout.of(readers, *packed.ids.shape)
+        self.readout = Readout.of(self.readers, *packed.ids.shape)
 
     @classmethod
     def build(cls, language_model: LanguageModel, rows: Sequence[EditRow], layer: int) -> LossBatch:
@@ -125,9 +121,7 @@ class LossBatch:
             packed,
             entering,
             torch.tensor([len(row.forest) for row in rows], device=device),
-            Reader.build([[row.target] for row in rows], columns).to(device),
-            Reader.build([row.correct for row in rows], columns).to(device),
-            Reader.build([row.false for row in rows], columns).to(device),
+            AnswerReaders.build(rows, columns, device),
         )
 
     def hidden(self) -> Tensor:
@@ -170,9 +164,7 @@ class LossBatch:
             packed.visible[index, :width, :width],
         )
         self.entering = self.entering[index, :width]
-        self.target, self.correct, self.false = (
-            reader.keep(new_row) for reader in (self.target, self.correct, self.false)
-        )
+        self.readers = self.readers.keep(new_row)
         if self.reference is not None:
             correct, false = self.reference
             self.reference = (correct[index], false[index])

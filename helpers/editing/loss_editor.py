@@ -10,7 +10,7 @@ from tqdm.auto import tqdm
 
 from helpers.editing.editor import Editor, batches_of
 from helpers.editing.loss_batch import LossBatch, loss_row
-from helpers.editing.request import EditRequest
+from helpers.editing.request import EditRequest, several_requests
 from helpers.editing.rows import EditRow
 from helpers.editing.update import Update
 from helpers.models.batching import run_halving, token_batches
@@ -54,7 +54,7 @@ class LossEditor(Editor):
 
     def edit(self, requests: Sequence[EditRequest]) -> list[Update]:
         """One independent update per request."""
-        rows = [self._row(request) for request in requests]
+        rows = [self._row(request) for request in several_requests(requests)]
         made: dict[int, Update] = {}
         bar = tqdm(total=len(rows), unit="edit", desc=self.activity, disable=not self.progress)
         for alike in token_batches([len(row.forest) for row in rows], self.token_budget):

@@ -9,7 +9,7 @@ from typing import Any
 from helpers.editing.app import App
 from helpers.editing.build import build_editor
 from helpers.editing.editor import Editor
-from helpers.editing.memory import Memory
+from helpers.editing.memo import Memory
 from helpers.editing.targets import TARGETS
 from helpers.editing.variants import MethodError, Variant, method_label
 from helpers.editing.wrapper import Wrapper

@@ -27,7 +27,6 @@ def overlay(
 
     Args:
         language_model: the model; its weights stay as they are.
-        updates: the edits.
         owners: for each batch row the index of its update, -1 for the unedited model.
 
     Raises:

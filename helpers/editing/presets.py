@@ -1,48 +1,67 @@
-"""Presets: the hyperparameters that ``params/models/<model>.yaml`` has for an editor."""
+"""Presets: an editor's hyperparameters by name, from a file, or as they are given.
+
+A name (``paper``, ``tuned``) is looked up in ``params/models/<model>.yaml``, whose ``configuration`` says
+which models it fits; ``generic`` places layers by relative depth for any model, untuned.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
-from helpers.editing.hyperparameters import HyperparameterError, WrapperHyperparameters
+from helpers.editing.hyperparameters import (
+    HyperparameterError,
+    Hyperparameters,
+    WrapperHyperparameters,
+)
+from helpers.editing.params_files import (
+    GENERIC,
+    OTHER_WAYS,
+    Size,
+    content_of,
+    generic_values,
+    model_file,
+)
 from helpers.editing.registry import entry
-from helpers.models.names import HUB_NAMES, SHAPE_PREFIX
-from helpers.paths import PARAMS
 from helpers.yaml_text import load_yaml
 
+Preset = str | Path | Mapping[str, Any] | Hyperparameters
+"""A preset's name, a YAML file with one editor's hyperparameters, or these themselves."""
 
-def model_file(model: str) -> Path:
-    """The params file of a model; local folders and hub names use their last component.
-
-    A random model (``shape:llama3-8b``) takes the file of the model, or instruct model, that it
-    imitates; a hub name of ``HUB_NAMES`` that of its short name.
-    """
-    short = {hub: name for name, hub in HUB_NAMES.items()}.get(model, model)
-    name = Path(short.removeprefix(SHAPE_PREFIX)).name.lower()
-    path = PARAMS / "models" / f"{name}.yaml"
-    if short.startswith(SHAPE_PREFIX) and not path.exists():
-        return path.with_name(f"{name}-instruct.yaml")
-    return path
+_NOT_HYPERPARAMETERS = ("app", "source")
 
 
-def preset_values(editor: str, model: str, preset: str) -> dict[str, Any]:
-    """One preset of an editor as the model's file has it, ``app`` and ``source`` included.
+_ANY_SIZE = Size(32, 4096)  # to check values before the model is known
+
+
+def preset_values(
+    editor: str, model: str, preset: Preset, size: Size = _ANY_SIZE
+) -> dict[str, Any]:
+    """One preset of an editor as it is written, ``app`` and ``source`` included.
 
     Raises:
-        HyperparameterError: no editor, file, section or preset of that name.
+        HyperparameterError: no editor, file, section or preset of that name, or no such file.
     """
     section = entry(editor).section
+    if isinstance(preset, Hyperparameters):
+        return preset.model_dump()
+    if isinstance(preset, Mapping):
+        return dict(preset)
+    if isinstance(preset, Path) or preset.endswith((".yaml", ".yml")):
+        return _of_file(Path(preset).expanduser())
+    if preset == GENERIC:
+        return generic_values(section, size)
     path = model_file(model)
     if not path.exists():
         known = ", ".join(sorted(p.stem for p in path.parent.glob("*.yaml")))
         raise HyperparameterError(
-            f"no hyperparameters for model {model!r}: write {path} (known models: {known})"
+            f"no hyperparameters for model {model!r} (known models: {known}): write {path}, a copy of"
+            f" one of its architecture with layers of its own; {OTHER_WAYS}"
         )
-    sections = _sections(path)
+    sections = content_of(path)["editors"]
     if section not in sections:
         raise HyperparameterError(
             f"{path.name} has no editor {section!r}; it has {sorted(sections)}"
@@ -55,36 +74,51 @@ def preset_values(editor: str, model: str, preset: str) -> dict[str, Any]:
     return dict(presets[preset])
 
 
-def read_hyperparameters(editor: str, model: str, preset: str, **overrides: Any) -> Any:
+def is_of_model(preset: Preset) -> bool:
+    """Whether a preset is one of those that a model's own file has."""
+    return isinstance(preset, str) and preset != GENERIC and not preset.endswith((".yaml", ".yml"))
+
+
+def default_preset(editor: str, model: str) -> str:
+    """``tuned`` where the model's file has it for this editor, else ``paper``, else its first.
+
+    Raises:
+        HyperparameterError: no editor or file of that name.
+    """
+    path, section = model_file(model), entry(editor).section
+    presets = content_of(path)["editors"].get(section, {}) if path.exists() else {}
+    return next((name for name in ("tuned", "paper", *presets) if name in presets), "tuned")
+
+
+def read_hyperparameters(
+    editor: str, model: str, preset: Preset, *, size: Size = _ANY_SIZE, **overrides: Any
+) -> Any:
     """Hyperparameters of an editor, an instance of its entry's class.
 
     Args:
         editor: name of the editor, e.g. ``"ft-m"``.
-        model: model name.
-        preset: ``paper``, ``original``, ``easyedit``, ``tuned``, or what the file has.
+        preset: a name of the model's file, ``generic``, a YAML file, or the values themselves.
+        size: of the model, for ``generic``.
         overrides: single values to replace, also those that the editor's name stands for.
 
     Raises:
         HyperparameterError: no editor, file, section, preset or key of that name, or a bad value.
     """
-    values = preset_values(editor, model, preset)
-    values = {k: v for k, v in values.items() if k not in ("app", "source")}
+    values = preset_values(editor, model, preset, size)
+    values = {k: v for k, v in values.items() if k not in _NOT_HYPERPARAMETERS}
     known = entry(editor)
-    where = f"{model_file(model).name}: {known.section}.{preset}"
     try:
         return known.hyperparameters(**{**values, **known.values, **overrides})
     except ValidationError as error:
         lines = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
-        raise HyperparameterError(f"{where}: {lines}") from error
+        raise HyperparameterError(f"{_where(editor, model, preset)}: {lines}") from error
 
 
-def check_preset(method: str, model: str, preset: str) -> None:
+def check_preset(method: str, model: str, preset: Preset) -> None:
     """Refuse a method that cannot be built for a model by this preset.
 
     Args:
         method: an editor, as it is or with ``+app`` or ``+all``.
-        model: model name.
-        preset: the preset.
 
     Raises:
         HyperparameterError: see ``read_hyperparameters``; or APP has no coefficients there.
@@ -95,12 +129,12 @@ def check_preset(method: str, model: str, preset: str) -> None:
         check_preset(f"{hyperparameters.base}+{suffix}", model, preset)
     elif suffix == "app" and "app" not in preset_values(name, model, preset):
         raise HyperparameterError(
-            f"{model_file(model).name}: {name}.{preset} has no coefficients for APP; write them under"
-            " app (alpha, beta, gamma), or leave APP out"
+            f"{_where(name, model, preset)} has no coefficients for APP; write them under app (alpha,"
+            " beta, gamma), or leave APP out"
         )
 
 
-def moment_layers(editor: str, model: str, preset: str) -> tuple[int, ...]:
+def moment_layers(editor: str, model: str, preset: Preset) -> tuple[int, ...]:
     """Layers whose second moments an editor needs, told before it is built: making them takes minutes.
 
     Raises:
@@ -119,8 +153,10 @@ def preset_words(model: str, preset: str, methods: Iterable[str]) -> str:
     >>> preset_words("llama2-7b", "paper", ["rome+app", "alphaedit", "alphaedit+app"])
     "paper (APP's coefficients extrapolated: alphaedit)"
     """
+    if preset == GENERIC:
+        return f"{GENERIC} (untuned: layers by relative depth)"
     path = model_file(model)
-    sections = _sections(path) if path.exists() else {}
+    sections = content_of(path)["editors"] if path.exists() else {}
     carried = []
     for name in methods:
         editor, _, suffix = name.partition("+")
@@ -133,6 +169,24 @@ def preset_words(model: str, preset: str, methods: Iterable[str]) -> str:
     return f"{preset} (APP's coefficients extrapolated: {named})" if named else preset
 
 
-def _sections(path: Path) -> dict[str, Any]:
-    sections: dict[str, Any] = load_yaml(path.read_text(encoding="utf-8"))["editors"]
-    return sections
+def _where(editor: str, model: str, preset: Preset) -> str:
+    """Where a preset stands, for messages."""
+    if is_of_model(preset):
+        return f"{model_file(model).name}: {entry(editor).section}.{preset}"
+    return str(preset) if isinstance(preset, str | Path) else f"{editor}'s hyperparameters"
+
+
+def _of_file(path: Path) -> dict[str, Any]:
+    """The hyperparameters that a file of the user's holds.
+
+    Raises:
+        HyperparameterError: no such file, or it holds something else.
+    """
+    if not path.is_file():
+        raise HyperparameterError(f"no file {path} with hyperparameters")
+    content = load_yaml(path.read_text("utf-8"))
+    if not isinstance(content, dict) or "editors" in content:
+        raise HyperparameterError(
+            f"{path} must hold one editor's hyperparameters, a line each, such as `layers: [5]`"
+        )
+    return content

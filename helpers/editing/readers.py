@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from helpers.editing.rows import Prediction
+from helpers.editing.app import AnswerScores
+from helpers.editing.rows import EditRow, Prediction
 from helpers.models.forward import vocabulary_scores
 from helpers.models.language_model import LanguageModel
 
@@ -58,6 +60,30 @@ class Reader:
             change(self.slot),
             self.slots,
         )
+
+
+class AnswerReaders(NamedTuple):
+    """Readers of edits' targets, correct and false answers."""
+
+    target: Reader
+    correct: Reader
+    false: Reader
+
+    @classmethod
+    def build(
+        cls, rows: Sequence[EditRow], columns: np.ndarray, device: torch.device
+    ) -> AnswerReaders:
+        """What the rows predict; ``columns[row, node]`` is the node's column."""
+        groups = (
+            [[row.target] for row in rows],
+            [row.correct for row in rows],
+            [row.false for row in rows],
+        )
+        return cls(*(Reader.build(group, columns).to(device) for group in groups))
+
+    def keep(self, new_row: Tensor) -> AnswerReaders:
+        """Follow a selection of rows; ``new_row`` [rows] is -1 for those that left."""
+        return AnswerReaders(*(reader.keep(new_row) for reader in self))
 
 
 @dataclass(frozen=True)
@@ -118,3 +144,33 @@ class Readout:
         sums = scores.new_zeros(sum(sizes)).index_add(0, self.slot, scores * self.weight)
         parts = zip(sums.split(sizes), self.real, strict=True)
         return [part.view(real.shape) for part, real in parts], distributions
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What one forward pass says about the rows' answers.
+
+    Attributes:
+        target_nll: negative log-likelihood of the targets [rows], averaged over templates and tokens.
+        kl: log-probabilities at the KL prompt's subject [rows, vocabulary].
+        correct: mean-token log-probabilities of the correct answers, padded [rows, m].
+        false: the same of the false answers, [rows, n].
+    """
+
+    target_nll: Tensor
+    kl: Tensor
+    correct: AnswerScores
+    false: AnswerScores
+
+    def detached(self, index: Tensor | None = None) -> Reading:
+        """The same without gradients, of the rows in ``index`` only."""
+
+        def keep(tensor: Tensor) -> Tensor:
+            return tensor.detach() if index is None else tensor.detach()[index]
+
+        answers = (AnswerScores(keep(a.values), keep(a.real)) for a in (self.correct, self.false))
+        return Reading(keep(self.target_nll), keep(self.kl), *answers)
+
+    def kl_from(self, reference: Reading) -> Tensor:
+        """KL(this || reference) at the KL prompt's subject [rows]."""
+        return (self.kl.exp() * (self.kl - reference.kl)).sum(-1)

@@ -15,7 +15,7 @@ from typing import Any
 
 from helpers.editing.app import App
 from helpers.editing.editor import Editor
-from helpers.editing.memory import Memory
+from helpers.editing.memo import Memory
 from helpers.editing.request import EditRequest
 from helpers.editing.update import Update
 from helpers.editing.wrapper import Wrapper

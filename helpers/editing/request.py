@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -89,3 +89,20 @@ class EditRequest:
     def text(self) -> str:
         """The prompt with the subject filled in."""
         return self.prompt.replace("{}", self.subject)
+
+
+def several_requests(requests: Sequence[EditRequest]) -> Sequence[EditRequest]:
+    """The requests themselves.
+
+    Raises:
+        RequestError: a single request where a list belongs, or something else than requests.
+    """
+    if isinstance(requests, EditRequest):
+        raise RequestError("give a list of requests, also of one: editor.edit([request])")
+    for request in requests:
+        if not isinstance(request, EditRequest):
+            raise RequestError(
+                f"a request is an EditRequest(subject, prompt, target), not {type(request).__name__};"
+                " of a dictionary with these names: EditRequest(**values)"
+            )
+    return requests

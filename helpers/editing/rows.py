@@ -80,7 +80,6 @@ def edit_row(
 
     Args:
         language_model: the model, for its tokenizer.
-        request: the edit.
         contexts: context templates; the bare one is first.
         app: whose answers are added after the bare prompt, if any.
         targets: which answers are made likely, of ``helpers.editing.targets.TARGETS``.

@@ -101,12 +101,9 @@ def second_moment(
     Partial sums are saved every few minutes, so an interrupted run goes on.
 
     Args:
-        language_model: the model.
         layers: blocks whose second MLP matrix's input is measured.
         corpus: the documents (see ``helpers.editing.corpus``).
-        token_budget: tokens per forward pass.
         folder: cache folder; default: the user's cache under the model's fingerprint.
-        progress: show a progress bar.
 
     Raises:
         SecondMomentError: a cached file belongs to another model.

@@ -64,10 +64,8 @@ def optimise_vectors(
         language_model: the model; its weights are not touched.
         rows: one packed row per edit.
         module: the module to whose output the vector is added.
-        settings: hyperparameters.
         app: coefficients of APP, where rows carry answers.
         token_budget: optimised tokens per batch, padding included.
-        progress: show a progress bar.
 
     Returns:
         Vectors in the order of ``rows``. A non-finite loss ends that edit only (``failure``).

@@ -12,8 +12,8 @@ from helpers.editing.build import Setup
 from helpers.editing.context import ContextTemplates
 from helpers.editing.editor import Editor
 from helpers.editing.hyperparameters import VectorHyperparameters
-from helpers.editing.memory import Memory
-from helpers.editing.request import EditRequest
+from helpers.editing.memo import Memory
+from helpers.editing.request import EditRequest, several_requests
 from helpers.editing.rows import edit_row, subject_prompts
 from helpers.editing.second_moment import SecondMoment, SecondMomentError, check_fingerprint
 from helpers.editing.update import Update
@@ -96,6 +96,7 @@ class VectorEditor(Editor):
 
     def optimised(self, requests: Sequence[EditRequest], module: str) -> list[Vector]:
         """One vector per request, added to the output of ``module``."""
+        requests = several_requests(requests)
         if self.memory is None:
             return self._optimise(requests, module)
         elsewhere = {"layers", "context_template_length_params", "context_template_start"}

@@ -12,9 +12,9 @@ from html import escape
 import ipywidgets as widgets
 from matplotlib.figure import Figure
 
-from helpers.explorer.chains import ChainExplorer, ChainsOutcome
+from helpers.explorer.base_panel import WIDE, Panel, table_html
+from helpers.explorer.chain_explorer import ChainExplorer, ChainsOutcome
 from helpers.explorer.one_edit import Explorer
-from helpers.explorer.panel import WIDE, Panel, table_html
 from helpers.results.figure import figure
 from helpers.thinkedit.edits import Chain
 from helpers.thinkedit.graph import graph_of_facts

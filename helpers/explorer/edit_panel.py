@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 import ipywidgets as widgets
 
+from helpers.explorer.base_panel import WIDE, Panel, list_html, table_html
 from helpers.explorer.one_edit import Explorer, Outcome, with_target
-from helpers.explorer.panel import WIDE, Panel, list_html, table_html
 from helpers.peak.figures import answer_probabilities
 from helpers.peak.schema import PeakRecord
 

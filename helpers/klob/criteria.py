@@ -44,7 +44,6 @@ def rsim_table(
         similarities: see the module's description.
         baseline: the paper's shortcut ``"mean_scores"``, or the exact ``"pairwise"``.
         by: columns that separate rows.
-        seed: of the bootstrap.
 
     Returns:
         One row per group: the columns of ``by``, then mean, low, high, n.
@@ -63,7 +62,6 @@ def rsd_table(sentences: pd.DataFrame, *, relative: bool = False, seed: int = 0)
         sentences: see the module's description.
         relative: divide each sentence's standard deviation by its mean |score| first, so that
             scores that merely shrink on random words do not count (ours).
-        seed: of the bootstrap.
 
     Returns:
         Columns locator, granularity, mean, low, high, n; NaN where one kind of sentence is missing
@@ -95,8 +93,8 @@ def criteria_table(
         Columns locator, criterion (consistency, relevance, unbiasedness), mean, low, high, n; means
         are unclipped.
     """
-    chosen = similarities.query("granularity == @granularity and share == @share")
-    rsim = rsim_table(chosen, baseline=baseline, by=("locator", "subtask"))
+    at_share = similarities.query("granularity == @granularity and share == @share")
+    rsim = rsim_table(at_share, baseline=baseline, by=("locator", "subtask"))
     rsim = rsim.rename(columns={"subtask": "criterion"})
     rsd = rsd_table(sentences.query("granularity == @granularity"))
     rsd = rsd.drop(columns="granularity").assign(criterion="unbiasedness")

@@ -14,36 +14,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
-from helpers.fetch import Resource, locate
+from helpers.fetch import locate, official_file
 from helpers.locating.cloze import without_slot
 from helpers.paths import PACKAGED
 from helpers.records import RecordError
 
 PROMPTS_PER_FACT = 3
-_SOURCE = "https://raw.githubusercontent.com/juyiming/KLoB/47c941152c365f712c81a6732c69b63dc1232253"
-
-
-def _official(subtask: str, size: int | None = None, **checksum: str) -> Resource:
-    file = f"KLoB-{subtask}.jsonl"
-    return Resource(
-        name=f"klob-{subtask}",
-        relative_path=f"klob/{file}",
-        url=f"{_SOURCE}/{file}",
-        size=size,
-        licence="none stated",
-        **checksum,
-    )
-
-
-OFFICIAL = {
-    "klob-c": _official("c", git_blob="5ba531801b26802b4584d1d292cd7d92ae12ca73"),
-    "klob-r": _official("r", git_blob="c1c367d53cc09d9a18944455d802928cdc100429"),
-    "klob-u": _official(
-        "u",
-        size=2_546_395,
-        sha256="8aa2fa190b3fa11e5c7b27024fd56401e3b2d86940702314931bfcd64f9c00bd",
-    ),
-}
+OFFICIAL = {name: official_file(name) for name in ("klob-c", "klob-r", "klob-u")}
 MINI = {subtask: PACKAGED / "klob" / f"klob-mini-{subtask}.jsonl" for subtask in "cru"}
 
 
@@ -99,7 +76,6 @@ def load_consistency(
 
     Args:
         source: ``"klob"`` (official), ``"klob-mini"`` (packaged), or a file in the same schema.
-        limit: keep the first examples only.
 
     Raises:
         RecordError: not JSON, a missing key, a sentence without its slot.

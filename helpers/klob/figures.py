@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from helpers.results.figure import figure
-from helpers.results.style import MARKERS, PALETTE, captioned, plain, use_style
+from helpers.results.style import MARKERS, PALETTE, captioned, plain, told, use_style
 
 LABELS = {
     "knowledge-neurons": "knowledge neurons (IG)",
@@ -43,8 +43,8 @@ def neuron_map(sets: NDArray[np.bool_], *, title: str) -> Figure:
         title: the fact, in words.
     """
     use_style()
-    figure, axes = plt.subplots(figsize=(6.6, 3.2))
-    shared = sets.sum(axis=0)
+    figure, axes = plt.subplots(figsize=(6.6, 3.4))
+    shared, chance = sets.sum(axis=0), _shared_by_chance(sets)
     for count in range(1, len(sets) + 1):
         layers, neurons = np.nonzero(shared == count)
         axes.scatter(
@@ -55,14 +55,28 @@ def neuron_map(sets: NDArray[np.bool_], *, title: str) -> Figure:
             color=["0.72", *PALETTE][count - 1],
             edgecolor="black" if count == len(sets) else "none",
             linewidth=0.4,
-            label=f"in {count} of {len(sets)} wordings ({len(layers)})",
+            label=f"in {count} of {len(sets)} wordings: {len(layers)} (chance {chance[count]:.1f})",
             zorder=count,
         )
     axes.set_xlabel("neuron of the layer's MLP")
     axes.set_ylabel("layer")
     axes.set_ylim(-1, sets.shape[1])
-    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=len(sets))
-    return captioned(figure, title)
+    axes.legend(
+        loc="upper center", bbox_to_anchor=(0.45, -0.18), ncols=len(sets), columnspacing=0.8
+    )
+    common, expected = int((shared == len(sets)).sum()), chance[len(sets)]
+    finding = f"{common} neurons are located in every wording; chance gives {expected:.1f}"
+    note = f"{title}\nChance: the same numbers of neurons, drawn for each wording on its own"
+    return told(figure, finding, note)
+
+
+def _shared_by_chance(sets: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Neurons to expect in 0, 1, … of the sets if each had its size and nothing else in common."""
+    chance = np.ones(1)
+    for part in sets:
+        share = part.mean()
+        chance = np.convolve(chance, [1 - share, share])
+    return chance * sets[0].size
 
 
 @figure("05_criteria", title="Located mass by layer, one example of each criterion")
@@ -73,7 +87,6 @@ def layer_strips(
 
     Args:
         panels: for each criterion's title the sentences and their pooled scores [sentences, layers].
-        caption: locator and model.
     """
     use_style()
     rows = [len(sentences) for sentences, _ in panels.values()]
@@ -121,7 +134,6 @@ def criteria_dots(table: pd.DataFrame, null: pd.DataFrame | None = None, *, capt
     Args:
         table: ``klob_tables.criteria_table``.
         null: columns locator, criterion, mean of the permutation null; optional.
-        caption: granularity, share, model and data.
     """
     use_style()
     names = [name for name in LABELS if name in set(table["locator"])][::-1]
@@ -143,7 +155,6 @@ def share_lines(table: pd.DataFrame, *, caption: str) -> Figure:
 
     Args:
         table: ``klob_tables.rsim_table`` of one granularity.
-        caption: granularity, model and data.
     """
     use_style()
     figure, row = plt.subplots(1, 2, figsize=(7.2, 3.2), sharey=True)
@@ -162,41 +173,11 @@ def share_lines(table: pd.DataFrame, *, caption: str) -> Figure:
     return captioned(figure, caption)
 
 
-def layer_curves(
-    outcome: NDArray[np.floating], mass: Mapping[str, NDArray[np.floating]], *, caption: str
-) -> Figure:
-    """Where editing works, and where locators see the facts: means over facts, by layer.
-
-    Args:
-        outcome: gain of the edit in nats [facts, layers].
-        mass: per locator its share of mass per layer [facts, layers].
-        caption: model, facts, editor.
-    """
-    use_style()
-    figure, (upper, lower) = plt.subplots(2, 1, figsize=(6.6, 4.4), sharex=True)
-    layers = np.arange(outcome.shape[1])
-    error = 1.96 * outcome.std(axis=0, ddof=1) / len(outcome) ** 0.5
-    upper.plot(layers, outcome.mean(axis=0), color="black")
-    upper.fill_between(
-        layers, outcome.mean(axis=0) - error, outcome.mean(axis=0) + error, color="0.8"
-    )
-    upper.set_ylabel("gain of the new answer over\nthe old [nats], 95 % band")
-    upper.set_title("Where an edit holds at other wordings", loc="left")
-    for name in (name for name in LABELS if name in mass):
-        lower.plot(layers, mass[name].mean(axis=0), markersize=3, **_line(name))
-    lower.set_ylabel("located mass\n(share of the sentence's)")
-    lower.set_xlabel("layer")
-    lower.set_title("Where locators see the fact", loc="left")
-    lower.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=7)
-    return captioned(figure, caption)
-
-
 def locality_dots(tests: pd.DataFrame, *, caption: str) -> Figure:
     """Rank correlation of located mass with the edit's gain: own fact against other facts.
 
     Args:
         tests: columns locator, pairing (``own`` or ``other``), mean, low, high.
-        caption: model and facts.
     """
     use_style()
     names = [name for name in LABELS if name in set(tests["locator"])][::-1]

@@ -47,9 +47,9 @@ def shares(run: Run, *, granularity: str = "neuron") -> Figure:
     from helpers.klob.criteria import rsim_table
 
     similarities = run.tables["similarities"]
-    chosen = similarities[similarities["granularity"] == granularity]
+    one_granularity = similarities[similarities["granularity"] == granularity]
     caption = f"{tables.made_of(run)}; {granularity}s"
-    return figures.share_lines(rsim_table(chosen, baseline="pairwise"), caption=caption)
+    return figures.share_lines(rsim_table(one_granularity, baseline="pairwise"), caption=caption)
 
 
 @figure(
@@ -61,13 +61,13 @@ def shares(run: Run, *, granularity: str = "neuron") -> Figure:
 )
 def layers(run: Run) -> Figure:
     """Where editing works and where locators see the facts, by layer."""
-    from helpers.klob import figures, tables
+    from helpers.klob import layer_figures, locality_tables, tables
 
-    gains = tables.edit_gains(run.tables["edits"])
-    mass = tables.layer_mass(run.tables["layers"], gains.index)
+    gains = locality_tables.edit_gains(run.tables["edits"])
+    mass = locality_tables.layer_mass(run.tables["layers"], gains.index)
     shown = {name: curves for name, curves in mass.items() if name not in CONTROLS}
     caption = tables.edits_of(run, facts=len(gains))
-    return figures.layer_curves(gains.to_numpy(), shown, caption=caption)
+    return layer_figures.layer_curves(gains.to_numpy(), shown, caption=caption)
 
 
 @figure(
@@ -79,9 +79,17 @@ def layers(run: Run) -> Figure:
 )
 def locality(run: Run, *, seed: int = 0) -> Figure:
     """Rank correlation of located mass with the edit's gain, own fact and other facts."""
-    from helpers.klob import figures, tables
+    from helpers.klob import figures, locality_tables, tables
 
-    gains = tables.edit_gains(run.tables["edits"])
-    mass = tables.layer_mass(run.tables["layers"], gains.index)
-    tests = tables.locality_table(gains, mass, seed=seed)
+    gains = locality_tables.edit_gains(run.tables["edits"])
+    mass = locality_tables.layer_mass(run.tables["layers"], gains.index)
+    tests = locality_tables.locality_table(gains, mass, seed=seed)
     return figures.locality_dots(tests, caption=tables.edits_of(run, facts=len(gains)))
+
+
+@figure("05_reading", title="KLoB's measures in one picture each", alone=True)
+def reading() -> Figure:
+    """Made-up numbers, for readers who meet the measures for the first time."""
+    from helpers.klob.reading import pictures
+
+    return pictures()

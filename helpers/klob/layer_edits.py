@@ -45,12 +45,12 @@ def editable(examples: Sequence[ConsistencyExample], numbers: Sequence[int]) -> 
     another answer.
     """
     answers = _answers(examples)
-    found = []
+    possible = []
     for number in numbers:
         subject, relation, _ = examples[number].knowledge
         if len(answers[relation]) > 1 and subject in examples[number].prompts[0]:
-            found.append(number)
-    return found
+            possible.append(number)
+    return possible
 
 
 def edit_requests(
@@ -61,7 +61,6 @@ def edit_requests(
     Args:
         examples: the benchmark the other answers come from.
         numbers: which of them to edit.
-        seed: of the choice.
 
     Raises:
         ValueError: a relation all of whose facts have one answer (see ``editable``).
@@ -96,7 +95,6 @@ def score_edits(
     """Mean token log-probability of new and old answer at every wording of every edited fact.
 
     Args:
-        language_model: the model.
         examples: the facts of the requests, in their order.
         requests: the edits.
         updates: one per request; None scores the unedited model.

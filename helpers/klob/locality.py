@@ -62,7 +62,6 @@ def locality_test(
         mass: located mass [facts, layers].
         outcome: outcome of the edit at each layer [facts, layers], higher is better.
         permutations: draws behind the p-value.
-        seed: of bootstrap and permutations.
 
     Raises:
         ValueError: unequal shapes, or fewer than two facts.

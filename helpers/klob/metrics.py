@@ -65,7 +65,6 @@ def candidate_similarity(
     Args:
         similarities: [n, n] of ``similarity_matrix``.
         examples: sentence indices [examples, sentences].
-        criterion: which pairs count.
 
     Returns:
         [examples].
@@ -163,9 +162,6 @@ def relative_standard_deviation(
     Args:
         factual: standard deviation over all units for each sentence of c and r.
         nonfactual: the same for each sentence of u.
-        confidence: coverage of the interval.
-        resamples: number of resampled ratios.
-        seed: seed of the resampling.
 
     Raises:
         ValueError: no sentences of one kind, or factual scores that never vary.

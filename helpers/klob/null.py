@@ -52,11 +52,8 @@ def permutation_null(
     Args:
         similarities: [n, n] over the subtask's sentences.
         examples: sentence indices [examples, sentences].
-        criterion: which pairs count.
         groups: label per example [examples]; sentences are then shuffled inside a group only (one
             relation: what is left is the fact, not its relation or template).
-        permutations: number of shuffles.
-        seed: seed of the shuffles.
     """
     labels = np.zeros(len(examples)) if groups is None else np.asarray(groups)
     members = [np.flatnonzero(labels == label) for label in np.unique(labels)]

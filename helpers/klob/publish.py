@@ -11,8 +11,8 @@ from helpers.klob.examples import load_consistency
 from helpers.klob.layer_edits import edit_every_layer, edit_settings, editable
 from helpers.klob.questions import load_examples
 from helpers.klob.run import Plan, about, collect, located_layers, run
+from helpers.locating.locators import LOCATORS
 from helpers.locating.masked import load_masked
-from helpers.locating.registry import LOCATORS
 from helpers.models.language_model import LanguageModel
 from helpers.models.load import load
 from helpers.paths import RUNS, run_name
@@ -64,9 +64,7 @@ def publish_edits(
     """Add edits of facts at every layer to a published run.
 
     Args:
-        language_model: the model.
         params: of notebook 05: ``edited_facts`` of the evaluated ones are edited.
-        name: of the run.
         into: the archive *klob*.
     """
     seed, dataset = params["seed"], params["source"]
@@ -75,10 +73,10 @@ def publish_edits(
     count = params["counts"][0] or None
     evaluated = load_examples("consistency", dataset, count=count, seed=seed).numbers
     possible = editable(examples, evaluated)
-    chosen = random.Random(seed).sample(possible, min(params["edited_facts"], len(possible)))
+    edited = random.Random(seed).sample(possible, min(params["edited_facts"], len(possible)))
     store = ResultsStore(RUNS / "klob-edits")
     table = edit_every_layer(
-        language_model, examples, sorted(chosen), store=store, progress=True, **options
+        language_model, examples, sorted(edited), store=store, progress=True, **options
     )
     source = {**language_model.identity, "dataset": dataset, "seed": seed}
     settings = {"edits": edit_settings(language_model, examples, **options)}

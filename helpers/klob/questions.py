@@ -54,7 +54,6 @@ def load_examples(
         subtask: ``"consistency"``, ``"relevance"`` or ``"unbiasedness"``.
         source: see ``helpers.klob.examples``.
         count: how many; default: all.
-        seed: of the choice.
 
     Raises:
         ValueError: more examples wanted than there are.

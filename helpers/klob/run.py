@@ -17,12 +17,13 @@ import pandas as pd
 import torch
 from tqdm.auto import tqdm
 
-from helpers.klob.evaluation import evaluate, score_rows
+from helpers.klob.evaluation import evaluate
+from helpers.klob.evaluation_tables import score_rows
 from helpers.klob.questions import Examples, Subtask, load_examples
 from helpers.klob.unit_sets import SHARES
 from helpers.locating.locator import Locator
+from helpers.locating.locators import LOCATORS, make_locator
 from helpers.locating.query import encode
-from helpers.locating.registry import LOCATORS, make_locator
 from helpers.models.language_model import LanguageModel
 from helpers.results.archive import About, ArchiveError, Run
 from helpers.results.run import Cases
@@ -38,12 +39,11 @@ class Plan:
     """What is evaluated on what.
 
     Attributes:
-        locators: names of ``helpers.locating.registry``.
+        locators: names of ``helpers.locating.locators``.
         source: ``"klob-mini"``, ``"klob"`` or, in tests, files by subtask.
         counts: examples per subtask; None takes all.
         seed: of the choice of examples.
         shares: located shares k.
-        permutations: draws of the null.
     """
 
     locators: tuple[str, ...] = tuple(LOCATORS)
@@ -60,12 +60,6 @@ def run(
     language_model: LanguageModel, plan: Plan, *, store: ResultsStore, progress: bool = False
 ) -> dict[str, pd.DataFrame]:
     """Evaluate a plan, resuming what an earlier run left, and return its tables.
-
-    Args:
-        language_model: the model.
-        plan: what to evaluate.
-        store: where finished parts are kept.
-        progress: show progress bars.
 
     Returns:
         Tables by name (``TABLES``), with columns model, locator and subtask.
@@ -113,8 +107,7 @@ def located_layers(
     The test of the locality hypothesis needs no more of a locator that is too slow for all examples.
 
     Args:
-        language_model: the model.
-        locators: names of ``helpers.locating.registry``.
+        locators: names of ``helpers.locating.locators``.
         published: the run, which has a table *edits* (``helpers.klob.layer_edits``).
 
     Raises:

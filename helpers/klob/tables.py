@@ -7,12 +7,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from helpers.klob.construction.templates import load_templates
+from helpers.klob.construction.sentence_templates import load_templates
 from helpers.klob.criteria import Baseline, baseline_gap, criteria_table, rsd_table
 from helpers.klob.figures import LABELS, TITLES
-from helpers.klob.locality import locality_test
 from helpers.klob.metrics import headline
 from helpers.klob.unit_sets import DEFAULT_SHARE
 from helpers.results.archive import Run
@@ -67,139 +65,62 @@ def criteria_text(
     cells = [
         "n/a"
         if np.isnan(row["mean"])
-        else f"{headline(row['mean']):.2f}  ({_signed(row['mean'])}, {_range(row)})"
+        else f"{headline(row['mean']):.2f}  ({signed(row['mean'])}, {_range(row)})"
         for row in table.to_dict("records")
     ]
     wide = table.assign(cell=cells).pivot(index="locator", columns="criterion", values="cell")
     wide = wide.reindex(columns=list(TITLES))
-    return _named(wide.assign(n=_counts(similarities, sentences)))
+    return named_rows(wide.assign(n=_counts(similarities, sentences)))
 
 
 def null_means(null: pd.DataFrame, *, granularity: str, share: float) -> pd.DataFrame:
     """Means of the null over all examples: columns locator, criterion, mean (for figures)."""
-    chosen = null.query("granularity == @granularity and share == @share and shuffled == 'all'")
-    return chosen.rename(columns={"subtask": "criterion"})[["locator", "criterion", "mean"]]
+    rows = null.query("granularity == @granularity and share == @share and shuffled == 'all'")
+    return rows.rename(columns={"subtask": "criterion"})[["locator", "criterion", "mean"]]
 
 
 def null_text(null: pd.DataFrame, *, subtask: str, granularity: str, share: float) -> pd.DataFrame:
     """Observed RSim beside its null over all facts and inside a relation, exact baseline."""
     mask = (null["subtask"] == subtask) & (null["granularity"] == granularity)
-    chosen = null[mask & (null["share"] == share)]
+    rows = null[mask & (null["share"] == share)]
     cells = [
-        f"{_signed(row['mean'])} ± {row['standard_deviation']:.2f} (p = {row['p_value']:.3f})"
-        for row in chosen.to_dict("records")
+        f"{signed(row['mean'])} ± {row['standard_deviation']:.2f} (p = {row['p_value']:.3f})"
+        for row in rows.to_dict("records")
     ]
-    table = chosen.assign(cell=cells)
+    table = rows.assign(cell=cells)
     wide = table.pivot(index="locator", columns="shuffled", values="cell")
     wide = wide.reindex(columns=["all", "relation"])  # a run may lack all that were asked for
     observed = table[table["shuffled"] == "all"].set_index("locator")["observed"]
     columns = {
-        "observed": observed.map(_signed),
+        "observed": observed.map(signed),
         "dealt among all facts": wide["all"],
         "dealt inside a relation": wide["relation"],
     }
-    return _named(pd.DataFrame(columns))
+    return named_rows(pd.DataFrame(columns))
 
 
 def gap_text(similarities: pd.DataFrame, *, granularity: str, share: float) -> pd.DataFrame:
     """Sim_all and RSim under the paper's shortcut and exactly, and the gap in RSim."""
     table = baseline_gap(similarities, share=share).query("granularity == @granularity")
-    return _named(table.drop(columns="granularity").set_index("locator").round(3))
+    return named_rows(table.drop(columns="granularity").set_index("locator").round(3))
 
 
 def spread_text(sentences: pd.DataFrame, *, granularity: str) -> pd.DataFrame:
     """RSD of the scores, and of the scores over their own mean magnitude (ours)."""
-    chosen = sentences.query("granularity == @granularity")
+    rows = sentences.query("granularity == @granularity")
     columns = {}
     for name, relative in (("RSD", False), ("RSD of relative spread", True)):
-        table = rsd_table(chosen, relative=relative).set_index("locator")
+        table = rsd_table(rows, relative=relative).set_index("locator")
         columns[name] = [
-            "n/a" if np.isnan(row["mean"]) else f"{_signed(row['mean'])} ({_range(row)})"
+            "n/a" if np.isnan(row["mean"]) else f"{signed(row['mean'])} ({_range(row)})"
             for row in table.to_dict("records")
         ]
-    return _named(pd.DataFrame(columns, index=table.index))
-
-
-def edit_gains(edits: pd.DataFrame) -> pd.DataFrame:
-    """How far an edit moved the new answer past the old at the wordings it did not see.
-
-    Returns:
-        [examples, layers] in nats (mean token log-probability), against the unedited model; facts
-        with a failed edit are left out.
-    """
-    unseen = edits.query("wording > 0").assign(lead=lambda table: table["new"] - table["old"])
-    lead = unseen.groupby(["example", "layer"])["lead"].agg(
-        lambda values: values.mean(skipna=False)
-    )
-    wide = lead.unstack("layer")
-    return wide.drop(columns=-1).sub(wide[-1], axis=0).dropna()
-
-
-def layer_mass(layers: pd.DataFrame, examples: pd.Index) -> dict[str, NDArray[np.float64]]:
-    """Per locator each fact's |mass| per layer as a share of the fact's, [examples, layers].
-
-    A locator that has not scored all these facts is left out.
-    """
-    found = {}
-    for name, part in layers.query("subtask == 'consistency'").groupby("locator", sort=False):
-        if not examples.isin(part["example"]).all():
-            continue
-        wide = part.pivot(index="example", columns="layer", values="mass").loc[examples].abs()
-        found[str(name)] = wide.div(wide.sum(axis=1), axis=0).to_numpy(dtype=float)
-    return found
-
-
-def locality_table(
-    gains: pd.DataFrame, mass: Mapping[str, NDArray[np.float64]], *, seed: int = 0
-) -> pd.DataFrame:
-    """The locality test of every locator.
-
-    Returns:
-        Two rows per locator: columns locator, pairing (``own``, ``other``), mean, low, high, and for
-        ``own`` also specific (own minus other) with its interval, p_value and average (of the mean
-        curves).
-    """
-    rows = []
-    for name, curves in mass.items():
-        if name == "constant":  # one profile for all facts: nothing to correlate with a fact
-            continue
-        test = locality_test(curves, gains.to_numpy(dtype=float), seed=seed)
-        own, other = test.own, test.control
-        specific = test.specific
-        extra = {
-            "specific": specific.mean,
-            "specific_low": specific.low,
-            "specific_high": specific.high,
-            "p_value": test.p_value,
-            "average": test.average,
-        }
-        rows.append({"locator": name, "pairing": "own", **_interval(own), **extra})
-        rows.append({"locator": name, "pairing": "other", **_interval(other)})
-    return pd.DataFrame(rows)
-
-
-def locality_text(table: pd.DataFrame) -> pd.DataFrame:
-    """``locality_table`` as rounded text, a row per locator."""
-    own = table.query("pairing == 'own'").set_index("locator")
-    other = table.query("pairing == 'other'").set_index("locator")
-    columns = {
-        "same fact": [
-            f"{r['mean']:+.2f} ({r.low:+.2f} … {r.high:+.2f})" for _, r in own.iterrows()
-        ],
-        "other facts": other["mean"].map(_signed),
-        "difference": [
-            f"{r.specific:+.2f} ({r.specific_low:+.2f} … {r.specific_high:+.2f})"
-            for _, r in own.iterrows()
-        ],
-        "p": own["p_value"].map("{:.3f}".format),
-        "mean curves": own["average"].map(_signed),
-    }
-    return _named(pd.DataFrame(columns, index=own.index))
+    return named_rows(pd.DataFrame(columns, index=table.index))
 
 
 def cost_text(cost: pd.DataFrame) -> pd.DataFrame:
     """Measured CPU seconds per sentence."""
-    return _named(cost.set_index("locator")[["cpu_seconds", "threads"]]).round(3)
+    return named_rows(cost.set_index("locator")[["cpu_seconds", "threads"]]).round(3)
 
 
 def made_of(run: Run) -> str:
@@ -233,7 +154,7 @@ def _counts(similarities: pd.DataFrame, sentences: pd.DataFrame) -> pd.Series:
     return wide.astype(str).agg(", ".join, axis=1)
 
 
-def _signed(value: float) -> str:
+def signed(value: float) -> str:
     """Two decimals with their sign; a rounded zero is always positive."""
     return f"{round(value, 2) + 0.0:+.2f}"
 
@@ -245,14 +166,10 @@ def _number(value: float) -> str:
 
 
 def _range(row: Mapping[Hashable, Any]) -> str:
-    return f"{_signed(row['low'])} … {_signed(row['high'])}"
+    return f"{signed(row['low'])} … {signed(row['high'])}"
 
 
-def _interval(estimate: object) -> dict[str, float]:
-    return {name: getattr(estimate, name) for name in ("mean", "low", "high")}
-
-
-def _named(table: pd.DataFrame) -> pd.DataFrame:
+def named_rows(table: pd.DataFrame) -> pd.DataFrame:
     """Rows in the order of the locators, under their printed names."""
     known = [name for name in LABELS if name in table.index]
     ordered = table.loc[known]

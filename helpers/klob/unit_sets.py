@@ -46,14 +46,14 @@ def located_units(
     counts = [located_count(scores.size, share) for share in shares]
     places = _promising(scores, max(counts))
     values = scores[places]
-    found = []
+    sets = []
     for count in counts:
         lowest = np.partition(values, values.size - count)[values.size - count]
-        chosen = values > lowest
+        inside = values > lowest
         level = np.flatnonzero(values == lowest)
-        chosen[level[: count - np.count_nonzero(chosen)]] = True
-        found.append(places[chosen])
-    return found
+        inside[level[: count - np.count_nonzero(inside)]] = True
+        sets.append(places[inside])
+    return sets
 
 
 def located(scores: NDArray[np.floating], shares: Sequence[float] = (DEFAULT_SHARE,)) -> Sets:

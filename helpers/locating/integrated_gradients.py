@@ -67,7 +67,6 @@ def integrated_gradients(
     """One sentence's attributions [layers, neurons].
 
     Args:
-        language_model: the model.
         query: the sentence, with its target.
         steps: m; 1 is the gradient at zero alone.
         rows: rows of one pass, which bounds memory; layers are taken in groups.

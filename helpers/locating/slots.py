@@ -54,7 +54,6 @@ def slot_batch(
 
     Args:
         language_model: the model; a masked one has no constant tokens, so ``starts`` are ignored.
-        queries: what to run.
         starts: first token of each query that runs with gradients and hooks; default: all do.
     """
     device = language_model.device

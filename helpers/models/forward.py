@@ -57,7 +57,6 @@ def hidden_states(
     """Final hidden states (after the final norm) of packed rows.
 
     Args:
-        language_model: the model.
         ids: token ids [rows, queries].
         positions: position ids [rows, queries].
         visible: boolean [rows, queries, past + queries], or the mask made of it.
@@ -156,7 +155,6 @@ def log_probabilities(
     """Log-probabilities of tokens, each distinct place going through the vocabulary head once.
 
     Args:
-        language_model: the model.
         hidden: final hidden states [places, hidden].
         place: for each prediction the row of ``hidden`` it is read from, [n].
         tokens: predicted token ids [n].

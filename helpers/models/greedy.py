@@ -25,10 +25,8 @@ def greedy_tokens(
     Meant for the few tokens of an answer: each step runs the whole texts again.
 
     Args:
-        language_model: the model.
         prompts: token ids, each at least one.
         counts: tokens wanted after each prompt.
-        token_budget: tokens per forward pass.
     """
     texts = [list(prompt) for prompt in prompts]
 

@@ -14,7 +14,7 @@ from transformers.utils import logging as transformers_logging
 
 from helpers.models.architectures import ARCHITECTURES, UnknownArchitectureError
 from helpers.models.language_model import LanguageModel
-from helpers.models.names import HUB_NAMES, SHAPE_PREFIX, SHAPE_TOKENIZER
+from helpers.models.names import EMBEDDED_NAMES, HUB_NAMES, SHAPE_PREFIX, SHAPE_TOKENIZER
 from helpers.models.packaged_weights import PACKAGED_WEIGHTS, prepare
 from helpers.models.shapes import SHAPES, random_model, words_tokenizer
 from helpers.models.tiles import TILED
@@ -49,7 +49,7 @@ def load(
 
     Args:
         name: a name of ``MODEL_NAMES``, ``shape:<name>`` (random weights of a real shape), a local
-            folder, or any name on the Hugging Face hub.
+            folder, or any name on the Hugging Face hub; those of the embedded models are these.
         dtype: torch dtype of the weights; statistics and solves stay fp32/fp64 whatever it is.
         device: torch device.
         accept_terms: acknowledges a packaged model's terms of use.
@@ -60,6 +60,7 @@ def load(
         NoModelError: no such model, with the ways to name one.
         UnknownArchitectureError: a model whose architecture is not in the table.
     """
+    name = EMBEDDED_NAMES.get(name, name)
     of_weights = torch_dtype(dtype)
     if torch_device(device).type == "cuda" and not torch.cuda.is_available():
         built = f"torch {torch.__version__}, built for CUDA {torch.version.cuda or 'not at all'}"

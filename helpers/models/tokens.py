@@ -155,3 +155,10 @@ def subject_prompts(
         inside = [i for i, (a, b) in enumerate(offsets) if a < end and b > a]
         found.append(SubjectPrompt(tuple(ids), inside[-1]))
     return found
+
+
+def end_tokens(language_model: LanguageModel) -> set[int]:
+    """Tokens that end a response: the configured ones, and the tokenizer's own."""
+    configured = getattr(language_model.model.generation_config, "eos_token_id", None)
+    ends = configured if isinstance(configured, list) else [configured]
+    return {int(i) for i in (*ends, language_model.tokenizer.eos_token_id) if i is not None}

@@ -11,54 +11,16 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from helpers.editing.variants import OBJECTIVES, SYMBOLS, Variant, method_label
+from helpers.editing.variants import OBJECTIVES, SYMBOLS, method_label
+from helpers.peak.ablation_pairs import FACTORS
 from helpers.peak.ablation_tables import ByVariant, with_field
-from helpers.peak.figures import LISTS, grouped_bars, grouped_points
-from helpers.peak.metrics_table import metric_interval, probabilities_table, summarise
-from helpers.peak.said_metrics import rank_correlation
+from helpers.peak.figures import grouped_bars
+from helpers.peak.metrics_table import metric_interval
 from helpers.results import method_looks as looks
 from helpers.results.style import MARKERS, PALETTE, captioned, use_style
 
-FACTORS = {"AFF_hard": "AFF, hard", "ANF_hard": "ANF, hard"}
 LINES = ("-", "--", ":")
 _ASIDE = 0.06  # how far lines over the same places stand apart
-
-
-def objectives_panels(metrics: ByVariant, scores: ByVariant, *, caption: str = "") -> Figure:
-    """Additivity and answer probabilities with APP and short of one objective (PEAK, Figs. 3, 5).
-
-    Args:
-        metrics: of the variants to show, the plain method first.
-        scores: their score tables.
-        caption: model, data set, number of records.
-    """
-    use_style()
-    figure, (left, right) = plt.subplots(1, 2, figsize=(7.2, 3.4), width_ratios=[1, 1.15])
-    bars = [
-        (_short(variant), title, *_interval(table, metric))
-        for variant, table in metrics.items()
-        for metric, title in FACTORS.items()
-    ]
-    grouped_bars(left, _frame(bars), group="group", bar="series")
-    left.set_ylabel("additivity factor [%], lower is better")
-    left.set_ylim(0, 105)
-    left.legend(ncols=2, loc="lower center", bbox_to_anchor=(0.5, 1.0))
-    points = []
-    for index, variant in enumerate(metrics):
-        summary = summarise(probabilities_table(scores[variant]))
-        for moment in ("before", "after") if index == 0 else ("after",):
-            state = "before" if moment == "before" else _short(variant)
-            for name, label in LISTS.items():
-                chosen = summary.loc[f"{name}_{moment}", ["mean", "low", "high"]]
-                points.append((state, label, *chosen))
-    grouped_points(right, _frame(points), group="group", point="series")
-    right.set_yscale("log")
-    right.set_ylabel("mean probability (log scale)")
-    right.legend(ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1.0), columnspacing=0.8)
-    for axes in (left, right):
-        axes.tick_params(axis="x", labelrotation=30)
-    editor = method_label(next(iter(metrics)).editor)
-    return captioned(figure, f"{editor}: APP short of one objective, 95 % intervals\n{caption}")
 
 
 def neighbours_lines(metrics: ByVariant, *, editors: Sequence[str], caption: str = "") -> Figure:
@@ -146,32 +108,7 @@ def sequence_lines(metrics: Mapping[tuple[str, int], pd.DataFrame], *, caption: 
         axes.set_ylim(-3, 105)
     panels[0].set_ylabel("mean over edited records [%]")
     _legend_below(figure, panels[0])
-    return captioned(figure, f"Edits made one upon the other, 95 % intervals\n{caption}")
-
-
-def said_scatter(beside: pd.DataFrame, *, caption: str = "") -> Figure:
-    """AFF and ANF of each record against forgetting and noise in what is said, with Spearman's ρ."""
-    use_style()
-    pairs = {"AFF_hard": "share_forgetting", "ANF_hard": "share_noise"}
-    figure, panels = plt.subplots(1, 2, figsize=(7.2, 3.4))
-    for axes, (factor, measure) in zip(panels, pairs.items(), strict=True):
-        for method, table in beside.groupby("method", sort=False):
-            look = looks.mark(str(method)) | {"markersize": 5, "alpha": 0.85}
-            axes.plot(100 * table[factor], 100 * table[measure], **look)
-        # Methods edit the same records, so that no one number stands for all their edits.
-        found = [
-            rank_correlation(table[factor], table[measure]) for _, table in beside.groupby("method")
-        ]
-        known = sorted(one.rho for one in found if not np.isnan(one.rho))
-        span = " to ".join(f"{rho:.2f}" for rho in dict.fromkeys((*known[:1], *known[-1:])))
-        records = max((one.n for one in found), default=0)
-        axes.set_title(f"ρ by method: {span or 'undefined'} (n ≤ {records})")
-        axes.set_xlabel(f"{FACTORS[factor]}, at the edit prompt [%]")
-        axes.set_ylabel(f"{measure.replace('_', ' ')} in what is said [%]")
-        axes.set_xlim(-4, 104)
-        axes.set_ylim(-4, 104)
-    _legend_below(figure, panels[0])
-    return captioned(figure, f"Scores and speech\n{caption}")
+    return captioned(figure, f"Sequential edits, 95 % intervals\n{caption}")
 
 
 def _legend_below(figure: Figure, axes: Axes) -> None:
@@ -198,11 +135,6 @@ def _interval(table: pd.DataFrame, metric: str) -> tuple[float, float, float]:
     """Mean, low and high of a metric in percent."""
     estimate = metric_interval(metric, table[metric])
     return 100 * estimate.mean, 100 * estimate.low, 100 * estimate.high
-
-
-def _short(variant: Variant) -> str:
-    """``plain``, ``APP``, ``without L1``."""
-    return variant.change or ("APP" if variant.method.endswith("+app") else "plain")
 
 
 def _frame(rows: Sequence[tuple]) -> pd.DataFrame:

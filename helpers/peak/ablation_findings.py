@@ -24,17 +24,17 @@ def objective_findings(metrics: ByVariant, editors: Iterable[str]) -> list[Evide
         metrics: of the variants at hand; a comparison whose variants are not is left out.
         editors: those studied.
     """
-    found: list[Evidence] = []
+    evidence: list[Evidence] = []
     for editor in editors:
         whole = Variant(f"{editor}+app")
         short = {
             name: Variant(whole.method, field, 0.0, True) for field, name in OBJECTIVES.items()
         }
         for variant in short.values():
-            found += _differences("every objective helps", metrics, whole, variant, FACTORS)
+            evidence += _differences("every objective helps", metrics, whole, variant, FACTORS)
         for name in ("L2", "L3"):
-            found += _differences("L1 matters most", metrics, short[name], short["L1"], FACTORS)
-    return found
+            evidence += _differences("L1 matters most", metrics, short[name], short["L1"], FACTORS)
+    return evidence
 
 
 def fairer_findings(metrics: ByVariant, editors: Iterable[str]) -> list[Evidence]:
@@ -42,36 +42,36 @@ def fairer_findings(metrics: ByVariant, editors: Iterable[str]) -> list[Evidence
 
     The paper finds no loss of efficacy; whether there is one is tested beside it.
     """
-    found: list[Evidence] = []
+    evidence: list[Evidence] = []
     for editor in editors:
         plain, *plus, whole = fairer(editor)
         for variant in plus:
             finding = "all answers as targets protect less than APP"
-            found += _differences(finding, metrics, whole, variant, FACTORS)
+            evidence += _differences(finding, metrics, whole, variant, FACTORS)
             finding = "all answers as targets cost edits (not in the paper)"
-            found += _differences(finding, metrics, variant, plain, ("ES",))
-    return found
+            evidence += _differences(finding, metrics, variant, plain, ("ES",))
+    return evidence
 
 
 def neighbour_findings(metrics: ByVariant, editors: Iterable[str]) -> list[Evidence]:
     """One neighbour of each list helps, more help more (Section 7.8, Figure 4)."""
-    found: list[Evidence] = []
+    evidence: list[Evidence] = []
     for editor in editors:
         whole = Variant(f"{editor}+app")
         none, one = (Variant(whole.method, "neighbours", float(k)) for k in (0, 1))
-        found += _differences("one neighbour helps", metrics, one, none, FACTORS)
-        found += _differences("more neighbours help more", metrics, whole, one, FACTORS)
-    return found
+        evidence += _differences("one neighbour helps", metrics, one, none, FACTORS)
+        evidence += _differences("more neighbours help more", metrics, whole, one, FACTORS)
+    return evidence
 
 
 def app_findings(metrics: ByVariant, editors: Iterable[str]) -> list[Evidence]:
     """APP reduces perturbation, and costs edits (Section 7.4)."""
-    found: list[Evidence] = []
+    evidence: list[Evidence] = []
     for editor in editors:
         plain, whole = Variant(editor), Variant(f"{editor}+app")
-        found += _differences("APP reduces perturbation", metrics, whole, plain, FACTORS)
-        found += _differences("APP costs edits", metrics, whole, plain, EDITS)
-    return found
+        evidence += _differences("APP reduces perturbation", metrics, whole, plain, FACTORS)
+        evidence += _differences("APP costs edits", metrics, whole, plain, EDITS)
+    return evidence
 
 
 def _differences(

@@ -40,12 +40,12 @@ def _per_editor(field: str) -> tuple[str, partial[list[str]]]:
 def objectives(run: Run, *, editor: str) -> Figure:
     """APP short of one objective."""
     from helpers.editing import variants
-    from helpers.peak import ablation_figures as figures
+    from helpers.peak import ablation_pairs as figures
 
     stored = studies_of(run)
-    chosen = _metrics(stored, variants.objectives(editor))
-    scores = {v: _only(stored.scores[str(v)], table.index) for v, table in chosen.items()}
-    return figures.objectives_panels(chosen, scores, caption=stored.described(*chosen.values()))
+    shown = _metrics(stored, variants.objectives(editor))
+    scores = {v: _only(stored.scores[str(v)], table.index) for v, table in shown.items()}
+    return figures.objectives_panels(shown, scores, caption=stored.described(*shown.values()))
 
 
 @_of_run(
@@ -60,9 +60,9 @@ def neighbours(run: Run) -> Figure:
 
     stored, editors = studies_of(run), editors_with(run, "neighbours")
     metrics = variant_metrics(stored.scores)
-    chosen = {v: t for e in editors for v, t in with_field(metrics, e, "neighbours").items()}
-    caption = stored.described(*chosen.values())
-    return figures.neighbours_lines(chosen, editors=editors, caption=caption)
+    shown = {v: t for e in editors for v, t in with_field(metrics, e, "neighbours").items()}
+    caption = stored.described(*shown.values())
+    return figures.neighbours_lines(shown, editors=editors, caption=caption)
 
 
 @_of_run(
@@ -76,8 +76,8 @@ def fairer(run: Run) -> Figure:
     from helpers.peak import ablation_figures as figures
 
     stored = studies_of(run)
-    chosen = _metrics(stored, [v for e in fairer_editors(run) for v in variants.fairer(e)])
-    return figures.fairer_bars(chosen, caption=stored.described(*chosen.values()))
+    shown = _metrics(stored, [v for e in fairer_editors(run) for v in variants.fairer(e)])
+    return figures.fairer_bars(shown, caption=stored.described(*shown.values()))
 
 
 @_of_run(
@@ -93,8 +93,8 @@ def every_editor(run: Run) -> Figure:
 
     stored = studies_of(run)
     plain = [name for name in variants_of(run) if "+" not in name]
-    chosen = _metrics(stored, [Variant(name + suffix) for name in plain for suffix in ("", "+app")])
-    return additivity_pairs(by_label(chosen), caption=stored.described(*chosen.values()))
+    shown = _metrics(stored, [Variant(name + suffix) for name in plain for suffix in ("", "+app")])
+    return additivity_pairs(by_label(shown), caption=stored.described(*shown.values()))
 
 
 @_of_run("04_sensitivity", title="APP's coefficients", each=_per_editor("margin"))
@@ -106,11 +106,11 @@ def sensitivity(run: Run, *, editor: str) -> Figure:
 
     stored = studies_of(run)
     metrics, margin = variant_metrics(stored.scores), stored.margin(editor)
-    chosen: dict[Variant, pd.DataFrame] = {}
+    shown: dict[Variant, pd.DataFrame] = {}
     for field in (*OBJECTIVES, "margin"):
-        chosen |= with_field(metrics, editor, field, margin=margin)
-    caption = stored.described(*chosen.values())
-    return figures.sensitivity_panels(chosen, editor=editor, margin=margin, caption=caption)
+        shown |= with_field(metrics, editor, field, margin=margin)
+    caption = stored.described(*shown.values())
+    return figures.sensitivity_panels(shown, editor=editor, margin=margin, caption=caption)
 
 
 @_of_run(
@@ -137,7 +137,7 @@ def sequences(run: Run) -> Figure:
 )
 def said(run: Run) -> Figure:
     """AFF and ANF against what the edited model says."""
-    from helpers.peak import ablation_figures as figures
+    from helpers.peak import ablation_pairs as figures
     from helpers.peak.ablation_tables import said_beside_factors
 
     stored = studies_of(run)

@@ -71,11 +71,8 @@ def variants_table(
     """Mean percentage ± half width of the 95 % interval of each metric, variants as rows, as text.
 
     Args:
-        metrics: of the variants to show.
         reference: mark with ``*`` what differs from this variant on the same records (paired
             t-test, p < 0.05, no correction for the number of comparisons).
-        columns: metrics to show.
-        intervals: show the half widths.
 
     Returns:
         Index label; a column ``n`` (records) and one per metric, with the number of records in

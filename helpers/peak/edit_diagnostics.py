@@ -30,9 +30,10 @@ from helpers.peak.run import (
     edit_request,
     score_records,
 )
+from helpers.peak.schema import PeakRecord
 from helpers.peak.stored_scores import scores_of
 from helpers.results.archive import About, archive
-from helpers.results.store import ResultsStore, complete
+from helpers.results.store import ResultsStore
 
 COLUMNS = [name for name in EDIT_COLUMNS if name != "diagnostics"]
 
@@ -42,23 +43,17 @@ def edits_again(run: PeakRun, editor: Editor, *, finished: bool = False) -> pd.D
 
     Args:
         run: model, records and store.
-        editor: the editor.
         finished: take the edits that are in the store and make none.
     """
     how = {"mode": "edits only", **editor.settings(), "scoring_version": 0}
     results = run.store.open(run.settings(how))
-    by_id = {record.case_id: record for record in run.data.records}
 
-    def compute(case_ids: list[int]) -> dict[str, pd.DataFrame]:
-        records = [by_id[case_id] for case_id in case_ids]
+    def made(records: Sequence[PeakRecord]) -> dict[str, pd.DataFrame]:
         updates = editor.edit([edit_request(record) for record in records])
         return {"scores": diagnostics_table(records, updates)}
 
-    if not finished:
-        complete(results, list(by_id), compute, chunk=run.chunk)
-    table = results.read()
-    mine = table[table["case_id"].isin(by_id)].reset_index(drop=True)
-    return mine.reindex(columns=EDIT_COLUMNS)
+    table = run.cases.read(results) if finished else run.cases.completed(results, made)
+    return table.reindex(columns=EDIT_COLUMNS)
 
 
 def largest_difference(
@@ -67,8 +62,8 @@ def largest_difference(
     """Between the log-probabilities of the first records under edits made now and those published."""
     first = run.data.records[:records]
     updates = editor.edit([edit_request(record) for record in first])
-    found = score_records(run.language_model, first, updates)
-    both = found.merge(published, on=KEYS, validate="1:1")
+    scores = score_records(run.language_model, first, updates)
+    both = scores.merge(published, on=KEYS, validate="1:1")
     return float((both["sum"] - both["sum_after"]).abs().max())
 
 
@@ -134,8 +129,10 @@ def null_spaces(name: str) -> pd.DataFrame:
     if name not in archive("peak_edits").names():
         return pd.DataFrame()
     settings = archive("peak_edits").get(name).about.settings
-    found = {label: how["null_space"] for label, how in settings.items() if "null_space" in how}
-    return pd.DataFrame(found).T.rename_axis("layer", axis=1)
+    dimensions = {
+        label: how["null_space"] for label, how in settings.items() if "null_space" in how
+    }
+    return pd.DataFrame(dimensions).T.rename_axis("layer", axis=1)
 
 
 def _digits(value: float | None) -> str:

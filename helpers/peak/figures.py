@@ -71,7 +71,6 @@ def list_probabilities(scores: Mapping[str, pd.DataFrame], *, caption: str = "")
 
     Args:
         scores: for each method the joined table of scores before and after.
-        caption: model, data set and number of records.
     """
     use_style()
     rows = []

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 
 import pandas as pd
 
-from helpers.peak.metrics_table import SHARES
+from helpers.peak.metrics import SHARES
 from helpers.results.evidence import (
     Evidence,
     mean_above,
@@ -39,12 +39,12 @@ def findings(
         temporal: PEAK-T on the same model.
         larger: PEAK-CF on a larger model; compared on the records both runs hold.
     """
-    found = [*_within(counterfactual), *_app(counterfactual)]
+    evidence = [*_within(counterfactual), *_app(counterfactual)]
     if temporal is not None:
-        found += _temporal(*_common(counterfactual, temporal))
+        evidence += _temporal(*_common(counterfactual, temporal))
     if larger is not None:
-        found += _larger(*_common(counterfactual, larger))
-    return found
+        evidence += _larger(*_common(counterfactual, larger))
+    return evidence
 
 
 def paired(

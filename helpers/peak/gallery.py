@@ -43,6 +43,14 @@ def spread(run: Run) -> Figure:
     return additivity_distribution(method_metrics(scores_of(run)), caption=str(caption_of(run)))
 
 
+@figure("03_reading", title="PEAK's measures in one picture each", alone=True)
+def reading() -> Figure:
+    """Made-up numbers, for readers who meet the measures for the first time."""
+    from helpers.peak.reading import pictures
+
+    return pictures()
+
+
 @_of_run("03_paper", title="The paper's main results and ours", main=MAIN_RUN, together=True)
 def paper_against_ours(runs: Sequence[Run]) -> Figure:
     """Every editor in Tables 3, 4 and 9 of the paper and in our runs."""

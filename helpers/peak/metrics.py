@@ -21,8 +21,9 @@ Scores = NDArray[np.float64]
 
 SETTINGS = ("hard", "random")
 FACTORS = ("RFF", "RNF", "CPC", "FPC", "AFF", "ANF")
+SHARES = ("ES", "GS", "LS", "LS_authors", "LS_unfiltered")  # of a record's prompts, often few
 METRICS = (
-    *("ES", "GS", "LS", "LS_authors", "LS_unfiltered", "EM", "GM", "LM"),
+    *(*SHARES, "EM", "GM", "LM"),
     *(f"{factor}_{setting}" for setting in SETTINGS for factor in FACTORS),
 )
 
@@ -229,7 +230,6 @@ def _mean(values: Iterable[float]) -> float:
 
 
 def _check(before: RecordScores, after: RecordScores) -> None:
-    """Refuse scores that cannot be compared."""
     pairs = list(zip(_arrays(before), _arrays(after), strict=False))
     if len(before.paraphrases) != len(after.paraphrases) or any(
         len(one) != len(other) for one, other in pairs

@@ -29,6 +29,7 @@ from numpy.typing import ArrayLike, NDArray
 from helpers.peak.metrics import (
     METRICS,
     PROBABILITIES,
+    SHARES,
     LocalityScores,
     PromptScores,
     RecordScores,
@@ -50,8 +51,6 @@ LISTS = {
     "locality": {"target", "locality", "first"},
 }
 
-SHARES = ("ES", "GS", "LS", "LS_authors", "LS_unfiltered")
-"""Shares of a record's prompts: one prompt behind ES, a few behind the others."""
 _FRACTIONS = {*PROBABILITIES, *(m for m in METRICS if m[:3] in ("RFF", "RNF", "AFF", "ANF"))}
 
 

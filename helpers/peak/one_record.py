@@ -21,8 +21,6 @@ def record_scores(
     """Mean-token log-probability of every answer of a record in each state of the model.
 
     Args:
-        language_model: the model.
-        record: the record.
         states: name of a state → its update; None is the unedited model.
 
     Returns:
@@ -44,10 +42,10 @@ def edit_prompt_probabilities(scores: pd.DataFrame) -> pd.DataFrame:
     Takes the table of ``record_scores``; returns answer, list and one column per state.
     """
     states = [c for c in scores.columns if c not in (*KEYS, "answer")]
-    chosen = scores[scores["role"] == "edit"]
-    shown = chosen[["answer", "list"]].copy()
+    at_edit = scores[scores["role"] == "edit"]
+    shown = at_edit[["answer", "list"]].copy()
     for state in states:
-        shown[state] = np.exp(chosen[state])
+        shown[state] = np.exp(at_edit[state])
     return shown.reset_index(drop=True)
 
 

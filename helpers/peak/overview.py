@@ -26,7 +26,6 @@ def additivity_pairs(by_record: Mapping[str, pd.DataFrame], *, caption: str = ""
 
     Args:
         by_record: for each method one row of metrics per record (PEAK, Tables 3, 4 and 9).
-        caption: model, data set and number of records.
     """
     use_style()
     editors = list(dict.fromkeys(method.removesuffix("+APP") for method in by_record))

@@ -43,7 +43,6 @@ def publish_studies(params: Mapping[str, Any], into: Archive, *, finished: bool 
     Args:
         params: of notebook 04.
         into: the archive *ablations*.
-        finished: refused.
     """
     if finished:
         raise ParamsError(

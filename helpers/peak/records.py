@@ -10,33 +10,14 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from helpers.fetch import Resource, locate
+from helpers.fetch import locate, official_file
 from helpers.kept import file_digest
 from helpers.paths import PACKAGED
 from helpers.peak.anomalies import PeakWarning, find_anomalies
 from helpers.peak.schema import PeakRecord
 from helpers.records import RecordError
 
-_SOURCE = "https://raw.githubusercontent.com/mjy1111/PEAK/9dadfcec19ae0e9630f2bdb1f4ddf839af80d904"
-
-OFFICIAL = {
-    "peak-cf": Resource(
-        name="peak-cf",
-        relative_path="peak/PEAK_counter.json",
-        url=f"{_SOURCE}/data/PEAK_counter.json",
-        sha256="0c0e0e5fe81e152e95a968f76f60cf323df202b841b5c399258ae778154b68ba",
-        size=3_709_607,
-        licence="none stated",
-    ),
-    "peak-t": Resource(
-        name="peak-t",
-        relative_path="peak/PEAK_time.json",
-        url=f"{_SOURCE}/data/PEAK_time.json",
-        sha256="cc8c9305f026466f6ac427008159538c772cceb918292d6868c36b711ebb7736",
-        size=1_962_068,
-        licence="none stated",
-    ),
-}
+OFFICIAL = {name: official_file(name) for name in ("peak-cf", "peak-t")}
 _PACKAGED_NAMES = ("peak-mini-cf", "peak-mini-t")
 MINI = {name: PACKAGED / "peak" / f"{name}.json" for name in _PACKAGED_NAMES}
 _SLICE = re.compile(r"(?P<name>.+)\[(?P<start>\d*):(?P<stop>\d*)\]")
@@ -91,7 +72,6 @@ def load_peak(
             which counts as a part of the same data set, not as one of its own.
         strict_lists: drop from the hard false answers those that are also correct, and from the
             correct answers the one to append; False keeps the lists as published.
-        limit: keep the first records only.
 
     Raises:
         RecordError: not JSON, a record that breaks the schema, or a slice without records.

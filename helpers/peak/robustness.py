@@ -38,9 +38,9 @@ def other_choices(
     for share, normalise in choices:
         cells, counts = {}, set()
         for method, table in scores.items():
-            found = metrics_table(table, hard_share=share, normalise=normalise)
+            by_record = metrics_table(table, hard_share=share, normalise=normalise)
             for metric in metrics:
-                estimate = metric_interval(metric, found[metric].to_numpy())
+                estimate = metric_interval(metric, by_record[metric].to_numpy())
                 counts.add(estimate.n)
                 cells[f"{method} {metric}"] = in_points(estimate)
         rows[share, _WORDS[normalise]] = {"n": "–".join(map(str, sorted(counts))), **cells}

@@ -16,9 +16,8 @@ from helpers.models.language_model import LanguageModel
 from helpers.peak.records import PeakData
 from helpers.peak.schema import PeakRecord
 from helpers.records import RecordError
-from helpers.results.run import Cases
+from helpers.results.run import Cases, flag_unusable
 from helpers.results.store import Results, ResultsStore
-from helpers.results.unusable import flag_unusable
 from helpers.scoring.answers import Question, score_answers, tokenised
 
 KEYS = ["case_id", "role", "prompt_index", "list", "answer_index"]
@@ -81,17 +80,15 @@ def score_records(
     """Long table (case_id, role, prompt_index, list, answer_index, tokens, sum) of all records.
 
     Args:
-        language_model: the model.
         records: PEAK records.
         updates: one per record, under which it is scored; default: the unedited model.
-        progress: show a progress bar.
     """
     asked, keys, owners = [], [], []
     for index, record in enumerate(records):
-        mine, table = questions(record)
-        asked += mine
+        asked_here, table = questions(record)
+        asked += asked_here
         keys.append(table)
-        owners += [index if updates is not None else -1] * len(mine)
+        owners += [index if updates is not None else -1] * len(asked_here)
     scores = score_answers(language_model, asked, updates, owners, progress=progress)
     return pd.concat(keys, ignore_index=True).assign(
         tokens=scores["tokens"].to_numpy(), sum=scores["sum"].to_numpy()
@@ -172,17 +169,16 @@ class PeakRun:
         """Scores before and after, in the columns the metrics take; failed edits are left out.
 
         Args:
-            editor: the editor.
             finished: take the records that are in the store and compute nothing.
         """
         if finished:
-            unedited, found = (self.cases.read(self.results(e)) for e in (None, editor))
+            unedited, edited = (self.cases.read(self.results(e)) for e in (None, editor))
         else:
-            unedited, found = self.before(), self.after(editor)
+            unedited, edited = self.before(), self.after(editor)
         before = unedited.rename(columns={"sum": "sum_before"})
-        if before.empty or found.empty:
+        if before.empty or edited.empty:
             return pd.DataFrame(columns=[*KEYS, "tokens", "sum_before", "sum_after"])
-        after = found.rename(columns={"sum": "sum_after"}).drop(columns="tokens")
+        after = edited.rename(columns={"sum": "sum_after"}).drop(columns="tokens")
         edits = self.edits(editor)
         broken = edits.loc[edits["failure"] != "", "case_id"]
         return before.merge(after[~after["case_id"].isin(broken)], on=KEYS, validate="1:1")

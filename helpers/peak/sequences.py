@@ -1,4 +1,4 @@
-"""PEAK under edits made one upon the other: what is left of all edited records after n edits.
+"""PEAK under sequential edits: what is left of all edited records after n of them.
 
 At each checkpoint every record edited so far is scored under the cumulative update and compared with
 the unedited model, so that additivity takes in what later edits did to earlier records. The cumulative
@@ -90,7 +90,7 @@ class PeakSequence:
         return type(self.editor).edit_sequentially is Editor.edit_sequentially
 
     def _updates(self, total: Update, records: Sequence[PeakRecord]) -> Iterator[Update]:
-        """Cumulative updates upon ``total``, one per record."""
+        """Cumulative updates on top of ``total``, one per record."""
         requests = [edit_request(record) for record in records]
         if not self._resumable:
             yield from self.editor.edit_sequentially(requests)

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from helpers.peak.metrics_table import SHARES, metrics_table, summarise
+from helpers.peak.metrics import SHARES
+from helpers.peak.metrics_table import metrics_table, summarise
 from helpers.peak.records import PeakData
 from helpers.peak.schema import PeakRecord
 from helpers.results.evidence import (
@@ -23,7 +24,7 @@ from helpers.results.model_words import model_words
 from helpers.results.statistics import Estimate
 
 MAIN_METRICS = (
-    *("ES", "GS", "LS", "LS_authors", "LS_unfiltered"),
+    *SHARES,
     *("AFF_hard", "ANF_hard", "AFF_random", "ANF_random"),
 )
 
@@ -175,11 +176,11 @@ def ranking_in_words(
     scores: pd.DataFrame, record: PeakRecord, column: str, *, first: int = 8
 ) -> str:
     """The most probable answers at the edit prompt: [appended], correct*, false."""
-    chosen = scores[(scores["case_id"] == record.case_id) & (scores["role"] == "edit")]
-    order = (chosen[column] / chosen["tokens"]).sort_values(ascending=False).index[:first]
+    at_edit = scores[(scores["case_id"] == record.case_id) & (scores["role"] == "edit")]
+    order = (at_edit[column] / at_edit["tokens"]).sort_values(ascending=False).index[:first]
     words = []
     for name, index in zip(
-        chosen.loc[order, "list"], chosen.loc[order, "answer_index"], strict=True
+        at_edit.loc[order, "list"], at_edit.loc[order, "answer_index"], strict=True
     ):
         answer = record.lists[name][index]
         marks = {"target": f"[{answer}]", "correct": f"{answer}*"}

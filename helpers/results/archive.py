@@ -10,26 +10,21 @@ a table; everything else is refused before anything is written.
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache
-from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from helpers.paths import FIGURES, REPOSITORY, file_name, written_whole
+from helpers.paths import FIGURES, file_name
+from helpers.results.archive_files import ArchiveError as ArchiveError
+from helpers.results.archive_files import StoredTables, restore, write_tables
 
 if TYPE_CHECKING:  # pandas is imported where a table is read: names are listed at once without it
     import pandas as pd
 
 DATA = FIGURES / "data"
-_DIGITS = 16  # of a table's digest
-
-
-class ArchiveError(ValueError):
-    """A run that is not there, is damaged, or cannot take the rows; the message names the remedy."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +34,6 @@ class About:
     Attributes:
         source: what all its rows have in common, such as model, data and scoring.
         settings: how each part was made, by the part's name: a table, a method, a locator.
-        caption: what captions say besides.
     """
 
     source: Mapping[str, Any]
@@ -87,9 +81,9 @@ class Archive:
         try:
             stored = json.loads(path.read_text("utf-8"))
             about = About(**{part: stored[part] for part in ("source", "settings", "caption")})
-            return Run(folder.name, about, _Tables(folder, stored["tables"]))
+            return Run(folder.name, about, StoredTables(folder, stored["tables"]))
         except (ValueError, KeyError, TypeError) as error:
-            raise ArchiveError(f"{path} cannot be read ({error}); {_restore(path)}") from error
+            raise ArchiveError(f"{path} cannot be read ({error}); {restore(path)}") from error
 
     def known(self, run: str) -> Run | None:
         """One run, or None where there is none."""
@@ -120,9 +114,7 @@ class Archive:
         """Add tables to a run, which is made where there is none. Tables without rows are left out.
 
         Args:
-            run: its name.
             tables: by name. A table takes the place of one that has its name.
-            about: what they are.
             by: columns. In a table that has them, only rows that are equal there give way to new
                 ones; the others stay.
             whole: these tables are all of the run; what it held before goes.
@@ -149,8 +141,8 @@ class Archive:
             settings={**known.about.settings, **new.settings},
             caption={**known.about.caption, **new.caption},
         )
-        listed = known.tables.listed if isinstance(known.tables, _Tables) else {}
-        _write(folder, filled, joined, listed)
+        listed = known.tables.listed if isinstance(known.tables, StoredTables) else {}
+        write_tables(folder, filled, asdict(joined), listed)
         return folder
 
     def _folder(self, run: str) -> Path:
@@ -161,42 +153,6 @@ class Archive:
 def archive(paper: str) -> Archive:
     """The committed archive of a paper, such as ``archive("klob")``."""
     return Archive(DATA / paper)
-
-
-class _Tables(Mapping[str, "pd.DataFrame"]):
-    """A folder's tables as its ``about.json`` lists them, read once each."""
-
-    def __init__(self, folder: Path, listed: Mapping[str, Mapping[str, Any]]) -> None:
-        self.listed = listed
-        self._folder = folder
-        self._read: dict[str, pd.DataFrame] = {}
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.listed)
-
-    def __len__(self) -> int:
-        return len(self.listed)
-
-    def __contains__(self, name: object) -> bool:  # Mapping's own would read the table
-        return name in self.listed
-
-    def __getitem__(self, name: str) -> pd.DataFrame:
-        if name not in self._read:
-            entry = self.listed[name]
-            self._read[name] = _intact(self._folder / entry["file"], entry["digest"])
-        return self._read[name]
-
-
-def _intact(path: Path, digest: str) -> pd.DataFrame:
-    """A table whose bytes are those that were published."""
-    import pandas as pd
-
-    if not path.exists():
-        raise ArchiveError(f"{path} is missing; {_restore(path)}")
-    content = path.read_bytes()
-    if _digest(content) != digest:
-        raise ArchiveError(f"{path} is not the table that was published; {_restore(path)}")
-    return pd.read_parquet(BytesIO(content))
 
 
 def _as_read(about: About) -> About:
@@ -220,8 +176,8 @@ def _check_settings(folder: Path, known: Run, tables: Mapping[str, object], new:
     """Rows of one table are made with the settings that its name has, if it has some."""
     for name in tables:
         if name in known.tables:
-            mine = new.settings.get(name, {})
-            _check_alike(folder / name, known.about.settings.get(name, {}), mine)
+            settings = new.settings.get(name, {})
+            _check_alike(folder / name, known.about.settings.get(name, {}), settings)
 
 
 def _check_nothing_lost(
@@ -248,43 +204,3 @@ def _joined(known: Run, name: str, rows: pd.DataFrame, by: Sequence[str]) -> pd.
     replaced = pd.MultiIndex.from_frame(rows[list(by)])
     kept = stored[~pd.MultiIndex.from_frame(stored[list(by)]).isin(replaced)]
     return pd.concat([kept, rows], ignore_index=True)
-
-
-def _write(
-    folder: Path,
-    tables: Mapping[str, pd.DataFrame],
-    about: About,
-    listed: Mapping[str, Mapping[str, Any]],
-) -> None:
-    """Write tables, then what lists them; what is listed already stays."""
-    folder.mkdir(parents=True, exist_ok=True)
-    entries = dict(listed)
-    for name, table in tables.items():
-        content = table.to_parquet(None, index=False, compression="zstd")
-        file = f"{file_name(name).lower()}.parquet"
-        entries[name] = {"file": file, "rows": len(table), "digest": _digest(content)}
-        owners = [other for other, entry in entries.items() if entry["file"] == file]
-        if len(owners) > 1:
-            raise ArchiveError(
-                f"tables {' and '.join(owners)} would be one file: rename one of them"
-            )
-        with written_whole(folder / file) as scratch:
-            scratch.write_bytes(content)
-    text = json.dumps({**asdict(about), "tables": entries}, indent=1, ensure_ascii=False)
-    with written_whole(folder / "about.json") as scratch:
-        scratch.write_text(text + "\n", "utf-8")
-    for path in set(folder.glob("*.parquet")) - {
-        folder / entry["file"] for entry in entries.values()
-    }:
-        path.unlink()
-
-
-def _digest(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()[:_DIGITS]
-
-
-def _restore(path: Path) -> str:
-    shown = path.relative_to(REPOSITORY) if path.is_relative_to(REPOSITORY) else path
-    return (
-        f"restore it (git checkout -- {shown}) or publish the run again after deleting its folder"
-    )

@@ -92,13 +92,15 @@ def share_above(values: ArrayLike, level: float) -> Contrast:
     numbers = defined(values)
     if not is_binary(numbers):
         return _bootstrapped(numbers - level)
-    found, ones = proportion_interval(numbers), int(numbers.sum())
+    interval, ones = proportion_interval(numbers), int(numbers.sum())
     tails = (
         stats.binom.cdf(ones, len(numbers), level),
         stats.binom.sf(ones - 1, len(numbers), level),
     )
-    shifted = Estimate(found.mean - level, found.low - level, found.high - level, found.n)
-    return Contrast(shifted, min(1.0, 2 * float(min(tails))) if found.n else float("nan"))
+    shifted = Estimate(
+        interval.mean - level, interval.low - level, interval.high - level, interval.n
+    )
+    return Contrast(shifted, min(1.0, 2 * float(min(tails))) if interval.n else float("nan"))
 
 
 def unpaired_means(first: ArrayLike, second: ArrayLike) -> Contrast:
@@ -115,11 +117,11 @@ def holm(p_values: Sequence[float]) -> NDArray[np.float64]:
     >>> holm([0.01, 0.04, 0.03])
     array([0.03, 0.06, 0.06])
     """
-    given = np.asarray(p_values, dtype=np.float64)
-    corrected = np.full(given.shape, np.nan)
-    order = np.argsort(given)[: int((~np.isnan(given)).sum())]
+    values = np.asarray(p_values, dtype=np.float64)
+    corrected = np.full(values.shape, np.nan)
+    order = np.argsort(values)[: int((~np.isnan(values)).sum())]
     factors = np.arange(len(order), 0, -1)
-    corrected[order] = np.minimum(1.0, np.maximum.accumulate(factors * given[order]))
+    corrected[order] = np.minimum(1.0, np.maximum.accumulate(factors * values[order]))
     return corrected
 
 
@@ -194,8 +196,8 @@ def _newcombe_p(one: NDArray[np.float64], two: NDArray[np.float64]) -> float:
     upwards = two.sum() > one.sum()
 
     def end(z: float) -> float:
-        found = paired_proportions(one, two, confidence=1 - 2 * float(stats.norm.sf(z)))
-        return found.low if upwards else -found.high
+        interval = paired_proportions(one, two, confidence=1 - 2 * float(stats.norm.sf(z)))
+        return interval.low if upwards else -interval.high
 
     highest = 6.0  # p of 2e-9
     z = highest if end(highest) > 0 else float(optimize.brentq(end, 1e-6, highest))

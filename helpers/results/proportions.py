@@ -25,8 +25,8 @@ def proportion_interval(values: ArrayLike, *, confidence: float = 0.95) -> Estim
     n, ones = len(numbers), int(numbers.sum())
     if n == 0:
         return mean_interval(numbers)
-    found = stats.binomtest(ones, n).proportion_ci(confidence, method="exact")
-    return Estimate(ones / n, float(found.low), float(found.high), n)
+    interval = stats.binomtest(ones, n).proportion_ci(confidence, method="exact")
+    return Estimate(ones / n, float(interval.low), float(interval.high), n)
 
 
 def share_interval(
@@ -39,9 +39,6 @@ def share_interval(
 
     Args:
         values: between 0 and 1 per record, shape (n,); NaN is left out.
-        confidence: coverage of the interval.
-        resamples: of the bootstrap.
-        seed: of the bootstrap.
     """
     numbers = defined(values)
     if is_binary(numbers):
@@ -71,7 +68,6 @@ def paired_proportions(
     Args:
         first: 0 or 1 per record, shape (n,).
         second: the other method's, same records in the same order, without NaN.
-        confidence: coverage of the interval.
     """
     one, two = (np.asarray(values, dtype=np.float64).reshape(-1) for values in (first, second))
     n = len(one)

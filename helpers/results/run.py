@@ -11,9 +11,10 @@ from typing import Generic, TypeVar
 
 import pandas as pd
 
-from helpers.results.store import Results, complete
+from helpers.results.store import Results
 
 Case = TypeVar("Case")
+NOT_FINITE = "scores under the edited model are not finite; use a wider dtype"
 
 
 @dataclass(frozen=True)
@@ -36,15 +37,15 @@ class Cases(Generic[Case]):
         """The rows of all cases, made where they are missing.
 
         Args:
-            results: where they are kept.
             make: from some cases to tables by kind, with a column ``case_id``.
             mark: the kind that says of a case that it is done, and is returned.
         """
 
-        def made(case_ids: list[int]) -> Mapping[str, pd.DataFrame]:
-            return make([self.by_id[case_id] for case_id in case_ids])
-
-        complete(results, list(self.by_id), made, chunk=self.chunk, mark=mark)
+        missing = self.missing(results, mark=mark)
+        for start in range(0, len(missing), self.chunk):
+            tables = dict(make([self.by_id[each] for each in missing[start : start + self.chunk]]))
+            last = tables.pop(mark)
+            results.add({**tables, mark: last})  # last: it marks the chunk as done
         return self.read(results, mark)
 
     def missing(self, results: Results, *, mark: str = "scores") -> list[int]:
@@ -56,3 +57,21 @@ class Cases(Generic[Case]):
         """What is kept of these cases, whether all are done or not."""
         table = results.read(kind)
         return table[table["case_id"].isin(list(self.by_id))].reset_index(drop=True)
+
+
+def flag_unusable(edits: pd.DataFrame, scores: pd.DataFrame, column: str) -> pd.DataFrame:
+    """Give edits a failure, unless they have one, where a score is not a number.
+
+    A model may no longer give numbers under an edit, as can happen in half precision.
+
+    Args:
+        edits: columns case_id and failure (empty: none), one row per edit.
+        scores: column case_id and scores.
+        column: the scores.
+
+    Returns:
+        A changed copy of ``edits``.
+    """
+    unusable = edits["case_id"].isin(scores.loc[scores[column].isna(), "case_id"])
+    failure = edits["failure"].mask(unusable & (edits["failure"] == ""), NOT_FINITE)
+    return edits.assign(failure=failure)

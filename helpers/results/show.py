@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from base64 import b64encode
 from html import escape
 from io import BytesIO
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from IPython.display import display
 from matplotlib import pyplot as plt
@@ -16,13 +18,19 @@ from helpers.results.figure import drawing, published
 from helpers.results.style import save_figure
 
 _SCREEN = 100  # pixels of a figure on the page to an inch; it is drawn with twice as many
-# The first column stays in sight while the others scroll. Colours are the page's own.
+# The first column stays in sight while the others scroll; numbers and intervals stay on one line.
+# Colours are the page's own.
 _LOOK = (
     "<style>.ke-table{overflow-x:auto;max-width:100%}"
-    ".ke-table td{text-align:right;white-space:nowrap}"
-    ".ke-table tr>:first-child{text-align:left;position:sticky;left:0;"
+    ".ke-table table{border-collapse:collapse;table-layout:auto;font-size:.85em;"
+    "font-variant-numeric:tabular-nums}"
+    ".ke-table th,.ke-table td{padding:.25em .45em;text-align:right;vertical-align:top}"
+    ".ke-table .words{text-align:left;min-width:8em;max-width:26em}"
+    ".ke-table tr>:first-child{text-align:left;position:sticky;left:0;max-width:12em;"
     "background:var(--jp-layout-color0,var(--color-background-primary,#fff))}</style>"
 )
+_LONG = 24  # letters from which a cell holds words, not a value
+_TIED = re.compile(r" (?=±|\d+ %)|(?<=±) |(?<=,) (?=[-+−]?[\d.]+\])")  # spaces that break no line
 
 
 def show(what: str | pd.DataFrame, *values: Any, **options: Any) -> None:
@@ -66,12 +74,37 @@ def table_output(
     ordered = _additivity_first(table)
     number = f"{{:.{decimals}f}}".format
     text = ordered.to_string(index=index, float_format=number, na_rep="–")
-    html = ordered.to_html(index=index, border=0, float_format=number, na_rep="–")
     above = f"<p>{escape(title)}</p>" if title else ""
     return {
         "text/plain": f"{title}\n{text}" if title else text,
-        "text/html": f'{_LOOK}{above}<div class="ke-table">{html}</div>',
+        "text/html": f"{_LOOK}{above}{table_html(ordered, decimals=decimals, index=index)}",
     }
+
+
+def table_html(table: pd.DataFrame, *, decimals: int = 2, index: bool = True) -> str:
+    """A table that scrolls in its own box, with one row of titles and every cell in its own place.
+
+    Args:
+        table: AFF and ANF columns come first. A line break in a text is one on the page.
+        decimals: of numbers that are not whole.
+        index: whether the index is shown.
+    """
+    flat = _additivity_first(table)
+    if index:
+        flat = flat.reset_index(names=_index_titles(flat))
+    titles = [" ".join(filter(None, map(str, _levels(column)))) for column in flat.columns]
+    rows = [[_cell(value, decimals) for value in row] for row in flat.astype(object).to_numpy()]
+    long = [
+        any(len(row[i]) > _LONG and "[" not in row[i] for row in rows) for i in range(len(titles))
+    ]
+    look = [' class="words"' if words else "" for words in long]
+    head = "".join(f"<th{k}>{_broken(t)}</th>" for k, t in zip(look, titles, strict=True))
+    body = "".join(
+        f"<tr>{''.join(f'<td{k}>{_tied(c)}</td>' for k, c in zip(look, row, strict=True))}</tr>"
+        for row in rows
+    )
+    table_ = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return f'<div class="ke-table">{table_}</div>'
 
 
 def figure_output(drawn: Figure, caption: str) -> tuple[dict[str, str], dict[str, int]]:
@@ -96,3 +129,29 @@ def _additivity_first(table: pd.DataFrame) -> pd.DataFrame:
     columns = list(table.columns)
     first = [name for name in columns if str(name).startswith(("AFF", "ANF"))]
     return table[first + [name for name in columns if name not in first]] if first else table
+
+
+def _index_titles(table: pd.DataFrame) -> list[str]:
+    """Titles for an index's levels; one without a name has an empty title, another one for each."""
+    named = [str(name) if name is not None else "" for name in table.index.names]
+    return [name or " " * (place + 1) for place, name in enumerate(named)]
+
+
+def _levels(column: Any) -> tuple[Any, ...]:
+    return column if isinstance(column, tuple) else (column,)
+
+
+def _cell(value: Any, decimals: int) -> str:
+    if value is None or value is pd.NA or (isinstance(value, float) and np.isnan(value)):
+        return "–"
+    return f"{value:.{decimals}f}" if isinstance(value, float | np.floating) else str(value)
+
+
+def _tied(text: str) -> str:
+    """A cell as HTML, its intervals unbroken."""
+    return _TIED.sub("\u00a0", escape(text)).replace("\n", "<br>")
+
+
+def _broken(title: str) -> str:
+    """A title as HTML that may break after an underscore."""
+    return escape(title.strip()).replace("_", "_<wbr>")

@@ -47,7 +47,6 @@ def mean_interval(values: ArrayLike, *, confidence: float = 0.95) -> Estimate:
 
     Args:
         values: one number per record, shape (n,); NaN (undefined for that record) is left out.
-        confidence: coverage of the interval.
     """
     numbers = defined(values)
     n = len(numbers)
@@ -68,9 +67,6 @@ def bootstrap_interval(
 
     Args:
         values: as in ``mean_interval``.
-        confidence: coverage of the interval.
-        resamples: number of resampled means.
-        seed: seed of the resampling.
     """
     numbers = defined(values)
     n = len(numbers)
@@ -142,7 +138,6 @@ def one_sided(observed: float, permuted: NDArray[np.floating]) -> float:
     """p of a permutation test, (1 + draws at least as high) / (1 + draws); NaN if nothing was observed.
 
     Args:
-        observed: the statistic.
         permuted: the same under the null, one value per draw.
     """
     if np.isnan(observed):

@@ -16,7 +16,7 @@ import hashlib
 import json
 import uuid
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from io import BytesIO
@@ -181,31 +181,6 @@ class Results:
                 stacklevel=3,
             )
             return pd.DataFrame({"case_id": pd.Series(dtype="int64")})
-
-
-def complete(
-    results: Results,
-    case_ids: Sequence[int],
-    compute: Callable[[list[int]], Mapping[str, pd.DataFrame]],
-    *,
-    chunk: int,
-    mark: str = "scores",
-) -> None:
-    """Compute the records that are missing, chunk by chunk, appending each chunk as it is made.
-
-    Args:
-        results: where they go.
-        case_ids: records wanted.
-        compute: from a chunk of record ids to tables by kind; ``mark`` must be among them.
-        chunk: records per call.
-        mark: the kind that marks a record as done.
-    """
-    done = results.done(mark)
-    missing = [case_id for case_id in case_ids if case_id not in done]
-    for start in range(0, len(missing), chunk):
-        tables = dict(compute(missing[start : start + chunk]))
-        last = tables.pop(mark)
-        results.add({**tables, mark: last})  # last: it marks the chunk as done
 
 
 def _digest(content: bytes) -> str:

@@ -72,6 +72,16 @@ def captioned(figure: Figure, caption: str) -> Figure:
     return figure
 
 
+def told(figure: Figure, finding: str, caption: str) -> Figure:
+    """The figure under the finding it shows, what it is drawn from in small print below the panels."""
+    width = figure.get_figwidth()
+    title = textwrap.wrap(finding, int(0.8 * _LETTERS * width))
+    small = [part for line in caption.splitlines() for part in textwrap.wrap(line, int(18 * width))]
+    figure.suptitle(plain("\n".join(title)), x=0.01, ha="left", fontsize=10)
+    figure.supxlabel(plain("\n".join(small)), x=0.01, ha="left", fontsize=7, color="0.35")
+    return figure
+
+
 def save_figure(figure: Figure, name: str, folder: Path | None = None) -> list[Path]:
     """Write ``name``.png and ``name``.svg without dates, so equal figures are equal files.
 

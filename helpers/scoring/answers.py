@@ -69,13 +69,11 @@ def score_answers(
 
     Args:
         language_model: the model; its weights are not touched.
-        questions: prompts with their answers.
         updates: edits to score under, if any.
         owners: for each question the index of its update, -1 for the unedited model; needed with
             updates.
         token_budget: tokens per forward pass, padding included.
         row_tokens: questions of one owner share a row up to this many tokens.
-        progress: show a progress bar.
 
     Returns:
         One row per answer: question (index), answer (index), tokens (count), sum and mean of the

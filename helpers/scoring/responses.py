@@ -26,7 +26,7 @@ from helpers.models.forward import additive_mask, prefill
 from helpers.models.language_model import LanguageModel
 from helpers.models.padding import padded
 from helpers.models.past import Past
-from helpers.models.tokens import TokenError, prompt_ids
+from helpers.models.tokens import TokenError, end_tokens, prompt_ids, several
 
 
 @dataclass(frozen=True)
@@ -68,13 +68,8 @@ def sample_responses(
 
     Args:
         language_model: the model; its weights are not touched.
-        prompts: texts to respond to.
-        updates: edits to respond under, if any.
         owners: for each prompt the index of its update, -1 for the unedited model; needed with updates.
-        n: responses per prompt.
-        sampling: how to draw them.
         rows: responses generated at the same time.
-        progress: show a progress bar.
 
     Returns:
         For each prompt its ``n`` responses, stripped of white space.
@@ -83,8 +78,9 @@ def sample_responses(
         ValueError: updates without owners, owners and prompts that differ in number, ``n`` below 1, or
             ``chat=True`` for a model without a chat template.
         TokenError: an empty prompt, one that ends with a blank, or one too long for the context.
+        TypeError: a single prompt, which would be taken for its letters.
     """
-    sampling = sampling or Sampling()
+    sampling, prompts = sampling or Sampling(), several(prompts)
     if updates and owners is None:
         raise ValueError("updates without owners: say for each prompt which update is its own")
     owner_of = [-1] * len(prompts) if owners is None else [int(owner) for owner in owners]
@@ -111,9 +107,9 @@ def sample_responses(
 
     for start in range(0, len(order), together):
         batch = order[start : start + together]
-        parts = run_halving(batch, draw)
-        for index, drawn in zip(batch, (own for part in parts for own in part), strict=True):
-            responses[index] = drawn
+        drawn = [each for part in run_halving(batch, draw) for each in part]
+        for index, own in zip(batch, drawn, strict=True):
+            responses[index] = own
         bar.update(len(batch) * n)
     bar.close()
     return responses
@@ -237,18 +233,16 @@ class _Batch:
             return logits.argmax(-1)
         cumulative = (logits / self.sampling.temperature).softmax(-1).double().cumsum(-1)
         level = torch.from_numpy(draws).to(cumulative.device)[:, None] * cumulative[:, -1:]
-        return torch.searchsorted(cumulative, level, right=True)[:, 0].clamp_max(
-            logits.shape[-1] - 1
-        )
+        last = logits.shape[-1] - 1
+        return torch.searchsorted(cumulative, level, right=True)[:, 0].clamp_max(last)
 
     def _continues(self, tokens: list[int], token: int) -> bool:
         """Append the token unless it ends the response; whether the response goes on."""
-        if token in _end_tokens(self.language_model):
+        if token in end_tokens(self.language_model):
             return False
         tokens.append(token)
-        if self.sampling.stop is None:
-            return True
-        return self.sampling.stop not in self._decoded(tokens).lstrip()
+        stop = self.sampling.stop
+        return stop is None or stop not in self._decoded(tokens).lstrip()
 
     def _text(self, tokens: list[int]) -> str:
         text = self._decoded(tokens).lstrip()
@@ -256,9 +250,3 @@ class _Batch:
 
     def _decoded(self, tokens: list[int]) -> str:
         return str(self.language_model.tokenizer.decode(tokens, skip_special_tokens=True))
-
-
-def _end_tokens(language_model: LanguageModel) -> set[int]:
-    configured = getattr(language_model.model.generation_config, "eos_token_id", None)
-    ends = configured if isinstance(configured, list) else [configured]
-    return {int(i) for i in (*ends, language_model.tokenizer.eos_token_id) if i is not None}

@@ -100,7 +100,6 @@ def expand(sweep: Sweep, *, where: str, notebook: Path = NOTEBOOK) -> list[Combi
     """All runs of a sweep, every one checked against the notebook's parameters.
 
     Args:
-        sweep: the matrix.
         where: the sweep file, for messages.
         notebook: its parameters include model, dataset, methods and records.
 

@@ -79,7 +79,6 @@ def plausible_targets(
     Probable: by mean-token probability on the unedited model, so that short names have no advantage.
 
     Args:
-        language_model: the unedited model.
         asked: questions with their edits.
         seed: of the draws; each question has its own stream.
     """

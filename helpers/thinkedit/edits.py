@@ -15,40 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from helpers.fetch import Resource, locate
+from helpers.fetch import locate, official_file
 from helpers.paths import PACKAGED
 from helpers.thinkedit.wordings import read_wordings
 
-_REPOSITORY = "https://raw.githubusercontent.com/manitbaser/KnowGIC"
-_LATEST = "bd157255f0d48b032a92afbb4e72a23db8a3daab"
-_JUNE_2025 = "b83d6651a07b8aa4994c633d39175465be95c8fc"
-
-LAYOUTS = {
-    "2025-06": Resource(
-        name="knowgic-2025-06",
-        relative_path="knowgic/chains-2025-06.json",
-        url=f"{_REPOSITORY}/{_JUNE_2025}/chains.json",
-        sha256="59943e08bea25878d176a0b29bc5e9a345e78e33cbaf8d2703bd237a633c2cb2",
-        size=438_726,
-        licence="MIT",
-    ),
-    "latest": Resource(
-        name="knowgic-latest",
-        relative_path="knowgic/chains.json",
-        url=f"{_REPOSITORY}/{_LATEST}/chains.json",
-        sha256="ce0d43768a50a9831d4c172219f7c7e06d7d44c3c24765de6d238d151ede0817",
-        size=2_990_391,
-        licence="MIT",
-    ),
-}
-ALIASES = Resource(
-    name="knowgic-aliases",
-    relative_path="knowgic/attributes_with_aliases.json",
-    url=f"{_REPOSITORY}/{_LATEST}/attributes_with_aliases.json",
-    sha256="923f4c7b0ba24db9f74576395c2c09fff84e37e5da222eeb49c02d196ba06449",
-    size=15_400,
-    licence="MIT",
-)
+LAYOUTS = {layout: official_file(f"knowgic-{layout}") for layout in ("2025-06", "latest")}
+ALIASES = official_file("knowgic-aliases")
 OWN = ("mini", "recalled-smollm2-135m")  # packaged, not KnowGIC
 _Rewrite = tuple[str, str, str, str]  # subject, prompt, original object, new object
 _FIELDS = ("questions", "answers", "prompts", "subjects")

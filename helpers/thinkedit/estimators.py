@@ -35,8 +35,6 @@ def compare(
     """Exact probabilities beside shares of responses, for each form of the prompt.
 
     Args:
-        language_model: the unedited model.
-        facts: what to ask about.
         aliases: other names that count.
         n: responses per fact and form.
         sampling: how they are drawn; at temperature 1 a response begins with a name as often as the

@@ -23,7 +23,6 @@ def recovery_by_length(lengths: pd.DataFrame, *, caption: str = "") -> Figure:
 
     Args:
         lengths: table of ``technique_tables.length_table`` (or the paper's in that form).
-        caption: what the numbers are of, here and below put over the panels.
     """
     use_style()
     models = lengths["model"].unique()
@@ -89,7 +88,6 @@ def recovery_against_preservation(
         techniques: table of ``technique_tables.technique_table``.
         changed: the same for deep edits, or for edits with APP (both beyond the paper), joined to the
             plain ones by arrows.
-        caption: what the numbers are of.
         end: what an arrow's end is.
     """
     use_style()

@@ -23,6 +23,14 @@ def _given(run: Run) -> bool:
     return not str(run.about.source.get("layout", "")).startswith("recalled-")
 
 
+@figure("06_reading", title="ThinkEdit's measures in one picture each", alone=True)
+def reading() -> Figure:
+    """Made-up numbers, for readers who meet the measures for the first time."""
+    from helpers.thinkedit.reading import pictures
+
+    return pictures()
+
+
 def _made(run: Run, end: str) -> bool:
     """Whether exact scores of some method and mode whose words end so are stored."""
     made = any(key.startswith("exact: ") and end in key for key in run.about.settings)

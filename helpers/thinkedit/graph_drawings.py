@@ -38,7 +38,6 @@ def chain_samples(
     Args:
         chains: entities passed, one list per chain.
         retained: ratio of each step, one list per chain.
-        caption: model, edit and method.
     """
     use_style()
     widest = max(len(chain) for chain in chains)

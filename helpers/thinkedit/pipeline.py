@@ -34,7 +34,6 @@ class Session:
         fact: the fact to edit, where the graph starts.
         model: who answers.
         journal: where everything is recorded and replayed from.
-        settings: how far to grow.
         aliases: other names of entities that count as the object.
         proposer: who proposes facts besides the model's own reasoning.
         wordings: questions of known relations, asked in place of what the model would write.

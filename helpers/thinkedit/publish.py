@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 
 from helpers.editing.editor import Editor
-from helpers.editing.memory import Memory
+from helpers.editing.memo import Memory
 from helpers.editing.methods import build_method
 from helpers.editing.presets import preset_words
 from helpers.editing.remembering import Remembering, sharing
@@ -49,7 +49,6 @@ def evaluate(
     """Evaluate methods; what is in the store already is not computed again.
 
     Args:
-        language_model: the model.
         methods: e.g. "rome" or "memit+app".
         modes: "independent", "sequential", "deep".
         estimators: "exact", "sampled", "texts" (see ``ThinkEditRun``).

@@ -20,9 +20,8 @@ from helpers.editing.editor import Editor
 from helpers.editing.request import EditRequest
 from helpers.editing.update import Update
 from helpers.models.language_model import LanguageModel
-from helpers.results.run import Cases
+from helpers.results.run import Cases, flag_unusable
 from helpers.results.store import Results, ResultsStore, settings_key
-from helpers.results.unusable import flag_unusable
 from helpers.scoring.answers import Question
 from helpers.scoring.mentions import Aliases
 from helpers.scoring.responses import Sampling

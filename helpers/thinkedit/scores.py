@@ -39,12 +39,9 @@ def exact_scores(
     """Teacher-forced log-probabilities of every probe's answers, all in packed batches.
 
     Args:
-        language_model: the model.
-        probes: what to ask.
         aliases: other names that count.
         updates: edits to score under.
         owners: for each probe the index of its update, -1 for the unedited model (default).
-        progress: show a progress bar.
 
     Returns:
         One row per probe, in order: case_id, form, item; ``original_sum`` and ``other_sum``, sums of
@@ -97,14 +94,11 @@ def sampled_scores(
     """Count the sampled responses to every fact's question that name its object.
 
     Args:
-        language_model: the model.
         edits: whose facts to ask about.
         aliases: other names that count.
         updates: edits to respond under.
         owners: for each edit the index of its update, -1 for the unedited model (default).
         n: responses per question (the paper: five).
-        sampling: how they are drawn.
-        progress: show a progress bar.
 
     Returns:
         One row per (case_id, item): ``hits`` of ``n`` responses name the object, ``new_hits`` the
@@ -151,12 +145,10 @@ def text_scores(
     with the new object in place of the original one.
 
     Args:
-        language_model: the model.
         edits: whose subjects to write about.
         universe: edits whose reference texts say how common words are.
         updates: edits to write under.
         owners: for each edit the index of its update, -1 for the unedited model (default).
-        sampling: how texts are drawn.
         n: texts per edit.
 
     Returns:

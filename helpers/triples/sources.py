@@ -7,40 +7,16 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from helpers.fetch import Resource, data_folder, locate
+from helpers.fetch import data_folder, locate, official_file
 from helpers.triples.endpoint import Endpoint
-from helpers.triples.facts import Fact, packaged_triples
-from helpers.triples.graph import AT_A_TIME, label_patterns, types_of
+from helpers.triples.labelled_graph import AT_A_TIME, label_patterns, types_of
+from helpers.triples.packaged_facts import Fact, packaged_triples
 from helpers.triples.triple_store import SparqlSource, TripleError, TripleStore
 from helpers.triples.vocabulary import entity_id, entity_iri
 from helpers.triples.yago import yago_store
 
-_CODEX_COMMIT = "e805ea2f512d7f0f8e44f213bc4db51dac0de118"
-_CODEX_SHA256 = {
-    "train": "64f93b7f314f3936a6f65739721429db3f6a7c8f5a1e1104ec3bb544f7434f59",
-    "valid": "3831c0e57daef03c3a18cdd1a72e370b496f696c5218883d35c7d2ab8a6a772c",
-    "test": "27127fcb34688c4778e88a39ef3c9b540807da846021e9d9685660ac1838aca1",
-}
-CODEX_S = tuple(
-    Resource(
-        name=f"codex-s-{split}",
-        relative_path=f"codex-s/{split}.txt",
-        url=f"https://raw.githubusercontent.com/tsafavi/codex/{_CODEX_COMMIT}/data/triples/codex-s/{split}.txt",
-        sha256=sha256,
-        licence="MIT",
-    )
-    for split, sha256 in _CODEX_SHA256.items()
-)
-DYKNOW = Resource(
-    name="v-dyknow",
-    relative_path="dyknow/v-dyknow_wikidata_combined.json",
-    url=(
-        "https://raw.githubusercontent.com/sislab-unitn/V-DyKnow/"
-        "8454632e488a5713308461b54301c22f7c8e1d51/data/annotations/wikidata_combined.json"
-    ),
-    sha256="23ab089aea8272e7abb7224c32f0d5dba38f25185bab7bee25099799555aef60",
-    licence="MIT; Wikidata CC0",
-)
+CODEX_S = tuple(official_file(f"codex-s-{split}") for split in ("train", "valid", "test"))
+DYKNOW = official_file("v-dyknow")
 TABLE_COLUMNS = ("subject", "relation", "object")
 _OPTIONAL = ("subject_types", "object_types", "start", "end")
 

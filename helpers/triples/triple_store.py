@@ -8,7 +8,7 @@ from typing import Protocol
 
 import pyoxigraph as ox
 
-from helpers.triples.facts import Fact
+from helpers.triples.packaged_facts import Fact
 from helpers.triples.vocabulary import (
     END,
     INSTANCE_OF,

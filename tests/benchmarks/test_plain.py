@@ -21,7 +21,7 @@ from helpers.editing.context import ContextTemplates
 from helpers.editing.ft import Ft, FtHyperparameters
 from helpers.editing.kn import Kn, KnHyperparameters
 from helpers.editing.memit import Memit, MemitHyperparameters
-from helpers.editing.mend.editor import Mend, MendHyperparameters
+from helpers.editing.mend.mend import Mend, MendHyperparameters
 from helpers.editing.mend.network import Hypernetwork
 from helpers.editing.rect import Rect, RectHyperparameters
 from helpers.editing.request import EditRequest

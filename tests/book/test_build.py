@@ -42,7 +42,16 @@ def pages(site) -> dict[Path, Page]:
 def test_every_part_is_there(site):
     for notebook in NOTEBOOKS.glob("*.ipynb"):
         assert (site / "notebooks" / f"{notebook.stem}.html").exists()
-    for name in ("index", "results", "metrics", "api/index", "api/peak", "api/editing"):
+    for name in (
+        "index",
+        "results",
+        "metrics",
+        "explorer",
+        "guides/reading",
+        "api/index",
+        "api/peak",
+        "api/editing",
+    ):
         assert (site / f"{name}.html").exists()
 
 

@@ -23,13 +23,13 @@ from helpers.editing.context import ContextTemplates
 from helpers.editing.editor import Editor
 from helpers.editing.ft import Ft, FtHyperparameters
 from helpers.editing.kn import Kn, KnHyperparameters
-from helpers.editing.mend.editor import Mend, MendHyperparameters
+from helpers.editing.mend.mend import Mend, MendHyperparameters
 from helpers.editing.mend.network import Hypernetwork
 from helpers.editing.prune import Prune
 from helpers.editing.rect import Rect
 from helpers.editing.update import Update, apply
+from helpers.locating.locators import LOCATORS, make_locator
 from helpers.locating.query import Sentence, encode
-from helpers.locating.registry import LOCATORS, make_locator
 from helpers.models import LanguageModel
 from helpers.scoring.answers import Question, score_answers
 from helpers.scoring.responses import Sampling, sample_responses

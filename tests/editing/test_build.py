@@ -12,14 +12,10 @@ from helpers.editing.app import App
 from helpers.editing.build import build_editor
 from helpers.editing.context import ContextTemplates
 from helpers.editing.hyperparameters import HyperparameterError
-from helpers.editing.memory import Memory
+from helpers.editing.memo import Memory
 from helpers.editing.mend.network import Hypernetwork
-from helpers.editing.presets import (
-    model_file,
-    moment_layers,
-    preset_words,
-    read_hyperparameters,
-)
+from helpers.editing.params_files import model_file
+from helpers.editing.presets import moment_layers, preset_words, read_hyperparameters
 from helpers.editing.registry import editors
 from helpers.paths import PARAMS
 

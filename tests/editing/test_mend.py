@@ -16,8 +16,8 @@ from helpers import models
 from helpers.editing.app import App
 from helpers.editing.deltas import LowRank
 from helpers.editing.loss_batch import LossBatch, loss_row
-from helpers.editing.mend import editor as mend_module
-from helpers.editing.mend.editor import Mend, MendHyperparameters, load_network, token_gradients
+from helpers.editing.mend import mend as mend_module
+from helpers.editing.mend.mend import Mend, MendHyperparameters, load_network, token_gradients
 from helpers.editing.mend.network import Hypernetwork, NetworkError
 from helpers.editing.presets import read_hyperparameters
 from helpers.editing.request import EditRequest, RequestError

@@ -16,7 +16,7 @@ from helpers.editing.ft import Ft, FtHyperparameters
 from helpers.editing.kn import Kn, KnHyperparameters
 from helpers.editing.loss_batch import LossBatch
 from helpers.editing.memit import Memit
-from helpers.editing.mend.editor import Mend, MendHyperparameters
+from helpers.editing.mend.mend import Mend, MendHyperparameters
 from helpers.editing.mend.network import Hypernetwork
 from helpers.editing.prune import Prune
 from helpers.editing.rect import Rect

@@ -8,7 +8,7 @@ import pytest
 
 from helpers.editing.app import App
 from helpers.editing.ft import Ft, FtHyperparameters
-from helpers.explorer.chains import ChainExplorer
+from helpers.explorer.chain_explorer import ChainExplorer
 from helpers.explorer.one_edit import LISTING, Explorer
 from helpers.peak.records import load_peak
 from helpers.results.store import ResultsStore

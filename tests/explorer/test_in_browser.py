@@ -32,7 +32,7 @@ from pathlib import Path
 
 from helpers.thinkedit.edits import load_edits
 from helpers.explorer.chain_panel import ChainPanel
-from helpers.explorer.chains import ChainExplorer
+from helpers.explorer.chain_explorer import ChainExplorer
 from helpers.results.store import ResultsStore
 
 edits = load_edits("mini")[1:]

@@ -19,7 +19,8 @@ from helpers.execute import RunError, plan, run
 from helpers.params import ParamsError
 from helpers.peak.records import load_peak
 from helpers.peak.run import score_records
-from helpers.results.store import ResultsStore, StoreError, complete
+from helpers.results.run import Cases
+from helpers.results.store import ResultsStore, StoreError
 
 IDS = list(range(40))
 
@@ -56,12 +57,12 @@ def test_a_full_disk_keeps_what_is_finished_and_the_run_resumes(small_disk):
         return {"scores": scores(case_ids)}
 
     with pytest.raises(StoreError, match=r"No space left.*free some space"):
-        complete(results, IDS, compute, chunk=4)
+        Cases({n: n for n in IDS}, 4).completed(results, compute)
     finished = results.read()
     assert 0 < finished["case_id"].nunique() < len(IDS)
     assert not list(results.folder.glob(".*"))
     filler.unlink()
-    complete(results, IDS, compute, chunk=4)
+    Cases({n: n for n in IDS}, 4).completed(results, compute)
     pd.testing.assert_frame_equal(results.read(), scores(IDS))
     assert len(made) == len(IDS) + 4  # only the chunk that found no space was made twice
 
@@ -129,7 +130,7 @@ def test_whatever_replaced_a_part_it_is_made_again_once(tmp_path, content):
         return {"scores": scores(case_ids)}
 
     with pytest.warns(UserWarning, match="set aside"):
-        complete(results, [1, 2], compute, chunk=1)
+        Cases({n: n for n in [1, 2]}, 1).completed(results, compute)
     assert made == [1]
     pd.testing.assert_frame_equal(results.read(), scores([1, 2]))
 
@@ -217,5 +218,5 @@ def test_a_run_that_ends_without_memory_keeps_its_chunks(tmp_path):
         return {"scores": scores(case_ids)}
 
     with pytest.raises(torch.OutOfMemoryError):
-        complete(results, range(8), compute, chunk=2)
+        Cases({n: n for n in range(8)}, 2).completed(results, compute)
     assert results.done() == {0, 1, 2, 3}

@@ -10,11 +10,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from helpers.klob import evaluation, summary
+from helpers.klob import evaluation, evaluation_tables, summary
 from helpers.klob import publish as publishing
 from helpers.klob import questions as benchmark
 from helpers.klob import run as published
-from helpers.klob.evaluation import score_rows
+from helpers.klob.evaluation_tables import score_rows
 from helpers.klob.examples import ConsistencyExample, RelevanceExample, save_examples
 from helpers.klob.metrics import (
     candidate_similarity,
@@ -29,9 +29,9 @@ from helpers.klob.unit_sets import located
 from helpers.locating.activations import ActivationMagnitude
 from helpers.locating.controls import ConstantScores, RandomScores
 from helpers.locating.locator import Locator, pool
+from helpers.locating.locators import LOCATORS, make_locator
 from helpers.locating.masked import MaskedLanguageModel
 from helpers.locating.query import LocatorError, Query, encode
-from helpers.locating.registry import LOCATORS, make_locator
 from helpers.locating.saliency import Fisher
 from helpers.models import LanguageModel
 from helpers.paths import run_name
@@ -350,14 +350,14 @@ def test_the_null_keeps_a_bounded_number_of_sentences(
     examples = load_examples("consistency", source)
     whole = evaluation.evaluate(model, Fisher(), examples, permutations=9)
     kept: list[int] = []
-    null = evaluation._null
+    null = evaluation.null_table
 
-    def counted(views: evaluation.Views, *rest: object) -> pd.DataFrame:
+    def counted(views: evaluation_tables.Views, *rest: object) -> pd.DataFrame:
         kept.extend(len(view.bits) for view in views.values() if not view.complete)
         return null(views, *rest)
 
-    monkeypatch.setattr(evaluation, "_null", counted)
-    monkeypatch.setattr(evaluation, "NULL_SENTENCES", 6)
+    monkeypatch.setattr(evaluation, "null_table", counted)
+    monkeypatch.setattr(evaluation_tables, "NULL_SENTENCES", 6)
     monkeypatch.setattr(summary, "KEPT_UNITS", 64)
     few = evaluation.evaluate(model, Fisher(), examples, permutations=9)
     assert len(examples.groups) > 2

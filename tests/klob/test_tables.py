@@ -12,8 +12,10 @@ import pandas as pd
 import pytest
 
 from helpers.klob import figures as klob_figures
+from helpers.klob import layer_figures as klob_layers
+from helpers.klob import locality_tables
 from helpers.klob import tables as klob_tables
-from helpers.klob.construction.templates import load_templates
+from helpers.klob.construction.sentence_templates import load_templates
 from helpers.klob.criteria import criteria_table, rsim_table
 from helpers.results.archive import About, Archive, ArchiveError, Run
 from helpers.results.figure import published
@@ -123,13 +125,13 @@ def test_slips_name_a_wording_that_differs() -> None:
 
 
 def test_gains_leave_out_the_edited_wording_and_failed_edits(edits: pd.DataFrame) -> None:
-    gains = klob_tables.edit_gains(edits)
+    gains = locality_tables.edit_gains(edits)
     # before: −6 − (−4) = −2 everywhere; fact 3 at layer 0: mean(−1, −3) + 4 = 2
     assert gains.to_dict("index") == {3: {0: 4.0, 1: 0.0}, 8: {0: 1.0, 1: 4.0}}
 
 
 def test_locality_table(edits: pd.DataFrame) -> None:
-    gains = klob_tables.edit_gains(edits)
+    gains = locality_tables.edit_gains(edits)
     layers = pd.DataFrame(
         [
             ("knowledge-neurons", "consistency", example, layer, mass)
@@ -138,14 +140,14 @@ def test_locality_table(edits: pd.DataFrame) -> None:
         ],
         columns=["locator", "subtask", "example", "layer", "mass"],
     )
-    mass = klob_tables.layer_mass(layers, gains.index)
+    mass = locality_tables.layer_mass(layers, gains.index)
     assert mass["knowledge-neurons"].tolist() == [[0.75, 0.25], [0.25, 0.75]]
     fewer = layers[layers["example"] == 3].assign(locator="fisher")
-    assert list(klob_tables.layer_mass(pd.concat([layers, fewer]), gains.index)) == list(mass)
-    table = klob_tables.locality_table(gains, mass)
+    assert list(locality_tables.layer_mass(pd.concat([layers, fewer]), gains.index)) == list(mass)
+    table = locality_tables.locality_table(gains, mass)
     assert table.query("pairing == 'own'")["mean"].item() == pytest.approx(1)
     assert table.query("pairing == 'other'")["mean"].item() == pytest.approx(-1)
-    text = klob_tables.locality_text(table)
+    text = locality_tables.locality_text(table)
     assert text.loc["knowledge neurons (IG)", "difference"] == "+2.00 (+2.00 … +2.00)"
     figure = klob_figures.locality_dots(table, caption="two facts")
     assert figure.axes[0].get_yticklabels()[0].get_text() == "knowledge neurons (IG)"
@@ -157,13 +159,15 @@ def test_figures_show_what_they_are_given(
     sets = np.zeros((3, 4, 10), dtype=bool)
     sets[:, 1, 2] = True
     sets[0, 3, 4] = True
-    legend = klob_figures.neuron_map(sets, title="a fact").axes[0].get_legend()
+    neurons = klob_figures.neuron_map(sets, title="a fact")
+    legend = neurons.axes[0].get_legend()
     assert legend is not None
     assert [text.get_text() for text in legend.get_texts()] == [
-        "in 1 of 3 wordings (1)",
-        "in 2 of 3 wordings (0)",
-        "in 3 of 3 wordings (1)",
+        "in 1 of 3 wordings: 1 (chance 3.8)",
+        "in 2 of 3 wordings: 0 (chance 0.1)",
+        "in 3 of 3 wordings: 1 (chance 0.0)",
     ]
+    assert "1 neurons" in neurons.get_suptitle()
     title = klob_figures.rsim_line(0.6, 0.2, title="a fact").get_suptitle()
     assert title == "RSim = 0.40 / 0.80 = 0.50\na fact"
     table = criteria_table(similarities, sentences, granularity="neuron")
@@ -174,10 +178,10 @@ def test_figures_show_what_they_are_given(
     assert [len(axes.get_lines()) for axes in lines.axes] == [3, 3]  # two locators and zero
     strips = {"c": (["one", "two"], np.ones((2, 5))), "u": (["three"], np.ones((1, 5)))}
     assert len(klob_figures.layer_strips(strips, caption="x").axes) == 2 + 1  # and the colour bar
-    curves = klob_figures.layer_curves(
-        np.ones((3, 5)), {"random": np.ones((3, 5)) / 5}, caption="x"
-    )
-    assert len(curves.axes[1].get_lines()) == 1
+    curves = klob_layers.layer_curves(np.ones((3, 5)), {"random": np.ones((3, 5)) / 5}, caption="x")
+    (image,) = curves.axes[1].get_images()
+    assert image.get_array()[0].tolist() == pytest.approx([0.2] * 5)
+    assert "0 of 1 locators" in curves.get_suptitle()
 
 
 def test_captions_stay_on_the_canvas() -> None:
@@ -188,7 +192,7 @@ def test_captions_stay_on_the_canvas() -> None:
     curves = np.ones((3, 5))
     for figure in (
         klob_figures.locality_dots(table, caption=words),
-        klob_figures.layer_curves(curves, {"random": curves / 5}, caption=words),
+        klob_layers.layer_curves(curves, {"random": curves / 5}, caption=words),
         klob_figures.layer_strips({"c": (["one"], np.ones((1, 5)))}, caption=words),
     ):
         figure.draw_without_rendering()
@@ -197,18 +201,11 @@ def test_captions_stay_on_the_canvas() -> None:
         assert inside.x1 <= figure.get_figwidth()
 
 
-def test_locators_look_the_same_in_every_figure(similarities: pd.DataFrame) -> None:
-    shares = klob_figures.share_lines(rsim_table(similarities), caption="neurons")
-    curves = np.ones((3, 5)) / 5
-    names = [name for name in klob_figures.LABELS if name in set(similarities["locator"])]
-    layers = klob_figures.layer_curves(curves, dict.fromkeys(reversed(names), curves), caption="x")
-    looks = [
-        {line.get_label(): (line.get_color(), line.get_marker()) for line in axes.get_lines()}
-        for axes in (shares.axes[0], layers.axes[1])
-    ]
-    for name in names:
-        label = klob_figures.LABELS[name]
-        assert looks[0][label] == looks[1][label]
+def test_the_overlap_of_chance_is_that_of_independent_sets() -> None:
+    sets = np.zeros((2, 1, 10), dtype=bool)
+    sets[:, 0, :5] = True
+    chance = klob_figures._shared_by_chance(sets)
+    assert chance == pytest.approx([2.5, 5.0, 2.5])
 
 
 def about(counts: dict[str, int], **more: Any) -> About:
@@ -222,7 +219,8 @@ def test_a_stored_run_draws_its_figures(
     tables = {"similarities": similarities, "sentences": sentences, "null": null}
     Archive(tmp_path / "klob").put("tiny_klob-mini", tables, about(dict.fromkeys(LOCATORS, 3)))
     drawn = {name: entry.draw() for name, entry in published(tmp_path, chapter="05").items()}
-    assert list(drawn) == ["05_evaluation_tiny_klob-mini", "05_share_tiny_klob-mini"]
+    names = ["05_evaluation_tiny_klob-mini", "05_reading", "05_share_tiny_klob-mini"]
+    assert list(drawn) == names
     assert len(drawn["05_evaluation_tiny_klob-mini"].axes) == 3
 
 

@@ -22,10 +22,10 @@ from helpers.locating.causal_tracing import CausalTracing, embedding_deviation
 from helpers.locating.controls import ConstantScores, RandomScores
 from helpers.locating.integrated_gradients import IntegratedGradients
 from helpers.locating.locator import Locator, pool
+from helpers.locating.locators import make_locator
 from helpers.locating.logit_attribution import LogitAttribution
 from helpers.locating.masked import MaskedLanguageModel
 from helpers.locating.query import LocatorError, Query, Sentence, encode
-from helpers.locating.registry import make_locator
 from helpers.locating.saliency import Fisher, WeightSaliency
 from helpers.locating.slots import own_answers
 from helpers.models import LanguageModel

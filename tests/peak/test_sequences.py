@@ -1,4 +1,4 @@
-"""PEAK under edits made one upon the other."""
+"""PEAK under sequential edits."""
 
 from __future__ import annotations
 

@@ -150,7 +150,8 @@ def test_published_runs_hold_scores_only_and_read_back(run, both):
 
 def test_every_figure_is_drawn_and_bytes_are_stable(tmp_path, run):
     names = list(published(tmp_path, chapter="03"))
-    assert [name.split("_")[1] for name in names] == ["additivity", "lists", "spread"]
+    kinds = [name.split("_")[1] for name in names]
+    assert kinds == ["additivity", "lists", "paper", "reading", "spread"]
     for name in names:
         first, again = (
             [path.read_bytes() for path in save(name, tmp_path / folder, data=tmp_path)]

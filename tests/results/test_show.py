@@ -41,7 +41,19 @@ def test_a_table_is_html_for_readers_and_text_for_the_check():
     assert "position:sticky;left:0" in html
     assert "&lt;b&gt;" in html
     assert "two &lt;methods&gt;" in html
-    assert html.index("AFF_hard") < html.index("ES<")
+    assert html.index("AFF_<wbr>hard") < html.index(">ES<")
+
+
+def test_every_cell_of_a_table_stands_in_its_own_place_and_intervals_stay_on_one_line():
+    index = pd.MultiIndex.from_tuples([("ROME", "ours"), ("ROME", "paper")], names=["method", "of"])
+    table = pd.DataFrame({"ES": ["99.1 [97.0, 100.0]", "98 ± 1"]}, index=index)
+    html = table_output(table)["text/html"]
+    assert html.count("<td>ROME</td>") == 2
+    assert "rowspan" not in html
+    assert "99.1 [97.0,\u00a0100.0]" in html
+    assert "98\u00a0±\u00a01" in html
+    words = pd.DataFrame({"finding": ["hard answers suffer more than random ones"]})
+    assert '<td class="words">hard' in table_output(words, index=False)["text/html"]
 
 
 def test_a_table_may_come_without_its_index():

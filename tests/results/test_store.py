@@ -8,7 +8,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from helpers.results.store import ResultsStore, StoreError, complete, settings_key
+from helpers.results.run import Cases
+from helpers.results.store import ResultsStore, StoreError, settings_key
 
 
 def table(*case_ids: int, value: float = 1.0) -> pd.DataFrame:
@@ -45,9 +46,9 @@ def test_interrupted_run_resumes_where_it_stopped(tmp_path):
         return {"scores": table(*case_ids), "edits": table(*case_ids)}
 
     with pytest.raises(KeyboardInterrupt):
-        complete(results, range(8), compute, chunk=2)
+        Cases({n: n for n in range(8)}, 2).completed(results, compute)
     assert results.done() == {0, 1, 2, 3}
-    complete(results, [0, 1, 2, 3, 4, 6, 7], compute, chunk=2)
+    Cases({n: n for n in [0, 1, 2, 3, 4, 6, 7]}, 2).completed(results, compute)
     assert calls == [[0, 1], [2, 3], [4, 5], [4, 6], [7]]
     assert results.done("edits") == results.done() == {0, 1, 2, 3, 4, 6, 7}
 
@@ -104,7 +105,7 @@ def test_whatever_kind_is_damaged_its_records_are_made_again(tmp_path, kind, dam
         calls.append(case_ids)
         return {name: table(*case_ids) for name in ("scores", "edits", "texts")}
 
-    complete(results, range(4), compute, chunk=2)
+    Cases({n: n for n in range(4)}, 2).completed(results, compute)
     part = sorted(results.folder.glob(f"{kind}-*.parquet"))[0]
     damaged = pd.read_parquet(part)["case_id"].tolist()
     if damage == "cut":
@@ -114,7 +115,7 @@ def test_whatever_kind_is_damaged_its_records_are_made_again(tmp_path, kind, dam
     calls.clear()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        complete(results, range(4), compute, chunk=2)
+        Cases({n: n for n in range(4)}, 2).completed(results, compute)
         found = {each: results.read(each) for each in KINDS}
     noticed = damage == "cut" or kind != "scores"  # scores that are not there are not missed
     assert bool(caught) == noticed
@@ -122,7 +123,7 @@ def test_whatever_kind_is_damaged_its_records_are_made_again(tmp_path, kind, dam
     assert calls == [damaged]
     for each in KINDS:
         pd.testing.assert_frame_equal(found[each], table(0, 1, 2, 3))
-    complete(results, range(4), compute, chunk=2)
+    Cases({n: n for n in range(4)}, 2).completed(results, compute)
     assert calls == [damaged]
 
 

@@ -8,8 +8,8 @@ from urllib.parse import parse_qs
 import pytest
 
 from helpers.triples.endpoint import Endpoint, EndpointError, select_pages, user_agent
-from helpers.triples.facts import Fact
-from helpers.triples.graph import read_graph
+from helpers.triples.labelled_graph import read_graph
+from helpers.triples.packaged_facts import Fact
 from helpers.triples.triple_store import TripleStore
 
 

@@ -4,7 +4,7 @@ import pytest
 import yaml
 
 from helpers.paths import PARAMS
-from helpers.triples.facts import packaged_relations
+from helpers.triples.packaged_facts import packaged_relations
 from helpers.triples.templates import (
     TemplateError,
     draft_templates,

@@ -6,8 +6,8 @@ import pyoxigraph as ox
 import pytest
 
 from helpers.triples import sources
-from helpers.triples.facts import Fact
-from helpers.triples.graph import Edge, GraphError, read_graph
+from helpers.triples.labelled_graph import Edge, GraphError, read_graph
+from helpers.triples.packaged_facts import Fact
 from helpers.triples.sources import codex_store, table_store
 from helpers.triples.triple_store import TripleError, TripleStore
 from helpers.triples.vocabulary import entity_id, entity_iri, relation_iris

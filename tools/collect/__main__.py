@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from helpers.triples.facts import FACTS, packaged_relations, read_facts, write_facts
+from helpers.triples.packaged_facts import FACTS, packaged_relations, read_facts, write_facts
 from tools.collect.countries import Countries
 from tools.collect.factbook import factbook
 from tools.collect.geography import (

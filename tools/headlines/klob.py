@@ -6,7 +6,7 @@ from collections.abc import Hashable, Mapping
 from typing import Any
 
 from helpers.klob.criteria import criteria_table
-from helpers.klob.tables import edit_gains, layer_mass, locality_table
+from helpers.klob.locality_tables import edit_gains, layer_mass, locality_table
 from helpers.results.archive import archive
 from tools.headlines.headline import Headline, UnsupportedError
 

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from helpers.editing.loss_batch import LossBatch
-from helpers.editing.mend.editor import token_gradients
+from helpers.editing.mend.mend import token_gradients
 from helpers.editing.mend.network import Hypernetwork
 from helpers.editing.rows import EditRow
 from helpers.models.forest import pack

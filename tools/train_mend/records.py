@@ -15,7 +15,7 @@ from pathlib import Path
 
 from helpers.editing.request import RequestError
 from helpers.paths import PACKAGED
-from helpers.triples.facts import Fact, packaged_triples
+from helpers.triples.packaged_facts import Fact, packaged_triples
 from helpers.yaml_text import load_yaml
 
 TEMPLATES = PACKAGED / "mend" / "templates.yaml"

@@ -110,7 +110,6 @@ class Hypernetwork(nn.Module):
         they are masked.
 
         Args:
-            name: the matrix.
             x: inputs [..., tokens, in].
             delta: output gradients [..., tokens, out].
         """

@@ -16,6 +16,7 @@ from typing import Annotated, TypeVar
 import typer
 
 from helpers.klob.construction.recall import DEMONSTRATIONS, RecallQuestion, recalled
+from helpers.klob.construction.sentence_templates import RelationTemplates, load_templates
 from helpers.klob.construction.sentences import (
     Chain,
     Triple,
@@ -25,13 +26,12 @@ from helpers.klob.construction.sentences import (
     relevance_example,
     two_hop_chains,
 )
-from helpers.klob.construction.templates import RelationTemplates, load_templates
 from helpers.klob.examples import ConsistencyExample, RelevanceExample, save_examples
 from helpers.locating.cloze import without_slot
 from helpers.models.language_model import LanguageModel
 from helpers.models.load import load
 from helpers.paths import PACKAGED
-from helpers.triples.facts import packaged_triples, read_facts
+from helpers.triples.packaged_facts import packaged_triples, read_facts
 
 FOLDER = PACKAGED / "klob"
 COMPILED = FOLDER / "facts.tsv"
@@ -47,7 +47,6 @@ def mini_triples(*, cities: int = 400, seed: int = 0) -> list[Triple]:
 
     Args:
         cities: at most this many facts "city lies in country".
-        seed: which ones.
     """
     places = [fact for fact in packaged_triples() if fact.relation in COUNTRY_RELATIONS]
     current = [f for f in (*places, *read_facts(COMPILED)) if f.end is None]

@@ -43,10 +43,8 @@ def recalled(
     """Whether the model gives each question's answer.
 
     Args:
-        language_model: the model.
         questions: facts as prompts; those of one relation demonstrate each other.
         demonstrations: solved questions before each; a relation needs one more than this.
-        seed: which questions demonstrate.
         row_tokens: questions of one relation are packed up to this many tokens.
 
     Raises:
@@ -65,10 +63,10 @@ def recalled(
         forest, members = rows[open_row[relation]]
         nodes = forest.add_answer(prompt, answer)
         members.append((index, nodes, answer))
-    found = [False] * len(questions)
+    right = [False] * len(questions)
     for batch in token_batches([len(forest) for forest, _ in rows], 2 * row_tokens):
-        _decide(language_model, [rows[i] for i in batch], found)
-    return found
+        _decide(language_model, [rows[i] for i in batch], right)
+    return right
 
 
 def with_demonstrations(

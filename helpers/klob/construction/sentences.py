@@ -12,7 +12,7 @@ import string
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from helpers.klob.construction.templates import RelationTemplates, TemplateError
+from helpers.klob.construction.sentence_templates import RelationTemplates, TemplateError
 from helpers.klob.examples import ConsistencyExample, RelevanceExample
 from helpers.locating.cloze import SLOT, without_slot
 
@@ -63,8 +63,6 @@ def two_hop_chains(
     """All chains of two facts in which the first's object is the second's subject.
 
     Args:
-        triples: facts.
-        relations: relations that may take part.
         excluded: pairs of relations that lead back or say nothing (capital, then capital of).
 
     Returns:

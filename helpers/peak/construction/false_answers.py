@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from helpers.triples.graph import Graph
+from helpers.triples.labelled_graph import Graph
 
 HUB = 400  # an entity with more links says little about what two of its neighbours share
 
@@ -69,14 +69,12 @@ def sample_false_answers(
     """Labels of hard and of random false answers, or None when there are too few.
 
     Args:
-        linked: the links.
         target: identifier of o*.
         excluded: labels that must not occur: all known answers, o* itself, the subject.
         hard: fewest and most hard false answers.
         random_count: number of random ones.
         random_type: ``"same"`` type as o* (the paper) or ``"any"`` (as the official file has it).
         steps: 1 for direct links only (the paper), 2 to fall back on shared neighbours.
-        rng: seeded generator.
 
     Raises:
         ValueError: an unknown ``random_type`` or ``steps``.

@@ -19,7 +19,6 @@ def construction_funnel(
 
     Args:
         funnels: for each set its (step, facts left), in order.
-        caption: source and model.
     """
     use_style()
     rows = max(len(steps) for steps in funnels.values())
@@ -55,7 +54,6 @@ def list_sizes(sizes: Mapping[str, pd.DataFrame], *, caption: str = "") -> Figur
 
     Args:
         sizes: for each set a table with columns ``correct`` and ``hard``, one row per record.
-        caption: what is compared.
     """
     use_style()
     figure, panels = plt.subplots(1, 2, figsize=(7.2, 2.6), sharey=True)
@@ -83,7 +81,6 @@ def known_by_relation(table: pd.DataFrame, *, caption: str = "") -> Figure:
 
     Args:
         table: ``Filtered.table``; with a column ``name`` for the relation in words, if there is one.
-        caption: model and rule.
     """
     use_style()
     shares = table.assign(share=100 * table["correct_kept"] / table["correct"])

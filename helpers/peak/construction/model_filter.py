@@ -97,7 +97,6 @@ def apply_filter(
         records: candidates, in the order in which their questions were asked.
         scores: one row per answer of ``questions(records)``: question, answer (indices), mean (mean
             token log-probability), as ``helpers.scoring.answers.score_answers`` returns.
-        settings: rule and limits.
 
     Raises:
         ValueError: an unknown rule, or scores that do not fit the records.

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helpers.klob.construction.klob_mini import COMPILED, at_most, mini_triples, single_valued
+from helpers.klob.construction.sentence_templates import load_templates
 from helpers.klob.construction.sentences import consistency_example, relevance_example
-from helpers.klob.construction.templates import load_templates
 from helpers.klob.examples import load_consistency, load_relevance, load_unbiasedness
-from helpers.triples.facts import read_facts
+from helpers.triples.packaged_facts import read_facts
 
 
 def property_of(label: str) -> str:

@@ -10,6 +10,11 @@ import torch
 
 from helpers.klob.construction import recall
 from helpers.klob.construction.recall import RecallQuestion, recalled, with_demonstrations
+from helpers.klob.construction.sentence_templates import (
+    RelationTemplates,
+    TemplateError,
+    load_templates,
+)
 from helpers.klob.construction.sentences import (
     consistency_example,
     dictionary_words,
@@ -19,7 +24,6 @@ from helpers.klob.construction.sentences import (
     statistics,
     two_hop_chains,
 )
-from helpers.klob.construction.templates import RelationTemplates, TemplateError, load_templates
 from helpers.klob.examples import load_consistency, load_relevance, save_examples
 from helpers.models import LanguageModel
 from helpers.results.published import published_table

@@ -9,8 +9,10 @@ from helpers.peak.construction.figures import (
     known_by_relation,
     list_sizes,
 )
-from helpers.peak.construction.report import construction_run
-from helpers.results.archive import Archive
+from helpers.peak.construction.model_filter import Filtered
+from helpers.peak.construction.run import tables_of
+from helpers.peak.construction.settings import Built, Rejection
+from helpers.results.archive import About, Archive
 from helpers.results.figure import published
 from helpers.results.style import save_figure
 
@@ -62,15 +64,18 @@ def test_list_sizes_compare_sets():
 
 def test_stored_tables_give_the_same_figures(tmp_path):
     source = {"facts": "ours", "model": "m", "dtype": "float32", "device": "cpu", "rule": "rank"}
-    made = construction_run("ours_m", FUNNELS, {"CF": TABLE, "T": TABLE}, source)
-    Archive(tmp_path / "construction").put(made.name, made.tables, made.about)
+    filtered = Filtered((), TABLE)
+    built = Built((), (Rejection("A", "P47", "locality prompts"),))
+    tables = tables_of({"CF": built, "T": built}, {"CF": filtered, "T": filtered})
+    funnels = {name: [*built.funnel(), *filtered.funnel()] for name in ("CF", "T")}
+    Archive(tmp_path / "construction").put("ours_m", tables, About(source))
     drawn = published(tmp_path, chapter="02")
     assert list(drawn) == ["02_funnel_ours_m", "02_known_ours_m", "02_list_sizes_ours_m"]
     caption = "ours facts, m, float32 on cpu, rule rank"
     paths = [
         save_figure(figure, "02_funnel", tmp_path / folder)
         for folder, figure in (
-            ("now", construction_funnel(FUNNELS, caption=caption)),
+            ("now", construction_funnel(funnels, caption=caption)),
             ("stored", drawn["02_funnel_ours_m"].draw()),
         )
     ]
@@ -78,7 +83,7 @@ def test_stored_tables_give_the_same_figures(tmp_path):
         assert one.read_bytes() == other.read_bytes()
     for entry in drawn.values():
         assert entry.draw().axes
-    assert set(made.tables["filter"]["name"]) == {
+    assert set(tables["filter"]["name"]) == {
         "shares border with",
         "country (inverse)",
     }

@@ -7,7 +7,7 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from helpers.triples.graph import Graph
+from helpers.triples.labelled_graph import Graph
 from helpers.triples.templates import SLOT, PromptTemplates, templates_of
 
 Key = tuple[str, str]  # (subject, relation), the relation perhaps inverse
@@ -31,12 +31,12 @@ def mentions(text: str, label: str) -> bool:
 
 def facts_by_answer(graph: Graph, relations: Mapping[str, PromptTemplates]) -> dict[str, list[Key]]:
     """For every entity the facts it answers, of relations that have templates."""
-    found: dict[str, list[Key]] = defaultdict(list)
+    facts: dict[str, list[Key]] = defaultdict(list)
     for key in sorted(graph.answers):
         if key[1] in relations:
             for answer in graph.answers[key]:
-                found[answer].append(key)
-    return dict(found)
+                facts[answer].append(key)
+    return dict(facts)
 
 
 def locality_prompts(
@@ -56,19 +56,16 @@ def locality_prompts(
     fewest answers, so that the prompt asks for its answer and not for a dozen others.
 
     Args:
-        graph: the facts.
-        templates: by relation.
         by_answer: from ``facts_by_answer``.
         fact: subject and relation of the record, which are avoided.
         correct: identifiers of O.
         target_label: label of o*.
         number: the most prompts.
-        rng: seeded generator.
     """
-    found: list[tuple[str, str]] = []
+    prompts: list[tuple[str, str]] = []
     subject = graph.label(fact[0]).casefold()
     for answer in rng.sample(list(correct), len(correct)):
-        if len(found) == number:
+        if len(prompts) == number:
             break
         label = graph.label(answer)
         known = by_answer.get(answer, ())
@@ -83,9 +80,9 @@ def locality_prompts(
                 and target_label.casefold() not in answers
             )
             if outside and not mentions(prompt, label) and not mentions(prompt, target_label):
-                found.append((prompt, label))
+                prompts.append((prompt, label))
                 break
-    return tuple(found)
+    return tuple(prompts)
 
 
 def _locality_prompt(

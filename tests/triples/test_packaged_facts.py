@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from helpers.triples.facts import (
+from helpers.triples.packaged_facts import (
     COLUMNS,
     Fact,
     FactError,

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from helpers.editing import vector_editor
-from helpers.editing.memory import Memory
+from helpers.editing.memo import Memory
 from helpers.results.store import settings_key
 
 

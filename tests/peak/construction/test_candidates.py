@@ -11,19 +11,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers.peak.construction import false_answers
-from helpers.peak.construction.build import build_counterfactual, build_temporal
+from helpers.peak.construction.candidates import build_counterfactual, build_temporal
 from helpers.peak.construction.false_answers import Linked, sample_false_answers
-from helpers.peak.construction.prompts import facts_by_answer, locality_prompts
-from helpers.peak.construction.report import (
+from helpers.peak.construction.record_prompts import facts_by_answer, locality_prompts
+from helpers.peak.construction.settings import PeakSettings
+from helpers.peak.construction.tables import (
     linked_share,
     lookalikes,
     statistics_table,
     validation_report,
 )
-from helpers.peak.construction.settings import PeakSettings
 from helpers.peak.records import load_peak, save_peak
 from helpers.peak.schema import PeakRecord
-from helpers.triples.graph import Edge, Entity, Graph, read_graph
+from helpers.triples.labelled_graph import Edge, Entity, Graph, read_graph
 from helpers.triples.sources import codex_store
 from helpers.triples.templates import PromptTemplates, TemplateError, packaged_templates
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from helpers.peak.construction.false_answers import Linked, sample_false_answers
-from helpers.peak.construction.prompts import (
+from helpers.peak.construction.record_prompts import (
     Key,
     choose_prompts,
     facts_by_answer,
@@ -23,7 +23,7 @@ from helpers.peak.construction.prompts import (
 )
 from helpers.peak.construction.settings import STEPS, Built, PeakSettings, Rejection
 from helpers.peak.schema import PeakRecord
-from helpers.triples.graph import Graph
+from helpers.triples.labelled_graph import Graph
 from helpers.triples.templates import SLOT, PromptTemplates, templates_of
 
 LONGEST_LABEL = 60  # characters
@@ -45,7 +45,6 @@ def build_counterfactual(
     Args:
         graph: facts with labels and types.
         templates: wordings by relation, ``re_`` for inverses.
-        settings: sizes, switches, seed.
         relations: the relations to use; default: every one that has templates.
 
     Raises:
@@ -87,7 +86,6 @@ def build_temporal(
 
     Args:
         graph: facts; those with a start date can become edits.
-        templates: wordings by relation.
         cutoff: ISO date or year; the paper takes facts after 2021 (``"2022"``).
         until: ISO date from which on facts are ignored altogether, such as announced ones.
         settings: sizes, switches, seed; the paper has 4–15 correct and 1–15 hard false answers.
@@ -179,7 +177,7 @@ class _Maker:
         rng = random.Random(f"{settings.seed}/{key[1]}/{key[0]}")
         if len(correct) < settings.correct[0]:
             return "enough correct answers"
-        chosen = rng.sample(list(correct), min(settings.correct[1], len(correct)))
+        drawn = rng.sample(list(correct), min(settings.correct[1], len(correct)))
         prompt, others = choose_prompts(
             self.templates[key[1]], paraphrases=settings.paraphrases, rng=rng
         )
@@ -189,7 +187,7 @@ class _Maker:
         for target in rng.sample(list(targets), min(_TARGETS_TRIED, len(targets))):
             label = graph.label(target)
             # A temporal o* is itself known; what must not happen is a twin among O.
-            if label.casefold() in {graph.label(o).casefold() for o in chosen} or mentions(
+            if label.casefold() in {graph.label(o).casefold() for o in drawn} or mentions(
                 prompt.replace(SLOT, subject), label
             ):
                 continue
@@ -198,13 +196,13 @@ class _Maker:
                 failed.append("hard and random false answers")
                 continue
             locality = locality_prompts(
-                graph, self.templates, self.by_answer, fact=key, correct=chosen,
+                graph, self.templates, self.by_answer, fact=key, correct=drawn,
                 target_label=label, number=settings.locality[1], rng=rng,
             )  # fmt: skip
             if len(locality) < settings.locality[0]:
                 failed.append("locality prompts")
                 continue
-            answers = tuple(graph.label(o) for o in chosen)
+            answers = tuple(graph.label(o) for o in drawn)
             filled = tuple(other.replace(SLOT, subject) for other in others)
             return PeakRecord(0, key[1], prompt, subject, label, answers[0], answers,
                               *false, filled, locality)  # fmt: skip
@@ -229,9 +227,9 @@ class _Maker:
 def _usable(graph: Graph, key: Key, identifiers: Iterable[str]) -> list[str]:
     """Objects whose labels can be told apart and are not given away by the subject."""
     subject = graph.label(key[0])
-    found: dict[str, str] = {}
+    by_label: dict[str, str] = {}
     for identifier in identifiers:
         label = graph.label(identifier)
         if len(label) <= LONGEST_LABEL and SLOT not in label and not mentions(subject, label):
-            found.setdefault(label.casefold(), identifier)
-    return list(found.values())
+            by_label.setdefault(label.casefold(), identifier)
+    return list(by_label.values())

@@ -9,12 +9,11 @@ from difflib import SequenceMatcher
 import pandas as pd
 
 from helpers.peak.anomalies import PeakWarning, find_anomalies
-from helpers.peak.construction.prompts import mentions
+from helpers.peak.construction.record_prompts import mentions
 from helpers.peak.records import counts
 from helpers.peak.schema import PeakRecord
-from helpers.results.archive import About, Run
-from helpers.triples.facts import packaged_relations
-from helpers.triples.graph import Graph
+from helpers.triples.labelled_graph import Graph
+from helpers.triples.packaged_facts import packaged_relations
 from helpers.triples.templates import INVERSE, PromptTemplates
 
 _NO_FAULT = ("prompt is a question",)  # a wording of ours, not a contradiction
@@ -28,7 +27,7 @@ def validation_report(records: Sequence[PeakRecord]) -> list[PeakWarning]:
     the record's own subject. Empty for everything that ``build_counterfactual`` and
     ``build_temporal`` make.
     """
-    found = [w for w in find_anomalies(records) if w.kind not in _NO_FAULT]
+    contradictions = [w for w in find_anomalies(records) if w.kind not in _NO_FAULT]
     for record in records:
         lists = {
             "correct": record.correct,
@@ -40,18 +39,20 @@ def validation_report(records: Sequence[PeakRecord]) -> list[PeakWarning]:
         for name, answers in lists.items():
             for answer in answers:
                 if (other := seen.get(answer.casefold())) is not None:
-                    found.append(
+                    contradictions.append(
                         PeakWarning(record.case_id, f"{name} answer is {other} too", answer)
                     )
                 seen[answer.casefold()] = name
         if mentions(record.edit_prompt, record.target_new):
-            found.append(
+            contradictions.append(
                 PeakWarning(record.case_id, "edit prompt gives o* away", record.target_new)
             )
         for prompt, _ in record.locality:
             if prompt in (record.edit_prompt, *record.paraphrases):
-                found.append(PeakWarning(record.case_id, "locality prompt in scope", prompt))
-    return found
+                contradictions.append(
+                    PeakWarning(record.case_id, "locality prompt in scope", prompt)
+                )
+    return contradictions
 
 
 def linked_share(records: Sequence[PeakRecord], graph: Graph) -> tuple[int, int]:
@@ -103,41 +104,22 @@ def relation_names(relations: Iterable[str]) -> dict[str, str]:
     return names
 
 
-def construction_run(
-    name: str,
-    funnels: Mapping[str, Sequence[tuple[str, int]]],
-    filtered: Mapping[str, pd.DataFrame],
-    source: Mapping[str, object],
-) -> Run:
-    """What figures of a construction are drawn from; no text of records but subject and relation.
-
-    Args:
-        name: of the run.
-        funnels: for each set (step, facts left).
-        filtered: for each set the table of ``apply_filter``.
-        source: facts, model and settings; ``helpers.peak.construction.gallery.made_of`` says which.
-    """
-    rows = [(set_name, *row) for set_name, steps in funnels.items() for row in steps]
-    table = pd.concat([part.assign(set=key) for key, part in filtered.items()], ignore_index=True)
-    table["name"] = table["relation"].map(relation_names(table["relation"].unique()))
-    tables = {"funnel": pd.DataFrame(rows, columns=["set", "step", "left"]), "filter": table}
-    return Run(name, About(source), tables)
-
-
 def template_table(
     templates: Mapping[str, PromptTemplates], relations: Mapping[str, str], *, wordings: int = 2
 ) -> pd.DataFrame:
     """Relations with some of their wordings (PEAK, Tables 6 and 7).
 
     Args:
-        templates: by relation.
         relations: the relations to show, with their names in words.
         wordings: how many; the last one shown is a question where there is one.
     """
     rows = []
     for relation, label in relations.items():
-        chosen = templates[relation]
-        shown = [*chosen.clozes[: wordings - 1], *(chosen.questions or chosen.clozes[-1:])[:1]]
+        own_templates = templates[relation]
+        shown = [
+            *own_templates.clozes[: wordings - 1],
+            *(own_templates.questions or own_templates.clozes[-1:])[:1],
+        ]
         rows.append((label, "; ".join(f"“{text}”" for text in shown)))
     return pd.DataFrame(rows, columns=["relation", "templates"]).set_index("relation")
 

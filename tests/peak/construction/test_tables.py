@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from helpers.peak.construction.report import (
+from helpers.peak.construction.tables import (
     example_table,
     relation_names,
     statistics_table,

@@ -1,0 +1,172 @@
+"""Worked examples for the page of metrics: made-up numbers, every result computed by the package.
+
+The page marks a place by ``%EXAMPLE name%``; ``with_examples`` puts a box there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+from scipy.special import expit
+
+from helpers.klob import reading as klob
+from helpers.klob.null import permutation_null
+from helpers.peak import reading as peak
+from helpers.peak.additivity import ranking_forgetting_factor, ranking_noise_factor
+from helpers.peak.said_metrics import said_metrics
+from helpers.results.evidence import in_points, paired_means
+from helpers.results.statistics import mean_interval
+from helpers.thinkedit import reading as thinkedit
+from helpers.thinkedit.counterfact import efficacy, fluency, neighbourhood_success
+
+_MARK = re.compile(r"%EXAMPLE (\w+)%")
+
+
+def with_examples(page: str) -> str:
+    """The page with every example in its place.
+
+    Raises:
+        KeyError: a mark without an example.
+    """
+    examples = every_example()
+    return _MARK.sub(lambda found: f":::{{admonition}} Example\n{examples[found[1]]}\n:::", page)
+
+
+def every_example() -> Mapping[str, str]:
+    """The examples by name."""
+    return {
+        "probability": _probability(),
+        "success": _success(),
+        "additivity": _additivity(),
+        "intervals": _intervals(),
+        "said": _said(),
+        "similarity": _similarity(),
+        "chance": _chance(),
+        "recovery": _recovery(),
+        "writing": _writing(),
+    }
+
+
+def _probability() -> str:
+    parts = (0.5, 0.08)
+    mean = np.exp(np.mean(np.log(parts)))
+    return f"An answer of two tokens with probabilities {parts[0]} and {parts[1]} has $P = {mean:.2f}$."
+
+
+def _success() -> str:
+    new = peak.NEW["Thailand (new)"][1]
+    weakest = min(after for _, after in peak.CORRECT.values())
+    return (
+        f"After the edit the new answer has $P^* = {new}$, the weakest correct one {weakest}: "
+        f"$\\mathrm{{ES}} = {int(new > weakest)}$. If it also joins the list in one of two "
+        "paraphrases, $\\mathrm{GS} = 50\\,\\%$. If three prompts about other facts were right "
+        "before, and two still are, $\\mathrm{LS} = 67\\,\\%$."
+    )
+
+
+def _additivity() -> str:
+    found = peak.worked()
+    table = pd.DataFrame(
+        {
+            "answer": [*peak.CORRECT, *peak.FALSE],
+            "list": ["correct"] * len(peak.CORRECT) + ["false"] * len(peak.FALSE),
+            "P": [before for before, _ in (*peak.CORRECT.values(), *peak.FALSE.values())],
+            "P*": [after for _, after in (*peak.CORRECT.values(), *peak.FALSE.values())],
+        }
+    )
+    table["σ(P*)"] = expit(table["P*"]).round(3)
+    rows = ["| " + " | ".join(map(str, row)) + " |" for row in table.to_numpy()]
+    head = ["| " + " | ".join(table.columns) + " |", "|---|---|--:|--:|--:|"]
+    correct, false = (
+        np.log([after for _, after in answers.values()]) for answers in (peak.CORRECT, peak.FALSE)
+    )
+    rff, rnf = ranking_forgetting_factor(correct, false), ranking_noise_factor(correct, false)
+    words = (
+        f"Two correct answers are below the strongest false one: $\\mathrm{{RFF}} = {rff:.3f}$. "
+        f"The correct answers keep $\\mathrm{{CPC}} = {found['CPC']:.3f}$ of their probability. So "
+        f"$\\mathrm{{AFF}} = 1 - (1 - {rff:.3f}) \\cdot {found['CPC']:.3f} = {found['AFF']:.3f}$.\n\n"
+        f"One false answer is above the weakest correct one: $\\mathrm{{RNF}} = {rnf:.3f}$. "
+        f"The false answers grow by $\\mathrm{{FPC}} = {found['FPC']:.3f}$. So "
+        f"$\\mathrm{{ANF}} = 1 - (1 - {rnf:.3f}) / {found['FPC']:.3f} = {found['ANF']:.3f}$.\n\n"
+        "![The same numbers as a picture](figures/03_reading.png)"
+    )
+    return "\n".join([*head, *rows, "", words])
+
+
+def _intervals() -> str:
+    plain, with_app = np.array([0.9, 0.8, 1.0, 0.7]), np.array([0.6, 0.6, 0.5, 0.6])
+    mean, change = mean_interval(plain), paired_means(plain, with_app)
+    return (
+        f"Four records have an AFF of {', '.join(f'{v:.0%}' for v in plain)}: the mean is "
+        f"{in_points(mean)}. With APP they have {', '.join(f'{v:.0%}' for v in with_app)}. The mean "
+        f"difference is {in_points(change.difference, signed=True)} with $p = {change.p_value:.3f}$. "
+        "The interval excludes zero and lower is better, so the mark is †."
+    )
+
+
+def _said() -> str:
+    def named(*answers: tuple[str, int]) -> pd.DataFrame:
+        rows = [(0, sample, *answer) for sample, answer in enumerate(answers)]
+        return pd.DataFrame(rows, columns=["case_id", "sample", "list", "answer_index"])
+
+    before = named(("correct", 0), ("correct", 1), ("correct", 0), ("none", -1))
+    after = named(("target", 0), ("target", 0), ("correct", 0), ("hard", 0))
+    found = said_metrics(before, after).loc[0]
+    return (
+        "Of four continuations before the edit two name Egypt and one names Chad; after it two name "
+        "the new answer, one Egypt and one Laos, which is false. List forgetting is "
+        f"{found['list_forgetting']:.2f} (Chad is gone), list noise {found['list_noise']:.2f} (one of "
+        f"three named answers), share forgetting {found['share_forgetting']:.2f} (from three "
+        f"continuations to one), share noise {found['share_noise']:.2f}."
+    )
+
+
+def _similarity() -> str:
+    found = klob.worked()
+    return (
+        f"Four units are located in each sentence. Two wordings of a fact share three of them, "
+        f"$\\mathrm{{Sim}}_{{cand}} = {found['Sim_cand']:.2f}$; either shares one with another fact, "
+        f"$\\mathrm{{Sim}}_{{all}} = {found['Sim_all']:.2f}$. So $\\mathrm{{RSim}} = "
+        f"({found['Sim_cand']:.2f} - {found['Sim_all']:.2f}) / (1 - {found['Sim_all']:.2f}) = "
+        f"{found['RSim']:.2f}$. Scores spread by {klob.DEVIATIONS['factual']} on facts and by "
+        f"{klob.DEVIATIONS['random words']} on random words: $\\mathrm{{RSD}} = {found['RSD']:.2f}$.\n\n"
+        "![The same numbers as a picture](figures/05_reading.png)"
+    )
+
+
+def _chance() -> str:
+    similarities = np.kron(np.eye(6), np.full((2, 2), 0.6)) + 0.2
+    np.fill_diagonal(similarities, 1.0)
+    null = permutation_null(
+        similarities, np.arange(12).reshape(6, 2), "consistency", permutations=999
+    )
+    return (
+        "Six facts with two wordings each: wordings of one fact have a similarity of 0.8, others 0.2. "
+        f"Then the mean is $\\overline{{\\mathrm{{RSim}}}} = {null.observed:.2f}$. Of 999 deals, "
+        f"chance reaches {null.mean:.2f} on average, and $p = {null.p_value:.3f}$."
+    )
+
+
+def _recovery() -> str:
+    found = thinkedit.worked()
+    return (
+        "A chain of one step keeps a tenth of its probability (0.9 to 0.09), one of two steps a "
+        "quarter (0.8 · 0.5 to 0.2 · 0.5). Weighted by $1/\\sqrt{n}$, $\\mathrm{IFR} = "
+        f"{found['IFR']:.2f}$. Three known facts keep all, 0.8 and 0.6 of theirs: "
+        f"$\\mathrm{{CKP}} = {found['CKP']:.2f}$.\n\n"
+        "![The same numbers as a picture](figures/06_reading.png)"
+    )
+
+
+def _writing() -> str:
+    new, true = np.log([0.6, 0.2]), np.log([0.1, 0.3])
+    one, other = "the cat and the cat and the cat", "a short text without any word used twice"
+    return (
+        "The new object beats the original one at one of two edits: the efficacy is "
+        f"{efficacy(new=new, true=true):.0%}. The original one stays ahead at one of two prompts about "
+        f"others: the specificity is {neighbourhood_success(new=new, true=true):.0%}. The text “{one}” "
+        f"has a fluency of {fluency(one):.2f} bits, “{other}” one of {fluency(other):.2f}."
+    )

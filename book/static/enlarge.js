@@ -1,0 +1,7 @@
+// A figure fits its page; a tap shows it at its full size in a box that scrolls, another tap fits it again.
+document.addEventListener("DOMContentLoaded", () => {
+  for (const image of document.querySelectorAll(".cell_output img")) {
+    image.title = "Tap to enlarge or to fit";
+    image.addEventListener("click", () => image.classList.toggle("enlarged"));
+  }
+});

@@ -1,0 +1,102 @@
+"""A published run's folder: tables of which none is read whose bytes have changed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from helpers.paths import REPOSITORY, file_name, written_whole
+
+if TYPE_CHECKING:  # pandas is imported where a table is read: names are listed at once without it
+    import pandas as pd
+
+_DIGITS = 16  # of a table's digest
+
+
+class ArchiveError(ValueError):
+    """A run that is not there, is damaged, or cannot take the rows; the message names the remedy."""
+
+
+class StoredTables(Mapping[str, "pd.DataFrame"]):
+    """A folder's tables as its ``about.json`` lists them, read once each."""
+
+    def __init__(self, folder: Path, listed: Mapping[str, Mapping[str, Any]]) -> None:
+        self.listed = listed
+        self._folder = folder
+        self._read: dict[str, pd.DataFrame] = {}
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.listed)
+
+    def __len__(self) -> int:
+        return len(self.listed)
+
+    def __contains__(self, name: object) -> bool:  # Mapping's own would read the table
+        return name in self.listed
+
+    def __getitem__(self, name: str) -> pd.DataFrame:
+        if name not in self._read:
+            entry = self.listed[name]
+            self._read[name] = _intact(self._folder / entry["file"], entry["digest"])
+        return self._read[name]
+
+
+def _intact(path: Path, digest: str) -> pd.DataFrame:
+    """A table whose bytes are those that were published."""
+    import pandas as pd
+
+    if not path.exists():
+        raise ArchiveError(f"{path} is missing; {restore(path)}")
+    content = path.read_bytes()
+    if _digest(content) != digest:
+        raise ArchiveError(f"{path} is not the table that was published; {restore(path)}")
+    return pd.read_parquet(BytesIO(content))
+
+
+def write_tables(
+    folder: Path,
+    tables: Mapping[str, pd.DataFrame],
+    about: Mapping[str, Any],
+    listed: Mapping[str, Mapping[str, Any]],
+) -> None:
+    """Write tables, then ``about.json``, which lists them; what is listed already stays.
+
+    Raises:
+        ArchiveError: two tables would be one file.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    entries = dict(listed)
+    for name, table in tables.items():
+        content = table.to_parquet(None, index=False, compression="zstd")
+        file = f"{file_name(name).lower()}.parquet"
+        entries[name] = {"file": file, "rows": len(table), "digest": _digest(content)}
+        owners = [other for other, entry in entries.items() if entry["file"] == file]
+        if len(owners) > 1:
+            raise ArchiveError(
+                f"tables {' and '.join(owners)} would be one file: rename one of them"
+            )
+        with written_whole(folder / file) as scratch:
+            scratch.write_bytes(content)
+    text = json.dumps({**about, "tables": entries}, indent=1, ensure_ascii=False)
+    with written_whole(folder / "about.json") as scratch:
+        scratch.write_text(text + "\n", "utf-8")
+    for path in set(folder.glob("*.parquet")) - {
+        folder / entry["file"] for entry in entries.values()
+    }:
+        path.unlink()
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:_DIGITS]
+
+
+def restore(path: Path) -> str:
+    """How to get a published file back, as the end of a message."""
+    shown = path.relative_to(REPOSITORY) if path.is_relative_to(REPOSITORY) else path
+    return (
+        f"restore it (git checkout -- {shown}) or publish the run again after deleting its folder"
+    )

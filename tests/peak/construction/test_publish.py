@@ -1,0 +1,62 @@
+"""Notebook 02 published: the notebook's own settings, made once, and never from official files."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from helpers import models
+from helpers.fetching import files_of
+from helpers.params import ParamsError, read_params
+from helpers.paths import PARAMS
+from helpers.peak.construction import publish as publishing
+from helpers.peak.construction.publish import publish
+from helpers.peak.construction.run import about_of
+from helpers.results.archive import Archive, archive
+
+QUICK = PARAMS / "quick" / "02_peak_construction.yaml"
+COUNTRIES = [f"Land {number}" for number in range(10, 40)]
+
+
+@pytest.fixture
+def params(tmp_path):
+    facts = tmp_path / "facts.tsv"
+    rows = ["subject\trelation\tobject\tsubject_types\tobject_types"]
+    for place, country in enumerate(COUNTRIES):
+        others = (COUNTRIES[(place + step) % len(COUNTRIES)] for step in (1, 2, 3))
+        rows += [f"{country}\tP47\t{other}\tcountry\tcountry" for other in others]
+    facts.write_text("\n".join(rows) + "\n", "utf-8")
+    sizes = {"least_correct": 2, "least_hard": 1, "link_steps": 1, "source": str(facts)}
+    return {**read_params(QUICK), **sizes}
+
+
+def test_published_is_what_the_notebook_makes(tiny):
+    """The committed run was stored by the notebook: its settings are those that publish uses."""
+    published = archive("construction").get("packaged_smollm2-135m").about.source
+    about = about_of(read_params(QUICK), tiny("llama"))
+    same_model = {key: published[key] for key in tiny("llama").identity}
+    assert json.loads(json.dumps({**about.source, **same_model})) == published
+
+
+def test_a_construction_is_made_once(params, tiny, tmp_path, monkeypatch):
+    monkeypatch.setattr(models, "load", lambda name, **how: tiny("llama"))
+    monkeypatch.setattr(publishing, "publish_official", lambda into: None)
+    into = Archive(tmp_path / "construction")
+    folder = publish(params, into)
+    run = into.get(folder.name)
+    assert set(run.tables) == {"funnel", "filter"}
+    assert run.tables["funnel"]["left"].iloc[0] == 2 * len(COUNTRIES)  # both ways
+    monkeypatch.setattr(publishing, "construct", None)  # making it again would fail
+    assert publish(params, into) == folder
+    with pytest.raises(ParamsError, match="as a whole"):
+        publish(params, into, finished=True)
+
+
+def test_official_files_that_are_not_here_are_no_mistake(tmp_path, monkeypatch):
+    monkeypatch.setenv("HELPERS_DATA", str(tmp_path))
+    monkeypatch.setenv("HELPERS_CACHE", str(tmp_path))
+    into = Archive(tmp_path / "construction")
+    publishing.publish_official(into)
+    assert into.names() == []
+    assert files_of(read_params(QUICK)) == []

@@ -1,0 +1,184 @@
+"""Facts of one's own: the README's example and the recipe run, and the table says what happened."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+
+import pytest
+
+from helpers import models
+from helpers.editing.hyperparameters import HyperparameterError
+from helpers.editing.params_files import FOLDER, Size, content_of, model_file
+from helpers.editing.presets import preset_words, read_hyperparameters
+from helpers.editing.request import EditRequest, RequestError
+from helpers.editing.rome import RomeHyperparameters
+from helpers.editing.update import Update
+from helpers.facts import Fact, edit_facts
+from helpers.models.shapes import SHAPES
+from helpers.paths import REPOSITORY
+from helpers.scoring.responses import sample_responses
+
+FAST = {"layers": [1], "num_steps": 30, "lr": 0.05, "norm_constraint": 0.5}
+SUDAN = Fact(
+    "Sudan",
+    "{} shares a border with",
+    "Thailand",
+    paraphrases=("A country beside {} is",),
+    locality=("The sun is",),
+    correct=("Egypt", "Chad"),
+    false=("Laos", "Peru"),
+)
+
+
+def blocks(name: str) -> list[str]:
+    return re.findall(
+        r"^```python\n(.*?)^```$", (REPOSITORY / name).read_text("utf-8"), re.M | re.S
+    )
+
+
+@pytest.fixture
+def checkpoint(tiny, tmp_path):
+    """A tiny model as users have theirs: a folder."""
+    language_model = tiny("llama")
+    folder = tmp_path / "my-model"
+    language_model.model.save_pretrained(folder)
+    language_model.tokenizer.save_pretrained(folder)
+    return folder
+
+
+def test_an_edit_is_seen_in_the_table(tiny):
+    other = Fact("Peru", "{} lies beside", "Mali")
+    result = edit_facts(tiny("llama"), [SUDAN, other], editor="ft-m", preset=FAST)
+    table = result.table
+    assert table["efficacy"].tolist() == [1.0, 1.0]
+    assert (table["P after"] > table["P before"]).all()
+    assert table["CPC"].notna().tolist() == [True, False]
+    assert table["locality"].notna().tolist() == [True, False]
+    assert "failure" not in table
+    assert "own hyperparameters" in table.attrs["caption"]
+    plain = edit_facts(tiny("llama"), [other], editor="ft-m", preset=FAST).table
+    assert {"paraphrases", "locality", "AFF"}.isdisjoint(plain)
+    assert plain["P after"][0] == pytest.approx(table["P after"][1], abs=1e-4)  # one by one
+
+
+def test_facts_together_are_one_update(tiny, tmp_path):
+    facts = [SUDAN, Fact("Peru", "{} lies beside", "Mali")]
+    language_model = tiny("llama")
+    result = edit_facts(language_model, facts, editor="ft-m", preset=FAST, together=True)
+    (update,) = result.updates
+    update.save(tmp_path / "edit.safetensors")
+    assert Update.load(tmp_path / "edit.safetensors").norm() == pytest.approx(update.norm())
+    before = result.generate(["Peru lies beside"], fact=1)
+    assert result.write() is language_model
+    after = sample_responses(
+        language_model, ["Peru lies beside"], n=1, sampling=replace(_greedy(), stop="\n")
+    )
+    assert before == after[0]
+
+
+def _greedy():
+    from helpers.facts import GREEDY
+
+    return GREEDY
+
+
+def test_hyperparameters_come_from_anywhere(tiny, tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text("layers: [1]\nnum_steps: 3\nlr: 0.05\nnorm_constraint: 0.5\n")
+    language_model = tiny("llama")
+    given = read_hyperparameters("ft-m", "any", {**FAST, "num_steps": 3})
+    tables = [
+        edit_facts(language_model, [SUDAN], editor="ft-m", preset=preset).table
+        for preset in (path, str(path), {**FAST, "num_steps": 3}, given)
+    ]
+    assert len({table["P after"][0] for table in tables}) == 1
+    with pytest.raises(HyperparameterError, match=r"no file .*absent\.yaml"):
+        edit_facts(language_model, [SUDAN], editor="ft-m", preset=tmp_path / "absent.yaml")
+    path.write_text("editors: {}\n")
+    with pytest.raises(HyperparameterError, match="must hold one editor's hyperparameters"):
+        edit_facts(language_model, [SUDAN], editor="ft-m", preset=path)
+
+
+def test_the_generic_preset_follows_depth_and_width_and_says_that_it_is_untuned(tiny):
+    found = edit_facts(tiny("llama"), [SUDAN], editor="ft-m", preset="generic")
+    assert "untuned" in found.table.attrs["caption"]
+    assert "untuned" in preset_words("any", "generic", ["rome"])
+    small, large = (
+        read_hyperparameters("memit", "any", "generic", size=size)
+        for size in (Size(30, 576), Size(40, 5120))
+    )
+    assert (small.layers, large.layers) == ((4, 5, 6, 7, 8), (5, 6, 7, 8, 9))
+    assert large.mom2_update_weight / small.mom2_update_weight == pytest.approx(5120 / 576)
+    assert isinstance(read_hyperparameters("rome", "any", "generic"), RomeHyperparameters)
+    with pytest.raises(HyperparameterError, match="mend has no generic preset"):
+        read_hyperparameters("mend", "any", "generic")
+
+
+def test_a_folder_takes_hyperparameters_by_configuration_and_never_by_name(checkpoint, tmp_path):
+    for name in ("my-model", "smollm2-135m"):
+        folder = checkpoint if name == "my-model" else checkpoint.rename(tmp_path / name)
+        language_model = models.load(str(folder))
+        with pytest.raises(HyperparameterError, match=r"copy .*\.yaml .*'generic'") as refused:
+            edit_facts(language_model, [SUDAN], editor="rome")
+        assert ("has its name" in str(refused.value)) == (name == "smollm2-135m")
+    real = tmp_path / "anything"
+    real.mkdir()
+    (real / "config.json").write_text(
+        json.dumps({**SHAPES["smollm2-135m"], "architectures": ["LlamaForCausalLM"]})
+    )
+    assert model_file(str(real)).stem == "smollm2-135m"
+
+
+def test_a_hub_name_that_fits_by_name_only_is_refused(tiny):
+    language_model = replace(tiny("llama"), name="somebody/gpt2-xl")
+    with pytest.raises(HyperparameterError, match="by name only: it is for 48 blocks"):
+        edit_facts(language_model, [SUDAN], editor="ft-m", preset="paper")
+
+
+def test_the_configurations_are_those_of_the_shapes():
+    for name, shape in SHAPES.items():
+        path = model_file(f"shape:{name}")
+        if path.exists():
+            known = content_of(path)["configuration"]
+            assert known["model_type"] == shape["model_type"]
+            assert known["blocks"] == shape.get("num_hidden_layers", shape.get("n_layer"))
+            assert known["hidden_size"] == shape.get("hidden_size", shape.get("n_embd"))
+    assert all("configuration" in content_of(path) for path in FOLDER.glob("*.yaml"))
+
+
+@pytest.mark.parametrize("editor", ["ft-m", "kn", "rome"])
+def test_what_is_no_list_of_requests_gets_a_sentence(tiny, editor):
+    from helpers.editing.build import build_editor
+
+    made = build_editor(editor, tiny("llama"), preset="generic", corpus="self-8x16")
+    with pytest.raises(RequestError, match="give a list of requests"):
+        made.edit(EditRequest("Sudan", "{} is", "wide"))
+    with pytest.raises(RequestError, match=r"EditRequest\(\*\*values\)"):
+        made.edit([{"subject": "Sudan"}])
+
+
+def test_one_text_is_not_taken_letter_by_letter(tiny):
+    with pytest.raises(TypeError, match="several texts"):
+        sample_responses(tiny("llama"), "Sudan is")
+    with pytest.raises(RequestError, match="give a list of facts"):
+        edit_facts(tiny("llama"), SUDAN)
+    with pytest.raises(TypeError, match="several texts"):
+        replace(SUDAN, correct="Egypt")
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/edit_my_model.md"])
+def test_what_the_pages_show_runs(page, checkpoint, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HELPERS_CACHE", str(tmp_path / "cache"))
+    found = blocks(page)
+    assert found
+    namespace: dict[str, object] = {}
+    for block in found:
+        # A tiny folder instead of the page's model, so that it runs in seconds.
+        code = re.sub(r'models\.load\("[^"]+"\)', f"models.load({str(checkpoint)!r})", block)
+        code = code.replace('editor="rome"', 'editor="rome", preset="generic", corpus="self-8x16"')
+        code = code.replace('preset="tuned"', 'preset="generic", corpus="self-8x16"')
+        exec(compile(code, page, "exec", dont_inherit=True), namespace)
+    assert len(namespace["result"].table) >= 1  # type: ignore[attr-defined]
