@@ -23,7 +23,7 @@ from helpers.thinkedit.recall import recalled_facts
 from helpers.thinkedit.recalled import recalled_edits
 from helpers.thinkedit.validation import Validation
 from helpers.thinkedit.wordings import Wordings, read_wordings
-from helpers.triples.graph import read_graph
+from helpers.triples.labelled_graph import read_graph
 from helpers.triples.sources import open_source
 
 # Subjects to begin with: (source, relation they have, how many, drawn).

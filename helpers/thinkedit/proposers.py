@@ -13,7 +13,7 @@ from typing import Protocol
 
 from helpers.thinkedit.graph import Triplet
 from helpers.thinkedit.wordings import Wordings
-from helpers.triples.graph import Graph
+from helpers.triples.labelled_graph import Graph
 
 INVERSE = "re_"
 

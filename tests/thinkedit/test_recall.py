@@ -18,7 +18,7 @@ from helpers.thinkedit.recall import RecallSettings, recalled_facts
 from helpers.thinkedit.recalled import LINKS, Selection, recalled_edits
 from helpers.thinkedit.validation import Validation
 from helpers.thinkedit.wordings import WordingError, read_wordings
-from helpers.triples.graph import Edge, Entity, Graph
+from helpers.triples.labelled_graph import Edge, Entity, Graph
 
 
 def names(proposals):
