@@ -19,8 +19,8 @@ from helpers.paths import PACKAGED, RUNS
 from helpers.results.store import ResultsStore
 from helpers.thinkedit.edits import write_edits
 from helpers.thinkedit.proposers import StoreNeighbours, Together
-from helpers.thinkedit.recall import recalled_facts
 from helpers.thinkedit.recalled import recalled_edits
+from helpers.thinkedit.recalling import recalled_facts
 from helpers.thinkedit.validation import Validation
 from helpers.thinkedit.wordings import Wordings, read_wordings
 from helpers.triples.labelled_graph import read_graph

@@ -60,7 +60,7 @@ def recalled_graph(facts: pd.DataFrame) -> nx.DiGraph:
     """The validated facts as a graph; of two facts about the same ordered pair the likelier stays.
 
     Args:
-        facts: table of ``recall.recalled_facts``.
+        facts: table of ``recalling.recalled_facts``.
     """
     graph = nx.DiGraph()
     validated = facts[facts["validated"]].sort_values("probability", ascending=False, kind="stable")
@@ -75,7 +75,7 @@ def recalled_edits(facts: pd.DataFrame, selection: Selection | None = None) -> R
     """Take edits with their chains from a model's recalled facts.
 
     Args:
-        facts: table of ``recall.recalled_facts``.
+        facts: table of ``recalling.recalled_facts``.
         selection: how many, and how they are drawn.
 
     Raises:

@@ -14,8 +14,8 @@ from helpers.thinkedit.edits import (
     write_edits,
 )
 from helpers.thinkedit.proposers import Listed, Proposal, StoreNeighbours, Together
-from helpers.thinkedit.recall import RecallSettings, recalled_facts
 from helpers.thinkedit.recalled import LINKS, Selection, recalled_edits
+from helpers.thinkedit.recalling import RecallSettings, recalled_facts
 from helpers.thinkedit.validation import Validation
 from helpers.thinkedit.wordings import WordingError, read_wordings
 from helpers.triples.labelled_graph import Edge, Entity, Graph
