@@ -26,7 +26,10 @@ LEVELS = (
     ("explorer", "sweeps", "values", "doctor", "publish", "run_command", "execute", "cli"),
 )
 # A paper's room has these, as the others have.
-PARALLEL = ("records", "metrics", "run", "tables", "figures", "gallery", "publish", "stored_scores")
+PARALLEL = (
+    *("records", "metrics", "run", "tables", "figures", "gallery", "publish", "stored_scores"),
+    "reading",
+)
 # What an addition stands for: a word that one such thing that is there already is known by, in code.
 ADDITIONS = {
     "a coefficient of APP": "gamma",

@@ -4,12 +4,33 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+import typer.core
+
+from helpers.paths import PlaceError, in_one_line
+
+
+class _OneLine(typer.core.TyperGroup):
+    """A disk that is full, only read or not there is said in one line, whatever the verb."""
+
+    def invoke(self, ctx: Any) -> object:
+        try:
+            return super().invoke(ctx)
+        except PlaceError as error:
+            message = str(error)
+        except OSError as error:
+            if isinstance(error, BrokenPipeError):  # whoever read our lines has read enough
+                raise
+            message = in_one_line(error)
+        typer.echo(f"error: {message}", err=True)
+        raise typer.Exit(1)
+
 
 # Without rich, whose import alone takes longer than everything else here.
 app = typer.Typer(
+    cls=_OneLine,
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,

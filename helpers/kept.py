@@ -18,7 +18,7 @@ from typing import TypeVar
 
 from safetensors import SafetensorError
 
-from helpers.paths import written_whole
+from helpers.paths import PlaceError, in_one_line, written_whole
 
 T = TypeVar("T")
 # What readers of JSON, safetensors and npz raise for bytes that they did not write.
@@ -35,12 +35,25 @@ def kept_whole(path: Path) -> Iterator[Path]:
 
     The old digest goes first and the new one comes last: whenever the process ends, a digest that is
     there belongs to the file.
+
+    Raises:
+        PlaceError: the disk is full or only read, in one line.
     """
-    with written_whole(path) as scratch:
-        yield scratch
-        digest = file_digest(scratch)
-        _beside(path).unlink(missing_ok=True)
-    _write_digest(path, digest)
+    try:
+        with written_whole(path) as scratch:
+            yield scratch
+            digest = file_digest(scratch)
+            _beside(path).unlink(missing_ok=True)
+        _write_digest(path, digest)
+    except OSError as error:
+        error.filename = path  # not the scratch file, which nobody knows
+        raise PlaceError(in_one_line(error)) from error
+    except SafetensorError as error:
+        if "os error" not in str(error):
+            raise
+        raise PlaceError(
+            f"{path} cannot be written ({error}); free some space or choose another folder"
+        ) from error
 
 
 def read_kept(path: Path, read: Callable[[Path], T]) -> T:
@@ -95,7 +108,10 @@ def kept(path: Path, read: Callable[[Path], T], make: Callable[[Path], object]) 
     """
     value = sound(path, read)
     if value is None:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise PlaceError(in_one_line(error)) from error
         with kept_whole(path) as scratch:
             make(scratch)
         value = read_kept(path, read)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import uuid
@@ -21,8 +22,28 @@ class PathError(ValueError):
     """Raised for a path that would leave the folder it belongs to."""
 
 
-class CacheError(RuntimeError):
+class PlaceError(RuntimeError):
+    """Raised where a file or folder cannot be made, read or written, with the remedy."""
+
+
+class CacheError(PlaceError):
     """Raised where the user's cache is no folder that can be written, with the remedy."""
+
+
+def in_one_line(error: OSError) -> str:
+    """What went wrong with a file, and what helps."""
+    remedies = {
+        errno.ENOSPC: "free some space, or choose a folder on a larger disk",
+        errno.EDQUOT: "free some space, or choose a folder on a larger disk",
+        errno.ENOENT: "check the path",
+        errno.EIO: "copy what can be read to another disk",
+    }
+    place = error.filename or "a file"
+    remedy = remedies.get(error.errno or 0, "choose a folder that can be read and written")
+    return (
+        f"{place}: {error.strerror or error}; {remedy} (HELPERS_CACHE names the cache, `results` and"
+        " --folder those of runs): what is finished is kept"
+    )
 
 
 def below(root: Path, relative: str) -> Path:

@@ -24,7 +24,7 @@ from helpers.models.load import model_source, torch_device, torch_dtype
 from helpers.params import ParamsError
 from helpers.paths import REPOSITORY, run_name
 from helpers.peak.construction.run import settings_of
-from helpers.peak.records import load_peak
+from helpers.peak.records import PeakData, load_peak
 from helpers.records import by_case_id
 from helpers.results.archive import Archive, ArchiveError, archive
 from helpers.thinkedit.edits import load_edits
@@ -107,7 +107,17 @@ def _records(params: Params) -> Any:
     """The PEAK records, or else the edits, that ``case_id`` counts."""
     if "dataset" not in params:
         return load_edits(_here(params["layout"]))
-    return load_peak(_here(params["dataset"]), limit=params.get("records")).records
+    return _dataset(params["dataset"], params).records
+
+
+def _dataset(name: str, params: Params) -> PeakData:
+    """The PEAK records, read as the notebook reads them."""
+    return load_peak(
+        _here(name),
+        limit=params.get("records"),
+        strict_lists=params.get("strict_lists", True),
+        skip_bad=params.get("skip_bad_records", False),
+    )
 
 
 def _examples(_: int, params: Params) -> None:
@@ -196,7 +206,7 @@ ALONE: dict[str, Callable[[Any], object]] = {
 # ... and what looks at it beside others, once each is right by itself.
 TOGETHER: dict[str, Callable[[Any, Params], object]] = {
     "preset": _preset,
-    "dataset": lambda value, params: load_peak(_here(value), limit=params.get("records")),
+    "dataset": _dataset,
     **dict.fromkeys(("layout", "benchmark"), lambda value, params: load_edits(_here(value))),
     "case_id": lambda value, params: by_case_id(_records(params), value),
     "edit": lambda value, params: by_case_id(load_edits(_here(params["layout"])), value),

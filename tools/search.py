@@ -28,7 +28,7 @@ from helpers import models
 from helpers.editing.app import App
 from helpers.editing.memo import Memory
 from helpers.editing.methods import build_method
-from helpers.paths import PARAMS, RUNS
+from helpers.paths import PARAMS, RUNS, file_name
 from helpers.peak.metrics_table import metrics_table
 from helpers.peak.records import PeakData, load_peak
 from helpers.peak.run import PeakRun
@@ -61,7 +61,7 @@ def main(
     for values in itertools.product(*axes.values()):
         point = dict(zip(axes, values, strict=True))
         row = _measure(run, method, preset, point, memory)
-        _append(PARAMS / "models" / "search" / f"{model}.csv", row)
+        _append(PARAMS / "models" / "search" / f"{file_name(model)}.csv", row)
         print(pd.DataFrame([row]).to_string(index=False))
 
 

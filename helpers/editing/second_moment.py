@@ -25,6 +25,7 @@ from tqdm.auto import tqdm
 
 from helpers.editing.corpus import Corpus
 from helpers.editing.null_space import NullSpace
+from helpers.editing.packaged_moments import packaged_file, unpacked
 from helpers.kept import DamagedError, forget_kept, kept_whole, read_kept, sound
 from helpers.models.batching import run_halving
 from helpers.models.forward import hidden_states
@@ -112,6 +113,11 @@ def second_moment(
     root = folder or moments_folder(language_model.fingerprint, corpus, prefixed=prefixed)
     there = {layer: sound(_path(root, layer), _read) for layer in layers}
     missing = [layer for layer, moment in there.items() if moment is None]
+    if folder is None:
+        for layer in [each for each in missing if packaged_file(root, each).exists()]:
+            matrix, about = unpacked(packaged_file(root, layer))
+            save(SecondMoment(matrix, **about), _path(root, layer))
+            missing.remove(layer)
     if missing:
         root.mkdir(parents=True, exist_ok=True)
         _accumulate(language_model, missing, corpus, root, token_budget, progress)
@@ -132,8 +138,11 @@ def moments_folder(fingerprint: str, corpus: Corpus, *, prefixed: bool) -> Path:
 
 
 def missing_layers(layers: Sequence[int], folder: Path) -> list[int]:
-    """Those of the layers whose second moments the folder does not hold."""
-    return [layer for layer in layers if not _path(folder, layer).exists()]
+    """Those of the layers whose second moments neither the folder nor the package holds."""
+    there = (
+        _path(folder, layer).exists() or packaged_file(folder, layer).exists() for layer in layers
+    )
+    return [layer for layer, found in zip(layers, there, strict=True) if not found]
 
 
 def load(path: Path, language_model: LanguageModel) -> SecondMoment:

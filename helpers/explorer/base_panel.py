@@ -19,6 +19,7 @@ from matplotlib.figure import Figure
 
 from helpers.editing.registry import editors
 from helpers.explorer.one_edit import Explorer
+from helpers.explorer.worker import Worker
 
 WIDE = widgets.Layout(width="98%")
 
@@ -39,26 +40,72 @@ class Panel(widgets.VBox):
         self.app = widgets.Checkbox(description="with APP", indent=False)
         self.app.layout.width = "auto"
         self.button = widgets.Button(description="Edit", button_style="primary", icon="pencil")
-        self.choices = widgets.HBox([self.editor, self.app, self.button])
+        self.cancel = widgets.Button(description="Cancel", icon="stop", disabled=True)
+        self.choices = widgets.HBox([self.editor, self.app, self.button, self.cancel])
         self.choices.layout.flex_flow = "row wrap"
         self.status = widgets.HTML()
         self.picture = widgets.Image(format="png", layout=widgets.Layout(max_width="100%"))
         self.picture.layout.display = "none"  # until there is one
         self.details = widgets.HTML()
+        self.style_sheet = widgets.HTML("<style>.explorer-old {opacity: 0.35}</style>")
+        embeddings = explorer.language_model.model.get_input_embeddings()
+        self._worker = Worker(embeddings, self._progress)
         self.button.on_click(lambda _: self._clicked())
+        self.cancel.on_click(lambda _: self._worker.cancel())
+        self.editor.observe(lambda _: self._offer(), "value")
+        self.app.observe(lambda _: self._outdate(), "value")
         super().__init__(layout=WIDE)
         self.add_class("explorer-panel")
+        self._offer()
+
+    def wait(self) -> None:
+        """Return when the edit that was begun is made, given up or cancelled."""
+        self._worker.wait()
 
     def _clicked(self) -> None:
-        """Edit, with the button locked; what cannot be done is said in the status line."""
-        self.button.disabled = True
+        """Begin an edit, with the button locked until it ends."""
+        self.button.disabled, self.cancel.disabled = True, False
+        self._outdate()
+        self._worker.start(self._edited)
+
+    def _edited(self) -> None:
+        """Edit; what cannot be done is said in the status line, and the old result stays dimmed."""
         try:
-            self.status.value = waiting(self._explorer.missing_moments(self.editor.value))
+            self._waiting = waiting(self._explorer.missing_moments(self.editor.value))
+            self.status.value = self._waiting
             self._make_edit()
+            self._outdate(False)
         except ValueError as error:  # all of the package's own errors about input are such
-            self.status.value = f"<b style='color:#b00'>{escape(str(error))}</b>"
+            self._complain(str(error))
+        except Exception as error:  # in a thread nobody else would see it
+            self._complain(f"{type(error).__name__}: {error}")
         finally:
-            self.button.disabled = False
+            self.button.disabled, self.cancel.disabled = False, True
+
+    def _complain(self, text: str) -> None:
+        self.status.value = f"<b style='color:#b00'>{escape(text)}</b>"
+
+    def _progress(self, passes: int, seconds: float) -> None:
+        self.status.value = f"{self._waiting} {passes} passes of the model, {seconds:.0f} s"
+
+    def _offer(self) -> None:
+        """Grey what the chosen editor cannot do, and say why."""
+        name = self.editor.value
+        reason = self._explorer.refusal(name)
+        self.button.disabled = bool(reason)
+        without = reason or self._explorer.refusal(name, app=True)
+        self.app.value = self.app.value and not without
+        self.app.disabled = bool(without)
+        self.app.tooltip = without
+        self.status.value = ""
+        if reason:
+            self._complain(reason)
+        self._outdate()
+
+    def _outdate(self, old: bool = True) -> None:
+        """Dim the result shown, which does not belong to what is chosen now; or no longer."""
+        for shown in (self.picture, self.details):
+            (shown.add_class if old else shown.remove_class)("explorer-old")
 
     def _draw(self, figure: Figure) -> None:
         buffer = BytesIO()

@@ -10,10 +10,12 @@ from collections.abc import Sequence
 import ipywidgets as widgets
 
 from helpers.explorer.base_panel import WIDE, Panel, list_html, table_html
-from helpers.explorer.one_edit import Explorer, Outcome, with_target
+from helpers.explorer.one_edit import Explorer, Outcome
+from helpers.explorer.own_fact import own_record, snippet, with_target
 from helpers.peak.figures import answer_probabilities
 from helpers.peak.schema import PeakRecord
 
+PACKAGED, OWN = "a packaged fact", "a fact of my own"
 LISTS = {
     "target": "appended",
     "correct": "correct",
@@ -49,25 +51,61 @@ class EditPanel(Panel):
         self.target = widgets.Combobox(
             description="New answer", ensure_option=False, continuous_update=False, layout=WIDE
         )
+        self.source = widgets.ToggleButtons(options=[PACKAGED, OWN])
+        self.own = {name: _text_field(*words) for name, words in _FIELDS.items()}
+        self.python = widgets.Button(description="as Python", icon="code")
+        self.code = widgets.Textarea(rows=16, layout=WIDE)
+        self.code.layout.display = "none"
+        self.python.on_click(lambda _: self._show_code())
         self.subject.observe(lambda _: self._offer_relations(), "value")
         self.relation.observe(lambda _: self._offer_targets(), "value")
+        self.source.observe(lambda _: self._offer_fields(), "value")
         self._offer_relations()
+        for choice in (self.target, self.relation, *self.own.values()):
+            choice.observe(lambda _: self._outdate(), "value")
         if first is not None:
             self._show(first)
-        fact = [self.subject, self.relation, self.target]
-        self.children = [*fact, self.choices, self.status, self.picture, self.details]
+            self._outdate(False)
+        self.choices.children += (self.python,)
+        self._offer_fields()
+
+    def _offer_fields(self) -> None:
+        """Show the packaged facts, or the fields of one's own."""
+        packaged = self.source.value == PACKAGED
+        fact = [self.subject, self.relation] if packaged else list(self.own.values())
+        shown = [self.status, self.code, self.picture, self.details, self.style_sheet]
+        self.children = [self.source, *fact, self.target, self.choices, *shown]
+
+    def _show_code(self) -> None:
+        """Show the code of what is chosen, ready to be copied."""
+        explorer = self._explorer
+        model = explorer.language_model
+        load = {"name": model.name, "dtype": model.dtype_name, "device": model.device.type}
+        names = ("preset", "corpus", "seed")
+        options = {"app": self.app.value, **{name: getattr(explorer, name) for name in names}}
+        try:
+            code = snippet(self.record, load=load, editor=self.editor.value, options=options)
+        except ValueError as error:
+            self._complain(str(error))
+            return
+        self.code.value, self.code.layout.display = code, None
 
     @property
     def record(self) -> PeakRecord:
         """The chosen fact with the chosen answer.
 
         Raises:
-            ValueError: no answer, or one that the fact already has.
+            ValueError: no answer, one that the fact already has, or no whole fact.
         """
+        if self.source.value == OWN:
+            texts = {name: field.value for name, field in self.own.items()}
+            return own_record(target=self.target.value, **texts)
         return with_target(self._records[self.relation.value], self.target.value)
 
     def choose(self, record: PeakRecord) -> None:
         """Choose a record's fact and answer."""
+        if self.source.value == OWN:
+            return
         numbers = {r.case_id: i for i, r in enumerate(self._records)}
         self.subject.value = record.subject
         self.relation.value = numbers[record.case_id]
@@ -107,6 +145,18 @@ class EditPanel(Panel):
         self._draw(answer_probabilities(outcome.probabilities(), title=title))
         self.details.value = details(outcome)
         self.status.value = f"{outcome.method}: {outcome.seconds:.0f} s"  # last: all is there
+
+
+_FIELDS = {
+    "subject": ("Subject", "Sudan"),
+    "prompt": ("Prompt", "{} shares a border with"),
+    "correct": ("Correct", "its answers now, if known: Egypt, Chad"),
+    "false": ("False", "wrong answers to compare with, if wanted: Laos, Peru"),
+}
+
+
+def _text_field(description: str, placeholder: str) -> widgets.Text:
+    return widgets.Text(description=description, placeholder=placeholder, layout=WIDE)
 
 
 def details(outcome: Outcome) -> str:

@@ -13,7 +13,9 @@ import pandas as pd
 from helpers.editing.build import build_editor
 from helpers.editing.corpus import corpus_named
 from helpers.editing.editor import Editor
-from helpers.editing.presets import moment_layers
+from helpers.editing.hyperparameters import HyperparameterError
+from helpers.editing.presets import check_preset, moment_layers
+from helpers.editing.registry import entry
 from helpers.editing.second_moment import missing_layers, moments_folder
 from helpers.editing.variants import method_label
 from helpers.models.language_model import LanguageModel
@@ -66,7 +68,8 @@ class Outcome:
         table = pd.DataFrame({"answer": answers, "list": mine["list"].to_numpy()})
         for column, moment in (("sum_before", "before"), ("sum_after", self.method)):
             table[moment] = np.exp((mine[column] / mine["tokens"]).to_numpy())
-        return table
+        one_list = self.record.random_false == self.record.hard_false
+        return table[table["list"] != "random"] if one_list else table
 
     def measures(self) -> pd.Series:
         """``MEASURES`` of the record, in percent; NaN where its lists leave nothing to measure."""
@@ -113,6 +116,17 @@ class Explorer:
             seed=self.seed,
         )
 
+    def refusal(self, name: str, *, app: bool = False) -> str:
+        """Why an editor, or APP with it, cannot be had here; empty where it can."""
+        known = entry(name)
+        if app and not known.loss:
+            return f"{known.label} optimises no loss that APP could join"
+        try:
+            check_preset(name + "+app" * app, self.language_model.name, self.preset)
+        except HyperparameterError as error:
+            return str(error)
+        return ""
+
     def missing_moments(self, name: str) -> list[int]:
         """Layers whose second moments have to be made before the editor called ``name`` is there.
 
@@ -149,25 +163,6 @@ class Explorer:
             seconds=time.perf_counter() - started,
             failure=update.diagnostics.get("failure", ""),
         )
-
-
-def with_target(record: PeakRecord, target: str) -> PeakRecord:
-    """The record with another answer to append, which leaves the lists of false answers.
-
-    Raises:
-        ValueError: an empty answer, or one that the fact already has.
-    """
-    target = target.strip()
-    if not target:
-        raise ValueError("name the answer to be appended")
-    if target in record.correct:
-        raise ValueError(f"{target} is already a correct answer; choose another one")
-    return replace(
-        record,
-        target_new=target,
-        hard_false=tuple(answer for answer in record.hard_false if answer != target),
-        random_false=tuple(answer for answer in record.random_false if answer != target),
-    )
 
 
 def _read(record: PeakRecord, texts: Sequence[str]) -> tuple[Said, ...]:

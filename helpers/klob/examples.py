@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from helpers.fetch import locate, official_file
 from helpers.locating.cloze import without_slot
 from helpers.paths import PACKAGED
-from helpers.records import RecordError
+from helpers.records import RecordError, check_record, read_json
 
 PROMPTS_PER_FACT = 3
 OFFICIAL = {name: official_file(name) for name in ("klob-c", "klob-r", "klob-u")}
@@ -120,10 +120,8 @@ def _load(
     lines = text.split("\n") if text else []
     for number, line in islice(enumerate(lines, 1), limit):
         where = f"{path}, line {number}"
-        try:
-            value = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise RecordError(f"{where}: not JSON ({error}); mend or remove the line") from error
+        value = read_json(line, where)
+        check_record(number, value, where)
         examples.append(parse(value, where))
     if not examples:
         raise RecordError(f"{path}: no examples; the file is empty")

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from helpers.locating.cloze import without_slot
 from helpers.locating.masked import MaskedLanguageModel
 from helpers.models.language_model import LanguageModel
-from helpers.models.tokens import answer_ids, prompt_ids
+from helpers.models.tokens import TokenError, answer_ids, prompt_ids
 
 
 class LocatorError(ValueError):
@@ -82,6 +82,11 @@ def _encode(language_model: LanguageModel, sentence: Sentence) -> Query:
     mask = language_model.tokenizer.mask_token_id if masked else None
     text = f"{prompt} {language_model.tokenizer.mask_token}" if masked else prompt
     ids = prompt_ids(language_model, text)
+    if len(ids) > language_model.context_length:
+        raise TokenError(
+            f"sentence {sentence.cloze[:60]!r} has {len(ids)} tokens, beyond the context of"
+            f" {language_model.context_length}; shorten it"
+        )
     slot = ids.index(mask) if masked else len(ids) - 1
     return Query(
         sentence.cloze, ids, slot, target, _subject_span(language_model, text, sentence.subject)

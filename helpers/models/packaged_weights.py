@@ -13,6 +13,8 @@ import sys
 import tempfile
 import warnings
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +23,7 @@ from safetensors import safe_open
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from helpers.kept import DamagedError, file_digest, read_kept
-from helpers.paths import cache_folder
+from helpers.paths import PlaceError, cache_folder, in_one_line
 
 
 class WeightsError(RuntimeError):
@@ -101,7 +103,7 @@ def prepare(name: str, *, accept_terms: bool = False) -> Path:
             f"{name} comes under the {weights.licence} ({weights.terms}); read them, then load it with"
             f" accept_terms=True, or once with python -m helpers fetch {name} --accept-terms"
         )
-    with tempfile.TemporaryDirectory(dir=cache_folder("models")) as scratch:
+    with _scratch(cache_folder("models")) as scratch:
         gguf = _assemble(name, weights, Path(scratch))
         dequantised = Path(scratch) / "model"
         _dequantise(gguf, dequantised)
@@ -121,6 +123,22 @@ def prepare(name: str, *, accept_terms: bool = False) -> Path:
             if not folder.exists():
                 raise
     return folder
+
+
+@contextmanager
+def _scratch(folder: Path) -> Iterator[str]:
+    """A temporary folder.
+
+    Raises:
+        PlaceError: the disk is full or only read, in one line.
+    """
+    try:
+        with tempfile.TemporaryDirectory(dir=folder) as scratch:
+            yield scratch
+    except OSError as error:
+        if error.errno is None:  # the network's, not the disk's
+            raise
+        raise PlaceError(in_one_line(error)) from error
 
 
 def _check_kept(folder: Path, weights: PackagedWeights) -> None:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
+from typing import Any
 
 import pandas as pd
 
@@ -46,9 +47,8 @@ class AnswerLists:
             sample that names no known answer) and answer_index; one row per answer named. Edits
             that were given up are left out.
         """
-        results = self.results(editor)
-        table = self.run.cases.completed(results, partial(self._sampled, editor))
-        edits = results.read("edits")
+        table = self.run.completed(self._how(editor), partial(self._sampled, editor))
+        edits = self.run.cases.read(self.results(editor), "edits")
         if len(edits):
             table = table[~table["case_id"].isin(edits.loc[edits["failure"] != "", "case_id"])]
         return table.reset_index(drop=True)
@@ -59,14 +59,17 @@ class AnswerLists:
 
     def texts(self, editor: Editor | None = None) -> pd.DataFrame:
         """The continuations themselves: case_id, sample, text."""
-        return self.results(editor).read("texts")
+        return self.run.cases.read(self.results(editor), "texts")
 
     def results(self, editor: Editor | None = None) -> Results:
         """Where the continuations and the answers named in them are kept."""
+        return self.run.open(self._how(editor))
+
+    def _how(self, editor: Editor | None) -> dict[str, Any]:
         more = {"editor": "none"} if editor is None else editor.settings()
         more = {"scored_by": {"responses": Sampling.version}, **more}
         drawn = {"samples": self.samples, "sampling": asdict(self.sampling), "naming": VERSION}
-        return self.run.store.open(self.run.settings({"mode": "said", **drawn, **more}))
+        return {"mode": "said", **drawn, **more}
 
     def _sampled(
         self, editor: Editor | None, records: Sequence[PeakRecord]

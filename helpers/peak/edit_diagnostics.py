@@ -21,7 +21,6 @@ from helpers.editing.editor import Editor
 from helpers.editing.methods import build_methods
 from helpers.params import read_params
 from helpers.paths import REPOSITORY, run_name
-from helpers.peak.records import load_peak
 from helpers.peak.run import (
     EDIT_COLUMNS,
     KEYS,
@@ -32,6 +31,7 @@ from helpers.peak.run import (
 )
 from helpers.peak.schema import PeakRecord
 from helpers.peak.stored_scores import scores_of
+from helpers.peak.usable import load_usable
 from helpers.results.archive import About, archive
 from helpers.results.store import ResultsStore
 
@@ -46,13 +46,12 @@ def edits_again(run: PeakRun, editor: Editor, *, finished: bool = False) -> pd.D
         finished: take the edits that are in the store and make none.
     """
     how = {"mode": "edits only", **editor.settings(), "scoring_version": 0}
-    results = run.store.open(run.settings(how))
 
     def made(records: Sequence[PeakRecord]) -> dict[str, pd.DataFrame]:
         updates = editor.edit([edit_request(record) for record in records])
         return {"scores": diagnostics_table(records, updates)}
 
-    table = run.cases.read(results) if finished else run.cases.completed(results, made)
+    table = run.cases.read(run.open(how)) if finished else run.completed(how, made)
     return table.reindex(columns=EDIT_COLUMNS)
 
 
@@ -79,8 +78,12 @@ def publish_edits(
         finished: store the edits that are in the store and make none but those compared.
     """
     language_model = models.load(params["model"], dtype=params["dtype"], device=params["device"])
-    data = load_peak(
-        params["dataset"], strict_lists=params["strict_lists"], limit=params["records"]
+    data = load_usable(
+        language_model,
+        params["dataset"],
+        strict_lists=params["strict_lists"],
+        limit=params["records"],
+        skip_bad=params.get("skip_bad_records", False),
     )
     run = PeakRun(language_model, data, ResultsStore(REPOSITORY / params["results"]), chunk=8)
     name = run_name(language_model.name, data.name)

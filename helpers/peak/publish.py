@@ -14,9 +14,9 @@ from helpers.editing.presets import preset_words
 from helpers.params import ParamsError
 from helpers.paths import REPOSITORY, run_name
 from helpers.peak.ablations import publish_ablations
-from helpers.peak.records import load_peak
 from helpers.peak.run import PeakRun
 from helpers.peak.stored_scores import scores_of, small
+from helpers.peak.usable import load_usable
 from helpers.results.archive import About, Archive, Run
 from helpers.results.store import ResultsStore
 
@@ -89,7 +89,10 @@ def about_of(
     protected = [name for name in methods if name.endswith("+app")]
     protected += [f"{editor}+app" for editor in editors]
     words = preset_words(run.language_model.name, params["preset"], list(dict.fromkeys(protected)))
-    return About(run.settings({}), caption={"records": len(run.data.records), "preset": words})
+    caption = {"records": len(run.data.records), "preset": words}
+    if run.data.skipped:
+        caption["skipped"] = len(run.data.skipped)
+    return About(run.settings({}), caption=caption)
 
 
 def adopt(run: PeakRun, editors: Mapping[str, Editor], published: Run) -> None:
@@ -117,8 +120,12 @@ def is_published(run: PeakRun, editor: Editor, label: str, published: Run) -> bo
 def peak_run(params: Mapping[str, Any]) -> PeakRun:
     """Model, records and results store that the parameters name."""
     language_model = models.load(params["model"], dtype=params["dtype"], device=params["device"])
-    data = load_peak(
-        params["dataset"], strict_lists=params["strict_lists"], limit=params["records"]
+    data = load_usable(
+        language_model,
+        params["dataset"],
+        strict_lists=params["strict_lists"],
+        limit=params["records"],
+        skip_bad=params.get("skip_bad_records", False),
     )
     return PeakRun(
         language_model, data, ResultsStore(REPOSITORY / params["results"]), progress=True

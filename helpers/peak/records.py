@@ -15,7 +15,7 @@ from helpers.kept import file_digest
 from helpers.paths import PACKAGED
 from helpers.peak.anomalies import PeakWarning, find_anomalies
 from helpers.peak.schema import PeakRecord
-from helpers.records import RecordError
+from helpers.records import RecordError, read_json
 
 OFFICIAL = {name: official_file(name) for name in ("peak-cf", "peak-t")}
 _PACKAGED_NAMES = ("peak-mini-cf", "peak-mini-t")
@@ -34,6 +34,7 @@ class PeakData:
         records: in file order.
         warnings: anomalies of these records as they stand in the file.
         strict_lists: whether contradictions between the lists were dropped.
+        skipped: of each record that was left out, what is wrong with it.
     """
 
     name: str
@@ -42,10 +43,21 @@ class PeakData:
     records: tuple[PeakRecord, ...]
     warnings: tuple[PeakWarning, ...]
     strict_lists: bool = True
+    skipped: tuple[str, ...] = ()
+
+    @property
+    def described(self) -> str:
+        """Name and number of records for a caption."""
+        return f"{self.name}, {len(self.records)} records{skipped_words(len(self.skipped))}"
 
     def counts(self) -> dict[str, int]:
         """``counts`` of the records."""
         return counts(self.records)
+
+
+def skipped_words(count: int) -> str:
+    """What a caption says of records that were left out; nothing where none was."""
+    return f" ({count} skipped)" if count else ""
 
 
 def counts(records: Sequence[PeakRecord]) -> dict[str, int]:
@@ -61,7 +73,11 @@ def counts(records: Sequence[PeakRecord]) -> dict[str, int]:
 
 
 def load_peak(
-    name_or_path: str | Path, *, strict_lists: bool = True, limit: int | None = None
+    name_or_path: str | Path,
+    *,
+    strict_lists: bool = True,
+    limit: int | None = None,
+    skip_bad: bool = False,
 ) -> PeakData:
     """Load a PEAK data set.
 
@@ -72,9 +88,10 @@ def load_peak(
             which counts as a part of the same data set, not as one of its own.
         strict_lists: drop from the hard false answers those that are also correct, and from the
             correct answers the one to append; False keeps the lists as published.
+        skip_bad: leave out records that break the schema, each named in ``skipped``.
 
     Raises:
-        RecordError: not JSON, a record that breaks the schema, or a slice without records.
+        RecordError: not JSON, a record that breaks the schema, or no record is left.
         FetchError: the official file is neither here nor downloadable, or not the published one.
         ValueError: a limit below 1.
     """
@@ -85,12 +102,24 @@ def load_peak(
     items = list(enumerate(_read(path)))
     if not items[chosen]:
         raise RecordError(f"{name_or_path}: the slice is empty, {path} has {len(items)} records")
-    _check_numbers(items, path)
-    published = [
-        PeakRecord.from_json(item, where=f"{path}, record {position}")
-        for position, item in islice(items[chosen], limit)
-    ]
-    records = [_strict(record, path) for record in published] if strict_lists else published
+    taken = _taken_numbers(items, path)
+    if taken and not skip_bad:
+        raise RecordError(next(iter(taken.values())))
+    published, records, skipped = [], [], []
+    for position, item in islice(items[chosen], limit):
+        try:
+            if position in taken:
+                raise RecordError(taken[position])
+            record = PeakRecord.from_json(item, where=f"{path}, record {position}")
+            records.append(_strict(record, path) if strict_lists else record)
+        except RecordError as error:
+            if not skip_bad:
+                raise
+            skipped.append(str(error))
+        else:
+            published.append(record)
+    if not records:
+        raise RecordError(f"{path}: no record is left; {skipped[0]}")
     return PeakData(
         name=name,
         path=path,
@@ -98,6 +127,7 @@ def load_peak(
         records=tuple(records),
         warnings=tuple(find_anomalies(published)),
         strict_lists=strict_lists,
+        skipped=tuple(skipped),
     )
 
 
@@ -142,33 +172,29 @@ def _find(name_or_path: str | Path) -> tuple[str, Path]:
 def _read(path: Path) -> list[Mapping[str, object]]:
     """The file's list of records, as JSON objects."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = read_json(path.read_text(encoding="utf-8"), str(path))
     except UnicodeDecodeError as error:
         raise RecordError(f"{path}: not UTF-8 text ({error}); save it as UTF-8") from error
-    except RecursionError as error:
-        raise RecordError(f"{path}: nested too deeply to be a list of records") from error
-    except json.JSONDecodeError as error:
-        raise RecordError(
-            f"{path}: not complete JSON ({error}); if it was cut off, fetch it again"
-        ) from error
     if not isinstance(content, list) or not content:
         raise RecordError(f"{path}: expected a non-empty JSON list of records")
     return content
 
 
-def _check_numbers(items: Sequence[tuple[int, Mapping[str, object]]], path: Path) -> None:
-    """Refuse a case_id that two records of the file have, also where only one of them is read.
+def _taken_numbers(items: Sequence[tuple[int, Mapping[str, object]]], path: Path) -> dict[int, str]:
+    """Positions whose case_id an earlier record of the file has, and what to say of them.
 
-    Results are kept by case_id, so one would be taken for the other.
+    Tables name records by it, so one would be taken for the other, also where only one is read.
     """
     seen: set[object] = set()
+    taken = {}
     for position, item in items:
         number = item.get("case_id") if isinstance(item, dict) else None
         if isinstance(number, int) and number in seen:
-            raise RecordError(
+            taken[position] = (
                 f"{path}, record {position}: case_id {number} is taken; number them apart"
             )
         seen.add(number if isinstance(number, int) else None)
+    return taken
 
 
 def _strict(record: PeakRecord, path: Path) -> PeakRecord:

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import pandas as pd
 
 from helpers.editing.editor import Editor
-from helpers.editing.request import EditRequest
 from helpers.editing.update import Update
 from helpers.models.language_model import LanguageModel
+from helpers.peak.asked import KEYS, check_records, edit_request, questions
 from helpers.peak.records import PeakData
 from helpers.peak.schema import PeakRecord
-from helpers.records import RecordError
 from helpers.results.run import Cases, flag_unusable
-from helpers.results.store import Results, ResultsStore
-from helpers.scoring.answers import Question, score_answers, tokenised
+from helpers.results.store import Results, ResultsStore, settings_key
+from helpers.scoring.answers import Question, score_answers
 
-KEYS = ["case_id", "role", "prompt_index", "list", "answer_index"]
 EDIT_COLUMNS = [
     "case_id",
     "failure",
@@ -30,44 +29,9 @@ EDIT_COLUMNS = [
     "exploding",
     "diagnostics",
 ]
+_OF_THE_FILE = ("dataset", "checksum", "strict_lists")  # a record's own content says as much
+Make = Callable[[Sequence[PeakRecord]], Mapping[str, pd.DataFrame]]
 SCORING_VERSION = 1  # raise it when what is scored, or how, changes
-
-
-def edit_request(record: PeakRecord) -> EditRequest:
-    """A record as an edit: append o*, with O and O_h for APP.
-
-    A list that holds o* itself (possible where contradictions are kept) goes without it: no
-    objective can keep an answer from itself.
-    """
-    correct, false = (
-        tuple(answer for answer in answers if answer.strip() != record.target_new.strip())
-        for answers in (record.correct, record.hard_false)
-    )
-    return EditRequest(
-        subject=record.subject,
-        prompt=record.prompt,
-        target=record.target_new,
-        correct=correct,
-        false=false,
-        record=str(record.case_id),
-    )
-
-
-def questions(record: PeakRecord) -> tuple[list[Question], pd.DataFrame]:
-    """All questions of a record, and the key of each answer in their order."""
-    lists = record.lists
-    asked, keys = [], []
-    prompts = [("edit", 0, record.edit_prompt)]
-    prompts += [("paraphrase", i, prompt) for i, prompt in enumerate(record.paraphrases)]
-    for role, index, prompt in prompts:
-        asked.append(Question(prompt, tuple(a for answers in lists.values() for a in answers)))
-        keys += [(role, index, name, i) for name, group in lists.items() for i in range(len(group))]
-    for index, (prompt, own) in enumerate(record.locality):
-        asked.append(Question(prompt, (record.target_new, own, record.locality[0][1])))
-        keys += [("locality", index, name, 0) for name in ("target", "locality", "first")]
-    table = pd.DataFrame(keys, columns=KEYS[1:])
-    table.insert(0, "case_id", record.case_id)
-    return asked, table
 
 
 def score_records(
@@ -95,28 +59,6 @@ def score_records(
     )
 
 
-def check_records(
-    language_model: LanguageModel, records: Sequence[PeakRecord], *, where: str
-) -> None:
-    """Refuse records that this model cannot be asked about, before the first of them is edited.
-
-    Raises:
-        RecordError: with every such record and what is wrong with it.
-    """
-    wrong = []
-    for record in records:
-        try:
-            edit_request(record)
-            tokenised(language_model, questions(record)[0])
-        except ValueError as error:
-            wrong.append(f"case_id {record.case_id}: {error}")
-    if wrong:
-        more = f"; and {len(wrong) - 5} more" if len(wrong) > 5 else ""
-        raise RecordError(
-            f"{where}: {'; '.join(wrong[:5])}{more}. Mend or remove them: nothing was edited yet"
-        )
-
-
 @dataclass(frozen=True)
 class PeakRun:
     """One model on one data set, with the store its scores are kept in.
@@ -136,7 +78,7 @@ class PeakRun:
         def scored(records: Sequence[PeakRecord]) -> dict[str, pd.DataFrame]:
             return {"scores": score_records(self.language_model, records, progress=self.progress)}
 
-        return self._completed(self.results(), scored)
+        return self.completed(_how(None), scored)
 
     def after(self, editor: Editor) -> pd.DataFrame:
         """Scores of each record under its own, independent edit."""
@@ -147,23 +89,50 @@ class PeakRun:
             edits = flag_unusable(diagnostics_table(records, updates), scores, "sum")
             return {"scores": scores, "edits": edits}
 
-        return self._completed(self.results(editor), edited)
+        return self.completed(_how(editor), edited)
 
-    def _completed(self, results: Results, make: Any) -> pd.DataFrame:
-        """All cases, those that are missing checked before the first of them is made."""
+    def completed(self, how: Mapping[str, Any], make: Make) -> pd.DataFrame:
+        """The scores of all records, the missing ones checked before the first of them is made.
+
+        Args:
+            how: settings beside the run's own.
+            make: from some records to tables by kind.
+
+        Raises:
+            RecordError: records that the model cannot be asked about.
+        """
+        results = self._carried(how)
         missing = [self.cases.by_id[case_id] for case_id in self.cases.missing(results)]
         check_records(self.language_model, missing, where=str(self.data.path))
         return self.cases.completed(results, make)
 
-    @property
+    def _carried(self, how: Mapping[str, Any]) -> Results:
+        """``open``, with what an earlier version kept under the whole file's checksum."""
+        return self.cases.opened(self.store, self._by_content(how), earlier=self.settings(how))
+
+    @cached_property
     def cases(self) -> Cases[PeakRecord]:
-        """The records by number."""
-        return Cases({record.case_id: record for record in self.data.records}, self.chunk)
+        """The records by number, kept by their content."""
+        by_id = {record.case_id: record for record in self.data.records}
+        return Cases(by_id, self.chunk, PeakRecord.to_json)
+
+    def open(self, how: Mapping[str, Any]) -> Results:
+        """Where the rows of records are kept, whichever file they are from."""
+        return self.store.open(self._by_content(how))
+
+    def open_together(self, how: Mapping[str, Any], records: Sequence[PeakRecord]) -> Results:
+        """Where rows are kept that depend on all of some records."""
+        content = settings_key({"records": [record.to_json() for record in records]})
+        return self.store.open(self._by_content(how, content), earlier=self.settings(how))
+
+    def _by_content(self, how: Mapping[str, Any], records: str = "by content") -> dict[str, Any]:
+        settings = self.settings(how).items()
+        kept = {name: value for name, value in settings if name not in _OF_THE_FILE}
+        return {**kept, "records": records}
 
     def results(self, editor: Editor | None = None) -> Results:
         """Where an editor's results are kept; without one, the unedited model's."""
-        how = {"mode": "independent", **editor.settings()} if editor else {"editor": "none"}
-        return self.store.open(self.settings(how))
+        return self.open(_how(editor))
 
     def scores(self, editor: Editor, *, finished: bool = False) -> pd.DataFrame:
         """Scores before and after, in the columns the metrics take; failed edits are left out.
@@ -172,7 +141,7 @@ class PeakRun:
             finished: take the records that are in the store and compute nothing.
         """
         if finished:
-            unedited, edited = (self.cases.read(self.results(e)) for e in (None, editor))
+            unedited, edited = (self.cases.read(self._carried(_how(e))) for e in (None, editor))
         else:
             unedited, edited = self.before(), self.after(editor)
         before = unedited.rename(columns={"sum": "sum_before"})
@@ -190,16 +159,15 @@ class PeakRun:
         """
         columns = {"sum_before": self.results(), "sum_after": self.results(editor)}
         for column, results in columns.items():
-            fresh = scores[~scores["case_id"].isin(results.done())]
-            if len(fresh):
-                results.append(fresh[[*KEYS, "tokens"]].assign(sum=fresh[column]))
+            made = scores[[*KEYS, "tokens"]].assign(sum=scores[column])
+            self.cases.take(results, {"scores": made})
 
     def edits(self, editor: Editor) -> pd.DataFrame:
         """Diagnostics (``EDIT_COLUMNS``) of each edit of this run's records that was made here."""
         return self.cases.read(self.results(editor), "edits").reindex(columns=EDIT_COLUMNS)
 
     def settings(self, more: Mapping[str, Any]) -> dict[str, Any]:
-        """Everything the scores depend on: model, data, scoring and ``more``, such as an editor's."""
+        """What the scores are of: model, data file, scoring and ``more``, such as an editor's."""
         return {
             "benchmark": "peak",
             "dataset": self.data.name,
@@ -210,6 +178,11 @@ class PeakRun:
             "scored_by": {"answers": Question.version},
             **more,
         }
+
+
+def _how(editor: Editor | None) -> dict[str, Any]:
+    """What makes an editor's scores, or the unedited model's."""
+    return {"mode": "independent", **editor.settings()} if editor else {"editor": "none"}
 
 
 def diagnostics_table(records: Sequence[PeakRecord], updates: Sequence[Update]) -> pd.DataFrame:

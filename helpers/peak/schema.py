@@ -1,11 +1,10 @@
 """One PEAK record, and how it is read from and written to the published schema."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import NoReturn
 
-from helpers.records import RecordError
+from helpers.records import RecordError, check_record
 
 
 @dataclass(frozen=True)
@@ -73,12 +72,7 @@ class PeakRecord:
         case_id = reader.get(record, "case_id")
         if not isinstance(case_id, int) or isinstance(case_id, bool):
             reader.fail("case_id must be a whole number")
-        if not -(2**63) <= case_id < 2**63:
-            reader.fail("case_id must fit into 64 bits")
-        try:
-            json.dumps(record, ensure_ascii=False).encode()
-        except UnicodeEncodeError as error:
-            reader.fail(f"half a character, which no tokenizer reads ({error.reason})")
+        check_record(case_id, record, where)
         reader = _Reader(f"{where}, case_id {case_id}")
         rewrite = reader.mapping(reader.get(record, "requested_rewrite"), "requested_rewrite")
         prompt = reader.text(rewrite, "prompt")

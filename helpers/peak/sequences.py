@@ -16,6 +16,7 @@ from helpers.editing.editor import Editor
 from helpers.editing.overlay import overlay_all
 from helpers.editing.update import Update
 from helpers.kept import sound
+from helpers.peak.asked import check_records
 from helpers.peak.run import KEYS, PeakRun, diagnostics_table, edit_request, score_records
 from helpers.peak.schema import PeakRecord
 from helpers.results.store import Results
@@ -58,17 +59,20 @@ class PeakSequence:
 
     def results(self, count: int) -> Results:
         """Where the scores after ``count`` edits are kept."""
-        edited = [record.case_id for record in self.run.data.records[:count]]
-        more = {"mode": "sequential", "edited": edited, **self.editor.settings()}
-        return self.run.store.open(self.run.settings(more))
+        records = self.run.data.records[:count]
+        edited = [record.case_id for record in records]
+        how = {"mode": "sequential", "edited": edited, **self.editor.settings()}
+        return self.run.open_together(how, records)
 
     def _complete(self, checkpoints: Sequence[int]) -> None:
         missing = [count for count in checkpoints if not self.results(count).done()]
         if not missing:
             return
+        edited = self.run.data.records[: missing[-1]]
+        check_records(self.run.language_model, edited, where=str(self.run.data.path))
         start, total = self._start(checkpoints, missing[0])
         made: list[Update] = []
-        updates = self._updates(total, self.run.data.records[start : missing[-1]])
+        updates = self._updates(total, edited[start:])
         for count, total in enumerate(updates, start + 1):
             made.append(Update({}, total.diagnostics))
             if count in missing:

@@ -9,7 +9,7 @@ import pandas as pd
 
 from helpers.peak.metrics import SHARES
 from helpers.peak.metrics_table import metrics_table, summarise
-from helpers.peak.records import PeakData
+from helpers.peak.records import PeakData, skipped_words
 from helpers.peak.schema import PeakRecord
 from helpers.results.evidence import (
     LEVEL,
@@ -39,6 +39,7 @@ class Caption:
     preset: str
     dtype: str
     device: str
+    skipped: int = 0  # records that could not be used
 
     def __str__(self) -> str:
         return self.words(records=f"{self.records} records")
@@ -46,7 +47,8 @@ class Caption:
     def words(self, *, records: str) -> str:
         """The caption of tables with other ``records`` behind them, which the argument words."""
         return (
-            f"ours: {model_words(self.model)}, {self.dataset}, {records}, preset {self.preset},"
+            f"ours: {model_words(self.model)}, {self.dataset}, {records}{skipped_words(self.skipped)},"
+            f" preset {self.preset},"
             f" {self.dtype} on {self.device}"
         )
 

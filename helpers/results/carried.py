@@ -55,15 +55,20 @@ def carry_over(folder: Path, key: Callable[[Mapping[str, Any]], str]) -> None:
             continue  # whoever opens that folder is told
         current = with_versions(earlier)
         if current != earlier and key(current) == folder.name:
-            scratch = folder.with_name(f"{folder.name}.{uuid.uuid4().hex}")
-            scratch.mkdir()
-            for file in path.parent.glob("[!.]*"):  # not what is being written just now
-                if file.name != path.name:
-                    _link(file, scratch / file.name)
-            try:
-                scratch.rename(folder)
-            except OSError:  # another process was first
-                shutil.rmtree(scratch)
+            carry_folder(path.parent, folder)
+
+
+def carry_folder(earlier: Path, folder: Path) -> None:
+    """Fill a new folder of a store with all of another but its settings."""
+    scratch = folder.with_name(f"{folder.name}.{uuid.uuid4().hex}")
+    scratch.mkdir()
+    for file in earlier.glob("[!.]*"):  # not what is being written just now
+        if file.name != "settings.json":
+            _link(file, scratch / file.name)
+    try:
+        scratch.rename(folder)
+    except OSError:  # another process was first
+        shutil.rmtree(scratch)
 
 
 def _link(source: Path, target: Path) -> None:

@@ -17,7 +17,6 @@ import json
 import uuid
 import warnings
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -25,8 +24,8 @@ from typing import Any
 
 import pandas as pd
 
-from helpers.paths import below, written_whole
-from helpers.results.carried import carry_over
+from helpers.paths import PlaceError, below, written_whole
+from helpers.results.carried import carry_folder, carry_over
 
 KEY_LENGTH = 16
 _BESIDE = "stored_with"  # names of the parts that a marking part was stored with
@@ -34,7 +33,7 @@ _BESIDE = "stored_with"  # names of the parts that a marking part was stored wit
 _DAMAGE = (OSError, ValueError, KeyError, TypeError, NotImplementedError)
 
 
-class StoreError(RuntimeError):
+class StoreError(PlaceError):
     """Raised when a store cannot be read or written, or its settings do not match their key."""
 
 
@@ -57,14 +56,17 @@ class ResultsStore:
 
     root: Path
 
-    def open(self, settings: Mapping[str, Any]) -> Results:
+    def open(
+        self, settings: Mapping[str, Any], *, earlier: Mapping[str, Any] | None = None
+    ) -> Results:
         """The results of one setting, created where they do not exist yet.
 
-        Those that an earlier version of the suite made under the same settings are carried over.
+        Those that an earlier version of the suite made under the same settings, or under what it
+        called them, are carried over.
         """
         folder = self.root / settings_key(settings)
-        if not folder.exists():
-            carry_over(folder, settings_key)
+        if self.find(settings) is None and earlier is not None and (found := self.find(earlier)):
+            carry_folder(found.folder, folder)
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -75,6 +77,13 @@ class ResultsStore:
         if not path.exists():
             _write_atomically(path, lambda scratch: scratch.write_text(_pretty(settings), "utf-8"))
         return Results(folder)
+
+    def find(self, settings: Mapping[str, Any]) -> Results | None:
+        """The results of one setting where there are any; None is made."""
+        folder = self.root / settings_key(settings)
+        if not folder.exists():
+            carry_over(folder, settings_key)
+        return Results(folder) if folder.exists() else None
 
 
 @dataclass(frozen=True)
@@ -101,6 +110,11 @@ class Results:
                 " in it: the next run with these settings writes it anew"
             ) from error
         return loaded
+
+    @property
+    def kinds(self) -> list[str]:
+        """Kinds of which there are parts."""
+        return sorted({path.name.split("-")[0] for path in self.folder.glob("*-*.parquet")})
 
     def done(self, kind: str = "scores") -> set[int]:
         """Records that have a part of this kind."""
@@ -173,11 +187,13 @@ class Results:
                 raise StoreError(
                     f"could not read {path} ({error}); mend that and resume"
                 ) from error
-            damaged = path.with_suffix(".damaged")
-            with suppress(OSError):  # another process was first, or the store is only read
-                path.replace(damaged)
+            aside = "set aside"
+            try:
+                path.replace(path.with_suffix(".damaged"))
+            except OSError:  # another process was first, or the store is only read
+                aside = "passed over"
             warnings.warn(
-                f"{path} cannot be used ({error}); set aside as {damaged.name}, {_consequence(path)}",
+                f"{path} cannot be used ({error}); {aside}, {_consequence(path)}",
                 stacklevel=3,
             )
             return pd.DataFrame({"case_id": pd.Series(dtype="int64")})

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
-from helpers.paths import figures_folder
+from helpers.paths import PlaceError, figures_folder, file_name, in_one_line
 
 # Eight colours that readers with any colour vision tell apart (seaborn's "colorblind").
 PALETTE = tuple(
@@ -88,8 +88,11 @@ def save_figure(figure: Figure, name: str, folder: Path | None = None) -> list[P
     They go to ``folder``, by default where ``figures_folder`` says.
     """
     folder = folder or figures_folder()
-    folder.mkdir(parents=True, exist_ok=True)
-    paths = [folder / f"{name}.png", folder / f"{name}.svg"]
-    figure.savefig(paths[0], metadata={"Software": None})
-    figure.savefig(paths[1], metadata={"Date": None})
+    paths = [folder / f"{file_name(name)}.{kind}" for kind in ("png", "svg")]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        figure.savefig(paths[0], metadata={"Software": None})
+        figure.savefig(paths[1], metadata={"Date": None})
+    except OSError as error:
+        raise PlaceError(in_one_line(error)) from error
     return paths

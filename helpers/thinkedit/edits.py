@@ -17,6 +17,7 @@ from typing import Any
 
 from helpers.fetch import locate, official_file
 from helpers.paths import PACKAGED
+from helpers.records import RecordError, check_record, read_json
 from helpers.thinkedit.wordings import read_wordings
 
 LAYOUTS = {layout: official_file(f"knowgic-{layout}") for layout in ("2025-06", "latest")}
@@ -26,7 +27,7 @@ _Rewrite = tuple[str, str, str, str]  # subject, prompt, original object, new ob
 _FIELDS = ("questions", "answers", "prompts", "subjects")
 
 
-class KnowGICError(ValueError):
+class KnowGICError(RecordError):
     """A record that cannot be read; the message names file, record and remedy."""
 
 
@@ -147,9 +148,10 @@ def read_edits(path: Path) -> tuple[Edit, ...]:
             at the original object; or two edits share a case_id.
     """
     try:
-        records = json.loads(path.read_text(encoding="utf-8"))
-    except json.JSONDecodeError as error:
-        raise KnowGICError(f"{path}: not JSON ({error}); fetch the file again") from error
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise KnowGICError(f"{path}: not UTF-8 text ({error}); save it as UTF-8") from error
+    records = read_json(text, str(path), error=KnowGICError)
     if not isinstance(records, list) or not records:
         raise KnowGICError(f"{path}: must hold a list of records, at least one")
     rewrites: dict[_Rewrite, list[Chain]] = {}
@@ -157,6 +159,7 @@ def read_edits(path: Path) -> tuple[Edit, ...]:
     for number, record in enumerate(records):
         place = f"{path}, record {number}"
         rewrite = _rewrite(record, place)
+        check_record(int(record["case_id"]), record, place, error=KnowGICError)
         lists = record["chains"] if "chains" in record else [record["chain"]]
         if not lists:
             raise KnowGICError(f"{place}: no chains; give at least the one-step chain")

@@ -143,26 +143,6 @@ def preservation_per_edit(facts: pd.DataFrame, *, by: Sequence[str] = ()) -> pd.
     return pd.DataFrame(rows, columns=[*keys, "facts", "kept", "value", "capped"])
 
 
-def mean_over_edits(per_edit: pd.DataFrame, *, by: Sequence[str]) -> pd.DataFrame:
-    """Average a per-edit table over edits, leaving out edits without a value.
-
-    Args:
-        per_edit: a table with ``edit``, ``value`` and ``capped``.
-        by: columns to keep (with ``steps`` for IFR).
-
-    Returns:
-        One row per *by*: ``mean``, ``stderr`` (NaN below two edits), ``capped`` (mean of the capped
-        values) and ``n`` (edits that have a value).
-    """
-    groups = per_edit.groupby(list(by), sort=True)
-    return groups.agg(
-        mean=("value", "mean"),
-        stderr=("value", "sem"),
-        capped=("capped", "mean"),
-        n=("value", "count"),
-    ).reset_index()
-
-
 def pooled_recovery(chains: pd.DataFrame, *, by: Sequence[str] = ()) -> pd.DataFrame:
     """IFR over all chains of all edits at once, columns as in ``recovery_per_edit`` without edit.
 

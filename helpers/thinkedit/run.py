@@ -28,7 +28,7 @@ from helpers.scoring.responses import Sampling
 from helpers.thinkedit import deep
 from helpers.thinkedit.edits import Edit
 from helpers.thinkedit.probes import FORMS, Kinds, Probe, kinds_of, probes_of, request_of
-from helpers.thinkedit.scores import exact_scores, sampled_scores, text_scores
+from helpers.thinkedit.scores import check_probes, exact_scores, sampled_scores, text_scores
 
 MODES = ("independent", "sequential", "deep")
 ESTIMATORS = ("exact", "sampled", "texts")
@@ -88,7 +88,7 @@ class ThinkEditRun:
     def before(self) -> pd.DataFrame:
         """Scores of the unedited model."""
         made = partial(self._scored, updates=None, owners=None)
-        return self._cases().completed(self._open(_UNEDITED), made)
+        return self._completed(_UNEDITED, made)
 
     def after(self, editor: Editor, mode: str) -> pd.DataFrame:
         """Scores under the edits.
@@ -98,28 +98,30 @@ class ThinkEditRun:
         """
         if mode not in MODES:
             raise ValueError(f"no mode {mode!r}; use {', '.join(MODES)}")
-        results = self.results(editor, mode)
+        how = self._how(editor, mode)
         if mode == "sequential":
-            one_chunk = self._cases(chunk=len(self.edits))
-            return one_chunk.completed(results, partial(self._sequential, editor))
-        made = partial(self._independent, editor, mode=mode)
-        return self._cases().completed(results, made)
+            return self._completed(how, partial(self._sequential, editor), chunk=len(self.edits))
+        return self._completed(how, partial(self._independent, editor, mode=mode))
 
     def results(self, editor: Editor, mode: str) -> Results:
         """Where the results of an editor and mode are kept."""
+        return self._open(self._how(editor, mode))
+
+    def _how(self, editor: Editor, mode: str) -> dict[str, Any]:
         settings = {"mode": mode, **editor.settings()}
         if mode == "deep":
             settings |= {"deep": deep.VERSION, "seed": self.seed}
         if mode == "sequential":
             settings["sequence"] = [edit.case_id for edit in self.edits]
-        return self._open(settings)
+        return settings
 
     def read(self, editor: Editor, mode: str, kind: str) -> pd.DataFrame:
         """Another table of a finished run: "edits" (diagnostics), or "along" (exact, sequential).
 
         ``along`` has each edit's prompt, paraphrases and neighbours right after it was made.
         """
-        return self._cases().read(self.results(editor, mode), kind)
+        how = self._how(editor, mode)
+        return self._cases(how).read(self._open(how), kind)
 
     def _independent(
         self, editor: Editor, edits: Sequence[Edit], mode: str
@@ -201,12 +203,36 @@ class ThinkEditRun:
             self.language_model, probes, self.aliases, updates, owner_of, progress=self.progress
         )
 
-    def _cases(self, *, chunk: int | None = None) -> Cases[Edit]:
-        """The edits by number; a sequence is one chunk."""
-        return Cases({edit.case_id: edit for edit in self.edits}, chunk or self.chunk)
+    def _completed(self, how: dict[str, Any], make: Any, *, chunk: int | None = None) -> Any:
+        """All edits, those that are missing checked before the first of them is made."""
+        cases = self._cases(how, chunk=chunk)
+        results = self._open(how)
+        if missing := [cases.by_id[case_id] for case_id in cases.missing(results)]:
+            asked = (probes_of(edit, self.universe, self.kinds) for edit in missing)
+            check_probes(self.language_model, asked, self.aliases)
+        return cases.completed(results, make)
 
-    def _open(self, more: dict[str, Any]) -> Results:
-        return self.store.open({**self.settings(), **more})
+    def _cases(self, how: dict[str, Any], *, chunk: int | None = None) -> Cases[Edit]:
+        """The edits by number; a sequence is one chunk."""
+        by_id = {edit.case_id: edit for edit in self.edits}
+        return Cases(by_id, chunk or self.chunk, None if self._of_all(how) else self._content)
+
+    def _open(self, how: dict[str, Any]) -> Results:
+        whole = {**self.settings(), **how}
+        if self._of_all(how):
+            return self.store.open(whole)
+        kept = {name: value for name, value in whole.items() if name not in ("layout", "universe")}
+        kept["edits"] = "by content"
+        return self._cases(how).opened(self.store, kept, earlier=whole)
+
+    def _of_all(self, how: dict[str, Any]) -> bool:
+        """Whether one edit's rows depend on the other edits as a whole."""
+        return self.estimator == "texts" or how.get("mode") in ("sequential", "deep")
+
+    def _content(self, edit: Edit) -> Any:
+        """All that an edit's rows depend on: rivals and neighbours are of the whole set."""
+        asked = [asdict(probe) for probe in probes_of(edit, self.universe, self.kinds)]
+        return asdict(edit), str(request_of(edit, self.kinds)), asked
 
     def settings(self) -> dict[str, Any]:
         """Everything the scores depend on besides the editor and the mode."""

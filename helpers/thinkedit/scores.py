@@ -5,14 +5,16 @@ No text leaves this module: tables hold numbers and the indices of edits and fac
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from helpers.editing.update import Update
 from helpers.models.language_model import LanguageModel
-from helpers.scoring.answers import Question, score_answers
+from helpers.records import RecordError
+from helpers.scoring.answers import Question, score_answers, tokenised
 from helpers.scoring.mentions import Aliases, mentions, names_of
 from helpers.scoring.naming import exclusive, log_naming
 from helpers.scoring.responses import Sampling, sample_responses, uses_chat
@@ -51,14 +53,7 @@ def exact_scores(
         highest whole log-probability among the rivals as they are written. NaN without rivals or
         without other.
     """
-    asked = [
-        (names_of(p.original, aliases), () if p.other is None else names_of(p.other, aliases))
-        for p in probes
-    ]
-    questions = [
-        Question(p.prompt, (*own, *other, *p.rivals))
-        for p, (own, other) in zip(probes, asked, strict=True)
-    ]
+    asked, questions = _asked(probes, aliases), _questions(probes, aliases)
     scores = score_answers(language_model, questions, updates, owners, progress=progress)
     rows = []
     for probe, (own, other), (_, group) in zip(
@@ -78,6 +73,45 @@ def exact_scores(
             )
         )
     return pd.DataFrame(rows, columns=list(EXACT_COLUMNS))
+
+
+def check_probes(
+    language_model: LanguageModel, asked: Iterable[Sequence[Probe]], aliases: Aliases
+) -> None:
+    """Refuse edits that this model cannot be asked about, before the first of them is made.
+
+    Args:
+        language_model: the model.
+        asked: each edit's probes.
+        aliases: other names that count.
+
+    Raises:
+        RecordError: with every such edit and what is wrong with it.
+    """
+    wrong = []
+    for probes in asked:
+        try:
+            tokenised(language_model, _questions(probes, aliases))
+        except ValueError as error:
+            wrong.append(f"case_id {probes[0].case_id}: {error}")
+    if wrong:
+        raise RecordError(f"{'; '.join(wrong[:5])}. Mend or remove them: nothing was edited yet")
+
+
+def _questions(probes: Sequence[Probe], aliases: Aliases) -> list[Question]:
+    asked = _asked(probes, aliases)
+    return [
+        Question(p.prompt, (*own, *other, *p.rivals))
+        for p, (own, other) in zip(probes, asked, strict=True)
+    ]
+
+
+def _asked(probes: Sequence[Probe], aliases: Aliases) -> list[tuple[Any, Any]]:
+    """Each probe's accepted names, and those of the other object."""
+    return [
+        (names_of(p.original, aliases), () if p.other is None else names_of(p.other, aliases))
+        for p in probes
+    ]
 
 
 def sampled_scores(

@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pandas as pd
 
+from helpers import paths
+from helpers.paths import file_name
 from helpers.results.archive import ArchiveError, Run
 from helpers.thinkedit.edits import LAYOUTS
 from helpers.thinkedit.known import DEFAULT, Known
@@ -26,7 +28,7 @@ _MADE = ["layout", "preset", "dtype", "device"]
 
 def run_name(model: str, layout: str) -> str:
     """The model's name alone for June 2025's edits, which are the paper's; else with the layout's."""
-    return model if layout == "2025-06" else f"{model}_{Path(layout).stem}"
+    return file_name(model) if layout == "2025-06" else paths.run_name(model, Path(layout).stem)
 
 
 def scores_of(runs: Sequence[Run], kind: str) -> pd.DataFrame:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from helpers import __version__
-from helpers.paths import cache_folder, written_whole
+from helpers.paths import PlaceError, cache_folder, in_one_line, written_whole
 from helpers.triples.triple_store import Binding, SparqlSource
 
 WIKIDATA = "https://query.wikidata.org/sparql"
@@ -83,8 +83,11 @@ class Endpoint:
                 return kept
             raise
         rows = _rows(content)
-        with written_whole(path) as scratch:
-            scratch.write_bytes(content)
+        try:
+            with written_whole(path) as scratch:
+                scratch.write_bytes(content)
+        except OSError as error:
+            raise PlaceError(in_one_line(error)) from error
         return rows
 
     def _cached(self, query: str) -> Path:

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import copy
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 from tokenizers.processors import TemplateProcessing
 
+from helpers.editing import packaged_moments
 from helpers.editing import second_moment as module
 from helpers.editing.context import ContextTemplates, context_templates
 from helpers.editing.corpus import CorpusError, SelfCorpus, TextCorpus, corpus_named
-from helpers.editing.second_moment import SecondMomentError, second_moment
+from helpers.editing.presets import read_hyperparameters
+from helpers.editing.second_moment import (
+    SecondMomentError,
+    missing_layers,
+    moments_folder,
+    second_moment,
+)
+from helpers.models.packaged_weights import PACKAGED_WEIGHTS
 from helpers.models.tokens import prompt_ids
 
 
@@ -219,3 +228,32 @@ def test_bad_templates(tiny, tmp_path):
         ContextTemplates((("{}", "none"),))
     with pytest.raises(ValueError, match="evenly"):
         context_templates(tiny("llama"), [(5, 3)], grouped=False, folder=tmp_path)
+
+
+def test_packaged_statistics_are_taken_in_place_of_new_ones(tiny, tmp_path, monkeypatch):
+    monkeypatch.setenv("HELPERS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(packaged_moments, "PACKAGED", tmp_path / "packaged")
+    language_model, corpus = tiny("llama"), SelfCorpus(count=2, segment=8)
+    made = second_moment(language_model, [1], corpus)[1]
+    root = moments_folder(language_model.fingerprint, corpus, prefixed=False)
+    path = packaged_moments.packaged_file(root, 1)
+    path.parent.mkdir(parents=True)
+    about = {k: getattr(made, k) for k in ("tokens", "layer", "fingerprint", "corpus")}
+    packaged_moments.pack(made.matrix, about, path)
+    for file in root.iterdir():
+        file.unlink()
+    assert missing_layers([0, 1], root) == [0]
+    monkeypatch.setattr(module, "_accumulate", None)  # nothing is made
+    again = second_moment(language_model, [1], corpus)[1]
+    assert torch.equal(again.matrix, made.matrix)
+    assert (again.tokens, again.corpus) == (made.tokens, made.corpus)
+
+
+def test_the_embedded_models_rome_layer_is_packaged():
+    fingerprint = PACKAGED_WEIGHTS["smollm2-135m"].fingerprint
+    (layer,) = read_hyperparameters("rome", "smollm2-135m", "tuned").layers
+    root = Path(fingerprint, SelfCorpus().name)
+    matrix, about = packaged_moments.unpacked(packaged_moments.packaged_file(root, layer))
+    assert matrix.shape == (1536, 1536)
+    assert (about["layer"], about["fingerprint"]) == (layer, fingerprint)
+    assert torch.linalg.eigvalsh(matrix.double()).min() > 0

@@ -8,9 +8,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from helpers import models
 from helpers.editing.corpus import SelfCorpus
 from helpers.editing.second_moment import second_moment
-from helpers.explorer.one_edit import MEASURES, Explorer, Outcome, Said, with_target
+from helpers.explorer.one_edit import MEASURES, Explorer, Outcome, Said
+from helpers.explorer.own_fact import own_record, snippet, with_target
 from helpers.models.language_model import LanguageModel
 from helpers.peak.metrics_table import metrics_table
 from helpers.peak.one_record import edit_prompt_probabilities, joined_scores, record_scores
@@ -80,3 +82,37 @@ def test_missing_second_moments_are_those_that_the_cache_lacks(tiny, tmp_path, m
     folder = next((tmp_path / "second_moments" / model.fingerprint).iterdir())
     (folder / "layer2.safetensors").rename(folder / "layer5.safetensors")
     assert replace(explorer, corpus="self-1x4").missing_moments("rome") == []
+
+
+OWN = {"subject": "Sudan", "prompt": "Sudan borders", "target": "Oman", "correct": "", "false": ""}
+
+
+def test_a_fact_of_ones_own_is_a_record():
+    record = own_record(**OWN | {"correct": "Chad, chad; Egypt", "false": "Laos, oman"})
+    assert (record.prompt, record.target_new) == ("{} borders", "oman")
+    assert (record.correct, record.hard_false) == (("Chad", "Egypt"), ("Laos",))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"subject": " "}, "name the subject"),
+        ({"prompt": "It borders"}, "must hold {} or the subject, Sudan"),
+        ({"target": ""}, "name the answer"),
+        ({"correct": "Ómán"}, "Ómán is already a correct answer"),
+        ({"correct": "Chad", "false": "CHAD"}, "cannot be correct and false"),
+    ],
+)
+def test_what_is_no_fact_is_said(given, message):
+    with pytest.raises(ValueError, match=message):
+        own_record(**OWN | given)
+
+
+def test_the_snippet_makes_the_same_edit(explorer, records, monkeypatch):
+    steps = {"layers": [1], "num_steps": 2, "lr": 0.01}
+    code = snippet(records[0], load={"name": "tiny"}, editor="ft-l", options={"preset": steps})
+    monkeypatch.setattr(models, "load", lambda name: explorer.language_model)
+    found = {}
+    exec(compile(code, "snippet", "exec"), found)
+    (expected,) = explorer.editor("ft-l").edit([edit_request(records[0])])
+    assert found["result"].updates[0].norm() == pytest.approx(expected.norm(), rel=1e-4)

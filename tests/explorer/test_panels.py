@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode
+from dataclasses import replace
 
 import pytest
 from IPython.core.formatters import DisplayFormatter
 
+from helpers.explorer import worker
 from helpers.explorer.chain_panel import ALL, ChainPanel
-from helpers.explorer.edit_panel import EditPanel
+from helpers.explorer.edit_panel import OWN, EditPanel
+from helpers.explorer.one_edit import Explorer
 
 PNG = b"\x89PNG"
 
@@ -34,6 +37,7 @@ def test_a_click_edits_and_shows(panel, records):
     panel.choose(records[1])
     panel.app.value = True
     panel.button.click()
+    panel.wait()
     assert panel.outcome.record == records[1]
     assert panel.status.value.startswith("FT-L+APP: ")
     assert bytes(panel.picture.value).startswith(PNG)
@@ -46,6 +50,7 @@ def test_another_answer_is_appended(panel, records):
     panel.choose(records[2])
     panel.target.value = "Atlantis"
     panel.button.click()
+    panel.wait()
     assert panel.outcome.record.target_new == "Atlantis"
     assert panel.target.value == "Atlantis"
 
@@ -57,6 +62,7 @@ def test_another_answer_is_appended(panel, records):
 def test_what_cannot_be_done_is_said(panel, editor, target, message):
     panel.editor.value, panel.target.value = editor, target
     panel.button.click()
+    panel.wait()
     assert message in panel.status.value
     assert panel.outcome is None
     assert not panel.button.disabled
@@ -78,7 +84,91 @@ def test_second_moments_to_be_made_are_announced(panel, records, monkeypatch):
     monkeypatch.setattr(type(panel._explorer), "missing_moments", lambda self, name: [4, 6])
     monkeypatch.setattr(panel, "_make_edit", lambda: said.append(panel.status.value))
     panel.button.click()
+    panel.wait()
     assert "second moments of layers 4, 6" in said[0]
+
+
+def own(panel, **texts):
+    panel.source.value = OWN
+    for name, text in {"subject": "Sudan", "prompt": "{} borders", **texts}.items():
+        panel.own[name].value = text
+    panel.target.value = "Oman"
+
+
+def test_a_fact_of_ones_own_is_edited(panel):
+    own(panel, correct="Chad, Egypt", false="Laos, Peru")
+    panel.button.click()
+    panel.wait()
+    assert panel.outcome.record.edit_prompt == "Sudan borders"
+    assert panel.outcome.probabilities()["answer"].tolist() == [
+        "Oman",
+        "Chad",
+        "Egypt",
+        "Laos",
+        "Peru",
+    ]
+    assert "AFF_hard" in panel.details.value
+    own(panel, prompt="It borders")
+    panel.button.click()
+    panel.wait()
+    assert "must hold {} or the subject" in panel.status.value
+    assert "explorer-old" in panel.picture._dom_classes
+
+
+def test_a_fact_without_known_answers_is_edited(panel):
+    own(panel)
+    panel.button.click()
+    panel.wait()
+    assert panel.status.value.startswith("FT-L: ")
+    assert panel.outcome.probabilities()["answer"].tolist() == ["Oman"]
+
+
+def test_what_an_editor_cannot_do_is_greyed(panel, explorer):
+    panel.app.value = True
+    panel.editor.value = "kn"
+    assert panel.app.disabled
+    assert not panel.app.value
+    panel.editor.value = "rome"
+    assert not panel.app.disabled
+    plain = Explorer(replace(explorer.language_model, name="smollm2-135m"))
+    assert "no loss" in plain.refusal("kn", app=True)
+    assert "app=" not in plain.refusal("kn", app=True)
+    assert plain.refusal("rome", app=True) == plain.refusal("kn") == ""
+
+
+def test_an_old_result_is_dimmed_after_a_change(panel, records):
+    panel.choose(records[2])
+    panel.button.click()
+    panel.wait()
+    assert "explorer-old" not in panel.picture._dom_classes
+    panel.target.value = "Atlantis"
+    assert "explorer-old" in panel.details._dom_classes
+
+
+def test_an_edit_is_cancelled_and_reported(panel, monkeypatch):
+    said = []
+    monkeypatch.setattr(worker, "EVERY", 0)
+
+    def report(passes, seconds):
+        said.append(passes)
+        panel.cancel.click()
+
+    monkeypatch.setattr(panel._worker, "_report", report)
+    panel.button.click()
+    panel.wait()
+    assert said == [1]
+    assert "cancelled" in panel.status.value
+    assert panel.outcome is None
+    assert panel.cancel.disabled
+    assert not panel.button.disabled
+
+
+def test_the_code_of_what_is_chosen_is_shown(panel, records):
+    panel.choose(records[2])
+    panel.editor.value = "ft-m"
+    panel.python.click()
+    assert "edit_facts(lm, [fact], editor='ft-m', app=False" in panel.code.value
+    assert panel.code.layout.display is None
 
 
 @pytest.fixture
@@ -116,5 +206,6 @@ def test_a_chain_is_walked_step_by_step(chain_panel):
 def test_another_fact_is_edited(chain_panel):
     chain_panel.fact.value = 1
     chain_panel.button.click()
+    chain_panel.wait()
     assert chain_panel.outcome.edit == chain_panel._chains.edits[1]
     assert "chains deducible before" in chain_panel.status.value

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from helpers.klob.evaluation import evaluate
+from helpers.klob.examples import load_consistency
+from helpers.klob.questions import load_examples
+from helpers.locating.controls import RandomScores
 from helpers.models import LanguageModel
+from helpers.paths import PACKAGED
 from helpers.peak.records import MINI, load_peak
 from helpers.peak.run import PeakRun
+from helpers.peak.tables import Caption
+from helpers.peak.usable import load_usable
 from helpers.records import RecordError
 from helpers.results.store import ResultsStore
+from helpers.thinkedit.edits import Chain, read_edits
+from helpers.thinkedit.run import ThinkEditRun
 
 
 class NoEdits:
@@ -69,12 +79,98 @@ def test_a_record_that_is_none_is_refused_where_it_is_read(tmp_path, tally, faul
     tally("bad records: refused where they are read", True)
 
 
-def test_deep_json_is_one_line(tmp_path, tally):
+LOADERS = {"PEAK": load_peak, "KLoB": load_consistency, "ThinkEdit": read_edits}
+EXAMPLE = {"prompts": ["a _", "b _", "c _"], "knowledge": ["s", "r_(P1)", "\ud800"]}
+
+
+@pytest.mark.parametrize("paper", LOADERS)
+def test_deep_json_is_one_line(tmp_path, tally, paper):
     path = tmp_path / "deep.json"
     path.write_text("[" * 200_000)
-    with pytest.raises(RecordError, match="nested too deeply"):
-        load_peak(path)
+    with pytest.raises(RecordError, match=r"deep\.json.*nested too deeply"):
+        LOADERS[paper](path)
     tally("bad records: refused where they are read", True)
+
+
+def test_half_a_character_in_a_klob_file_is_refused(tmp_path, tally):
+    path = tmp_path / "mine.jsonl"
+    path.write_text(json.dumps(EXAMPLE) + "\n")
+    with pytest.raises(RecordError, match=r"mine\.jsonl, line 1: half a character"):
+        load_consistency(path)
+    tally("bad records: refused where they are read", True)
+
+
+def _edits(folder: Path, change: object) -> Path:
+    """The packaged edits, the second of them changed."""
+    items = json.loads((PACKAGED / "thinkedit" / "mini.json").read_text("utf-8"))
+    change(items[1])  # type: ignore[operator]
+    path = folder / "edits.json"
+    path.write_text(json.dumps(items), "utf-8")
+    return path
+
+
+EDITS = {
+    "half a character": lambda e: e["chains"][0]["questions"].__setitem__(0, "\ud800?"),
+    "a case_id beyond 64 bits": lambda e: e.update(case_id=2**70),
+}
+
+
+@pytest.mark.parametrize("fault", EDITS)
+def test_an_edit_that_is_none_is_refused_where_it_is_read(tmp_path, tally, fault):
+    with pytest.raises(RecordError, match=r"edits\.json, record 1.*(half a character|64 bits)"):
+        read_edits(_edits(tmp_path, EDITS[fault]))
+    tally("bad records: refused where they are read", True)
+
+
+def test_an_edit_that_cannot_be_asked_is_named_before_the_first_edit(tiny, tmp_path, tally):
+    language_model = tiny("llama")
+    edits = read_edits(PACKAGED / "thinkedit" / "mini.json")
+    fact = edits[1].chains[0].facts[0]
+    long = replace(fact, prompt="word " * 3000 + "{}")
+    overlong = replace(edits[1], chains=(Chain((long,)), *edits[1].chains[1:]))
+    changed = (edits[0], overlong, *edits[2:])
+    run = ThinkEditRun(language_model, changed, changed, {}, ResultsStore(tmp_path))
+    with pytest.raises(RecordError, match=f"case_id {edits[1].case_id}.*nothing was edited yet"):
+        run.after(NoEdits(), "independent")  # type: ignore[arg-type]
+    tally("bad records: named before the first edit", True)
+
+
+def test_an_overlong_sentence_of_klob_is_named_before_the_first_is_scored(tiny, tmp_path, tally):
+    examples = load_examples("unbiasedness", "klob-mini", count=3, seed=0)
+    long = replace(examples.groups[2][0], cloze="word " * 3000 + "_")
+    changed = replace(examples, groups=(*examples.groups[:2], (long,)))
+    scored: list[object] = []
+
+    class Noted(RandomScores):
+        def scores(self, language_model, queries):  # type: ignore[no-untyped-def]
+            scored.append(queries)
+            return super().scores(language_model, queries)
+
+    with pytest.raises(ValueError, match=r"sentence 'word word.*shorten it"):
+        evaluate(tiny("llama"), Noted(), changed, checkpoints=tmp_path)
+    tally("bad records: named before the first edit", not scored)
+
+
+@pytest.mark.parametrize("fault", [*UNUSABLE, *REFUSED])
+def test_a_bad_record_costs_one_record_where_it_may_be_skipped(tiny, tmp_path, tally, fault):
+    path = written(tmp_path, {**UNUSABLE, **REFUSED}[fault])
+    data = load_usable(tiny("llama"), str(path), skip_bad=True)
+    assert data.described == "mine, 3 records (1 skipped)"
+    assert len(data.skipped) == 1
+    caption = Caption("m", data.name, 3, "tuned", "float32", "cpu", len(data.skipped))
+    assert "mine, 3 records (1 skipped), preset tuned" in str(caption)
+    run = PeakRun(tiny("llama"), data, ResultsStore(tmp_path))
+    scored = run.before()["case_id"].nunique() == 3
+    tally("bad records: skipped where that is asked for", scored)
+    with pytest.raises(RecordError):
+        load_usable(tiny("llama"), str(path))
+
+
+def test_a_file_of_bad_records_alone_is_refused(tiny, tmp_path):
+    path = written(tmp_path, UNUSABLE["a blank answer"])
+    path.write_text(json.dumps(json.loads(path.read_text("utf-8"))[2:3]), "utf-8")
+    with pytest.raises(RecordError, match="no record is left"):
+        load_usable(tiny("llama"), str(path), skip_bad=True)
 
 
 def test_the_appended_answer_among_the_random_false_ones_is_told(tmp_path):

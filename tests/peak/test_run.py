@@ -88,14 +88,54 @@ def test_other_settings_have_other_results(tiny, tmp_path, data, editor, rome_se
     assert run.results(editor).folder != run.results(other).folder
 
 
-def test_other_data_and_models_have_other_results(tiny, tmp_path, data, editor):
+def test_mending_one_record_of_a_file_leaves_the_results_of_the_others(
+    tiny, tmp_path, data, editor, monkeypatch
+):
+    run = PeakRun(tiny("llama"), data, ResultsStore(tmp_path))
+    first = run.scores(editor)
+    mended = replace(data.records[1], paraphrases=data.records[1].paraphrases[:1])
+    records = (data.records[0], mended, data.records[2])
+    other = replace(run, data=replace(data, records=records, checksum="0" * 64))
+    edited: list[str] = []
+    plain = type(editor).edit
+
+    def noted(self, requests):
+        edited.extend(request.record for request in requests)
+        return plain(self, requests)
+
+    monkeypatch.setattr(type(editor), "edit", noted)
+    again = other.scores(editor)
+    assert edited == [str(mended.case_id)]
+    unchanged = first["case_id"] != mended.case_id
+    pd.testing.assert_frame_equal(
+        first[unchanged].reset_index(drop=True),
+        again[again["case_id"] != mended.case_id].reset_index(drop=True),
+    )
+    pd.testing.assert_frame_equal(run.scores(editor), first)
+
+
+def test_what_was_kept_under_the_whole_files_checksum_is_carried_over(
+    tiny, tmp_path, data, editor, monkeypatch
+):
+    """As earlier versions kept it, row by row, with settings that name the file."""
+    made = PeakRun(tiny("llama"), data, ResultsStore(tmp_path / "made"))
+    expected, edits = made.scores(editor), made.edits(editor)
+    run = PeakRun(tiny("llama"), data, ResultsStore(tmp_path / "store"))
+    columns = [*peak_scores.KEYS, "tokens"]
+    for how, column in ((None, "sum_before"), (editor, "sum_after")):
+        scores = expected[columns].assign(sum=expected[column])
+        tables = {"edits": edits, "scores": scores} if how else {"scores": scores}
+        run.store.open(run.settings(peak_scores._how(how))).add(tables)
+    monkeypatch.setattr(peak_scores, "score_records", None)  # anything computed again would fail
+    pd.testing.assert_frame_equal(run.scores(editor), expected)
+    pd.testing.assert_frame_equal(run.edits(editor), edits)
+
+
+def test_other_models_have_other_results(tiny, tmp_path, data, editor):
     """One name and yet another thing: each part of the key is there by itself."""
     language_model = tiny("llama")
     run = PeakRun(language_model, data, ResultsStore(tmp_path))
     others = [
-        replace(run, data=replace(data, name="other")),
-        replace(run, data=replace(data, checksum="0" * 64)),
-        replace(run, data=replace(data, strict_lists=False)),
         replace(run, language_model=replace(language_model, name="other")),
         replace(run, language_model=replace(tiny("llama", 1), name=language_model.name)),
     ]

@@ -26,7 +26,8 @@ from pathlib import Path
 import pandas as pd
 
 from helpers.peak.records import load_peak
-from helpers.results.store import ResultsStore, complete""",
+from helpers.results.run import Cases
+from helpers.results.store import ResultsStore""",
     """\
 def compute(case_ids):
     Path(store, "calls.txt").open("a").write(f"{method} {case_ids}\\n")
@@ -51,7 +52,8 @@ def compute(case_ids):
 data = load_peak(dataset, limit=records)
 for method in methods:
     results = ResultsStore(Path(store)).open({"method": method, "dataset": data.name})
-    complete(results, [record.case_id for record in data.records], compute, chunk=2)
+    by_id = {record.case_id: record.case_id for record in data.records}
+    Cases(by_id, 2).completed(results, compute)
     print(method, results.read()["score"].sum())""",
 )
 

@@ -15,7 +15,7 @@ from typing import Annotated, TypeVar
 
 import typer
 
-from helpers.klob.construction.recall import DEMONSTRATIONS, RecallQuestion, recalled
+from helpers.klob.construction.known_facts import DEMONSTRATIONS, RecallQuestion, recalled
 from helpers.klob.construction.sentence_templates import RelationTemplates, load_templates
 from helpers.klob.construction.sentences import (
     Chain,

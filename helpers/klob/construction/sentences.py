@@ -2,7 +2,7 @@
 
 A *reconstruction*: the paper's triples and words are not published with its code. Triples come from
 anywhere as (subject, relation, object) with Wikidata properties for relations; which of them a model
-recalls is decided in ``helpers.klob.construction.recall``.
+recalls is decided in ``helpers.klob.construction.known_facts``.
 """
 
 from __future__ import annotations

@@ -1,0 +1,33 @@
+"""Records that a model can be asked about: all are tokenised before the first of them is edited."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from helpers.models.language_model import LanguageModel
+from helpers.peak.asked import check_records, unusable
+from helpers.peak.records import PeakData, load_peak
+
+
+def load_usable(
+    language_model: LanguageModel, name_or_path: str, *, skip_bad: bool = False, **options: Any
+) -> PeakData:
+    """``load_peak`` for a model.
+
+    Args:
+        language_model: what will be asked.
+        name_or_path: as for ``load_peak``.
+        skip_bad: leave out records that break the schema or cannot be asked, each named in the
+            data's ``skipped``.
+        options: further ones of ``load_peak``.
+
+    Raises:
+        RecordError: such records, by name, or no record is left; and the errors of ``load_peak``.
+    """
+    data = load_peak(name_or_path, skip_bad=skip_bad, **options)
+    wrong = unusable(language_model, data.records)
+    if not skip_bad or len(wrong) == len(data.records):
+        check_records(language_model, data.records, where=str(data.path))
+    records = tuple(record for record in data.records if record.case_id not in wrong)
+    return replace(data, records=records, skipped=(*data.skipped, *wrong.values()))
