@@ -32,8 +32,8 @@ setup: $(READY)
 
 # torch first and by itself: installed along with the rest, the newest build would bring CUDA.
 $(READY): pyproject.toml constraints.txt
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
-		|| { echo "Python 3.11 or newer is needed: make PYTHON=/path/to/python3.11"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))' \
+		|| { echo "Python 3.11 to 3.14 is needed: make PYTHON=/path/to/python3.11"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(PIP_INSTALL) "$(TORCH)" || $(PIP_INSTALL) --extra-index-url $(CPU_INDEX) "$(TORCH)"

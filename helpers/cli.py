@@ -48,10 +48,12 @@ def run(
 ) -> None:
     """Execute the notebooks that params files are for, headless."""
     from helpers.params import ParamsError
+    from helpers.processes import ended_by_sigterm
     from helpers.run_command import run_files
 
     try:
-        well = run_files(params, folder=folder, workers=workers, tell=typer.echo)
+        with ended_by_sigterm():
+            well = run_files(params, folder=folder, workers=workers, tell=typer.echo)
     except (ParamsError, ValueError) as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(1) from error
@@ -79,20 +81,26 @@ def sweep(
     workers: Annotated[int | None, typer.Option(help="processes; default: one per GPU")] = None,
     folder: Annotated[Path | None, typer.Option(help="where executed notebooks go")] = None,
     allow_shell: Annotated[bool, typer.Option(help="run the file's own shell commands")] = False,
+    status: Annotated[bool, typer.Option(help="say how far it is, and the time left")] = False,
 ) -> None:
     """Run a matrix of models, data sets, editors and shards, and merge it into tables."""
-    from helpers.sweeps.command import ERRORS, run_file
+    from helpers.processes import ended_by_sigterm
+    from helpers.sweeps.command import ERRORS, progress_of, run_file
 
     try:
-        lines, failed = run_file(
-            file,
-            engine=engine,
-            resume=resume,
-            dry_run=dry_run,
-            workers=workers,
-            folder=folder,
-            allow_shell=allow_shell,
-        )
+        if status:
+            typer.echo("\n".join(progress_of(file, folder=folder)))
+            return
+        with ended_by_sigterm():
+            lines, failed = run_file(
+                file,
+                engine=engine,
+                resume=resume,
+                dry_run=dry_run,
+                workers=workers,
+                folder=folder,
+                allow_shell=allow_shell,
+            )
     except ERRORS as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(1) from error

@@ -5,11 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import os
 import time
-from collections.abc import Callable, Iterator
-from contextlib import chdir, contextmanager
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from contextlib import chdir
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,8 +19,10 @@ from papermill.exceptions import PapermillExecutionError
 
 from helpers import __version__
 from helpers.cell_times import CellTimes
+from helpers.cells import write_for_run
 from helpers.params import notebook_of, read_params
 from helpers.paths import REPOSITORY, RUNS, file_name, written_whole
+from helpers.processes import environment
 
 MANIFEST = "manifest.jsonl"
 ROW = "run.json"
@@ -49,17 +50,31 @@ class ManifestRow:
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """A checked params file, its notebook, and the folder its executed notebook will be in."""
+    """A checked params file, its notebook, and the folder its executed notebook will be in.
+
+    ``part`` is the tag of the cells that are executed; none: all (see ``helpers.cells``).
+    """
 
     notebook: Path
     params_file: Path
     params: dict[str, Any]
     output_folder: Path
+    part: str = ""
 
     @property
     def output(self) -> Path:
         """The executed notebook."""
         return self.output_folder / "notebook.ipynb"
+
+    @property
+    def figures(self) -> Path:
+        """The folder of the figures that its notebook draws."""
+        return self.output_folder / "figures"
+
+    @property
+    def tables(self) -> Path:
+        """The folder of the tables that its notebook shows, as CSV files."""
+        return self.output_folder / "tables"
 
     def row(self) -> ManifestRow | None:
         """How the run ended; None where it never did: it did not start, or was killed."""
@@ -108,6 +123,7 @@ def run(
     *,
     notebook: Path | None = None,
     folder: Path = RUNS,
+    part: str = "",
 ) -> ManifestRow:
     """Check a params file and execute the notebook that it is for.
 
@@ -115,13 +131,14 @@ def run(
         params_file: flat YAML.
         notebook: default: the one the params file's place names.
         folder: where executed notebooks go.
+        part: tag of the cells to execute; default: all.
 
     Raises:
         ParamsError: the params file does not fit the notebook, or holds wrong values; nothing is run.
         RunError: see ``execute``.
     """
     planned = checked_plan(params_file, notebook=notebook, folder=folder)
-    return execute(planned, folder=folder)
+    return execute(replace(planned, part=part), folder=folder)
 
 
 def execute(
@@ -186,21 +203,26 @@ def _prepare(planned: PlannedRun) -> None:
     """The output folder with the effective parameters, and no row of an earlier run."""
     planned.output_folder.mkdir(parents=True, exist_ok=True)
     (planned.output_folder / ROW).unlink(missing_ok=True)
+    for earlier in (*planned.tables.glob("*.csv"), *planned.figures.glob("*.*")):
+        earlier.unlink()
     effective = yaml.safe_dump(planned.params, sort_keys=False, allow_unicode=True)
     with written_whole(planned.output_folder / "params.yaml") as scratch:
         scratch.write_text(effective, encoding="utf-8")
+    write_for_run(planned.notebook, planned.params, planned.output, part=planned.part)
 
 
 def _execute(planned: PlannedRun, watch: CellTimes | None) -> Exception | None:
     """Run the notebook; returns what went wrong, if anything did."""
     # papermill takes "records: int | None" for unknown and warns; the parameters are checked already.
     logging.getLogger("papermill").setLevel(logging.ERROR)
-    hooks = {"on_cell_start": watch.begins, "on_cell_executed": watch.ended} if watch else {}
+    hooks = watch.hooks() if watch else {}
+    variables = {**_QUIET, **({"HELPERS_TELL": "1"} if watch else {})}
+    for name, place in (("FIGURES", planned.figures), ("TABLES", planned.tables)):
+        variables[f"HELPERS_{name}"] = str(place.resolve())
     try:
-        figures = planned.output_folder.resolve() / "figures"
-        with _environment({"HELPERS_FIGURES": str(figures)}):
+        with environment(variables):
             papermill.execute_notebook(
-                str(planned.notebook),
+                str(planned.output),  # the cells of this run, executed in their place
                 str(planned.output),
                 parameters=planned.params,
                 kernel_name="python3",
@@ -222,19 +244,3 @@ def _message(failure: Exception) -> str:
 
 def _hash(params: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(params, sort_keys=True).encode()).hexdigest()[:8]
-
-
-@contextmanager
-def _environment(more: dict[str, str]) -> Iterator[None]:
-    """Variables the kernel inherits, set for one execution only."""
-    variables = {**_QUIET, **more}
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value

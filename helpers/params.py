@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import json
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from reprlib import Repr
 from typing import Annotated, Any
@@ -95,6 +96,11 @@ def notebook_parameters(notebook: Path) -> tuple[Parameter, ...]:
 
 def parameters_model(notebook: Path) -> type[BaseModel]:
     """A pydantic model of a notebook's parameters: typed, with defaults, unknown names forbidden."""
+    return _model(notebook, notebook.stat().st_mtime_ns)
+
+
+@lru_cache(maxsize=32)  # a sweep asks once for each of its runs
+def _model(notebook: Path, changed: int) -> type[BaseModel]:
     fields: dict[str, Any] = {
         p.name: (_TYPES[p.type], p.default) for p in notebook_parameters(notebook)
     }

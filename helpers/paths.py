@@ -93,6 +93,12 @@ def figures_folder() -> Path:
     return Path(os.environ.get("HELPERS_FIGURES") or FIGURES)
 
 
+def tables_folder() -> Path | None:
+    """Where tables are kept as CSV files: ``HELPERS_TABLES``, which a run sets; else nowhere."""
+    folder = os.environ.get("HELPERS_TABLES")
+    return Path(folder) if folder else None
+
+
 def cache_folder(*parts: str) -> Path:
     """Folder under the user's cache (``HELPERS_CACHE``, else ``~/.cache/helpers``), created."""
     root = os.environ.get("HELPERS_CACHE") or Path.home() / ".cache" / "helpers"

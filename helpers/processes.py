@@ -7,6 +7,7 @@ import os
 import signal
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from typing import Any, TypeVar
@@ -67,6 +68,39 @@ def each_alone(
             left.terminate()
         for left, _, _ in running.values():
             left.join()
+
+
+@contextmanager
+def environment(variables: Environment) -> Iterator[None]:
+    """Variables that processes inherit, set for the block only."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+@contextmanager
+def ended_by_sigterm() -> Iterator[None]:
+    """SIGTERM, which schedulers and shutdowns send, ends the block as Ctrl-C does; main thread only.
+
+    Raises:
+        KeyboardInterrupt: where the signal comes.
+    """
+
+    def interrupt(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _begin(environment: Environment, function: Callable[[Item], None], item: Item) -> None:

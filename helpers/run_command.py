@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import re
 import sys
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from helpers.execute import PlannedRun, RunError, checked_plan, execute
-from helpers.paths import RUNS, figures_folder
+from helpers.paths import RUNS
 from helpers.processes import each_alone, shared_cores
 from helpers.sweeps.bound import end_with
 
@@ -83,7 +82,6 @@ def _run(task: _Task) -> None:
     end_with(os.getppid())
     usual = usual_time(task.planned.params_file)
     _say(f"{task.name}: started" + (f", usually {usual}" if usual else ""))
-    began = time.time()
     try:
         row = execute(
             task.planned, folder=task.folder, tell=lambda line: _say(f"{task.name}: {line}")
@@ -91,15 +89,11 @@ def _run(task: _Task) -> None:
     except RunError as error:
         print(f"error: {error}", file=sys.stderr, flush=True)
         raise SystemExit(1) from error
-    if drawn := saved_figures(task.name, since=began):
-        _say(f"{task.name}: {len(drawn)} figures in {figures_folder()}: {', '.join(drawn)}")
+    if drawn := sorted(file.stem for file in task.planned.figures.glob("*.png")):
+        _say(f"{task.name}: {len(drawn)} figures in {task.planned.figures}: {', '.join(drawn)}")
+    if count := len(list(task.planned.tables.glob("*.csv"))):
+        _say(f"{task.name}: {count} tables as CSV files in {task.planned.tables}")
     _say(f"{task.name}: {row.status} in {row.seconds:.0f} s -> {row.output}")
-
-
-def saved_figures(notebook: str, *, since: float) -> list[str]:
-    """Names of a notebook's figures that were written since then, in seconds of the clock."""
-    files = figures_folder().glob(f"{notebook[:2]}_*.png")
-    return sorted(file.stem for file in files if file.stat().st_mtime >= since)
 
 
 def _say(line: str) -> None:

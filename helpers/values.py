@@ -13,7 +13,8 @@ from typing import Any
 
 from helpers.bounds import one_of, within
 from helpers.editing.corpus import corpus_named
-from helpers.editing.presets import check_preset
+from helpers.editing.mend.mend import MendHyperparameters, network_file
+from helpers.editing.presets import check_preset, read_hyperparameters
 from helpers.editing.variants import method_label
 from helpers.fetch import FetchError, locate
 from helpers.fetching import SETS
@@ -94,6 +95,9 @@ def methods_of(params: Params) -> list[str]:
 def _preset(preset: str, params: Params) -> None:
     for method in methods_of(params):
         check_preset(method, params["model"], preset)
+        chosen = read_hyperparameters(method.partition("+")[0], params["model"], preset)
+        if isinstance(chosen, MendHyperparameters):
+            network_file(params["model"], chosen)
 
 
 def _here(name: str) -> str:
@@ -152,22 +156,22 @@ def _example_fact(subject: str, params: Params) -> None:
         raise ValueError(f"no packaged fact of {subject!r} by {relation!r}; give another example")
 
 
-def _published(value: Any, params: Params) -> None:
-    """Published runs that a notebook draws: of a model, of an ablation, or of several models."""
-    if isinstance(value, list):
-        for model in value:
-            Archive(REPOSITORY / params["stored"]).get(model)
-    elif "published_said" in params:
-        archive("ablations").get(value)
-    else:
-        for data in ("peak-cf", "peak-t"):
-            archive("peak").get(run_name(value, data))
-
-
-def _beside(values: list[str], params: Params) -> None:
-    for model in (params["model"], *values):
-        name = run_name(model, params["source"])
-        Archive(REPOSITORY / params["stored"]).get(name)
+def _published(names: list[str], params: Params) -> None:
+    """Published runs that a notebook draws, named by their models or by themselves; or none."""
+    if "stored" in params:  # notebooks 05 and 06
+        source = params.get("source")
+        for name in names:
+            stored = Archive(REPOSITORY / params["stored"])
+            stored.get(run_name(name, source) if source else name)
+        return
+    if len(names) not in (0, 2):
+        raise ValueError(f"published: name two runs or models, or none, not {len(names)}")
+    for name in names:
+        if "said" in params:  # notebook 04
+            archive("ablations").get(name)
+        else:
+            for data in ("peak-cf", "peak-t"):
+                archive("peak").get(run_name(name, data))
 
 
 _METHODS = ("methods", "editors", "fairer", "others", "said", "sequences")
@@ -177,7 +181,7 @@ _CONSTRUCTION = (
     *("link_steps", "per_relation", "cutoff", "until", "temporal_least_hard"),
     *("temporal_per_relation", "rule", "hard_share", "threshold", "least_known"),
 )
-_SOME = ("methods", "published")  # lists that may not be empty
+_SOME = ("methods",)  # lists that may not be empty
 
 
 def _bounded(name: str, *bounds: float) -> Callable[[float], None]:
@@ -216,6 +220,5 @@ TOGETHER: dict[str, Callable[[Any, Params], object]] = {
     "example_relation": lambda value, params: _example_fact(params["example_subject"], params),
     **dict.fromkeys(_CONSTRUCTION, lambda _, params: settings_of(params)),
     **dict.fromkeys(("fact", "chain"), _examples),
-    **dict.fromkeys(("published", "published_larger", "published_said"), _published),
-    "beside": _beside,
+    "published": _published,
 }

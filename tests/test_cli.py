@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
+import time
 
 import pytest
 import yaml
@@ -11,6 +14,8 @@ from typer.testing import CliRunner
 from helpers.cli import app
 from helpers.models import weights_estimate as estimate
 from helpers.paths import PARAMS
+from helpers.sweeps import command
+from helpers.sweeps.lock import sole_use
 
 runner = CliRunner()
 
@@ -79,11 +84,52 @@ def test_a_dry_run_lists_runs_edits_and_memory_and_runs_nothing(tmp_path):
     arguments = ["sweep", str(PARAMS / "sweeps" / "quick.yaml"), "--dry-run"]
     result = runner.invoke(app, [*arguments, "--folder", str(tmp_path)])
     assert result.exit_code == 0
-    assert "5 runs, 16 edits; not done yet: 5 runs, 16 edits" in result.output
+    assert "6 runs, 16 edits; not done yet: 6 runs, 16 edits" in result.output
     assert re.search(
         r"smollm2-135m: weights in float32 0\.5 GiB, [\d.]+ GiB free on cpu; batches", result.output
     )
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"params": {"preset": "nosuch"}}, "rome has no preset 'nosuch'"),
+        (
+            {"models": ["gpt2-xl"], "editors": ["mend"], "params": {"preset": "paper"}},
+            "no MEND network",
+        ),
+    ],
+)
+def test_a_dry_run_refuses_what_the_runs_would(tmp_path, change, message):
+    content = yaml.safe_load((PARAMS / "sweeps" / "quick.yaml").read_text("utf-8"))
+    path = tmp_path / "wrong.yaml"
+    path.write_text(yaml.safe_dump({**content, **change}), "utf-8")
+    result = runner.invoke(app, ["sweep", str(path), "--dry-run"])
+    assert result.exit_code == 1
+    assert message in result.output
+
+
+def test_sigterm_ends_a_sweep_as_an_interrupt_does(monkeypatch):
+    def terminated(*_, **__):
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(10)
+
+    monkeypatch.setattr(command, "run_file", terminated)
+    before = signal.getsignal(signal.SIGTERM)
+    result = runner.invoke(app, ["sweep", str(PARAMS / "sweeps" / "quick.yaml")])
+    assert result.exit_code == 130
+    assert result.output == "stopped; what is finished is kept, go on with --resume\n"
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_how_far_a_sweep_is_can_be_asked_at_any_time(tmp_path):
+    arguments = ["sweep", str(PARAMS / "sweeps" / "quick.yaml"), "--status", "--folder"]
+    with sole_use(tmp_path):
+        result = runner.invoke(app, [*arguments, str(tmp_path)])
+        assert result.exit_code == 0
+        assert "6 waiting\na sweep is running\n16 edits left" in result.output
+    assert "no sweep is running" in runner.invoke(app, [*arguments, str(tmp_path)]).output
 
 
 def test_a_dry_run_says_where_memory_will_not_do(tmp_path, monkeypatch):

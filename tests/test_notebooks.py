@@ -53,6 +53,15 @@ def test_a_plain_run_needs_no_official_file(notebook):
     assert coping & words == set()
 
 
+def test_a_notebook_writes_nothing_among_published_tables_and_figures(notebook):
+    """Only ``publish`` does: figures go through ``show``, to the run's own folder, files to ``output``."""
+    source = "\n".join(cell.source for cell in code_cells(notebook))
+    writes = re.findall(r"\.put\(|write_text\(|\.to_(?:parquet|csv)\(|savefig\(|FIGURES", source)
+    assert not writes
+    saved = re.findall(r"save_\w+\(.*", source)
+    assert all(re.search(r"\bpath\b|^save_figure\(figure, \"\d\d_", each) for each in saved)
+
+
 def test_every_parameter_is_explained(notebook):
     assert all(parameter.help for parameter in notebook_parameters(notebook))
 

@@ -14,11 +14,12 @@ import pytest
 from helpers import params
 from helpers.cell_times import CellTimes
 from helpers.params import ParamsError
-from helpers.paths import PARAMS
+from helpers.paths import FIGURES, NOTEBOOKS, PARAMS
 from helpers.run_command import run_files, usual_time
 
 CELL = 'act: str = "print"  # what the notebook does'
-BODY = """import os, time
+BODY = """import os, pathlib, time
+from helpers.progress import Progress
 if act == "fail":
     raise ValueError("no such thing")
 if act == "die":
@@ -28,6 +29,14 @@ if act == "wait":
     time.sleep(2.2)
 if act == "hang":
     time.sleep(600)
+if act == "show":
+    for kind, ending in (("TABLES", "csv"), ("FIGURES", "png")):
+        place = pathlib.Path(os.environ["HELPERS_" + kind])
+        place.mkdir()
+        (place / f"01-one.{ending}").touch()
+    progress = Progress(9, began=time.monotonic() - 12, told=time.monotonic() - 11)
+    progress.at(6)
+    progress.at(7)
 print(act, os.environ.get("OMP_NUM_THREADS"))"""
 
 
@@ -82,6 +91,23 @@ def test_nothing_runs_where_one_file_is_wrong(folder, capfd):
     assert capfd.readouterr().out == ""
 
 
+def test_figures_and_tables_stand_beside_the_run_and_progress_is_told(folder, capfd):
+    """Never among the committed ones."""
+    committed = {
+        path: path.stat().st_mtime_ns for path in (*FIGURES.rglob("*"), *NOTEBOOKS.glob("*"))
+    }
+    for _ in range(2):  # a second time: what the first one made is gone
+        assert run_files(files(folder, "show"), folder=folder / "runs", tell=print)
+        out, _ = capfd.readouterr()
+        (made,) = (folder / "runs" / "01_try").iterdir()
+        assert f"01_try: 1 figures in {made / 'figures'}: 01-one" in out
+        assert f"01_try: 1 tables as CSV files in {made / 'tables'}" in out
+        assert f"-> {made / 'notebook.ipynb'}" in out
+        told = '01_try: 6 of 9 records, 30.0 a minute, 6 s left, in "What takes long"'
+        assert [line for line in out.splitlines() if "records" in line] == [told]
+    assert {path: path.stat().st_mtime_ns for path in committed} == committed
+
+
 _INTERRUPTED = """
 import signal, sys
 from pathlib import Path
@@ -95,7 +121,8 @@ if __name__ == "__main__":
 """
 
 
-def test_an_interrupt_ends_every_notebook_with_one_line(folder):
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_ends_every_notebook_with_one_line(folder, how):
     script = folder / "interrupted.py"
     script.write_text(_INTERRUPTED)
     arguments = [str(script), str(folder / "notebooks"), *map(str, files(folder, "hang", "hang"))]
@@ -107,7 +134,7 @@ def test_an_interrupt_ends_every_notebook_with_one_line(folder):
     begun = [process.stdout.readline() for _ in range(2)]
     assert all("started" in line for line in begun)
     time.sleep(3)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(how)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130
     ours = [line for line in err.splitlines() if not line.startswith("[IPKernelApp]")]

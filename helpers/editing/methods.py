@@ -11,7 +11,7 @@ from helpers.editing.build import build_editor
 from helpers.editing.editor import Editor
 from helpers.editing.memo import Memory
 from helpers.editing.targets import TARGETS
-from helpers.editing.variants import MethodError, Variant, method_label
+from helpers.editing.variants import AS_LIST, MethodError, Variant, method_label
 from helpers.editing.wrapper import Wrapper
 from helpers.models.language_model import LanguageModel
 
@@ -47,7 +47,13 @@ def build_method(
 def build_methods(
     methods: Sequence[str], language_model: LanguageModel, **options: Any
 ) -> dict[str, Editor]:
-    """Editors by label, in the order given; what several need is made once."""
+    """Editors by label, in the order given; what several need is made once.
+
+    Raises:
+        MethodError: an unknown method, or one text in place of a list, which papermill's ``-p`` gives.
+    """
+    if isinstance(methods, str):
+        raise MethodError(f"methods is one text, {methods!r}, where a list is needed; {AS_LIST}")
     options = {"memory": Memory(), **options}
     return {method_label(m): build_method(m, language_model, **options) for m in methods}
 

@@ -19,6 +19,7 @@ from helpers.editing.app import OBJECTIVES, SYMBOLS
 from helpers.editing.registry import editors
 
 _SUFFIXES = {"": "", "app": "+APP", "all": "+ (mean)", "all-sum": "+ (sum)"}
+AS_LIST = "papermill takes one with -y: papermill … -y 'methods: [ft-m]'"
 _NAME = re.compile(r"(?P<method>[^@]+)(@(?P<field>[a-z]+)=(?P<value>[0-9.]+)(?P<times>x?))?")
 
 
@@ -34,9 +35,10 @@ def method_label(method: str) -> str:
     """
     name, _, suffix = method.partition("+")
     if name not in editors() or suffix not in _SUFFIXES:
+        letter = f"; or is it a letter of a text that should be a list? {AS_LIST}"
         raise MethodError(
             f"no method {method!r}: write an editor ({', '.join(editors())}), optionally followed"
-            " by +app, +all or +all-sum"
+            f" by +app, +all or +all-sum{letter if len(name) == 1 else ''}"
         )
     editor = editors()[name]
     if suffix and not editor.loss:

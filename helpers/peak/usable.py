@@ -26,6 +26,11 @@ def load_usable(
         RecordError: such records, by name, or no record is left; and the errors of ``load_peak``.
     """
     data = load_peak(name_or_path, skip_bad=skip_bad, **options)
+    return usable(language_model, data, skip_bad=skip_bad)
+
+
+def usable(language_model: LanguageModel, data: PeakData, *, skip_bad: bool = False) -> PeakData:
+    """``load_usable`` for records that are read already."""
     wrong = unusable(language_model, data.records)
     if not skip_bad or len(wrong) == len(data.records):
         check_records(language_model, data.records, where=str(data.path))

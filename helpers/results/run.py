@@ -14,6 +14,7 @@ from typing import Any, Generic, TypeVar
 
 import pandas as pd
 
+from helpers.progress import Progress
 from helpers.results.store import Results, ResultsStore
 
 Case = TypeVar("Case")
@@ -47,7 +48,9 @@ class Cases(Generic[Case]):
             mark: the kind that says of a case that it is done, and is returned.
         """
         missing = self.missing(results, mark=mark)
+        progress = Progress(len(missing))
         for start in range(0, len(missing), self.chunk):
+            progress.at(start)
             made = make([self.by_id[each] for each in missing[start : start + self.chunk]])
             tables = self._numbered(made)
             last = tables.pop(mark)

@@ -14,6 +14,7 @@ from IPython.display import display
 from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 
+from helpers.paths import file_name, tables_folder
 from helpers.results.figure import drawing, published
 from helpers.results.style import save_figure
 
@@ -34,7 +35,7 @@ _TIED = re.compile(r" (?=±|\d+ %)|(?<=±) |(?<=,) (?=[-+−]?[\d.]+\])")  # spa
 
 
 def show(what: str | pd.DataFrame, *values: Any, **options: Any) -> None:
-    """Show a table, or draw a figure, save it and show it.
+    """Show a table, or draw a figure, save it and show it; ``helpers run`` keeps tables as CSV files.
 
     >>> show(table, title="Editing, percent")
     >>> show("05_share", run)
@@ -42,12 +43,14 @@ def show(what: str | pd.DataFrame, *values: Any, **options: Any) -> None:
     Args:
         what: a table, or the name a figure is registered under (see ``helpers.results.figure``).
         values: what the figure is drawn from; nothing: the stored tables of that name.
-        options: of a table: see ``table_output``; of a figure: what its function takes besides.
+        options: of a table: see ``table_output``, and ``name``, of its CSV file, by default its title; of
+            a figure: what its function takes besides.
 
     Raises:
         FigureError: no such figure.
     """
     if isinstance(what, pd.DataFrame):
+        _keep_as_csv(what, options.pop("name", "") or options.get("title", ""))
         display(table_output(what, **options), raw=True)
         return
     drawn, name, title = _drawn(what, *values, **options)
@@ -114,6 +117,16 @@ def figure_output(drawn: Figure, caption: str) -> tuple[dict[str, str], dict[str
     width, height = (round(_SCREEN * inches) for inches in drawn.get_size_inches())
     image = b64encode(buffer.getvalue()).decode()
     return {"image/png": image, "text/plain": caption}, {"width": width, "height": height}
+
+
+def _keep_as_csv(table: pd.DataFrame, name: str) -> None:
+    """In a run: the table as a file, numbered in the order of the notebook, named by its first line."""
+    if folder := tables_folder():
+        folder.mkdir(parents=True, exist_ok=True)
+        number = len(list(folder.glob("*.csv"))) + 1
+        first = file_name(name.partition("\n")[0])[:60] if name else "table"
+        numbered = isinstance(table.index, pd.RangeIndex)
+        table.to_csv(folder / f"{number:02d}-{first}.csv", index=not numbered)
 
 
 def _drawn(name: str, *values: Any, **options: Any) -> tuple[Figure, str, str]:

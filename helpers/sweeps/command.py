@@ -14,9 +14,9 @@ from helpers.records import RecordError
 from helpers.sweeps.drive import plan_jobs, run_sweep, status, write_jobs
 from helpers.sweeps.jobs import Engine
 from helpers.sweeps.local import LocalEngine, worker_environments
-from helpers.sweeps.lock import sole_use, unwritable
+from helpers.sweeps.lock import in_use, sole_use, unwritable
 from helpers.sweeps.matrix import NOTEBOOK, Sweep, SweepError, expand, read_sweep
-from helpers.sweeps.report import forecast, outcome
+from helpers.sweeps.report import forecast, made_tables, outcome, progress
 from helpers.sweeps.slurm import SlurmEngine, SlurmError
 from helpers.values import check_values
 
@@ -74,7 +74,19 @@ def run_file(
             raise unwritable(folder, error) from error
         run_sweep(groups, chosen, resume=resume)
         table = status(groups)
-    return list(outcome(table)), bool((table["state"] != "done").any())
+        told = [*outcome(table), *made_tables(groups, folder / "tables.csv")]
+    return told, bool((table["state"] != "done").any())
+
+
+def progress_of(file: Path, *, folder: Path | None = None) -> list[str]:
+    """How far a sweep is, whether it runs just now or not; nothing is run or written.
+
+    Raises:
+        SweepError, ParamsError, MethodError, RecordError, FetchError: see ``run_file``.
+    """
+    folder = folder or RUNS / "sweeps" / file.stem
+    jobs = plan_jobs(expand(read_sweep(file), where=str(file)), folder)
+    return list(progress(status(jobs), running=in_use(folder)))
 
 
 def _memory(model: str, params: dict[str, Any], engine: str | Engine, count: int | None) -> str:

@@ -1,14 +1,15 @@
-"""Runs a sweep: shards first, then tables; dead workers are tried once more; what is done stays."""
+"""Runs a sweep: what shards share, shards, then tables; dead workers are tried once more."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pandas as pd
 from tqdm import tqdm
 
+from helpers.cells import SHARED, has_part
 from helpers.sweeps.jobs import (
     Engine,
     Job,
@@ -28,10 +29,20 @@ ATTEMPTS = 2
 
 @dataclass(frozen=True)
 class Group:
-    """The jobs of one model and data set; ``table`` runs once all its shards are done."""
+    """The jobs of one model and data set.
+
+    ``shared`` makes what all shards need, before the first of them runs; None where there is one shard
+    only, or nothing is shared. ``table`` runs once all shards are done.
+    """
 
     shards: tuple[Job, ...]
     table: Job
+    shared: Job | None = None
+
+    @property
+    def jobs(self) -> tuple[Job, ...]:
+        """All of them, in the order of their stages."""
+        return (*((self.shared,) if self.shared else ()), *self.shards, self.table)
 
 
 def write_jobs(
@@ -43,7 +54,7 @@ def write_jobs(
         OSError: the folder cannot be written.
     """
     groups = plan_jobs(combinations, folder, notebook=notebook)
-    for job in (job for group in groups for job in (*group.shards, group.table)):
+    for job in (job for group in groups for job in group.jobs):
         write_params(job)
     return groups
 
@@ -52,17 +63,25 @@ def plan_jobs(
     combinations: Iterable[Combination], folder: Path, *, notebook: Path = NOTEBOOK
 ) -> list[Group]:
     """One job per run, with everything of its own below ``folder``; nothing is written."""
+    with_shared = has_part(notebook, SHARED)
 
     def job(run: Run) -> Job:
         return Job(run.name, run.params, notebook, folder, run.edits)
 
-    return [Group(tuple(map(job, each.shards)), job(each.table)) for each in combinations]
+    def group(each: Combination) -> Group:
+        table, shared = job(each.table), None
+        if with_shared and len(each.shards) > 1:
+            shared = replace(table, name=f"{table.name.removesuffix('table')}{SHARED}", part=SHARED)
+        return Group(tuple(map(job, each.shards)), table, shared)
+
+    return [group(each) for each in combinations]
 
 
 def run_sweep(groups: Sequence[Group], engine: Engine, *, resume: bool = False) -> None:
     """Run all jobs; afterwards ``status`` says how they ended.
 
-    A table whose shards are not all done is left out: it would make the missing edits one by one.
+    Shards wait for what they share, and run without it where it fails: each says then what is wrong. A
+    table whose shards are not all done is left out: it would make the missing edits one by one.
 
     Args:
         groups: from ``write_jobs``.
@@ -70,9 +89,15 @@ def run_sweep(groups: Sequence[Group], engine: Engine, *, resume: bool = False) 
         resume: leave out runs that ended well before. Without it they run again, which is quick:
             records in the store are not computed again.
     """
+    ahead = [group.shared for group in groups if group.shared and not _all_done(group, resume)]
+    _run(ahead, engine, resume=resume)
     _run([job for group in groups for job in group.shards], engine, resume=resume)
     ready = [group.table for group in groups if all(map(done, group.shards))]
     _run(ready, engine, resume=resume)
+
+
+def _all_done(group: Group, resume: bool) -> bool:
+    return resume and all(map(done, group.shards))
 
 
 def _run(jobs: Sequence[Job], engine: Engine, *, resume: bool) -> None:
@@ -97,7 +122,7 @@ def status(groups: Sequence[Group]) -> pd.DataFrame:
     """One row per run: run, edits, state (waiting, unfinished, done, failed), attempts, seconds,
     error (what went wrong, and the remedy) and notebook (the executed one)."""
     rows = []
-    for job in (job for group in groups for job in (*group.shards, group.table)):
+    for job in (job for group in groups for job in group.jobs):
         planned = job.planned()
         row = planned.row()
         begun = "unfinished" if planned.output.exists() else "waiting"

@@ -20,6 +20,7 @@ DEAD = (
     "the worker or its kernel died (killed from outside, or out of memory: see the node's log); finished"
     " records are in the store. Try again with --resume, with smaller shards or on a larger machine"
 )
+TABLE = "editing"  # what notebook 03 calls the table of its run
 TIMED_OUT = (
     "the task ran into the cluster's time limit; finished records are in the store. Raise timeout_min or"
     " make the shards smaller, then --resume"
@@ -38,11 +39,17 @@ class Job:
     notebook: Path
     folder: Path
     edits: int
+    part: str = ""  # tag of the cells that it executes; none: all
 
     @property
     def params_file(self) -> Path:
         """What ``python -m helpers run`` takes as well, once it is written."""
         return self.folder / "params" / self.notebook.stem / f"{self.name}.yaml"
+
+    @property
+    def key(self) -> str:
+        """What tells it from other jobs of its folder, and from itself with other parameters."""
+        return self.planned().output_folder.relative_to(self.folder).as_posix()
 
     def planned(self) -> PlannedRun:
         """Where its outputs are."""
@@ -70,7 +77,7 @@ def write_params(job: Job) -> None:
 def run_job(job: Job) -> None:
     """What a worker does. The outcome is the run's row on disk, so nothing is sent back."""
     try:
-        run(job.params_file, notebook=job.notebook, folder=job.folder)
+        run(job.params_file, notebook=job.notebook, folder=job.folder, part=job.part)
     except RunError as error:
         print(f"{job.name}: {error}")  # for the log of a cluster's task
 

@@ -18,6 +18,17 @@ def unwritable(folder: Path, error: OSError) -> SweepError:
     )
 
 
+def in_use(folder: Path) -> bool:
+    """Whether a sweep is running in the folder."""
+    if not (folder / ".lock").exists():
+        return False
+    try:
+        with FileLock(folder / ".lock", blocking=False):
+            return False
+    except Timeout:
+        return True
+
+
 @contextmanager
 def sole_use(folder: Path) -> Iterator[None]:
     """Keep other sweeps out of a folder until the block ends, or the process, however it ends.

@@ -17,7 +17,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from helpers.editing.methods import method_label
-from helpers.params import explain, validate_params
+from helpers.params import explain, parameters_model, validate_params
 from helpers.paths import NOTEBOOKS, file_name
 from helpers.peak.records import load_peak, part_name
 from helpers.yaml_text import load_yaml
@@ -115,7 +115,7 @@ def expand(sweep: Sweep, *, where: str, notebook: Path = NOTEBOOK) -> list[Combi
         )
     for editor in sweep.editors:
         method_label(editor)
-    found = list(_combinations(sweep))
+    found = list(_combinations(sweep, {**_unpublished(notebook), **sweep.params}))
     names = [run.name for each in found for run in (*each.shards, each.table)]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
@@ -125,7 +125,12 @@ def expand(sweep: Sweep, *, where: str, notebook: Path = NOTEBOOK) -> list[Combi
     return found
 
 
-def _combinations(sweep: Sweep) -> Iterator[Combination]:
+def _unpublished(notebook: Path) -> dict[str, Any]:
+    """Parameters that leave out what no run of a sweep is asked for: published results, redrawn."""
+    return {"published": []} if "published" in parameters_model(notebook).model_fields else {}
+
+
+def _combinations(sweep: Sweep, params: dict[str, Any]) -> Iterator[Combination]:
     for dataset in sweep.datasets:
         count = len(load_peak(dataset, limit=sweep.records, strict_lists=False).records)
         for model in sweep.models:
@@ -138,7 +143,7 @@ def _combinations(sweep: Sweep) -> Iterator[Combination]:
                         "dataset": part_name(dataset, start, min(start + sweep.shard, count)),
                         "records": None,
                         "methods": [editor],
-                        **sweep.params,
+                        **params,
                     },
                     edits=min(sweep.shard, count - start),
                 )
@@ -149,7 +154,7 @@ def _combinations(sweep: Sweep) -> Iterator[Combination]:
             whole = {"model": model, "dataset": dataset, "records": sweep.records}
             table = Run(
                 name=f"{prefix}_table",
-                params={**whole, "methods": list(sweep.editors), **sweep.params},
+                params={**whole, "methods": list(sweep.editors), **params},
                 edits=0,
             )
             yield Combination(shards, table)

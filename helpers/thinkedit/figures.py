@@ -5,37 +5,51 @@ from __future__ import annotations
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
 from helpers.editing.variants import method_label
 from helpers.results import method_looks as looks
-from helpers.results.style import WHISKERS, captioned, use_style
+from helpers.results.style import WHISKERS, captioned, told, use_style
 
 THE_PAPER = "the paper's numbers (Table 10), not ours"
 _BARS = "; bars: 95 % intervals over edits"
 _STEPS = ["1", "2", "3", "4", "5"]
 
 
-def recovery_by_length(lengths: pd.DataFrame, *, caption: str = "") -> Figure:
+def recovery_by_length(lengths: pd.DataFrame, *, finding: str = "", caption: str = "") -> Figure:
     """IFR of chains of 1 to 5 steps, one panel per model (the paper's Figure 5).
 
+    The axis is the same for the paper's numbers and for ours: even up to 1, above it logarithmic.
+
     Args:
-        lengths: table of ``technique_tables.length_table`` (or the paper's in that form).
+        lengths: table of ``technique_tables.length_table`` (or the paper's in that form); where it has
+            ``1 low``, ``1 high``, … they are drawn as intervals, and ``chains`` stands under each length.
+        finding: what the figure shows.
+        caption: what the numbers are of, here and below in small print.
     """
     use_style()
     models = lengths["model"].unique()
     figure, panels = plt.subplots(
-        1, len(models), figsize=(3.4 * len(models), 3.0), sharey=True, squeeze=False
+        1, len(models), figsize=(3.6 * len(models), 3.4), sharey=True, squeeze=False
     )
     for axes, model in zip(panels[0], models, strict=True):
-        for _, row in lengths[lengths["model"] == model].iterrows():
-            axes.plot(_STEPS, row[_STEPS].astype(float), **looks.line(row["method"]))
-        axes.set(title=model, xlabel="steps of the chain")
+        mine = lengths[lengths["model"] == model]
+        for place, (_, row) in enumerate(mine.iterrows()):
+            aside = np.arange(len(_STEPS)) + 0.1 * (place - (len(mine) - 1) / 2)
+            look = looks.line(row["method"]) | {"elinewidth": 0.8, "capsize": 2, "linewidth": 0.9}
+            values = row[_STEPS].to_numpy(float)
+            axes.errorbar(aside, values, yerr=_ends_of(row, values), **look)
+        counts = mine["chains"].iloc[0].split("/")[1:] if "chains" in mine else [""] * len(_STEPS)
+        names = [f"{step}\n{n}" if n else step for step, n in zip(_STEPS, counts, strict=True)]
+        axes.set_xticks(range(len(_STEPS)), names)
+        axes.set(title=model, xlabel="steps of the chain" + "\nn of deducible chains" * any(counts))
+        axes.set_yscale("symlog", linthresh=1, linscale=2)
+        axes.set_yticks([0, 0.25, 0.5, 0.75, 1, 10, 100], ["0", "", "0.5", "", "1", "10", "100"])
+        axes.set_ylim(-0.05, 150)
+        axes.axhline(1, color="0.4", linewidth=0.8)
     panels[0, 0].set_ylabel("IFR (lower: less deducible)")
     panels[0, -1].legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
-    return captioned(figure, caption)
+    return told(figure, finding, caption)
 
 
 def preservation_bars(techniques: pd.DataFrame, *, caption: str = "") -> Figure:
@@ -72,23 +86,12 @@ def preservation_bars(techniques: pd.DataFrame, *, caption: str = "") -> Figure:
     return captioned(figure, f"{caption}{_BARS}")
 
 
-def recovery_against_preservation(
-    techniques: pd.DataFrame,
-    changed: pd.DataFrame | None = None,
-    *,
-    caption: str = "",
-    end: str = "deep edit",
-) -> Figure:
+def recovery_against_preservation(techniques: pd.DataFrame, *, caption: str = "") -> Figure:
     """IFR against CKP, one panel per model (the paper's Figure 7); the ideal is the upper left.
 
-    Bars are 95 % intervals over edits; an arrow stands for a difference on the same edits, which
-    these say little of, and goes without.
-
     Args:
-        techniques: table of ``technique_tables.technique_table``.
-        changed: the same for deep edits, or for edits with APP (both beyond the paper), joined to the
-            plain ones by arrows.
-        end: what an arrow's end is.
+        techniques: table of ``technique_tables.technique_table``; bars are 95 % intervals over edits.
+        caption: what the numbers are of.
     """
     use_style()
     models = techniques["model"].unique()
@@ -105,45 +108,38 @@ def recovery_against_preservation(
         for method, row in plain.iterrows():
             large = looks.line(str(method))["markersize"]
             axes.plot(row["IFR"], row["CKP"], **{**looks.mark(str(method)), "markersize": large})
-            if changed is None:
-                axes.errorbar(
-                    row["IFR"],
-                    row["CKP"],
-                    xerr=_sides(row, "IFR"),
-                    yerr=_sides(row, "CKP"),
-                    fmt="none",
-                    color=looks.colour(str(method)),
-                    linewidth=0.8,
-                    alpha=0.6,
-                    capsize=2,
-                    zorder=1,
-                )
-        if changed is not None:
-            _arrows(axes, plain, changed[changed["model"] == model].set_index("method"))
+            axes.errorbar(
+                row["IFR"],
+                row["CKP"],
+                xerr=_sides(row, "IFR"),
+                yerr=_sides(row, "CKP"),
+                fmt="none",
+                color=looks.colour(str(method)),
+                linewidth=0.8,
+                alpha=0.6,
+                capsize=2,
+                zorder=1,
+            )
         counts = f"{plain['chains'].max()} chains of {plain['edits'].max()} edits"
         axes.set_title(f"{model}\nIFR over {counts}", fontsize=9)
         axes.set_xlabel("IFR (lower is better)")
     # A tenth of the scale at least: a hundredth of CKP should not look like a cliff.
-    every = pd.concat([techniques, changed])
-    bars = changed is None
-    low = min(0.9, every["CKP"].min(), every["CKP low"].min() if bars else 1.0)
-    high = max(1.0, every["CKP"].max(), every["CKP high"].max() if bars else 1.0)
-    right = max(every["IFR"].max(), every["IFR high"].max() if bars else 0.0)
+    low = min(0.9, techniques["CKP"].min(), techniques["CKP low"].min())
+    high = max(1.0, techniques["CKP"].max(), techniques["CKP high"].max())
+    right = max(techniques["IFR"].max(), techniques["IFR high"].max())
     panels[0, 0].set(
         ylabel="CKP (higher is better)",
         ylim=(low - 0.06 * (high - low), high + 0.06 * (high - low)),
         xlim=(-0.03 * right, 1.05 * right),  # a mark at zero is whole
     )
-    handles, _ = panels[0, -1].get_legend_handles_labels()
-    if changed is not None:
-        handles.append(Line2D([], [], color="0.4", marker="o", linestyle="", fillstyle="none"))
-        handles[-1].set_label(f"arrow's end: {end}")
-    panels[0, -1].legend(handles=handles, loc="upper left", bbox_to_anchor=(1.0, 1.0))
-    return captioned(figure, f"{caption}{_BARS}" if changed is None else caption)
+    panels[0, -1].legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    return captioned(figure, f"{caption}{_BARS}")
 
 
 def chain_counts_bars(counts: pd.DataFrame, *, caption: str = "") -> Figure:
-    """Chains by length: all, deducible before editing, and active after each method.
+    """Chains by length: how many were deducible before editing, and are active after each method.
+
+    All chains, many more, stand as a number under each length, so that the axis can be even.
 
     Args:
         counts: table of ``report_tables.chain_counts``.
@@ -151,28 +147,34 @@ def chain_counts_bars(counts: pd.DataFrame, *, caption: str = "") -> Figure:
     use_style()
     models = counts["model"].unique()
     figure, panels = plt.subplots(
-        1, len(models), figsize=(3.6 * len(models), 3.0), sharey=True, squeeze=False
+        1, len(models), figsize=(3.8 * len(models), 3.2), sharey=True, squeeze=False
     )
+    totals = []
     for axes, model in zip(panels[0], models, strict=True):
         mine = counts[counts["model"] == model]
         first = mine.drop_duplicates("length")
-        axes.bar(first["length"], first["chains"], color="0.88", label="all chains")
-        axes.bar(first["length"], first["deducible"], color="0.65", label="deducible before")
+        totals.append((first["deducible"].sum(), first["chains"].sum()))
+        axes.bar(first["length"], first["deducible"], color="0.85", label="deducible before")
         methods = list(mine["method"].drop_duplicates())
         for place, method in enumerate(methods):
             part = mine[mine["method"] == method]
             # Side by side, since methods often leave the same number.
             aside = 0.7 * ((place + 0.5) / len(methods) - 0.5)
             axes.plot(part["length"] + aside, part["active"], **looks.mark(str(method)))
-        axes.set(title=model, xlabel="steps of the chain", xticks=first["length"])
-        axes.set_yscale("symlog", linthresh=10)  # few chains beside many
-        axes.set_yticks([0, 5, 10, 50, 100, 200], ["0", "5", "10", "50", "100", "200"])
-        axes.set_ylim(bottom=-0.7)  # the marks at zero are whole
-    panels[0, 0].set_ylabel("chains (above 10: logarithmic)")
+        names = [f"{row.length}\nof {row.chains}" for row in first.itertuples()]
+        axes.set_xticks(first["length"], names)
+        axes.set(title=model, xlabel="steps of the chain, of all chains")
+        axes.yaxis.get_major_locator().set_params(integer=True)
+    panels[0, 0].set_ylim(bottom=-0.04 * max(1, counts["deducible"].max(), counts["active"].max()))
+    panels[0, 0].set_ylabel("chains")
     panels[0, -1].legend(
         title="active after the edit,\nby method", loc="upper left", bbox_to_anchor=(1.0, 1.0)
     )
-    return captioned(figure, caption)
+    known = " and ".join(str(deducible) for deducible, _ in totals)
+    finding = (
+        f"{known} of {max(total for _, total in totals)} chains were deducible before any edit"
+    )
+    return told(figure, finding, caption)
 
 
 def sequence_lines(leads: pd.DataFrame, *, caption: str = "") -> Figure:
@@ -213,18 +215,11 @@ def _sides(row: pd.Series, name: str) -> list[list[float]]:
     return [[max(0.0, float(end)) if end == end else 0.0] for end in ends]
 
 
-def _arrows(axes: Axes, plain: pd.DataFrame, changed: pd.DataFrame) -> None:
-    for method in plain.index.intersection(changed.index):
-        start, end = plain.loc[method, ["IFR", "CKP"]], changed.loc[method, ["IFR", "CKP"]]
-        axes.annotate(
-            "",
-            xy=tuple(end),
-            xytext=tuple(start),
-            arrowprops={"arrowstyle": "->", "color": looks.colour(str(method))},
-        )
-        axes.plot(
-            *end,
-            marker=looks.marker(str(method)),
-            color=looks.colour(str(method)),
-            fillstyle="none",
-        )
+def _ends_of(row: pd.Series, values: np.ndarray) -> np.ndarray | None:
+    """What lies below and above each length's value; nothing where the table has no intervals."""
+    if f"{_STEPS[0]} low" not in row.index:
+        return None
+    low, high = (
+        row[[f"{step} {end}" for step in _STEPS]].to_numpy(float) for end in ("low", "high")
+    )
+    return np.nan_to_num(np.clip([values - low, high - values], 0, None))

@@ -10,17 +10,22 @@ from helpers.results.archive import Run
 from helpers.results.figure import figure
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.figure import Figure
 
     from helpers.thinkedit.report_tables import Evaluation
+    from helpers.thinkedit.technique_tables import Pairs
 
 MAIN = "smollm2-135m"
+_ALL, _LONG = slice(1, None), slice(3, None)  # of the counts overall and by length
 
 
 def _given(run: Run) -> bool:
     """Whether the run's edits were given, and not taken from what the model recalls."""
     return not str(run.about.source.get("layout", "")).startswith("recalled-")
+
+
+_stored = partial(figure, of="thinkedit", main=MAIN, together=True, when=_given)
+_exact = partial(_stored, needs=("exact", "chains"))
 
 
 @figure("06_reading", title="ThinkEdit's measures in one picture each", alone=True)
@@ -37,17 +42,17 @@ def _made(run: Run, end: str) -> bool:
     return made and _given(run)
 
 
-_stored = partial(figure, of="thinkedit", main=MAIN, together=True, when=_given)
-_exact = partial(_stored, needs=("exact", "chains"))
-
-
 @_exact("06_ifr_by_length", title="IFR by chain length")
 def lengths(runs: Sequence[Run], *, mode: str = "sequential") -> Figure:
     """IFR of chains of one to five steps."""
     from helpers.thinkedit import figures, technique_tables
 
-    table = technique_tables.length_table(_plain(runs, mode), mode=mode)
-    return figures.recovery_by_length(table, caption=_caption(runs, mode))
+    table = technique_tables.length_table(_plain(runs, mode), mode=mode, intervals=True)
+    counts = table.drop_duplicates("model")["chains"].str.split("/").tolist()
+    every, long = (sum(int(n) for row in counts for n in row[part]) for part in (_ALL, _LONG))
+    finding = f"{long} of the {every} deducible chains have three steps or more"
+    caption = f"{_caption(runs, mode)}; 95 % intervals, bootstrap over edits"
+    return figures.recovery_by_length(table, finding=finding, caption=caption)
 
 
 @figure("06_paper_ifr_by_length", title="IFR by chain length, the paper's own numbers", alone=True)
@@ -55,7 +60,11 @@ def paper_lengths() -> Figure:
     """The same from the paper."""
     from helpers.thinkedit import figures, report_tables
 
-    return figures.recovery_by_length(report_tables.paper_lengths(), caption=figures.THE_PAPER)
+    table = report_tables.paper_lengths()
+    more = int((table["3"] > table["1"]).sum())
+    finding = f"In {more} of {len(table)} rows, chains of three steps keep more than those of one"
+    caption = f"{figures.THE_PAPER}; it prints neither intervals nor numbers of chains"
+    return figures.recovery_by_length(table, finding=finding, caption=caption)
 
 
 @figure("06_recalled", title="What a model recalls: links and chains, stage by stage", alone=True)
@@ -93,32 +102,28 @@ def chains(runs: Sequence[Run], *, mode: str = "sequential") -> Figure:
     return figures.chain_counts_bars(counts, caption=_caption(runs, mode))
 
 
-@_exact("06_deep_edit", title="Deep edits: IFR against CKP", when=partial(_made, end=", deep"))
+@_exact(
+    "06_deep_edit", title="Deep edits: change of IFR and CKP", when=partial(_made, end=", deep")
+)
 def deep(runs: Sequence[Run]) -> Figure:
-    """IFR against CKP, from plain independent edits to deep ones, where there are both."""
+    """What deep edits change against plain independent ones, on the same edits."""
     from helpers.thinkedit import technique_tables
 
-    plain, changed = (
-        technique_tables.technique_table(_plain(runs, mode, by_mean=True), mode=mode)
-        for mode in ("independent", "deep")
-    )
-    about = "exact by geometric mean, independent"
-    return _from_to(runs, plain, changed, about=about, end="deep edit")
+    plain, changed = (_plain(runs, mode, by_mean=True) for mode in ("independent", "deep"))
+    pairs = technique_tables.against_mode(changed, plain, mode="deep", other_mode="independent")
+    return _changed(runs, pairs, about="exact by geometric mean, independent", what="A deep edit")
 
 
-@_exact("06_app", title="Edits with APP: IFR against CKP", when=partial(_made, end="+app, "))
+@_exact("06_app", title="Edits with APP: change of IFR and CKP", when=partial(_made, end="+app, "))
 def with_app(runs: Sequence[Run], *, mode: str = "sequential") -> Figure:
-    """IFR against CKP, from edits without APP to edits with it, where there are both."""
+    """What APP changes, on the same edits."""
     from helpers.thinkedit import report_tables, technique_tables
-    from helpers.thinkedit.known import BY_MEAN
     from helpers.thinkedit.stored_scores import evaluation
 
     found = evaluation(tuple(runs), modes=(mode,), rule=BY_MEAN)
-    plain, changed = (
-        technique_tables.technique_table(part, mode=mode) for part in report_tables.split_app(found)
-    )
-    about = f"exact by geometric mean, {mode}"
-    return _from_to(runs, plain, changed, about=about, end="with APP")
+    plain, changed = report_tables.split_app(found)
+    pairs = technique_tables.against_mode(changed, plain, mode=mode, other_mode=mode)
+    return _changed(runs, pairs, about=f"exact by geometric mean, {mode}", what="APP")
 
 
 @_stored(
@@ -165,15 +170,13 @@ def _caption(runs: Sequence[Run], mode: str, *, kind: str = "exact") -> str:
     return caption(scores_of(runs, kind), f"{kind}, {mode}")
 
 
-def _from_to(
-    runs: Sequence[Run], plain: pd.DataFrame, changed: pd.DataFrame, *, about: str, end: str
-) -> Figure:
-    """Arrows, for the models and methods that are in both tables."""
-    from helpers.thinkedit import figures, stored_scores
+def _changed(runs: Sequence[Run], pairs: Pairs, *, about: str, what: str) -> Figure:
+    """Paired differences, and how many of them chance does not explain."""
+    from helpers.thinkedit import change_figures, stored_scores, technique_tables
 
-    keys = ["model", "method"]
-    both = plain.merge(changed[keys], on=keys)
-    changed = changed.merge(plain[keys], on=keys)
-    shown = [run for run in runs if run.about.source["model"] in set(both["model"])]
+    changes = technique_tables.changes(pairs)
+    shown = [run for run in runs if run.about.source["model"] in set(changes["model"])]
     caption = stored_scores.caption(stored_scores.scores_of(shown, "exact"), about)
-    return figures.recovery_against_preservation(both, changed, caption=caption, end=end)
+    sure = int((changes["verdict"] != "open").sum())
+    finding = f"{what}: {sure} of {len(changes)} changes are more than chance explains"
+    return change_figures.paired_changes(changes, finding=finding, caption=caption)

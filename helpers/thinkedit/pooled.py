@@ -15,6 +15,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from helpers.results.statistics import Estimate
+from helpers.thinkedit.metrics import OVERALL
 from helpers.thinkedit.report_tables import Evaluation, of_mode
 
 LEVEL = 0.05
@@ -47,13 +48,16 @@ class Difference:
         return "more" if self.estimate.mean > 0 else "less"
 
 
-def edit_sums(evaluation: Evaluation, *, mode: str, capped: bool = False) -> pd.DataFrame:
+def edit_sums(
+    evaluation: Evaluation, *, mode: str, capped: bool = False, steps: str = OVERALL
+) -> pd.DataFrame:
     """What each edit adds to numerator and denominator of every measure.
 
     Args:
         evaluation: all metrics.
         mode: which edits.
         capped: count ratios above 1 as 1 (the paper caps nothing).
+        steps: chains of this length only, as text.
 
     Returns:
         One row per (model, method, measure, edit) with ``top``, ``bottom`` (sums) and ``n``, the
@@ -61,6 +65,8 @@ def edit_sums(evaluation: Evaluation, *, mode: str, capped: bool = False) -> pd.
     """
     chains = of_mode(evaluation.chains, mode)
     chains = chains[chains["kept"]].assign(weight=lambda t: t["length"] ** -0.5)
+    if steps != OVERALL:
+        chains = chains[chains["length"] == int(steps)]
     facts = of_mode(evaluation.context, mode)
     facts = facts[facts["known_before"]].assign(weight=1.0)
     facts = facts.assign(ratio=facts["after"] / facts["before"])

@@ -18,6 +18,7 @@ MEASURES = ("IFR", "CKP")
 CAPPED = "IFR capped"
 SHARES = ("Efficacy", "Generalisation", "Specificity")
 _KEYS = ["model", "method"]
+Pairs = dict[tuple[str, str], tuple[pd.DataFrame, pd.DataFrame]]
 
 
 def technique_table(evaluation: Evaluation, *, mode: str) -> pd.DataFrame:
@@ -44,24 +45,48 @@ def per_edit_table(evaluation: Evaluation, *, mode: str) -> pd.DataFrame:
     return _table(evaluation, mode, pooled.per_edit)
 
 
-def length_table(evaluation: Evaluation, *, mode: str) -> pd.DataFrame:
+def length_table(evaluation: Evaluation, *, mode: str, intervals: bool = False) -> pd.DataFrame:
     """IFR overall and by chain length, pooled (the paper's Table 10).
 
     Returns:
         One row per (model, method); ``chains`` lists the deducible chains behind overall and each
-        length.
+        length. With ``intervals`` each length has its ends, too: ``1 low``, ``1 high``, ….
     """
-    chains = of_mode(evaluation.chains, mode)
-    chains = chains[chains["kept"]].assign(weight=lambda t: t["length"] ** -0.5)
+    levels = {step: pooled.edit_sums(evaluation, mode=mode, steps=step) for step in STEPS}
+    known = of_mode(evaluation.chains, mode)
     rows = []
-    for key, part in chains.groupby(_KEYS, sort=True):
-        levels = [part, *(part[part["length"] == int(steps)] for steps in STEPS[1:])]
-        values = [
-            np.average(level["ratio"], weights=level["weight"]) if len(level) else np.nan
-            for level in levels
-        ]
-        rows.append((*key, *values, "/".join(str(len(level)) for level in levels)))
-    return ordered(pd.DataFrame(rows, columns=[*_KEYS, *STEPS, "chains"]))
+    for model, method in (
+        known.loc[known["kept"], _KEYS].drop_duplicates().sort_values(_KEYS).to_numpy()
+    ):
+        row: dict[str, object] = {"model": model, "method": method}
+        counts = []
+        for step, sums in levels.items():
+            own = sums[(sums["model"] == model) & (sums["method"] == method)]
+            own = own[own["measure"] == "IFR"]
+            ends = _ends(step, pooled.pooled(own))
+            row |= ends if intervals else {step: ends[step]}
+            counts.append(str(int(own["n"].sum())))
+        rows.append({**row, "chains": "/".join(counts)})
+    return ordered(pd.DataFrame(rows, columns=None if rows else [*_KEYS, *STEPS, "chains"]))
+
+
+def changes(pairs: Pairs) -> pd.DataFrame:
+    """``difference_table`` in numbers, for a figure: before, after, mean, low, high, edits, verdict."""
+    rows = []
+    for (model, method), (ours, theirs) in pairs.items():
+        for measure in MEASURES:
+            after, before = (table[table["measure"] == measure] for table in (ours, theirs))
+            common = set(after["edit"]) & set(before["edit"])
+            change = pooled.difference(before, after)
+            if not change.estimate.n:
+                continue
+            own = [pooled.pooled(t[t["edit"].isin(common)]).mean for t in (before, after)]
+            row: dict[str, object] = {"model": model, "method": method, "measure": measure}
+            row |= {"before": own[0], "after": own[1], "verdict": change.verdict}
+            ends = {key: getattr(change.estimate, key) for key in ("mean", "low", "high")}
+            rows.append({**row, **ends, "edits": change.estimate.n})
+    names = [*_KEYS, "measure", "before", "after", "verdict", "mean", "low", "high", "edits"]
+    return ordered(pd.DataFrame(rows, columns=names))
 
 
 def difference_table(
@@ -102,9 +127,6 @@ def difference_table(
     ]
     names = [*_KEYS, "measure", "difference", "edits", "verdict", "Holm", "could show"]
     return pd.DataFrame(rows, columns=names)
-
-
-Pairs = dict[tuple[str, str], tuple[pd.DataFrame, pd.DataFrame]]
 
 
 def against_method(evaluation: Evaluation, method: str, *, mode: str) -> Pairs:

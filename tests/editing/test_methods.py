@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from helpers.editing.methods import MethodError, method_label
+from helpers.editing.methods import MethodError, build_methods, method_label
 from helpers.editing.presets import preset_values
+from helpers.editing.variants import objectives
 from helpers.paths import PARAMS
 
 FILES = sorted((PARAMS / "paper" / "03_editing_runs").glob("*.yaml"))
@@ -30,3 +31,13 @@ def test_every_method_has_its_preset(file):
 def test_other_names_are_refused(method):
     with pytest.raises(MethodError, match="write an editor"):
         method_label(method)
+
+
+def test_one_text_in_place_of_a_list_is_told_so():
+    """What papermill's ``-p methods ft-m`` gives."""
+    with pytest.raises(
+        MethodError, match="'ft-m', where a list is needed; papermill takes one with -y"
+    ):
+        build_methods("ft-m", None, preset="tuned")
+    with pytest.raises(MethodError, match=r"a letter of a text .* -y 'methods"):
+        objectives("f")

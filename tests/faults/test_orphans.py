@@ -60,6 +60,40 @@ def test_workers_and_kernels_end_with_a_killed_sweep(tmp_path, tally):
         sweep.kill()
 
 
+_POLLING = """
+import os, subprocess, sys, time
+from pathlib import Path
+
+child = '''
+import os, sys, time
+sys.platform = "elsewhere"  # where the kernel does not see to it
+from helpers.sweeps.bound import end_with
+end_with(os.getppid())
+time.sleep(600)
+'''
+started = subprocess.Popen([sys.executable, "-c", child])
+Path(sys.argv[1]).write_text(f"{started.pid} .")
+time.sleep(600)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
+def test_a_worker_that_looks_for_its_parent_ends_with_it(tmp_path, tally):
+    place = tmp_path / "pid"
+    parent = subprocess.Popen([sys.executable, "-c", _POLLING, str(place)])
+    try:
+        _until(lambda: place.exists() and place.read_text().endswith("."), 60)
+        child = psutil.Process(int(place.read_text().split()[0]))
+        # The module is loaded, and the thread runs, once the child has two.
+        _until(lambda: child.num_threads() > 1, 60)
+        parent.send_signal(signal.SIGKILL)
+        parent.wait()
+        _until(lambda: not _alive(child), 20)
+        tally("killed sweep: a worker that polls ends", True)
+    finally:
+        parent.kill()
+
+
 def _alive(process: psutil.Process) -> bool:
     return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
 

@@ -88,3 +88,14 @@ def test_a_published_figure_is_shown_by_its_name_alone(displayed, monkeypatch, t
     assert len(displayed) == 2
     with pytest.raises(FigureError, match="no figure '02_no'"):
         show("02_no")
+
+
+def test_a_run_keeps_the_tables_it_shows(tmp_path, monkeypatch):
+    show(TABLE, title="shown by hand")
+    monkeypatch.setenv("HELPERS_TABLES", str(tmp_path / "tables"))
+    show(TABLE, title="PEAK-CF, 8 records\npreset tuned")
+    show(TABLE.reset_index(drop=True), index=False, name="editing")
+    first, second = sorted((tmp_path / "tables").iterdir())
+    assert (first.name, second.name) == ("01-PEAK-CF-8-records.csv", "02-editing.csv")
+    pd.testing.assert_frame_equal(pd.read_csv(first, index_col="method"), TABLE)
+    assert pd.read_csv(second).columns.tolist() == list(TABLE)

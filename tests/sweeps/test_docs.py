@@ -44,4 +44,4 @@ def test_the_ray_recipe(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(command, "RUNS", tmp_path)
     code = block("python").replace("params/sweeps/mine.yaml", str(PARAMS / "sweeps" / "quick.yaml"))
     exec(code, {})
-    assert capsys.readouterr().out.splitlines()[-1] == "5 done"
+    assert capsys.readouterr().out.splitlines()[-1] == "6 done"

@@ -10,12 +10,15 @@ import nbformat
 import pandas as pd
 import pytest
 
+from helpers import __version__
+from helpers.execute import ManifestRow, record
 from helpers.peak.records import load_peak
 from helpers.results.store import ResultsStore
 from helpers.sweeps.drive import run_sweep, status, write_jobs
+from helpers.sweeps.jobs import run_job
 from helpers.sweeps.local import LocalEngine, worker_environments
 from helpers.sweeps.matrix import Sweep, expand
-from helpers.sweeps.report import outcome
+from helpers.sweeps.report import made_tables, outcome, progress
 
 ENGINE = LocalEngine([{}, {}])
 
@@ -92,6 +95,69 @@ def test_killed_workers_and_kernels_are_tried_again_and_failures_are_kept(notebo
     (told,) = [text for text in outcome(status(mine)) if text.startswith("failed: ")]
     assert "no network for this model:\n    train one first\n" in told
     assert told.endswith(f"notebook: {failed.notebook}")
+
+
+def test_what_shards_share_is_made_first_by_the_cells_that_say_so(notebook, tmp_path):
+    content = nbformat.read(notebook, as_version=4)
+    shares = nbformat.v4.new_code_cell("from pathlib import Path\nPath(store, 'shared').touch()")
+    shares.metadata["tags"] = ["shared"]
+    content.cells.insert(1, shares)
+    nbformat.write(content, notebook)
+    store = tmp_path / "store"
+    mine = groups(notebook, tmp_path / "sweep", store, editors=["rome"], shard=4)
+    rounds = []
+
+    def engine(jobs):
+        rounds.append([job.name.rpartition("_")[2] for job in jobs])
+        for job in jobs:
+            if job.part:
+                run_job(job)
+                assert not (store / "calls.txt").exists()  # nothing else was executed
+            else:
+                row = ManifestRow("", "", "", "", 2.0, "done", "", __version__)
+                planned = job.planned()
+                planned.output_folder.mkdir(parents=True)
+                record(planned, row, job.folder)
+            yield job
+
+    run_sweep(mine, engine)
+    assert rounds == [["shared"], ["00000", "00004"], ["table"]]
+    assert (store / "shared").exists()
+    assert status(mine)["state"].tolist() == ["done"] * 4
+    run_sweep(mine, engine, resume=True)
+    assert rounds[3:] == []
+
+
+def test_how_far_a_sweep_is():
+    rows = [
+        ("a", 4, "done", 8.0, ""),
+        ("b", 4, "unfinished", None, ""),
+        ("c", 4, "unfinished", None, ""),
+    ]
+    rows += [("d", 4, "failed", 1.0, "ValueError: no\nremedy")]
+    table = pd.DataFrame(rows, columns=["run", "edits", "state", "seconds", "error"])
+    assert list(progress(table, running=True)) == [
+        "2 unfinished, 1 done, 1 failed",
+        "failed: d: ValueError: no",
+        "a sweep is running",
+        "12 edits left at 2.0 s: 24 s for one worker, 12 s for the 2 at work",
+    ]
+
+
+def test_tables_of_a_sweep_are_told_and_written(notebook, tmp_path):
+    mine = groups(notebook, tmp_path / "sweep", tmp_path / "store", editors=["rome"], shard=8)
+    planned = mine[0].table.planned()
+    planned.tables.mkdir(parents=True)
+    (planned.tables / "07-editing.csv").write_text("method,ROME\nES,97 ± 4\n")
+    assert list(made_tables(mine, tmp_path / "tables.csv")) == []  # the run has not ended well
+    record(planned, ManifestRow("", "", "", "", 2.0, "done", "", __version__), tmp_path)
+    text, written = made_tables(mine, tmp_path / "tables.csv")
+    assert text.startswith("\nshape:gpt2-xl on peak-mini-cf\n")
+    assert "97 ± 4" in text
+    assert written.endswith("tables.csv")
+    assert (tmp_path / "tables.csv").read_text() == (
+        "model,dataset,method,ROME\nshape:gpt2-xl,peak-mini-cf,ES,97 ± 4\n"
+    )
 
 
 def test_a_worker_that_dies_twice_is_reported_with_the_remedy(notebook, tmp_path):

@@ -69,7 +69,7 @@ def test_a_second_sweep_in_a_folder_is_refused_and_touches_nothing(running):
     assert "--folder" in second.stderr
     assert content(folder) == before
     lines, _ = run_file(FILE, folder=folder, dry_run=True)  # looking is allowed
-    assert lines[1].startswith("5 runs")
+    assert lines[1].startswith("6 runs")
     run_file(FILE, engine=nothing, folder=folder.with_name("another"))
 
 
@@ -79,7 +79,7 @@ def test_a_killed_sweep_leaves_its_folder_free(running):
     process.wait()
     lines, failed = run_file(FILE, engine=nothing, folder=folder)
     assert failed
-    assert lines[-1] == "4 failed, 1 waiting"
+    assert lines[-1] == "5 failed, 1 waiting"
 
 
 def test_a_sweep_that_fails_leaves_its_folder_free(tmp_path):

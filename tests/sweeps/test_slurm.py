@@ -8,9 +8,11 @@ import shutil
 import tempfile
 import uuid
 from pathlib import Path
+from types import SimpleNamespace
 
 import nbformat
 import pytest
+import submitit
 import torch
 import yaml
 
@@ -86,11 +88,13 @@ def test_an_array_of_the_quick_profile(cluster, tiny_folder, results, tmp_path, 
     file.write_text(yaml.safe_dump(sweep))
     lines, failed = run_file(file, engine="slurm", folder=tmp_path / "sweep")
     assert not failed, "\n".join(lines)
-    assert lines[-1] == "3 done"
-    # Two tasks of one array, and the table as a job of its own.
+    assert "4 done" in lines
+    assert lines[-1] == f"\nwritten to {tmp_path / 'sweep' / 'tables.csv'}"
+    assert "AFF_hard" in (tmp_path / "sweep" / "tables.csv").read_text()
+    # What the shards share, two tasks of one array, and the table.
     scripts = list((tmp_path / "sweep" / "slurm").rglob("*submission.sh"))
     arrays = [re.findall(r"--array=(\S+)", path.read_text()) for path in scripts]
-    assert sorted(map(len, arrays)) == [0, 1]
+    assert sorted(map(len, arrays)) == [0, 0, 1]
     (whole,) = (tmp_path / "sweep").rglob("*_table-*/notebook.ipynb")
     outputs = [o for c in nbformat.read(whole, as_version=4).cells for o in c.get("outputs", [])]
     assert any("4 records" in o.get("text", "") for o in outputs)
@@ -126,7 +130,8 @@ def test_tasks_killed_or_out_of_time_are_submitted_again(cluster, notebook, tmp_
     run_sweep(groups, SlurmEngine(folder / "slurm", OPTIONS, poll=0.5, patience=3))
     killed, late, failed, table = status(groups).itertuples()
     assert (killed.state, killed.attempts) == ("done", 2)
-    assert (late.state, late.attempts) == ("done", 2)
+    assert (late.state, late.attempts) == ("done", 2)  # as the same task, which Slurm put back
+    assert len(list((folder / "slurm").glob("*_1"))) == 1
     assert (failed.state, failed.attempts) == ("failed", 1)
     assert failed.error == "ValueError: no network for this model:\ntrain one first"
     assert table.state == "waiting"
@@ -160,13 +165,6 @@ def test_a_silent_scheduler_is_not_taken_for_the_end_of_all_jobs(tmp_path, monke
     answers = iter([None, {"7"}, set()])
     asked = []
 
-    class Job:
-        def planned(self):
-            return self
-
-        def row(self):
-            return None
-
     def queue():
         asked.append(next(answers))
         return asked[-1]
@@ -174,5 +172,57 @@ def test_a_silent_scheduler_is_not_taken_for_the_end_of_all_jobs(tmp_path, monke
     monkeypatch.setattr(slurm_engine, "_queue", queue)
     monkeypatch.setattr(SlurmEngine, "_submit", lambda self, jobs: ["7"])
     engine = SlurmEngine(tmp_path, poll=0, patience=0)
-    assert len(list(engine([Job()]))) == 1
+    assert len(list(engine([Named("a")]))) == 1
     assert len(asked) == 3
+
+
+class Named:
+    """A job as far as the engine looks at it."""
+
+    def __init__(self, key):
+        self.key = key
+
+    def planned(self):
+        return self
+
+    def row(self):
+        return None
+
+
+def test_arrays_are_no_larger_than_slurm_takes_them(tmp_path, monkeypatch):
+    """Of five jobs at most two to an array; the limit of tasks at a time is dealt among the arrays."""
+    submitted = []
+
+    class Executor:
+        def __init__(self, folder, cluster):
+            pass
+
+        def update_parameters(self, **options):
+            submitted.append(options["slurm_array_parallelism"])
+
+        def map_array(self, function, jobs):
+            submitted.append([job.key for job in jobs])
+            number = len(submitted)
+            return [SimpleNamespace(job_id=f"{number}_{i}") for i in range(len(jobs))]
+
+    monkeypatch.setattr(submitit, "AutoExecutor", Executor)
+    monkeypatch.setattr(slurm_engine.shutil, "which", lambda name: name)
+    config = SimpleNamespace(stdout="MaxArraySize            = 2\nMaxJobCount = 9\n")
+    monkeypatch.setattr(slurm_engine, "_asked", lambda *command: config)
+    jobs = [Named(key) for key in "abcde"]
+    engine = SlurmEngine(tmp_path, {"slurm_array_parallelism": 7})
+    assert engine._submit(jobs) == ["2_0", "2_1", "3_0", "3_1", "4_0"]
+    assert submitted == [2, ["a", "b"], ["c", "d"], ["e"]]
+
+
+def test_tasks_of_an_earlier_command_are_waited_for_and_not_submitted_again(tmp_path, monkeypatch):
+    (tmp_path / "tasks.json").write_text(json.dumps({"a": "7_0", "b": "7_1"}))
+    answers = iter([{"7_0"}, {"7_0", "8"}, set()])
+    asked = []
+    monkeypatch.setattr(slurm_engine, "_queue", lambda: next(answers))
+    monkeypatch.setattr(
+        SlurmEngine, "_submit", lambda self, jobs: [asked.append(j.key) or "8" for j in jobs]
+    )
+    done = SlurmEngine(tmp_path, poll=0, patience=0)([Named("a"), Named("b")])
+    assert sorted(job.key for job in done) == ["a", "b"]
+    assert asked == ["b"]  # its task is gone

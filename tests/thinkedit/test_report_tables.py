@@ -14,8 +14,10 @@ from helpers.thinkedit import edits as knowgic
 from helpers.thinkedit import figures as thinkedit_figures
 from helpers.thinkedit import graph_drawings, tables, technique_tables
 from helpers.thinkedit import report_tables as thinkedit_tables
+from helpers.thinkedit.change_figures import paired_changes
 from helpers.thinkedit.graph import graph_of_facts
 from helpers.thinkedit.metrics import combine_steps
+from helpers.thinkedit.report_tables import STEPS
 from helpers.thinkedit.stored_scores import scores_of
 
 MINI = knowgic.load_edits("mini")
@@ -83,27 +85,50 @@ def test_missing_results_say_how_to_make_them(evaluation):
 def test_the_papers_tables_have_the_same_form(evaluation):
     techniques, lengths = thinkedit_tables.paper_techniques(), thinkedit_tables.paper_lengths()
     assert techniques["method"].tolist() == list(thinkedit_tables.METHODS) * 2
-    assert list(lengths.columns)[2:] == list(thinkedit_tables.STEPS)
+    assert list(lengths.columns)[2:] == list(STEPS)
     merged = techniques.merge(lengths, on=["model", "method"])
     assert (merged["IFR"] == merged["overall"]).all()
 
 
 def test_figures_draw_what_the_tables_say(evaluation):
     lengths = technique_tables.length_table(evaluation, mode="independent")
-    (axes,) = thinkedit_figures.recovery_by_length(lengths).axes
+    (axes_of_ours,) = thinkedit_figures.recovery_by_length(lengths).axes
+    axes = axes_of_ours
     assert axes.lines[0].get_ydata().tolist() == pytest.approx([1.0] * 5)
     techniques = technique_tables.technique_table(evaluation, mode="independent")
     (axes,) = thinkedit_figures.preservation_bars(techniques).axes
     assert [patch.get_height() for patch in axes.patches] == pytest.approx([1.0, 1.0])
     (axes,) = thinkedit_figures.recovery_against_preservation(techniques).axes
     assert len(axes.collections) == 2 * len(techniques)  # a bar each way
-    (axes,) = thinkedit_figures.recovery_against_preservation(techniques, techniques).axes
-    assert axes.lines[1].get_xdata()[0] == pytest.approx(0.0)
     counts = thinkedit_tables.chain_counts(evaluation, mode="independent")
     (axes,) = thinkedit_figures.chain_counts_bars(counts).axes
-    assert sum(patch.get_height() for patch in axes.patches) == 58
-    both = thinkedit_figures.recovery_by_length(thinkedit_tables.paper_lengths())
+    assert sum(patch.get_height() for patch in axes.patches) == 29  # what was deducible before
+    assert axes.get_xticklabels()[0].get_text().startswith("1\nof ")
+    both = thinkedit_figures.recovery_by_length(thinkedit_tables.paper_lengths(), finding="x")
     assert len(both.axes) == 2
+    assert both.axes[0].get_ylim() == axes_of_ours.get_ylim()
+
+
+def test_paired_changes_say_what_chance_explains(evaluation):
+    pairs = technique_tables.against_mode(
+        evaluation, evaluation, mode="independent", other_mode="independent"
+    )
+    changes = technique_tables.changes(pairs)
+    assert (changes["mean"] == 0).all()
+    assert (changes["before"] == changes["after"]).all()
+    assert set(changes["verdict"]) == {"open"}
+    figure = paired_changes(changes, finding="nothing changed")
+    assert figure.get_suptitle() == "nothing changed"
+    assert [len(axes.texts) for axes in figure.axes] == changes["measure"].value_counts().tolist()
+
+
+def test_lengths_have_intervals_around_their_values(evaluation):
+    plain = technique_tables.length_table(evaluation, mode="independent")
+    table = technique_tables.length_table(evaluation, mode="independent", intervals=True)
+    assert set(table) - set(plain) == {f"{s} {end}" for s in STEPS for end in ("low", "high")}
+    pd.testing.assert_frame_equal(table[list(plain)], plain)
+    known = table["overall low"].notna()
+    assert (table["overall low"] <= table["overall"])[known].all()
 
 
 def test_drawings_show_every_entity_and_ratio():

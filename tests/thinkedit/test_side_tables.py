@@ -133,7 +133,8 @@ def test_the_gallery_draws_what_is_stored(tmp_path, exact_rows, along, scores) -
     assert set(drawn) > {"06_sequence", "06_deep_edit", "06_ckp"}
     assert not set(drawn) & {"06_app", "06_sampled"}
     for name in ("06_sequence", "06_deep_edit", "06_ckp"):
-        caption = " ".join(drawn[name].get_suptitle().split())
+        words = drawn[name].get_suptitle() + " " + drawn[name].get_supxlabel()
+        caption = " ".join(words.split())
         assert "edits of mini, 2 edits, preset tuned" in caption
     found = evaluation((archive.get("m"),))
     assert set(found.recovery["mode"]) == {"sequential", "independent", "deep"}

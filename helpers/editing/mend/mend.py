@@ -45,14 +45,7 @@ def load_network(
     Raises:
         NetworkError: no such file, or a network of another model, of other layers or rank.
     """
-    file = hyperparameters.network or f"{Path(language_model.name).name}.safetensors"
-    places = [Path(file).expanduser(), PACKAGED / "mend" / file, cache_folder("mend") / file]
-    path = next((place for place in places if place.is_file()), None)
-    if path is None:
-        raise NetworkError(
-            f"no MEND network {file} (looked in {', '.join(map(str, places))}); train one with"
-            f" python -m tools.train_mend --model {language_model.name}"
-        )
+    path = network_file(language_model.name, hyperparameters)
     network = Hypernetwork.load(path, language_model)
     layers = {language_model.layout.layer_of(name) for name in network.shapes}
     if layers != set(hyperparameters.layers) or network.rank != hyperparameters.rank:
@@ -61,6 +54,23 @@ def load_network(
             f" layers {sorted(hyperparameters.layers)}, rank {hyperparameters.rank}: make them agree"
         )
     return network
+
+
+def network_file(model: str, hyperparameters: MendHyperparameters) -> Path:
+    """Where the trained hypernetwork is that hyperparameters name.
+
+    Raises:
+        NetworkError: no such file, with the places that were looked at.
+    """
+    file = hyperparameters.network or f"{Path(model).name}.safetensors"
+    places = [Path(file).expanduser(), PACKAGED / "mend" / file, cache_folder("mend") / file]
+    for place in places:
+        if place.is_file():
+            return place
+    raise NetworkError(
+        f"no MEND network {file} (looked in {', '.join(map(str, places))}); train one with"
+        f" python -m tools.train_mend --model {model}"
+    )
 
 
 def token_gradients(
