@@ -136,13 +136,12 @@ def _editor(
 
 
 def shape_threshold(editor: AlphaEdit) -> AlphaEdit:
-    """The editor with the mean second moment as its null space's threshold.
+    """The editor with a median second moment as its null space's threshold.
 
     A threshold of a trained model says nothing about random weights, none of whose directions may
-    be below it. Below their mean some always are, as many as decide what the edit costs.
+    be below it. With the largest median of its layers at least half of each layer's are.
     """
-    moments = editor.second_moments.values()
-    threshold = max(float(moment.matrix.diagonal().mean()) for moment in moments)
+    threshold = max(moment.directions.middle() for moment in editor.second_moments.values())
     values = editor.hyperparameters.model_copy(update={"nullspace_threshold": threshold})
     return replace(editor, hyperparameters=values)
 

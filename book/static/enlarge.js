@@ -2,6 +2,9 @@
 document.addEventListener("DOMContentLoaded", () => {
   for (const image of document.querySelectorAll(".cell_output img")) {
     image.title = "Tap to enlarge or to fit";
-    image.addEventListener("click", () => image.classList.toggle("enlarged"));
+    image.addEventListener("click", (event) => {
+      event.preventDefault(); // Sphinx links an image of given width to its file
+      image.classList.toggle("enlarged");
+    });
   }
 });

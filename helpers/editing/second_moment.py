@@ -24,7 +24,7 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from helpers.editing.corpus import Corpus
-from helpers.editing.null_space import NullSpace
+from helpers.editing.null_space import Directions, NullSpace
 from helpers.editing.packaged_moments import packaged_file, unpacked
 from helpers.kept import DamagedError, forget_kept, kept_whole, read_kept, sound
 from helpers.models.batching import run_halving
@@ -47,6 +47,7 @@ class SecondMoment:
     """C of one layer: ``matrix`` [f, f] in fp32, ``tokens`` counted, and where it comes from.
 
     The matrix stays where it was read; what is solved with is made, and kept, on ``device``.
+    ``file`` is where it was read from, if it was.
     """
 
     version: ClassVar[int] = 1  # raise it when keys are counted in another way
@@ -56,6 +57,7 @@ class SecondMoment:
     fingerprint: str
     corpus: str
     device: str | torch.device = "cpu"
+    file: Path | None = None
 
     @cached_property
     def _factor(self) -> Tensor:
@@ -68,13 +70,18 @@ class SecondMoment:
         return factor
 
     @cached_property
+    def directions(self) -> Directions:
+        """Its eigenvalues and eigenvectors; those of a large one are kept beside its file."""
+        return Directions.of(self.matrix.to(self.device), self.file)
+
+    @cached_property
     def _null_spaces(self) -> dict[float, NullSpace]:
         return {}
 
     def null_space(self, threshold: float) -> NullSpace:
         """Directions in which it is below ``threshold``, found once (AlphaEdit)."""
         if threshold not in self._null_spaces:
-            self._null_spaces[threshold] = NullSpace.of(self.matrix.to(self.device), threshold)
+            self._null_spaces[threshold] = NullSpace.of(self.directions, threshold)
         return self._null_spaces[threshold]
 
     def solve(self, keys: Tensor) -> Tensor:
@@ -158,7 +165,7 @@ def load(path: Path, language_model: LanguageModel) -> SecondMoment:
     except DamagedError as error:
         raise SecondMomentError(f"{error}; delete it, second_moment(...) makes it again") from error
     check_fingerprint(moment, language_model, str(path))
-    return moment.to(language_model.device)
+    return replace(moment, device=language_model.device, file=path)
 
 
 def _read(path: Path) -> SecondMoment:

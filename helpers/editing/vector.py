@@ -13,8 +13,9 @@ the edited positions are computed once; rows that are done are not read again, a
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import ClassVar
 
 import torch
@@ -24,6 +25,7 @@ from tqdm.auto import tqdm
 from helpers.editing.app import App, app_terms
 from helpers.editing.edited_batch import EditedBatch
 from helpers.editing.hyperparameters import VectorHyperparameters
+from helpers.editing.recorded_step import Recorder
 from helpers.editing.rows import EditRow
 from helpers.models.batching import run_halving, token_batches
 from helpers.models.language_model import LanguageModel
@@ -56,6 +58,7 @@ def optimise_vectors(
     app: App | None = None,
     *,
     token_budget: int = 2048,
+    recorder: Recorder | None = None,
     progress: bool = False,
 ) -> list[Vector]:
     """Optimise one vector per row, in batches of like length.
@@ -66,6 +69,7 @@ def optimise_vectors(
         module: the module to whose output the vector is added.
         app: coefficients of APP, where rows carry answers.
         token_budget: optimised tokens per batch, padding included.
+        recorder: records a step and plays it again (``helpers.editing.recorded_step``).
 
     Returns:
         Vectors in the order of ``rows``. A non-finite loss ends that edit only (``failure``).
@@ -76,7 +80,8 @@ def optimise_vectors(
     for batch in token_batches(lengths, token_budget):
 
         def run(chosen: Sequence[int]) -> list[Vector]:
-            return _optimise(language_model, [rows[i] for i in chosen], module, settings, app)
+            own = [rows[i] for i in chosen]
+            return _optimise(language_model, own, module, settings, app, recorder)
 
         vectors = [vector for part in run_halving(batch, run) for vector in part]
         found.update(zip(batch, vectors, strict=True))
@@ -144,6 +149,7 @@ def _optimise(
     module: str,
     settings: VectorHyperparameters,
     app: App | None,
+    recorder: Recorder | None,
 ) -> list[Vector]:
     """Optimise one batch; rows are done when they stop, fail, or reach the last step."""
     batch = EditedBatch.build(language_model, rows, module)
@@ -152,9 +158,14 @@ def _optimise(
     adam = _Adam(torch.zeros_like(delta), torch.zeros_like(delta))
     going = _Going(list(range(len(rows))), list(range(len(rows))), language_model.device)
     vectors: list[Vector] = []
+    play: Callable[[], _Found] | None = None
     for step in range(settings.v_num_grad_steps):
-        terms = _loss_terms(batch, delta, settings, app)
-        total = torch.stack(list(terms.values())).sum(0)
+        if recorder and step and play is None:  # the first step makes what the others read
+            play = recorder(partial(_evaluate, batch, delta, settings, app))
+        if play:
+            terms, total, gradient = play()
+        else:
+            terms, total = _loss_terms(batch, delta, settings, app)
         if step == 0:
             vectors = [Vector(torch.zeros_like(v), v) for v in batch.initial]
             limit = settings.clamp_norm_factor * batch.initial.norm(dim=-1, keepdim=True)
@@ -162,21 +173,35 @@ def _optimise(
         _record(vectors, going, delta, terms, total, settings, step, last=last)
         if not going.places:
             break
-        (gradient,) = torch.autograd.grad(total.sum(), delta)
+        if play is None:  # not before: the last step needs none
+            (gradient,) = torch.autograd.grad(total.sum(), delta)
         adam.step(delta, gradient, settings.v_lr)
         if (index := going.leave()) is not None:
             delta, limit = delta.detach()[index].requires_grad_(True), limit[index]
             batch.keep(index)
             adam.keep(index)
+            play = None  # other shapes
         with torch.no_grad():
             delta.mul_((limit / delta.norm(dim=-1, keepdim=True)).clamp_(max=1.0))
     return vectors
 
 
+_Found = tuple[dict[str, Tensor], Tensor, Tensor]
+
+
+def _evaluate(
+    batch: EditedBatch, delta: Tensor, settings: VectorHyperparameters, app: App | None
+) -> _Found:
+    """The terms by name and their sum, each [rows], and the gradient [rows, hidden]."""
+    terms, total = _loss_terms(batch, delta, settings, app)
+    (gradient,) = torch.autograd.grad(total.sum(), delta)
+    return {name: term.detach() for name, term in terms.items()}, total.detach(), gradient
+
+
 def _loss_terms(
     batch: EditedBatch, delta: Tensor, settings: VectorHyperparameters, app: App | None
-) -> dict[str, Tensor]:
-    """The weighted terms of the loss, each [rows]."""
+) -> tuple[dict[str, Tensor], Tensor]:
+    """The weighted terms of the loss and their sum, each [rows]."""
     reading = batch.read(batch.forward(delta))
     reference = batch.reference
     assert reference is not None
@@ -187,7 +212,7 @@ def _loss_terms(
     if app and not app.inert:
         before = reference.correct.values, reference.false.values
         terms["app"] = app.total(app_terms(reading.correct, reading.false, *before, app.margin))
-    return terms
+    return terms, torch.stack(list(terms.values())).sum(0)
 
 
 def _record(

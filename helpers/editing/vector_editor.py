@@ -13,12 +13,14 @@ from helpers.editing.context import ContextTemplates
 from helpers.editing.editor import Editor
 from helpers.editing.hyperparameters import VectorHyperparameters
 from helpers.editing.memo import Memory
+from helpers.editing.recorded_step import Recorder
 from helpers.editing.request import EditRequest, several_requests
 from helpers.editing.rows import edit_row, subject_prompts
 from helpers.editing.second_moment import SecondMoment, SecondMomentError, check_fingerprint
 from helpers.editing.update import Update
 from helpers.editing.vector import Vector, optimise_vectors
 from helpers.models.language_model import LanguageModel
+from helpers.models.memory import tokens_at_once
 from helpers.models.tokens import SubjectPrompt
 
 
@@ -28,8 +30,9 @@ class VectorEditor(Editor):
 
     ``second_moments`` maps each edited layer to its statistics. ``targets`` says which answers are
     made likely (``helpers.editing.targets``; PEAK, Table 5). ``token_budget`` bounds the tokens
-    optimised at a time. ``memory`` holds vectors of the unedited model, shared with other editors of
-    it; without, every call optimises.
+    optimised at a time; default: by free memory. ``recorder`` plays steps again that it recorded
+    once, such as ``cuda_graph``; default: every step is run. ``memory`` holds vectors of the unedited
+    model, shared with other editors of it; without, every call optimises.
 
     Raises:
         SecondMomentError: statistics missing for a layer, or made with another model.
@@ -42,7 +45,8 @@ class VectorEditor(Editor):
     second_moments: Mapping[int, SecondMoment] = field(default_factory=dict)
     app: App | None = None
     targets: str = "new"
-    token_budget: int = 2048
+    token_budget: int | None = None
+    recorder: Recorder | None = field(default=None, repr=False)
     progress: bool = False
     memory: Memory | None = field(default=None, repr=False)
 
@@ -128,7 +132,9 @@ class VectorEditor(Editor):
             module,
             self.hyperparameters,
             self.app,
-            token_budget=self.token_budget,
+            token_budget=self.token_budget
+            or tokens_at_once(self.language_model, 2048, gradients=True),
+            recorder=self.recorder,
             progress=self.progress,
         )
 

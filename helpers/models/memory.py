@@ -8,6 +8,10 @@ from pathlib import Path
 import psutil
 import torch
 
+from helpers.models.language_model import LanguageModel
+
+_MOST_TOKENS = 16384  # of a pass
+_LARGE = 48 * 2**30  # free bytes of a device on which many records are edited together
 _GROUPS = Path("/proc/self/cgroup")  # lines such as 0::/system.slice/job_17
 _CONTROL = Path("/sys/fs/cgroup")
 
@@ -20,6 +24,29 @@ def free_bytes(device: torch.device) -> int:
     used = psutil.Process().memory_info().rss
     available = psutil.virtual_memory().available
     return int(min([available, *(max(0, limit - used) for limit in group_limits())]))
+
+
+def tokens_at_once(language_model: LanguageModel, usual: int, *, gradients: bool) -> int:
+    """How many tokens a pass takes: the usual number, and up to 16,384 on a GPU with room.
+
+    With gradients each block keeps a token's activations, about sixteen arrays of the hidden size
+    and four of the MLP's; without, few blocks' are there at a time. Three fp32 arrays as wide as the
+    vocabulary come on top. Rows are independent: other batches change results by rounding only.
+    """
+    if language_model.device.type == "cpu":  # a core is busy with the usual number
+        return usual
+    layout, vocabulary = language_model.layout, language_model.model.config.vocab_size
+    of_a_block = 16 * layout.hidden_size + 4 * layout.intermediate_size
+    blocks = layout.blocks if gradients else 4
+    of_a_token = blocks * of_a_block * language_model.dtype.itemsize + 12 * vocabulary
+    room = int(0.8 * free_bytes(language_model.device)) // of_a_token
+    return max(usual, min(room, _MOST_TOKENS))
+
+
+def records_at_once(device: torch.device, usual: int) -> int:
+    """How many records a run edits and scores together: 128 on a GPU with room, else the usual."""
+    large = device.type != "cpu" and free_bytes(device) >= _LARGE
+    return max(usual, 128) if large else usual
 
 
 def group_limits(groups: Path = _GROUPS, control: Path = _CONTROL) -> Iterator[int]:

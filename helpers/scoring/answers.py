@@ -24,6 +24,7 @@ from helpers.models.batching import run_halving, token_batches
 from helpers.models.forest import Forest, pack
 from helpers.models.forward import hidden_states, log_probabilities
 from helpers.models.language_model import LanguageModel
+from helpers.models.memory import tokens_at_once
 from helpers.models.tokens import TokenError, ids_of_answers, ids_of_prompts, several
 
 COLUMNS = ["question", "answer", "tokens", "sum", "mean"]
@@ -61,7 +62,7 @@ def score_answers(
     updates: Sequence[Update] | None = None,
     owners: Sequence[int] | None = None,
     *,
-    token_budget: int = 4096,
+    token_budget: int | None = None,
     row_tokens: int = 192,
     progress: bool = False,
 ) -> pd.DataFrame:
@@ -72,7 +73,7 @@ def score_answers(
         updates: edits to score under, if any.
         owners: for each question the index of its update, -1 for the unedited model; needed with
             updates.
-        token_budget: tokens per forward pass, padding included.
+        token_budget: tokens per forward pass, padding included; default: by free memory.
         row_tokens: questions of one owner share a row up to this many tokens.
 
     Returns:
@@ -90,7 +91,8 @@ def score_answers(
     sums = np.zeros(len(table))
     lengths = [len(row.forest) for row in rows]
     bar = tqdm(total=sum(lengths), unit="token", desc="scoring", disable=not progress)
-    for batch in token_batches(lengths, token_budget):
+    budget = token_budget or tokens_at_once(language_model, 4096, gradients=False)
+    for batch in token_batches(lengths, budget):
         chosen = [rows[i] for i in batch]
         for part in run_halving(chosen, lambda c: _score_rows(language_model, c, moved)):
             np.add.at(sums, part[0], part[1])

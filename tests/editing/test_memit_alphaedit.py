@@ -7,10 +7,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from helpers.editing import null_space as null_space_module
 from helpers.editing import vector_editor
 from helpers.editing.alphaedit import AlphaEdit, KeyHistory
 from helpers.editing.keys import read_at_subjects
-from helpers.editing.null_space import NullSpace
+from helpers.editing.null_space import Directions, NullSpace
 from helpers.editing.overlay import overlay_all
 from helpers.editing.second_moment import SecondMoment
 from helpers.editing.update import Update
@@ -206,3 +207,28 @@ def test_alphaedit_remembers_the_keys_of_its_run(tiny, make_editor, requests) ->
     (again, _) = list(editor.edit_sequentially(requests[:2]))
     for module in first:
         torch.testing.assert_close(again[module].dense(), first[module].dense())
+
+
+def test_the_directions_of_a_large_second_moment_are_kept(tmp_path, monkeypatch, capsys) -> None:
+    """Beside its file, and made again where that holds other statistics."""
+    monkeypatch.setattr(null_space_module, "LARGE", 4)
+    source = tmp_path / "layer1.safetensors"
+    source.write_bytes(b"one")
+    matrix = torch.randn(6, 6).square()
+    matrix = matrix @ matrix.T
+    found = Directions.of(matrix, source)
+    assert "decomposing 6 x 6" in capsys.readouterr().out
+    again = Directions.of(matrix, source)
+    assert not capsys.readouterr().out
+    expected = torch.linalg.eigh(matrix.double())
+    for one in (found, again):
+        torch.testing.assert_close(one.values, expected[0], rtol=0, atol=0)
+        torch.testing.assert_close(one.vectors, expected[1], rtol=0, atol=0)
+    source.write_bytes(b"another one")
+    with pytest.warns(UserWarning, match="other statistics"):
+        other = Directions.of(2 * matrix, source)
+    torch.testing.assert_close(other.values, 2 * expected[0])
+
+
+def test_the_middle_leaves_empty_directions_out() -> None:
+    assert Directions.of(torch.diag(torch.tensor([0.0, 0.0, 0.0, 1.0, 2.0, 3.0]))).middle() == 2

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import psutil
 import pytest
 import torch
 
 from helpers.models import memory
-from helpers.models.memory import free_bytes, group_limits
+from helpers.models.memory import free_bytes, group_limits, records_at_once, tokens_at_once
 
 # A wide model, so that activations of all records at once would show.
 SCRIPT = """
@@ -86,3 +87,24 @@ def test_free_memory_is_what_the_tighter_of_machine_and_job_leaves(monkeypatch):
         assert most / 8 < free_bytes(cpu) <= most * 1.1
     monkeypatch.setattr(memory, "group_limits", lambda: [1])
     assert free_bytes(cpu) == 0
+
+
+def test_a_large_device_takes_more_at_once(monkeypatch):
+    """The shape of LLaMA-2 7B in bf16, with what is free beside its weights."""
+    sizes = SimpleNamespace(blocks=32, hidden_size=4096, intermediate_size=11008)
+    config = SimpleNamespace(config=SimpleNamespace(vocab_size=32000))
+
+    def found(device: str, gib: int) -> tuple[int, int, int]:
+        monkeypatch.setattr(memory, "free_bytes", lambda _: gib * 2**30)
+        placed = {"device": torch.device(device), "dtype": torch.bfloat16}
+        model = SimpleNamespace(layout=sizes, model=config, **placed)
+        optimised = tokens_at_once(model, 2048, gradients=True)
+        scored = tokens_at_once(model, 4096, gradients=False)
+        return optimised, scored, records_at_once(placed["device"], 32)
+
+    optimised, *rest = found("cuda", 125)
+    assert 8192 <= optimised <= 16384
+    assert rest == [16384, 128]
+    assert 4096 <= found("cuda", 64)[0] < optimised
+    assert found("cuda", 4) == (2048, 4096, 32)
+    assert found("cpu", 125) == (2048, 4096, 32)
