@@ -118,6 +118,7 @@ def deep(runs: Sequence[Run]) -> Figure:
 def with_app(runs: Sequence[Run], *, mode: str = "sequential") -> Figure:
     """What APP changes, on the same edits."""
     from helpers.thinkedit import report_tables, technique_tables
+    from helpers.thinkedit.known import BY_MEAN
     from helpers.thinkedit.stored_scores import evaluation
 
     found = evaluation(tuple(runs), modes=(mode,), rule=BY_MEAN)
