@@ -63,18 +63,23 @@ class EditPanel(Panel):
         self._offer_relations()
         for choice in (self.target, self.relation, *self.own.values()):
             choice.observe(lambda _: self._outdate(), "value")
+        self.choices.children += (self.python,)
+        self._packaged = widgets.VBox([self.subject, self.relation])
+        self._own = widgets.VBox(tuple(self.own.values()))
+        shown = [self.status, self.code, self.picture, self.details, self.style_sheet]
+        fact = [self.source, self._packaged, self.target, self._own]
+        self.children = [*fact, self.choices, *shown]
+        self._offer_fields()
         if first is not None:
             self._show(first)
             self._outdate(False)
-        self.choices.children += (self.python,)
-        self._offer_fields()
 
     def _offer_fields(self) -> None:
         """Show the packaged facts, or the fields of one's own."""
-        packaged = self.source.value == PACKAGED
-        fact = [self.subject, self.relation] if packaged else list(self.own.values())
-        shown = [self.status, self.code, self.picture, self.details, self.style_sheet]
-        self.children = [self.source, *fact, self.target, self.choices, *shown]
+        own = self.source.value == OWN
+        self._packaged.layout.display = "none" if own else None
+        self._own.layout.display = None if own else "none"
+        self._outdate()
 
     def _show_code(self) -> None:
         """Show the code of what is chosen, ready to be copied."""
