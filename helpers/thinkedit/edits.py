@@ -2,7 +2,8 @@
 
 Two published layouts are read: June 2025 (21 edits, 558 chains, a list of ``chains`` per record; the
 one nearest to the paper's 566) and the latest (26 edits, 1,406 chains, one ``chain`` per record). A
-small set of the same form, written by hand for this suite, is packaged as "mini".
+small set of the same form, written by hand for this suite, is packaged as "mini", and what the embedded
+models recall as "recalled-<model>" (``python -m tools.recall`` makes it).
 """
 
 from __future__ import annotations
@@ -17,9 +18,11 @@ from typing import Any
 from helpers.fetch import locate, official_file
 from helpers.paths import PACKAGED
 from helpers.records import RecordError, check_record, read_json
+from helpers.thinkedit.wordings import read_wordings
 
 LAYOUTS = {layout: official_file(f"knowgic-{layout}") for layout in ("2025-06", "latest")}
 ALIASES = official_file("knowgic-aliases")
+OWN = ("mini", "recalled-smollm2-135m")  # packaged, not KnowGIC
 _Rewrite = tuple[str, str, str, str]  # subject, prompt, original object, new object
 _FIELDS = ("questions", "answers", "prompts", "subjects")
 
@@ -101,27 +104,33 @@ def load_edits(layout: str = "2025-06") -> tuple[Edit, ...]:
     """Load the published edits.
 
     Args:
-        layout: "2025-06" (the paper's scope), "latest", "mini" (packaged, not KnowGIC), or the path of
-            a JSON file that ``write_edits`` wrote, e.g. from a graph grown out of a model.
+        layout: "2025-06" (the paper's scope), "latest", one of ``OWN`` ("mini", written by hand, or
+            "recalled-<model>", what that model recalls), or the path of a JSON file that
+            ``write_edits`` wrote, e.g. from a graph grown out of a model.
 
     Raises:
         ValueError: no such layout or file.
         FetchError: the file is not here and cannot be downloaded.
     """
-    if layout == "mini":
-        return read_edits(PACKAGED / "thinkedit" / "mini.json")
+    if layout in OWN:
+        return read_edits(PACKAGED / "thinkedit" / f"{layout}.json")
     if layout not in LAYOUTS:
         if layout.endswith(".json") and Path(layout).is_file():
             return read_edits(Path(layout))
         raise ValueError(
-            f"no KnowGIC layout {layout!r}; choose from {', '.join(LAYOUTS)}, mini, or give the path"
-            " of a JSON file of edits"
+            f"no KnowGIC layout {layout!r}; choose from {', '.join((*LAYOUTS, *OWN))}, or give the"
+            " path of a JSON file of edits"
         )
     return read_edits(locate(LAYOUTS[layout]))
 
 
 def load_aliases(layout: str = "2025-06") -> dict[str, tuple[str, ...]]:
-    """Aliases: case-folded entity → other names; the same for both layouts, none for other edits."""
+    """Aliases: case-folded entity → other names; the same for both layouts of KnowGIC.
+
+    Recalled graphs have those of the packaged wordings, other edits none.
+    """
+    if layout.startswith("recalled-"):
+        return dict(read_wordings().aliases)
     if layout not in LAYOUTS:
         return {}
     content = json.loads(locate(ALIASES).read_text(encoding="utf-8"))
@@ -167,7 +176,7 @@ def read_edits(path: Path) -> tuple[Edit, ...]:
 
 
 def write_edits(edits: Sequence[Edit], path: Path) -> None:
-    """Write edits in the layout of June 2025."""
+    """Write edits in the layout of June 2025, a line per record."""
     records = [
         {
             "case_id": edit.case_id,
@@ -180,7 +189,8 @@ def write_edits(edits: Sequence[Edit], path: Path) -> None:
         }
         for edit in edits
     ]
-    path.write_text(json.dumps(records, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    lines = ",\n".join(json.dumps(record, ensure_ascii=False) for record in records)
+    path.write_text(f"[\n{lines}\n]\n", encoding="utf-8")
 
 
 def chain_lengths(edits: Sequence[Edit]) -> dict[int, int]:

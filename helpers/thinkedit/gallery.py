@@ -12,13 +12,19 @@ from helpers.results.figure import figure
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from helpers.thinkedit.known import Measure
     from helpers.thinkedit.report_tables import Evaluation
     from helpers.thinkedit.technique_tables import Pairs
 
 MAIN = "smollm2-135m"
 _ALL, _LONG = slice(1, None), slice(3, None)  # of the counts overall and by length
-_stored = partial(figure, of="thinkedit", main=MAIN, together=True)
+
+
+def _given(run: Run) -> bool:
+    """Whether the run's edits were given, and not taken from what the model recalls."""
+    return not str(run.about.source.get("layout", "")).startswith("recalled-")
+
+
+_stored = partial(figure, of="thinkedit", main=MAIN, together=True, when=_given)
 _exact = partial(_stored, needs=("exact", "chains"))
 
 
@@ -32,7 +38,8 @@ def reading() -> Figure:
 
 def _made(run: Run, end: str) -> bool:
     """Whether exact scores of some method and mode whose words end so are stored."""
-    return any(key.startswith("exact: ") and end in key for key in run.about.settings)
+    made = any(key.startswith("exact: ") and end in key for key in run.about.settings)
+    return made and _given(run)
 
 
 @_exact("06_ifr_by_length", title="IFR by chain length")
@@ -58,6 +65,14 @@ def paper_lengths() -> Figure:
     finding = f"In {more} of {len(table)} rows, chains of three steps keep more than those of one"
     caption = f"{figures.THE_PAPER}; it prints neither intervals nor numbers of chains"
     return figures.recovery_by_length(table, finding=finding, caption=caption)
+
+
+@figure("06_recalled", title="What a model recalls: links and chains, stage by stage", alone=True)
+def recalled() -> Figure:
+    """The packaged graph of the embedded model."""
+    from helpers.thinkedit import recalled_tables
+
+    return recalled_tables.funnel(MAIN)
 
 
 @_exact("06_ckp", title="CKP by method")
@@ -94,7 +109,7 @@ def deep(runs: Sequence[Run]) -> Figure:
     """What deep edits change against plain independent ones, on the same edits."""
     from helpers.thinkedit import technique_tables
 
-    plain, changed = (_plain(runs, mode, measure="mean") for mode in ("independent", "deep"))
+    plain, changed = (_plain(runs, mode, by_mean=True) for mode in ("independent", "deep"))
     pairs = technique_tables.against_mode(changed, plain, mode="deep", other_mode="independent")
     return _changed(runs, pairs, about="exact by geometric mean, independent", what="A deep edit")
 
@@ -103,10 +118,10 @@ def deep(runs: Sequence[Run]) -> Figure:
 def with_app(runs: Sequence[Run], *, mode: str = "sequential") -> Figure:
     """What APP changes, on the same edits."""
     from helpers.thinkedit import report_tables, technique_tables
-    from helpers.thinkedit.known import Known
+    from helpers.thinkedit.known import BY_MEAN
     from helpers.thinkedit.stored_scores import evaluation
 
-    found = evaluation(tuple(runs), modes=(mode,), rule=Known("mean"))
+    found = evaluation(tuple(runs), modes=(mode,), rule=BY_MEAN)
     plain, changed = report_tables.split_app(found)
     pairs = technique_tables.against_mode(changed, plain, mode=mode, other_mode=mode)
     return _changed(runs, pairs, about=f"exact by geometric mean, {mode}", what="APP")
@@ -140,13 +155,14 @@ def sampled(runs: Sequence[Run], *, mode: str = "sequential") -> Figure:
     return figures.recovery_against_preservation(table, caption=caption)
 
 
-def _plain(runs: Sequence[Run], mode: str, measure: Measure = "named") -> Evaluation:
+def _plain(runs: Sequence[Run], mode: str, by_mean: bool = False) -> Evaluation:
     """Exact metrics of the methods without APP."""
-    from helpers.thinkedit.known import Known
+    from helpers.thinkedit.known import BY_MEAN, DEFAULT
     from helpers.thinkedit.report_tables import split_app
     from helpers.thinkedit.stored_scores import evaluation
 
-    return split_app(evaluation(tuple(runs), modes=(mode,), rule=Known(measure)))[0]
+    rule = BY_MEAN if by_mean else DEFAULT
+    return split_app(evaluation(tuple(runs), modes=(mode,), rule=rule))[0]
 
 
 def _caption(runs: Sequence[Run], mode: str, *, kind: str = "exact") -> str:

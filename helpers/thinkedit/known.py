@@ -22,7 +22,8 @@ class Known:
             long names.
         threshold: probability from which an object is known.
         top: also known, whatever the probability: an object that, as it is written, is more probable
-            than the new object and every rival of its kind (by the same measure).
+            than the new object and every rival of its kind (by the same measure). Such facts
+            can be as improbable as 1e-8, and then p'/p says little: see the thresholds without it.
     """
 
     measure: Measure = "named"
@@ -62,6 +63,7 @@ class Known:
 
 
 DEFAULT = Known()
+BY_MEAN = Known("mean", top=True)  # the variant that counts most facts as known
 
 
 def mean_log_probability(scores: pd.DataFrame, answer: str) -> pd.Series:

@@ -22,7 +22,7 @@ _WIDE = widgets.Layout(width="98%")
 _PART = widgets.Layout(width="28%")
 _EXPLANATION = {
     "refine": "The object does not occur in the responses. Reword the question, correct the facts, "
-    "or discard them.",
+    "accept a word of the responses as another name of the object, or discard them.",
     "prune": "Keep what is true, correct it where needed, add what is missing.",
 }
 
@@ -69,8 +69,11 @@ class CurationPanel(widgets.VBox):
         self.accept = widgets.Button(button_style="primary")
         self.discard = widgets.Button(description="Discard")
         self.add = widgets.Button(description="Add a triplet", icon="plus")
+        self.alias = widgets.Text(placeholder="another name of the object", layout=_PART)
+        self.synonym = widgets.Button(description="Accept the name")
         self.accept.on_click(lambda _: self._decide(self._accepted))
         self.discard.on_click(lambda _: self._decide(lambda: Decision(discard=True)))
+        self.synonym.on_click(lambda _: self._decide(self._named))
         self.add.on_click(lambda _: self._add_row())
         super().__init__(layout=_WIDE)
         self.add_class("curation-panel")
@@ -95,6 +98,7 @@ class CurationPanel(widgets.VBox):
     def _fill(self, review: Review) -> None:
         self.message.value = escape(_EXPLANATION[review.occasion])
         self.question.value = review.question
+        self.alias.value = ""
         self.question.disabled = review.occasion == "prune"
         listed = "".join(
             f"<li>{escape(response) or '<i>empty</i>'}</li>" for response in review.responses
@@ -106,7 +110,8 @@ class CurationPanel(widgets.VBox):
         self.accept.description = "Keep ticked" if prunable else "Ask again"
 
     def _arrange(self, review: Review) -> None:
-        buttons = [self.accept, self.add if review.occasion == "prune" else self.discard]
+        refining = [self.discard, self.alias, self.synonym]
+        buttons = [self.accept, *([self.add] if review.occasion == "prune" else refining)]
         self.children = [
             self.progress,
             self.status,
@@ -131,6 +136,11 @@ class CurationPanel(widgets.VBox):
             return Decision(triplets=kept)
         return Decision(question=self.question.value.strip(), path=kept)
 
+    def _named(self) -> Decision:
+        if not self.alias.value.strip():
+            raise ValueError("write the word of the responses that is another name of the object")
+        return Decision(alias=self.alias.value.strip())
+
     def _decide(self, decision_of: Callable[[], Decision]) -> None:
         self._lock(True)
         try:
@@ -144,5 +154,5 @@ class CurationPanel(widgets.VBox):
 
     def _lock(self, locked: bool) -> None:
         """No second click while the model answers."""
-        for button in (self.accept, self.discard, self.add):
+        for button in (self.accept, self.discard, self.add, self.synonym):
             button.disabled = locked

@@ -13,49 +13,18 @@ from dataclasses import asdict, dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-import networkx as nx
-
 from helpers.scoring.mentions import Aliases, mentions, names_of
 from helpers.thinkedit import extraction, prompts
 from helpers.thinkedit.chains import simple_chains
 from helpers.thinkedit.graph import Triplet, add_triplet
+from helpers.thinkedit.growth import Growth, Path, Settings, asks_for_all
 from helpers.thinkedit.journal import Journal, Respondent
+from helpers.thinkedit.proposers import Proposer, proposed_triplets
 from helpers.thinkedit.reviewers import Decision, Review, Reviewer
+from helpers.thinkedit.wordings import Wordings
 
-Path = tuple[Triplet, ...]
 Steps = Generator[Review, Decision, None]
 NO_ALIASES: Aliases = MappingProxyType({})
-
-
-@dataclass(frozen=True)
-class Settings:
-    """How far to grow, and how to ask.
-
-    ``max_attempts`` is the paper's k_max, ``target_chains`` its stop at 100 (Harry Potter);
-    ``chain_questions`` bounds the chains asked about per round, ``statements`` the statements taken
-    from one chain of thought.
-    """
-
-    max_attempts: int = 3
-    max_steps: int = 5
-    target_chains: int = 100
-    max_rounds: int = 8
-    responses: int = 1
-    chain_questions: int = 20
-    statements: int = 12
-    seed: int = 0
-
-
-@dataclass
-class Growth:
-    """State of a run: the graph so far, its chains, what was given up, and why it stopped."""
-
-    fact: Triplet
-    graph: nx.DiGraph = field(default_factory=nx.DiGraph)
-    chains: list[Path] = field(default_factory=list)
-    discarded: list[Path] = field(default_factory=list)
-    rounds: int = 0
-    stopped: str = ""
 
 
 class Session:
@@ -66,6 +35,8 @@ class Session:
         model: who answers.
         journal: where everything is recorded and replayed from.
         aliases: other names of entities that count as the object.
+        proposer: who proposes facts besides the model's own reasoning.
+        wordings: questions of known relations, asked in place of what the model would write.
 
     ``pending`` is the review waiting for ``decide``; None when the run is over.
     """
@@ -78,12 +49,15 @@ class Session:
         *,
         settings: Settings | None = None,
         aliases: Aliases = NO_ALIASES,
+        proposer: Proposer | None = None,
+        wordings: Wordings | None = None,
     ) -> None:
         self.growth = Growth(fact)
         self.pending: Review | None = None
         self._journal = journal
         self.settings = settings or Settings()
-        self._steps = _Run(self.growth, model, journal, self.settings, aliases).steps()
+        run = _Run(self.growth, model, journal, self.settings, aliases, proposer, wordings)
+        self._steps = run.steps()
         self._advance(None)
 
     def decide(self, decision: Decision) -> None:
@@ -127,6 +101,8 @@ class _Run:
     journal: Journal
     settings: Settings
     aliases: Aliases
+    proposer: Proposer | None = None
+    wordings: Wordings | None = None
     seen: set[tuple[tuple[str, str, str], ...]] = field(default_factory=set)
 
     def steps(self) -> Steps:
@@ -148,7 +124,7 @@ class _Run:
 
     def _validate(self, paths: Sequence[Path], validated: dict[Path, str]) -> Steps:
         """Algorithm 1: fill ``validated`` with the paths whose object the model names."""
-        asked = list(zip(paths, self._questions(paths), strict=True))
+        asked = self._questions(paths)
         for attempt in range(self.settings.max_attempts):
             texts = [prompts.answer_prompt(question) for _, question in asked]
             answers = self._ask(texts, n=self.settings.responses, attempt=attempt)
@@ -158,18 +134,32 @@ class _Run:
                 if any(mentions(response, names) for response in responses):
                     validated[path] = question
                     self._note("validated", path=path, question=question)
-                elif attempt + 1 < self.settings.max_attempts:
-                    decision = yield Review("refine", question, path, tuple(responses))
-                    self._refine(decision, path, again)
-                else:
+                elif attempt + 1 == self.settings.max_attempts:
                     self._discard(path)
+                elif attempt == 0 and (worded := self._worded(path, question)):
+                    again.append((path, worded))
+                else:
+                    decision = yield Review("refine", question, path, tuple(responses))
+                    if decision.alias:
+                        self._accept_alias(path[-1].object, decision.alias)
+                        validated[path] = question
+                    elif decision.discard:
+                        self._discard(path)
+                    else:
+                        again.append((decision.path, decision.question))
             asked = again
 
-    def _refine(self, decision: Decision, path: Path, again: list[tuple[Path, str]]) -> None:
-        if decision.discard:
-            self._discard(path)
-        else:
-            again.append((decision.path, decision.question))
+    def _worded(self, path: Path, failed: str = "") -> str:
+        """A question of the wordings about a single triplet, other than the one that failed."""
+        if len(path) > 1 or self.wordings is None:
+            return ""
+        questions = self.wordings.questions_about(path[0].relation, path[0].subject)
+        return next((question for question in questions if question != failed), "")
+
+    def _accept_alias(self, entity: str, alias: str) -> None:
+        names = (*self.aliases.get(entity.casefold(), ()), alias)
+        self.aliases = {**self.aliases, entity.casefold(): names}
+        self._note("synonym", entity=entity, alias=alias)
 
     def _generate(self, validated: Mapping[Path, str], found: list[Path]) -> Steps:
         """Algorithm 2: reasoning on the validated questions, its statements, their triplets."""
@@ -179,10 +169,19 @@ class _Run:
         for (path, question), thought, group in zip(validated.items(), thoughts, cut, strict=True):
             texts = [next(flat)[0] for _ in group]
             candidates = {t.key: t for text in texts for t in extraction.triplets_of(text)}
+            candidates |= {t.key: t for t in self._proposed(path)}
             decision = yield Review(
                 "prune", question, path, tuple(thought), tuple(candidates.values())
             )
             found += [(triplet,) for triplet in decision.triplets]
+
+    def _proposed(self, path: Path) -> list[Triplet]:
+        """The proposer's new facts about a triplet's two entities."""
+        if self.proposer is None or self.wordings is None or len(path) > 1:
+            return []
+        entities = (path[0].subject, path[0].object)
+        found = proposed_triplets(self.proposer, self.wordings, entities, near=self.growth.graph)
+        return [t for t in found if (t.key,) not in self.seen][: self.settings.proposals]
 
     def _synthesise(self, validated: Mapping[Path, str]) -> list[Path]:
         """Algorithm 3: add validated triplets; return the chains that this made possible."""
@@ -201,17 +200,22 @@ class _Run:
                 )
         return [chain for chain in growth.chains if len(chain) > 1]
 
-    def _questions(self, paths: Sequence[Path]) -> list[str]:
-        texts = self._ask([prompts.question_prompt(path) for path in paths])
-        questions = []
-        for path, (text,) in zip(paths, texts, strict=True):
-            question = extraction.question_of(text)
-            asks = mentions(question, names_of(path[0].subject, self.aliases))
-            # A question that gives its object away validates anything.
-            tells = mentions(question, names_of(path[-1].object, self.aliases))
-            usable = asks and not tells
-            questions.append(question if usable else extraction.fallback_question(path[-1]))
-        return questions
+    def _questions(self, paths: Sequence[Path]) -> list[tuple[Path, str]]:
+        """A question for each path; a chain without a usable one is refused."""
+        worded = {path: self._worded(path) for path in paths}
+        free = [path for path in paths if not worded[path]]
+        texts = self._ask([prompts.question_prompt(path) for path in free])
+        written = {path: text for path, (text,) in zip(free, texts, strict=True)}
+        asked = []
+        for path in paths:
+            question = worded[path] or extraction.question_of(written[path])
+            if not asks_for_all(question, path, self.aliases):
+                question = extraction.fallback_question(path[0]) if len(path) == 1 else ""
+            if question:
+                asked.append((path, question))
+            else:
+                self._note("no question of the whole chain", path=path, written=written[path])
+        return asked
 
     def _ask(self, texts: Sequence[str], *, n: int = 1, attempt: int = 0) -> list[list[str]]:
         return self.journal.ask(self.model, texts, n=n, seed=self.settings.seed + attempt)

@@ -19,6 +19,9 @@ Question: Where is Mount Etna located?
 Subject: Marie Curie | Relation: was married to | Object: Pierre Curie
 Question: Who was Marie Curie married to?
 
+Subject: Bedřich Smetana | Relation: composed | Object: The Moldau
+Question: Which work did Bedřich Smetana compose?
+
 Subject: {subject} | Relation: {relation} | Object: {object}
 Question:"""
 
@@ -28,6 +31,12 @@ Do not name the entities in between or the last one.
 
 Chain: Mount Etna -> is located in -> Sicily -> has the capital -> Palermo
 Question: What is the capital of the island on which Mount Etna is located?
+
+Chain: Marie Curie -> was married to -> Pierre Curie -> was born in -> Paris
+Question: Where was the husband of Marie Curie born?
+
+Chain: The Moldau -> was composed by -> Bedřich Smetana -> played the -> piano
+Question: Which instrument did the composer of The Moldau play?
 
 Chain: {chain}
 Question:"""
@@ -45,6 +54,16 @@ Mount Etna is located in Sicily.
 Sicily is a part of Italy.
 The answer is Italy.
 
+Question: Where was the husband of Marie Curie born?
+Marie Curie was married to Pierre Curie.
+Pierre Curie was born in Paris.
+The answer is Paris.
+
+Question: Which instrument did the composer of The Moldau play?
+The Moldau was composed by Bedřich Smetana.
+Bedřich Smetana played the piano.
+The answer is the piano.
+
 Question: {question}
 """
 
@@ -54,6 +73,12 @@ Write every fact of the statement as: subject | relation | object
 Statement: Marie Curie, who was born in Warsaw, discovered radium.
 Marie Curie | was born in | Warsaw
 Marie Curie | discovered | radium
+
+Statement: Mount Etna is located in Sicily.
+Mount Etna | is located in | Sicily
+
+Statement: The Moldau was composed by Bedřich Smetana.
+The Moldau | was composed by | Bedřich Smetana
 
 Statement: {statement}
 """

@@ -43,6 +43,7 @@ def evaluate(
     first_line: bool = True,
     seed: int = 0,
     corpus: str = "self",
+    rivals: bool = True,
     store: Path = RUNS / "results",
 ) -> Run:
     """Evaluate methods; what is in the store already is not computed again.
@@ -60,6 +61,7 @@ def evaluate(
         first_line: a response ends with its first line; False for models that answer in lists.
         seed: of the samples, contexts and corpus.
         corpus: text behind the second moments, see ``helpers.editing.corpus.corpus_named``.
+        rivals: score entities of the same kind, too (see ``ThinkEditRun``).
         store: folder of the results store.
 
     Returns:
@@ -91,6 +93,7 @@ def evaluate(
             samples=samples,
             sampling=drawn.get(estimator),
             seed=seed,
+            rivals=rivals,
             progress=True,
         )
         for estimator in estimators
@@ -145,6 +148,8 @@ def publish(params: Mapping[str, Any], into: Archive, *, finished: bool = False)
         modes=params["modes"],
         estimators=params["estimators"],
         layout=params["benchmark"],
+        first=params["first"],
+        rivals=params["rivals"],
         **{name: params[name] for name in drawn},
     )
     return into.put(run.name, run.tables, run.about, by=["method", "mode"])

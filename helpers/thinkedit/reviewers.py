@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
+from helpers.scoring.mentions import mentions
 from helpers.thinkedit.graph import Triplet, check_triplet
 from helpers.thinkedit.journal import JournalError, decisions
 
@@ -37,14 +38,16 @@ class Review:
 class Decision:
     """What was decided.
 
-    ``discard`` gives up the question (refine only). Otherwise ``question`` and ``path`` are asked again
-    (refine), or ``triplets`` are kept (prune).
+    ``discard`` gives up the question (refine only), ``alias`` accepts a word of the responses as another
+    name of the object (refine only). Otherwise ``question`` and ``path`` are asked again (refine), or
+    ``triplets`` are kept (prune).
     """
 
     discard: bool = False
     question: str = ""
     path: tuple[Triplet, ...] = ()
     triplets: tuple[Triplet, ...] = ()
+    alias: str = ""
 
     def as_json(self) -> dict[str, Any]:
         """JSON values, as the journal keeps them."""
@@ -57,15 +60,22 @@ class Decision:
             name: tuple(Triplet(**triplet) for triplet in value[name])
             for name in ("path", "triplets")
         }
-        return cls(bool(value["discard"]), str(value["question"]), **paths)
+        return cls(
+            bool(value["discard"]), str(value["question"]), **paths, alias=value.get("alias", "")
+        )
 
     def check(self, review: Review) -> None:
         """Raise ``ValueError`` where the decision does not answer the review, or holds no facts."""
         for triplet in (*self.path, *self.triplets):
             check_triplet(triplet)
-        if review.occasion == "prune" and (self.discard or self.path):
+        if review.occasion == "prune" and (self.discard or self.path or self.alias):
             raise ValueError("a pruning decision lists the triplets to keep, nothing else")
-        if review.occasion == "refine" and not self.discard:
+        if self.alias:
+            if not any(mentions(response, (self.alias,)) for response in review.responses):
+                raise ValueError(
+                    f"no response to refine holds {self.alias!r}: a synonym must occur"
+                )
+        elif review.occasion == "refine" and not self.discard:
             if not self.question.strip() or not self.path:
                 raise ValueError("a refinement needs a question and a triplet or chain")
             ends = zip(self.path, self.path[1:], strict=False)

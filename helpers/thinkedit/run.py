@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -50,6 +50,8 @@ class ThinkEditRun:
     subject, for fluency and consistency. ``sampling`` says how, by default as ``ANSWERS`` (one line of
     at most 24 tokens) or ``TEXTS``. ``seed`` draws the targets of deep edits. ``edits`` is what is
     evaluated, ``universe`` the whole set: rivals, neighbours and the words' frequencies come from it.
+    Without ``rivals`` no fact is compared with other entities of its kind, which the default rule for
+    known facts does not need and most of the scoring goes into.
 
     Raises:
         ValueError: an unknown estimator.
@@ -66,6 +68,7 @@ class ThinkEditRun:
     sampling: Sampling | None = None
     seed: int = 0
     chunk: int = 7
+    rivals: bool = True
     progress: bool = False
 
     def __post_init__(self) -> None:
@@ -192,6 +195,8 @@ class ThinkEditRun:
         for place, edit in enumerate(edits):
             asked = probes_of(edit, self.universe, self.kinds)
             own = [probe for probe in asked if probe.form in forms]
+            if not self.rivals:
+                own = [replace(probe, rivals=()) for probe in own]
             probes += own
             owner_of += [-1 if owners is None else owners[place]] * len(own)
         return exact_scores(
@@ -245,6 +250,7 @@ class ThinkEditRun:
                 if self.estimator == "exact"
                 else {"responses": Sampling.version}
             ),
+            **({} if self.rivals else {"rivals": False}),
             **(sampled if self.estimator != "exact" else {}),
             **({"aliases": settings_key(aliases)} if self.estimator != "texts" else {}),
         }

@@ -1,13 +1,16 @@
 """Algorithms 1-3 on a tiny world: growth, refinement, stop rules, journal, resume and replay."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from helpers.thinkedit.graph import Triplet, triplets
 from helpers.thinkedit.journal import Journal, JournalError, decisions
 from helpers.thinkedit.pipeline import Session, Settings
+from helpers.thinkedit.proposers import Listed, Proposal
 from helpers.thinkedit.reviewers import AutomaticReviewer, Decision, RecordedReviewer, Review
+from helpers.thinkedit.wordings import Wording, read_wordings
 
 SCHOOL = Triplet("Ada", "studied at", "North College")
 HOUSE = Triplet("Ada", "lives in", "Red House")
@@ -63,6 +66,83 @@ def test_aliases_validate(world, tmp_path):
 def test_stop_rules(world, tmp_path, settings, stopped, rounds):
     growth = grow(world, tmp_path / "j.jsonl", **settings)
     assert (growth.stopped, growth.rounds) == (stopped, rounds)
+
+
+class Telling:
+    """Writes a chain question that names the entity on the way, and so asks for the last step only."""
+
+    def __init__(self, world):
+        self.world, self.fingerprint = world, "telling"
+
+    def respond(self, prompts, *, n, seed):
+        told = "Which school does the Red House of Ada belong to?"
+        plain = self.world.respond(prompts, n=n, seed=seed)
+        return [[told] if "Chain:" in p else own for p, own in zip(prompts, plain, strict=True)]
+
+
+def test_a_chain_question_that_names_an_entity_on_the_way_is_refused(world, tmp_path):
+    path = tmp_path / "j.jsonl"
+    growth = grow(Telling(world), path)
+    assert growth.chains == [(SCHOOL,), (HOUSE, PART)]  # made of validated links all the same
+    events = [r["request"]["event"] for r in records(path) if r["kind"] == "event"]
+    assert events.count("no question of the whole chain") == 1
+    assert not any("Red House of Ada" in prompt for prompt in world.asked)
+
+
+def test_a_synonym_of_the_responses_validates_from_then_on(world, tmp_path):
+    fact = Triplet("Ada", "studied at", "The Northern")
+
+    class Knowing:
+        def decide(self, review):
+            if review.occasion == "prune":
+                return Decision(triplets=(HOUSE,))
+            return Decision(alias="north college")
+
+    def refuse(review):
+        with pytest.raises(ValueError, match="a synonym must occur"):
+            Decision(alias="South College").check(review)
+
+    grown = grow(world, tmp_path / "j.jsonl", Knowing(), fact=fact)
+    assert grown.chains[0] == (fact,)
+    assert grow(world, tmp_path / "j.jsonl", fact=fact).chains == grown.chains  # replayed
+    refuse(Review("refine", "Where?", (fact,), ("North College",)))
+
+
+def test_proposals_are_candidates_and_known_relations_have_questions(world, tmp_path):
+    lyon, europe = (
+        Triplet("Lyon", "is a city in the country of", "France"),
+        Triplet("France", "is on the continent of", "Europe"),
+    )
+    seen = []
+
+    class Person:
+        def decide(self, review):
+            seen.append(review)
+            if review.occasion == "prune":
+                return Decision(triplets=review.candidates)
+            return Decision(discard=True)
+
+    def respond(prompts, *, n, seed):
+        answers = {"In which country is Lyon?": "France", "Which continent is France on?": "Europe"}
+        return [[answers.get(p.split("Question: ")[-1].split("\n")[0], "?")] for p in prompts]
+
+    world.respond = respond
+    journal = Journal(tmp_path / "j.jsonl", model="w", settings={})
+    session = Session(
+        lyon,
+        world,
+        journal,
+        proposer=Listed([Proposal("France", "P30", "Europe"), Proposal("Lyon", "P176", "Peugeot")]),
+        wordings=replace(read_wordings(), relations={
+            **read_wordings().relations,
+            "P17": Wording(lyon.relation, ("Where is {}?", "In which country is {}?"), ("{} is",)),
+        }),
+    )  # fmt: skip
+    growth = session.run(Person())
+    peugeot = Triplet("Lyon", "is made by", "Peugeot")
+    assert seen[0].candidates == (europe, peugeot)
+    assert set(triplets(growth.graph)) == {lyon, europe}
+    assert [r.path for r in seen if r.occasion == "refine"] == [(peugeot,)]  # after two questions
 
 
 class Expert:

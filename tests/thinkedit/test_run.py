@@ -17,7 +17,7 @@ from helpers.results.store import ResultsStore, settings_key
 from helpers.scoring.answers import Question, score_answers
 from helpers.scoring.responses import Sampling
 from helpers.thinkedit import metrics, publish, tables
-from helpers.thinkedit.known import Known
+from helpers.thinkedit.known import BY_MEAN, Known
 from helpers.thinkedit.probes import kinds_of, probes_of
 from helpers.thinkedit.run import ThinkEditRun
 from helpers.thinkedit.scores import exact_scores, sampled_scores, text_scores
@@ -362,7 +362,7 @@ def test_known_means_first_of_its_kind_or_likely(exact_table):
         original_sum=[-7.0, -8.0, -4.0, -9.0, -7.8],
         other_sum=[-3.0, np.nan, np.nan, np.nan, np.nan],
     )  # now the new object wins: mean -1 against -3.5
-    facts = tables.exact_facts(before, after, rule=Known("mean"))
+    facts = tables.exact_facts(before, after, rule=BY_MEAN)
     assert facts["known_before"].tolist() == [True, False, True, False, False]
     assert facts["known_after"].tolist() == [False, False, True, False, True]
     assert facts["before"][0] == pytest.approx(np.exp(-2))
@@ -376,7 +376,7 @@ def test_the_whole_probability_is_of_any_name_and_ranks_names_as_written(exact_t
         (1, "fact", 2, -2.9, 1, np.nan, np.nan, -0.5, -0.5),  # e^-2.9 > 0.05
     )
     scores["original_named"] = [-3.5, -4.0, -2.9]
-    whole, mean = Known("named"), Known("mean")
+    whole, mean = Known("named", top=True), BY_MEAN
     assert whole.probability(scores).tolist() == pytest.approx(np.exp([-3.5, -4.0, -2.9]))
     assert whole.of(scores).tolist() == [True, False, True]
     assert mean.of(scores).tolist() == [True, True, True]

@@ -11,7 +11,7 @@ from helpers.results.archive import About, Archive
 from helpers.results.figure import published
 from helpers.thinkedit import figures as thinkedit_figures
 from helpers.thinkedit import side_tables as side
-from helpers.thinkedit.known import Known
+from helpers.thinkedit.known import BY_MEAN
 from helpers.thinkedit.stored_scores import evaluation
 
 
@@ -50,7 +50,7 @@ def scores(exact_rows) -> pd.DataFrame:
 
 
 def test_base_rates_count_what_the_unedited_model_answers(scores: pd.DataFrame) -> None:
-    rates = side.base_rates(scores, rule=Known("mean")).set_index("form")
+    rates = side.base_rates(scores, rule=BY_MEAN).set_index("form")
     assert rates["prompts"].to_dict() == {"fact": 2, "reverse": 2, "yes_no": 1}
     assert rates["answered"].to_dict() == {"fact": 0.5, "reverse": 0.5, "yes_no": 1.0}
     assert rates.loc["fact", "probability"] == pytest.approx((np.exp(-2) + np.exp(-4)) / 2)
@@ -123,7 +123,8 @@ def test_the_gallery_draws_what_is_stored(tmp_path, exact_rows, along, scores) -
     along = pd.concat([along, facts.assign(method="rome", mode="sequential")])
     tables = {"exact": pd.concat(every).drop(columns="model"), "chains": chains}
     tables["along"] = along.drop(columns="model")
-    assert list(published(tmp_path, chapter="06")) == ["06_paper_ifr_by_length", "06_reading"]
+    alone = {"06_paper_ifr_by_length", "06_reading", "06_recalled"}
+    assert set(published(tmp_path, chapter="06")) == alone
     source = {"model": "m", "layout": "mini", "preset": "tuned", "dtype": "float32"}
     settings = {"exact": {}, "along": {}, "exact: rome, deep": {}}
     archive = Archive(tmp_path / "thinkedit")

@@ -1,0 +1,147 @@
+"""Who proposes new facts about an entity (Algorithm 2): a triple store, a person; or the model itself.
+
+A proposal is only a candidate: Algorithm 1 decides whether the model knows it. The model's own
+reasoning proposes inside ``helpers.thinkedit.pipeline``.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from helpers.thinkedit.graph import Triplet
+from helpers.thinkedit.wordings import Wordings
+from helpers.triples.labelled_graph import Graph
+
+INVERSE = "re_"
+
+
+@dataclass(frozen=True, order=True)
+class Proposal:
+    """A candidate fact; ``relation`` is one of the wordings', ``source`` says who proposed it."""
+
+    subject: str
+    relation: str
+    object: str
+    source: str = ""
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """Case-folded identity, whoever proposed it."""
+        return self.subject.casefold(), self.relation, self.object.casefold()
+
+
+class Proposer(Protocol):
+    """Proposes facts whose subject is one of the entities."""
+
+    def propose(self, entities: Iterable[str]) -> list[Proposal]:
+        """Candidates in a fixed order, each once."""
+        ...
+
+
+@dataclass(frozen=True)
+class StoreNeighbours:
+    """The neighbours in a triple store: packaged facts, CoDEx, an endpoint (see ``triples.sources``).
+
+    Args:
+        graph: what was read from the store.
+        wordings: of the relations to propose. ``re_P36`` follows P36 backwards; ``P17/P30`` follows
+            P17, then P30, where both have a single object.
+        source: the store's name.
+    """
+
+    graph: Graph
+    wordings: Wordings
+    source: str
+    _found: dict[str, list[Proposal]] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Index all neighbours by case-folded subject."""
+        found: dict[str, dict[tuple[str, str, str], Proposal]] = defaultdict(dict)
+        names = {i: self.wordings.name(entity.label) for i, entity in self.graph.entities.items()}
+        for relation in self.wordings.relations:
+            for subject, goal in sorted(_pairs(self.graph, relation)):
+                proposal = Proposal(names[subject], relation, names[goal], self.source)
+                if proposal.key[0] != proposal.key[2]:
+                    found[proposal.key[0]].setdefault(proposal.key, proposal)
+        object.__setattr__(self, "_found", {s: list(p.values()) for s, p in found.items()})
+
+    def propose(self, entities: Iterable[str]) -> list[Proposal]:
+        """What the store says about the entities."""
+        return [p for entity in entities for p in self._found.get(entity.casefold(), ())]
+
+    def subjects(self, relation: str) -> list[str]:
+        """Entities that the store has this relation of."""
+        return sorted(
+            {p.subject for ps in self._found.values() for p in ps if p.relation == relation}
+        )
+
+
+@dataclass(frozen=True)
+class Listed:
+    """What a person (or a file) proposes: a list of facts."""
+
+    proposals: Sequence[Proposal]
+
+    def propose(self, entities: Iterable[str]) -> list[Proposal]:
+        """Those about the entities."""
+        wanted = {entity.casefold() for entity in entities}
+        return [p for p in self.proposals if p.key[0] in wanted]
+
+
+@dataclass(frozen=True)
+class Together:
+    """Several proposers; of the same fact, the first one's proposal counts."""
+
+    proposers: Sequence[Proposer]
+
+    def propose(self, entities: Iterable[str]) -> list[Proposal]:
+        """The candidates of all."""
+        asked = list(entities)
+        found: dict[tuple[str, str, str], Proposal] = {}
+        for proposer in self.proposers:
+            for proposal in proposer.propose(asked):
+                found.setdefault(proposal.key, proposal)
+        return list(found.values())
+
+
+def proposed_triplets(
+    proposer: Proposer, wordings: Wordings, entities: Iterable[str], *, near: Container[str]
+) -> list[Triplet]:
+    """Proposals in words, one per subject and relation.
+
+    Args:
+        proposer: who proposes.
+        wordings: of the relations.
+        entities: what to propose about.
+        near: case-folded entities; of several objects one of these is taken, since it can close a chain.
+    """
+    found: dict[tuple[str, str], Triplet] = {}
+    for proposal in proposer.propose(entities):
+        reads = wordings.relations[proposal.relation].reads
+        triplet = Triplet(proposal.subject, reads, proposal.object)
+        own, other = triplet.key[:2], triplet.key[2]
+        if own not in found or (other in near and found[own].key[2] not in near):
+            found[own] = triplet
+    return list(found.values())
+
+
+def _pairs(graph: Graph, relation: str) -> set[tuple[str, str]]:
+    """(subject, object) of a relation, its inverse, or a composition of two."""
+    first, _, second = relation.partition("/")
+    if second:
+        one, two = _single(_pairs(graph, first)), _single(_pairs(graph, second))
+        return {(subject, two[middle]) for subject, middle in one.items() if middle in two}
+    plain = first.removeprefix(INVERSE)
+    edges = {(e.subject, e.object) for e in graph.edges if e.relation == plain}
+    return {(o, s) for s, o in edges} if first.startswith(INVERSE) else edges
+
+
+def _single(pairs: Iterable[tuple[str, str]]) -> Mapping[str, str]:
+    """Objects of the subjects that have exactly one."""
+    objects: dict[str, set[str]] = defaultdict(set)
+    for subject, goal in pairs:
+        objects[subject].add(goal)
+    return {subject: next(iter(found)) for subject, found in objects.items() if len(found) == 1}

@@ -1,0 +1,174 @@
+"""Graphs of what a model recalls: proposals, validation, chains, funnel."""
+
+import pandas as pd
+import pytest
+
+from helpers.paths import PACKAGED
+from helpers.results.store import ResultsStore
+from helpers.thinkedit import recalled_tables
+from helpers.thinkedit.edits import (
+    chain_lengths,
+    load_aliases,
+    load_edits,
+    read_edits,
+    write_edits,
+)
+from helpers.thinkedit.proposers import Listed, Proposal, StoreNeighbours, Together
+from helpers.thinkedit.recalled import LINKS, Selection, recalled_edits
+from helpers.thinkedit.recalling import RecallSettings, recalled_facts
+from helpers.thinkedit.validation import Validation
+from helpers.thinkedit.wordings import WordingError, read_wordings
+from helpers.triples.labelled_graph import Edge, Entity, Graph
+
+
+def names(proposals):
+    return {(p.subject, p.relation, p.object) for p in proposals}
+
+
+@pytest.fixture
+def store_graph():
+    labels = ("Lyon", "France", "Europe", "French", "United States of America", "Boston")
+    entities = {label: Entity(label, label, frozenset()) for label in labels}
+    edges = (
+        Edge("Lyon", "P17", "France"),
+        Edge("France", "P30", "Europe"),
+        Edge("France", "P37", "French"),
+        Edge("Boston", "P17", "United States of America"),
+    )
+    return Graph(entities, edges)
+
+
+def test_a_store_proposes_neighbours_inverses_and_compositions(store_graph):
+    proposer = StoreNeighbours(store_graph, read_wordings(), "packaged")
+    assert names(proposer.propose(["LYON"])) == {
+        ("Lyon", "P17", "France"),
+        ("Lyon", "P17/P30", "Europe"),
+        ("Lyon", "P17/P37", "French"),
+    }
+    assert names(proposer.propose(["French"])) == {("French", "re_P37", "France")}
+    assert names(proposer.propose(["Boston"])) == {("Boston", "P17", "United States")}
+    assert proposer.subjects("P17") == ["Boston", "Lyon"]
+    assert proposer.propose(["nowhere"]) == []
+
+
+def test_the_first_of_several_proposers_counts(store_graph):
+    mine = Listed(
+        [Proposal("Lyon", "P17", "france", "me"), Proposal("Oslo", "P17", "Norway", "me")]
+    )
+    both = Together([mine, StoreNeighbours(store_graph, read_wordings(), "packaged")])
+    found = {p.key[1:]: p.source for p in both.propose(["Lyon"])}
+    assert found == {("P17", "france"): "me", ("P17/P30", "europe"): "packaged",
+                     ("P17/P37", "french"): "packaged"}  # fmt: skip
+
+
+def test_wordings_need_one_slot_each(tmp_path):
+    path = tmp_path / "wordings.yaml"
+    for own, match in (("reads: is, ", "exactly one"), ("", "lacks reads")):
+        path.write_text(
+            f"relations: {{P1: {{{own}questions: ['Who?'], clozes: ['{{}} is']}}}}"
+            "\nexamples: []\naliases: {}"
+        )
+        with pytest.raises(WordingError, match=rf"wordings.yaml, P1: .*{match}"):
+            read_wordings.__wrapped__(path)
+
+
+def test_rounds_go_on_from_what_the_model_named_and_answers_are_kept(tiny, tmp_path, monkeypatch):
+    """A scripted model: whole probabilities are the tiny model's, answers are written here."""
+    model = tiny("llama")
+    validation = Validation(model, read_wordings(), ResultsStore(tmp_path), attempts=2)
+    asked = []
+
+    def respond(_, prompts, **kwargs):
+        asked.extend(prompts)
+        return [
+            ["It is in FRANCE." if "Lyon" in p and "In which" in p else "Europe"] for p in prompts
+        ]
+
+    monkeypatch.setattr("helpers.thinkedit.validation.sample_responses", respond)
+    proposals = [
+        Proposal("Lyon", "P17", "France"),
+        Proposal("France", "P30", "Europe"),
+        Proposal("Lyon", "P17/P30", "Europe"),
+        Proposal("Lyon", "P176", "Peugeot"),
+        Proposal("Oslo", "P17", "Norway"),
+    ]
+    settings = RecallSettings(least=0.0, rounds=3)
+    table = recalled_facts(validation, Listed(proposals), ["Lyon"], settings)
+    rows = table.set_index(["subject", "relation"])
+    assert rows["round"].to_dict() == {
+        ("Lyon", "P17"): 1,
+        ("Lyon", "P17/P30"): 1,
+        ("Lyon", "P176"): 1,
+        ("France", "P30"): 2,
+    }
+    assert rows["question"].to_dict() == {
+        ("Lyon", "P17"): "In which country is Lyon?",  # the second one tried
+        ("Lyon", "P17/P30"): "Which continent is the city of Lyon on?",
+        ("Lyon", "P176"): "",  # on no chain beside its own: not asked
+        ("France", "P30"): "Which continent is France on?",
+    }
+    assert not any("makes" in prompt for prompt in asked)
+    before = len(asked)
+    again = recalled_facts(validation, Listed(proposals), ["Lyon"], settings)
+    assert len(asked) == before  # all from the store
+    pd.testing.assert_frame_equal(again, table)
+    strict = RecallSettings(least=1.1)
+    assert not recalled_facts(validation, Listed(proposals), ["Lyon"], strict)["validated"].any()
+
+
+def facts_of(*links):
+    rows = [
+        (s, r, o, "test", 1, f"{r} of {{}} is", 0.5, True, True, f"Which {r} has {s}?", True)
+        for s, r, o in links
+    ]
+    columns = ["subject", "relation", "object", "source", "round", "cloze", "probability", "likely", "asked",
+               "question", "validated"]  # fmt: skip
+    return pd.DataFrame(rows, columns=columns)
+
+
+def test_edits_have_every_chain_their_own_subject_and_a_wrong_new_object(tmp_path):
+    links = [("a", "r", "c"), ("a", "s", "b"), ("b", "r", "c"), ("x", "r", "y"), ("x", "r", "z")]
+    table = facts_of(*links, ("d", "r", "w"))
+    lost = facts_of(("c", "s", "x")).assign(validated=False, question="", likely=False, asked=False)
+    recalled = recalled_edits(pd.concat([table, lost], ignore_index=True))
+    (edit,) = recalled.edits
+    assert (edit.subject, edit.original) == ("a", "c")
+    assert sorted(chain.nodes for chain in edit.chains) == [("a", "b", "c"), ("a", "c")]
+    assert edit.new in {"y", "z", "w"}
+    whole = recalled.links.set_index("relation")
+    assert whole.loc["all"].tolist() == [7, 6, 6, 6, 6, 3]
+    assert recalled.chains.set_index("steps")["kept"].to_dict() == {1: 1, 2: 1, 3: 0, 4: 0, 5: 0}
+    write_edits(recalled.edits, tmp_path / "own.json")
+    assert read_edits(tmp_path / "own.json") == recalled.edits
+
+
+def test_no_edit_holds_most_chains():
+    ways = [("a", "s", f"b{i}") for i in range(9)] + [(f"b{i}", "r", "c") for i in range(9)]
+    table = facts_of(("a", "r", "c"), *ways, ("d", "r", "w"), ("e", "r", "v"))
+    found = recalled_edits(table, Selection(per_length=4)).chains.set_index("steps")
+    assert found.loc[2].tolist() == [9, 4]
+    with pytest.raises(ValueError, match="no recalled fact has a second way"):
+        recalled_edits(facts_of(("a", "r", "c"), ("d", "r", "e")))
+
+
+def test_what_the_embedded_model_recalls_is_packaged_with_its_counts():
+    edits = load_edits("recalled-smollm2-135m")
+    lengths = chain_lengths(edits)
+    assert len(edits) >= 80
+    assert sum(lengths.values()) >= 600
+    assert set(lengths) == {1, 2, 3, 4, 5}
+    folder = PACKAGED / "thinkedit"
+    counted = pd.read_csv(folder / "recalled-smollm2-135m-chains.csv")
+    assert dict(zip(counted["steps"], counted["kept"], strict=True)) == lengths
+    links = pd.read_csv(folder / "recalled-smollm2-135m-links.csv").set_index("relation")
+    used = {fact.key for edit in edits for fact in edit.facts}
+    assert links.loc["all", "on a kept chain"] == len(used)
+    assert (links.loc["all"].diff().dropna() <= 0).all()
+    assert load_aliases("recalled-smollm2-135m")["united states"][1] == "USA"
+
+
+def test_the_funnel_shows_every_stage():
+    figure = recalled_tables.funnel("smollm2-135m")
+    left, right = figure.axes
+    assert [text.get_text() for text in left.get_yticklabels()] == list(LINKS)
+    assert sum(patch.get_height() for patch in right.patches) == 621

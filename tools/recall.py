@@ -1,0 +1,89 @@
+"""Make ``recalled-<model>``: edits and chains of the facts that a model recalls.
+
+    HELPERS_DATA=… python -m tools.recall smollm2-135m
+
+Neighbours come from the packaged facts and CoDEx-S. Everything asked of the model is kept in the store,
+so that a run that was stopped goes on. Beside the edits it writes how many links and chains each stage
+left, the validation report.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+from helpers.models import load
+from helpers.paths import PACKAGED, RUNS
+from helpers.results.store import ResultsStore
+from helpers.thinkedit.edits import write_edits
+from helpers.thinkedit.proposers import StoreNeighbours, Together
+from helpers.thinkedit.recalled import recalled_edits
+from helpers.thinkedit.recalling import recalled_facts
+from helpers.thinkedit.validation import Validation
+from helpers.thinkedit.wordings import Wordings, read_wordings
+from helpers.triples.labelled_graph import read_graph
+from helpers.triples.sources import open_source
+
+# Subjects to begin with: (source, relation they have, how many, drawn).
+BEGIN = (
+    ("packaged", "P30", 300),
+    ("packaged", "P17", 250),
+    ("packaged", "re_P150", 200),
+    ("packaged", "P176", 90),
+    ("packaged", "P50", 110),
+    ("packaged", "P57", 130),
+    ("codex-s", "P27", 150),
+)
+
+
+def neighbours(wordings: Wordings, source: str) -> StoreNeighbours:
+    """The proposer of one source, with the relations that have wordings."""
+    parts = {part for relation in wordings.relations for part in relation.split("/")}
+    plain = sorted({part.removeprefix("re_") for part in parts})
+    return StoreNeighbours(read_graph(open_source(source), plain), wordings, source)
+
+
+def beginnings(stores: dict[str, StoreNeighbours], *, seed: int) -> list[str]:
+    """Subjects to begin with, each once."""
+    rng = random.Random(seed)
+    found: dict[str, None] = {}
+    for source, relation, number in BEGIN:
+        subjects = stores[source].subjects(relation)
+        rng.shuffle(subjects)
+        found |= dict.fromkeys(subjects[:number])
+    return list(found)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("model")
+    parser.add_argument("--examples", type=int, default=3, help="solved examples before a question")
+    parser.add_argument("--attempts", type=int, default=1, help="questions tried per fact")
+    parser.add_argument("--store", type=Path, default=RUNS / "results")
+    parser.add_argument("--into", type=Path, default=PACKAGED / "thinkedit")
+    given = parser.parse_args(arguments)
+    wordings = read_wordings()
+    stores = {source: neighbours(wordings, source) for source in ("packaged", "codex-s")}
+    validation = Validation(
+        load(given.model),
+        wordings,
+        ResultsStore(given.store),
+        examples=given.examples,
+        attempts=given.attempts,
+    )
+    subjects = beginnings(stores, seed=0)
+    facts = recalled_facts(validation, Together(list(stores.values())), subjects)
+    recalled = recalled_edits(facts)
+    name = f"recalled-{given.model}"
+    facts.to_csv(given.store / f"{name}.csv", index=False)  # all proposals, for a closer look
+    write_edits(recalled.edits, given.into / f"{name}.json")
+    recalled.links.to_csv(given.into / f"{name}-links.csv", index=False)
+    recalled.chains.to_csv(given.into / f"{name}-chains.csv", index=False)
+    print(recalled.links.to_string(), recalled.chains.to_string(), sep="\n")
+
+
+if __name__ == "__main__":
+    main()
