@@ -17,6 +17,7 @@ import torch
 
 from helpers import __version__
 from helpers.editing.corpus import corpus_named
+from helpers.editing.mend.network import NetworkError
 from helpers.editing.presets import moment_layers
 from helpers.editing.second_moment import missing_layers, moments_folder
 from helpers.fetch import (
@@ -70,7 +71,7 @@ def needs(params_file: Path) -> Iterator[str]:
     yield f"{params_file}:"
     with chdir(REPOSITORY):  # from where the notebook reads paths
         wrong = wrong_values(params)
-    unmade = [error for error in wrong if isinstance(error, NotMadeError)]
+    unmade = [error for error in wrong if isinstance(error, NotMadeError | NetworkError)]
     if len(unmade) < len(wrong):  # the rest would only stumble over it
         yield from (f"  PROBLEM: {error}" for error in wrong if error not in unmade)
         return

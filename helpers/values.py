@@ -198,7 +198,9 @@ ALONE: dict[str, Callable[[Any], object]] = {
     "share": partial(located_count, 1),
     "mode": partial(one_of, "mode", known=("sequential", "independent")),
     "seed": _bounded("seed", 0, 2**32 - 1),  # what numpy takes
-    **{name: _bounded(name, 1) for name in ("records", "samples", "examples", "most_rows")},
+    **{
+        name: _bounded(name, 1) for name in ("records", "first", "samples", "examples", "most_rows")
+    },
     "checkpoints": _bounded("checkpoints", 1),
     "modes": partial(one_of, "modes", known=MODES),
     "estimators": partial(one_of, "estimators", known=ESTIMATORS),

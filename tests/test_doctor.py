@@ -49,6 +49,7 @@ def test_what_a_paper_run_needs(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     text = "\n".join(needs(PARAMS / "paper" / "03_editing_runs" / "llama2-7b_peak-cf.yaml"))
     assert "weights in float32 25.1 GiB; asks for cuda, but torch sees no GPU" in text
+    assert "to be made first: no MEND network llama2-7b.safetensors" in text
     assert "data peak-cf: will be downloaded" in text
     assert "dataset: peak-cf  # peak-cf, peak-t, a packaged set" in text
     assert "records: all  # edit the first records only" in text
@@ -67,15 +68,20 @@ def test_what_a_quick_run_fetches_is_named_and_nothing_is_repeated(notebook):
     assert not any("PROBLEM" in line or "  # " in line for line in lines)
 
 
-def test_second_moments_are_looked_for(empty_machine):
+def test_second_moments_are_looked_for(empty_machine, tmp_path):
     quick = PARAMS / "quick" / "03_editing_runs.yaml"
     about = "  second moments of layers 5 over self: "
-    assert f"{about}5 missing, made before the first edit" in list(needs(quick))
+    assert f"{about}present" in list(needs(quick))  # packaged
+    values = yaml.safe_load(quick.read_text("utf-8"))
+    other = tmp_path / quick.name
+    other.write_text(yaml.safe_dump({**values, "seed": 1}), "utf-8")
+    assert f"{about}5 missing, made before the first edit" in list(needs(other))
     fingerprint = PACKAGED_WEIGHTS["smollm2-135m"].fingerprint
-    file = moments_folder(fingerprint, corpus_named("self"), prefixed=False) / "layer5.safetensors"
+    corpus = corpus_named("self", seed=1)
+    file = moments_folder(fingerprint, corpus, prefixed=False) / "layer5.safetensors"
     file.parent.mkdir(parents=True)
     file.touch()
-    assert f"{about}present" in list(needs(quick))
+    assert f"{about}present" in list(needs(other))
 
 
 @pytest.mark.parametrize("name", PACKAGED_WEIGHTS)

@@ -45,7 +45,7 @@ def test_tables_and_figures_are_kept_beside_those_of_other_models(tmp_path, name
 def test_a_sweep_names_its_runs_by_one_part(name):
     text = (PARAMS / "sweeps" / "quick.yaml").read_text("utf-8")
     sweep = Sweep(**{**load_yaml(text), "models": [name]})
-    made = _combinations(sweep)
+    made = _combinations(sweep, sweep.params)
     runs = [run.name for each in made for run in (*each.shards, each.table)]
     assert runs
     assert not any("/" in each for each in runs)
