@@ -78,10 +78,14 @@ def arithmetic(call: Callable[[], object]) -> float:
 
 
 def matmul_peak(
-    dtype: torch.dtype, device: torch.device | str = "cpu", *, seconds: float = 1.0
+    dtype: torch.dtype,
+    device: torch.device | str = "cpu",
+    *,
+    seconds: float = 1.0,
+    size: int | None = None,
 ) -> float:
     """FLOP per busy second of a large matrix product, the yardstick for fractions of peak."""
-    size = 2048 if torch.device(device).type == "cpu" else 8192
+    size = size or (2048 if torch.device(device).type == "cpu" else 8192)
     a, b, product = (torch.randn(size, size, device=device).to(dtype) for _ in range(3))
 
     def multiply(times: int) -> None:
