@@ -89,8 +89,12 @@ def written_whole(path: Path) -> Iterator[Path]:
 
 
 def figures_folder() -> Path:
-    """Where figures are saved: ``HELPERS_FIGURES``, else the repository's ``figures``."""
-    return Path(os.environ.get("HELPERS_FIGURES") or FIGURES)
+    """Where a notebook's figures are saved: ``HELPERS_FIGURES``, else a folder that git ignores.
+
+    Only ``publish`` and ``figure`` write to the committed figures. Those of the live cells are
+    renewed by executing a notebook with ``HELPERS_FIGURES`` set to the repository's ``figures``.
+    """
+    return Path(os.environ.get("HELPERS_FIGURES") or RUNS / "figures")
 
 
 def tables_folder() -> Path | None:

@@ -16,6 +16,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from helpers import paths
 from helpers.results.archive import DATA, Archive, Run
 
 if TYPE_CHECKING:
@@ -151,7 +152,7 @@ def published(data: Path = DATA, *, chapter: str = "") -> dict[str, Entry]:
 
 
 def save(name: str, folder: Path | None = None, *, data: Path = DATA) -> list[Path]:
-    """Draw one published figure and save it as PNG and SVG.
+    """Draw one published figure and save it as PNG and SVG, by default among the committed ones.
 
     Raises:
         FigureError: no such figure, or its tables are not stored.
@@ -165,6 +166,6 @@ def save(name: str, folder: Path | None = None, *, data: Path = DATA) -> list[Pa
 
     drawn = entries[name].draw()
     try:
-        return save_figure(drawn, name, folder)
+        return save_figure(drawn, name, folder or paths.FIGURES)
     finally:
         plt.close(drawn)

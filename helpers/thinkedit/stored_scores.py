@@ -18,6 +18,7 @@ import pandas as pd
 from helpers import paths
 from helpers.paths import file_name
 from helpers.results.archive import ArchiveError, Run
+from helpers.results.model_words import model_words
 from helpers.thinkedit.edits import LAYOUTS
 from helpers.thinkedit.known import DEFAULT, Known
 from helpers.thinkedit.report_tables import Evaluation, evaluate_scores
@@ -69,7 +70,7 @@ def caption(scores: pd.DataFrame, about: str = "") -> str:
     ):
         source = f"KnowGIC {layout}" if layout in LAYOUTS else f"edits of {layout}"
         words = [
-            f"ours: {', '.join(part['model'].unique())}",
+            f"ours: {', '.join(map(model_words, part['model'].unique()))}",
             source,
             f"{count} edits",
             f"preset {preset}",

@@ -11,6 +11,8 @@ import pytest
 from matplotlib import image
 from matplotlib import pyplot as plt
 
+from helpers import paths
+from helpers.paths import REPOSITORY, RUNS
 from helpers.results import show as module
 from helpers.results.figure import FigureError
 from helpers.results.show import figure_output, show, table_output
@@ -79,6 +81,15 @@ def test_showing_a_figure_saves_it_shows_it_and_closes_it(displayed, monkeypatch
     assert options["metadata"]["image/png"]["width"] == 660
     assert "RSim as the ratio of two distances" in caption["text/markdown"]
     assert plt.get_fignums() == []
+
+
+def test_a_notebook_leaves_the_committed_figures_alone(displayed, monkeypatch, tmp_path):
+    """Run All leaves git clean: git ignores the folder of runs."""
+    monkeypatch.delenv("HELPERS_FIGURES", raising=False)
+    monkeypatch.setattr(paths, "RUNS", tmp_path)
+    show("05_rsim", 0.6, 0.2, title="a fact")
+    assert (tmp_path / "figures" / "05_rsim.png").exists()
+    assert f"/{RUNS.name}/" in (REPOSITORY / ".gitignore").read_text().split()
 
 
 def test_a_published_figure_is_shown_by_its_name_alone(displayed, monkeypatch, tmp_path):
