@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import expit, logsumexp
+from scipy.special import expit
 
 Compare = Literal["log-probability", "weight"]
 
@@ -95,8 +95,10 @@ def probability_change(before: ArrayLike, after: ArrayLike) -> float:
         before: log-probabilities of the unedited model, shape (N,).
         after: of the edited model, the same answers.
     """
+    # numpy's sum of a handful of logarithms takes a hundredth of the time that scipy's takes.
+    after_sum, before_sum = (np.logaddexp.reduce(_vector(each)) for each in (after, before))
     with np.errstate(over="ignore"):  # a ratio beyond 1e308 is reported as infinite
-        return float(np.exp(logsumexp(_vector(after)) - logsumexp(_vector(before))))
+        return float(np.exp(after_sum - before_sum))
 
 
 def additive_forgetting_factor(*, rff: float, cpc: float) -> float:
