@@ -153,6 +153,10 @@ def subject_prompts(
     ):
         # Special tokens have empty spans and are never the subject's last token.
         inside = [i for i, (a, b) in enumerate(offsets) if a < end and b > a]
+        if not inside:
+            raise TokenError(
+                f"the tokenizer of {language_model.name} drops the subject {subject!r}"
+            )
         found.append(SubjectPrompt(tuple(ids), inside[-1]))
     return found
 

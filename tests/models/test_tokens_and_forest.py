@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -75,6 +76,12 @@ def test_templates_that_cannot_be_filled(tiny, template, subject, message):
         subject_prompt(tiny("llama"), template, subject)
 
 
+def test_a_subject_without_tokens_is_refused():
+    tokenizer = AutoTokenizer.from_pretrained(prepare("smollm2-135m"))
+    with pytest.raises(TokenError, match=r"drops the subject '\\x06'"):
+        subject_prompt(SimpleNamespace(tokenizer=tokenizer, name="m"), "{} is", "\x06")
+
+
 def test_an_empty_prompt_is_refused_whatever_the_tokenizer_adds(tiny):
     with pytest.raises(TokenError, match="prompt is empty"):
         prompt_ids(tiny("gemma3"), "")
@@ -113,6 +120,12 @@ def test_many_texts_at_once_have_the_ids_of_each_alone(tokenized, texts, twice):
     templates = ("{}", *(f"{text} {{}}" for text in texts if "{}" not in text))
     subject = texts[0].replace("{}", "") or "x"
     if subject.strip() and not subject[-1].isspace():
+        try:
+            subject_prompt(language_model, "{}", subject)
+        except TokenError:  # a control character has no token: several at once say so, too
+            with pytest.raises(TokenError, match="drops the subject"):
+                subject_prompts(language_model, templates, subject)
+            return
         expected = [subject_prompt(language_model, template, subject) for template in templates]
         assert subject_prompts(language_model, templates, subject) == expected
 
