@@ -122,7 +122,8 @@ def subject_prompt(language_model: LanguageModel, template: str, subject: str) -
     straddles the end counts as the subject's.
 
     Raises:
-        TokenError: not exactly one ``{}``, an empty subject, or a tokenizer without offsets.
+        TokenError: not exactly one ``{}``, an empty subject or one that the tokenizer drops, or a
+            tokenizer without offsets.
     """
     return subject_prompts(language_model, [template], subject)[0]
 

@@ -77,14 +77,14 @@ def test_exact_is_the_share_of_responses_that_begin_so_on_a_tiny_model(word_mode
 
 
 def test_exact_is_the_share_of_responses_that_begin_so_on_the_embedded_model():
-    """Within the sampling error of 300 responses, by one name or several."""
+    """Within the sampling error of 1,000 responses, by one name or several."""
     facts = [
         Fact("France", "The capital of {} is", "Paris", "What is the capital of France?"),
         Fact("London", "{} is the capital of", "England", "Of what is London the capital?"),
     ]
     aliases = {"england": ("the United Kingdom", "the UK", "Great Britain", "the United")}
     drawn = Sampling(temperature=1.0, max_new_tokens=4, chat=False)
-    found = compare(load("smollm2-135m"), facts, aliases, n=300, sampling=drawn)
+    found = compare(load("smollm2-135m"), facts, aliases, n=N, sampling=drawn)
     exact = found[found["exact"].notna()]
     assert set(exact["form"]) == {"cloze", "question"}
     assert exact["exact"].max() > 0.1
