@@ -9,11 +9,9 @@ resumed where it stopped.
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import islice
 from pathlib import Path
 from typing import ClassVar
 
@@ -21,21 +19,15 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
-from tqdm.auto import tqdm
 
 from helpers.editing.corpus import Corpus
+from helpers.editing.key_sums import discard_finished, sum_keys
 from helpers.editing.null_space import Directions, NullSpace
 from helpers.editing.packaged_moments import packaged_file, unpacked
-from helpers.kept import DamagedError, forget_kept, kept_whole, read_kept, sound
-from helpers.models.batching import run_halving
-from helpers.models.forward import hidden_states
+from helpers.kept import DamagedError, kept_whole, read_kept, sound
 from helpers.models.language_model import LanguageModel
-from helpers.models.padding import padded
 from helpers.models.tokens import prompt_prefix
-from helpers.models.trace import record_inputs
 from helpers.paths import cache_folder
-
-SAVE_EVERY = 300.0  # seconds between two copies of unfinished sums: gigabytes, for a large model
 
 
 class SecondMomentError(ValueError):
@@ -116,8 +108,8 @@ def second_moment(
     Raises:
         SecondMomentError: a cached file belongs to another model.
     """
-    prefixed = bool(prompt_prefix(language_model))
-    root = folder or moments_folder(language_model.fingerprint, corpus, prefixed=prefixed)
+    prefixed, fingerprint = bool(prompt_prefix(language_model)), language_model.fingerprint
+    root = folder or moments_folder(fingerprint, corpus, prefixed=prefixed)
     there = {layer: sound(_path(root, layer), _read) for layer in layers}
     missing = [layer for layer, moment in there.items() if moment is None]
     if folder is None:
@@ -127,7 +119,16 @@ def second_moment(
             missing.remove(layer)
     if missing:
         root.mkdir(parents=True, exist_ok=True)
-        _accumulate(language_model, missing, corpus, root, token_budget, progress)
+        name = _described(corpus, prefixed=prefixed)
+        sums = sum_keys(
+            language_model, missing, corpus, root, token_budget=token_budget, progress=progress
+        )
+        if not sums.tokens:
+            raise SecondMomentError(f"corpus {name} holds no tokens")
+        for layer, matrix in sums.matrices.items():
+            mean = matrix / sums.tokens
+            save(SecondMoment(mean, sums.tokens, layer, fingerprint, name), _path(root, layer))
+        discard_finished(root, lambda layer: _path(root, layer).exists())
     return {layer: load(_path(root, layer), language_model) for layer in layers}
 
 
@@ -206,111 +207,3 @@ def _described(corpus: Corpus, *, prefixed: bool) -> str:
 
 def _path(root: Path, layer: int) -> Path:
     return root / f"layer{layer}.safetensors"
-
-
-_UNFINISHED = "sums-{}.partial.safetensors"  # layers, so that runs over others leave it alone
-
-
-def _discard_finished(root: Path) -> None:
-    """Remove the sums of runs whose every layer has its file by now."""
-    for path in root.glob(_UNFINISHED.format("*")):
-        layers = path.name.split(".")[0].removeprefix("sums-").split("-")
-        if all(_path(root, int(layer)).exists() for layer in layers):
-            forget_kept(path)
-
-
-@dataclass
-class _Sums:
-    """Running sums of k k^T per layer and how far the corpus was read."""
-
-    matrices: dict[int, Tensor]
-    tokens: int = 0
-    documents: int = 0
-
-    def save(self, path: Path) -> None:
-        about = {"tokens": str(self.tokens), "documents": str(self.documents)}
-        with kept_whole(path) as scratch:
-            save_file({str(k): v.cpu() for k, v in self.matrices.items()}, scratch, about)
-
-    @classmethod
-    def _read(cls, path: Path) -> _Sums:
-        with safe_open(path, "pt") as file:
-            about = file.metadata()
-            matrices = {int(key): file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
-            return cls(matrices, int(about["tokens"]), int(about["documents"]))
-
-    @classmethod
-    def resume(cls, root: Path, layers: Sequence[int], size: int, device: torch.device) -> _Sums:
-        """The sums of an unfinished run over these layers, and perhaps more; else none yet."""
-        for path in sorted(root.glob(_UNFINISHED.format("*"))):
-            found = sound(path, cls._read)
-            if found is not None and set(layers) <= set(found.matrices):
-                matrices = {layer: found.matrices[layer].to(device) for layer in layers}
-                return cls(matrices, found.tokens, found.documents)
-        return cls({layer: torch.zeros(size, size, device=device) for layer in layers})
-
-
-def _accumulate(
-    language_model: LanguageModel,
-    layers: Sequence[int],
-    corpus: Corpus,
-    root: Path,
-    token_budget: int,
-    progress: bool,
-) -> None:
-    layout = language_model.layout
-    unfinished = root / _UNFINISHED.format("-".join(map(str, sorted(layers))))
-    sums = _Sums.resume(root, layers, layout.intermediate_size, language_model.device)
-    names = {layout.mlp_out(layer): layer for layer in layers}
-    prefix = prompt_prefix(language_model)
-    name = _described(corpus, prefixed=bool(prefix))
-    longest = language_model.context_length
-    documents_left = (
-        [*prefix, *document][:longest]
-        for document in islice(corpus.documents(language_model), sums.documents, None)
-    )
-    bar = tqdm(desc=f"second moment ({name})", unit="token", disable=not progress)
-    saved = time.monotonic()
-    for documents in _batches(documents_left, token_budget):
-        for part in run_halving(documents, lambda d: _keys(language_model, d, list(names))):
-            for module, keys in part.items():
-                sums.matrices[names[module]].addmm_(keys.T, keys)
-        sums.tokens += sum(map(len, documents))
-        sums.documents += len(documents)
-        bar.update(sum(map(len, documents)))
-        if time.monotonic() - saved >= SAVE_EVERY:
-            sums.save(unfinished)
-            saved = time.monotonic()
-    bar.close()
-    if not sums.tokens:
-        raise SecondMomentError(f"corpus {name} holds no tokens")
-    for layer, matrix in sums.matrices.items():
-        moment = SecondMoment(
-            matrix / sums.tokens, sums.tokens, layer, language_model.fingerprint, name
-        )
-        save(moment, _path(root, layer))
-    _discard_finished(root)
-
-
-def _batches(documents: Iterator[list[int]], token_budget: int) -> Iterator[list[list[int]]]:
-    """Consecutive documents whose padded size stays in the budget."""
-    batch: list[list[int]] = []
-    for document in documents:
-        widest = max([len(document), *map(len, batch)])
-        if batch and widest * (len(batch) + 1) > token_budget:
-            yield batch
-            batch = []
-        batch.append(document)
-    if batch:
-        yield batch
-
-
-@torch.inference_mode()
-def _keys(
-    language_model: LanguageModel, documents: Sequence[list[int]], names: Sequence[str]
-) -> dict[str, Tensor]:
-    """Inputs of the named modules at every real token, [tokens, f] in fp32."""
-    batch = padded(language_model, documents)
-    with record_inputs(language_model, names) as inputs:
-        hidden_states(language_model, batch.ids, batch.positions, batch.visible)
-    return {name: inputs[name][batch.real].float() for name in names}

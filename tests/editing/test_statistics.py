@@ -10,7 +10,7 @@ import pytest
 import torch
 from tokenizers.processors import TemplateProcessing
 
-from helpers.editing import packaged_moments
+from helpers.editing import key_sums, packaged_moments
 from helpers.editing import second_moment as module
 from helpers.editing.context import ContextTemplates, context_templates
 from helpers.editing.corpus import CorpusError, SelfCorpus, TextCorpus, corpus_named
@@ -87,7 +87,7 @@ def test_documents_end_with_the_context(tiny, tmp_path, text):
 
 def interrupt(monkeypatch, at: int) -> list[int]:
     """Interrupt the computation at its ``at``-th batch, once; the list returned counts the batches."""
-    plain, calls = module._keys, []
+    plain, calls = key_sums._keys, []
 
     def interrupted(*arguments):
         calls.append(1)
@@ -95,7 +95,7 @@ def interrupt(monkeypatch, at: int) -> list[int]:
             raise KeyboardInterrupt
         return plain(*arguments)
 
-    monkeypatch.setattr(module, "_keys", interrupted)
+    monkeypatch.setattr(key_sums, "_keys", interrupted)
     return calls
 
 
@@ -103,7 +103,7 @@ def test_an_interrupted_computation_goes_on(tiny, tmp_path, text, monkeypatch):
     language_model = tiny("llama")
     whole = second_moment(language_model, [1], text, token_budget=100, folder=tmp_path / "a")
     calls = interrupt(monkeypatch, 20)
-    monkeypatch.setattr(module, "SAVE_EVERY", 0.0)  # after every batch
+    monkeypatch.setattr(key_sums, "SAVE_EVERY", 0.0)  # after every batch
     for _ in range(2):
         try:
             found = second_moment(language_model, [1], text, token_budget=50, folder=tmp_path / "b")
@@ -123,12 +123,12 @@ def test_a_run_that_ends_while_it_writes_is_not_read_again(tiny, tmp_path, text,
             raise OSError("no space left on device")
         plain(moment, path)
 
-    monkeypatch.setattr(module, "SAVE_EVERY", 0.0)
+    monkeypatch.setattr(key_sums, "SAVE_EVERY", 0.0)
     monkeypatch.setattr(module, "save", full_disk)
     with pytest.raises(OSError, match="no space"):
         second_moment(language_model, [0, 1], text, folder=tmp_path)
     monkeypatch.setattr(module, "save", plain)
-    monkeypatch.setattr(module, "_keys", None)  # reading a document again would fail
+    monkeypatch.setattr(key_sums, "_keys", None)  # reading a document again would fail
     assert set(second_moment(language_model, [0, 1], text, folder=tmp_path)) == {0, 1}
     assert not list(tmp_path.glob("*.partial.*"))
 
@@ -138,7 +138,7 @@ def test_statistics_of_other_layers_leave_an_interrupted_run_alone(
 ):
     language_model = tiny("llama")
     interrupt(monkeypatch, 5)
-    monkeypatch.setattr(module, "SAVE_EVERY", 0.0)
+    monkeypatch.setattr(key_sums, "SAVE_EVERY", 0.0)
     with pytest.raises(KeyboardInterrupt):
         second_moment(language_model, [0, 1], text, token_budget=50, folder=tmp_path)
     second_moment(language_model, [1], text, token_budget=50, folder=tmp_path)
@@ -243,7 +243,7 @@ def test_packaged_statistics_are_taken_in_place_of_new_ones(tiny, tmp_path, monk
     for file in root.iterdir():
         file.unlink()
     assert missing_layers([0, 1], root) == [0]
-    monkeypatch.setattr(module, "_accumulate", None)  # nothing is made
+    monkeypatch.setattr(module, "sum_keys", None)  # nothing is made
     again = second_moment(language_model, [1], corpus)[1]
     assert torch.equal(again.matrix, made.matrix)
     assert (again.tokens, again.corpus) == (made.tokens, made.corpus)

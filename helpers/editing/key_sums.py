@@ -1,0 +1,127 @@
+"""Sums of k k^T over a corpus, saved as it is read, so that an interrupted run goes on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+from tqdm.auto import tqdm
+
+from helpers.editing.corpus import Corpus
+from helpers.kept import forget_kept, kept_whole, sound
+from helpers.models.batching import run_halving
+from helpers.models.forward import hidden_states
+from helpers.models.language_model import LanguageModel
+from helpers.models.padding import padded
+from helpers.models.tokens import prompt_prefix
+from helpers.models.trace import record_inputs
+
+SAVE_EVERY = 300.0  # seconds between two copies of unfinished sums: gigabytes, for a large model
+_UNFINISHED = "sums-{}.partial.safetensors"  # layers, so that runs over others leave it alone
+
+
+@dataclass
+class KeySums:
+    """Running sums of k k^T [f, f] per layer, and how far the corpus was read."""
+
+    matrices: dict[int, Tensor]
+    tokens: int = 0
+    documents: int = 0
+
+    def save(self, path: Path) -> None:
+        """Write them, to be resumed."""
+        about = {"tokens": str(self.tokens), "documents": str(self.documents)}
+        with kept_whole(path) as scratch:
+            save_file({str(k): v.cpu() for k, v in self.matrices.items()}, scratch, about)
+
+    @classmethod
+    def _read(cls, path: Path) -> KeySums:
+        with safe_open(path, "pt") as file:
+            about = file.metadata()
+            matrices = {int(key): file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+            return cls(matrices, int(about["tokens"]), int(about["documents"]))
+
+    @classmethod
+    def resume(cls, root: Path, layers: Sequence[int], size: int, device: torch.device) -> KeySums:
+        """The sums of an unfinished run over these layers, and perhaps more; else none yet."""
+        for path in sorted(root.glob(_UNFINISHED.format("*"))):
+            found = sound(path, cls._read)
+            if found is not None and set(layers) <= set(found.matrices):
+                matrices = {layer: found.matrices[layer].to(device) for layer in layers}
+                return cls(matrices, found.tokens, found.documents)
+        return cls({layer: torch.zeros(size, size, device=device) for layer in layers})
+
+
+def sum_keys(
+    language_model: LanguageModel,
+    layers: Sequence[int],
+    corpus: Corpus,
+    folder: Path,
+    *,
+    token_budget: int,
+    progress: bool,
+) -> KeySums:
+    """The sums of these layers over the whole corpus; unfinished ones are kept in the folder."""
+    layout = language_model.layout
+    unfinished = folder / _UNFINISHED.format("-".join(map(str, sorted(layers))))
+    sums = KeySums.resume(folder, layers, layout.intermediate_size, language_model.device)
+    names = {layout.mlp_out(layer): layer for layer in layers}
+    prefix = prompt_prefix(language_model)
+    longest = language_model.context_length
+    documents_left = (
+        [*prefix, *document][:longest]
+        for document in islice(corpus.documents(language_model), sums.documents, None)
+    )
+    bar = tqdm(desc=f"second moment ({corpus.name})", unit="token", disable=not progress)
+    saved = time.monotonic()
+    for documents in _batches(documents_left, token_budget):
+        for part in run_halving(documents, lambda d: _keys(language_model, d, list(names))):
+            for module, keys in part.items():
+                sums.matrices[names[module]].addmm_(keys.T, keys)
+        sums.tokens += sum(map(len, documents))
+        sums.documents += len(documents)
+        bar.update(sum(map(len, documents)))
+        if time.monotonic() - saved >= SAVE_EVERY:
+            sums.save(unfinished)
+            saved = time.monotonic()
+    bar.close()
+    return sums
+
+
+def discard_finished(folder: Path, finished: Callable[[int], bool]) -> None:
+    """Remove the sums of runs whose every layer is finished by now."""
+    for path in folder.glob(_UNFINISHED.format("*")):
+        layers = path.name.split(".")[0].removeprefix("sums-").split("-")
+        if all(finished(int(layer)) for layer in layers):
+            forget_kept(path)
+
+
+def _batches(documents: Iterator[list[int]], token_budget: int) -> Iterator[list[list[int]]]:
+    """Consecutive documents whose padded size stays in the budget."""
+    batch: list[list[int]] = []
+    for document in documents:
+        widest = max([len(document), *map(len, batch)])
+        if batch and widest * (len(batch) + 1) > token_budget:
+            yield batch
+            batch = []
+        batch.append(document)
+    if batch:
+        yield batch
+
+
+@torch.inference_mode()
+def _keys(
+    language_model: LanguageModel, documents: Sequence[list[int]], names: Sequence[str]
+) -> dict[str, Tensor]:
+    """Inputs of the named modules at every real token, [tokens, f] in fp32."""
+    batch = padded(language_model, documents)
+    with record_inputs(language_model, names) as inputs:
+        hidden_states(language_model, batch.ids, batch.positions, batch.visible)
+    return {name: inputs[name][batch.real].float() for name in names}
