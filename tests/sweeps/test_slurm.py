@@ -182,7 +182,9 @@ def test_empty_jobs_cost_little(cluster, notebook, tmp_path, capsys):
     waited, ours = time.perf_counter() - begun, time.process_time() - made
     begun = time.perf_counter()
     assert (status(groups)["state"] == "done").sum() == many
-    told = f"{many} jobs: written {written:.1f} s, queue {waited:.1f} s, of it ours {ours:.1f} s CPU"
+    told = (
+        f"{many} jobs: written {written:.1f} s, queue {waited:.1f} s, of it ours {ours:.1f} s CPU"
+    )
     with capsys.disabled():
         print(f"\n{told}, status {time.perf_counter() - begun:.1f} s")
     assert time.process_time() - cpu < 5 + 0.05 * many
