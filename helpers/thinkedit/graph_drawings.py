@@ -15,7 +15,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import FancyArrowPatch
 
 from helpers.results.figure import figure
-from helpers.results.style import PALETTE, captioned, plain, use_style
+from helpers.results.style import PALETTE, captioned, plain, told, use_style
 
 _KEPT, _LOST = PALETTE[2], PALETTE[3]
 STATES: dict[str, tuple[Any, Any]] = {
@@ -59,9 +59,11 @@ def chain_samples(
             axes.annotate("", (column + 0.68, -row), (column + 0.32, -row), arrowprops=arrow)
             axes.text(column + 0.5, -row - 0.2, f"{ratio:.2f}", ha="center", va="top", fontsize=7)
     axes.set(xlim=(-0.6, widest - 0.4), ylim=(-len(chains) + 0.4, 0.6))
-    axes.set_title("share of each step's probability that is left (orange: below half)", loc="left")
     axes.axis("off")
-    return captioned(figure, caption)
+    steps = [ratio for ratios in retained for ratio in ratios]
+    finding = f"{sum(ratio < 0.5 for ratio in steps)} of {len(steps)} steps keep less than half"
+    note = "Share of each step's probability that is left; orange: below half"
+    return told(figure, f"{finding} of their probability", f"{caption}\n{note}")
 
 
 def knowledge_graph(
