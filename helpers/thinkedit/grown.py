@@ -6,7 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import pandas as pd
+
 from helpers.paths import PACKAGED
+from helpers.thinkedit.chains import MAX_STEPS
 from helpers.thinkedit.graph import Triplet
 from helpers.thinkedit.growth import Growth, Settings
 from helpers.thinkedit.journal import Journal, JournalError, header
@@ -73,3 +76,23 @@ def replayed(paths: Sequence[Path]) -> list[Growth]:
             )
         grown.append(session.growth)
     return grown
+
+
+def counts(grown: Sequence[Growth]) -> pd.DataFrame:
+    """What each graph holds: its fact, links, chains by number of steps, what was given up, and the end."""
+    rows = [
+        {
+            "fact": str(growth.fact),
+            "links": growth.graph.number_of_edges(),
+            "chains": len(growth.chains),
+            "by steps": "/".join(
+                str(sum(len(chain) == steps for chain in growth.chains))
+                for steps in range(1, MAX_STEPS + 1)
+            ),
+            "discarded": len(growth.discarded),
+            "rounds": growth.rounds,
+            "stopped by": growth.stopped,
+        }
+        for growth in grown
+    ]
+    return pd.DataFrame(rows)
