@@ -58,6 +58,10 @@ def share_below(axes: Axes, values: ArrayLike, **look: Any) -> None:
     sns.ecdfplot(x=np.asarray(values, dtype=float), ax=axes, **look)
 
 
+# A legend at the right of its panel: below the panels stands what a figure is drawn from.
+BESIDE: dict[str, Any] = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5), "fontsize": 7}
+
+
 def plain(text: str) -> str:
     """Text from data as a figure shows it as it is: two dollar signs would be mathematics."""
     return text.replace("$", r"\$")
