@@ -44,7 +44,6 @@ FACTS = {
     "China": ("Asia", ("India", "Vietnam", "Mongolia")),
     "Egypt": ("Africa", ("Libya", "Sudan")),
     "Germany": ("Europe", ("France", "Poland", "Austria")),
-    "Brazil": ("South America", ("Argentina", "Peru", "Colombia")),
 }
 
 
