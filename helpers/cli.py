@@ -116,7 +116,7 @@ def sweep(
 def publish(
     params: Annotated[Path, typer.Argument(help="params file of notebook 03 or 04")],
     finished: Annotated[
-        bool, typer.Option(help="store what is finished, compute nothing (notebook 03)")
+        bool, typer.Option(help="store what is finished, make no edit (notebooks 03, 05, 06)")
     ] = False,
 ) -> None:
     """Edit what is missing and store the score tables that published figures are drawn from."""
