@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 import typer.core
 
-from helpers.paths import PlaceError, in_one_line
+from helpers.paths import PlaceError, in_one_line, require_checkout
 
 
 class _OneLine(typer.core.TyperGroup):
@@ -17,6 +17,7 @@ class _OneLine(typer.core.TyperGroup):
 
     def invoke(self, ctx: Any) -> object:
         try:
+            require_checkout()
             return super().invoke(ctx)
         except PlaceError as error:
             message = str(error)
