@@ -6,8 +6,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
@@ -18,7 +19,7 @@ from helpers.editing.build import build_editor
 from helpers.editing.params_files import GENERIC
 from helpers.editing.presets import Preset, default_preset
 from helpers.editing.request import EditRequest, RequestError
-from helpers.editing.update import Update, write
+from helpers.editing.update import Update, check_update, write
 from helpers.models.language_model import LanguageModel
 from helpers.models.tokens import several
 from helpers.peak.additivity import additivity, keep_answers, probability_change
@@ -88,12 +89,13 @@ class EditedFacts:
     facts: tuple[Fact, ...]
     updates: tuple[Update, ...]
     table: pd.DataFrame
+    _written: list[Update] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def generate(
         self, prompts: Sequence[str], *, fact: int = 0, sampling: Sampling = GREEDY
     ) -> list[str]:
-        """What the model says after each prompt under the edit of one fact."""
-        owner = self._owner(fact)
+        """What the model says after each prompt under the edit of one fact; once written, under all."""
+        owner = -1 if self._written else self._owner(fact)
         drawn = sample_responses(
             self.language_model,
             prompts,
@@ -108,10 +110,19 @@ class EditedFacts:
         """Add all updates to the model's weights for good, and hand the model back.
 
         Independent edits are made without regard to one another: edit many facts ``together``
-        before they are written.
+        before they are written. A second call changes nothing, and warns.
+
+        Raises:
+            UpdateError: see ``helpers.editing.update.write``; nothing is written then.
         """
+        if self._written:
+            warnings.warn("these edits are in the weights already; nothing is added", stacklevel=2)
+            return self.language_model
+        for update in self.updates:
+            check_update(self.language_model, update)
         for update in self.updates:
             write(self.language_model, update)
+        self._written.extend(self.updates)
         return self.language_model
 
     def _owner(self, fact: int) -> int:

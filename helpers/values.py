@@ -13,8 +13,7 @@ from typing import Any
 
 from helpers.bounds import one_of, within
 from helpers.editing.corpus import corpus_named
-from helpers.editing.mend.mend import MendHyperparameters, network_file
-from helpers.editing.presets import check_preset, read_hyperparameters
+from helpers.editing.methods import check_method
 from helpers.editing.variants import method_label
 from helpers.fetch import FetchError, locate
 from helpers.fetching import SETS
@@ -94,10 +93,7 @@ def methods_of(params: Params) -> list[str]:
 
 def _preset(preset: str, params: Params) -> None:
     for method in methods_of(params):
-        check_preset(method, params["model"], preset)
-        chosen = read_hyperparameters(method.partition("+")[0], params["model"], preset)
-        if isinstance(chosen, MendHyperparameters):
-            network_file(params["model"], chosen)
+        check_method(method, params["model"], preset)
 
 
 def _here(name: str) -> str:

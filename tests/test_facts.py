@@ -7,14 +7,17 @@ import re
 from dataclasses import replace
 
 import pytest
+import torch
 
 from helpers import models
+from helpers.editing.app import App
 from helpers.editing.hyperparameters import HyperparameterError
+from helpers.editing.mend.network import NetworkError
 from helpers.editing.params_files import FOLDER, Size, content_of, model_file
 from helpers.editing.presets import preset_words, read_hyperparameters
 from helpers.editing.request import EditRequest, RequestError
 from helpers.editing.rome import RomeHyperparameters
-from helpers.editing.update import Update
+from helpers.editing.update import Update, UpdateError
 from helpers.facts import Fact, edit_facts
 from helpers.models.shapes import SHAPES
 from helpers.paths import REPOSITORY
@@ -76,6 +79,31 @@ def test_facts_together_are_one_update(tiny, tmp_path):
         language_model, ["Peru lies beside"], n=1, sampling=replace(_greedy(), stop="\n")
     )
     assert before == after[0]
+    weights = {name: language_model.weight(name).clone() for name in update}
+    with pytest.warns(UserWarning, match="in the weights already"):
+        assert result.write() is language_model
+    assert all(torch.equal(language_model.weight(name), kept) for name, kept in weights.items())
+    assert result.generate(["Peru lies beside"], fact=1) == before  # not twice the edit
+
+
+def test_nothing_is_written_where_one_update_does_not_fit(tiny):
+    language_model = tiny("llama")
+    good = edit_facts(language_model, [SUDAN], editor="ft-m", preset=FAST)
+    ((name, delta),) = good.updates[0].items()
+    wrong = Update({"elsewhere": delta})
+    before = language_model.weight(name).clone()
+    with pytest.raises(UpdateError, match="another model"):
+        replace(good, updates=(*good.updates, wrong)).write()
+    assert torch.equal(language_model.weight(name), before)
+
+
+@pytest.mark.parametrize("app", [True, App()])
+def test_an_editor_that_has_no_loss_or_no_network_says_so(tiny, app):
+    with pytest.raises(HyperparameterError, match=r"KN optimises no loss .* leave APP out"):
+        edit_facts(tiny("llama"), [SUDAN], editor="kn", preset="generic", app=app)
+    preset = {"layers": [1], "network": "none.safetensors"}
+    with pytest.raises(NetworkError, match=r"no MEND network none\.safetensors .*train one with"):
+        edit_facts(tiny("llama"), [SUDAN], editor="mend", preset=preset)
 
 
 def _greedy():

@@ -19,7 +19,7 @@ from helpers.editing.hyperparameters import HyperparameterError
 from helpers.editing.memo import Memory
 from helpers.editing.params_files import Size, check_fits
 from helpers.editing.presets import Preset, is_of_model, preset_values, read_hyperparameters
-from helpers.editing.registry import entry
+from helpers.editing.registry import check_loss, entry
 from helpers.editing.second_moment import SecondMoment, second_moment
 from helpers.models.language_model import LanguageModel
 
@@ -84,11 +84,13 @@ class Order:
         if self.app is None or self.app is False:
             return self.hyperparameters(**self.overrides), None
         model, known = self.setup.language_model.name, entry(self.name)
+        check_loss(self.name)
         values = preset_values(self.name, model, self.setup.preset, self.setup.size).get("app")
         if values is None and self.app is True:
             raise HyperparameterError(
-                f"{model}: {known.section} has no coefficients for APP in this preset; pass"
-                " app=App(alpha=…, beta=…, gamma=…), or leave APP out for an editor without a loss"
+                f"{model}: {known.section} has no coefficients for APP in this preset; write them"
+                " under app (alpha, beta, gamma), pass app=App(alpha=…, beta=…, gamma=…), or leave"
+                " APP out"
             )
         names = {field.name for field in fields(App)}
         coefficients = {k: v for k, v in (values or {}).items() if k in names}

@@ -10,12 +10,30 @@ from helpers.editing.app import App
 from helpers.editing.build import build_editor
 from helpers.editing.editor import Editor
 from helpers.editing.memo import Memory
+from helpers.editing.mend.mend import MendHyperparameters, network_file
+from helpers.editing.presets import Preset, check_preset, read_hyperparameters
 from helpers.editing.targets import TARGETS
 from helpers.editing.variants import AS_LIST, MethodError, Variant, method_label
 from helpers.editing.wrapper import Wrapper
 from helpers.models.language_model import LanguageModel
 
-__all__ = ["MethodError", "build_method", "build_methods", "build_variants", "method_label"]
+__all__ = [
+    *("MethodError", "build_method", "build_methods", "build_variants", "check_method"),
+    "method_label",
+]
+
+
+def check_method(method: str, model: str, preset: Preset) -> None:
+    """Refuse a method that cannot be built for a model, before the model is loaded.
+
+    Raises:
+        HyperparameterError: see ``check_preset``.
+        NetworkError: MEND has no trained network of this model.
+    """
+    check_preset(method, model, preset)
+    chosen = read_hyperparameters(method.partition("+")[0], model, preset)
+    if isinstance(chosen, MendHyperparameters):
+        network_file(model, chosen)
 
 
 def build_method(

@@ -25,7 +25,7 @@ from helpers.editing.params_files import (
     generic_values,
     model_file,
 )
-from helpers.editing.registry import entry
+from helpers.editing.registry import check_loss, entry
 from helpers.yaml_text import load_yaml
 
 Preset = str | Path | Mapping[str, Any] | Hyperparameters
@@ -121,9 +121,11 @@ def check_preset(method: str, model: str, preset: Preset) -> None:
         method: an editor, as it is or with ``+app`` or ``+all``.
 
     Raises:
-        HyperparameterError: see ``read_hyperparameters``; or APP has no coefficients there.
+        HyperparameterError: see ``read_hyperparameters``; or APP has no loss or no coefficients there.
     """
     name, _, suffix = method.partition("+")
+    if suffix == "app":
+        check_loss(name)
     hyperparameters = read_hyperparameters(name, model, preset)
     if isinstance(hyperparameters, WrapperHyperparameters):
         check_preset(f"{hyperparameters.base}+{suffix}", model, preset)

@@ -93,6 +93,19 @@ def entry(editor: str) -> Entry:
     return editors()[editor]
 
 
+def check_loss(editor: str) -> None:
+    """Refuse APP for an editor without a loss that it could join.
+
+    Raises:
+        HyperparameterError: no editor of that name, or it optimises nothing.
+    """
+    known = entry(editor)
+    if not known.loss:
+        raise HyperparameterError(
+            f"{known.label} optimises no loss that APP could join; leave APP out"
+        )
+
+
 def _declared(tree: ast.Module, path: Path) -> Iterator[Entry]:
     """The editors that the classes of a module declare."""
     module = ".".join((__package__, *path.relative_to(_FOLDER).with_suffix("").parts))

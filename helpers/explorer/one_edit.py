@@ -14,8 +14,9 @@ from helpers.editing.build import build_editor
 from helpers.editing.corpus import corpus_named
 from helpers.editing.editor import Editor
 from helpers.editing.hyperparameters import HyperparameterError
-from helpers.editing.presets import check_preset, moment_layers
-from helpers.editing.registry import entry
+from helpers.editing.mend.network import NetworkError
+from helpers.editing.methods import check_method
+from helpers.editing.presets import moment_layers
 from helpers.editing.second_moment import missing_layers, moments_folder
 from helpers.editing.variants import method_label
 from helpers.models.language_model import LanguageModel
@@ -118,12 +119,9 @@ class Explorer:
 
     def refusal(self, name: str, *, app: bool = False) -> str:
         """Why an editor, or APP with it, cannot be had here; empty where it can."""
-        known = entry(name)
-        if app and not known.loss:
-            return f"{known.label} optimises no loss that APP could join"
         try:
-            check_preset(name + "+app" * app, self.language_model.name, self.preset)
-        except HyperparameterError as error:
+            check_method(name + "+app" * app, self.language_model.name, self.preset)
+        except (HyperparameterError, NetworkError) as error:
             return str(error)
         return ""
 

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from helpers.results.figure import figure
-from helpers.results.style import MARKERS, PALETTE, captioned, plain, told, use_style
+from helpers.results.style import BESIDE, MARKERS, PALETTE, captioned, plain, told, use_style
 
 LABELS = {
     "knowledge-neurons": "knowledge neurons (IG)",
@@ -55,15 +55,13 @@ def neuron_map(sets: NDArray[np.bool_], *, title: str) -> Figure:
             color=["0.72", *PALETTE][count - 1],
             edgecolor="black" if count == len(sets) else "none",
             linewidth=0.4,
-            label=f"in {count} of {len(sets)} wordings: {len(layers)} (chance {chance[count]:.1f})",
+            label=f"in {count} of {len(sets)}: {len(layers)}\n(chance {chance[count]:.1f})",
             zorder=count,
         )
     axes.set_xlabel("neuron of the layer's MLP")
     axes.set_ylabel("layer")
     axes.set_ylim(-1, sets.shape[1])
-    axes.legend(
-        loc="upper center", bbox_to_anchor=(0.45, -0.18), ncols=len(sets), columnspacing=0.8
-    )
+    axes.legend(title="wordings", labelspacing=1, **BESIDE)
     common, expected = int((shared == len(sets)).sum()), chance[len(sets)]
     finding = f"{common} neurons are located in every wording; chance gives {expected:.1f}"
     note = f"{title}\nChance: the same numbers of neurons, drawn for each wording on its own"
@@ -104,7 +102,9 @@ def layer_strips(
         axes.set_xticks([])
     column[-1, 0].set_xlabel("layer")
     figure.colorbar(image, ax=list(column[:, 0]), label="share of mass", shrink=0.8)
-    return captioned(figure, f"Share of a sentence's mass by layer; {caption}")
+    last = sum(int((part.argmax(axis=1) == part.shape[1] - 1).sum()) for part in shares.values())
+    finding = f"{last} of {sum(rows)} sentences have their highest share in the last layer"
+    return told(figure, finding, f"Share of a sentence's mass by layer; {caption}")
 
 
 @figure("05_rsim", title="RSim as the ratio of two distances")
@@ -125,7 +125,7 @@ def rsim_line(candidate: float, everywhere: float, *, title: str) -> Figure:
     near, whole = candidate - everywhere, 1 - everywhere
     axes.set_ylim(-0.6, 1.2)
     axes.axis("off")
-    return captioned(figure, f"RSim = {near:.2f} / {whole:.2f} = {near / whole:.2f}\n{title}")
+    return told(figure, f"RSim = {near:.2f} / {whole:.2f} = {near / whole:.2f}", title)
 
 
 def criteria_dots(table: pd.DataFrame, null: pd.DataFrame | None = None, *, caption: str) -> Figure:
@@ -163,17 +163,22 @@ def share_lines(table: pd.DataFrame, *, caption: str) -> Figure:
         for name in names:
             part = table.query("subtask == @subtask and locator == @name").sort_values("share")
             axes.plot(100 * part["share"], part["mean"], markersize=4, **_line(name))
+            ends = part["low"], part["high"]
+            axes.fill_between(100 * part["share"], *ends, color=_line(name)["color"], alpha=0.2)
         axes.axhline(0, color="0.4", linewidth=0.8)
         axes.set_xscale("log")
         axes.set_xticks([0.1, 0.5, 1, 5], ["0.1", "0.5", "1", "5"])
         axes.set_xlabel("located share k [%]")
         axes.set_title(TITLES[subtask], loc="left")
     row[0].set_ylabel("mean RSim, unclipped")
-    row[1].legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=7)
-    return captioned(figure, caption)
+    row[1].legend(**BESIDE)
+    consistency = table[table["subtask"] == "consistency"].sort_values("mean")
+    first = sorted({LABELS[name] for name in consistency.groupby("share")["locator"].last()})
+    finding = f"The most consistent locator at every share: {' or '.join(first)}"
+    return told(figure, finding, f"{caption}; bands: 95 % intervals over examples")
 
 
-def locality_dots(tests: pd.DataFrame, *, caption: str) -> Figure:
+def locality_dots(tests: pd.DataFrame, *, finding: str = "", caption: str) -> Figure:
     """Rank correlation of located mass with the edit's gain: own fact against other facts.
 
     Args:
@@ -189,9 +194,9 @@ def locality_dots(tests: pd.DataFrame, *, caption: str) -> Figure:
         )
     axes.axvline(0, color="0.4", linewidth=0.8)
     axes.set_yticks(range(len(names)), [LABELS[name] for name in names])
-    axes.set_xlabel("Spearman correlation over layers, mean over facts, 95 % interval")
-    axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
-    return captioned(figure, f"Located mass against where editing works\n{caption}")
+    axes.set_xlabel("Spearman correlation of located mass with gain, over layers")
+    axes.legend(**BESIDE)
+    return told(figure, finding, f"{caption}\nMean over facts, 95 % intervals")
 
 
 def _line(name: str) -> dict[str, Any]:

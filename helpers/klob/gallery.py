@@ -84,7 +84,11 @@ def locality(run: Run, *, seed: int = 0) -> Figure:
     gains = locality_tables.edit_gains(run.tables["edits"])
     mass = locality_tables.layer_mass(run.tables["layers"], gains.index)
     tests = locality_tables.locality_table(gains, mass, seed=seed)
-    return figures.locality_dots(tests, caption=tables.edits_of(run, facts=len(gains)))
+    own = tests[(tests["pairing"] == "own") & ~tests["locator"].isin(CONTROLS)]
+    better = int(((own["specific_low"] > 0) & (own["p_value"] < 0.05)).sum())
+    finding = f"For {better} of {len(own)} locators a fact's own mass foretells its gains best"
+    caption = tables.edits_of(run, facts=len(gains))
+    return figures.locality_dots(tests, finding=finding, caption=caption)
 
 
 @figure("05_reading", title="KLoB's measures in one picture each", alone=True)

@@ -17,13 +17,15 @@ from helpers.peak.ablation_tables import ByVariant, with_field
 from helpers.peak.figures import grouped_bars
 from helpers.peak.metrics_table import metric_interval
 from helpers.results import method_looks as looks
-from helpers.results.style import MARKERS, PALETTE, captioned, use_style
+from helpers.results.style import BESIDE, MARKERS, PALETTE, told, use_style
 
 LINES = ("-", "--", ":")
 _ASIDE = 0.06  # how far lines over the same places stand apart
 
 
-def neighbours_lines(metrics: ByVariant, *, editors: Sequence[str], caption: str = "") -> Figure:
+def neighbours_lines(
+    metrics: ByVariant, *, editors: Sequence[str], finding: str = "", caption: str = ""
+) -> Figure:
     """AFF and ANF (hard) against the number of neighbours APP is given (PEAK, Figure 4)."""
     use_style()
     figure, panels = plt.subplots(1, 2, figsize=(7.2, 2.9), sharey=True)
@@ -40,13 +42,13 @@ def neighbours_lines(metrics: ByVariant, *, editors: Sequence[str], caption: str
         axes.set_ylim(0, 105)
     panels[0].set_ylabel("additivity factor [%]")
     panels[1].legend()
-    return captioned(figure, f"More neighbours, 95 % intervals\n{caption}")
+    return told(figure, finding, f"{caption}\n{means_over(metrics.values())}")
 
 
-def fairer_bars(metrics: ByVariant, *, caption: str = "") -> Figure:
+def fairer_bars(metrics: ByVariant, *, finding: str = "", caption: str = "") -> Figure:
     """ES, AFF and ANF (hard): plain, all answers as targets (+), with APP (PEAK, Table 5)."""
     use_style()
-    figure, panels = plt.subplots(1, 3, figsize=(7.2, 3.0), sharey=True)
+    figure, panels = plt.subplots(1, 3, figsize=(7.6, 3.0), sharey=True)
     kinds = {"": "plain", "all": "+ (mean)", "all-sum": "+ (sum)", "app": "+APP"}
     shown = {"ES": "ES (higher is better)"} | {m: f"{t} (lower)" for m, t in FACTORS.items()}
     for axes, (metric, title) in zip(panels, shown.items(), strict=True):
@@ -57,19 +59,19 @@ def fairer_bars(metrics: ByVariant, *, caption: str = "") -> Figure:
         grouped_bars(axes, _frame(rows), group="group", bar="series")
         axes.set_title(title)
         axes.set_ylim(0, 105)
-    panels[0].set_ylabel("mean, 95 % interval [%]")
-    _legend_below(figure, panels[0])
-    return captioned(figure, f"Fairer baselines\n{caption}")
+    panels[0].set_ylabel("mean [%]")
+    panels[-1].legend(**BESIDE)
+    return told(figure, finding, f"{caption}\n{means_over(metrics.values())}")
 
 
 def sensitivity_panels(
-    metrics: ByVariant, *, editor: str, margin: float | None, caption: str = ""
+    metrics: ByVariant, *, editor: str, margin: float | None, finding: str = "", caption: str = ""
 ) -> Figure:
     """AFF, ANF and GS when one of APP's coefficients, or the ``margin``, is changed alone."""
     use_style()
     shown = {**FACTORS, "GS": "GS"}
     varied = (*OBJECTIVES, "margin")
-    figure, panels = plt.subplots(1, len(varied), figsize=(7.2, 2.9), sharey=True)
+    figure, panels = plt.subplots(1, len(varied), figsize=(7.6, 2.9), sharey=True)
     for axes, field in zip(panels, varied, strict=True):
         chosen = with_field(metrics, editor, field, margin=margin)
         values = [v.value if v.field else margin if field == "margin" else 1.0 for v in chosen]
@@ -83,16 +85,18 @@ def sensitivity_panels(
         axes.set_title(SYMBOLS[field])
         axes.set_ylim(0, 105)
     panels[0].set_ylabel("percent")
-    _legend_below(figure, panels[0])
-    title = f"{method_label(editor)}+APP: one coefficient changed alone, 95 % intervals\n{caption}"
-    return captioned(figure, title)
+    panels[-1].legend(**BESIDE)
+    note = f"{caption}; each value changed alone\n{means_over(metrics.values())}"
+    return told(figure, finding, note)
 
 
-def sequence_lines(metrics: Mapping[tuple[str, int], pd.DataFrame], *, caption: str = "") -> Figure:
+def sequence_lines(
+    metrics: Mapping[tuple[str, int], pd.DataFrame], *, finding: str = "", caption: str = ""
+) -> Figure:
     """ES, AFF and ANF of all edited records against the number of edits made, 95 % intervals."""
     use_style()
     methods = list(dict.fromkeys(method for method, _ in metrics))
-    figure, panels = plt.subplots(1, 3, figsize=(7.2, 3.0), sharey=True)
+    figure, panels = plt.subplots(1, 3, figsize=(7.6, 3.0), sharey=True)
     for axes, (metric, title) in zip(panels, {"ES": "ES", **FACTORS}.items(), strict=True):
         for index, method in enumerate(methods):
             points = {n: t for (each, n), t in metrics.items() if each == method}
@@ -107,13 +111,14 @@ def sequence_lines(metrics: Mapping[tuple[str, int], pd.DataFrame], *, caption: 
         axes.set_xlabel("edits made and scored")
         axes.set_ylim(-3, 105)
     panels[0].set_ylabel("mean over edited records [%]")
-    _legend_below(figure, panels[0])
-    return captioned(figure, f"Sequential edits, 95 % intervals\n{caption}")
+    panels[-1].legend(**BESIDE)
+    return told(figure, finding, f"{caption}\n{means_over(metrics.values())}")
 
 
-def _legend_below(figure: Figure, axes: Axes) -> None:
-    """One legend for all panels, under them."""
-    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=4)
+def means_over(tables: Iterable[pd.DataFrame]) -> str:
+    """How many records are behind the means: those with AFF."""
+    counts = sorted({int(table["AFF_hard"].notna().sum()) for table in tables})
+    return f"Means over n = {', '.join(map(str, counts))} records, 95 % intervals"
 
 
 def _line(

@@ -10,10 +10,13 @@ from helpers.results.archive import Run
 from helpers.results.figure import figure
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import pandas as pd
     from matplotlib.figure import Figure
 
     from helpers.editing.variants import Variant
+    from helpers.results.evidence import Evidence
 
 # The runs notebook 04 shows; figures of others carry the run's name.
 MAIN = "smollm2-135m_peak-cf"
@@ -56,13 +59,17 @@ def objectives(run: Run, *, editor: str) -> Figure:
 def neighbours(run: Run) -> Figure:
     """The number of neighbours APP is given, for every editor studied."""
     from helpers.peak import ablation_figures as figures
+    from helpers.peak.ablation_findings import neighbour_findings
     from helpers.peak.ablation_tables import variant_metrics, with_field
 
     stored, editors = studies_of(run), editors_with(run, "neighbours")
     metrics = variant_metrics(stored.scores)
     shown = {v: t for e in editors for v, t in with_field(metrics, e, "neighbours").items()}
+    finding = (
+        f"More neighbours protect more: {_held(neighbour_findings(metrics, editors))} tests hold"
+    )
     caption = stored.described(*shown.values())
-    return figures.neighbours_lines(shown, editors=editors, caption=caption)
+    return figures.neighbours_lines(shown, editors=editors, finding=finding, caption=caption)
 
 
 @_of_run(
@@ -74,10 +81,14 @@ def fairer(run: Run) -> Figure:
     """Plain, all answers as targets, APP."""
     from helpers.editing import variants
     from helpers.peak import ablation_figures as figures
+    from helpers.peak.ablation_findings import fairer_findings
 
-    stored = studies_of(run)
-    shown = _metrics(stored, [v for e in fairer_editors(run) for v in variants.fairer(e)])
-    return figures.fairer_bars(shown, caption=stored.described(*shown.values()))
+    stored, editors = studies_of(run), fairer_editors(run)
+    shown = _metrics(stored, [v for e in editors for v in variants.fairer(e)])
+    tested = [e for e in fairer_findings(shown, editors) if "ANF" in e.measure]
+    noisy = _held(e for e in tested if "(sum)" in e.measure)
+    finding = f"Targets weighed as a sum leave more noise than APP with {noisy} editors"
+    return figures.fairer_bars(shown, finding=finding, caption=stored.described(*shown.values()))
 
 
 @_of_run(
@@ -88,19 +99,25 @@ def fairer(run: Run) -> Figure:
 def every_editor(run: Run) -> Figure:
     """Every editor alone and with APP."""
     from helpers.editing.variants import Variant
+    from helpers.peak.ablation_figures import means_over
+    from helpers.peak.ablation_findings import app_findings
     from helpers.peak.ablation_tables import by_label
     from helpers.peak.overview import additivity_pairs
 
     stored = studies_of(run)
     plain = [name for name in variants_of(run) if "+" not in name]
     shown = _metrics(stored, [Variant(name + suffix) for name in plain for suffix in ("", "+app")])
-    return additivity_pairs(by_label(shown), caption=stored.described(*shown.values()))
+    tested = app_findings(shown, plain)
+    noise, forgetting = (_held(e for e in tested if name in e.measure) for name in ("ANF", "AFF"))
+    finding = f"APP lowers the noise of {noise} editors, the forgetting of {forgetting}"
+    caption = f"{stored.described(*shown.values())}\n{means_over(shown.values())}"
+    return additivity_pairs(by_label(shown), finding=finding, caption=caption)
 
 
 @_of_run("04_sensitivity", title="APP's coefficients", each=_per_editor("margin"))
 def sensitivity(run: Run, *, editor: str) -> Figure:
     """One of APP's coefficients changed alone."""
-    from helpers.editing.variants import OBJECTIVES
+    from helpers.editing.variants import OBJECTIVES, Variant, method_label
     from helpers.peak import ablation_figures as figures
     from helpers.peak.ablation_tables import variant_metrics, with_field
 
@@ -109,8 +126,17 @@ def sensitivity(run: Run, *, editor: str) -> Figure:
     shown: dict[Variant, pd.DataFrame] = {}
     for field in (*OBJECTIVES, "margin"):
         shown |= with_field(metrics, editor, field, margin=margin)
-    caption = stored.described(*shown.values())
-    return figures.sensitivity_panels(shown, editor=editor, margin=margin, caption=caption)
+    whole = metrics[Variant(f"{editor}+app")]
+    moved = [
+        abs(100 * (table[metric] - whole[metric]).mean())
+        for variant, table in shown.items()
+        for metric in figures.FACTORS
+        if variant.value
+    ]
+    most = f"moves AFF and ANF by {max(moved):.0f} points at most"
+    finding = f"{method_label(editor)}+APP: half or twice one value {most}"
+    how = {"finding": finding, "caption": stored.described(*shown.values())}
+    return figures.sensitivity_panels(shown, editor=editor, margin=margin, **how)
 
 
 @_of_run(
@@ -120,12 +146,24 @@ def sensitivity(run: Run, *, editor: str) -> Figure:
 )
 def sequences(run: Run) -> Figure:
     """What is left of all edited records after n sequential edits."""
+    from helpers.editing.variants import Variant
     from helpers.peak import ablation_figures as figures
+    from helpers.peak.ablation_findings import app_findings
     from helpers.peak.ablation_tables import sequence_metrics
 
     stored = studies_of(run)
+    metrics = sequence_metrics(stored)
+    last = max(n for _, n in metrics)
+    tested = app_findings(
+        {Variant(method): table for (method, n), table in metrics.items() if n == last},
+        [method for method, n in metrics if n == last and "+" not in method],
+    )
+    lower = [e.measure for e in tested if "AFF" in e.measure and e.verdict == "holds"]
+    editors = [measure.partition(", ")[2].partition(":")[0] for measure in lower]
+    whose = " and ".join(editors) or "no editor"
+    finding = f"After {last} edits APP is shown to lower the forgetting of {whose}"
     caption = stored.described(*stored.sequences.values())
-    return figures.sequence_lines(sequence_metrics(stored), caption=caption)
+    return figures.sequence_lines(metrics, finding=finding, caption=caption)
 
 
 @figure(
@@ -151,6 +189,12 @@ def _metrics(stored: Studies, variants: list[Variant]) -> dict[Variant, pd.DataF
     names = [str(variant) for variant in variants]
     scores = {name: stored.scores[name] for name in names if name in stored.scores}
     return finished(variant_metrics(scores), variants)
+
+
+def _held(tested: Iterable[Evidence]) -> str:
+    """How many of the tests hold: ``3 of 4``."""
+    verdicts = [evidence.verdict for evidence in tested]
+    return f"{verdicts.count('holds')} of {len(verdicts)}"
 
 
 def _only(scores: pd.DataFrame, case_ids: pd.Index) -> pd.DataFrame:

@@ -43,6 +43,7 @@ def objectives_panels(metrics: ByVariant, scores: ByVariant, *, caption: str = "
     rows = ["before", *map(_short, metrics)][::-1]
     figure, (left, right) = plt.subplots(1, 2, figsize=(7.2, 3.3), sharey=True)
     worse: dict[str, list[str]] = {}
+    pairs: list[Estimate] = []
     for place, (metric, title) in enumerate(FACTORS.items()):
         changes = {
             _short(variant): paired_means(
@@ -52,12 +53,13 @@ def objectives_panels(metrics: ByVariant, scores: ByVariant, *, caption: str = "
             if variant != whole
         }
         found = {name: change.difference for name, change in changes.items()}
+        pairs += found.values()
         color = (_LIST_COLOURS["correct"], _LIST_COLOURS["hard"])[place]
         look: dict[str, Any] = {"color": color, "marker": MARKERS[place], "label": title}
         _differences(left, found, rows, aside=0.12 - 0.24 * place, **look)
         for name in (name for name, e in found.items() if e.low > 0 and name != "plain"):
             worse.setdefault(name, []).append(title.partition(",")[0])
-    n = min(len(table) for table in metrics.values())
+    n = ", ".join(map(str, sorted({e.n for e in pairs})))
     left.axvline(0, color="0.4", linewidth=0.8)
     left.set_xlabel(
         f"change against {_short(whole)} [points]\n→ worse; n = {n} pairs, 95 % intervals"

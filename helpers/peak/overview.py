@@ -10,7 +10,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from helpers.peak.metrics_table import summarise
-from helpers.results.style import PALETTE, captioned, use_style
+from helpers.results.style import BESIDE, PALETTE, captioned, told, use_style
 
 _PANELS = {
     "AFF_hard": "AFF, hard",
@@ -21,11 +21,14 @@ _PANELS = {
 _TITLE = "Perturbation of the neighbours: additivity factor [%], 95 % interval, lower is better"
 
 
-def additivity_pairs(by_record: Mapping[str, pd.DataFrame], *, caption: str = "") -> Figure:
+def additivity_pairs(
+    by_record: Mapping[str, pd.DataFrame], *, finding: str = "", caption: str = ""
+) -> Figure:
     """AFF and ANF of every editor, plain and with APP joined by a line; lower is better.
 
     Args:
         by_record: for each method one row of metrics per record (PEAK, Tables 3, 4 and 9).
+        finding: stands over the panels, the rest then below them.
     """
     use_style()
     editors = list(dict.fromkeys(method.removesuffix("+APP") for method in by_record))
@@ -41,6 +44,9 @@ def additivity_pairs(by_record: Mapping[str, pd.DataFrame], *, caption: str = ""
     panels[0].set_yticks(rows, editors)
     handles, labels = panels[0].get_legend_handles_labels()
     unique = dict(zip(labels, handles, strict=True))
+    if finding:
+        panels[-1].legend(unique.values(), unique.keys(), **BESIDE)
+        return told(figure, finding, f"{caption}\n{_TITLE}")
     figure.legend(unique.values(), unique.keys(), loc="outside lower center", ncols=2)
     return captioned(figure, f"{_TITLE}\n{caption}")
 

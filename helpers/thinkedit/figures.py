@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from helpers.editing.variants import method_label
 from helpers.results import method_looks as looks
-from helpers.results.style import WHISKERS, captioned, told, use_style
+from helpers.results.style import WHISKERS, told, use_style
 
 THE_PAPER = "the paper's numbers (Table 10), not ours"
 _BARS = "; bars: 95 % intervals over edits"
@@ -88,11 +88,14 @@ def preservation_bars(techniques: pd.DataFrame, *, caption: str = "") -> Figure:
     return told(figure, finding, f"{caption}{_BARS}")
 
 
-def recovery_against_preservation(techniques: pd.DataFrame, *, caption: str = "") -> Figure:
+def recovery_against_preservation(
+    techniques: pd.DataFrame, *, finding: str = "", caption: str = ""
+) -> Figure:
     """IFR against CKP, one panel per model (the paper's Figure 7); the ideal is the upper left.
 
     Args:
         techniques: table of ``technique_tables.technique_table``; bars are 95 % intervals over edits.
+        finding: stands over the panels.
         caption: what the numbers are of.
     """
     use_style()
@@ -135,7 +138,7 @@ def recovery_against_preservation(techniques: pd.DataFrame, *, caption: str = ""
         xlim=(-0.03 * right, 1.05 * right),  # a mark at zero is whole
     )
     panels[0, -1].legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
-    return captioned(figure, f"{caption}{_BARS}")
+    return told(figure, finding, f"{caption}{_BARS}")
 
 
 def chain_counts_bars(counts: pd.DataFrame, *, caption: str = "") -> Figure:
@@ -179,7 +182,7 @@ def chain_counts_bars(counts: pd.DataFrame, *, caption: str = "") -> Figure:
     return told(figure, finding, caption)
 
 
-def sequence_lines(leads: pd.DataFrame, *, caption: str = "") -> Figure:
+def sequence_lines(leads: pd.DataFrame, *, finding: str = "", caption: str = "") -> Figure:
     """How the edits of a sequence fare: the new object's lead right after each edit and at the end.
 
     One row of panels per model, one panel per method.
@@ -207,8 +210,9 @@ def sequence_lines(leads: pd.DataFrame, *, caption: str = "") -> Figure:
         row[0].set_ylabel(f"{model}\nlead of the new object\n[nats per token]")
     for axes, method in zip(panels[0], methods, strict=True):
         axes.set_title(method_label(method))
-    figure.supxlabel("place in the sequence\n○ right after the edit   ● at the end", fontsize=8)
-    return captioned(figure, caption)
+    for axes in panels[-1]:
+        axes.set_xlabel("place in the sequence")
+    return told(figure, finding, f"{caption}\n○ right after the edit, ● at the end")
 
 
 def _sides(row: pd.Series, name: str) -> list[list[float]]:

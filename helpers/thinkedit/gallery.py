@@ -89,8 +89,10 @@ def trade_off(runs: Sequence[Run], *, mode: str = "sequential") -> Figure:
     """How much of the old fact is left, against how much of the context."""
     from helpers.thinkedit import figures, technique_tables
 
-    table = technique_tables.technique_table(_plain(runs, mode), mode=mode)
-    return figures.recovery_against_preservation(table, caption=_caption(runs, mode))
+    found = _plain(runs, mode)
+    table = technique_tables.technique_table(found, mode=mode)
+    how = {"finding": _against_memit(found, mode), "caption": _caption(runs, mode)}
+    return figures.recovery_against_preservation(table, **how)
 
 
 @_exact("06_active_chains", title="Chains deducible before and active after")
@@ -134,13 +136,22 @@ def with_app(runs: Sequence[Run], *, mode: str = "sequential") -> Figure:
 )
 def sequence(runs: Sequence[Run]) -> Figure:
     """How the edits of a sequence fare, a row of panels per model; methods without APP."""
+    from helpers.editing.variants import method_label
     from helpers.thinkedit import figures
     from helpers.thinkedit.side_tables import sequence_leads
     from helpers.thinkedit.stored_scores import scores_of
 
     tables = (scores_of(runs, kind) for kind in ("along", "exact"))
     plain = (table[~table["method"].str.endswith("+app")] for table in tables)
-    return figures.sequence_lines(sequence_leads(*plain), caption=_caption(runs, "sequential"))
+    leads = sequence_leads(*plain)
+    lost = leads[(leads["right after"] > 0) & (leads["at the end"] <= 0)]
+    counts = lost[["method", "model"]].value_counts()
+    finding = "No edit is undone by later ones"
+    if len(counts):
+        method, model = map(str, counts.index[0])
+        finding = f"Later edits undo {counts.iloc[0]} edits of {method_label(method)} on {model}"
+        finding += f", {counts.iloc[1:].sum()} of all others"
+    return figures.sequence_lines(leads, finding=finding, caption=_caption(runs, "sequential"))
 
 
 @_stored("06_sampled", title="IFR against CKP by sampling", needs=("sampled", "chains"))
@@ -151,8 +162,8 @@ def sampled(runs: Sequence[Run], *, mode: str = "sequential") -> Figure:
 
     found = evaluation(tuple(runs), estimator="sampled", modes=(mode,))
     table = technique_tables.technique_table(found, mode=mode)
-    caption = _caption(runs, mode, kind="sampled")
-    return figures.recovery_against_preservation(table, caption=caption)
+    how = {"finding": _against_memit(found, mode), "caption": _caption(runs, mode, kind="sampled")}
+    return figures.recovery_against_preservation(table, **how)
 
 
 def _plain(runs: Sequence[Run], mode: str, by_mean: bool = False) -> Evaluation:
@@ -163,6 +174,21 @@ def _plain(runs: Sequence[Run], mode: str, by_mean: bool = False) -> Evaluation:
 
     rule = BY_MEAN if by_mean else DEFAULT
     return split_app(evaluation(tuple(runs), modes=(mode,), rule=rule))[0]
+
+
+def _against_memit(found: Evaluation, mode: str) -> str:
+    """Which differences from MEMIT Holm's correction leaves."""
+    from helpers.editing.variants import method_label
+    from helpers.thinkedit.technique_tables import against_method, difference_table
+
+    tests = difference_table(against_method(found, "memit", mode=mode))
+    left = tests[tests["Holm"] != "open"]
+    rows = left[["model", "method", "measure", "Holm"]].itertuples(index=False)
+    named = [
+        f"{method_label(method)} has {how} {what} ({model})" for model, method, what, how in rows
+    ]
+    finding = f"Differences from MEMIT left after correction: {len(left)} of {len(tests)}"
+    return "; ".join([finding, *named])
 
 
 def _caption(runs: Sequence[Run], mode: str, *, kind: str = "exact") -> str:

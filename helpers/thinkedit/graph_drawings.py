@@ -15,7 +15,8 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import FancyArrowPatch
 
 from helpers.results.figure import figure
-from helpers.results.style import PALETTE, captioned, plain, use_style
+from helpers.results.style import PALETTE, captioned, plain, told, use_style
+from helpers.thinkedit.growth import Growth
 
 _KEPT, _LOST = PALETTE[2], PALETTE[3]
 STATES: dict[str, tuple[Any, Any]] = {
@@ -59,9 +60,11 @@ def chain_samples(
             axes.annotate("", (column + 0.68, -row), (column + 0.32, -row), arrowprops=arrow)
             axes.text(column + 0.5, -row - 0.2, f"{ratio:.2f}", ha="center", va="top", fontsize=7)
     axes.set(xlim=(-0.6, widest - 0.4), ylim=(-len(chains) + 0.4, 0.6))
-    axes.set_title("share of each step's probability that is left (orange: below half)", loc="left")
     axes.axis("off")
-    return captioned(figure, caption)
+    steps = [ratio for ratios in retained for ratio in ratios]
+    finding = f"{sum(ratio < 0.5 for ratio in steps)} of {len(steps)} steps keep less than half"
+    note = "Share of each step's probability that is left; orange: below half"
+    return told(figure, f"{finding} of their probability", f"{caption}\n{note}")
 
 
 def knowledge_graph(
@@ -130,6 +133,17 @@ def knowledge_graph(
     figure = axes.get_figure()
     assert isinstance(figure, Figure)
     return figure
+
+
+@figure("06_grown", title="A graph grown from the model")
+def grown_graph(growth: Growth, *, caption: str = "") -> Figure:
+    """The links of a grown graph that its chains pass; further links lead nowhere and are counted."""
+    links = [step.key for chain in growth.chains for step in chain]
+    passed = growth.graph.edge_subgraph({(subject, goal) for subject, _, goal in links})
+    drawn = knowledge_graph(passed, growth.fact.subject, growth.fact.object)
+    more = growth.graph.number_of_edges() - passed.number_of_edges()
+    finding = f"{len(growth.chains)} chains lead from {growth.fact.subject} to {growth.fact.object}"
+    return told(drawn, finding, f"{caption}; {more} further links are on no chain")
 
 
 @figure("06_graph_before_and_after", title="What is known before and after one edit")

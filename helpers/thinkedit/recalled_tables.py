@@ -7,7 +7,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from helpers.paths import PACKAGED
-from helpers.results.style import captioned, use_style
+from helpers.results.style import told, use_style
 from helpers.thinkedit.wordings import read_wordings
 
 
@@ -43,4 +43,7 @@ def funnel(model: str) -> Figure:
     bars = right.bar(kept.index.astype(str), kept.to_numpy(), color="C0")
     right.bar_label(bars, padding=1)
     right.set(xlabel="steps", ylabel="chains", ylim=(0, 1.15 * kept.max()), title="chains")
-    return captioned(figure, f"ours: what {model} recalls, packaged")
+    finding = (
+        f"{total.iloc[-1]} of {total.iloc[0]} proposed links lie on one of {kept.sum()} chains"
+    )
+    return told(figure, finding, f"ours: what {model} recalls, packaged")

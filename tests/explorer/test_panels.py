@@ -133,7 +133,9 @@ def test_what_an_editor_cannot_do_is_greyed(panel, explorer):
     plain = Explorer(replace(explorer.language_model, name="smollm2-135m"))
     assert "no loss" in plain.refusal("kn", app=True)
     assert "app=" not in plain.refusal("kn", app=True)
-    assert plain.refusal("rome", app=True) == plain.refusal("kn") == ""
+    assert plain.refusal("rome", app=True) == plain.refusal("kn") == plain.refusal("mend") == ""
+    larger = Explorer(replace(explorer.language_model, name="gpt2-xl"), preset="paper")
+    assert "no MEND network gpt2-xl" in larger.refusal("mend")
 
 
 def test_an_old_result_is_dimmed_after_a_change(panel, records):

@@ -163,13 +163,13 @@ def test_figures_show_what_they_are_given(
     legend = neurons.axes[0].get_legend()
     assert legend is not None
     assert [text.get_text() for text in legend.get_texts()] == [
-        "in 1 of 3 wordings: 1 (chance 3.8)",
-        "in 2 of 3 wordings: 0 (chance 0.1)",
-        "in 3 of 3 wordings: 1 (chance 0.0)",
+        "in 1 of 3: 1\n(chance 3.8)",
+        "in 2 of 3: 0\n(chance 0.1)",
+        "in 3 of 3: 1\n(chance 0.0)",
     ]
     assert "1 neurons" in neurons.get_suptitle()
     title = klob_figures.rsim_line(0.6, 0.2, title="a fact").get_suptitle()
-    assert title == "RSim = 0.40 / 0.80 = 0.50\na fact"
+    assert title == "RSim = 0.40 / 0.80 = 0.50"
     table = criteria_table(similarities, sentences, granularity="neuron")
     chance = klob_tables.null_means(null, granularity="neuron", share=0.01)
     dots = klob_figures.criteria_dots(table, chance, caption="neurons")

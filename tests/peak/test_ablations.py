@@ -235,6 +235,11 @@ def test_every_figure_is_drawn_from_what_is_stored(folder):
     keys = ["editors", "fairer", "neighbours", "objectives_rome", "said", "sensitivity_rome"]
     assert [f"04_{key}_{NAME}" for key in (*keys, "sequences")] == list(drawn)
     assert all(figure.axes for figure in drawn.values())
+    titles = {name.split("_")[1]: figure.get_suptitle() for name, figure in drawn.items()}
+    assert titles["editors"] == "APP lowers the noise of 1 of 1 editors, the forgetting of 1 of 1"
+    assert titles["sequences"] == "After 5 edits APP is shown to lower the forgetting of ROME"
+    assert "n = 6 records" in drawn[f"04_editors_{NAME}"].get_supxlabel()
+    assert "n = 2, 5 records" in drawn[f"04_sequences_{NAME}"].get_supxlabel()
 
 
 def test_an_unfinished_study_is_drawn_too(tmp_path):

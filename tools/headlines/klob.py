@@ -32,10 +32,10 @@ def headlines() -> list[Headline]:
     return [
         Headline(
             "05",
-            "Locators agree on a fact's wordings, not on where to edit it",
-            "Knowledge neurons are shared by the wordings of a fact, hardly by a chain that contains"
-            " it; and no locator tested here says better than another fact's mass where *this* fact"
-            " is best edited.",
+            "Locators recognise a fact's wordings, not where to edit it",
+            "The wordings of a fact share knowledge neurons; a chain that contains the fact hardly"
+            " does. No locator is shown to say where *this* fact is best edited: another fact's"
+            " located mass does as well.",
             (
                 ("consistency of knowledge neurons (RSim)", _range(consistency)),
                 ("their relevance (RSim)", _range(relevance)),

@@ -106,14 +106,14 @@ def _ablations() -> Headline:
     return Headline(
         "04",
         "APP's benefit does not come merely from seeing the correct answers",
-        "Editors that take all correct answers as targets leave more noise than APP; more neighbours"
-        " protect more; and L1 matters most for ROME's noise, not everywhere.",
+        "Editors that take all correct answers as targets, weighed like the new one, leave more noise"
+        " than APP. More neighbours protect more. L1 matters most for ROME's noise, not everywhere.",
         (
             ("noise that targets leave beyond APP, ROME (ANF)", _points(targets)),
             ("less forgetting with the whole list than with one neighbour", _points(neighbours)),
             ("more noise without L1 than without L2", _points(first)),
         ),
-        "04_neighbours",
+        "04_fairer",
         f"First 20 records of PEAK-CF, {first.difference.n} of which can be measured, {SMALL}.",
     )
 

@@ -23,14 +23,14 @@ def headlines() -> list[Headline]:
         Headline(
             "06",
             "A sequence of ROME edits leaves less of the context than MEMIT's",
-            "Which method leaves the old fact most deducible models this small cannot settle: few"
+            "Models this small cannot settle which method leaves the old fact most deducible: few"
             " chains are deducible before any edit, and the order changes with what counts as known.",
             (
                 ("context preserved after ROME's sequence (CKP)", _range(pooled(rome))),
                 ("after MEMIT's", _range(pooled(memit))),
                 ("ROME's minus MEMIT's", _range(compared.estimate)),
             ),
-            "06_sequence",
+            "06_sampled",
             f"KnowGIC (2025-06), Gemma 3 270M (4-bit weights, dequantised), {compared.estimate.n}"
             " edits with a known context, five responses a question.",
         )
