@@ -24,9 +24,9 @@ def test_a_locator_that_raises_is_left_out(tiny, tmp_path, monkeypatch, capsys):
     assert "large is left out: too large" in capsys.readouterr().err
 
 
-def test_a_method_without_settings_is_left_out(tiny, tmp_path, monkeypatch, capsys):
+def test_a_method_without_a_network_is_left_out(tiny, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(models, "load", lambda *_, **__: tiny("llama"))
-    assert precision.preset_of("tiny-llama") == "paper"  # no search was made for it
+    monkeypatch.setattr(precision, "preset_of", lambda _: "generic")
     precision.main("tiny-llama", "peak-mini-cf", 1, "mend,ft-m", folder=tmp_path)
     (file,) = tmp_path.glob("*.parquet")
     assert list(pd.read_parquet(file)["method"]) == ["ft-m"]
