@@ -145,7 +145,7 @@ def _chance() -> str:
     )
     return (
         "Six facts with two wordings each: wordings of one fact have a similarity of 0.8, others 0.2. "
-        f"Then the mean is $\\overline{{\\mathrm{{RSim}}}} = {null.observed:.2f}$. Of 999 deals, "
+        f"Then the mean is $r = {null.observed:.2f}$. Of 999 deals, "
         f"chance reaches {null.mean:.2f} on average, and $p = {null.p_value:.3f}$."
     )
 

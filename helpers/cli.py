@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 import typer.core
 
-from helpers.paths import PlaceError, in_one_line
+from helpers.paths import PlaceError, in_one_line, require_checkout
 
 
 class _OneLine(typer.core.TyperGroup):
@@ -17,6 +17,7 @@ class _OneLine(typer.core.TyperGroup):
 
     def invoke(self, ctx: Any) -> object:
         try:
+            require_checkout()
             return super().invoke(ctx)
         except PlaceError as error:
             message = str(error)
@@ -115,7 +116,7 @@ def sweep(
 def publish(
     params: Annotated[Path, typer.Argument(help="params file of notebook 03 or 04")],
     finished: Annotated[
-        bool, typer.Option(help="store what is finished, compute nothing (notebook 03)")
+        bool, typer.Option(help="store what is finished, make no edit (notebooks 03, 05, 06)")
     ] = False,
 ) -> None:
     """Edit what is missing and store the score tables that published figures are drawn from."""

@@ -30,6 +30,20 @@ class CacheError(PlaceError):
     """Raised where the user's cache is no folder that can be written, with the remedy."""
 
 
+def require_checkout() -> None:
+    """Say what is missing where the package was installed as a wheel, without what stands beside it.
+
+    Raises:
+        PlaceError: no params folder beside the package.
+    """
+    if not PARAMS.is_dir():
+        raise PlaceError(
+            f"{PARAMS} is not there: this copy of helpers was installed without its parameters,"
+            " notebooks and stored tables; get the repository and there run"
+            " `pip install --editable .`"
+        )
+
+
 def in_one_line(error: OSError) -> str:
     """What went wrong with a file, and what helps."""
     remedies = {

@@ -52,7 +52,7 @@ def publish(params_file: Path, *, finished: bool = False, data: Path = DATA) -> 
 
     Args:
         params_file: parameters of a notebook that has results of its own.
-        finished: write what is finished and compute nothing (notebook 03).
+        finished: write what is finished and make no edit (notebooks 03, 05 and 06).
         data: the folder of all archives.
 
     Returns:

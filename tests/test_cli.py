@@ -11,7 +11,9 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from helpers import paths
 from helpers.cli import app
+from helpers.editing.params_files import model_file
 from helpers.models import weights_estimate as estimate
 from helpers.paths import PARAMS
 from helpers.sweeps import command
@@ -32,6 +34,17 @@ def test_figure_lists_and_refuses_unknown_names():
     result = runner.invoke(app, ["figure", "no-such-figure"])
     assert result.exit_code == 1
     assert "figure --list" in result.output
+
+
+def test_a_copy_without_its_repository_says_how_to_install(monkeypatch, tmp_path):
+    """As a wheel has it: the package alone."""
+    monkeypatch.setattr(paths, "PARAMS", tmp_path / "params")
+    result = runner.invoke(app, ["figure", "--list"])
+    assert result.exit_code == 1
+    assert "run `pip install --editable .`" in result.output
+    assert result.output.startswith("error: ")
+    with pytest.raises(paths.PlaceError, match="parameters, notebooks and stored tables"):
+        model_file("smollm2-135m")
 
 
 @pytest.mark.parametrize(

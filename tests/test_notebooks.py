@@ -62,6 +62,11 @@ def test_a_notebook_writes_nothing_among_published_tables_and_figures(notebook):
     assert all(re.search(r"\bpath\b|^save_figure\(figure, \"\d\d_", each) for each in saved)
 
 
+def test_captions_name_presets_in_words(notebook):
+    """Which mark the generic one as untuned (``preset_words``)."""
+    assert not [c.source for c in code_cells(notebook) if "preset {preset}" in c.source]
+
+
 def test_every_parameter_is_explained(notebook):
     assert all(parameter.help for parameter in notebook_parameters(notebook))
 

@@ -18,13 +18,11 @@ from helpers.models import load
 from helpers.paths import PACKAGED, RUNS
 from helpers.results.store import ResultsStore
 from helpers.thinkedit.edits import write_edits
-from helpers.thinkedit.proposers import StoreNeighbours, Together
+from helpers.thinkedit.proposers import StoreNeighbours, Together, store_neighbours
 from helpers.thinkedit.recalled import recalled_edits
 from helpers.thinkedit.recalling import recalled_facts
 from helpers.thinkedit.validation import Validation
-from helpers.thinkedit.wordings import Wordings, read_wordings
-from helpers.triples.labelled_graph import read_graph
-from helpers.triples.sources import open_source
+from helpers.thinkedit.wordings import read_wordings
 
 # Subjects to begin with: (source, relation they have, how many, drawn).
 BEGIN = (
@@ -36,13 +34,6 @@ BEGIN = (
     ("packaged", "P57", 130),
     ("codex-s", "P27", 150),
 )
-
-
-def neighbours(wordings: Wordings, source: str) -> StoreNeighbours:
-    """The proposer of one source, with the relations that have wordings."""
-    parts = {part for relation in wordings.relations for part in relation.split("/")}
-    plain = sorted({part.removeprefix("re_") for part in parts})
-    return StoreNeighbours(read_graph(open_source(source), plain), wordings, source)
 
 
 def beginnings(stores: dict[str, StoreNeighbours], *, seed: int) -> list[str]:
@@ -66,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--into", type=Path, default=PACKAGED / "thinkedit")
     given = parser.parse_args(arguments)
     wordings = read_wordings()
-    stores = {source: neighbours(wordings, source) for source in ("packaged", "codex-s")}
+    stores = {source: store_neighbours(source, wordings) for source in ("packaged", "codex-s")}
     validation = Validation(
         load(given.model),
         wordings,

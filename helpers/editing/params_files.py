@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from helpers.editing.hyperparameters import HyperparameterError
 from helpers.models.names import EMBEDDED_NAMES, HUB_NAMES, SHAPE_PREFIX
-from helpers.paths import PARAMS
+from helpers.paths import PARAMS, require_checkout
 from helpers.yaml_text import load_yaml
 
 GENERIC = "generic"
@@ -34,6 +34,7 @@ def model_file(model: str) -> Path:
     Raises:
         HyperparameterError: a local folder that no file fits.
     """
+    require_checkout()
     folder = Path(model).expanduser()
     if model and (folder / "config.json").is_file():
         return _fitting_file(model, configuration_of(folder))

@@ -226,7 +226,7 @@ def _additivity(
 def _mean(values: Iterable[float]) -> float:
     """Mean, NaN when there is nothing to average."""
     numbers = np.fromiter(values, dtype=np.float64)
-    return float(numbers.mean()) if len(numbers) else float("nan")
+    return float(np.add.reduce(numbers) / len(numbers)) if len(numbers) else float("nan")
 
 
 def _check(before: RecordScores, after: RecordScores) -> None:
@@ -235,7 +235,7 @@ def _check(before: RecordScores, after: RecordScores) -> None:
         len(one) != len(other) for one, other in pairs
     ):
         raise ValueError("the scores before and after the edit are of different answers")
-    if any(np.isnan(values).any() for pair in pairs for values in pair):
+    if np.isnan(np.concatenate([values for pair in pairs for values in pair])).any():
         raise ValueError(
             "a log-probability is NaN; leave out edits that ended in a non-finite loss"
         )

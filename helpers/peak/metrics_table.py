@@ -16,10 +16,8 @@ sum_after      the same, edited model
 ============== ====================================================================
 """
 
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
-from operator import itemgetter
 from typing import Any, Literal
 
 import numpy as np
@@ -41,7 +39,7 @@ from helpers.results.statistics import Estimate, mean_interval
 
 Normalise = Literal["mean", "sum"]
 Place = tuple[str, int, str]  # role, prompt_index, list
-Lists = defaultdict[Place, list[float]]
+Lists = Mapping[Place, NDArray[np.float64]]
 
 KEYS = ["case_id", "role", "prompt_index", "list", "answer_index"]
 COLUMNS = [*KEYS, "tokens", "sum_before", "sum_after"]
@@ -51,6 +49,7 @@ LISTS = {
     "locality": {"target", "locality", "first"},
 }
 
+_NOTHING = np.empty(0)
 _FRACTIONS = {*PROBABILITIES, *(m for m in METRICS if m[:3] in ("RFF", "RNF", "AFF", "ANF"))}
 
 
@@ -73,14 +72,17 @@ def iterate_records(
     scale = ordered["tokens"].to_numpy(float) if normalise == "mean" else 1.0
     before = ordered["sum_before"].to_numpy(float) / scale
     after = ordered["sum_after"].to_numpy(float) / scale
-    places = ordered[KEYS[1:-1]].itertuples(index=False, name=None)
-    rows = zip(ordered["case_id"].tolist(), places, before, after, strict=True)
-    for case_id, record in groupby(rows, key=itemgetter(0)):
-        lists_before: Lists = defaultdict(list)
-        lists_after: Lists = defaultdict(list)
-        for _, place, score_before, score_after in record:
-            lists_before[place].append(score_before)
-            lists_after[place].append(score_after)
+    # A list's answers stand together: their scores are a slice, which costs no row by row.
+    labels = ordered[KEYS[:-1]]
+    starts = np.flatnonzero((labels != labels.shift()).any(axis=1))
+    ends = np.append(starts, len(ordered))[1:]
+    places = labels.iloc[starts].itertuples(index=False, name=None)
+    parts = zip(places, starts, ends, strict=True)
+    for case_id, record in groupby(parts, key=lambda part: part[0][0]):
+        slices = [(place, slice(start, end)) for (_, *place), start, end in record]
+        lists_before, lists_after = (
+            {tuple(place): scores[part] for place, part in slices} for scores in (before, after)
+        )
         yield case_id, _record(case_id, lists_before), _record(case_id, lists_after)
 
 
@@ -156,9 +158,9 @@ def _record(case_id: int, lists: Lists) -> RecordScores:
     def prompt(role: str, index: int) -> PromptScores:
         return PromptScores(
             target=_only(case_id, lists, (role, index, "target")),
-            correct=np.array(lists[role, index, "correct"]),
-            hard=np.array(lists[role, index, "hard"]),
-            random=np.array(lists[role, index, "random"]),
+            correct=lists.get((role, index, "correct"), _NOTHING),
+            hard=lists.get((role, index, "hard"), _NOTHING),
+            random=lists.get((role, index, "random"), _NOTHING),
         )
 
     def locality(name: str) -> NDArray[np.float64]:
@@ -179,13 +181,13 @@ def _record(case_id: int, lists: Lists) -> RecordScores:
 
 def _only(case_id: int, lists: Lists, place: Place) -> float:
     """The single score at a place."""
-    scores = lists[place]
+    scores = lists.get(place, _NOTHING)
     if len(scores) != 1:
         role, index, name = place
         raise ValueError(
             f"case_id {case_id}: {role} prompt {index} needs one {name} row, has {len(scores)}"
         )
-    return scores[0]
+    return float(scores[0])
 
 
 def _check(table: pd.DataFrame) -> None:

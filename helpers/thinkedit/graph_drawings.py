@@ -16,6 +16,7 @@ from matplotlib.patches import FancyArrowPatch
 
 from helpers.results.figure import figure
 from helpers.results.style import PALETTE, captioned, plain, told, use_style
+from helpers.thinkedit.growth import Growth
 
 _KEPT, _LOST = PALETTE[2], PALETTE[3]
 STATES: dict[str, tuple[Any, Any]] = {
@@ -132,6 +133,17 @@ def knowledge_graph(
     figure = axes.get_figure()
     assert isinstance(figure, Figure)
     return figure
+
+
+@figure("06_grown", title="A graph grown from the model")
+def grown_graph(growth: Growth, *, caption: str = "") -> Figure:
+    """The links of a grown graph that its chains pass; further links lead nowhere and are counted."""
+    links = [step.key for chain in growth.chains for step in chain]
+    passed = growth.graph.edge_subgraph({(subject, goal) for subject, _, goal in links})
+    drawn = knowledge_graph(passed, growth.fact.subject, growth.fact.object)
+    more = growth.graph.number_of_edges() - passed.number_of_edges()
+    finding = f"{len(growth.chains)} chains lead from {growth.fact.subject} to {growth.fact.object}"
+    return told(drawn, finding, f"{caption}; {more} further links are on no chain")
 
 
 @figure("06_graph_before_and_after", title="What is known before and after one edit")

@@ -170,6 +170,18 @@ def decisions(path: Path) -> list[dict[str, Any]]:
     ]
 
 
+def header(path: Path) -> dict[str, Any]:
+    """The model and the settings that a journal was written with.
+
+    Raises:
+        JournalError: the file holds no run.
+    """
+    records = _read(path)[0]
+    if not records or records[0]["kind"] != "run":
+        raise JournalError(f"{path}: no journal of a run; give a file that a run wrote")
+    return dict(records[0]["request"])
+
+
 def _read(path: Path) -> tuple[list[dict[str, Any]], int]:
     """The records, and the bytes they take; an unfinished last line is not read."""
     if not path.exists():

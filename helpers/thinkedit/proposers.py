@@ -13,7 +13,8 @@ from typing import Protocol
 
 from helpers.thinkedit.graph import Triplet
 from helpers.thinkedit.wordings import Wordings
-from helpers.triples.labelled_graph import Graph
+from helpers.triples.labelled_graph import Graph, read_graph
+from helpers.triples.sources import open_source
 
 INVERSE = "re_"
 
@@ -105,6 +106,13 @@ class Together:
             for proposal in proposer.propose(asked):
                 found.setdefault(proposal.key, proposal)
         return list(found.values())
+
+
+def store_neighbours(source: str, wordings: Wordings) -> StoreNeighbours:
+    """The proposer of a source (see ``triples.sources.open_source``), with the relations worded."""
+    parts = {part for relation in wordings.relations for part in relation.split("/")}
+    plain = sorted({part.removeprefix(INVERSE) for part in parts})
+    return StoreNeighbours(read_graph(open_source(source), plain), wordings, source)
 
 
 def proposed_triplets(

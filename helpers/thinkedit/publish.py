@@ -18,7 +18,6 @@ from helpers.editing.methods import build_method
 from helpers.editing.presets import preset_words
 from helpers.editing.remembering import Remembering, sharing
 from helpers.models import LanguageModel, load
-from helpers.params import ParamsError
 from helpers.paths import RUNS
 from helpers.results.archive import About, Archive, Run
 from helpers.results.store import ResultsStore
@@ -45,6 +44,7 @@ def evaluate(
     corpus: str = "self",
     rivals: bool = True,
     store: Path = RUNS / "results",
+    finished: bool = False,
 ) -> Run:
     """Evaluate methods; what is in the store already is not computed again.
 
@@ -63,6 +63,7 @@ def evaluate(
         corpus: text behind the second moments, see ``helpers.editing.corpus.corpus_named``.
         rivals: score entities of the same kind, too (see ``ThinkEditRun``).
         store: folder of the results store.
+        finished: make no edit: take those that are in the store, of every method those it has.
 
     Returns:
         A run, see ``helpers.thinkedit.stored_scores``. Scores have columns method
@@ -101,7 +102,7 @@ def evaluate(
     options: dict[str, Any] = {"preset": preset, "corpus": corpus, "seed": seed}
     options |= {"progress": True, "memory": Memory()}
     editors = {method: build_method(method, language_model, **options) for method in methods}
-    found = _evaluated(runs, sharing(editors), modes)
+    found = _evaluated(runs, sharing(editors), modes, finished=finished)
     scored = {run.estimator: run.settings() for run in runs}
     settings: dict[str, Any] = {}
     for kind, table in found.items():
@@ -132,14 +133,12 @@ def publish(params: Mapping[str, Any], into: Archive, *, finished: bool = False)
         params: of notebook 06: ``methods``, ``modes``, ``estimators``, ``benchmark`` (the edits), and how
             responses are drawn.
         into: the archive *thinkedit*.
-        finished: refused, since a sequence of edits is finished as a whole.
+        finished: make no edit and publish those in the store: methods may then have different numbers
+            of edits, which every table states. A sequence is there as a whole or not at all.
 
     Raises:
-        ParamsError: ``finished``.
         ArchiveError: the published run was made in another way.
     """
-    if finished:
-        raise ParamsError("--finished is for notebooks 03 and 05: leave it out")
     language_model = load(params["model"], dtype=params["dtype"], device=params["device"])
     drawn = ("preset", "samples", "temperature", "max_new_tokens", "first_line", "seed", "corpus")
     run = evaluate(
@@ -150,13 +149,18 @@ def publish(params: Mapping[str, Any], into: Archive, *, finished: bool = False)
         layout=params["benchmark"],
         first=params["first"],
         rivals=params["rivals"],
+        finished=finished,
         **{name: params[name] for name in drawn},
     )
     return into.put(run.name, run.tables, run.about, by=["method", "mode"])
 
 
 def _evaluated(
-    runs: Sequence[ThinkEditRun], editors: Mapping[str, Editor], modes: Sequence[str]
+    runs: Sequence[ThinkEditRun],
+    editors: Mapping[str, Editor],
+    modes: Sequence[str],
+    *,
+    finished: bool,
 ) -> dict[str, pd.DataFrame]:
     """Scores of all methods and modes by kind of table, with columns method and mode.
 
@@ -176,10 +180,13 @@ def _evaluated(
             found, given_up = {}, set()
             for run in runs:
                 label = f"{run.estimator}: {name}, {mode}"
-                found[run.estimator] = _timed(label, partial(run.after, once, mode))
+                if not finished:
+                    _timed(label, partial(run.after, once, mode))
+                found[run.estimator] = run.read(once, mode, "scores")
                 add("along", run.read(once, mode, "along"), name, mode)
                 edits = run.read(once, mode, "edits")
-                given_up |= set(edits.loc[edits["failure"] != "", "case_id"])
+                if len(edits):
+                    given_up |= set(edits.loc[edits["failure"] != "", "case_id"])
             for estimator, scores in found.items():
                 if mode != "sequential":  # of which a lost edit is a part
                     scores = scores[~scores["case_id"].isin(given_up)]

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import tempfile
+import time
 import uuid
+from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,6 +19,8 @@ import submitit
 import torch
 import yaml
 
+from helpers import __version__
+from helpers.execute import ROW, ManifestRow
 from helpers.models.shapes import random_model
 from helpers.paths import REPOSITORY, RUNS
 from helpers.peak.records import load_peak
@@ -142,6 +147,47 @@ def test_tasks_killed_or_out_of_time_are_submitted_again(cluster, notebook, tmp_
     for method in ("kn", "rect"):
         read = ResultsStore(store).open({"method": method, "dataset": "peak-mini-cf"}).read()
         assert read["case_id"].tolist() == expected
+
+
+# In place of a task's Python: its job's row is there, and is put where it belongs.
+_EMPTY = 'exec cp {rows}/$SLURM_ARRAY_TASK_ID.json "$(cat {rows}/$SLURM_ARRAY_TASK_ID.place)"'
+
+
+def test_empty_jobs_cost_little(cluster, notebook, tmp_path, capsys):
+    """Bookkeeping alone: tasks that do nothing. With HELPERS_EMPTY_JOBS=1000, docs/sweeps.md."""
+    many = int(os.environ.get("HELPERS_EMPTY_JOBS", "20"))
+    clock, cpu = time.perf_counter(), time.process_time()
+    sweep = Sweep(
+        models=[f"shape:{number}" for number in range(many // 20)],
+        datasets=["peak-mini-cf"],
+        editors=["rome"],
+        records=20,
+        shard=1,
+    )
+    found = expand(sweep, where="toy.yaml", notebook=notebook)
+    groups = write_jobs(found, tmp_path, notebook=notebook)
+    written = time.perf_counter() - clock
+    jobs = [job for group in groups for job in group.shards]
+    (rows := tmp_path / "rows").mkdir()
+    for number, job in enumerate(jobs):
+        planned = job.planned()
+        planned.output_folder.mkdir(parents=True)
+        (rows / f"{number}.place").write_text(str(planned.output_folder / ROW))
+        row = ManifestRow("", "", "", "", 1.0, "done", "", __version__)
+        (rows / f"{number}.json").write_text(json.dumps(asdict(row)))
+    begun, made = time.perf_counter(), time.process_time()
+    options = {**OPTIONS, "slurm_setup": [_EMPTY.format(rows=rows)]}
+    engine = SlurmEngine(tmp_path / "slurm", options, poll=1)
+    assert sorted(job.name for job in engine(jobs)) == sorted(job.name for job in jobs)
+    waited, ours = time.perf_counter() - begun, time.process_time() - made
+    begun = time.perf_counter()
+    assert (status(groups)["state"] == "done").sum() == many
+    told = (
+        f"{many} jobs: written {written:.1f} s, queue {waited:.1f} s, of it ours {ours:.1f} s CPU"
+    )
+    with capsys.disabled():
+        print(f"\n{told}, status {time.perf_counter() - begun:.1f} s")
+    assert time.process_time() - cpu < 5 + 0.05 * many
 
 
 def test_wrong_options_name_the_right_ones(cluster, notebook, tmp_path):

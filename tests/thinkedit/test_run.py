@@ -332,6 +332,24 @@ def test_methods_are_published_one_by_one(tiny, edits, tmp_path, monkeypatch):
     assert all(path.read_bytes() == before[path] for path in before if "about" not in path.name)
 
 
+def test_what_is_finished_is_published_without_an_edit(tiny, edits, tmp_path, monkeypatch):
+    editor = RandomEditor(tiny("llama"))
+    monkeypatch.setattr(publish, "load_edits", lambda layout: edits)
+    monkeypatch.setattr(publish, "load_aliases", lambda layout: {})
+    monkeypatch.setattr(publish, "build_method", lambda *a, **k: editor)
+    ways = {"modes": ["independent"], "store": tmp_path}
+    nothing = publish.evaluate(editor.language_model, ["rome"], **ways, finished=True)
+    assert set(nothing.tables["exact"]["mode"]) == {"before"}
+    publish.evaluate(editor.language_model, ["rome"], **ways, first=1)
+    made = editor.calls
+    found = publish.evaluate(editor.language_model, ["rome"], **ways, finished=True).tables["exact"]
+    assert editor.calls == made
+    assert found.groupby("mode")["case_id"].nunique().to_dict() == {
+        "before": len(edits),
+        "independent": 1,
+    }
+
+
 def test_responses_may_go_beyond_their_first_line(tiny, edits, tmp_path, monkeypatch):
     monkeypatch.setattr(publish, "load_edits", lambda layout: edits)
     monkeypatch.setattr(publish, "load_aliases", lambda layout: {})

@@ -1,0 +1,40 @@
+"""Packaged journals: graphs grown from the embedded model, replayed without it."""
+
+import json
+
+import pytest
+
+from helpers.thinkedit.grown import grown_journals, replayed
+from helpers.thinkedit.journal import JournalError, decisions, header
+
+
+def test_the_embedded_model_grew_graphs_and_their_replay_writes_nothing():
+    paths = grown_journals("smollm2-135m")
+    written = [path.read_bytes() for path in paths]
+    grown = replayed(paths)
+    assert sum(g.graph.number_of_edges() >= 10 and len(g.chains) >= 3 for g in grown) >= 3
+    for growth, path in zip(grown, paths, strict=True):
+        assert all(
+            len(chain) <= 5 and chain[-1].object == growth.fact.object for chain in growth.chains
+        )
+        assert len(decisions(path)) >= 3
+    assert [path.read_bytes() for path in paths] == written
+
+
+def test_a_pipeline_that_leaves_the_record_is_named(tmp_path, monkeypatch):
+    lines = grown_journals("smollm2-135m")[0].read_text(encoding="utf-8").splitlines(keepends=True)
+    path = tmp_path / "grown.jsonl"
+    path.write_text("".join(lines[:4]), encoding="utf-8")
+    monkeypatch.setattr("helpers.thinkedit.grown.store_neighbours", lambda source, wordings: None)
+    with pytest.raises(JournalError, match=r"does not answer .* python -m tools.grow"):
+        replayed([path])
+    asked = next(i for i, line in enumerate(lines) if json.loads(line)["kind"] == "decision")
+    path.write_text("".join(lines[:asked]), encoding="utf-8")
+    with pytest.raises(JournalError, match="ends before its run"):
+        replayed([path])
+
+
+def test_a_file_without_a_run_is_no_journal(tmp_path):
+    (tmp_path / "empty.jsonl").touch()
+    with pytest.raises(JournalError, match="no journal of a run"):
+        header(tmp_path / "empty.jsonl")
