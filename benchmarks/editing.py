@@ -96,7 +96,7 @@ def main(
         if share:  # a second run, which counts arithmetic, would find every vector
             options, flops = {**options, "memory": Memory()}, False
         for method in methods.split(","):
-            editor = _editor(method, language_model, options)
+            editor = editor_of(method, language_model, options)
             if editor is None:
                 continue
             for count in counts:
@@ -122,7 +122,7 @@ def preset_of(model: str) -> str:
     return "tuned"
 
 
-def _editor(
+def editor_of(
     method: str, language_model: LanguageModel, options: Mapping[str, Any]
 ) -> Editor | None:
     """The editor; None, with a word, where it cannot be had for the model."""

@@ -40,22 +40,28 @@ def main(
     queries = encode(language_model, [group[0] for group in groups])
     report = Report("locating", "sentence", torch_dtype(dtype), device, model)
     for name in locators.split(","):
-        locator = make_locator(name)
-        call = partial(locator.scores, language_model, queries)
         try:
-            warm_up(device, call)
-            cost, _ = measured(call, device)
+            _locate(report, name, language_model, queries)
         except (ValueError, RuntimeError, MemoryError) as error:
             typer.echo(f"{name} is left out: {error}", err=True)
             continue
-        plain = float("nan")
-        if name == "knowledge-neurons":
-            one = partial(_integrated_layer_by_layer, language_model, queries[:1])
-            plain = measured(one, device)[0].busy
-        n = len(queries)
-        hour = 3600 * n / cost.wall
-        report.add(name, name, cost.busy / n, plain=plain, flop=arithmetic(call) / n, hour=hour)
-    report.save(folder, axis="locator")
+        report.save(folder, axis="locator")  # each row at once: the next one may not fit
+
+
+def _locate(
+    report: Report, name: str, language_model: LanguageModel, queries: Sequence[Query]
+) -> None:
+    """One row: what a locator costs, beside its plain path where one is usually written."""
+    device, n = report.device, len(queries)
+    call = partial(make_locator(name).scores, language_model, queries)
+    warm_up(device, call)
+    cost, _ = measured(call, device)
+    plain = float("nan")
+    if name == "knowledge-neurons":
+        one = partial(_integrated_layer_by_layer, language_model, queries[:1])
+        plain = measured(one, device)[0].busy
+    hour = 3600 * n / cost.wall
+    report.add(name, name, cost.busy / n, plain=plain, flop=arithmetic(call) / n, hour=hour)
 
 
 def _integrated_layer_by_layer(

@@ -19,12 +19,12 @@ import pandas as pd
 import torch
 import typer
 
-from benchmarks.editing import preset_of
+from benchmarks.editing import editor_of, preset_of
 from benchmarks.machine import measured
 from benchmarks.records import records_at_hand
 from helpers import models
 from helpers.editing.editor import Editor
-from helpers.editing.methods import build_methods
+from helpers.editing.memo import Memory
 from helpers.editing.vector_editor import VectorEditor
 from helpers.models.language_model import LanguageModel
 from helpers.paths import RUNS, file_name
@@ -50,9 +50,12 @@ def main(
     chosen = records_at_hand(dataset)[:records]
     full = models.load(model, device=device)
     lowered = {name: models.load(model, dtype=name, device=device) for name in dtypes.split(",")}
-    editors = build_methods(methods.split(","), full, preset=preset_of(model))
+    options = {"preset": preset_of(model), "memory": Memory()}
     rows = []
-    for method, editor in editors.items():
+    for method in methods.split(","):
+        editor = editor_of(method, full, options)
+        if editor is None:
+            continue
         exact, exact_cost = _scores(editor, chosen)
         for dtype, language_model in lowered.items():
             lower, cost = _scores(_moved(editor, language_model), chosen)
@@ -66,6 +69,8 @@ def main(
                 }
             )
             print(pd.DataFrame(rows[-1:]).round(4).to_string(index=False), flush=True)
+    if not rows:
+        raise typer.BadParameter(f"none of {methods} can be had for {model}")
     folder.mkdir(parents=True, exist_ok=True)
     table = pd.DataFrame(rows).assign(model=model, dataset=dataset, records=records, device=device)
     name = file_name(f"precision_{model}_{methods}_{device}")
