@@ -51,10 +51,12 @@ lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy helpers benchmarks tools
 
+# WORKERS processes with one thread each take half the time of one process with two.
 # -rs: what a machine cannot run (Slurm, a small disk, a browser, a GPU) is listed with the reason.
 test: lint
-	$(BIN)/python -m pytest -rs tests
-	$(BIN)/python -m pytest --nbval-lax --nbval-current-env --nbval-cell-timeout 1800 notebooks/*.ipynb
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -rs -n $(WORKERS) --dist loadfile tests
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --nbval-lax \
+		--nbval-current-env --nbval-cell-timeout 1800 notebooks/*.ipynb
 
 # A reading site of the committed notebooks, results and docstrings; executes nothing.
 book: setup

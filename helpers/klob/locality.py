@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import stats
 
 from helpers.results.statistics import Estimate, bootstrap_interval, one_sided
 
@@ -69,10 +70,6 @@ def locality_test(
         raise ValueError(
             f"mass {mass.shape} and outcome {outcome.shape} must be equal [facts >= 2, layers]"
         )
-    from scipy import (
-        stats,
-    )  # takes most of a second, which a figure drawn from tables does not need
-
     table = rank_correlations(mass, outcome)
     own = table.diagonal()
     foreign = table.copy()
@@ -94,8 +91,6 @@ def locality_test(
 
 
 def _standardised_ranks(curves: Curves) -> Curves:
-    from scipy import stats
-
     ranks = stats.rankdata(curves, axis=1)
     centred = ranks - ranks.mean(axis=1, keepdims=True)
     spread = centred.std(axis=1, keepdims=True)

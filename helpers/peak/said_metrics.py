@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
+from scipy import stats
 
 NOTHING = ("none", -1)  # list and answer_index of a sample that names no known answer
 FALSE = ("hard", "random")
@@ -63,8 +64,6 @@ def rank_correlation(first: ArrayLike, second: ArrayLike) -> RankCorrelation:
     n = pairs.shape[1]
     if n < 3 or (np.ptp(pairs, axis=1) == 0).any():  # no ranks to compare
         return RankCorrelation(float("nan"), float("nan"), n)
-    from scipy import stats  # takes most of a second, which other figures do not need
-
     result = stats.spearmanr(*pairs)
     return RankCorrelation(float(result.statistic), float(result.pvalue), n)
 

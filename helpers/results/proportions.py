@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import special
+from scipy import stats
 
 from helpers.results.statistics import Estimate, bootstrap_interval, defined, mean_interval
 
@@ -25,10 +25,8 @@ def proportion_interval(values: ArrayLike, *, confidence: float = 0.95) -> Estim
     n, ones = len(numbers), int(numbers.sum())
     if n == 0:
         return mean_interval(numbers)
-    tail = (1 - confidence) / 2
-    low = float(special.betaincinv(ones, n - ones + 1, tail)) if ones else 0.0
-    high = float(special.betaincinv(ones + 1, n - ones, 1 - tail)) if ones < n else 1.0
-    return Estimate(ones / n, low, high, n)
+    interval = stats.binomtest(ones, n).proportion_ci(confidence, method="exact")
+    return Estimate(ones / n, float(interval.low), float(interval.high), n)
 
 
 def share_interval(
@@ -85,10 +83,8 @@ def paired_proportions(
 def _wilson(values: NDArray[np.float64], confidence: float) -> tuple[float, float, float]:
     """A share and its Wilson interval."""
     ones, n = int(values.sum()), len(values)
-    z, share = float(special.ndtri((1 + confidence) / 2)), ones / n
-    centre = (share + z**2 / (2 * n)) / (1 + z**2 / n)
-    half = z * (share * (1 - share) / n + z**2 / (4 * n**2)) ** 0.5 / (1 + z**2 / n)
-    return share, centre - half if ones else 0.0, centre + half if ones < n else 1.0
+    found = stats.binomtest(ones, n).proportion_ci(confidence, method="wilson")
+    return ones / n, float(found.low), float(found.high)
 
 
 def _correlation(one: NDArray[np.float64], two: NDArray[np.float64]) -> float:

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy import stats
 
-from helpers.results.evidence import share_above
 from helpers.results.proportions import (
-    _wilson,
     fraction_interval,
     paired_proportions,
     proportion_interval,
@@ -61,17 +58,3 @@ def test_no_change_is_not_certainty() -> None:
     assert found.mean == 0
     assert found.low < -0.3
     assert found.high > 0.3
-
-
-@pytest.mark.parametrize("n", [1, 2, 24, 109])
-def test_shares_agree_with_scipy(n) -> None:
-    for ones in {0, 1, n // 2, n - 1, n}:
-        values = np.repeat([1.0, 0.0], [ones, n - ones])
-        exact, wilson = (
-            stats.binomtest(ones, n).proportion_ci(0.9, method=how) for how in ("exact", "wilson")
-        )
-        found = proportion_interval(values, confidence=0.9)
-        assert (found.low, found.high) == pytest.approx((exact.low, exact.high), abs=1e-9)
-        assert _wilson(values, 0.9)[1:] == pytest.approx((wilson.low, wilson.high), abs=1e-9)
-        tails = stats.binom.cdf(ones, n, 0.3), stats.binom.sf(ones - 1, n, 0.3)
-        assert share_above(values, 0.3).p_value == pytest.approx(min(1, 2 * min(tails)))

@@ -8,13 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from helpers.results.statistics import (
-    bootstrap_interval,
-    mean_interval,
-    paired_test,
-    welch_interval,
-    welch_p,
-)
+from helpers.results.statistics import bootstrap_interval, mean_interval, paired_test
 
 numbers = st.lists(st.floats(-100, 100), min_size=2, max_size=30)
 
@@ -98,19 +92,3 @@ def test_degenerate_pairs() -> None:
     assert not paired_test([1], [2]).significant()
     with pytest.raises(ValueError, match="equal lengths"):
         paired_test([1], [1, 2])
-
-
-@given(numbers, numbers)
-def test_welch_agrees_with_scipy(first: list[float], second: list[float]) -> None:
-    if min(np.std(first), np.std(second)) > 1e-6:
-        wanted = stats.ttest_ind(second, first, equal_var=False)
-        interval, found = wanted.confidence_interval(0.95), welch_interval(first, second)
-        assert welch_p(first, second) == pytest.approx(wanted.pvalue)
-        assert (found.low, found.high) == pytest.approx((interval.low, interval.high))
-
-
-def test_welch_of_values_that_do_not_vary() -> None:
-    assert welch_p([1, 1], [2, 2]) == 0
-    assert welch_p([1, 1], [1, 1]) == 1
-    assert math.isnan(welch_p([1], [2, 3]))
-    assert welch_interval([1, 1], [2, 2]).low == 1
