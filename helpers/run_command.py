@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -12,7 +11,7 @@ from pathlib import Path
 from helpers.execute import PlannedRun, RunError, checked_plan, execute
 from helpers.paths import RUNS
 from helpers.processes import each_alone, shared_cores
-from helpers.sweeps.bound import end_with
+from helpers.sweeps.bound import end_with_starter
 
 _USUAL = re.compile(r"^# Usual time: (.+)$", re.M)
 
@@ -79,7 +78,7 @@ def usual_time(params_file: Path) -> str:
 
 def _run(task: _Task) -> None:
     """What a process does: it says how the run goes, and ends with code 1 where it fails."""
-    end_with(os.getppid())
+    end_with_starter()
     usual = usual_time(task.planned.params_file)
     _say(f"{task.name}: started" + (f", usually {usual}" if usual else ""))
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import multiprocessing
 import os
 import signal
 import sys
@@ -24,6 +25,13 @@ def end_with(parent: int) -> None:
         ctypes.CDLL(None).prctl(_ON_PARENTS_DEATH, signal.SIGKILL)
     if os.getppid() != parent:  # it ended before we asked
         os._exit(1)
+
+
+def end_with_starter() -> None:
+    """End this worker with the process that handed it out, also where that ended before this call."""
+    starter = multiprocessing.parent_process()
+    if starter is not None:
+        end_with(int(starter.pid or 0))
 
 
 def _watch(parent: int) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from helpers.processes import Environment, each_alone, shared_cores
-from helpers.sweeps.bound import end_with
+from helpers.sweeps.bound import end_with_starter
 from helpers.sweeps.jobs import Job, run_job
 
 
@@ -63,5 +63,5 @@ class LocalEngine:
 
 
 def _run_bound(job: Job) -> None:
-    end_with(os.getppid())
+    end_with_starter()
     run_job(job)

@@ -35,6 +35,25 @@ Path("PLACE").write_text(f"{os.getppid()} {os.getpid()}")
 time.sleep(600)"""
 
 
+_LATE = """
+import multiprocessing
+from types import SimpleNamespace
+from helpers.sweeps.bound import end_with_starter
+multiprocessing.parent_process = lambda: SimpleNamespace(pid=GONE)
+end_with_starter()
+print("goes on")
+"""
+
+
+def test_a_worker_whose_starter_ended_before_it_was_ready_ends(tally):
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    late = [sys.executable, "-c", _LATE.replace("GONE", str(gone.pid))]
+    done = subprocess.run(late, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (1, "")
+    tally("sweep killed while a worker starts: the worker ends", True)
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
 def test_workers_and_kernels_end_with_a_killed_sweep(tmp_path, tally):
     pids = tmp_path / "pids"
