@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from helpers.editing.variants import method_label
 from helpers.results import method_looks as looks
-from helpers.results.style import WHISKERS, told, use_style
+from helpers.results.style import WHISKERS, plain, told, use_style
 
 THE_PAPER = "the paper's numbers (Table 10), not ours"
 _BARS = "; bars: 95 % intervals over edits"
@@ -109,8 +109,8 @@ def recovery_against_preservation(
         squeeze=False,
     )
     for axes, model in zip(panels[0], models, strict=True):
-        plain = techniques[techniques["model"] == model].set_index("method")
-        for method, row in plain.iterrows():
+        rows = techniques[techniques["model"] == model].set_index("method")
+        for method, row in rows.iterrows():
             large = looks.line(str(method))["markersize"]
             axes.plot(row["IFR"], row["CKP"], **{**looks.mark(str(method)), "markersize": large})
             axes.errorbar(
@@ -125,8 +125,8 @@ def recovery_against_preservation(
                 capsize=2,
                 zorder=1,
             )
-        counts = f"{plain['chains'].max()} chains of {plain['edits'].max()} edits"
-        axes.set_title(f"{model}\nIFR over {counts}", fontsize=9)
+        counts = f"{rows['chains'].max()} chains of {rows['edits'].max()} edits"
+        axes.set_title(f"{plain(model)}\nIFR over {counts}", fontsize=9)
         axes.set_xlabel("IFR (lower is better)")
     # A tenth of the scale at least: a hundredth of CKP should not look like a cliff.
     low = min(0.9, techniques["CKP"].min(), techniques["CKP low"].min())
@@ -207,7 +207,7 @@ def sequence_lines(leads: pd.DataFrame, *, finding: str = "", caption: str = "")
             axes.plot(mine["place"], mine["right after"], "o", color=colour, ms=3.5, mfc="none")
             axes.plot(mine["place"], mine["at the end"], "o", color=colour, ms=3.5)
             axes.axhline(0, color="0.4", linewidth=0.8)
-        row[0].set_ylabel(f"{model}\nlead of the new object\n[nats per token]")
+        row[0].set_ylabel(f"{plain(model)}\nlead of the new object\n[nats per token]")
     for axes, method in zip(panels[0], methods, strict=True):
         axes.set_title(method_label(method))
     for axes in panels[-1]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import matplotlib.pyplot as plt
+import pandas as pd
 import pytest
 
 from book.tables import escaped
+from helpers.peak.construction.figures import known_by_relation
 from helpers.results.style import captioned, plain
 
 
@@ -15,6 +17,14 @@ def test_no_text_from_data_is_mathematics(text):
     assert plain(text).replace(r"\$", "").count("$") == 0
     figure = captioned(plt.figure(), text)
     figure.canvas.draw()
+    plt.close(figure)
+
+
+def test_a_relation_with_dollar_signs_is_a_label_as_it_is():
+    named = {"relation": ["costs $^ or $_"], "correct_kept": [1], "correct": [2], "step": [""]}
+    figure = known_by_relation(pd.DataFrame(named), caption="$^ and $_")
+    figure.canvas.draw()
+    assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == [r"costs \$^ or \$_"]
     plt.close(figure)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from helpers.results.style import HATCHES, MARKERS, PALETTE, share_below, use_style
+from helpers.results.style import HATCHES, MARKERS, PALETTE, plain, share_below, use_style
 
 
 def construction_funnel(
@@ -45,7 +45,7 @@ def construction_funnel(
         axes.grid(axis="y", visible=False)
         axes.set_title(name, loc="left")
     figure.supxlabel("facts left (log scale)", fontsize=9)
-    figure.suptitle(caption, x=0.01, ha="left", fontsize=9)
+    figure.suptitle(plain(caption), x=0.01, ha="left", fontsize=9)
     return figure
 
 
@@ -103,10 +103,10 @@ def known_by_relation(table: pd.DataFrame, *, caption: str = "") -> Figure:
     axes.scatter(
         order.to_numpy(), range(len(order)), marker="|", s=60, color="black", label="mean", zorder=3
     )
-    axes.set_yticks(range(len(order)), order.index, fontsize=7)
+    axes.set_yticks(range(len(order)), map(plain, order.index), fontsize=7)
     axes.set_ylim(-0.7, len(order) - 0.3)
     axes.set_xlabel("correct answers the model knows [%]")
     axes.grid(axis="x", visible=True)
     axes.legend(loc="lower right")
-    axes.set_title(caption, loc="left", fontsize=9)
+    axes.set_title(plain(caption), loc="left", fontsize=9)
     return figure
