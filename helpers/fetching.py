@@ -10,7 +10,7 @@ from helpers.fetch import Resource, locate
 from helpers.klob import examples as klob
 from helpers.models.packaged_weights import PACKAGED_WEIGHTS, prepare
 from helpers.peak import records as peak
-from helpers.thinkedit import edits as knowgic
+from helpers.thinkedit import knowgic
 
 _KNOWGIC = {each.name: each for each in (*knowgic.LAYOUTS.values(), knowgic.ALIASES)}
 OFFICIAL = {**peak.OFFICIAL, **klob.OFFICIAL, **_KNOWGIC}

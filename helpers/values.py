@@ -27,8 +27,9 @@ from helpers.peak.construction.run import settings_of
 from helpers.peak.records import PeakData, load_peak
 from helpers.records import by_case_id
 from helpers.results.archive import Archive, ArchiveError, archive
-from helpers.thinkedit.edits import load_edits
-from helpers.thinkedit.run import ESTIMATORS, MODES
+from helpers.thinkedit.knowgic import load_edits
+from helpers.thinkedit.run import MODES
+from helpers.thinkedit.scores import ESTIMATORS
 from helpers.triples.packaged_facts import packaged_triples
 from helpers.triples.sources import check_source
 

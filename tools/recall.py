@@ -17,7 +17,7 @@ from pathlib import Path
 from helpers.models import load
 from helpers.paths import PACKAGED, RUNS
 from helpers.results.store import ResultsStore
-from helpers.thinkedit.edits import write_edits
+from helpers.thinkedit.knowgic import write_edits
 from helpers.thinkedit.proposers import StoreNeighbours, Together, store_neighbours
 from helpers.thinkedit.recalled import recalled_edits
 from helpers.thinkedit.recalling import recalled_facts

@@ -126,8 +126,7 @@ def uses_chat(language_model: LanguageModel, sampling: Sampling) -> bool:
 def _request_ids(language_model: LanguageModel, prompt: str, sampling: Sampling) -> tuple[int, ...]:
     if not uses_chat(language_model, sampling):
         return prompt_ids(language_model, prompt)
-    message = [{"role": "user", "content": prompt}]
-    tokenizer = language_model.tokenizer
+    message, tokenizer = [{"role": "user", "content": prompt}], language_model.tokenizer
     text = tokenizer.apply_chat_template(message, add_generation_prompt=True, tokenize=False)
     # The template writes its own special tokens.
     return tuple(tokenizer(text, add_special_tokens=False)["input_ids"])
@@ -139,9 +138,9 @@ def _check_lengths(
     ids: Sequence[tuple[int, ...]],
     sampling: Sampling,
 ) -> None:
+    limit = language_model.context_length
     for prompt, tokens in zip(prompts, ids, strict=True):
-        needed, limit = len(tokens) + sampling.max_new_tokens, language_model.context_length
-        if needed > limit:
+        if len(tokens) + sampling.max_new_tokens > limit:
             raise TokenError(
                 f"prompt {prompt[:60]!r} of {len(tokens)} tokens and {sampling.max_new_tokens} new ones"
                 f" exceed the context of {limit}; shorten it, or lower max_new_tokens"
@@ -188,10 +187,9 @@ class _Batch:
             if not going.all():
                 keep = torch.from_numpy(np.flatnonzero(going))
                 alive, owners = alive[going], owners[keep]
-                keep = keep.to(hidden.device)
-                chosen, lengths = chosen[keep], lengths[keep]
-                visible, key_positions = visible[keep], key_positions[keep]
-                cache.batch_select_indices(keep)
+                cache.batch_select_indices(keep := keep.to(hidden.device))
+                left = (chosen, lengths, visible, key_positions)
+                chosen, lengths, visible, key_positions = (each[keep] for each in left)
             positions = (lengths + step)[:, None]
             visible = torch.cat([visible, torch.ones_like(visible[:, :1])], dim=1)
             hidden = self._step(chosen, positions, visible, key_positions, cache, owners)
@@ -245,8 +243,8 @@ class _Batch:
         return stop is None or stop not in self._decoded(tokens).lstrip()
 
     def _text(self, tokens: list[int]) -> str:
-        text = self._decoded(tokens).lstrip()
-        return (text if self.sampling.stop is None else text.split(self.sampling.stop)[0]).strip()
+        text, stop = self._decoded(tokens).lstrip(), self.sampling.stop
+        return (text if stop is None else text.split(stop)[0]).strip()
 
     def _decoded(self, tokens: list[int]) -> str:
         return str(self.language_model.tokenizer.decode(tokens, skip_special_tokens=True))

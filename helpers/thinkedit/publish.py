@@ -21,8 +21,9 @@ from helpers.models import LanguageModel, load
 from helpers.paths import RUNS
 from helpers.results.archive import About, Archive, Run
 from helpers.results.store import ResultsStore
-from helpers.thinkedit.edits import load_aliases, load_edits
-from helpers.thinkedit.run import ANSWERS, TEXTS, ThinkEditRun
+from helpers.thinkedit.knowgic import load_aliases, load_edits
+from helpers.thinkedit.run import ThinkEditRun
+from helpers.thinkedit.scores import ANSWERS, TEXTS
 from helpers.thinkedit.stored_scores import DRAWN, run_name
 from helpers.thinkedit.tables import chain_index, edit_index
 
@@ -52,7 +53,7 @@ def evaluate(
         methods: e.g. "rome" or "memit+app".
         modes: "independent", "sequential", "deep".
         estimators: "exact", "sampled", "texts" (see ``ThinkEditRun``).
-        layout: edits, see ``helpers.thinkedit.edits.load_edits``.
+        layout: edits, see ``helpers.thinkedit.knowgic.load_edits``.
         preset: of the editors' hyperparameters.
         first: only so many edits.
         samples: responses per question, or texts per edit.

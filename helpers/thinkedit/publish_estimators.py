@@ -16,9 +16,10 @@ from helpers.models import load
 from helpers.paths import RUNS
 from helpers.results.archive import About, archive
 from helpers.results.store import ResultsStore
-from helpers.thinkedit.edits import load_aliases, load_edits
 from helpers.thinkedit.estimators import DRAWN, compare
-from helpers.thinkedit.run import ANSWERS, ThinkEditRun
+from helpers.thinkedit.knowgic import load_aliases, load_edits
+from helpers.thinkedit.run import ThinkEditRun
+from helpers.thinkedit.scores import ANSWERS
 from helpers.thinkedit.stored_scores import run_name
 
 

@@ -7,8 +7,6 @@ facts edited too). Results go to the store, keyed by all they depend on.
 
 from __future__ import annotations
 
-import json
-import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
@@ -22,20 +20,24 @@ from helpers.editing.update import Update
 from helpers.models.language_model import LanguageModel
 from helpers.results.run import Cases, flag_unusable
 from helpers.results.store import Results, ResultsStore, settings_key
-from helpers.scoring.answers import Question
 from helpers.scoring.mentions import Aliases
 from helpers.scoring.responses import Sampling
 from helpers.thinkedit import deep
 from helpers.thinkedit.edits import Edit
 from helpers.thinkedit.probes import FORMS, Kinds, Probe, kinds_of, probes_of, request_of
-from helpers.thinkedit.scores import check_probes, exact_scores, sampled_scores, text_scores
+from helpers.thinkedit.scores import (
+    ANSWERS,
+    ESTIMATORS,
+    TEXTS,
+    check_probes,
+    exact_scores,
+    sampled_scores,
+    text_scores,
+    versions_of,
+)
+from helpers.thinkedit.updates import deep_updates, independent_updates, sequential_updates
 
 MODES = ("independent", "sequential", "deep")
-ESTIMATORS = ("exact", "sampled", "texts")
-# Raise an estimator's when what it scores, or how, changes.
-SCORING_VERSION = {"exact": 4, "sampled": 2, "texts": 2}
-ANSWERS = Sampling(max_new_tokens=24, stop="\n")
-TEXTS = Sampling(max_new_tokens=60, chat=False)
 _UNEDITED = {"editor": "none"}
 # What is asked along a sequence, after each edit: how the edits fare. Graphs are asked at its end.
 _ALONG = ("edit", "paraphrase", "neighbour")
@@ -126,31 +128,29 @@ class ThinkEditRun:
     def _independent(
         self, editor: Editor, edits: Sequence[Edit], mode: str
     ) -> dict[str, pd.DataFrame]:
-        started = time.process_time()
         if mode == "deep":
             asked = deep.deep_edits(self.language_model, edits, self.kinds, seed=self.seed)
-            updates = [_deep(editor, requests) for requests in asked]
+            made = deep_updates(editor, edits, asked)
         else:
-            updates = editor.edit([request_of(edit, self.kinds) for edit in edits])
-        seconds = time.process_time() - started
-        tables = self._scored(edits, updates, range(len(edits)))
-        made = _diagnostics(edits, updates, seconds)
-        if self.estimator == "exact":
-            made = flag_unusable(made, tables["scores"], "original_sum")
-        return tables | {"edits": made}
+            made = independent_updates(editor, edits, self._requests(edits))
+        tables = self._scored(edits, made.updates, range(len(edits)))
+        if self.estimator != "exact":
+            return tables | {"edits": made.diagnostics}
+        return tables | {"edits": flag_unusable(made.diagnostics, tables["scores"], "original_sum")}
 
     def _sequential(self, editor: Editor, edits: Sequence[Edit]) -> dict[str, pd.DataFrame]:
-        started = time.process_time()
-        requests = [request_of(edit, self.kinds) for edit in edits]
-        # Kept off the device: each is a whole edited model's worth of change (RECT's is dense).
-        updates = [update.to("cpu") for update in editor.edit_sequentially(requests)]
-        seconds = time.process_time() - started
-        tables = self._scored(edits, updates[-1:], [0] * len(edits))
+        made = sequential_updates(editor, edits, self._requests(edits))
+        tables = self._scored(edits, made.updates[-1:], [0] * len(edits))
         if self.estimator == "exact":
-            along = zip(edits, updates, strict=True)  # one edited model on the device at a time
+            along = zip(
+                edits, made.updates, strict=True
+            )  # one edited model on the device at a time
             scores = [self._exact([edit], [update], [0], _ALONG) for edit, update in along]
             tables["along"] = pd.concat(scores, ignore_index=True)
-        return tables | {"edits": _diagnostics(edits, updates, seconds)}
+        return tables | {"edits": made.diagnostics}
+
+    def _requests(self, edits: Sequence[Edit]) -> list[EditRequest]:
+        return [request_of(edit, self.kinds) for edit in edits]
 
     def _scored(
         self,
@@ -243,38 +243,8 @@ class ThinkEditRun:
             "layout": self.layout,
             "universe": settings_key({"edits": [asdict(edit) for edit in self.universe]}),
             **self.language_model.identity,
-            "estimator": self.estimator,
-            "scoring_version": SCORING_VERSION[self.estimator],
-            "scored_by": (
-                {"answers": Question.version}
-                if self.estimator == "exact"
-                else {"responses": Sampling.version}
-            ),
+            **versions_of(self.estimator),
             **({} if self.rivals else {"rivals": False}),
             **(sampled if self.estimator != "exact" else {}),
             **({"aliases": settings_key(aliases)} if self.estimator != "texts" else {}),
         }
-
-
-def _deep(editor: Editor, requests: Sequence[EditRequest]) -> Update:
-    """All requests as one edit; without one of them it would be another edit, and counts as failed."""
-    update = editor.edit_jointly(requests)
-    lost = [each["failure"] for each in update.diagnostics["edits"] if "failure" in each]
-    if not lost:
-        return update
-    reason = f"{len(lost)} of {len(requests)} requests failed, the first with: {lost[0]}"
-    return Update({}, {**update.diagnostics, "failure": reason})
-
-
-def _diagnostics(edits: Sequence[Edit], updates: Sequence[Update], seconds: float) -> pd.DataFrame:
-    rows = [
-        {
-            "case_id": edit.case_id,
-            "failure": update.diagnostics.get("failure", ""),
-            "norm": update.norm(),
-            "seconds": seconds / len(edits),
-            "diagnostics": json.dumps(dict(update.diagnostics), default=float),
-        }
-        for edit, update in zip(edits, updates, strict=True)
-    ]
-    return pd.DataFrame(rows)

@@ -23,10 +23,24 @@ from helpers.thinkedit.edits import Edit
 from helpers.thinkedit.probes import Probe
 from helpers.thinkedit.prompts import answer_prompt
 
+ESTIMATORS = ("exact", "sampled", "texts")
+# Raise an estimator's when what it scores, or how, changes.
+SCORING_VERSION = {"exact": 4, "sampled": 2, "texts": 2}
+ANSWERS = Sampling(max_new_tokens=24, stop="\n")
+TEXTS = Sampling(max_new_tokens=60, chat=False)
 EXACT_COLUMNS = (
     "case_id", "form", "item", "original_sum", "original_tokens", "original_named", "other_sum",
     "other_tokens", "other_named", "rival", "rival_sum",
 )  # fmt: skip
+
+
+def versions_of(estimator: str) -> dict[str, Any]:
+    """What a key of the store says of an estimator."""
+    asked = (
+        {"answers": Question.version} if estimator == "exact" else {"responses": Sampling.version}
+    )
+    version = SCORING_VERSION[estimator]
+    return {"estimator": estimator, "scoring_version": version, "scored_by": asked}
 
 
 def exact_scores(

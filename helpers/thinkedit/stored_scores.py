@@ -19,7 +19,7 @@ from helpers import paths
 from helpers.paths import file_name
 from helpers.results.archive import ArchiveError, Run
 from helpers.results.model_words import model_words
-from helpers.thinkedit.edits import LAYOUTS
+from helpers.thinkedit.knowgic import LAYOUTS
 from helpers.thinkedit.known import DEFAULT, Known
 from helpers.thinkedit.report_tables import Evaluation, evaluate_scores
 

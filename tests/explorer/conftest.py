@@ -12,7 +12,7 @@ from helpers.explorer.chain_explorer import ChainExplorer
 from helpers.explorer.one_edit import LISTING, Explorer
 from helpers.peak.records import load_peak
 from helpers.results.store import ResultsStore
-from helpers.thinkedit.edits import load_edits
+from helpers.thinkedit.knowgic import load_edits
 
 
 class QuickExplorer(Explorer):

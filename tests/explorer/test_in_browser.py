@@ -30,7 +30,7 @@ EditPanel(explorer, short_records())
 CHAIN_PANEL = """
 from pathlib import Path
 
-from helpers.thinkedit.edits import load_edits
+from helpers.thinkedit.knowgic import load_edits
 from helpers.explorer.chain_panel import ChainPanel
 from helpers.explorer.chain_explorer import ChainExplorer
 from helpers.results.store import ResultsStore

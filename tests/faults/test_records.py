@@ -20,7 +20,8 @@ from helpers.peak.tables import Caption
 from helpers.peak.usable import load_usable
 from helpers.records import RecordError
 from helpers.results.store import ResultsStore
-from helpers.thinkedit.edits import Chain, read_edits
+from helpers.thinkedit.edits import Chain
+from helpers.thinkedit.knowgic import read_edits
 from helpers.thinkedit.run import ThinkEditRun
 
 

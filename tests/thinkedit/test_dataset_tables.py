@@ -1,14 +1,15 @@
 """What the notebook says of KnowGIC is what the files hold."""
 
-from helpers.thinkedit import edits as knowgic
+from helpers.thinkedit import knowgic
 from helpers.thinkedit.dataset_tables import base_questions, chain_length_table, metric_table
+from helpers.thinkedit.edits import chain_lengths
 
 
 def test_chains_are_counted_in_both_layouts(data_folder):
     table = chain_length_table()
     assert table.loc["paper"].tolist() == [21, 72, 110, 158, 205, 566]
     for layout in knowgic.LAYOUTS:
-        lengths = knowgic.chain_lengths(knowgic.load_edits(layout))
+        lengths = chain_lengths(knowgic.load_edits(layout))
         assert table.loc[layout].tolist() == [*lengths.values(), sum(lengths.values())]
 
 

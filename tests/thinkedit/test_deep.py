@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from helpers.scoring.answers import Question, score_answers
-from helpers.thinkedit import edits as knowgic
+from helpers.thinkedit import knowgic
 from helpers.thinkedit.deep import (
     PLAUSIBLE,
     deep_edits,

@@ -5,7 +5,8 @@ import json
 
 import pytest
 
-from helpers.thinkedit import edits as knowgic
+from helpers.thinkedit import knowgic
+from helpers.thinkedit.edits import chain_lengths
 
 REWRITE = {
     "prompt": "{} lives in",
@@ -67,7 +68,7 @@ def test_written_edits_read_back(tmp_path):
     path = tmp_path / "written.json"
     knowgic.write_edits(edits, path)
     assert knowgic.read_edits(path) == edits
-    assert knowgic.chain_lengths(edits) == {1: 1, 2: 1}
+    assert chain_lengths(edits) == {1: 1, 2: 1}
 
 
 def spoil_length(record):
@@ -183,10 +184,10 @@ def test_a_file_of_ones_own_is_a_layout(tmp_path):
 @pytest.mark.usefixtures("data_folder")
 def test_published_files_have_the_known_statistics():
     june, latest = knowgic.load_edits("2025-06"), knowgic.load_edits("latest")
-    assert knowgic.chain_lengths(june) == {1: 21, 2: 75, 3: 102, 4: 159, 5: 201}
-    assert (len(latest), sum(knowgic.chain_lengths(latest).values())) == (26, 1406)
+    assert chain_lengths(june) == {1: 21, 2: 75, 3: 102, 4: 159, 5: 201}
+    assert (len(latest), sum(chain_lengths(latest).values())) == (26, 1406)
     potter = next(edit for edit in june if edit.subject == "Harry Potter")
-    assert knowgic.chain_lengths([potter]) == {1: 1, 2: 20, 3: 30, 4: 35, 5: 14}
+    assert chain_lengths([potter]) == {1: 1, 2: 20, 3: 30, 4: 35, 5: 14}
     assert len(potter.broader_context) == 63
 
 

@@ -14,8 +14,7 @@ from helpers.models import LanguageModel, load
 from helpers.models.load import _ready
 from helpers.scoring.mentions import begins
 from helpers.scoring.responses import Sampling, sample_responses
-from helpers.thinkedit import edits as knowgic
-from helpers.thinkedit import tables
+from helpers.thinkedit import knowgic, tables
 from helpers.thinkedit.edits import Fact
 from helpers.thinkedit.estimator_tables import later_mentions, null_table
 from helpers.thinkedit.estimators import compare, naming_probability

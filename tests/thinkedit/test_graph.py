@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers.thinkedit import chains, graph
-from helpers.thinkedit import edits as knowgic
+from helpers.thinkedit import chains, graph, knowgic
 from helpers.thinkedit.graph import Implied, Triplet
 
 SCHOOL = Triplet("Ada", "studied at", "North College")

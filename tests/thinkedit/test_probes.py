@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from helpers.thinkedit import edits as knowgic
+from helpers.thinkedit import knowgic
 from helpers.thinkedit.edits import Chain, Edit, Fact
 from helpers.thinkedit.probes import (
     MAX_NEIGHBOURS,

@@ -6,13 +6,8 @@ import pytest
 from helpers.paths import PACKAGED
 from helpers.results.store import ResultsStore
 from helpers.thinkedit import recalled_tables
-from helpers.thinkedit.edits import (
-    chain_lengths,
-    load_aliases,
-    load_edits,
-    read_edits,
-    write_edits,
-)
+from helpers.thinkedit.edits import chain_lengths
+from helpers.thinkedit.knowgic import load_aliases, load_edits, read_edits, write_edits
 from helpers.thinkedit.proposers import Listed, Proposal, StoreNeighbours, Together
 from helpers.thinkedit.recalled import LINKS, Selection, recalled_edits
 from helpers.thinkedit.recalling import RecallSettings, recalled_facts

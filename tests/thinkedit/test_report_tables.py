@@ -10,9 +10,8 @@ matplotlib.use("Agg")
 
 from helpers.results.archive import About, ArchiveError, Run, archive
 from helpers.results.published import published_table
-from helpers.thinkedit import edits as knowgic
 from helpers.thinkedit import figures as thinkedit_figures
-from helpers.thinkedit import graph_drawings, tables, technique_tables
+from helpers.thinkedit import graph_drawings, knowgic, tables, technique_tables
 from helpers.thinkedit import report_tables as thinkedit_tables
 from helpers.thinkedit.change_figures import paired_changes
 from helpers.thinkedit.graph import graph_of_facts

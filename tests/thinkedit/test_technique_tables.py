@@ -5,8 +5,7 @@ import pandas as pd
 import pytest
 
 from helpers.results.evidence import holm
-from helpers.thinkedit import edits as knowgic
-from helpers.thinkedit import pooled, tables
+from helpers.thinkedit import knowgic, pooled, tables
 from helpers.thinkedit import technique_tables as techniques
 from helpers.thinkedit.known import Known
 from helpers.thinkedit.report_tables import Evaluation, evaluate_scores, split_app
