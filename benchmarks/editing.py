@@ -10,7 +10,7 @@ python -m benchmarks.editing --model shape:llama2-7b --dtype bfloat16 --device c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,7 @@ from typing import Annotated, Any
 import torch
 import typer
 
-from benchmarks.machine import Cost, arithmetic, measured, median_cost, warm_up
+from benchmarks.machine import arithmetic, cost_of
 from benchmarks.plain import plain_scores
 from benchmarks.plain_editors import PLAIN
 from benchmarks.records import records_at_hand
@@ -158,23 +158,15 @@ def _edit(
 ) -> None:
     """One row: the edits at once, ``plain`` of them (evenly spaced) one by one, the arithmetic."""
     requests = [edit_request(record) for record in records]
-    on_gpu = torch.device(report.device).type == "cuda"
-    measure = median_cost if on_gpu else _once
-    cost = measure(partial(editor.edit, requests), report.device)  # the updates are let go
+    cost = cost_of(partial(editor.edit, requests), report.device)  # the updates are let go
     one_by_one = float("nan")
     if plain_editor and plain:
-        warm_up(report.device, partial(plain_editor, editor, requests[0]))
         alone = requests[:: max(1, len(requests) // plain)][:plain]
         calls = [partial(plain_editor, editor, request) for request in alone]
-        one_by_one = sum(measured(call, report.device)[0].busy for call in calls) / len(calls)
+        one_by_one = sum(cost_of(call, report.device).busy for call in calls) / len(calls)
     flop = arithmetic(partial(editor.edit, requests)) if flops else float("nan")
     n = len(requests)
     report.add(series, x, cost.busy / n, plain=one_by_one, flop=flop / n, wall=cost.wall / n)
-
-
-def _once(call: Callable[[], object], device: str) -> Cost:
-    """On a CPU one run is enough: busy seconds hardly vary, and runs are long."""
-    return measured(call, device)[0]
 
 
 def _total(report: Report) -> None:
@@ -190,9 +182,8 @@ def _score(
     call = partial(score_records, language_model, records)
     asked = [questions(record)[0] for record in records[:plain]]
     calls = [partial(plain_scores, language_model, own) for own in asked]
-    warm_up(report.device, partial(score_records, language_model, records[:1]), *calls[:1])
-    cost, _ = measured(call, report.device)
-    one_by_one = sum(measured(call, report.device)[0].busy for call in calls) / max(1, plain)
+    cost = cost_of(call, report.device)
+    one_by_one = sum(cost_of(each, report.device).busy for each in calls) / max(1, plain)
     n = len(records)
     report.add("scoring", x, cost.busy / n, plain=one_by_one, flop=arithmetic(call) / n)
 

@@ -7,7 +7,7 @@
 Every measurement is a JSON line of its own, written at once. A step runs in a process of its own, so
 that its memory goes with it; one that fails or takes too long leaves a line that says so, and the next
 one runs. A file that is brought back to another machine goes on where it stopped: measurements in it
-are not made again, and a step that failed is tried anew.
+of such a machine are not made again, and a step that failed is tried anew.
 """
 
 from __future__ import annotations
@@ -117,15 +117,19 @@ def measure(step: Step, setting: Setting, file: Path) -> None:
 
 def _line(step: Step, setting: Setting) -> Line:
     """What every line says: the step, what it ran with and on."""
-    on_gpu = setting.device.startswith("cuda") and torch.cuda.is_available()
     return {
         "step": step.name,
         "setting": _what(setting),
-        "machine": torch.cuda.get_device_name() if on_gpu else platform.processor() or "CPU",
+        "machine": _machine(setting),
         "torch": torch.__version__,
         "transformers": transformers.__version__,
         "at": time.strftime("%Y-%m-%d %H:%M:%S"),
     }
+
+
+def _machine(setting: Setting) -> str:
+    on_gpu = setting.device.startswith("cuda") and torch.cuda.is_available()
+    return torch.cuda.get_device_name() if on_gpu else platform.processor() or "CPU"
 
 
 def _what(setting: Setting) -> list[Any]:
@@ -133,11 +137,9 @@ def _what(setting: Setting) -> list[Any]:
 
 
 def is_done(step: Step, setting: Setting, lines: Iterable[Line]) -> bool:
-    """Whether the step was finished with this setting."""
-    what = _what(setting)
-    return any(
-        line.get(DONE) and (line["step"], line["setting"]) == (step.name, what) for line in lines
-    )
+    """Whether the step was finished with this setting, on a machine of this kind."""
+    wanted = {"step": step.name, "setting": _what(setting), "machine": _machine(setting)}
+    return any(line.get(DONE) and wanted.items() <= line.items() for line in lines)
 
 
 def write(file: Path, line: Line) -> None:

@@ -13,7 +13,7 @@ import torch
 import typer
 from torch import Tensor
 
-from benchmarks.machine import arithmetic, measured, warm_up
+from benchmarks.machine import arithmetic, cost_of
 from benchmarks.report import Report
 from helpers import models
 from helpers.klob.questions import load_examples
@@ -23,10 +23,12 @@ from helpers.models.language_model import LanguageModel
 from helpers.models.load import torch_dtype
 from helpers.paths import RUNS
 
+ALL = ",".join(LOCATORS)
+
 
 def main(
     model: str = "smollm2-135m",
-    locators: str = ",".join(LOCATORS),
+    locators: str = ALL,
     sentences: int = 4,
     dtype: str = "float32",
     device: str = "cpu",
@@ -38,7 +40,8 @@ def main(
     language_model = models.load(model, dtype=dtype, device=device)
     groups = load_examples("consistency", count=sentences).groups
     queries = encode(language_model, [group[0] for group in groups])
-    report = Report("locating", "sentence", torch_dtype(dtype), device, model)
+    label = f"{model}_{locators.replace(',', '-')}" if locators != ALL else model
+    report = Report("locating", "sentence", torch_dtype(dtype), device, label)
     for name in locators.split(","):
         try:
             _locate(report, name, language_model, queries)
@@ -54,12 +57,11 @@ def _locate(
     """One row: what a locator costs, beside its plain path where one is usually written."""
     device, n = report.device, len(queries)
     call = partial(make_locator(name).scores, language_model, queries)
-    warm_up(device, call)
-    cost, _ = measured(call, device)
+    cost = cost_of(call, device)
     plain = float("nan")
     if name == "knowledge-neurons":
         one = partial(_integrated_layer_by_layer, language_model, queries[:1])
-        plain = measured(one, device)[0].busy
+        plain = cost_of(one, device).busy
     hour = 3600 * n / cost.wall
     report.add(name, name, cost.busy / n, plain=plain, flop=arithmetic(call) / n, hour=hour)
 

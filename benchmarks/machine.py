@@ -45,6 +45,12 @@ def median_cost(
     return costs[times // 2]
 
 
+def cost_of(call: Callable[[], object], device: torch.device | str = "cpu") -> Cost:
+    """``median_cost`` on a GPU. On a CPU one run: busy seconds hardly vary, and runs are long."""
+    on_gpu = torch.device(device).type == "cuda"
+    return median_cost(call, device) if on_gpu else measured(call, device)[0]
+
+
 def reset_peak_memory(device: torch.device | str = "cpu") -> None:
     """Start ``peak_memory`` anew on a GPU; a process's own peak cannot be."""
     if torch.device(device).type == "cuda":

@@ -14,6 +14,7 @@ import pandas as pd
 import torch
 
 from benchmarks.machine import matmul_peak, peak_memory
+from helpers.models.precision import dtype_name
 from helpers.paths import file_name
 from helpers.results.style import MARKERS, PALETTE, use_style
 
@@ -38,7 +39,7 @@ class Report:
 
     def __post_init__(self) -> None:
         self.peak = matmul_peak(self.dtype, self.device)
-        kind = str(self.dtype).removeprefix("torch.")
+        kind = dtype_name(self.dtype, torch.device(self.device))
         print(
             f"{self.name}: {kind} on {self.device}, {torch.get_num_threads()} threads;"
             f" busy seconds per {self.unit};"
@@ -76,11 +77,11 @@ class Report:
         """Write ``<name>_<label>_<dtype>_<device>.parquet`` and a plot over ``axis``; its path."""
         print(f"peak memory {peak_memory(self.device):.1f} GiB")
         folder.mkdir(parents=True, exist_ok=True)
-        kind = str(self.dtype).removeprefix("torch.")
+        kind = dtype_name(self.dtype, torch.device(self.device))
         parts = [self.name, self.label, kind, self.device]
         path = folder / f"{file_name('_'.join(filter(None, parts)))}.parquet"
         table = pd.DataFrame(self.rows).assign(
-            unit=self.unit, dtype=str(self.dtype), device=self.device, peak=self.peak
+            unit=self.unit, dtype=kind, device=self.device, peak=self.peak
         )
         table.to_parquet(path, index=False)
         figure = self._plot(table, axis)

@@ -15,7 +15,7 @@ from typing import Annotated
 import torch
 import typer
 
-from benchmarks.machine import arithmetic, measured, warm_up
+from benchmarks.machine import arithmetic, cost_of
 from benchmarks.plain import plain_scores
 from benchmarks.records import records_at_hand
 from benchmarks.report import Report
@@ -53,9 +53,7 @@ def main(
         owners = [i % len(updates) for i in range(len(questions))]
         call = partial(score_answers, language_model, questions, updates, owners)
         one_by_one = partial(plain_scores, language_model, questions[:plain])
-        warm_up(device, call, one_by_one)
-        cost, _ = measured(call, device)
-        several, _ = measured(one_by_one, device)
+        cost, several = cost_of(call, device), cost_of(one_by_one, device)
         report.add(
             model,
             x,

@@ -2,6 +2,7 @@
 
 A flipped bit in a number changes results without a word, so nothing is read whose bytes are not those
 that were written. What is damaged is said, set aside, and made again where its maker is at hand.
+What comes with the package has its digests in one list, ``packaged/digests.txt``; it is never made again.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import TypeVar
 
 from safetensors import SafetensorError
 
-from helpers.paths import PlaceError, in_one_line, written_whole
+from helpers.paths import PACKAGED, PlaceError, in_one_line, written_whole
 
 T = TypeVar("T")
 # What readers of JSON, safetensors and npz raise for bytes that they did not write.
@@ -59,17 +60,19 @@ def kept_whole(path: Path) -> Iterator[Path]:
 def read_kept(path: Path, read: Callable[[Path], T]) -> T:
     """What ``read`` makes of a file that is as it was written.
 
-    A file without a digest, which an earlier version wrote, gets one when it could be read.
+    A file without a digest, which an earlier version wrote, gets one when it could be read. A packaged
+    one must be that of the list.
 
     Raises:
         DamagedError: the bytes have changed, or cannot be read at all.
         FileNotFoundError: there is no such file.
         OSError: the file cannot be opened just now.
     """
-    beside = _beside(path)
-    expected = beside.read_text("utf-8").strip() if beside.exists() else None
+    expected = _expected(path)
     if expected is not None and known_digest(path) != expected:
-        raise DamagedError(f"{path} is damaged: its bytes are not those that were written")
+        raise DamagedError(
+            f"{path} is damaged: its bytes are not those that were written{_remedy(path)}"
+        )
     try:
         value = read(path)
     except DamagedError:
@@ -77,20 +80,28 @@ def read_kept(path: Path, read: Callable[[Path], T]) -> T:
     except _DAMAGE as error:
         if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
             raise  # not there, or not readable just now
-        raise DamagedError(f"{path} is damaged: {type(error).__name__}: {error}") from error
-    if expected is None:
-        with suppress(OSError):  # packaged, or on a disk that is only read
+        raise DamagedError(
+            f"{path} is damaged: {type(error).__name__}: {error}{_remedy(path)}"
+        ) from error
+    if expected is None and not _is_packaged(path):
+        with suppress(OSError):  # on a disk that is only read
             _write_digest(path, known_digest(path))
     return value
 
 
 def sound(path: Path, read: Callable[[Path], T]) -> T | None:
-    """``read_kept``; None where there is no file, or a damaged one, which is set aside with a warning."""
+    """``read_kept``; None where there is no file, or a damaged one, which is set aside with a warning.
+
+    Raises:
+        DamagedError: a packaged file is damaged; another one in its place would be another's.
+    """
     if not path.exists():
         return None
     try:
         return read_kept(path, read)
     except DamagedError as error:
+        if _is_packaged(path):
+            raise
         aside = path.with_name(f"{path.name}.damaged")
         with suppress(OSError):  # another process was first, or the disk is only read
             path.replace(aside)
@@ -139,6 +150,29 @@ def known_digest(path: Path) -> str:
 @cache
 def _digest_of(path: Path, *state: int) -> str:
     return file_digest(path)
+
+
+def _expected(path: Path) -> str | None:
+    """The digest that a file must have, where one is known."""
+    if _is_packaged(path):
+        return packaged_digests().get(path.relative_to(PACKAGED).as_posix())
+    beside = _beside(path)
+    return beside.read_text("utf-8").strip() if beside.exists() else None
+
+
+@cache
+def packaged_digests() -> dict[str, str]:
+    """SHA-256 of the packaged files that are samples or weights, by their place in ``packaged``."""
+    lines = (PACKAGED / "digests.txt").read_text("utf-8").splitlines()
+    return {name: digest for digest, name in (line.split("  ", 1) for line in lines)}
+
+
+def _is_packaged(path: Path) -> bool:
+    return path.is_relative_to(PACKAGED)
+
+
+def _remedy(path: Path) -> str:
+    return f"; restore it with git checkout -- {path}" if _is_packaged(path) else ""
 
 
 def _beside(path: Path) -> Path:

@@ -101,8 +101,7 @@ def context_templates(
         texts: list[str] = json.loads(file.read_text(encoding="utf-8"))
         return texts
 
-    # Nothing is written beside what is packaged.
-    sampled = read(path) if path.is_relative_to(PACKAGED) else kept(path, read, make)
+    sampled = kept(path, read, make)
     if not sampled:
         return ContextTemplates(((BARE,),))
     return ContextTemplates(((BARE,), tuple(sampled)) if grouped else ((BARE, *sampled),))

@@ -16,6 +16,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from helpers.kept import read_kept
 from helpers.paths import PACKAGED
 
 
@@ -36,11 +37,19 @@ def pack(matrix: Tensor, about: Mapping[str, Any], path: Path) -> None:
 
 
 def unpacked(path: Path) -> tuple[Tensor, dict[str, Any]]:
-    """The whole matrix [f, f] and its provenance."""
-    with safe_open(path, "pt") as file:
-        half, about = file.get_tensor("upper"), json.loads(file.metadata()["about"])
+    """The whole matrix [f, f] and its provenance.
+
+    Raises:
+        DamagedError: the file is not the one that was packaged.
+    """
+    half, about = read_kept(path, _read)
     size = int((2 * len(half)) ** 0.5)
     rows, columns = torch.triu_indices(size, size)
     matrix = torch.empty(size, size)
     matrix[rows, columns] = matrix[columns, rows] = half
     return matrix, about
+
+
+def _read(path: Path) -> tuple[Tensor, dict[str, Any]]:
+    with safe_open(path, "pt") as file:
+        return file.get_tensor("upper"), json.loads(file.metadata()["about"])

@@ -26,6 +26,7 @@ from helpers.editing.null_space import Directions, NullSpace
 from helpers.editing.packaged_moments import packaged_file, unpacked
 from helpers.kept import DamagedError, kept_whole, read_kept, sound
 from helpers.models.language_model import LanguageModel
+from helpers.models.precision import exact_products
 from helpers.models.tokens import prompt_prefix
 from helpers.paths import cache_folder
 
@@ -120,9 +121,10 @@ def second_moment(
     if missing:
         root.mkdir(parents=True, exist_ok=True)
         name = _described(corpus, prefixed=prefixed)
-        sums = sum_keys(
-            language_model, missing, corpus, root, token_budget=token_budget, progress=progress
-        )
+        with exact_products():  # shared by models of one fingerprint, whatever their products
+            sums = sum_keys(
+                language_model, missing, corpus, root, token_budget=token_budget, progress=progress
+            )
         if not sums.tokens:
             raise SecondMomentError(f"corpus {name} holds no tokens")
         for layer, matrix in sums.matrices.items():

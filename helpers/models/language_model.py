@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from helpers.models.architectures import Layout, layout_of
+from helpers.models.precision import dtype_name
 
 _SAMPLED_VALUES = (
     64  # per parameter: enough to tell two trainings of one shape apart, cheap to read
@@ -47,8 +48,8 @@ class LanguageModel:
 
     @property
     def dtype_name(self) -> str:
-        """The dtype without torch's prefix, e.g. ``float32``."""
-        return str(self.dtype).removeprefix("torch.")
+        """The dtype without torch's prefix, e.g. ``float32``; ``tf32`` where a GPU multiplies so."""
+        return dtype_name(self.dtype, self.device)
 
     @property
     def description(self) -> str:

@@ -16,11 +16,12 @@ from helpers.models.architectures import ARCHITECTURES, UnknownArchitectureError
 from helpers.models.language_model import LanguageModel
 from helpers.models.names import EMBEDDED_NAMES, HUB_NAMES, SHAPE_PREFIX, SHAPE_TOKENIZER
 from helpers.models.packaged_weights import PACKAGED_WEIGHTS, prepare
+from helpers.models.precision import TF32, choose_products
 from helpers.models.shapes import SHAPES, random_model, words_tokenizer
 from helpers.models.tiles import TILED
 
 MODEL_NAMES = (*PACKAGED_WEIGHTS, *HUB_NAMES)
-_DTYPES = ("float32", "bfloat16", "float16", "float64")
+_DTYPES = ("float32", "bfloat16", "float16", "float64", TF32)
 _DEVICES = ("cpu", "cuda")
 _HUB_NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 _WAYS = (
@@ -50,13 +51,14 @@ def load(
     Args:
         name: a name of ``MODEL_NAMES``, ``shape:<name>`` (random weights of a real shape), a local
             folder, or any name on the Hugging Face hub; those of the embedded models are these.
-        dtype: torch dtype of the weights; statistics and solves stay fp32/fp64 whatever it is.
+        dtype: torch dtype of the weights, or ``tf32``: float32 whose products a GPU makes in TF32, for
+            all models of the process. Statistics and solves stay fp32/fp64 whatever it is.
         device: torch device.
         accept_terms: acknowledges a packaged model's terms of use.
         seed: for ``shape:`` models.
 
     Raises:
-        ModelError: unknown dtype, device or shape.
+        ModelError: unknown dtype, device or shape; ``tf32`` on a CPU.
         NoModelError: no such model, with the ways to name one.
         UnknownArchitectureError: a model whose architecture is not in the table.
     """
@@ -68,6 +70,9 @@ def load(
             f"device {device!r} was asked for, but {built}, sees no GPU: use 'cpu', or a build that"
             " fits the driver (make TORCH=…)"
         )
+    if dtype == TF32 and torch_device(device).type != "cuda":
+        raise ModelError("dtype 'tf32' is for GPUs, use 'float32' on a CPU")
+    choose_products(dtype, torch_device(device))
     source = model_source(name)
     if name.startswith(SHAPE_PREFIX):
         language_model = _random(name, seed=seed, dtype=of_weights, device=device)
@@ -88,7 +93,7 @@ def torch_dtype(name: str) -> torch.dtype:
             f"dtype {name!r} is not a torch dtype that weights can have here, use one of"
             f" {', '.join(_DTYPES)}"
         )
-    dtype = getattr(torch, name)
+    dtype = torch.float32 if name == TF32 else getattr(torch, name)
     assert isinstance(dtype, torch.dtype)
     return dtype
 

@@ -38,6 +38,8 @@ def test_a_failed_step_is_recorded_and_the_next_one_runs(tmp_path, capsys):
     lines = gpu.read(file)
     assert "no-such-type" in next(line["error"] for line in lines if "error" in line)
     assert gpu.is_done(chosen[0], wrong, lines)
+    elsewhere = [line | {"machine": "another"} for line in lines]
+    assert not gpu.is_done(chosen[0], wrong, elsewhere)  # its numbers are not this machine's
     assert "scoring | failed: " in gpu.table(lines)
     before = file.read_text()
     gpu._all(chosen, wrong, file, float("inf"))  # brought back: nothing is measured again

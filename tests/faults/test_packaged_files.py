@@ -1,0 +1,63 @@
+"""Samples and weights that come with the package are read only as they were committed."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+
+from helpers import kept
+from helpers.kept import DamagedError, file_digest, packaged_digests, read_kept
+from helpers.paths import PACKAGED
+
+NUMBERS = {".json", ".safetensors", ".csv"}
+
+
+def test_the_list_of_digests_is_complete_and_true():
+    """Where it fails: write the list anew, ``sha256sum`` of these files in ``helpers/packaged``."""
+    listed = packaged_digests()
+    there = {
+        path.relative_to(PACKAGED).as_posix(): file_digest(path)
+        for folder in ("samples", "mend")
+        for path in (PACKAGED / folder).rglob("*")
+        if path.suffix in NUMBERS
+    }
+    assert listed == there
+
+
+@pytest.fixture
+def packaged(tmp_path, monkeypatch):
+    """A package with one listed file, another text than a new sample would have."""
+    path = tmp_path / "samples" / "sample.json"
+    path.parent.mkdir()
+    path.write_text(json.dumps(["a text"]))
+    (tmp_path / "digests.txt").write_text(f"{file_digest(path)}  samples/sample.json\n")
+    monkeypatch.setattr(kept, "PACKAGED", tmp_path)
+    packaged_digests.cache_clear()
+    yield path
+    packaged_digests.cache_clear()
+
+
+def _read(path):
+    return json.loads(path.read_text())
+
+
+def test_a_flipped_bit_is_refused_with_the_remedy_and_nothing_is_made_in_its_place(packaged):
+    assert read_kept(packaged, _read) == ["a text"]
+    changed = bytearray(packaged.read_bytes())
+    changed[3] ^= 1
+    packaged.write_bytes(changed)
+    made = []
+    with pytest.raises(DamagedError, match=r"git checkout -- .*sample\.json"):
+        kept.kept(packaged, _read, made.append)
+    assert not made
+    assert packaged.read_bytes() == changed
+
+
+def test_nothing_is_written_beside_a_packaged_file(packaged):
+    unlisted = packaged.with_name("mine.json")
+    shutil.copy(packaged, unlisted)
+    for path in (packaged, unlisted):
+        read_kept(path, _read)
+    assert sorted(p.name for p in packaged.parent.iterdir()) == ["mine.json", "sample.json"]
