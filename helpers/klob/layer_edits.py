@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -135,12 +136,20 @@ def edit_every_layer(
         Columns example (place in the file), layer, wording, new, old.
     """
     options: dict[str, Any] = {"preset": preset, "corpus": corpus, "seed": seed}
-    results = store.open(edit_settings(language_model, examples, **options))
+    whole = edit_settings(language_model, examples, **options)
+    settings = {**whole, "facts": "by content"}
     layers = range(language_model.layout.blocks)
+    requests = dict(zip(numbers, edit_requests(examples, numbers, seed=seed), strict=True))
+
+    def content(number: int) -> object:
+        return examples[number].to_json(), asdict(requests[number])
+
     cases = {
-        layer: Cases({_record(number, layer): number for number in numbers}, len(numbers))
+        layer: Cases({_record(number, layer): number for number in numbers}, len(numbers), content)
         for layer in (UNEDITED, *layers)
     }
+    for each in cases.values():
+        results = each.opened(store, settings, earlier=whole)
     needed = _hyperparameters(language_model, preset).mom2_adjustment
     if needed and any(cases[layer].missing(results) for layer in layers):
         # One pass over the corpus serves all layers.

@@ -70,7 +70,7 @@ def run(
             language_model,
             plan,
             make_locator(name),
-            folder=results.folder / "chunks",
+            folder=_chunks(language_model, plan, name, examples.subtask, store),
             progress=progress,
         )
         # A subtask is one case: its nulls and mean scores are of all its examples.
@@ -171,6 +171,13 @@ def _parts(
         for examples, key in zip(loaded, keys, strict=True):
             settings = _settings(language_model, plan, name, examples.subtask)
             yield name, examples, store.open({**settings, "examples": key})
+
+
+def _chunks(
+    language_model: LanguageModel, plan: Plan, name: str, subtask: Subtask, store: ResultsStore
+) -> Path:
+    """Where finished chunks are kept, by their sentences: a mended example costs its chunk alone."""
+    return store.open(_settings(language_model, plan, name, subtask)).folder / "chunks"
 
 
 def _settings(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 import pandas as pd
@@ -203,6 +205,37 @@ def test_plan_runs_resumes_and_saves(
     read = archive.get("tiny_klob-mini")
     pd.testing.assert_frame_equal(read.tables["null"], tables["null"])
     assert "4 consistency, 3 relevance, all unbiasedness" in made_of(read)
+
+
+def test_a_mended_example_costs_its_chunk_alone(
+    source: str, tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, store = tiny("llama"), ResultsStore(tmp_path / "store")
+    counts = {"consistency": None, "relevance": 0, "unbiasedness": 0}
+    plan = published.Plan(("activation",), source, counts, permutations=3)  # type: ignore[arg-type]
+    examples = load_examples("consistency", source)
+    given = {"examples": examples}
+    monkeypatch.setattr(published, "load_examples", lambda *_, **__: given["examples"])
+    monkeypatch.setattr(published, "cost", lambda *_: pd.DataFrame())
+    monkeypatch.setattr(published, "evaluate", partial(evaluation.evaluate, chunk=1))
+    scored: list[int] = []
+    add = evaluation._add
+
+    def noted(*args: Any, **kwargs: Any) -> None:
+        scored.append(len(args[2]))
+        add(*args, **kwargs)
+
+    monkeypatch.setattr(evaluation, "_add", noted)
+    published.run(model, plan, store=store)
+    every = len(examples.groups)
+    chunks = list(scored)
+    scored.clear()
+    last = examples.groups[-1]
+    mended = (replace(last[0], cloze=f"Today {last[0].cloze}"), *last[1:])
+    given["examples"] = replace(examples, groups=(*examples.groups[:-1], mended))
+    published.run(model, plan, store=store)
+    assert len(scored) < len(chunks)
+    assert len(scored) * every == len(chunks)
 
 
 def test_layers_of_edited_facts_are_added(source: str, tiny: Tiny, tmp_path: Path) -> None:

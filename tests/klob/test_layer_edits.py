@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from helpers.editing.build import build_editor
@@ -85,3 +87,46 @@ def test_every_layer_is_edited_once(
     kept = table.query("example == 0").reset_index(drop=True)
     assert more.query("example == 0").reset_index(drop=True).equals(kept)
     assert len(more) == len(table)
+
+
+def test_a_mended_fact_costs_that_fact_alone(
+    tiny: Callable[..., LanguageModel], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the rows that an earlier version kept by the whole file are taken over."""
+    model = replace(tiny("llama"), name="smollm2-135m")
+    store = ResultsStore(tmp_path / "store")
+    edited: list[tuple[int, ...]] = []
+
+    def edit_layer(
+        model: LanguageModel, examples: object, numbers: Sequence[int], layer: int, **_: object
+    ) -> pd.DataFrame:
+        edited.append(tuple(numbers))
+        rows = [{"example": n, "wording": 0, "new": float(n), "old": 0.0} for n in numbers]
+        return pd.DataFrame(rows).assign(layer=layer)
+
+    monkeypatch.setattr(layer_edits, "_edit_layer", edit_layer)
+    monkeypatch.setattr(layer_edits, "second_moment", lambda *_, **__: None)
+    before = edit_every_layer(model, EXAMPLES, [0, 2], store=store)
+    assert set(edited) == {(0, 2)}
+    edited.clear()
+    first = EXAMPLES[0]
+    mended = [replace(first, prompts=(*first.prompts[:2], f"{first.prompts[2]} !")), *EXAMPLES[1:]]
+    after = edit_every_layer(model, mended, [0, 2], store=store)
+    assert set(edited) == {(0,)}
+    assert after.equals(before)
+    edited.clear()
+
+    (folder,) = store.root.iterdir()
+    results = Results(folder)
+    whole = layer_edits.edit_settings(model, EXAMPLES, preset="tuned", corpus="self", seed=0)
+    assert results.settings == {**whole, "facts": "by content"}
+    layers = (layer_edits.UNEDITED, *range(model.layout.blocks))
+    numbered = [
+        part.assign(case_id=part["example"].map(partial(layer_edits._record, layer=layer)))
+        for layer in layers
+        for part in [before[before["layer"] == layer]]
+    ]
+    earlier = ResultsStore(tmp_path / "earlier")
+    earlier.open(whole).add({"scores": pd.concat(numbered)})
+    assert edit_every_layer(model, EXAMPLES, [0, 2], store=earlier).equals(before)
+    assert not edited
