@@ -28,6 +28,7 @@ from helpers.models import packaged_weights
 from helpers.models.load import ModelError
 from helpers.models.load import load as load_model
 from helpers.models.packaged_weights import PACKAGED_WEIGHTS, PackagedWeights, prepare
+from helpers.results.archive import About, Archive
 from helpers.results.store import ResultsStore
 
 
@@ -207,7 +208,7 @@ def test_a_checkpoint_that_lacks_weights_is_refused(tmp_path, tiny, change):
 
 # --- kills ----------------------------------------------------------------------------------------
 
-_OPERATIONS = ("replace", "unlink", "write_text", "write_bytes", "mkdir")
+_OPERATIONS = ["replace", "rename", "hardlink_to", "unlink", "write_text", "write_bytes", "mkdir"]
 
 
 def _killed_at(number: int, work: Callable[[], object]) -> bool:
@@ -304,3 +305,48 @@ def test_damage_without_a_maker_is_an_error_that_names_the_file(tmp_path):
     (tmp_path / "value.json").write_text("2")
     with pytest.raises(DamagedError, match=r"value\.json is damaged"):
         keeping.read_kept(tmp_path / "value.json", Path.read_text)
+
+
+def test_a_kill_at_every_file_operation_of_publishing(tmp_path, tally):
+    """The run is as it was or as it becomes, and publishing again ends it."""
+    import pandas as pd
+
+    about = About({"model": "tiny"})
+    old, new = (pd.DataFrame({"method": ["rome"], "AFF": [value]}) for value in (1.0, 2.0))
+
+    number, killed = 0, True
+    while killed:
+        archive = Archive(tmp_path / str(number))
+        archive.put("run", {"scores": old, "edits": old}, about)
+        tables = {"scores": new, "edits": new}
+        killed = _killed_at(
+            number, lambda a=archive, t=tables: a.put("run", t, about, by=["method"])
+        )
+        found = {name: archive.get("run").tables[name]["AFF"].tolist() for name in tables}
+        half = len({tuple(values) for values in found.values()}) > 1
+        archive.put("run", tables, about, by=["method"])
+        again = {name: archive.get("run").tables[name]["AFF"].tolist() for name in tables}
+        ended = all(values == [2.0] for values in again.values())
+        tally("killed at a file operation: publishing", ended and not half)
+        left = {path.name for path in (archive.root / "run").glob("[!.]*")}
+        assert left == {"about.json", "scores.parquet", "edits.parquet"}
+        number += 1
+    assert number > 3
+
+
+def test_a_kill_while_results_of_an_earlier_version_are_carried_over(tmp_path, tally):
+    """The new folder is there whole, or the next process carries them over."""
+    import pandas as pd
+
+    table = pd.DataFrame({"case_id": [1], "sum": [3.0]})
+    number, killed = 0, True
+    while killed:
+        store = ResultsStore(tmp_path / str(number))
+        store.open({"n": 1}).add({"scores": table, "edits": table})
+        today, earlier = {"n": 1, "version": 2}, {"n": 1}
+        killed = _killed_at(number, lambda s=store, t=today, e=earlier: s.open(t, earlier=e))
+        carried = store.open(today, earlier=earlier)
+        whole = carried.read().equals(table) and carried.read("edits").equals(table)
+        tally("killed at a file operation: carrying over", whole)
+        number += 1
+    assert number > 1
