@@ -18,7 +18,7 @@ from pathlib import Path
 from helpers.paths import NOTEBOOKS, REPOSITORY
 
 NUMBERS, WORDS = 4, 35  # more than these are listed
-_LEFT_OUT = re.compile(r"^(```|:::|\$\$).*?^\1[^\n]*$", re.M | re.S)
+_LEFT_OUT = re.compile(r"^(```|:::|\$\$).*?^\1[^\n]*$|<!--.*?-->", re.M | re.S)
 _INLINE = re.compile(r"`[^`]*`|\$[^$]*\$|\]\([^)]*\)|<[^>]+>")
 _NUMBER = re.compile(r"(?<![\w.])[-+−]?\d[\d,]*(?:\.\d+)?(?!\w)")
 _SENTENCE = re.compile(r"(?<=[.!?])[\"”)*_]*\s+(?=[\"“(*_]*[A-Z0-9])")

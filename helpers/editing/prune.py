@@ -59,7 +59,7 @@ class Prune(Wrapper):
             label="PRUNE added",
             colour=3,
             marker="d",
-            hatch="\\\\",
+            hatch="||",
             values={"prune_compat": "added"},
         ),
     )
