@@ -1,8 +1,7 @@
-"""Flipped bits, cuts and kills in every kind of file that we write and read again."""
+"""Flipped bits and cuts in every kind of file that we write and read again."""
 
 from __future__ import annotations
 
-import os
 import random
 import warnings
 from collections.abc import Callable
@@ -20,7 +19,7 @@ from helpers.editing.deltas import Dense
 from helpers.editing.mend.network import Hypernetwork, NetworkError
 from helpers.editing.second_moment import SecondMomentError, load, second_moment
 from helpers.editing.update import Update, UpdateError
-from helpers.kept import DamagedError, kept
+from helpers.kept import DamagedError
 from helpers.klob.evaluation import evaluate
 from helpers.klob.questions import load_examples
 from helpers.locating.controls import RandomScores
@@ -28,8 +27,6 @@ from helpers.models import packaged_weights
 from helpers.models.load import ModelError
 from helpers.models.load import load as load_model
 from helpers.models.packaged_weights import PACKAGED_WEIGHTS, PackagedWeights, prepare
-from helpers.results.archive import About, Archive
-from helpers.results.store import ResultsStore
 
 
 @dataclass(frozen=True)
@@ -206,87 +203,10 @@ def test_a_checkpoint_that_lacks_weights_is_refused(tmp_path, tiny, change):
         load_model(str(tmp_path))
 
 
-# --- kills ----------------------------------------------------------------------------------------
-
-_OPERATIONS = ["replace", "rename", "hardlink_to", "unlink", "write_text", "write_bytes", "mkdir"]
-
-
-def _killed_at(number: int, work: Callable[[], object]) -> bool:
-    """Do the work in a process that dies, as by SIGKILL, before its n-th file operation; False where
-    it did not come to that many."""
-    child = os.fork()
-    if child == 0:
-        left = [number]
-
-        def dying(original: Callable[..., Any]) -> Callable[..., Any]:
-            def operate(*arguments: Any, **options: Any) -> Any:
-                left[0] -= 1
-                if left[0] < 0:
-                    os._exit(9)
-                return original(*arguments, **options)
-
-            return operate
-
-        for name in _OPERATIONS:
-            setattr(Path, name, dying(getattr(Path, name)))
-        try:
-            work()
-            os._exit(0)
-        except BaseException:
-            os._exit(1)
-    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    assert status in (0, 9)
-    return status == 9
-
-
 def _keep(folder: Path, value: int) -> int:
     path = folder / "value.json"
-    return kept(path, lambda file: int(file.read_text()), lambda file: file.write_text(str(value)))
-
-
-def test_a_kill_at_every_file_operation_of_what_is_kept(tmp_path, tally):
-    """Whatever was half done, the next process reads what was meant."""
-    for damaged in (False, True):
-        number, killed = 0, True
-        while killed:
-            folder = tmp_path / f"{damaged}-{number}"
-            folder.mkdir()
-            if damaged:
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")
-                    _keep(folder, 7)
-                    (folder / "value.json").write_text("8")
-            killed = _killed_at(number, lambda f=folder: _keep(f, 7))
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                tally("killed at a file operation: cached files", _keep(folder, 7) == 7)
-            number += 1
-        assert number > 3
-
-
-def test_a_kill_at_every_file_operation_of_the_store(tmp_path, tally):
-    import pandas as pd
-
-    def add(folder: Path) -> None:
-        results = ResultsStore(folder).open({"n": 1})
-        for case_id in (1, 2):
-            if case_id not in results.done():
-                table = pd.DataFrame({"case_id": [case_id], "sum": [float(case_id)]})
-                results.add({"edits": table, "scores": table})
-
-    number, killed = 0, True
-    while killed:
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        killed = _killed_at(number, lambda f=folder: add(f))
-        add(folder)
-        results = ResultsStore(folder).open({"n": 1})
-        whole = (
-            results.read()["sum"].tolist() == [1.0, 2.0] == results.read("edits")["sum"].tolist()
-        )
-        tally("killed at a file operation: results store", whole)
-        number += 1
-    assert number > 5
+    made = keeping.kept(path, Path.read_text, lambda file: file.write_text(str(value)))
+    return int(made)
 
 
 def test_reading_costs_one_digest_a_process(tmp_path, monkeypatch):
@@ -305,48 +225,3 @@ def test_damage_without_a_maker_is_an_error_that_names_the_file(tmp_path):
     (tmp_path / "value.json").write_text("2")
     with pytest.raises(DamagedError, match=r"value\.json is damaged"):
         keeping.read_kept(tmp_path / "value.json", Path.read_text)
-
-
-def test_a_kill_at_every_file_operation_of_publishing(tmp_path, tally):
-    """The run is as it was or as it becomes, and publishing again ends it."""
-    import pandas as pd
-
-    about = About({"model": "tiny"})
-    old, new = (pd.DataFrame({"method": ["rome"], "AFF": [value]}) for value in (1.0, 2.0))
-
-    number, killed = 0, True
-    while killed:
-        archive = Archive(tmp_path / str(number))
-        archive.put("run", {"scores": old, "edits": old}, about)
-        tables = {"scores": new, "edits": new}
-        killed = _killed_at(
-            number, lambda a=archive, t=tables: a.put("run", t, about, by=["method"])
-        )
-        found = {name: archive.get("run").tables[name]["AFF"].tolist() for name in tables}
-        half = len({tuple(values) for values in found.values()}) > 1
-        archive.put("run", tables, about, by=["method"])
-        again = {name: archive.get("run").tables[name]["AFF"].tolist() for name in tables}
-        ended = all(values == [2.0] for values in again.values())
-        tally("killed at a file operation: publishing", ended and not half)
-        left = {path.name for path in (archive.root / "run").glob("[!.]*")}
-        assert left == {"about.json", "scores.parquet", "edits.parquet"}
-        number += 1
-    assert number > 3
-
-
-def test_a_kill_while_results_of_an_earlier_version_are_carried_over(tmp_path, tally):
-    """The new folder is there whole, or the next process carries them over."""
-    import pandas as pd
-
-    table = pd.DataFrame({"case_id": [1], "sum": [3.0]})
-    number, killed = 0, True
-    while killed:
-        store = ResultsStore(tmp_path / str(number))
-        store.open({"n": 1}).add({"scores": table, "edits": table})
-        today, earlier = {"n": 1, "version": 2}, {"n": 1}
-        killed = _killed_at(number, lambda s=store, t=today, e=earlier: s.open(t, earlier=e))
-        carried = store.open(today, earlier=earlier)
-        whole = carried.read().equals(table) and carried.read("edits").equals(table)
-        tally("killed at a file operation: carrying over", whole)
-        number += 1
-    assert number > 1
