@@ -55,7 +55,7 @@ class EditPanel(Panel):
         self.own = {name: _text_field(*words) for name, words in _FIELDS.items()}
         self.python = widgets.Button(description="as Python", icon="code")
         self.code = widgets.Textarea(rows=16, layout=widgets.Layout(width="98%"))  # hidden alone
-        self.code.layout.display = "none"
+        self._hide_code()
         self.python.on_click(lambda _: self._show_code())
         self.subject.observe(lambda _: self._offer_relations(), "value")
         self.relation.observe(lambda _: self._offer_targets(), "value")
@@ -63,6 +63,9 @@ class EditPanel(Panel):
         self._offer_relations()
         for choice in (self.target, self.relation, *self.own.values()):
             choice.observe(lambda _: self._outdate(), "value")
+        chosen = (self.editor, self.app, self.source, self.target, self.relation)
+        for choice in (*chosen, *self.own.values()):
+            choice.observe(lambda _: self._hide_code(), "value")
         self.choices.children += (self.python,)
         self._packaged = widgets.VBox([self.subject, self.relation])
         self._own = widgets.VBox(tuple(self.own.values()))
@@ -94,6 +97,10 @@ class EditPanel(Panel):
             self._complain(str(error))
             return
         self.code.value, self.code.layout.display = code, None
+
+    def _hide_code(self) -> None:
+        """Code of an earlier choice would be copied by mistake."""
+        self.code.layout.display = "none"
 
     @property
     def record(self) -> PeakRecord:

@@ -16,12 +16,15 @@ from helpers.thinkedit.knowgic import load_edits
 
 
 class QuickExplorer(Explorer):
-    """Fine-tuning in two steps, under every editor's name but one that does not exist."""
+    """Fine-tuning in two steps, under every editor's name but one that does not exist; as "memit" in
+    so many that there is time to cancel."""
 
     def editor(self, name, *, app=False):
         if name == "mend":
             raise ValueError("no network <for this> model")
         steps = FtHyperparameters(layers=(1,), num_steps=2, lr=0.01)
+        if name == "memit":
+            steps = steps.model_copy(update={"num_steps": 1_000_000, "lr": 1e-9})
         return Ft(self.language_model, steps, App() if app else None)
 
     def refusal(self, name, *, app=False):

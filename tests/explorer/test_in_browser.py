@@ -95,7 +95,22 @@ def test_panels_answer_clicks_in_jupyterlab(lab, tmp_path):
     click(edit.find_elements(By.XPATH, ".//button[contains(., 'as Python')]")[0])
     area = find(edit, "textarea")
     wait.until(lambda _: "subject='Sudan'" in area.get_attribute("value"))
-    Select(edit.find_elements(By.CSS_SELECTOR, "select")[-1]).select_by_visible_text("kn")
+    editors = Select(edit.find_elements(By.CSS_SELECTOR, "select")[-1])
+
+    # An edit that takes long is cancelled; the panel takes the next one.
+    editors.select_by_visible_text("memit")
+    click(find(edit, "button.mod-primary"))
+    wait.until(lambda _: "passes of the model" in edit.text)
+    click(edit.find_element(By.XPATH, ".//button[contains(., 'Cancel')]"))
+    wait.until(lambda _: "cancelled; nothing was changed" in edit.text)
+    assert edit.find_elements(By.CSS_SELECTOR, "img.explorer-old")
+    if folder := os.environ.get("HELPERS_SCREENSHOTS"):
+        browser.save_screenshot(f"{folder}/cancelled.png")
+    editors.select_by_visible_text("ft-m")
+    click(find(edit, "button.mod-primary"))
+    wait.until(lambda _: not edit.find_elements(By.CSS_SELECTOR, ".explorer-old"))
+
+    editors.select_by_visible_text("kn")
     wait.until(lambda _: find(edit, "input[type=checkbox]").get_attribute("disabled"))
     if folder := os.environ.get("HELPERS_SCREENSHOTS"):
         browser.execute_script("arguments[0].scrollIntoView()", edit)

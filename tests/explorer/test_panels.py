@@ -173,6 +173,8 @@ def test_the_code_of_what_is_chosen_is_shown(panel, records):
     panel.python.click()
     assert "edit_facts(lm, [fact], editor='ft-m', app=False" in panel.code.value
     assert panel.code.layout.display is None
+    panel.editor.value = "memit"  # code of an earlier choice is not left to be copied
+    assert panel.code.layout.display == "none"
 
 
 @pytest.fixture
