@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import matplotlib.pyplot as plt
+import nbformat
 import pandas as pd
 import pytest
 
 from helpers.editing.presets import model_file
-from helpers.paths import PARAMS, file_name, run_name
+from helpers.paths import NOTEBOOKS, PARAMS, file_name, run_name
+from helpers.peak.records import load_peak
 from helpers.results.archive import About, Archive
 from helpers.results.style import save_figure
 from helpers.sweeps.matrix import Sweep, _combinations
@@ -49,3 +53,15 @@ def test_a_sweep_names_its_runs_by_one_part(name):
     runs = [run.name for each in made for run in (*each.shards, each.table)]
     assert runs
     assert not any("/" in each for each in runs)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_notebook_02_keeps_its_records(tmp_path, name):
+    cells = nbformat.read(NOTEBOOKS / "02_peak_construction.ipynb", as_version=4).cells
+    (saving,) = [cell.source for cell in cells if "save_peak(" in cell.source]
+    records = load_peak("peak-mini-cf")
+    given = {"REPOSITORY": tmp_path, "output": "made", "source": "packaged"}
+    given |= {"filtered": {"PEAK-CF": records}, "file_name": file_name}
+    exec(saving, {**given, "language_model": SimpleNamespace(name=name)})
+    (path,) = (tmp_path / "made").iterdir()
+    assert load_peak(str(path)).records == records.records
