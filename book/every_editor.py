@@ -15,6 +15,8 @@ from helpers.peak.stored_scores import variants_of
 from helpers.results.archive import Run
 from helpers.results.published import published_table
 from helpers.thinkedit import stored_scores as thinkedit_scores
+from helpers.thinkedit.gallery import is_recalled
+from helpers.thinkedit.known import BY_RANK
 from helpers.thinkedit.report_tables import paper_techniques
 from helpers.thinkedit.technique_tables import as_text, technique_table
 
@@ -76,10 +78,10 @@ def _add_peak(rows: dict[tuple[str, str], dict[str, str]], run: Run) -> None:
 
 
 def _add_thinkedit(rows: dict[tuple[str, str], dict[str, str]], runs: tuple[Run, ...]) -> None:
-    stored = tuple(run for run in runs if "exact" in run.tables)
+    stored = tuple(run for run in runs if "exact" in run.tables and not is_recalled(run))
     if not stored:
         return
-    found = thinkedit_scores.evaluation(stored, modes=(MODE,))
+    found = thinkedit_scores.evaluation(stored, modes=(MODE,), rule=BY_RANK)
     for row in as_text(technique_table(found, mode=MODE)).to_dict("records"):
         label = method_label(row["method"])
         cells = {THINKEDIT[m]: row[m] + _paper_thinkedit(row["method"], m) for m in THINKEDIT}

@@ -21,6 +21,8 @@ from helpers.results.archive import Archive, Run
 from helpers.results.model_words import PACKAGED_WORDS
 from helpers.results.show import table_html
 from helpers.thinkedit import stored_scores as thinkedit_scores
+from helpers.thinkedit.gallery import is_recalled
+from helpers.thinkedit.known import BY_RANK, DEFAULT, Known
 from helpers.thinkedit.report_tables import paper_techniques
 from helpers.thinkedit.technique_tables import as_text, technique_table
 
@@ -123,23 +125,36 @@ def _klob(folder: Path) -> Iterator[str]:
 
 
 def _thinkedit(folder: Path) -> Iterator[str]:
+    runs = runs_of(folder)
+    recalled = tuple(run for run in runs if is_recalled(run))
+    yield from _chains("What the model recalls", recalled, DEFAULT)
+    given = tuple(run for run in runs if not is_recalled(run))
+    yield from _chains("KnowGIC", given, BY_RANK, beside=as_paper())
+
+
+def _chains(
+    graphs: str, stored: tuple[Run, ...], rule: Known, *, beside: pd.DataFrame | None = None
+) -> Iterator[str]:
+    """IFR and CKP of runs on one kind of graph, by estimator and mode; the paper's beside sequences."""
     for estimator, words in _ESTIMATORS.items():
-        runs = tuple(run for run in runs_of(folder) if estimator in run.tables)
+        runs = tuple(run for run in stored if estimator in run.tables)
         if not runs:
             continue
-        found = thinkedit_scores.evaluation(runs, estimator=estimator)
+        found = thinkedit_scores.evaluation(runs, estimator=estimator, rule=rule)
+        if estimator == "exact":
+            words = f"{words}, {rule}"
         for mode in _MODES:
             if mode not in set(found.recovery["mode"]):
                 continue
-            yield f"### KnowGIC, edits {mode}, {words}"
+            yield f"### {graphs}, edits {mode}, {words}"
             scores = thinkedit_scores.scores_of(runs, estimator)
             yield escaped(thinkedit_scores.caption(scores, f"{estimator}, {mode}"))
             yield "Pooled, with 95 % intervals. IFR: lower is better; CKP: higher is better."
             table = as_text(technique_table(found, mode=mode), digits=3)
             yield html(smollm2_first(table).set_index(["model", "method"]))
-            if mode == "sequential":
+            if beside is not None and mode == "sequential":
                 yield "The paper's (Tables 5 and 6):"
-                yield html(as_paper().set_index(["model", "method"]))
+                yield html(beside.set_index(["model", "method"]))
 
 
 def as_paper() -> pd.DataFrame:

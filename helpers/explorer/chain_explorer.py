@@ -13,6 +13,7 @@ from helpers.models.language_model import LanguageModel
 from helpers.results.store import ResultsStore
 from helpers.thinkedit import case, tables
 from helpers.thinkedit.edits import Edit
+from helpers.thinkedit.known import BY_RANK
 from helpers.thinkedit.metrics import preservation_per_edit
 from helpers.thinkedit.run import ThinkEditRun
 
@@ -77,6 +78,6 @@ class ChainExplorer:
         run = ThinkEditRun(
             self.language_model, [edit], self.edits, {}, self.store, layout=self.layout
         )
-        facts = tables.exact_facts(run.before(), run.after(editor, "independent"))
+        facts = tables.exact_facts(run.before(), run.after(editor, "independent"), rule=BY_RANK)
         method = method_label(editor.method)
         return ChainsOutcome(edit, self.language_model.name, method, facts)

@@ -19,9 +19,13 @@ MAIN = "smollm2-135m"
 _ALL, _LONG = slice(1, None), slice(3, None)  # of the counts overall and by length
 
 
+def is_recalled(run: Run) -> bool:
+    """Whether a run's edits are taken from what its model recalls."""
+    return str(run.about.source.get("layout", "")).startswith("recalled-")
+
+
 def _given(run: Run) -> bool:
-    """Whether the run's edits were given, and not taken from what the model recalls."""
-    return not str(run.about.source.get("layout", "")).startswith("recalled-")
+    return not is_recalled(run)
 
 
 _stored = partial(figure, of="thinkedit", main=MAIN, together=True, when=_given)
@@ -73,6 +77,38 @@ def recalled() -> Figure:
     from helpers.thinkedit import recalled_tables
 
     return recalled_tables.funnel(MAIN)
+
+
+@figure(
+    "06_recalled_methods",
+    title="IFR against CKP on what a model recalls",
+    of="thinkedit",
+    needs=("exact", "chains"),
+    when=is_recalled,
+    main=f"{MAIN}_recalled-{MAIN}",
+)
+def recalled_methods(run: Run) -> Figure:
+    """Every method, each edit alone and all as a sequence."""
+    import pandas as pd
+
+    from helpers.thinkedit import figures, technique_tables
+    from helpers.thinkedit.stored_scores import evaluation
+
+    found = evaluation((run,))
+    modes = {"independent": "each edit alone", "sequential": "a sequence"}
+    tables = [
+        technique_tables.technique_table(found, mode=mode).assign(model=words)
+        for mode, words in modes.items()
+    ]
+    alone, together = modes
+    pairs = technique_tables.against_mode(found, found, mode=together, other_mode=alone)
+    changes = technique_tables.changes(pairs).query("measure == 'CKP'")
+    less = int((changes["verdict"] == "less").sum())
+    finding = f"In a sequence {less} of {len(changes)} methods keep less of the context than alone"
+    caption = _caption([run], "edits that the model recalls")
+    return figures.recovery_against_preservation(
+        pd.concat(tables), finding=finding, caption=caption
+    )
 
 
 @_exact("06_ckp", title="CKP by method")
@@ -168,11 +204,11 @@ def sampled(runs: Sequence[Run], *, mode: str = "sequential") -> Figure:
 
 def _plain(runs: Sequence[Run], mode: str, by_mean: bool = False) -> Evaluation:
     """Exact metrics of the methods without APP."""
-    from helpers.thinkedit.known import BY_MEAN, DEFAULT
+    from helpers.thinkedit.known import BY_MEAN, BY_RANK
     from helpers.thinkedit.report_tables import split_app
     from helpers.thinkedit.stored_scores import evaluation
 
-    rule = BY_MEAN if by_mean else DEFAULT
+    rule = BY_MEAN if by_mean else BY_RANK
     return split_app(evaluation(tuple(runs), modes=(mode,), rule=rule))[0]
 
 

@@ -23,12 +23,13 @@ class Known:
         threshold: probability from which an object is known.
         top: also known, whatever the probability: an object that, as it is written, is more probable
             than the new object and every rival of its kind (by the same measure). Such facts
-            can be as improbable as 1e-8, and then p'/p says little: see the thresholds without it.
+            can be as improbable as 1e-8, and then p'/p says little. It is for graphs that are not
+            the model's own, of which a small model knows next to nothing otherwise.
     """
 
     measure: Measure = "named"
     threshold: float = 0.05
-    top: bool = True
+    top: bool = False
 
     def __str__(self) -> str:
         what = "whole probability" if self.measure == "named" else "geometric mean"
@@ -63,6 +64,7 @@ class Known:
 
 
 DEFAULT = Known()
+BY_RANK = Known(top=True)  # for other models' graphs
 BY_MEAN = Known("mean", top=True)  # the variant that counts most facts as known
 
 

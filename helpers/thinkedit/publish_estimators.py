@@ -73,18 +73,24 @@ def main(
     publish: Annotated[bool, typer.Option(help="add the tables to the published run")] = False,
 ) -> None:
     """Draw, compare and, with --publish, write the tables."""
-    language_model = load(model, dtype=dtype, device=device, accept_terms=accept_terms)
-    edits = load_edits(layout)
+    try:
+        edits, aliases = load_edits(layout), load_aliases(layout)
+        language_model = load(model, dtype=dtype, device=device, accept_terms=accept_terms)
+    except (RuntimeError, ValueError) as error:  # what the options, the network or a file got wrong
+        typer.echo(f"error: {error}", err=True)
+        raise typer.Exit(1) from error
     options: dict[str, Any] = {"layout": layout, "progress": True}
-    common = (language_model, edits, edits, load_aliases(layout), ResultsStore(store))
+    common = (language_model, edits, edits, aliases, ResultsStore(store))
     sampled = ThinkEditRun(*common, estimator="sampled", sampling=ANSWERS, **options)
     exact = ThinkEditRun(*common, estimator="exact", **options)
     tables = {
         "draws": draws(sampled, seeds=seeds),
         "estimators": compared(exact, facts=facts, n=n),
     }
+    drawn = asdict(ANSWERS)
+    del drawn["seed"]  # a column: each draw has its own
     made = {
-        "draws": {"samples": sampled.samples, **asdict(ANSWERS), "seeds": seeds},
+        "draws": {"samples": sampled.samples, **drawn, "seeds": seeds},
         "estimators": {"n": n, **asdict(DRAWN)},
     }
     typer.echo(tables["estimators"].to_string())

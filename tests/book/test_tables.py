@@ -55,6 +55,18 @@ def test_every_editor_stands_in_one_table_on_every_measure(book):
     assert table.loc["KN", "smollm2-135m"]["IFR ↓"] == "–"
 
 
+def test_graphs_of_ones_own_and_of_others_stand_apart(book):
+    """A method has one row a model in each table, and the paper stands beside its own graphs only."""
+    from helpers.paths import FIGURES
+
+    parts = list(book("tables")._thinkedit(FIGURES / "data" / "thinkedit"))
+    titles = [part for part in parts if part.startswith("### ")]
+    (place,) = (i for i, part in enumerate(parts) if "recalls, edits sequential, exact" in part)
+    assert parts[place + 3].count(">prune-added<") == 1
+    papers = [parts.index(part) for part in parts if part.startswith("The paper's")]
+    assert len(papers) == len([title for title in titles if "KnowGIC, edits sequential" in title])
+
+
 def test_the_explorer_has_what_is_stored(book, tmp_path):
     from helpers.paths import FIGURES
     from helpers.results.archive import Archive

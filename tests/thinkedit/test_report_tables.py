@@ -198,3 +198,12 @@ def test_what_the_notebook_says_of_the_edits_is_stored(data_folder):
         edits = knowgic.load_edits(run.about.source["layout"])
         for kind, counted in (("chains", tables.chain_index), ("edits", tables.edit_index)):
             pd.testing.assert_frame_equal(run.tables[kind], counted(edits), check_dtype=False)
+
+
+def test_the_repository_gives_other_numbers_than_the_paper():
+    keys = ["model", "method"]
+    paper = thinkedit_tables.paper_techniques().set_index(keys)
+    repository = thinkedit_tables.repository_techniques().set_index(keys)
+    assert list(repository.columns) == ["IFR", "CKP"]
+    assert repository.loc[("llama3-8b-instruct", "alphaedit"), "IFR"] == 0.678
+    assert paper.loc[("llama3-8b-instruct", "alphaedit"), "IFR"] == 0.5511

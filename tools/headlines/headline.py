@@ -60,12 +60,11 @@ class Headline:
         )
 
     def line(self) -> str:
-        """One item of the README's list."""
-        numbers = "; ".join(f"{what} {value}" for what, value in self.numbers)
+        """One item of the README's list, with the first number; the box has all."""
+        what, value = self.numbers[0]
         link = f"[notebook {self.number}](notebooks/{self.notebook}.ipynb)"
-        return (
-            f"- **{self.finding}.** {self.sentence} *{numbers[0].upper()}{numbers[1:]}.* → {link}"
-        )
+        number = f"{what[0].upper()}{what[1:]}: {value}."
+        return f"- **{self.finding}.** {self.sentence} *{number}* → {link}"
 
     def _minutes(self) -> str:
         text = (REPOSITORY / "params" / "quick" / f"{self.notebook}.yaml").read_text("utf-8")

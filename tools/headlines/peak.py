@@ -122,8 +122,8 @@ def _explorer(metrics: dict[str, pd.DataFrame], official: str) -> Headline:
     return Headline(
         "07",
         "Try an edit of your own",
-        "Choose a fact, a new answer and an editor, and see what becomes of the other answers. What"
-        " to expect of three editors, on average:",
+        "Choose a fact, a new answer and an editor, and see what becomes of the other answers."
+        " Averages over many facts say what to expect.",
         tuple(
             (f"correct answers forgotten, {method} (AFF)", _cell(metrics, method, "AFF_hard"))
             for method in ("ROME", "FT-M", "MEND")

@@ -4,38 +4,48 @@ from __future__ import annotations
 
 from helpers.results.archive import archive
 from helpers.results.statistics import Estimate
-from helpers.thinkedit import stored_scores
-from helpers.thinkedit.pooled import difference, edit_sums, pooled
+from helpers.thinkedit import stored_scores, technique_tables
+from helpers.thinkedit.pooled import edit_sums, pooled
 from tools.headlines.headline import Headline, UnsupportedError
 
 
 def headlines() -> list[Headline]:
-    """From Gemma's published sequences of edits, by the paper's estimator, pooled over edits."""
-    runs = (archive("thinkedit").get("gemma3-270m"),)
-    evaluation = stored_scores.evaluation(runs, estimator="sampled", modes=("sequential",))
-    sums = edit_sums(evaluation, mode="sequential")
-    context = sums[sums["measure"] == "CKP"]
-    rome, memit = (context[context["method"] == name] for name in ("rome", "memit"))
-    compared = difference(memit, rome)
-    if compared.verdict != "less":
-        raise UnsupportedError("ROME's sequence is no longer shown to leave less of the context")
+    """From MEMIT's edits of what SmolLM2 recalls: what one leaves, and what a sequence costs."""
+    run = archive("thinkedit").get("smollm2-135m_recalled-smollm2-135m")
+    found = stored_scores.evaluation((run,))
+
+    def left(steps: str) -> Estimate:
+        sums = edit_sums(found, mode="independent", steps=steps)
+        return pooled(sums[(sums["method"] == "memit") & (sums["measure"] == "IFR")])
+
+    direct, around = left("1"), left("2")
+    pairs = technique_tables.against_mode(found, found, mode="sequential", other_mode="independent")
+    changes = technique_tables.changes(pairs)
+    cost = changes[(changes["method"] == "memit") & (changes["measure"] == "CKP")].iloc[0]
+    if direct.high >= around.low or cost["verdict"] != "less":
+        raise UnsupportedError("what MEMIT leaves on chains, or what its sequence costs, is open")
     return [
         Headline(
             "06",
-            "A sequence of ROME edits leaves less of the context than MEMIT's",
-            "Models this small cannot settle which method leaves the old fact most deducible: few"
-            " chains are deducible before any edit, and the order changes with what counts as known.",
+            "An edit removes the direct fact; a part can still be deduced",
+            "After MEMIT's edit SmolLM2 hardly names the old object any more. Chains of two facts"
+            " that lead to it keep a little more. A sequence of edits costs much of the context.",
             (
-                ("context preserved after ROME's sequence (CKP)", _range(pooled(rome))),
-                ("after MEMIT's", _range(pooled(memit))),
-                ("ROME's minus MEMIT's", _range(compared.estimate)),
+                ("left of old facts along two steps, MEMIT (IFR)", _range(around)),
+                ("left of the direct facts", _range(direct, digits=3)),
+                (
+                    f"change of the context kept (CKP) in a sequence of {cost['edits']:.0f}",
+                    f"{cost['mean']:.2f} [{cost['low']:.2f}, {cost['high']:.2f}]",
+                ),
             ),
-            "06_sampled",
-            f"KnowGIC (2025-06), Gemma 3 270M (4-bit weights, dequantised), {compared.estimate.n}"
-            " edits with a known context, five responses a question.",
+            "06_recalled_methods",
+            f"What SmolLM2 135M (4-bit weights, dequantised) recalls, {direct.n} edits, exact"
+            " probabilities.",
         )
     ]
 
 
-def _range(estimate: Estimate) -> str:
-    return f"{estimate.mean:.2f} [{estimate.low:.2f}, {estimate.high:.2f}]"
+def _range(estimate: Estimate, *, digits: int = 2) -> str:
+    ends = (estimate.mean, estimate.low, estimate.high)
+    mean, low, high = (f"{value:.{digits}f}" for value in ends)
+    return f"{mean} [{low}, {high}]"

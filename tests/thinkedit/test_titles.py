@@ -1,0 +1,86 @@
+"""The findings over ThinkEdit's published figures, counted anew from the tables they are drawn from."""
+
+from __future__ import annotations
+
+import math
+import re
+
+import matplotlib.pyplot as plt
+import pandas as pd
+import pytest
+
+from helpers.paths import PACKAGED
+from helpers.results.archive import archive
+from helpers.results.figure import published
+from helpers.results.published import published_table
+from helpers.thinkedit import stored_scores
+from helpers.thinkedit.pooled import edit_sums, pooled
+
+KNOWGIC = ("gemma3-270m", "smollm2-135m")
+
+
+@pytest.fixture(scope="module")
+def told():
+    """The numbers in a published figure's title, in order."""
+    entries = published(chapter="06")
+
+    def numbers(name: str) -> list[int]:
+        figure = entries[name].draw()
+        plt.close(figure)
+        return [int(number) for number in re.findall(r"\d+", figure.get_suptitle())]
+
+    return numbers
+
+
+def knows(facts: pd.DataFrame) -> pd.Series:
+    """``BY_RANK`` in other words."""
+    best = facts[["rival_sum", "other_sum"]].max(axis=1)
+    return (facts["original_named"] >= math.log(0.05)) | (facts["original_sum"] > best)
+
+
+def deducible(model: str) -> tuple[int, int, int]:
+    """Chains all of whose facts the unedited model knows, those of three steps or more, and all."""
+    tables = archive("thinkedit").get(model).tables
+    scores = tables["exact"]
+    facts = scores[(scores["mode"] == "before") & (scores["form"] == "fact")]
+    steps = tables["chains"].merge(
+        facts.assign(known=knows(facts))[["case_id", "item", "known"]], on=["case_id", "item"]
+    )
+    chains = steps.groupby(["case_id", "chain"])["known"].agg(["all", "size"])
+    long = chains["all"] & (chains["size"] >= 3)
+    return int(chains["all"].sum()), int(long.sum()), len(chains)
+
+
+def test_deducible_chains(told):
+    counts = [deducible(model) for model in KNOWGIC]
+    assert told("06_active_chains") == [*(count[0] for count in counts), counts[0][2]]
+    assert told("06_ifr_by_length")[:2] == [sum(c[1] for c in counts), sum(c[0] for c in counts)]
+
+
+def test_the_papers_lengths(told):
+    table = published_table("thinkedit_table_10")
+    table = table[table["metric"] == "ifr"].set_index(["model", "method", "steps"])["value"]
+    pairs = [(table[(*key, "1")], table[(*key, "3")]) for key in {k[:2] for k in table.index}]
+    told_of = told("06_paper_ifr_by_length")
+    assert told_of == [sum(three > one for one, three in pairs), len(pairs)]
+
+
+def test_what_is_recalled(told):
+    table = pd.read_csv(PACKAGED / "thinkedit" / "recalled-smollm2-135m-links.csv")
+    total = table.set_index("relation").loc["all"]
+    chains = pd.read_csv(PACKAGED / "thinkedit" / "recalled-smollm2-135m-chains.csv")["kept"].sum()
+    assert told("06_recalled") == [total["on a kept chain"], total["proposed"], chains]
+
+
+def test_what_a_sequence_costs(told):
+    """Methods whose pooled CKP is lower in the sequence than alone, on the same edits."""
+    run = archive("thinkedit").get("smollm2-135m_recalled-smollm2-135m")
+    found = stored_scores.evaluation((run,))
+    alone, together = (edit_sums(found, mode=m) for m in ("independent", "sequential"))
+    lower, every = 0, 0
+    for method in set(alone["method"]) & set(together["method"]):
+        own = [t[(t["method"] == method) & (t["measure"] == "CKP")] for t in (alone, together)]
+        common = set(own[0]["edit"]) & set(own[1]["edit"])
+        before, after = (pooled(t[t["edit"].isin(common)]).mean for t in own)
+        lower, every = lower + (after < before), every + 1
+    assert told("06_recalled_methods") == [lower, every]
