@@ -12,32 +12,18 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 from helpers.models import load
-from helpers.scoring.responses import Sampling
 from helpers.thinkedit.graph import Triplet
-from helpers.thinkedit.grown import FOLDER
-from helpers.thinkedit.growth import Growth, Settings
+from helpers.thinkedit.grown import FOLDER, SAMPLING, session
+from helpers.thinkedit.growth import Growth
 from helpers.thinkedit.journal import Journal
-from helpers.thinkedit.pipeline import Session
-from helpers.thinkedit.proposers import StoreNeighbours, store_neighbours
 from helpers.thinkedit.respondent import ModelRespondent
 from helpers.thinkedit.reviewers import Decision, Review
 from helpers.thinkedit.wordings import Wordings, read_wordings
 
-SOURCE = "packaged"
-SETTINGS = Settings(
-    max_attempts=2,
-    target_chains=8,
-    max_rounds=4,
-    responses=5,
-    chain_questions=1,
-    statements=1,
-    proposals=6,
-)
-SAMPLING = Sampling(max_new_tokens=32, stop="\n")
 # The continent of a country, and the neighbours that the curator adds to the store's first one.
 FACTS = {
     "France": ("Europe", ("Germany", "Spain", "Italy")),
@@ -66,32 +52,13 @@ class Curator:
         return Decision(triplets=tuple(kept))
 
 
-def grow(
-    respondent: ModelRespondent,
-    name: str,
-    country: str,
-    proposer: StoreNeighbours,
-    into: Path,
-) -> Growth:
+def grow(respondent: ModelRespondent, name: str, country: str, into: Path) -> Growth:
     """One graph, around the continent of a country; a run that was stopped goes on."""
     continent, borders = FACTS[country]
     fact = Triplet(country, "is on the continent of", continent)
-    held = {
-        "fact": [fact.subject, fact.relation, fact.object],
-        "source": SOURCE,
-        "pipeline": asdict(SETTINGS),
-    }
     path = into / f"grown-{name}-{country.lower()}.jsonl"
-    session = Session(
-        fact,
-        respondent,
-        Journal(path, model=respondent.fingerprint, settings=held),
-        settings=SETTINGS,
-        aliases=proposer.wordings.aliases,
-        proposer=proposer,
-        wordings=proposer.wordings,
-    )
-    return session.run(Curator(fact, borders, proposer.wordings))
+    run = session(fact, respondent, partial(Journal, path))
+    return run.run(Curator(fact, borders, read_wordings()))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -100,11 +67,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("model")
     parser.add_argument("--into", type=Path, default=FOLDER)
     given = parser.parse_args(arguments)
-    wordings = read_wordings()
-    proposer = store_neighbours(SOURCE, wordings)
     respondent = ModelRespondent(load(given.model), SAMPLING)
     for country in FACTS:
-        growth = grow(respondent, given.model, country, proposer, given.into)
+        growth = grow(respondent, given.model, country, given.into)
         edges, chains = growth.graph.number_of_edges(), len(growth.chains)
         print(f"{country}: {edges} links, {chains} chains; {growth.stopped}", file=sys.stderr)
 

@@ -1,23 +1,82 @@
-"""Graphs that were grown from a model once, packaged as journals: replayed, the model is asked nothing."""
+"""Graphs grown from a model with a triple store's proposals: sessions, and packaged journals of some.
+
+A packaged journal is replayed; the model is asked nothing.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from functools import cache, partial
 from pathlib import Path
 
 import pandas as pd
 
 from helpers.paths import PACKAGED
+from helpers.scoring.responses import Sampling
 from helpers.thinkedit.chains import MAX_STEPS
 from helpers.thinkedit.graph import Triplet
 from helpers.thinkedit.growth import Growth, Settings
-from helpers.thinkedit.journal import Journal, JournalError, header
+from helpers.thinkedit.journal import Journal, JournalError, Respondent, header
 from helpers.thinkedit.pipeline import Session
-from helpers.thinkedit.proposers import store_neighbours
+from helpers.thinkedit.proposers import StoreNeighbours, store_neighbours
 from helpers.thinkedit.wordings import read_wordings
 
 FOLDER = PACKAGED / "thinkedit"
+SOURCE = "packaged"
+SETTINGS = Settings(
+    max_attempts=2,
+    target_chains=8,
+    max_rounds=4,
+    responses=5,
+    chain_questions=1,
+    statements=1,
+    proposals=6,
+)
+SAMPLING = Sampling(max_new_tokens=32, stop="\n")
+
+
+def session(
+    fact: Triplet,
+    model: Respondent,
+    open_journal: Callable[..., Journal],
+    *,
+    source: str = SOURCE,
+    settings: Settings = SETTINGS,
+) -> Session:
+    """A run in which a triple store proposes facts beside the model's own reasoning.
+
+    Args:
+        fact: the fact to edit, where the graph starts.
+        model: who answers.
+        open_journal: called with the model's fingerprint and the settings, e.g.
+            ``partial(Journal.kept_in, folder, "mine")``. A session that was left goes on.
+        source: the triple store, see ``helpers.triples.sources``.
+        settings: how far to grow, and how to ask.
+
+    Raises:
+        JournalError: the journal is damaged or belongs to another run.
+    """
+    wordings = read_wordings()
+    held = {
+        "fact": [fact.subject, fact.relation, fact.object],
+        "source": source,
+        "pipeline": asdict(settings),
+    }
+    return Session(
+        fact,
+        model,
+        open_journal(model=model.fingerprint, settings=held),
+        settings=settings,
+        aliases=wordings.aliases,
+        proposer=_proposer(source),
+        wordings=wordings,
+    )
+
+
+@cache
+def _proposer(source: str) -> StoreNeighbours:
+    return store_neighbours(source, read_wordings())
 
 
 @dataclass(frozen=True)
@@ -54,27 +113,22 @@ def replayed(paths: Sequence[Path]) -> list[Growth]:
     Raises:
         JournalError: a journal is damaged, ends before its run does, or another version made it.
     """
-    wordings = read_wordings()
-    headers = [header(path) for path in paths]
-    sources = {each["settings"]["source"] for each in headers}
-    stores = {source: store_neighbours(source, wordings) for source in sources}
     grown = []
-    for path, made in zip(paths, headers, strict=True):
+    for path in paths:
+        made = header(path)
         held = made["settings"]
-        session = Session(
+        run = session(
             Triplet(*held["fact"]),
             Recorded(path, made["model"]),
-            Journal(path, model=made["model"], settings=held),
+            partial(Journal, path),
+            source=held["source"],
             settings=Settings(**held["pipeline"]),
-            aliases=wordings.aliases,
-            proposer=stores[held["source"]],
-            wordings=wordings,
         )
-        if session.pending is not None:
+        if run.pending is not None:
             raise JournalError(
                 f"{path} ends before its run: make it again with python -m tools.grow"
             )
-        grown.append(session.growth)
+        grown.append(run.growth)
     return grown
 
 

@@ -22,7 +22,7 @@ from helpers.thinkedit.wordings import read_wordings
 
 LAYOUTS = {layout: official_file(f"knowgic-{layout}") for layout in ("2025-06", "latest")}
 ALIASES = official_file("knowgic-aliases")
-OWN = ("mini", "recalled-smollm2-135m")  # packaged, not KnowGIC
+OWN = ("mini", "recalled-smollm2-135m", "recalled-gemma3-270m")  # packaged, not KnowGIC
 _Rewrite = tuple[str, str, str, str]  # subject, prompt, original object, new object
 _FIELDS = ("questions", "answers", "prompts", "subjects")
 

@@ -21,11 +21,10 @@ def test_the_embedded_model_grew_graphs_and_their_replay_writes_nothing():
     assert [path.read_bytes() for path in paths] == written
 
 
-def test_a_pipeline_that_leaves_the_record_is_named(tmp_path, monkeypatch):
+def test_a_pipeline_that_leaves_the_record_is_named(tmp_path):
     lines = grown_journals("smollm2-135m")[0].read_text(encoding="utf-8").splitlines(keepends=True)
     path = tmp_path / "grown.jsonl"
     path.write_text("".join(lines[:4]), encoding="utf-8")
-    monkeypatch.setattr("helpers.thinkedit.grown.store_neighbours", lambda source, wordings: None)
     with pytest.raises(JournalError, match=r"does not answer .* python -m tools.grow"):
         replayed([path])
     asked = next(i for i, line in enumerate(lines) if json.loads(line)["kind"] == "decision")

@@ -146,24 +146,26 @@ def test_no_edit_holds_most_chains():
         recalled_edits(facts_of(("a", "r", "c"), ("d", "r", "e")))
 
 
-def test_what_the_embedded_model_recalls_is_packaged_with_its_counts():
-    edits = load_edits("recalled-smollm2-135m")
+@pytest.mark.parametrize("model", ["smollm2-135m", "gemma3-270m"])
+def test_what_an_embedded_model_recalls_is_packaged_with_its_counts(model):
+    edits = load_edits(f"recalled-{model}")
     lengths = chain_lengths(edits)
     assert len(edits) >= 80
     assert sum(lengths.values()) >= 600
     assert set(lengths) == {1, 2, 3, 4, 5}
     folder = PACKAGED / "thinkedit"
-    counted = pd.read_csv(folder / "recalled-smollm2-135m-chains.csv")
+    counted = pd.read_csv(folder / f"recalled-{model}-chains.csv")
     assert dict(zip(counted["steps"], counted["kept"], strict=True)) == lengths
-    links = pd.read_csv(folder / "recalled-smollm2-135m-links.csv").set_index("relation")
+    links = pd.read_csv(folder / f"recalled-{model}-links.csv").set_index("relation")
     used = {fact.key for edit in edits for fact in edit.facts}
     assert links.loc["all", "on a kept chain"] == len(used)
     assert (links.loc["all"].diff().dropna() <= 0).all()
-    assert load_aliases("recalled-smollm2-135m")["united states"][1] == "USA"
+    assert load_aliases(f"recalled-{model}")["united states"][1] == "USA"
 
 
-def test_the_funnel_shows_every_stage():
-    figure = recalled_tables.funnel("smollm2-135m")
+@pytest.mark.parametrize(("model", "chains"), [("smollm2-135m", 621), ("gemma3-270m", 1131)])
+def test_the_funnel_shows_every_stage(model, chains):
+    figure = recalled_tables.funnel(model)
     left, right = figure.axes
     assert [text.get_text() for text in left.get_yticklabels()] == list(LINKS)
-    assert sum(patch.get_height() for patch in right.patches) == 621
+    assert sum(patch.get_height() for patch in right.patches) == chains
