@@ -10,6 +10,12 @@ Every probe is a prompt with an answer to keep an eye on (``original``), often o
 - ``edit``: the edit prompt, new against original object;
 - ``paraphrase``, ``neighbour``: KnowGIC has none, so these are a *reconstruction*: template paraphrases,
   and facts about other subjects with the same relation, or an object of the same kind.
+
+``negations_of`` asks about the edited fact with and without a negation (beyond the paper):
+
+- ``edit`` and ``negated``: the edit prompt, as it is and after "It is not true that";
+- ``true`` and ``false``: whether the fact is true, or false, yes against no; of the original object
+  (item 0) and of the new one (item 1).
 """
 
 from __future__ import annotations
@@ -23,6 +29,7 @@ from helpers.editing.request import EditRequest
 from helpers.thinkedit.edits import Edit, Fact
 
 FORMS = ("fact", "reverse", "yes_no", "edit", "paraphrase", "neighbour")
+NEGATIONS = ("edit", "negated", "true", "false")
 PARAPHRASES = ("It is well known that {}", "As everybody can look up, {}")
 MAX_NEIGHBOURS = 10
 OTHER_RIVALS = 12  # rivals from other graphs fill up to so many
@@ -123,7 +130,7 @@ def probes_of(edit: Edit, edits: Sequence[Edit], kinds: Kinds) -> list[Probe]:
         if fact.subject.casefold() == edit.subject.casefold():
             found += [
                 Probe(edit.case_id, "reverse", item, _reverse(fact), fact.subject),
-                Probe(edit.case_id, "yes_no", item, _yes_no(fact), "yes", "no"),
+                Probe(edit.case_id, "yes_no", item, _yes_no(fact.cloze, fact.object), "yes", "no"),
             ]
     direct = edit.prompt.replace("{}", edit.subject)
     prompts = [("edit", 0, direct)]
@@ -137,6 +144,21 @@ def probes_of(edit: Edit, edits: Sequence[Edit], kinds: Kinds) -> list[Probe]:
         for item, fact in enumerate(neighbours_of(edit, edits))
     ]
     return found
+
+
+def negations_of(edit: Edit) -> list[Probe]:
+    """What is asked about the edited fact with and without a negation, see ``NEGATIONS``."""
+    direct = edit.prompt.replace("{}", edit.subject).strip()
+    clozes = {"edit": direct, "negated": f"It is not true that {direct}"}
+    found = [
+        Probe(edit.case_id, form, 0, prompt, edit.original, edit.new)
+        for form, prompt in clozes.items()
+    ]
+    return found + [
+        Probe(edit.case_id, form, item, _yes_no(direct, entity, whether=form), "yes", "no")
+        for form in ("true", "false")
+        for item, entity in enumerate((edit.original, edit.new))
+    ]
 
 
 def neighbours_of(edit: Edit, edits: Sequence[Edit]) -> list[Fact]:
@@ -173,5 +195,5 @@ def _reverse(fact: Fact) -> str:
     return f'Question: Who or what is missing in "{statement}"?\nAnswer:'
 
 
-def _yes_no(fact: Fact) -> str:
-    return f"Question: Is it true that {fact.cloze} {fact.object}? Answer yes or no.\nAnswer:"
+def _yes_no(cloze: str, entity: str, *, whether: str = "true") -> str:
+    return f"Question: Is it {whether} that {cloze} {entity}? Answer yes or no.\nAnswer:"

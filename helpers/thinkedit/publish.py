@@ -52,7 +52,7 @@ def evaluate(
     Args:
         methods: e.g. "rome" or "memit+app".
         modes: "independent", "sequential", "deep".
-        estimators: "exact", "sampled", "texts" (see ``ThinkEditRun``).
+        estimators: "exact", "negated", "sampled", "texts" (see ``ThinkEditRun``).
         layout: edits, see ``helpers.thinkedit.knowgic.load_edits``.
         preset: of the editors' hyperparameters.
         first: only so many edits.

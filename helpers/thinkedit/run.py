@@ -22,19 +22,10 @@ from helpers.results.run import Cases, flag_unusable
 from helpers.results.store import Results, ResultsStore, settings_key
 from helpers.scoring.mentions import Aliases
 from helpers.scoring.responses import Sampling
-from helpers.thinkedit import deep
+from helpers.thinkedit import deep, probes, scores
 from helpers.thinkedit.edits import Edit
-from helpers.thinkedit.probes import FORMS, Kinds, Probe, kinds_of, probes_of, request_of
-from helpers.thinkedit.scores import (
-    ANSWERS,
-    ESTIMATORS,
-    TEXTS,
-    check_probes,
-    exact_scores,
-    sampled_scores,
-    text_scores,
-    versions_of,
-)
+from helpers.thinkedit.probes import Kinds, Probe
+from helpers.thinkedit.scores import ANSWERS, ESTIMATORS, EXACTLY, TEXTS
 from helpers.thinkedit.updates import deep_updates, independent_updates, sequential_updates
 
 MODES = ("independent", "sequential", "deep")
@@ -48,12 +39,13 @@ class ThinkEditRun:
     """One model on one set of edits, with one way to look at what the edits did.
 
     ``estimator`` is of the facts' probabilities: "exact" scoring, or "sampled", by the share of
-    ``samples`` responses (the paper: five); "texts" instead draws as many free texts about each
-    subject, for fluency and consistency. ``sampling`` says how, by default as ``ANSWERS`` (one line of
-    at most 24 tokens) or ``TEXTS``. ``seed`` draws the targets of deep edits. ``edits`` is what is
-    evaluated, ``universe`` the whole set: rivals, neighbours and the words' frequencies come from it.
-    Without ``rivals`` no fact is compared with other entities of its kind, which the default rule for
-    known facts does not need and most of the scoring goes into.
+    ``samples`` responses (the paper: five). "negated" instead scores the edited fact alone, with and
+    without a negation; "texts" draws free texts about each subject, for fluency and consistency.
+    ``sampling`` says how, by default as ``ANSWERS`` (one line of at most 24 tokens) or ``TEXTS``.
+    ``seed`` draws the targets of deep edits. ``edits`` is what is evaluated, ``universe`` the whole
+    set: rivals, neighbours and the words' frequencies come from it. Without ``rivals`` no fact is
+    compared with other entities of its kind, which the default rule for known facts does not need and
+    most of the scoring goes into.
 
     Raises:
         ValueError: an unknown estimator.
@@ -85,7 +77,7 @@ class ThinkEditRun:
     @cached_property
     def kinds(self) -> Kinds:
         """Entities of each kind over the whole set."""
-        return kinds_of(self.universe)
+        return probes.kinds_of(self.universe)
 
     def before(self) -> pd.DataFrame:
         """Scores of the unedited model."""
@@ -134,7 +126,7 @@ class ThinkEditRun:
         else:
             made = independent_updates(editor, edits, self._requests(edits))
         tables = self._scored(edits, made.updates, range(len(edits)))
-        if self.estimator != "exact":
+        if self.estimator not in EXACTLY:
             return tables | {"edits": made.diagnostics}
         return tables | {"edits": flag_unusable(made.diagnostics, tables["scores"], "original_sum")}
 
@@ -145,12 +137,12 @@ class ThinkEditRun:
             along = zip(
                 edits, made.updates, strict=True
             )  # one edited model on the device at a time
-            scores = [self._exact([edit], [update], [0], _ALONG) for edit, update in along]
-            tables["along"] = pd.concat(scores, ignore_index=True)
+            scored = [self._exact([edit], [update], [0], _ALONG) for edit, update in along]
+            tables["along"] = pd.concat(scored, ignore_index=True)
         return tables | {"edits": made.diagnostics}
 
     def _requests(self, edits: Sequence[Edit]) -> list[EditRequest]:
-        return [request_of(edit, self.kinds) for edit in edits]
+        return [probes.request_of(edit, self.kinds) for edit in edits]
 
     def _scored(
         self,
@@ -158,10 +150,10 @@ class ThinkEditRun:
         updates: Sequence[Update] | None,
         owners: Sequence[int] | None,
     ) -> dict[str, pd.DataFrame]:
-        if self.estimator == "exact":
+        if self.estimator in EXACTLY:
             return {"scores": self._exact(edits, updates, owners)}
         if self.estimator == "texts":
-            texts = text_scores(
+            made = scores.text_scores(
                 self.language_model,
                 edits,
                 self.universe,
@@ -170,8 +162,8 @@ class ThinkEditRun:
                 sampling=self.drawn,
                 n=self.samples,
             )
-            return {"scores": texts}
-        scores = sampled_scores(
+            return {"scores": made}
+        made = scores.sampled_scores(
             self.language_model,
             edits,
             self.aliases,
@@ -181,35 +173,39 @@ class ThinkEditRun:
             sampling=self.drawn,
             progress=self.progress,
         )
-        return {"scores": scores}
+        return {"scores": made}
 
     def _exact(
         self,
         edits: Sequence[Edit],
         updates: Sequence[Update] | None,
         owners: Sequence[int] | None,
-        forms: Sequence[str] = FORMS,
+        forms: Sequence[str] = (*probes.FORMS, *probes.NEGATIONS),
     ) -> pd.DataFrame:
-        probes: list[Probe] = []
+        asked: list[Probe] = []
         owner_of: list[int] = []
         for place, edit in enumerate(edits):
-            asked = probes_of(edit, self.universe, self.kinds)
-            own = [probe for probe in asked if probe.form in forms]
+            own = [probe for probe in self._probes(edit) if probe.form in forms]
             if not self.rivals:
                 own = [replace(probe, rivals=()) for probe in own]
-            probes += own
+            asked += own
             owner_of += [-1 if owners is None else owners[place]] * len(own)
-        return exact_scores(
-            self.language_model, probes, self.aliases, updates, owner_of, progress=self.progress
+        return scores.exact_scores(
+            self.language_model, asked, self.aliases, updates, owner_of, progress=self.progress
         )
+
+    def _probes(self, edit: Edit) -> list[Probe]:
+        if self.estimator == "negated":
+            return probes.negations_of(edit)
+        return probes.probes_of(edit, self.universe, self.kinds)
 
     def _completed(self, how: dict[str, Any], make: Any, *, chunk: int | None = None) -> Any:
         """All edits, those that are missing checked before the first of them is made."""
         cases = self._cases(how, chunk=chunk)
         results = self._open(how)
         if missing := [cases.by_id[case_id] for case_id in cases.missing(results)]:
-            asked = (probes_of(edit, self.universe, self.kinds) for edit in missing)
-            check_probes(self.language_model, asked, self.aliases)
+            asked = (self._probes(edit) for edit in missing)
+            scores.check_probes(self.language_model, asked, self.aliases)
         return cases.completed(results, make)
 
     def _cases(self, how: dict[str, Any], *, chunk: int | None = None) -> Cases[Edit]:
@@ -231,8 +227,8 @@ class ThinkEditRun:
 
     def _content(self, edit: Edit) -> Any:
         """All that an edit's rows depend on: rivals and neighbours are of the whole set."""
-        asked = [asdict(probe) for probe in probes_of(edit, self.universe, self.kinds)]
-        return asdict(edit), str(request_of(edit, self.kinds)), asked
+        asked = [asdict(probe) for probe in self._probes(edit)]
+        return asdict(edit), str(probes.request_of(edit, self.kinds)), asked
 
     def settings(self) -> dict[str, Any]:
         """Everything the scores depend on besides the editor and the mode."""
@@ -243,8 +239,8 @@ class ThinkEditRun:
             "layout": self.layout,
             "universe": settings_key({"edits": [asdict(edit) for edit in self.universe]}),
             **self.language_model.identity,
-            **versions_of(self.estimator),
+            **scores.versions_of(self.estimator),
             **({} if self.rivals else {"rivals": False}),
-            **(sampled if self.estimator != "exact" else {}),
+            **(sampled if self.estimator not in EXACTLY else {}),
             **({"aliases": settings_key(aliases)} if self.estimator != "texts" else {}),
         }

@@ -23,9 +23,10 @@ from helpers.thinkedit.edits import Edit
 from helpers.thinkedit.probes import Probe
 from helpers.thinkedit.prompts import answer_prompt
 
-ESTIMATORS = ("exact", "sampled", "texts")
+ESTIMATORS = ("exact", "negated", "sampled", "texts")
+EXACTLY = ("exact", "negated")  # by log-probabilities of answers, not by drawing responses
 # Raise an estimator's when what it scores, or how, changes.
-SCORING_VERSION = {"exact": 4, "sampled": 2, "texts": 2}
+SCORING_VERSION = {"exact": 4, "negated": 1, "sampled": 2, "texts": 2}
 ANSWERS = Sampling(max_new_tokens=24, stop="\n")
 TEXTS = Sampling(max_new_tokens=60, chat=False)
 EXACT_COLUMNS = (
@@ -36,9 +37,8 @@ EXACT_COLUMNS = (
 
 def versions_of(estimator: str) -> dict[str, Any]:
     """What a key of the store says of an estimator."""
-    asked = (
-        {"answers": Question.version} if estimator == "exact" else {"responses": Sampling.version}
-    )
+    exactly = estimator in EXACTLY
+    asked = {"answers": Question.version} if exactly else {"responses": Sampling.version}
     version = SCORING_VERSION[estimator]
     return {"estimator": estimator, "scoring_version": version, "scored_by": asked}
 

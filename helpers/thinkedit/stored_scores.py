@@ -1,9 +1,10 @@
 """ThinkEdit's published scores: one table of several runs, what it is of, and its metrics.
 
 A run is one model on one layout of the edits, and is named after both (``run_name``). Its tables are
-*exact*, *sampled* and *texts* (by how the edits were looked at), *along* (how each edit of a sequence fared
-right after it was made), and what their numbers stand for: *chains* (which facts make up which chains)
-and *edits* (how much each edit holds). Some have *draws* and *estimators* of the unedited model, too.
+*exact*, *negated*, *sampled* and *texts* (by how the edits were looked at), *along* (how each edit of a
+sequence fared right after it was made), and what their numbers stand for: *chains* (which facts make up
+which chains) and *edits* (how much each edit holds). Some have *draws* and *estimators* of the unedited
+model, too.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def scores_of(runs: Sequence[Run], kind: str) -> pd.DataFrame:
 
     Args:
         runs: published runs.
-        kind: "exact", "sampled", "along" or "texts".
+        kind: "exact", "negated", "sampled", "along" or "texts".
 
     Raises:
         ArchiveError: a run has no such table; the message says how to make it.

@@ -18,9 +18,9 @@ from helpers.scoring.answers import Question, score_answers
 from helpers.scoring.responses import Sampling
 from helpers.thinkedit import metrics, publish, tables
 from helpers.thinkedit.known import BY_MEAN, Known
-from helpers.thinkedit.probes import kinds_of, probes_of
+from helpers.thinkedit.probes import kinds_of, negations_of, probes_of, request_of
 from helpers.thinkedit.run import ThinkEditRun
-from helpers.thinkedit.scores import exact_scores, sampled_scores, text_scores
+from helpers.thinkedit.scores import ESTIMATORS, exact_scores, sampled_scores, text_scores
 from helpers.thinkedit.stored_scores import DRAWN
 
 
@@ -169,6 +169,24 @@ def test_a_sampled_run_counts_and_a_run_of_texts_does_not(run_of, tiny):
     assert len(texts) == 3
 
 
+def test_a_negated_run_scores_the_edited_fact_alone(run_of, tiny, edits):
+    language_model = tiny("llama")
+    editor = RandomEditor(language_model)
+    run = run_of(estimator="negated")
+    table = run.after(editor, "independent")
+    assert table.groupby("case_id").size().to_dict() == {1: 6, 2: 6, 3: 6}
+    probes = negations_of(edits[1])
+    (update,) = editor.edit([request_of(edits[1], kinds_of(edits))])
+    questions = [Question(probe.prompt, (probe.original, probe.other)) for probe in probes]
+    with apply(language_model, update):
+        expected = score_answers(language_model, questions)["sum"].to_numpy()
+    own = table[table["case_id"] == 2]
+    assert np.allclose(own[["original_sum", "other_sum"]].to_numpy().ravel(), expected, atol=1e-4)
+    along = run.after(editor, "sequential")
+    assert len(along) == len(table)
+    assert run.read(editor, "sequential", "along").empty
+
+
 def test_texts_do_not_depend_on_what_is_evaluated_together(run_of, tiny, edits, tmp_path):
     one_by_one = run_of(estimator="texts", samples=1, chunk=1).before()
     together = run_of(
@@ -187,9 +205,12 @@ def test_results_are_of_the_data_they_were_made_from(run_of, tiny, edits, tmp_pa
 
 
 def test_a_raised_version_changes_the_keys_of_what_it_scores(run_of, monkeypatch):
-    runs = [run_of(estimator=estimator) for estimator in ("exact", "sampled", "texts")]
+    runs = [run_of(estimator=estimator) for estimator in ESTIMATORS]
     before = [settings_key(run.settings()) for run in runs]
-    for scorer, expected in ((Question, [True, False, False]), (Sampling, [False, True, True])):
+    for scorer, expected in (
+        (Question, [True, True, False, False]),
+        (Sampling, [False, False, True, True]),
+    ):
         with monkeypatch.context() as raised:
             raised.setattr(scorer, "version", scorer.version + 1)
             changed = [settings_key(run.settings()) for run in runs]
@@ -213,6 +234,7 @@ def test_other_ways_to_ask_have_other_results(run_of, tiny):
         {"layout": "latest"},
         {"language_model": tiny("llama", 1)},
         {"estimator": "exact"},
+        {"estimator": "negated"},
         {"estimator": "texts"},
     )
     keys = {settings_key(replace(run, **change).settings()) for change in changes}
@@ -235,7 +257,7 @@ def test_texts_are_compared_with_the_new_fact(tiny, edits, monkeypatch):
 
 
 def test_unknown_names_are_refused(run_of, tiny):
-    with pytest.raises(ValueError, match="use exact, sampled, texts"):
+    with pytest.raises(ValueError, match="use exact, negated, sampled, texts"):
         run_of(estimator="guess")
     with pytest.raises(ValueError, match="use independent, sequential, deep"):
         run_of().after(RandomEditor(tiny("llama")), "parallel")
