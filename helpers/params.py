@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -16,7 +17,15 @@ from reprlib import Repr
 from typing import Annotated, Any
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, create_model
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    create_model,
+)
 
 from helpers.paths import FIGURES, NOTEBOOKS, REPOSITORY, RUNS, PathError, below
 from helpers.yaml_text import load_yaml
@@ -75,23 +84,57 @@ def notebook_parameters(notebook: Path) -> tuple[Parameter, ...]:
     tagged = [c for c in cells if "parameters" in c["metadata"].get("tags", [])]
     if len(tagged) != 1:
         raise ParamsError(f"{notebook.name} needs exactly one cell tagged 'parameters'")
-    source = "".join(tagged[0]["source"])
+    return declared("".join(tagged[0]["source"]), notebook.name)
+
+
+def declared(source: str, where: str) -> tuple[Parameter, ...]:
+    """What a parameter cell declares. Raises ``ParamsError`` as ``notebook_parameters`` does."""
     comments = [line.partition("  # ")[2] for line in source.splitlines()]
     found = []
     for statement in ast.parse(source).body:
         if not (isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name)):
-            raise ParamsError(
-                f"{notebook.name}, parameters: write every line as name: type = value"
-            )
+            raise ParamsError(f"{where}, parameters: write every line as name: type = value")
         kind = ast.unparse(statement.annotation)
         if kind not in _TYPES or statement.value is None:
-            raise ParamsError(
-                f"{notebook.name}, {statement.target.id}: type {kind} is not supported"
-            )
+            raise ParamsError(f"{where}, {statement.target.id}: type {kind} is not supported")
         default = ast.literal_eval(statement.value)
         help_text = comments[statement.lineno - 1]
         found.append(Parameter(statement.target.id, kind, default, help_text))
     return tuple(found)
+
+
+def check_types(parameters: Iterable[Parameter], values: Mapping[str, Any]) -> None:
+    """Refuse values that have not the types their cell declares, as papermill's ``-p`` may give.
+
+    Args:
+        parameters: what the cell declares.
+        values: by name, as a session holds them.
+
+    Raises:
+        ParamsError: with what came, and what to write instead.
+    """
+    for parameter in parameters:
+        value = values[parameter.name]
+        if not _fits(value, parameter):
+            right = [value] if _fits([value], parameter) else parameter.default
+            raise ParamsError(
+                f"{parameter.name} is {_BRIEF.repr(value)}, where {parameter.type} is needed;"
+                f" for instance {right!r}, with papermill -y '{_yaml(parameter, right)}'"
+            )
+
+
+def _fits(value: object, parameter: Parameter) -> bool:
+    try:
+        TypeAdapter(_TYPES[parameter.type]).validate_python(value, strict=True)
+    except ValidationError:
+        return False
+    return True
+
+
+def _yaml(parameter: Parameter, value: object) -> str:
+    """One line of a params file."""
+    flow = yaml.safe_dump({parameter.name: value}, default_flow_style=True, width=10_000)
+    return flow.strip()[1:-1]
 
 
 def parameters_model(notebook: Path) -> type[BaseModel]:

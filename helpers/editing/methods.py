@@ -13,7 +13,7 @@ from helpers.editing.memo import Memory
 from helpers.editing.mend.mend import MendHyperparameters, network_file
 from helpers.editing.presets import Preset, check_preset, read_hyperparameters
 from helpers.editing.targets import TARGETS
-from helpers.editing.variants import AS_LIST, MethodError, Variant, method_label
+from helpers.editing.variants import MethodError, Variant, method_label
 from helpers.editing.wrapper import Wrapper
 from helpers.models.language_model import LanguageModel
 
@@ -68,10 +68,12 @@ def build_methods(
     """Editors by label, in the order given; what several need is made once.
 
     Raises:
-        MethodError: an unknown method, or one text in place of a list, which papermill's ``-p`` gives.
+        MethodError: an unknown method, or one text in place of a list.
     """
     if isinstance(methods, str):
-        raise MethodError(f"methods is one text, {methods!r}, where a list is needed; {AS_LIST}")
+        raise MethodError(
+            f"methods is one text, {methods!r}, where a list is needed: [{methods!r}]"
+        )
     options = {"memory": Memory(), **options}
     return {method_label(m): build_method(m, language_model, **options) for m in methods}
 

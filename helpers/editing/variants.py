@@ -19,7 +19,6 @@ from helpers.editing.app import OBJECTIVES, SYMBOLS
 from helpers.editing.registry import editors
 
 _SUFFIXES = {"": "", "app": "+APP", "all": "+ (mean)", "all-sum": "+ (sum)"}
-AS_LIST = "papermill takes one with -y: papermill … -y 'methods: [ft-m]'"
 _NAME = re.compile(r"(?P<method>[^@]+)(@(?P<field>[a-z]+)=(?P<value>[0-9.]+)(?P<times>x?))?")
 
 
@@ -35,10 +34,9 @@ def method_label(method: str) -> str:
     """
     name, _, suffix = method.partition("+")
     if name not in editors() or suffix not in _SUFFIXES:
-        letter = f"; or is it a letter of a text that should be a list? {AS_LIST}"
         raise MethodError(
             f"no method {method!r}: write an editor ({', '.join(editors())}), optionally followed"
-            f" by +app, +all or +all-sum{letter if len(name) == 1 else ''}"
+            " by +app, +all or +all-sum"
         )
     editor = editors()[name]
     if suffix and not editor.loss:
