@@ -86,7 +86,9 @@ def locality(run: Run, *, seed: int = 0) -> Figure:
     tests = locality_tables.locality_table(gains, mass, seed=seed)
     own = tests[(tests["pairing"] == "own") & ~tests["locator"].isin(CONTROLS)]
     better = int(((own["specific_low"] > 0) & (own["p_value"] < 0.05)).sum())
-    finding = f"For {better} of {len(own)} locators a fact's own mass foretells its gains best"
+    finding = (
+        f"Own mass foretells gains better than another fact's: {better} of {len(own)} locators"
+    )
     caption = tables.edits_of(run, facts=len(gains))
     return figures.locality_dots(tests, finding=finding, caption=caption)
 

@@ -61,7 +61,9 @@ def test_notebook_02_keeps_its_records(tmp_path, name):
     (saving,) = [cell.source for cell in cells if "save_peak(" in cell.source]
     records = load_peak("peak-mini-cf")
     given = {"REPOSITORY": tmp_path, "output": "made", "source": "packaged"}
-    given |= {"filtered": {"PEAK-CF": records}, "file_name": file_name}
-    exec(saving, {**given, "language_model": SimpleNamespace(name=name)})
+    given |= {"filtered": {"PEAK-CF": records}, "packaged": {"PEAK-CF": records}}
+    given |= {"load_peak": load_peak, "file_name": file_name}
+    given |= {"language_model": SimpleNamespace(name=name)}
+    exec(saving, given)
     (path,) = (tmp_path / "made").iterdir()
     assert load_peak(str(path)).records == records.records

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from helpers.results.style import HATCHES, MARKERS, PALETTE, plain, share_below, use_style
+from helpers.results.style import HATCHES, MARKERS, PALETTE, plain, share_below, told, use_style
 
 
 def construction_funnel(
@@ -44,9 +44,11 @@ def construction_funnel(
         axes.set_xlim(1, 12 * max(count for steps in funnels.values() for _, count in steps))
         axes.grid(axis="y", visible=False)
         axes.set_title(name, loc="left")
-    figure.supxlabel("facts left (log scale)", fontsize=9)
-    figure.suptitle(plain(caption), x=0.01, ha="left", fontsize=9)
-    return figure
+    become = [
+        f"{steps[-1][1]:,} of {steps[0][1]:,} facts become {name} records"
+        for name, steps in funnels.items()
+    ]
+    return told(figure, ", ".join(become), f"{caption}\nFacts left after each step, log scale")
 
 
 def list_sizes(sizes: Mapping[str, pd.DataFrame], *, caption: str = "") -> Figure:
@@ -72,8 +74,9 @@ def list_sizes(sizes: Mapping[str, pd.DataFrame], *, caption: str = "") -> Figur
         axes.set_xlim(left=0)
     panels[0].set_ylabel("share of records at or below")
     panels[0].legend(loc="upper left")
-    figure.suptitle(caption, x=0.01, ha="left", fontsize=9)
-    return figure
+    medians = [f"{table['correct'].median():g} in {name}" for name, table in sizes.items()]
+    finding = f"Correct answers in the median record: {', '.join(medians)}"
+    return told(figure, finding, caption)
 
 
 def known_by_relation(table: pd.DataFrame, *, caption: str = "") -> Figure:
@@ -108,5 +111,7 @@ def known_by_relation(table: pd.DataFrame, *, caption: str = "") -> Figure:
     axes.set_xlabel("correct answers the model knows [%]")
     axes.grid(axis="x", visible=True)
     axes.legend(loc="lower right")
-    axes.set_title(plain(caption), loc="left", fontsize=9)
-    return figure
+    fewer = int((order < 50).sum())
+    finding = f"In {fewer} of {len(order)} relations the model knows less than half of the correct answers"
+    note = f"{caption}\nOne dot a record, n = {len(shares)}; known: the filter keeps the answer"
+    return told(figure, finding, note)

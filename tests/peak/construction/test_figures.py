@@ -45,19 +45,25 @@ def test_the_funnel_draws_one_bar_a_step_with_its_count():
     assert [bar.get_width() for bar in left.patches] == [900, 40, 7]
     assert [text.get_text() for text in right.texts] == ["900", "2"]
     assert left.get_xscale() == "log"
+    title = "7 of 900 facts become CF records, 2 of 900 facts become T records"
+    assert figure.get_suptitle() == title
 
 
 def test_known_shares_are_placed_by_relation_and_outcome():
-    axes = known_by_relation(TABLE).axes[0]
+    figure = known_by_relation(TABLE)
+    axes = figure.axes[0]
     kept, lost, means = axes.collections
     assert sorted(kept.get_offsets()[:, 0]) == [50, 50]
     assert list(lost.get_offsets()[:, 0]) == [0]
     assert list(means.get_offsets()[:, 0]) == [25, 50]
     assert [label.get_text() for label in axes.get_yticklabels()] == ["P47", "re_P17"]
+    assert figure.get_suptitle().startswith("In 1 of 2 relations the model knows less than half")
 
 
 def test_list_sizes_compare_sets():
-    correct, hard = list_sizes({"ours": TABLE, "theirs": TABLE}).axes
+    figure = list_sizes({"ours": TABLE, "theirs": TABLE.assign(correct=[4, 5, 7])})
+    correct, hard = figure.axes
+    assert figure.get_suptitle() == "Correct answers in the median record: 10 in ours, 5 in theirs"
     assert len(correct.lines) == len(hard.lines) == 2
     assert max(hard.lines[0].get_xdata()) == 8
 
