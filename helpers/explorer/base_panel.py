@@ -1,12 +1,11 @@
 """The common part of the panels: one button, one line that says what happened, one picture.
 
-Where widgets cannot be shown (a notebook run headless, a page on paper) the picture stands for the
-panel: it is sent along as an image, which every reader of notebooks falls back to.
+Where widgets cannot be shown (a notebook run headless, a page on paper) one line stands for the
+panel. A notebook draws the same picture by code, so that it is there once.
 """
 
 from __future__ import annotations
 
-from base64 import b64encode
 from collections.abc import Callable, Sequence
 from html import escape
 from io import BytesIO
@@ -115,10 +114,8 @@ class Panel(widgets.VBox):
         self.picture.layout.display = None
 
     def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
-        bundle = {**super()._repr_mimebundle_(**options), "text/plain": type(self).__name__}
-        if self.picture.value:
-            bundle["image/png"] = b64encode(self.picture.value).decode()
-        return bundle
+        instead = f"{type(self).__name__}: run the notebook to use it"
+        return {**super()._repr_mimebundle_(**options), "text/plain": instead}
 
 
 def waiting(layers: Sequence[int]) -> str:
