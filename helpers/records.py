@@ -1,10 +1,14 @@
-"""What all benchmarks' records have in common: a number, and an error that says what is wrong."""
+"""What all benchmarks' records have in common: a number, what is wrong with some, what is left."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, Protocol, TypeVar
+
+Record = TypeVar("Record")
+Other = TypeVar("Other")
 
 
 class RecordError(ValueError):
@@ -49,6 +53,62 @@ def check_record(
             f"{where}: half a character, which no tokenizer reads ({problem.reason}); mend or remove"
             " this record"
         ) from problem
+
+
+@dataclass(frozen=True)
+class Usable(Generic[Record]):
+    """The records of a file that can be used.
+
+    Attributes:
+        records: by their place in the file.
+        wrong: what is wrong with each of the others, by its place.
+    """
+
+    records: Mapping[int, Record]
+    wrong: Mapping[int, str] = field(default_factory=dict)
+
+    def through(self, read: Callable[[int, Record], Other]) -> Usable[Other]:
+        """What ``read`` makes of each record and its place; those it raises a ValueError for are wrong."""
+        made, wrong = {}, dict(self.wrong)
+        for place, record in self.records.items():
+            try:
+                made[place] = read(place, record)
+            except ValueError as error:
+                wrong[place] = str(error)
+        return Usable(made, wrong)
+
+    def only(self, places: Iterable[int]) -> Usable[Record]:
+        """Those of these places."""
+        chosen = list(places)
+        records = {place: self.records[place] for place in chosen if place in self.records}
+        return Usable(
+            records, {place: self.wrong[place] for place in chosen if place in self.wrong}
+        )
+
+    def checked(
+        self, *, skip_bad: bool = False, error: type[RecordError] = RecordError
+    ) -> Usable[Record]:
+        """Itself, if nothing is wrong, or if what is wrong may be left out and something remains.
+
+        Raises:
+            RecordError: with what is wrong.
+        """
+        if not self.wrong or (skip_bad and self.records):
+            return self
+        wrong = [self.wrong[place] for place in sorted(self.wrong)]
+        more = f"; and {len(wrong) - 5} more" if len(wrong) > 5 else ""
+        remedy = (
+            "no record is left"
+            if skip_bad
+            else "nothing was edited yet; mend or remove such records, or leave them out with"
+            " skip_bad_records: true (notebooks 03 to 06)"
+        )
+        raise error(f"{'; '.join(wrong[:5])}{more}: {remedy}")
+
+
+def skipped_words(count: int) -> str:
+    """What a caption says of records that were left out; nothing where none was."""
+    return f" ({count} skipped)" if count else ""
 
 
 class Numbered(Protocol):

@@ -17,7 +17,8 @@ from helpers.editing.methods import check_method
 from helpers.editing.variants import method_label
 from helpers.fetch import FetchError, locate
 from helpers.fetching import SETS
-from helpers.klob.examples import load_consistency, load_relevance
+from helpers.klob.examples import Subtask
+from helpers.klob.questions import chosen_examples
 from helpers.klob.unit_sets import located_count
 from helpers.locating.locators import make_locator
 from helpers.models.load import model_source, torch_device, torch_dtype
@@ -27,7 +28,8 @@ from helpers.peak.construction.run import settings_of
 from helpers.peak.records import PeakData, load_peak
 from helpers.records import by_case_id
 from helpers.results.archive import Archive, ArchiveError, archive
-from helpers.thinkedit.knowgic import load_edits
+from helpers.thinkedit.edits import Edit
+from helpers.thinkedit.knowgic import edits_file, usable_edits
 from helpers.thinkedit.run import MODES
 from helpers.thinkedit.scores import ESTIMATORS
 from helpers.triples.packaged_facts import packaged_triples
@@ -107,8 +109,14 @@ def _here(name: str) -> str:
 def _records(params: Params) -> Any:
     """The PEAK records, or else the edits, that ``case_id`` counts."""
     if "dataset" not in params:
-        return load_edits(_here(params["layout"]))
+        return _edits(params["layout"], params)
     return _dataset(params["dataset"], params).records
+
+
+def _edits(layout: str, params: Params) -> Iterable[Edit]:
+    """The edits, read as the notebook reads them."""
+    found = usable_edits(edits_file(_here(layout))).checked(skip_bad=_skipping(params))
+    return found.records.values()
 
 
 def _dataset(name: str, params: Params) -> PeakData:
@@ -117,16 +125,23 @@ def _dataset(name: str, params: Params) -> PeakData:
         _here(name),
         limit=params.get("records"),
         strict_lists=params.get("strict_lists", True),
-        skip_bad=params.get("skip_bad_records", False),
+        skip_bad=_skipping(params),
     )
 
 
-def _examples(_: int, params: Params) -> None:
+def _skipping(params: Params) -> bool:
+    return bool(params.get("skip_bad_records", False))
+
+
+def _examples(_number: int, params: Params) -> None:
     """The benchmark, and the examples of it that are looked at closely."""
-    for name, subtask, load in (("fact", "c", load_consistency), ("chain", "r", load_relevance)):
-        last = len(load(_here(params["source"]))) - 1
-        if not 0 <= params[name] <= last:
-            raise ValueError(f"{name}: no example {params[name]} of KLoB-{subtask}; 0 to {last}")
+    subtasks: dict[str, Subtask] = {"fact": "consistency", "chain": "relevance"}
+    for name, subtask in subtasks.items():
+        there, _ = chosen_examples(subtask, _here(params["source"]), skip_bad=_skipping(params))
+        if params[name] not in there:
+            raise ValueError(
+                f"{name}: no example {params[name]} of KLoB-{subtask[0]} to use; 0 to {max(there)}"
+            )
 
 
 def _source(value: str, params: Params) -> None:
@@ -210,9 +225,9 @@ ALONE: dict[str, Callable[[Any], object]] = {
 TOGETHER: dict[str, Callable[[Any, Params], object]] = {
     "preset": _preset,
     "dataset": _dataset,
-    **dict.fromkeys(("layout", "benchmark"), lambda value, params: load_edits(_here(value))),
+    **dict.fromkeys(("layout", "benchmark"), _edits),
     "case_id": lambda value, params: by_case_id(_records(params), value),
-    "edit": lambda value, params: by_case_id(load_edits(_here(params["layout"])), value),
+    "edit": lambda value, params: by_case_id(_edits(params["layout"], params), value),
     "source": _source,
     "relations": _relations,
     "example_subject": _example_fact,

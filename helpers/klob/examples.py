@@ -10,14 +10,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal
 
 from helpers.fetch import locate, official_file
 from helpers.locating.cloze import without_slot
 from helpers.paths import PACKAGED
-from helpers.records import RecordError, check_record, read_json
+from helpers.records import RecordError, Usable, check_record, read_json
 
 PROMPTS_PER_FACT = 3
 OFFICIAL = {name: official_file(name) for name in ("klob-c", "klob-r", "klob-u")}
@@ -66,36 +65,57 @@ class RelevanceExample:
         }
 
 
-Example = TypeVar("Example", ConsistencyExample, RelevanceExample, str)
+Example = ConsistencyExample | RelevanceExample | str
+Subtask = Literal["consistency", "relevance", "unbiasedness"]
 
 
-def load_consistency(
-    source: str | Path = "klob-mini", *, limit: int | None = None
-) -> tuple[ConsistencyExample, ...]:
-    """KLoB-c examples.
+def read_examples(subtask: Subtask, source: str | Path = "klob-mini") -> Usable[Any]:
+    """A subtask's examples by their place in the file, and what is wrong with the others.
 
     Args:
+        subtask: which file.
         source: ``"klob"`` (official), ``"klob-mini"`` (packaged), or a file in the same schema.
 
     Raises:
-        RecordError: not JSON, a missing key, a sentence without its slot.
+        RecordError: no such file, not UTF-8, or empty.
         FetchError: the official file is neither here nor downloadable.
     """
-    return _load("c", source, _consistency, limit)
+    path = examples_file(subtask, source)
+    try:
+        # Not splitlines: JSON may hold other line separators than the line's end.
+        text = path.read_text(encoding="utf-8").rstrip("\n")
+    except UnicodeDecodeError as error:
+        raise RecordError(f"{path}: not UTF-8 text ({error}); save it as UTF-8") from error
+    if not text:
+        raise RecordError(f"{path}: no examples; the file is empty")
+    parse = _PARSERS[subtask]
+
+    def read(place: int, line: str) -> Example:
+        where = line_of(path, place)
+        value = read_json(line, where)
+        check_record(place, value, where)
+        return parse(value, where)
+
+    return Usable(dict(enumerate(text.split("\n")))).through(read)
 
 
-def load_relevance(
-    source: str | Path = "klob-mini", *, limit: int | None = None
-) -> tuple[RelevanceExample, ...]:
-    """KLoB-r examples; arguments and errors as for ``load_consistency``."""
-    return _load("r", source, _relevance, limit)
+def load_consistency(source: str | Path = "klob-mini") -> tuple[ConsistencyExample, ...]:
+    """KLoB-c examples.
+
+    Raises:
+        RecordError: not JSON, a missing key, a sentence without its slot; see ``read_examples``.
+    """
+    return tuple(read_examples("consistency", source).checked().records.values())
 
 
-def load_unbiasedness(
-    source: str | Path = "klob-mini", *, limit: int | None = None
-) -> tuple[str, ...]:
-    """KLoB-u sentences; arguments and errors as for ``load_consistency``."""
-    return _load("u", source, _cloze, limit)
+def load_relevance(source: str | Path = "klob-mini") -> tuple[RelevanceExample, ...]:
+    """KLoB-r examples; errors as for ``load_consistency``."""
+    return tuple(read_examples("relevance", source).checked().records.values())
+
+
+def load_unbiasedness(source: str | Path = "klob-mini") -> tuple[str, ...]:
+    """KLoB-u sentences; errors as for ``load_consistency``."""
+    return tuple(read_examples("unbiasedness", source).checked().records.values())
 
 
 def save_examples(
@@ -107,34 +127,20 @@ def save_examples(
     path.write_text("".join(lines), encoding="utf-8")
 
 
-def _load(
-    subtask: str, source: str | Path, parse: Callable[[Any, str], Example], limit: int | None
-) -> tuple[Example, ...]:
-    path = _find(subtask, source)
-    try:
-        # Not splitlines: JSON may hold other line separators than the line's end.
-        text = path.read_text(encoding="utf-8").rstrip("\n")
-    except UnicodeDecodeError as error:
-        raise RecordError(f"{path}: not UTF-8 text ({error}); save it as UTF-8") from error
-    examples = []
-    lines = text.split("\n") if text else []
-    for number, line in islice(enumerate(lines, 1), limit):
-        where = f"{path}, line {number}"
-        value = read_json(line, where)
-        check_record(number, value, where)
-        examples.append(parse(value, where))
-    if not examples:
-        raise RecordError(f"{path}: no examples; the file is empty")
-    return tuple(examples)
-
-
-def _find(subtask: str, source: str | Path) -> Path:
+def examples_file(subtask: Subtask, source: str | Path) -> Path:
+    """The file of a subtask."""
+    letter = subtask[0]
     if source == "klob":
-        return locate(OFFICIAL[f"klob-{subtask}"])
-    path = MINI[subtask] if source == "klob-mini" else Path(source)
+        return locate(OFFICIAL[f"klob-{letter}"])
+    path = MINI[letter] if source == "klob-mini" else Path(source)
     if not path.is_file():
-        raise RecordError(f"{source}: neither 'klob', 'klob-mini' nor a file of KLoB-{subtask}")
+        raise RecordError(f"{source}: neither 'klob', 'klob-mini' nor a file of KLoB-{letter}")
     return path
+
+
+def line_of(path: Path, place: int) -> str:
+    """An example's place in its file, for messages."""
+    return f"{path}, line {place + 1}"
 
 
 def _consistency(value: Any, where: str) -> ConsistencyExample:
@@ -188,3 +194,10 @@ def _cloze(value: Any, where: str) -> str:
     except RecordError as error:
         raise RecordError(f"{where}: {error}") from error
     return value
+
+
+_PARSERS: dict[Subtask, Callable[[Any, str], Example]] = {
+    "consistency": _consistency,
+    "relevance": _relevance,
+    "unbiasedness": _cloze,
+}

@@ -9,7 +9,7 @@ ROME runs without sampled contexts before the prompt, which cost most of its tim
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from typing import Any
@@ -34,12 +34,13 @@ from helpers.results.run import Cases
 from helpers.results.store import ResultsStore, settings_key
 from helpers.scoring.answers import Question, score_answers
 
+Facts = Mapping[int, ConsistencyExample]  # by their place in the file
 UNEDITED = -1
 _OWN: dict[str, Any] = {"context_template_length_params": []}  # hyperparameters of ours
 VERSION = 2
 
 
-def editable(examples: Sequence[ConsistencyExample], numbers: Sequence[int]) -> list[int]:
+def editable(examples: Facts, numbers: Sequence[int]) -> list[int]:
     """Those of the numbered facts that can be edited.
 
     Their first wording holds the subject as it is written, and another fact of their relation has
@@ -54,9 +55,7 @@ def editable(examples: Sequence[ConsistencyExample], numbers: Sequence[int]) -> 
     return possible
 
 
-def edit_requests(
-    examples: Sequence[ConsistencyExample], numbers: Sequence[int], *, seed: int = 0
-) -> list[EditRequest]:
+def edit_requests(examples: Facts, numbers: Sequence[int], *, seed: int = 0) -> list[EditRequest]:
     """One counterfactual edit per fact: an answer of another fact of its relation.
 
     Args:
@@ -79,10 +78,10 @@ def edit_requests(
     return requests
 
 
-def _answers(examples: Sequence[ConsistencyExample]) -> dict[str, set[str]]:
+def _answers(examples: Facts) -> dict[str, set[str]]:
     """All answers of each relation."""
     answers: dict[str, set[str]] = {}
-    for _, relation, answer in (example.knowledge for example in examples):
+    for _, relation, answer in (example.knowledge for example in examples.values()):
         answers.setdefault(relation, set()).add(answer)
     return answers
 
@@ -121,7 +120,7 @@ def score_edits(
 
 def edit_every_layer(
     language_model: LanguageModel,
-    examples: Sequence[ConsistencyExample],
+    examples: Facts,
     numbers: Sequence[int],
     *,
     store: ResultsStore,
@@ -174,9 +173,7 @@ def _hyperparameters(language_model: LanguageModel, preset: str) -> RomeHyperpar
     return hyperparameters
 
 
-def edit_settings(
-    language_model: LanguageModel, examples: Sequence[ConsistencyExample], **options: Any
-) -> dict[str, Any]:
+def edit_settings(language_model: LanguageModel, examples: Facts, **options: Any) -> dict[str, Any]:
     """Everything the numbers depend on but the fact and the layer."""
     hyperparameters = _hyperparameters(language_model, options["preset"])
     return {
@@ -186,7 +183,7 @@ def edit_settings(
         "hyperparameters": hyperparameters.model_dump(mode="json", exclude={"layers"}),
         "corpus": options["corpus"],
         "seed": options["seed"],
-        "facts": settings_key({"facts": [example.to_json() for example in examples]}),
+        "facts": settings_key({"facts": [example.to_json() for example in examples.values()]}),
         "version": VERSION,
         "versions": {
             "rome": Rome.version,
@@ -200,7 +197,7 @@ def edit_settings(
 
 def _edit_layer(
     language_model: LanguageModel,
-    examples: Sequence[ConsistencyExample],
+    examples: Facts,
     numbers: Sequence[int],
     layer: int,
     **options: Any,

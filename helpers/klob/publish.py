@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from helpers.klob.examples import load_consistency
 from helpers.klob.layer_edits import edit_every_layer, edit_settings, editable
-from helpers.klob.questions import load_examples
+from helpers.klob.questions import chosen_examples
 from helpers.klob.run import Plan, about, collect, located_layers, run
 from helpers.locating.locators import LOCATORS
 from helpers.locating.masked import load_masked
@@ -43,6 +42,7 @@ def publish(params: Mapping[str, Any], into: Archive, *, finished: bool = False)
         {"consistency": consistency, "relevance": relevance, "unbiasedness": unbiasedness},
         params["seed"],
         permutations=params["permutations"],
+        skip_bad=params.get("skip_bad_records", False),
     )
     made, store = about(language_model, plan), ResultsStore(RUNS / "klob")
     into.check(name, made)
@@ -69,15 +69,18 @@ def publish_edits(
     """
     seed, dataset = params["seed"], params["source"]
     options = {"preset": params["preset"], "corpus": params["corpus"], "seed": seed}
-    examples = load_consistency(dataset)
+    usable: dict[str, Any] = {"asked": language_model, "seed": seed}
+    usable["skip_bad"] = params.get("skip_bad_records", False)
+    examples, skipped = chosen_examples("consistency", dataset, **usable)
     count = params["counts"][0] or None
-    evaluated = load_examples("consistency", dataset, count=count, seed=seed).numbers
-    possible = editable(examples, evaluated)
+    evaluated, _ = chosen_examples("consistency", dataset, count=count, **usable)
+    possible = editable(examples, list(evaluated))
     edited = random.Random(seed).sample(possible, min(params["edited_facts"], len(possible)))
     store = ResultsStore(RUNS / "klob-edits")
     table = edit_every_layer(
         language_model, examples, sorted(edited), store=store, progress=True, **options
     )
     source = {**language_model.identity, "dataset": dataset, "seed": seed}
-    settings = {"edits": edit_settings(language_model, examples, **options)}
-    return into.put(name, {"edits": table}, About(source, settings))
+    settings = edit_settings(language_model, examples, **options)
+    settings |= {"skipped": len(skipped)} if skipped else {}
+    return into.put(name, {"edits": table}, About(source, {"edits": settings}))

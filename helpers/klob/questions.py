@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Any
 
 from helpers.klob.examples import (
     ConsistencyExample,
+    Example,
     RelevanceExample,
-    load_consistency,
-    load_relevance,
-    load_unbiasedness,
+    Subtask,
+    examples_file,
+    line_of,
+    read_examples,
 )
-from helpers.locating.query import Sentence
-
-Subtask = Literal["consistency", "relevance", "unbiasedness"]
-Item = TypeVar("Item")
+from helpers.locating.query import Sentence, encode
+from helpers.models.language_model import LanguageModel
+from helpers.records import RecordError
 
 
 @dataclass(frozen=True)
@@ -30,15 +31,28 @@ class Examples:
         groups: sentences of each example; a chain stands last.
         relations: label of each example's first fact ("" without one).
         numbers: place of each example in its file.
+        skipped: what is wrong with each of those that were left out.
     """
 
     subtask: Subtask
     groups: tuple[tuple[Sentence, ...], ...]
     relations: tuple[str, ...]
     numbers: tuple[int, ...]
+    skipped: tuple[str, ...] = ()
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """What results depend on."""
+        return {name: value for name, value in asdict(self).items() if name != "skipped"}
 
     def only(self, numbers: Sequence[int]) -> Examples:
-        """Those of these numbers, in that order; a ValueError where one is not there."""
+        """Those of these numbers, in that order.
+
+        Raises:
+            ValueError: one is not there.
+        """
+        if absent := sorted(set(numbers) - set(self.numbers)):
+            raise ValueError(f"{self.subtask}: no example {absent[0]}; was it left out?")
         places = [self.numbers.index(number) for number in numbers]
         groups = tuple(self.groups[place] for place in places)
         relations = tuple(self.relations[place] for place in places)
@@ -46,42 +60,90 @@ class Examples:
 
 
 def load_examples(
-    subtask: Subtask, source: str | Path = "klob-mini", *, count: int | None = None, seed: int = 0
+    subtask: Subtask, source: str | Path = "klob-mini", *, count: int | None = None, **options: Any
 ) -> Examples:
-    """A random choice of a subtask's examples, in file order.
+    """A random choice of a subtask's examples as sentences, in file order.
 
     Args:
         subtask: ``"consistency"``, ``"relevance"`` or ``"unbiasedness"``.
         source: see ``helpers.klob.examples``.
         count: how many; default: all.
+        options: further ones of ``chosen_examples``.
+    """
+    chosen, skipped = chosen_examples(subtask, source, count=count, **options)
+    return Examples(
+        subtask,
+        tuple(_sentences(example) for example in chosen.values()),
+        tuple(_relation(example) for example in chosen.values()),
+        tuple(chosen),
+        skipped,
+    )
+
+
+def chosen_examples(
+    subtask: Subtask,
+    source: str | Path = "klob-mini",
+    *,
+    count: int | None = None,
+    seed: int = 0,
+    asked: LanguageModel | None = None,
+    skip_bad: bool = False,
+) -> tuple[Mapping[int, Any], tuple[str, ...]]:
+    """A random choice of a subtask's examples by their place in the file.
+
+    Args:
+        subtask: which file.
+        source: see ``helpers.klob.examples``.
+        count: how many; default: all.
+        seed: of the choice, which is the same whichever examples are bad.
+        asked: the model that will be asked: what it cannot be asked is as bad as what breaks the schema.
+        skip_bad: leave out bad examples.
+
+    Returns:
+        The examples, and what is wrong with each of those that were left out.
 
     Raises:
+        RecordError: bad examples, or none is left.
         ValueError: more examples wanted than there are.
     """
-    if subtask == "consistency":
-        facts, numbers = _choose(load_consistency(source), count, seed)
-        groups = [_fact_sentences(example) for example in facts]
-        relations = [example.knowledge[1] for example in facts]
-    elif subtask == "relevance":
-        chains, numbers = _choose(load_relevance(source), count, seed)
-        groups = [_chain_sentences(example) for example in chains]
-        relations = [example.fact[1] for example in chains]
-    else:
-        clozes, numbers = _choose(load_unbiasedness(source), count, seed)
-        groups = [(Sentence(cloze),) for cloze in clozes]
-        relations = ["" for _ in clozes]
-    return Examples(subtask, tuple(groups), tuple(relations), numbers)
+    every = read_examples(subtask, source)
+    if not skip_bad:
+        every.checked()
+    path = examples_file(subtask, source)
+
+    def ask(place: int, example: Example) -> Example:
+        try:
+            if asked:
+                encode(asked, _sentences(example))
+        except ValueError as error:
+            raise RecordError(f"{line_of(path, place)}: {error}") from error
+        return example
+
+    places = sorted((*every.records, *every.wrong))
+    found = every.only(_choose(places, count, seed)).through(ask).checked(skip_bad=skip_bad)
+    return found.records, tuple(found.wrong.values())
 
 
-def _choose(
-    items: Sequence[Item], count: int | None, seed: int
-) -> tuple[list[Item], tuple[int, ...]]:
+def _choose(places: Sequence[int], count: int | None, seed: int) -> Sequence[int]:
     if count is None:
-        return list(items), tuple(range(len(items)))
-    if not 0 < count <= len(items):
-        raise ValueError(f"{count} examples wanted, the file has {len(items)}")
-    numbers = sorted(random.Random(seed).sample(range(len(items)), count))
-    return [items[i] for i in numbers], tuple(numbers)
+        return places
+    if not 0 < count <= len(places):
+        raise ValueError(f"{count} examples wanted, the file has {len(places)}")
+    return sorted(random.Random(seed).sample(places, count))
+
+
+def _sentences(example: Example) -> tuple[Sentence, ...]:
+    if isinstance(example, ConsistencyExample):
+        return _fact_sentences(example)
+    if isinstance(example, RelevanceExample):
+        return _chain_sentences(example)
+    return (Sentence(example),)
+
+
+def _relation(example: Example) -> str:
+    if isinstance(example, ConsistencyExample):
+        return example.knowledge[1]
+    return example.fact[1] if isinstance(example, RelevanceExample) else ""
 
 
 def _fact_sentences(example: ConsistencyExample) -> tuple[Sentence, ...]:

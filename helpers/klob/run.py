@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -44,6 +44,8 @@ class Plan:
         counts: examples per subtask; None takes all.
         seed: of the choice of examples.
         shares: located shares k.
+        permutations: deals behind a null.
+        skip_bad: leave out examples that the model cannot be asked; else they are an error.
     """
 
     locators: tuple[str, ...] = tuple(LOCATORS)
@@ -54,6 +56,19 @@ class Plan:
     seed: int = 0
     shares: tuple[float, ...] = SHARES
     permutations: int = 1_000
+    skip_bad: bool = False
+
+    def examples(self, language_model: LanguageModel) -> list[Examples]:
+        """Each subtask's examples.
+
+        Raises:
+            RecordError: some cannot be used, by file and line.
+        """
+        options: dict[str, Any] = {"seed": self.seed, "asked": language_model}
+        return [
+            load_examples(subtask, self.source, count=count, skip_bad=self.skip_bad, **options)
+            for subtask, count in self.counts.items()
+        ]
 
 
 def run(
@@ -116,7 +131,7 @@ def located_layers(
     tables = published.tables
     if "edits" not in tables:
         raise ArchiveError(f"run {published.name} has no edits: publish it with edited_facts first")
-    examples = load_examples("consistency", published.about.source["dataset"])
+    examples = load_examples("consistency", published.about.source["dataset"], skip_bad=True)
     edited = examples.only(tables["edits"]["example"].unique().tolist())
     parts = [tables["layers"]]
     for locator in locators:
@@ -138,14 +153,16 @@ def about(language_model: LanguageModel, plan: Plan) -> About:
         "version": VERSION,
     }
     locators = {name: make_locator(name).settings() for name in plan.locators}
-    counted = {name: {**how, "counts": dict(plan.counts)} for name, how in locators.items()}
+    counts: dict[str, Any] = {"counts": dict(plan.counts)}
+    if skipped := sum(len(examples.skipped) for examples in plan.examples(language_model)):
+        counts["skipped"] = skipped
+    counted = {name: how | counts for name, how in locators.items()}
     return About(source, counted)
 
 
-def cost(language_model: LanguageModel, locator: Locator, plan: Plan) -> pd.DataFrame:
+def cost(language_model: LanguageModel, locator: Locator, examples: Examples) -> pd.DataFrame:
     """CPU and wall seconds per sentence, measured on a few sentences after one to warm up."""
-    examples = load_examples("consistency", plan.source, count=2, seed=plan.seed)
-    queries = encode(language_model, [s for group in examples.groups for s in group])
+    queries = encode(language_model, [s for group in examples.groups[:2] for s in group])
     list(score_rows(language_model, locator, queries[:1]))
     wall, cpu = time.perf_counter(), time.process_time()
     count = len(list(score_rows(language_model, locator, queries[:COST_SENTENCES])))
@@ -162,11 +179,8 @@ def _parts(
     language_model: LanguageModel, plan: Plan, store: ResultsStore
 ) -> Iterator[tuple[str, Examples, Results]]:
     """Every locator with every subtask's examples, and where its results are kept."""
-    loaded = [
-        load_examples(subtask, plan.source, count=count, seed=plan.seed)
-        for subtask, count in plan.counts.items()
-    ]
-    keys = [settings_key({"examples": asdict(examples)}) for examples in loaded]
+    loaded = plan.examples(language_model)
+    keys = [settings_key({"examples": examples.content}) for examples in loaded]
     for name in plan.locators:
         for examples, key in zip(loaded, keys, strict=True):
             settings = _settings(language_model, plan, name, examples.subtask)
@@ -228,7 +242,7 @@ def _evaluated(
         )
     tables = {name: getattr(evaluation, name) for name in ("similarities", "null", "layers")}
     if examples.subtask == "consistency":
-        tables["cost"] = cost(language_model, locator, plan)
+        tables["cost"] = cost(language_model, locator, examples)
     tables = {name: table for name, table in tables.items() if len(table)}
     tables["sentences"] = evaluation.sentences
     return {name: table.assign(case_id=0) for name, table in tables.items()}

@@ -13,6 +13,7 @@ from helpers.klob.criteria import Baseline, baseline_gap, criteria_table, rsd_ta
 from helpers.klob.figures import LABELS, TITLES
 from helpers.klob.metrics import headline
 from helpers.klob.unit_sets import DEFAULT_SHARE
+from helpers.records import skipped_words
 from helpers.results.archive import Run
 from helpers.results.model_words import model_words
 from helpers.results.published import published_table
@@ -130,6 +131,7 @@ def made_of(run: Run) -> str:
     for name, settings in run.about.settings.items():
         if "counts" in settings:  # a locator's
             counts = ", ".join(f"{n or 'all'} {part}" for part, n in settings["counts"].items())
+            counts += skipped_words(settings.get("skipped", 0))
             by_counts.setdefault(counts, []).append(name)
     most, *others = sorted(by_counts, key=lambda counts: -len(by_counts[counts]))
     fewer = "".join(f"; {', '.join(by_counts[counts])}: {counts}" for counts in others)
@@ -138,7 +140,8 @@ def made_of(run: Run) -> str:
 
 def edits_of(run: Run, *, facts: int) -> str:
     """What a published run's edits at every layer are of."""
-    return f"{_made_with(run)}; ROME at every layer, {facts} facts"
+    skipped = skipped_words(run.about.settings.get("edits", {}).get("skipped", 0))
+    return f"{_made_with(run)}; ROME at every layer, {facts} facts{skipped}"
 
 
 def _made_with(run: Run) -> str:

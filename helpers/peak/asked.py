@@ -9,7 +9,7 @@ import pandas as pd
 from helpers.editing.request import EditRequest
 from helpers.models.language_model import LanguageModel
 from helpers.peak.schema import PeakRecord
-from helpers.records import RecordError
+from helpers.records import RecordError, Usable
 from helpers.scoring.answers import Question, tokenised
 
 KEYS = ["case_id", "role", "prompt_index", "list", "answer_index"]
@@ -52,30 +52,23 @@ def questions(record: PeakRecord) -> tuple[list[Question], pd.DataFrame]:
     return asked, table
 
 
-def unusable(language_model: LanguageModel, records: Sequence[PeakRecord]) -> dict[int, str]:
-    """What is wrong with each record that this model cannot be asked about, by case_id."""
-    wrong = {}
-    for record in records:
+def askable(
+    language_model: LanguageModel, records: Sequence[PeakRecord], *, where: str
+) -> Usable[PeakRecord]:
+    """The records that this model can be asked about, and what is wrong with the others.
+
+    Args:
+        language_model: the model.
+        records: by their order.
+        where: the file, for the messages.
+    """
+
+    def ask(_: int, record: PeakRecord) -> PeakRecord:
         try:
             edit_request(record)
             tokenised(language_model, questions(record)[0])
         except ValueError as error:
-            wrong[record.case_id] = f"case_id {record.case_id}: {error}"
-    return wrong
+            raise RecordError(f"{where}, case_id {record.case_id}: {error}") from error
+        return record
 
-
-def check_records(
-    language_model: LanguageModel, records: Sequence[PeakRecord], *, where: str
-) -> None:
-    """Refuse records that this model cannot be asked about, before the first of them is edited.
-
-    Raises:
-        RecordError: with every such record and what is wrong with it.
-    """
-    wrong = list(unusable(language_model, records).values())
-    if wrong:
-        more = f"; and {len(wrong) - 5} more" if len(wrong) > 5 else ""
-        raise RecordError(
-            f"{where}: {'; '.join(wrong[:5])}{more}. Mend or remove them, or set skip_bad_records:"
-            " nothing was edited yet"
-        )
+    return Usable(dict(enumerate(records))).through(ask)

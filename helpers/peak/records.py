@@ -15,7 +15,7 @@ from helpers.kept import file_digest
 from helpers.paths import PACKAGED
 from helpers.peak.anomalies import PeakWarning, find_anomalies
 from helpers.peak.schema import PeakRecord
-from helpers.records import RecordError, read_json
+from helpers.records import RecordError, Usable, read_json, skipped_words
 
 OFFICIAL = {name: official_file(name) for name in ("peak-cf", "peak-t")}
 _PACKAGED_NAMES = ("peak-mini-cf", "peak-mini-t")
@@ -53,11 +53,6 @@ class PeakData:
     def counts(self) -> dict[str, int]:
         """``counts`` of the records."""
         return counts(self.records)
-
-
-def skipped_words(count: int) -> str:
-    """What a caption says of records that were left out; nothing where none was."""
-    return f" ({count} skipped)" if count else ""
 
 
 def counts(records: Sequence[PeakRecord]) -> dict[str, int]:
@@ -103,31 +98,24 @@ def load_peak(
     if not items[chosen]:
         raise RecordError(f"{name_or_path}: the slice is empty, {path} has {len(items)} records")
     taken = _taken_numbers(items, path)
-    if taken and not skip_bad:
-        raise RecordError(next(iter(taken.values())))
-    published, records, skipped = [], [], []
-    for position, item in islice(items[chosen], limit):
-        try:
-            if position in taken:
-                raise RecordError(taken[position])
-            record = PeakRecord.from_json(item, where=f"{path}, record {position}")
-            records.append(_strict(record, path) if strict_lists else record)
-        except RecordError as error:
-            if not skip_bad:
-                raise
-            skipped.append(str(error))
-        else:
-            published.append(record)
-    if not records:
-        raise RecordError(f"{path}: no record is left; {skipped[0]}")
+    if not skip_bad:
+        Usable({}, taken).checked()
+
+    def read(position: int, item: object) -> tuple[PeakRecord, PeakRecord]:
+        if position in taken:
+            raise RecordError(taken[position])
+        record = PeakRecord.from_json(item, where=f"{path}, record {position}")
+        return record, _strict(record, path) if strict_lists else record
+
+    found = Usable(dict(islice(items[chosen], limit))).through(read).checked(skip_bad=skip_bad)
     return PeakData(
         name=name,
         path=path,
         checksum=file_digest(path),
-        records=tuple(records),
-        warnings=tuple(find_anomalies(published)),
+        records=tuple(record for _, record in found.records.values()),
+        warnings=tuple(find_anomalies([published for published, _ in found.records.values()])),
         strict_lists=strict_lists,
-        skipped=tuple(skipped),
+        skipped=tuple(found.wrong.values()),
     )
 
 

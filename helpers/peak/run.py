@@ -14,7 +14,7 @@ from helpers.editing.editor import Editor
 from helpers.editing.update import Update
 from helpers.models.language_model import LanguageModel
 from helpers.models.memory import records_at_once
-from helpers.peak.asked import KEYS, check_records, edit_request, questions
+from helpers.peak.asked import KEYS, askable, edit_request, questions
 from helpers.peak.records import PeakData
 from helpers.peak.schema import PeakRecord
 from helpers.results.run import Cases, flag_unusable
@@ -105,7 +105,7 @@ class PeakRun:
         """
         results = self._carried(how)
         missing = [self.cases.by_id[case_id] for case_id in self.cases.missing(results)]
-        check_records(self.language_model, missing, where=str(self.data.path))
+        askable(self.language_model, missing, where=str(self.data.path)).checked()
         return self.cases.completed(results, make)
 
     def _carried(self, how: Mapping[str, Any]) -> Results:

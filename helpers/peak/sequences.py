@@ -16,7 +16,7 @@ from helpers.editing.editor import Editor
 from helpers.editing.overlay import overlay_all
 from helpers.editing.update import Update
 from helpers.kept import sound
-from helpers.peak.asked import check_records
+from helpers.peak.asked import askable
 from helpers.peak.run import KEYS, PeakRun, diagnostics_table, edit_request, score_records
 from helpers.peak.schema import PeakRecord
 from helpers.results.store import Results
@@ -69,7 +69,7 @@ class PeakSequence:
         if not missing:
             return
         edited = self.run.data.records[: missing[-1]]
-        check_records(self.run.language_model, edited, where=str(self.run.data.path))
+        askable(self.run.language_model, edited, where=str(self.run.data.path)).checked()
         start, total = self._start(checkpoints, missing[0])
         made: list[Update] = []
         updates = self._updates(total, edited[start:])

@@ -9,8 +9,9 @@ import pandas as pd
 
 from helpers.peak.metrics import SHARES
 from helpers.peak.metrics_table import metrics_table, summarise
-from helpers.peak.records import PeakData, skipped_words
+from helpers.peak.records import PeakData
 from helpers.peak.schema import PeakRecord
+from helpers.records import skipped_words
 from helpers.results.evidence import (
     LEVEL,
     Contrast,

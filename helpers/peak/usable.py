@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from helpers.models.language_model import LanguageModel
-from helpers.peak.asked import check_records, unusable
+from helpers.peak.asked import askable
 from helpers.peak.records import PeakData, load_peak
 
 
@@ -31,8 +31,6 @@ def load_usable(
 
 def usable(language_model: LanguageModel, data: PeakData, *, skip_bad: bool = False) -> PeakData:
     """``load_usable`` for records that are read already."""
-    wrong = unusable(language_model, data.records)
-    if not skip_bad or len(wrong) == len(data.records):
-        check_records(language_model, data.records, where=str(data.path))
-    records = tuple(record for record in data.records if record.case_id not in wrong)
-    return replace(data, records=records, skipped=(*data.skipped, *wrong.values()))
+    found = askable(language_model, data.records, where=str(data.path)).checked(skip_bad=skip_bad)
+    skipped = (*data.skipped, *found.wrong.values())
+    return replace(data, records=tuple(found.records.values()), skipped=skipped)

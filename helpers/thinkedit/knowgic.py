@@ -9,14 +9,13 @@ models recall as "recalled-<model>" (``python -m tools.recall`` makes it).
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from helpers.fetch import locate, official_file
 from helpers.paths import PACKAGED
-from helpers.records import RecordError, check_record, read_json
+from helpers.records import RecordError, Usable, check_record, read_json
 from helpers.thinkedit.edits import Chain, Edit, Fact
 from helpers.thinkedit.wordings import read_wordings
 
@@ -42,17 +41,23 @@ def load_edits(layout: str = "2025-06") -> tuple[Edit, ...]:
     Raises:
         ValueError: no such layout or file.
         FetchError: the file is not here and cannot be downloaded.
+        KnowGICError: see ``read_edits``.
     """
+    return read_edits(edits_file(layout))
+
+
+def edits_file(layout: str) -> Path:
+    """The file of a layout; errors as for ``load_edits``."""
     if layout in OWN:
-        return read_edits(PACKAGED / "thinkedit" / f"{layout}.json")
-    if layout not in LAYOUTS:
-        if layout.endswith(".json") and Path(layout).is_file():
-            return read_edits(Path(layout))
-        raise ValueError(
-            f"no KnowGIC layout {layout!r}; choose from {', '.join((*LAYOUTS, *OWN))}, or give the"
-            " path of a JSON file of edits"
-        )
-    return read_edits(locate(LAYOUTS[layout]))
+        return PACKAGED / "thinkedit" / f"{layout}.json"
+    if layout in LAYOUTS:
+        return locate(LAYOUTS[layout])
+    if layout.endswith(".json") and Path(layout).is_file():
+        return Path(layout)
+    raise ValueError(
+        f"no KnowGIC layout {layout!r}; choose from {', '.join((*LAYOUTS, *OWN))}, or give the"
+        " path of a JSON file of edits"
+    )
 
 
 def load_aliases(layout: str = "2025-06") -> dict[str, tuple[str, ...]]:
@@ -78,6 +83,17 @@ def read_edits(path: Path) -> tuple[Edit, ...]:
             length; a chain is empty, passes an entity twice, does not hang together or does not end
             at the original object; or two edits share a case_id.
     """
+    return tuple(usable_edits(path).checked(error=KnowGICError).records.values())
+
+
+def usable_edits(path: Path) -> Usable[Edit]:
+    """The edits by the place of their first record, and what is wrong with the other records.
+
+    An edit has the chains of its good records: in the latest layout, a bad record costs one chain.
+
+    Raises:
+        KnowGICError: not UTF-8, not JSON, or no list of records.
+    """
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
@@ -85,9 +101,10 @@ def read_edits(path: Path) -> tuple[Edit, ...]:
     records = read_json(text, str(path), error=KnowGICError)
     if not isinstance(records, list) or not records:
         raise KnowGICError(f"{path}: must hold a list of records, at least one")
-    rewrites: dict[_Rewrite, list[Chain]] = {}
     case_ids: dict[_Rewrite, int] = {}
-    for number, record in enumerate(records):
+    taken: dict[int, _Rewrite] = {}
+
+    def read(number: int, record: Any) -> tuple[_Rewrite, list[Chain]]:
         place = f"{path}, record {number}"
         rewrite = _rewrite(record, place)
         check_record(int(record["case_id"]), record, place, error=KnowGICError)
@@ -95,15 +112,21 @@ def read_edits(path: Path) -> tuple[Edit, ...]:
         if not lists:
             raise KnowGICError(f"{place}: no chains; give at least the one-step chain")
         chains = [_chain(entry, rewrite, f"{place}, chain {i}") for i, entry in enumerate(lists)]
-        case_ids.setdefault(rewrite, int(record["case_id"]))
-        rewrites.setdefault(rewrite, []).extend(chains)
-    edits = tuple(Edit(case_ids[key], *key, tuple(chains)) for key, chains in rewrites.items())
-    twice = [case_id for case_id, n in Counter(case_ids.values()).items() if n > 1]
-    if twice:
-        raise KnowGICError(
-            f"{path}: different edits share a case_id ({', '.join(map(str, twice))}); number them"
-        )
-    return edits
+        case_id = case_ids.get(rewrite, int(record["case_id"]))
+        if taken.setdefault(case_id, rewrite) != rewrite:
+            raise KnowGICError(f"{place}: different edits share a case_id ({case_id}); number them")
+        case_ids[rewrite] = case_id
+        return rewrite, chains
+
+    found = Usable(dict(enumerate(records))).through(read)
+    joined: dict[_Rewrite, list[Chain]] = {}
+    places: dict[int, _Rewrite] = {}
+    for place, (rewrite, chains) in found.records.items():
+        if rewrite not in joined:
+            places[place] = rewrite
+        joined.setdefault(rewrite, []).extend(chains)
+    edits = {p: Edit(case_ids[own], *own, tuple(joined[own])) for p, own in places.items()}
+    return Usable(edits, found.wrong)
 
 
 def write_edits(edits: Sequence[Edit], path: Path) -> None:

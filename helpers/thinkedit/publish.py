@@ -21,11 +21,12 @@ from helpers.models import LanguageModel, load
 from helpers.paths import RUNS
 from helpers.results.archive import About, Archive, Run
 from helpers.results.store import ResultsStore
-from helpers.thinkedit.knowgic import load_aliases, load_edits
+from helpers.thinkedit.knowgic import load_aliases
 from helpers.thinkedit.run import ThinkEditRun
 from helpers.thinkedit.scores import ANSWERS, TEXTS
 from helpers.thinkedit.stored_scores import DRAWN, run_name
 from helpers.thinkedit.tables import chain_index, edit_index
+from helpers.thinkedit.usable import load_usable
 
 
 def evaluate(
@@ -44,6 +45,7 @@ def evaluate(
     seed: int = 0,
     corpus: str = "self",
     rivals: bool = True,
+    skip_bad: bool = False,
     store: Path = RUNS / "results",
     finished: bool = False,
 ) -> Run:
@@ -63,6 +65,7 @@ def evaluate(
         seed: of the samples, contexts and corpus.
         corpus: text behind the second moments, see ``helpers.editing.corpus.corpus_named``.
         rivals: score entities of the same kind, too (see ``ThinkEditRun``).
+        skip_bad: leave out edits that cannot be used, see ``load_usable``.
         store: folder of the results store.
         finished: make no edit: take those that are in the store, of every method those it has.
 
@@ -72,7 +75,9 @@ def evaluate(
         and, as "exact: rome, deep", each method's. An edit that was given up is left out, unless it is
         part of a sequence.
     """
-    universe = load_edits(layout)
+    found = load_usable(language_model, layout, skip_bad=skip_bad)
+    universe = tuple(found.records.values())
+    skipped = {"skipped": len(found.wrong)} if found.wrong else {}
     answers = ANSWERS if first_line else replace(ANSWERS, stop=None)
     drawn = {
         kind: replace(
@@ -103,10 +108,10 @@ def evaluate(
     options: dict[str, Any] = {"preset": preset, "corpus": corpus, "seed": seed}
     options |= {"progress": True, "memory": Memory()}
     editors = {method: build_method(method, language_model, **options) for method in methods}
-    found = _evaluated(runs, sharing(editors), modes, finished=finished)
+    scores = _evaluated(runs, sharing(editors), modes, finished=finished)
     scored = {run.estimator: run.settings() for run in runs}
     settings: dict[str, Any] = {}
-    for kind, table in found.items():
+    for kind, table in scores.items():
         version = scored["exact" if kind == "along" else kind]["scoring_version"]
         settings[kind] = {"scoring_version": version}
         if kind in drawn:
@@ -116,7 +121,7 @@ def evaluate(
         made = table[["method", "mode"]].drop_duplicates().itertuples(index=False)
         for method, mode in made:
             editor = editors.get(method)
-            settings[f"{kind}: {method}, {mode}"] = editor.settings() if editor else {}
+            settings[f"{kind}: {method}, {mode}"] = (editor.settings() if editor else {}) | skipped
     source = {
         **language_model.identity,
         "layout": layout,
@@ -124,7 +129,7 @@ def evaluate(
         "corpus": corpus,
     }
     index = {"chains": chain_index(universe), "edits": edit_index(universe)}
-    return Run(run_name(language_model.name, layout), About(source, settings), {**found, **index})
+    return Run(run_name(language_model.name, layout), About(source, settings), {**scores, **index})
 
 
 def publish(params: Mapping[str, Any], into: Archive, *, finished: bool = False) -> Path:
@@ -150,6 +155,7 @@ def publish(params: Mapping[str, Any], into: Archive, *, finished: bool = False)
         layout=params["benchmark"],
         first=params["first"],
         rivals=params["rivals"],
+        skip_bad=params.get("skip_bad_records", False),
         finished=finished,
         **{name: params[name] for name in drawn},
     )

@@ -18,6 +18,7 @@ from helpers.editing.editor import Editor
 from helpers.editing.request import EditRequest
 from helpers.editing.update import Update
 from helpers.models.language_model import LanguageModel
+from helpers.records import Usable
 from helpers.results.run import Cases, flag_unusable
 from helpers.results.store import Results, ResultsStore, settings_key
 from helpers.scoring.mentions import Aliases
@@ -27,6 +28,7 @@ from helpers.thinkedit.edits import Edit
 from helpers.thinkedit.probes import Kinds, Probe
 from helpers.thinkedit.scores import ANSWERS, ESTIMATORS, EXACTLY, TEXTS
 from helpers.thinkedit.updates import deep_updates, independent_updates, sequential_updates
+from helpers.thinkedit.usable import askable
 
 MODES = ("independent", "sequential", "deep")
 _UNEDITED = {"editor": "none"}
@@ -134,9 +136,8 @@ class ThinkEditRun:
         made = sequential_updates(editor, edits, self._requests(edits))
         tables = self._scored(edits, made.updates[-1:], [0] * len(edits))
         if self.estimator == "exact":
-            along = zip(
-                edits, made.updates, strict=True
-            )  # one edited model on the device at a time
+            # One edited model on the device at a time.
+            along = zip(edits, made.updates, strict=True)
             scored = [self._exact([edit], [update], [0], _ALONG) for edit, update in along]
             tables["along"] = pd.concat(scored, ignore_index=True)
         return tables | {"edits": made.diagnostics}
@@ -201,11 +202,9 @@ class ThinkEditRun:
 
     def _completed(self, how: dict[str, Any], make: Any, *, chunk: int | None = None) -> Any:
         """All edits, those that are missing checked before the first of them is made."""
-        cases = self._cases(how, chunk=chunk)
-        results = self._open(how)
-        if missing := [cases.by_id[case_id] for case_id in cases.missing(results)]:
-            asked = (self._probes(edit) for edit in missing)
-            scores.check_probes(self.language_model, asked, self.aliases)
+        cases, results = self._cases(how, chunk=chunk), self._open(how)
+        missing = Usable({case_id: cases.by_id[case_id] for case_id in cases.missing(results)})
+        askable(self.language_model, missing, self._probes, self.aliases).checked()
         return cases.completed(results, make)
 
     def _cases(self, how: dict[str, Any], *, chunk: int | None = None) -> Cases[Edit]:

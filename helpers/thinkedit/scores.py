@@ -5,7 +5,7 @@ No text leaves this module: tables hold numbers and the indices of edits and fac
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,8 +13,7 @@ import pandas as pd
 
 from helpers.editing.update import Update
 from helpers.models.language_model import LanguageModel
-from helpers.records import RecordError
-from helpers.scoring.answers import Question, score_answers, tokenised
+from helpers.scoring.answers import Question, score_answers
 from helpers.scoring.mentions import Aliases, mentions, names_of
 from helpers.scoring.naming import exclusive, log_naming
 from helpers.scoring.responses import Sampling, sample_responses, uses_chat
@@ -67,7 +66,7 @@ def exact_scores(
         highest whole log-probability among the rivals as they are written. NaN without rivals or
         without other.
     """
-    asked, questions = _asked(probes, aliases), _questions(probes, aliases)
+    asked, questions = _asked(probes, aliases), questions_of(probes, aliases)
     scores = score_answers(language_model, questions, updates, owners, progress=progress)
     rows = []
     for probe, (own, other), (_, group) in zip(
@@ -89,30 +88,8 @@ def exact_scores(
     return pd.DataFrame(rows, columns=list(EXACT_COLUMNS))
 
 
-def check_probes(
-    language_model: LanguageModel, asked: Iterable[Sequence[Probe]], aliases: Aliases
-) -> None:
-    """Refuse edits that this model cannot be asked about, before the first of them is made.
-
-    Args:
-        language_model: the model.
-        asked: each edit's probes.
-        aliases: other names that count.
-
-    Raises:
-        RecordError: with every such edit and what is wrong with it.
-    """
-    wrong = []
-    for probes in asked:
-        try:
-            tokenised(language_model, _questions(probes, aliases))
-        except ValueError as error:
-            wrong.append(f"case_id {probes[0].case_id}: {error}")
-    if wrong:
-        raise RecordError(f"{'; '.join(wrong[:5])}. Mend or remove them: nothing was edited yet")
-
-
-def _questions(probes: Sequence[Probe], aliases: Aliases) -> list[Question]:
+def questions_of(probes: Sequence[Probe], aliases: Aliases) -> list[Question]:
+    """A question per probe: its accepted names, those of the other object, its rivals."""
     asked = _asked(probes, aliases)
     return [
         Question(p.prompt, (*own, *other, *p.rivals))

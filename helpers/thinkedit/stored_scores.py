@@ -18,6 +18,7 @@ import pandas as pd
 
 from helpers import paths
 from helpers.paths import file_name
+from helpers.records import skipped_words
 from helpers.results.archive import ArchiveError, Run
 from helpers.results.model_words import model_words
 from helpers.thinkedit.knowgic import LAYOUTS
@@ -50,7 +51,10 @@ def scores_of(runs: Sequence[Run], kind: str) -> pd.DataFrame:
                 f"run {run.name!r} has no table {kind!r}: publish it from a params file of notebook 06"
                 f" with model: {run.about.source['model']} and this among its estimators"
             )
-        of = {**run.about.source, **run.about.settings[kind]}
+        settings = run.about.settings
+        made = [how for part, how in settings.items() if part.startswith(f"{kind}: ")]
+        skipped = max((how.get("skipped", 0) for how in made), default=0)
+        of = {**run.about.source, **settings[kind], "skipped": skipped_words(skipped)}
         parts.append(run.tables[kind].assign(**of))
     return pd.concat(parts, ignore_index=True)
 
@@ -64,16 +68,16 @@ def caption(scores: pd.DataFrame, about: str = "") -> str:
     """
     drawn = [name for name in DRAWN if name in scores]
     edits = scores.groupby("model")["case_id"].transform("nunique")
-    made = scores.assign(edits=edits).drop_duplicates(["model", *_MADE, "edits", *drawn])
+    made = scores.assign(edits=edits).drop_duplicates(["model", *_MADE, "edits", "skipped", *drawn])
     lines = []
-    for (layout, preset, dtype, device, count, *how), part in made.groupby(
-        [*_MADE, "edits", *drawn], sort=False
+    for (layout, preset, dtype, device, count, skipped, *how), part in made.groupby(
+        [*_MADE, "edits", "skipped", *drawn], sort=False
     ):
         source = f"KnowGIC {layout}" if layout in LAYOUTS else f"edits of {layout}"
         words = [
             f"ours: {', '.join(map(model_words, part['model'].unique()))}",
             source,
-            f"{count} edits",
+            f"{count} edits{skipped}",
             f"preset {preset}",
             f"{dtype} on {device}",
             *(f"{name} {value}" for name, value in zip(drawn, how, strict=True)),

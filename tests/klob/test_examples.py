@@ -65,10 +65,6 @@ def test_saved_examples_load_again(tmp_path: Path) -> None:
     assert json.loads(path.read_text(encoding="utf-8")) == RELEVANCE
 
 
-def test_limit(tmp_path: Path) -> None:
-    assert load_unbiasedness(write(tmp_path, "a _", "b _", 3), limit=2) == ("a _", "b _")
-
-
 @pytest.mark.parametrize("text", ["no slot", "glued_", " _", "_ first", "blank _ "])
 def test_sentences_without_a_slot(text: str, tmp_path: Path) -> None:
     with pytest.raises(RecordError, match="slot"):

@@ -26,16 +26,17 @@ EXAMPLES = tuple(
     )
     for land, answer in (("Utopia", "Latin"), ("Laputa", "Greek"), ("Lilliput", "Norse"))
 )
+FACTS = dict(enumerate(EXAMPLES))
 
 
 def test_requests_take_another_answer_of_the_relation() -> None:
-    requests = edit_requests(EXAMPLES, [0, 2], seed=1)
+    requests = edit_requests(FACTS, [0, 2], seed=1)
     assert [request.text for request in requests] == ["Utopia speaks", "Lilliput speaks"]
     assert [request.correct for request in requests] == [("Latin",), ("Norse",)]
     assert requests[0].target in {"Greek", "Norse"}
-    assert requests == edit_requests(EXAMPLES, [0, 2], seed=1)
+    assert requests == edit_requests(FACTS, [0, 2], seed=1)
     with pytest.raises(ValueError, match="every fact has the answer"):
-        edit_requests(EXAMPLES[:1], [0])
+        edit_requests({0: EXAMPLES[0]}, [0])
 
 
 def test_facts_that_cannot_be_edited_are_left_out() -> None:
@@ -43,14 +44,14 @@ def test_facts_that_cannot_be_edited_are_left_out() -> None:
     reworded = ConsistencyExample(
         ("In utopia they speak _", "b _", "c _"), ("Utopia", "language_(P37)", "Latin")
     )
-    assert editable([*EXAMPLES, alone, reworded], range(5)) == [0, 1, 2]
+    assert editable(FACTS | {3: alone, 4: reworded}, range(5)) == [0, 1, 2]
 
 
 def test_scores_hold_every_wording_and_mark_failed_edits(
     tiny: Callable[..., LanguageModel],
 ) -> None:
     model = tiny("llama")
-    requests = edit_requests(EXAMPLES, [0, 1])
+    requests = edit_requests(FACTS, [0, 1])
     before = score_edits(model, EXAMPLES[:2], requests, None)
     assert before[["fact", "wording"]].to_numpy().tolist() == [
         [fact, wording] for fact in (0, 1) for wording in (0, 1, 2)
@@ -67,7 +68,7 @@ def test_every_layer_is_edited_once(
     model = replace(tiny("llama"), name="smollm2-135m")  # whose presets are used
     store = ResultsStore(tmp_path / "store")
     options = {"store": store, "corpus": "self-32x64"}
-    table = edit_every_layer(model, EXAMPLES, [0, 2], **options)
+    table = edit_every_layer(model, FACTS, [0, 2], **options)
     assert set(table["example"]) == {0, 2}
     assert sorted(set(table["layer"])) == [-1, 0, 1, 2, 3]
     assert len(table) == 5 * 2 * 3
@@ -79,11 +80,11 @@ def test_every_layer_is_edited_once(
     rome = build_editor("rome", model, **made)
     assert Results(folder).settings["versions"] == rome.versions()
     monkeypatch.setattr(layer_edits, "build_editor", pytest.fail)
-    again = edit_every_layer(model, EXAMPLES, [0, 2], **options)
+    again = edit_every_layer(model, FACTS, [0, 2], **options)
     assert np.array_equal(again["new"], table["new"])
     monkeypatch.undo()
     monkeypatch.setenv("HELPERS_CACHE", str(tmp_path / "cache"))
-    more = edit_every_layer(model, EXAMPLES, [0, 1], **options)
+    more = edit_every_layer(model, FACTS, [0, 1], **options)
     kept = table.query("example == 0").reset_index(drop=True)
     assert more.query("example == 0").reset_index(drop=True).equals(kept)
     assert len(more) == len(table)
@@ -106,11 +107,11 @@ def test_a_mended_fact_costs_that_fact_alone(
 
     monkeypatch.setattr(layer_edits, "_edit_layer", edit_layer)
     monkeypatch.setattr(layer_edits, "second_moment", lambda *_, **__: None)
-    before = edit_every_layer(model, EXAMPLES, [0, 2], store=store)
+    before = edit_every_layer(model, FACTS, [0, 2], store=store)
     assert set(edited) == {(0, 2)}
     edited.clear()
     first = EXAMPLES[0]
-    mended = [replace(first, prompts=(*first.prompts[:2], f"{first.prompts[2]} !")), *EXAMPLES[1:]]
+    mended = FACTS | {0: replace(first, prompts=(*first.prompts[:2], f"{first.prompts[2]} !"))}
     after = edit_every_layer(model, mended, [0, 2], store=store)
     assert set(edited) == {(0,)}
     assert after.equals(before)
@@ -118,7 +119,7 @@ def test_a_mended_fact_costs_that_fact_alone(
 
     (folder,) = store.root.iterdir()
     results = Results(folder)
-    whole = layer_edits.edit_settings(model, EXAMPLES, preset="tuned", corpus="self", seed=0)
+    whole = layer_edits.edit_settings(model, FACTS, preset="tuned", corpus="self", seed=0)
     assert results.settings == {**whole, "facts": "by content"}
     layers = (layer_edits.UNEDITED, *range(model.layout.blocks))
     numbered = [
@@ -128,5 +129,5 @@ def test_a_mended_fact_costs_that_fact_alone(
     ]
     earlier = ResultsStore(tmp_path / "earlier")
     earlier.open(whole).add({"scores": pd.concat(numbered)})
-    assert edit_every_layer(model, EXAMPLES, [0, 2], store=earlier).equals(before)
+    assert edit_every_layer(model, FACTS, [0, 2], store=earlier).equals(before)
     assert not edited

@@ -12,6 +12,7 @@ from helpers.editing.deltas import LowRank
 from helpers.editing.editor import Editor
 from helpers.editing.hyperparameters import Hyperparameters
 from helpers.editing.update import Update, apply
+from helpers.records import Usable
 from helpers.results.archive import Archive, ArchiveError
 from helpers.results.store import ResultsStore, settings_key
 from helpers.scoring.answers import Question, score_answers
@@ -266,7 +267,7 @@ def test_unknown_names_are_refused(run_of, tiny):
 def test_every_estimator_looks_at_the_same_edits(tiny, edits, tmp_path, monkeypatch):
     language_model = tiny("llama")
     editor = RandomEditor(language_model)
-    monkeypatch.setattr(publish, "load_edits", lambda layout: edits)
+    monkeypatch.setattr(publish, "load_usable", lambda *_, **__: Usable(dict(enumerate(edits))))
     monkeypatch.setattr(publish, "load_aliases", lambda layout: {})
     monkeypatch.setattr(publish, "build_method", lambda *a, **k: editor)
     options = {"modes": ["sequential", "independent"], "estimators": ["exact", "texts"]}
@@ -298,7 +299,7 @@ def test_edits_that_cannot_be_scored_are_left_out(tiny, edits, tmp_path, monkeyp
             first, *others = super().edit(requests)
             return [spoilt(first), *others]
 
-    monkeypatch.setattr(publish, "load_edits", lambda layout: edits)
+    monkeypatch.setattr(publish, "load_usable", lambda *_, **__: Usable(dict(enumerate(edits))))
     monkeypatch.setattr(publish, "load_aliases", lambda layout: {})
     monkeypatch.setattr(publish, "build_method", lambda *a, **k: Failing(tiny("llama")))
     ways = {"modes": ["independent"], "estimators": ["exact", "sampled"], "max_new_tokens": 2}
@@ -328,7 +329,7 @@ def test_a_deep_edit_without_all_its_requests_is_given_up(run_of, tiny):
 
 def test_methods_are_published_one_by_one(tiny, edits, tmp_path, monkeypatch):
     language_model = tiny("llama")
-    monkeypatch.setattr(publish, "load_edits", lambda layout: edits)
+    monkeypatch.setattr(publish, "load_usable", lambda *_, **__: Usable(dict(enumerate(edits))))
     monkeypatch.setattr(publish, "load_aliases", lambda layout: {})
     monkeypatch.setattr(publish, "build_method", lambda *a, **k: RandomEditor(language_model))
     archive, ways = Archive(tmp_path / "p"), {"modes": ["independent"], "store": tmp_path / "s"}
@@ -356,7 +357,7 @@ def test_methods_are_published_one_by_one(tiny, edits, tmp_path, monkeypatch):
 
 def test_what_is_finished_is_published_without_an_edit(tiny, edits, tmp_path, monkeypatch):
     editor = RandomEditor(tiny("llama"))
-    monkeypatch.setattr(publish, "load_edits", lambda layout: edits)
+    monkeypatch.setattr(publish, "load_usable", lambda *_, **__: Usable(dict(enumerate(edits))))
     monkeypatch.setattr(publish, "load_aliases", lambda layout: {})
     monkeypatch.setattr(publish, "build_method", lambda *a, **k: editor)
     ways = {"modes": ["independent"], "store": tmp_path}
@@ -373,7 +374,7 @@ def test_what_is_finished_is_published_without_an_edit(tiny, edits, tmp_path, mo
 
 
 def test_responses_may_go_beyond_their_first_line(tiny, edits, tmp_path, monkeypatch):
-    monkeypatch.setattr(publish, "load_edits", lambda layout: edits)
+    monkeypatch.setattr(publish, "load_usable", lambda *_, **__: Usable(dict(enumerate(edits))))
     monkeypatch.setattr(publish, "load_aliases", lambda layout: {})
     found = publish.evaluate(
         tiny("llama"),
