@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from helpers.klob.evaluation import evaluate
 from helpers.klob.examples import load_consistency
-from helpers.klob.questions import load_examples
-from helpers.locating.controls import RandomScores
+from helpers.klob.run import Plan, about
+from helpers.klob.run import run as run_klob
+from helpers.klob.tables import made_of
 from helpers.models import LanguageModel
 from helpers.paths import PACKAGED
 from helpers.peak.records import MINI, load_peak
@@ -19,10 +19,13 @@ from helpers.peak.run import PeakRun
 from helpers.peak.tables import Caption
 from helpers.peak.usable import load_usable
 from helpers.records import RecordError
+from helpers.results.archive import Archive, Run
 from helpers.results.store import ResultsStore
-from helpers.thinkedit.edits import Chain
+from helpers.thinkedit import publish as thinkedit_publishing
+from helpers.thinkedit import stored_scores
 from helpers.thinkedit.knowgic import read_edits
 from helpers.thinkedit.run import ThinkEditRun
+from helpers.thinkedit.usable import load_usable as load_edits_of
 
 
 class NoEdits:
@@ -101,6 +104,13 @@ def test_half_a_character_in_a_klob_file_is_refused(tmp_path, tally):
     tally("bad records: refused where they are read", True)
 
 
+THINKEDIT = {
+    **{"model": "tiny", "dtype": "float32", "device": "cpu", "corpus": "self", "preset": "tuned"},
+    **{"methods": [], "modes": ["independent"], "estimators": ["exact"], "first": None, "seed": 0},
+    **{"samples": 1, "temperature": 0.7, "max_new_tokens": 2, "first_line": True, "rivals": True},
+}
+
+
 def _edits(folder: Path, change: object) -> Path:
     """The packaged edits, the second of them changed."""
     items = json.loads((PACKAGED / "thinkedit" / "mini.json").read_text("utf-8"))
@@ -123,33 +133,81 @@ def test_an_edit_that_is_none_is_refused_where_it_is_read(tmp_path, tally, fault
     tally("bad records: refused where they are read", True)
 
 
-def test_an_edit_that_cannot_be_asked_is_named_before_the_first_edit(tiny, tmp_path, tally):
-    language_model = tiny("llama")
-    edits = read_edits(PACKAGED / "thinkedit" / "mini.json")
-    fact = edits[1].chains[0].facts[0]
-    long = replace(fact, prompt="word " * 3000 + "{}")
-    overlong = replace(edits[1], chains=(Chain((long,)), *edits[1].chains[1:]))
-    changed = (edits[0], overlong, *edits[2:])
-    run = ThinkEditRun(language_model, changed, changed, {}, ResultsStore(tmp_path))
-    with pytest.raises(RecordError, match=f"case_id {edits[1].case_id}.*nothing was edited yet"):
-        run.after(NoEdits(), "independent")  # type: ignore[arg-type]
+EDITS_UNASKED = {
+    "an overlong prompt": lambda e: e["chains"][0]["prompts"].__setitem__(0, "word " * 3000 + "{}"),
+    "an overlong question": lambda e: e["chains"][0]["questions"].__setitem__(0, "why " * 3000),
+    "a trailing blank": lambda e: e["requested_rewrite"][0].update(prompt="{} is a friend of "),
+}
+
+
+@pytest.mark.parametrize("fault", EDITS_UNASKED)
+def test_an_edit_that_cannot_be_asked_is_named_before_the_first_edit(tiny, tmp_path, tally, fault):
+    path = _edits(tmp_path, EDITS_UNASKED[fault])
+    number = read_edits(path)[1].case_id
+    message = rf"edits\.json, case_id {number}: .*nothing was edited yet; .*skip_bad_records"
+    with pytest.raises(RecordError, match=message):
+        load_edits_of(tiny("llama"), str(path))
+    run = ThinkEditRun(
+        tiny("llama"), read_edits(path), read_edits(path), {}, ResultsStore(tmp_path)
+    )
+    if fault != "an overlong question":  # which exact scoring does not ask
+        with pytest.raises(RecordError, match=rf"case_id {number}: .*nothing was edited yet"):
+            run.after(NoEdits(), "independent")  # type: ignore[arg-type]
     tally("bad records: named before the first edit", True)
 
 
-def test_an_overlong_sentence_of_klob_is_named_before_the_first_is_scored(tiny, tmp_path, tally):
-    examples = load_examples("unbiasedness", "klob-mini", count=3, seed=0)
-    long = replace(examples.groups[2][0], cloze="word " * 3000 + "_")
-    changed = replace(examples, groups=(*examples.groups[:2], (long,)))
-    scored: list[object] = []
+@pytest.mark.parametrize("fault", [*EDITS, *EDITS_UNASKED])
+def test_a_bad_edit_costs_one_edit_where_it_may_be_skipped(
+    tiny, tmp_path, tally, monkeypatch, fault
+):
+    """It is nobody's rival either, and every caption counts it."""
+    monkeypatch.setattr(thinkedit_publishing, "load", lambda *_, **__: tiny("llama"))
+    path = str(_edits(tmp_path, {**EDITS, **EDITS_UNASKED}[fault]))
+    whole = read_edits(PACKAGED / "thinkedit" / "mini.json")
+    others = [edit.case_id for edit in (whole[0], *whole[2:])]
+    params = {**THINKEDIT, "benchmark": path}
+    archive = Archive(tmp_path / "published")
+    with pytest.raises(RecordError, match=r"edits\.json"):
+        thinkedit_publishing.publish(params, archive)
+    thinkedit_publishing.publish({**params, "skip_bad_records": True}, archive)
+    (run,) = archive.runs()
+    scores = stored_scores.scores_of([run], "exact")
+    tally("bad records: skipped where that is asked for", sorted(set(scores["case_id"])) == others)
+    assert f"{len(others)} edits (1 skipped), preset tuned" in stored_scores.caption(scores)
 
-    class Noted(RandomScores):
-        def scores(self, language_model, queries):  # type: ignore[no-untyped-def]
-            scored.append(queries)
-            return super().scores(language_model, queries)
 
-    with pytest.raises(ValueError, match=r"sentence 'word word.*shorten it"):
-        evaluate(tiny("llama"), Noted(), changed, checkpoints=tmp_path)
-    tally("bad records: named before the first edit", not scored)
+def _klob(folder: Path, change: object) -> Path:
+    """Facts of three wordings, the second of them changed."""
+    facts = [
+        {"prompts": [f"{w} {land} _" for w in "abc"], "knowledge": [land, "x_(P1)", answer]}
+        for land, answer in (("Chad", "French"), ("Mali", "Bambara"), ("Togo", "Ewe"))
+    ]
+    change(facts[1])  # type: ignore[operator]
+    path = folder / "mine.jsonl"
+    path.write_text("".join(f"{json.dumps(fact)}\n" for fact in facts))
+    return path
+
+
+FACTS = {
+    "an overlong sentence": lambda f: f["prompts"].__setitem__(2, "word " * 3000 + "Mali _"),
+    "a trailing blank": lambda f: f["prompts"].__setitem__(0, "a Mali _ "),
+    "half a character": lambda f: f["knowledge"].__setitem__(2, "\ud800"),
+}
+
+
+@pytest.mark.parametrize("fault", FACTS)
+def test_a_bad_fact_of_klob_costs_one_fact_where_it_may_be_skipped(tiny, tmp_path, tally, fault):
+    path, store = str(_klob(tmp_path, FACTS[fault])), ResultsStore(tmp_path / "store")
+    plan = Plan(("activation",), path, {"consistency": None}, permutations=3)
+    with pytest.raises(RecordError, match=r"mine\.jsonl, line 2: .*skip_bad_records"):
+        run_klob(tiny("llama"), plan, store=store)
+    tally("bad records: named before the first edit", not list(tmp_path.glob("store/*")))
+    skipping = replace(plan, skip_bad=True)
+    tables = run_klob(tiny("llama"), skipping, store=store)
+    skipped = set(tables["sentences"]["example"]) == {0, 2}
+    tally("bad records: skipped where that is asked for", skipped)
+    run = Run("mine", about(tiny("llama"), skipping), tables)
+    assert made_of(run).endswith("all consistency (1 skipped)")
 
 
 @pytest.mark.parametrize("fault", [*UNUSABLE, *REFUSED])
