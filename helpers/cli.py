@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -152,6 +153,7 @@ def figure(
     show: Annotated[bool, typer.Option("--list", help="list the names")] = False,
 ) -> None:
     """Redraw a published figure from the stored result tables, without a model."""
+    gc.disable()  # collecting takes longer than a figure's garbage is worth
     from helpers.results.archive import ArchiveError
     from helpers.results.figure import FigureError, published, save
 
@@ -165,6 +167,8 @@ def figure(
     except (FigureError, ArchiveError) as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(1) from error
+    finally:
+        gc.enable()
 
 
 @app.command()

@@ -92,7 +92,7 @@ class _Pieces:
         if known is None or key not in known.tables:
             return None
         same = known.about.settings[key] == _as_json(settings)
-        return scores_of(known, only=key)[key] if same else None
+        return scores_of(known, only=[key])[key] if same else None
 
     def put(self, key: str, table: pd.DataFrame, settings: Mapping[str, Any]) -> None:
         """Add a piece.

@@ -95,7 +95,7 @@ def publish_edits(
         how = {"largest_difference": None, "records_compared": 0, **_dimensions(editor)}
         if label in known.tables and checked:
             gap = largest_difference(
-                run, editor, scores_of(known, only=label)[label], records=checked
+                run, editor, scores_of(known, only=[label])[label], records=checked
             )
             how |= {"largest_difference": round(gap, 5), "records_compared": checked}
         about = About(source=run.settings({}), settings={label: how})

@@ -54,6 +54,6 @@ def reading() -> Figure:
 @_of_run("03_paper", title="The paper's main results and ours", main=MAIN_RUN, together=True)
 def paper_against_ours(runs: Sequence[Run]) -> Figure:
     """Every editor in Tables 3, 4 and 9 of the paper and in our runs."""
-    from helpers.peak.paper_against_ours import Ours, paper_figure
+    from helpers.peak.paper_against_ours import METHODS, Ours, paper_figure
 
-    return paper_figure([Ours.of(run) for run in runs])
+    return paper_figure([Ours.of(run, methods=METHODS) for run in runs])

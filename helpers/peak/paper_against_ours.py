@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from helpers.peak.beside_paper import MAIN_TABLES, PAPER_NAMES
 from helpers.peak.findings import WITH_APP, findings
-from helpers.peak.metrics_table import summarise
+from helpers.peak.metrics_table import metric_interval
 from helpers.peak.stored_scores import scores_of
 from helpers.peak.tables import app_contrast, method_metrics
 from helpers.results.archive import Run
@@ -46,10 +46,10 @@ class Ours:
     metrics: Mapping[str, pd.DataFrame]
 
     @classmethod
-    def of(cls, run: Run) -> Ours:
-        """The metrics of a published run."""
+    def of(cls, run: Run, *, methods: Sequence[str] = ()) -> Ours:
+        """The metrics of a published run: of all its methods, or of those of ``methods`` that it has."""
         source = run.about.source
-        metrics = method_metrics(scores_of(run))
+        metrics = method_metrics(scores_of(run, only=methods))
         records = max(len(table) for table in metrics.values())
         return cls(source["model"], source["dataset"], records, metrics)
 
@@ -60,8 +60,9 @@ def paper_figure(runs: Sequence[Ours]) -> Figure:
     figure, panels = plt.subplots(2, 5, figsize=(8.2, 5.6), sharex=True, sharey=True)
     models = list(dict.fromkeys(run.model for run in runs))
     for dataset, line in zip(DATASETS, panels, strict=True):
+        paper = _paper_means(dataset)
         for (metric, title), axes in zip(METRICS.items(), line, strict=True):
-            _paper_points(axes, dataset, metric)
+            _paper_points(axes, paper, metric)
             for run in (run for run in runs if run.dataset == dataset):
                 _our_points(axes, run, metric, models.index(run.model), len(models))
             axes.set_title(title if dataset == DATASETS[0] else "")
@@ -141,7 +142,10 @@ def _counted(evidence: Sequence[Evidence]) -> dict[str, str]:
     }
 
 
-def _paper_means(dataset: str) -> list[tuple[str, dict[str, pd.Series]]]:
+_Means = list[tuple[str, dict[str, pd.Series]]]
+
+
+def _paper_means(dataset: str) -> _Means:
     """The paper's rows on a data set: for each model, for each method as we name it, its metrics."""
     ours = {paper: method for method, paper in PAPER_NAMES.items()}
     published = pd.concat([published_table(name) for name in MAIN_TABLES])
@@ -154,8 +158,8 @@ def _paper_means(dataset: str) -> list[tuple[str, dict[str, pd.Series]]]:
     return found
 
 
-def _paper_points(axes: Axes, dataset: str, metric: str) -> None:
-    for model, means in _paper_means(dataset):
+def _paper_points(axes: Axes, paper: _Means, metric: str) -> None:
+    for model, means in paper:
         rows = [METHODS[::-1].index(method) for method in means]
         axes.scatter(
             [means[method][metric] for method in means],
@@ -172,11 +176,8 @@ def _paper_points(axes: Axes, dataset: str, metric: str) -> None:
 
 def _our_points(axes: Axes, run: Ours, metric: str, place: int, models: int) -> None:
     methods = [method for method in METHODS if method in run.metrics]
-    summary = [summarise(run.metrics[method][[metric]]).iloc[0] for method in methods]
-    mean, low, high = (
-        100 * np.array([row[name] for row in summary], dtype=float)
-        for name in ("mean", "low", "high")
-    )
+    found = [metric_interval(metric, run.metrics[method][metric]) for method in methods]
+    mean, low, high = 100 * np.array([(each.mean, each.low, each.high) for each in found]).T
     level = 0.12 * (models - 1 - 2 * place)
     axes.errorbar(
         mean,

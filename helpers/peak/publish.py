@@ -105,7 +105,7 @@ def adopt(run: PeakRun, editors: Mapping[str, Editor], published: Run) -> None:
     """
     for label, editor in editors.items():
         if is_published(run, editor, label, published):
-            run.adopt(editor, scores_of(published, only=label)[label])
+            run.adopt(editor, scores_of(published, only=[label])[label])
 
 
 def is_published(run: PeakRun, editor: Editor, label: str, published: Run) -> bool:

@@ -11,7 +11,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -42,9 +42,9 @@ def small(table: pd.DataFrame) -> pd.DataFrame:
     return table[list(types)].astype(types)
 
 
-def scores_of(run: Run, *, only: str = "") -> dict[str, pd.DataFrame]:
-    """A run's tables, or one of them, in the types that metrics take, in the order of publication."""
-    return {name: _wide(run.tables[name]) for name in ([only] if only else run.tables)}
+def scores_of(run: Run, *, only: Sequence[str] = ()) -> dict[str, pd.DataFrame]:
+    """A run's tables, or those of ``only``, in the types that metrics take, in the order of publication."""
+    return {name: _wide(run.tables[name]) for name in run.tables if not only or name in only}
 
 
 def caption_of(run: Run) -> Caption:

@@ -10,6 +10,7 @@ import pandas as pd
 from helpers.thinkedit import counterfact
 from helpers.thinkedit.edits import Edit
 from helpers.thinkedit.known import DEFAULT, Known, mean_log_probability
+from helpers.thinkedit.metrics import slices
 
 _SUCCESS = {
     "edit": ("efficacy", counterfact.efficacy),
@@ -158,11 +159,13 @@ def success(scores: pd.DataFrame) -> pd.DataFrame:
     Returns:
         One row per (case_id, metric) with ``value``, a share of prompts.
     """
+    means = {answer: mean_log_probability(scores, answer) for answer in ("other", "original")}
     rows = []
-    for (case_id, form), part in scores.groupby(["case_id", "form"], sort=True):
+    for (case_id, form), (new, true) in slices(
+        scores.assign(**means), ["case_id", "form"], list(means)
+    ):
         if form in _SUCCESS:
-            name, measure = _SUCCESS[str(form)]
-            new, true = (mean_log_probability(part, answer) for answer in ("other", "original"))
+            name, measure = _SUCCESS[form]
             rows.append((case_id, name, measure(new=new, true=true)))
     return pd.DataFrame(rows, columns=["case_id", "metric", "value"])
 

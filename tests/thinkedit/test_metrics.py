@@ -199,3 +199,12 @@ def test_tables_5_and_6_agree_with_table_10(number, model):
     merged = overall.merge(detail, on=keys)
     assert len(merged) == 10
     assert (merged["value_x"] == merged["value_y"]).all()
+
+
+@given(st.lists(st.tuples(st.sampled_from("ba"), st.integers(0, 2), POSITIVE)))
+def test_slices_are_the_groups_of_pandas_in_order(rows):
+    table = pd.DataFrame(rows, columns=["method", "edit", "after"]).astype({"edit": int})
+    groups = table.groupby(["method", "edit"], sort=True)["after"]
+    expected = [(key, values.tolist()) for key, values in groups]
+    found = thinkedit.slices(table, ["method", "edit"], ["after"])
+    assert [(key, values.tolist()) for key, (values,) in found] == expected
