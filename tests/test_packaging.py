@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -178,3 +180,56 @@ def test_help_names_every_command_without_loading_torch():
     assert done.stdout.strip().endswith("light")
     for verb in ("run", "fetch", "figure", "doctor", "publish"):
         assert verb in done.stdout
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory):
+    """A folder with what a real wheel holds and nothing beside it."""
+    source, wheels, folder = (
+        tmp_path_factory.mktemp(name) for name in ("source", "wheels", "site")
+    )
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    leave_out = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(ROOT / "helpers", source / "helpers", ignore=leave_out)
+    build = [
+        "wheel",
+        "--no-deps",
+        "--no-build-isolation",
+        "--no-index",
+        "--wheel-dir",
+        wheels,
+        source,
+    ]
+    subprocess.run([sys.executable, "-m", "pip", *build], check=True, capture_output=True)
+    (wheel,) = wheels.glob("*.whl")
+    shutil.unpack_archive(wheel, folder, format="zip")
+    return folder
+
+
+def test_a_wheel_holds_the_modules_and_their_data(installed):
+    for pattern in ("*.py", "packaged/**/*"):
+        ours, theirs = (
+            {str(p.relative_to(root)) for p in (root / "helpers").rglob(pattern) if p.is_file()}
+            for root in (ROOT, installed)
+        )
+        assert ours
+        assert theirs == ours
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("-m", "helpers", "figure", "--list"),
+        ("-c", "from helpers.editing.presets import model_file; model_file('smollm2-135m')"),
+    ],
+)
+def test_a_wheel_without_the_repository_names_the_remedy(installed, arguments):
+    environment = {**os.environ, "PYTHONPATH": str(installed)}
+    done = subprocess.run(
+        [sys.executable, *arguments], cwd=installed, env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 1
+    last = done.stderr.splitlines()[-1]
+    assert str(installed / "params") in last
+    assert "get the repository and there run `pip install --editable .`" in last
