@@ -69,10 +69,7 @@ def read_kept(path: Path, read: Callable[[Path], T]) -> T:
         OSError: the file cannot be opened just now.
     """
     expected = _expected(path)
-    if expected is not None and known_digest(path) != expected:
-        raise DamagedError(
-            f"{path} is damaged: its bytes are not those that were written{_remedy(path)}"
-        )
+    _check(path, expected)
     try:
         value = read(path)
     except DamagedError:
@@ -87,6 +84,17 @@ def read_kept(path: Path, read: Callable[[Path], T]) -> T:
         with suppress(OSError):  # on a disk that is only read
             _write_digest(path, known_digest(path))
     return value
+
+
+def as_committed(path: Path) -> Path:
+    """A packaged file that is as it was committed; a file from elsewhere as it is.
+
+    Raises:
+        DamagedError: a packaged file's bytes have changed.
+    """
+    if _is_packaged(path):
+        _check(path, _expected(path))
+    return path
 
 
 def sound(path: Path, read: Callable[[Path], T]) -> T | None:
@@ -152,6 +160,13 @@ def _digest_of(path: Path, *state: int) -> str:
     return file_digest(path)
 
 
+def _check(path: Path, expected: str | None) -> None:
+    if expected is not None and known_digest(path) != expected:
+        raise DamagedError(
+            f"{path} is damaged: its bytes are not those that were written{_remedy(path)}"
+        )
+
+
 def _expected(path: Path) -> str | None:
     """The digest that a file must have, where one is known."""
     if _is_packaged(path):
@@ -162,7 +177,7 @@ def _expected(path: Path) -> str | None:
 
 @cache
 def packaged_digests() -> dict[str, str]:
-    """SHA-256 of the packaged files that are samples or weights, by their place in ``packaged``."""
+    """SHA-256 of the packaged data and weights, by their place in ``packaged`` (``tools.digests``)."""
     lines = (PACKAGED / "digests.txt").read_text("utf-8").splitlines()
     return {name: digest for digest, name in (line.split("  ", 1) for line in lines)}
 
@@ -172,7 +187,9 @@ def _is_packaged(path: Path) -> bool:
 
 
 def _remedy(path: Path) -> str:
-    return f"; restore it with git checkout -- {path}" if _is_packaged(path) else ""
+    if not _is_packaged(path):
+        return ""
+    return f"; restore it with git checkout -- {path}, or, if you made it anew, run python -m tools.digests"
 
 
 def _beside(path: Path) -> Path:

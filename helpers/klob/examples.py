@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from helpers.fetch import locate, official_file
+from helpers.kept import as_committed
 from helpers.locating.cloze import without_slot
 from helpers.paths import PACKAGED
 from helpers.records import RecordError, Usable, check_record, read_json
@@ -135,7 +136,7 @@ def examples_file(subtask: Subtask, source: str | Path) -> Path:
     path = MINI[letter] if source == "klob-mini" else Path(source)
     if not path.is_file():
         raise RecordError(f"{source}: neither 'klob', 'klob-mini' nor a file of KLoB-{letter}")
-    return path
+    return as_committed(path)
 
 
 def line_of(path: Path, place: int) -> str:

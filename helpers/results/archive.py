@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from helpers.paths import FIGURES, file_name
 from helpers.results.archive_files import ArchiveError as ArchiveError
-from helpers.results.archive_files import StoredTables, restore, write_tables
+from helpers.results.archive_files import StoredTables, read_about, write_tables
 
 if TYPE_CHECKING:  # pandas is imported where a table is read: names are listed at once without it
     import pandas as pd
@@ -78,12 +78,9 @@ class Archive:
             raise ArchiveError(
                 f"no run {run!r} in {self.root}; there are: {there}; make it with {self.how}"
             )
-        try:
-            stored = json.loads(path.read_text("utf-8"))
-            about = About(**{part: stored[part] for part in ("source", "settings", "caption")})
-            return Run(folder.name, about, StoredTables(folder, stored["tables"]))
-        except (ValueError, KeyError, TypeError) as error:
-            raise ArchiveError(f"{path} cannot be read ({error}); {restore(path)}") from error
+        said = read_about(path)
+        tables = StoredTables(folder, said.pop("tables"))
+        return Run(folder.name, About(**said), tables)
 
     def known(self, run: str) -> Run | None:
         """One run, or None where there is none."""

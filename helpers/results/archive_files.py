@@ -14,7 +14,8 @@ from helpers.paths import REPOSITORY, file_name, written_whole
 if TYPE_CHECKING:  # pandas is imported where a table is read: names are listed at once without it
     import pandas as pd
 
-_DIGITS = 16  # of a table's digest
+_DIGITS = 16  # of a digest
+_SAID = {"source", "settings", "caption", "tables"}
 
 
 class ArchiveError(ValueError):
@@ -87,7 +88,8 @@ def write_tables(
             )
         with written_whole(_new(folder / file)) as scratch:
             scratch.write_bytes(content)
-    text = json.dumps({**about, "tables": entries}, indent=1, ensure_ascii=False)
+    said = {**about, "tables": entries}
+    text = json.dumps({**said, "digest": _digest_of(said)}, indent=1, ensure_ascii=False)
     with written_whole(folder / "about.json") as scratch:
         scratch.write_text(text + "\n", "utf-8")
     files = {folder / entry["file"] for entry in entries.values()}
@@ -96,6 +98,26 @@ def write_tables(
         _new(path).replace(path)
     for path in {*folder.glob("*.parquet"), *folder.glob("*.parquet.new")} - files:
         path.unlink()
+
+
+def read_about(path: Path) -> dict[str, Any]:
+    """What ``write_tables`` wrote to ``about.json``; earlier versions wrote no digest of it.
+
+    Raises:
+        ArchiveError: it is not what was published.
+    """
+    try:
+        said = json.loads(path.read_text("utf-8"))
+        digest = said.pop("digest", None)
+        if set(said) != _SAID or digest not in (None, _digest_of(said)):
+            raise ValueError("not what was published")
+    except (ValueError, AttributeError) as error:
+        raise ArchiveError(f"{path} cannot be read ({error}); {restore(path)}") from error
+    return dict(said)
+
+
+def _digest_of(said: Mapping[str, Any]) -> str:
+    return _digest(json.dumps(said).encode())
 
 
 def _new(path: Path) -> Path:

@@ -8,6 +8,7 @@ means another model, other settings or another version, and is refused.
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
 import warnings
@@ -18,6 +19,7 @@ from typing import Any, Protocol
 
 from filelock import FileLock
 
+from helpers.kept import as_committed
 from helpers.results.store import settings_key
 
 
@@ -94,9 +96,10 @@ class Journal:
         """
         stored = self.recall(kind, request)
         if stored is None:
-            line = {"kind": kind, "request": _plain(request), "outcome": _plain(outcome)}
-            self._append((json.dumps(line, ensure_ascii=False) + "\n").encode())
-            self._records.append(line)
+            step = {"kind": kind, "request": _plain(request), "outcome": _plain(outcome)}
+            line = json.dumps({**step, "digest": _digest(step)}, ensure_ascii=False)
+            self._append(f"{line}\n".encode())
+            self._records.append(step)
             self._next += 1
         elif stored != _plain(outcome):
             raise JournalError(
@@ -186,17 +189,31 @@ def _read(path: Path) -> tuple[list[dict[str, Any]], int]:
     """The records, and the bytes they take; an unfinished last line is not read."""
     if not path.exists():
         return [], 0
-    content = path.read_bytes()
+    content = as_committed(path).read_bytes()
     complete = content[: content.rfind(b"\n") + 1]
     records = []
-    for number, line in enumerate(complete.decode("utf-8").split("\n")[:-1], start=1):
+    for number, line in enumerate(complete.split(b"\n")[:-1], start=1):
         try:
-            record = json.loads(line)
-            record["kind"], record["request"], record["outcome"]
-        except (json.JSONDecodeError, KeyError, TypeError) as error:
-            raise JournalError(f"{path}, line {number}: no journal record ({error!r})") from error
-        records.append(record)
+            records.append(_step(line))
+        except (ValueError, KeyError, TypeError) as error:
+            raise JournalError(
+                f"{path}, line {number}: no journal record ({error!r}); restore the file, or delete it"
+                " from this line on and decide again"
+            ) from error
     return records, len(complete)
+
+
+def _step(line: bytes) -> dict[str, Any]:
+    """A line's record; lines of earlier versions have no digest."""
+    record = json.loads(line)
+    digest = record.pop("digest", None)
+    if set(record) != {"kind", "request", "outcome"} or digest not in (None, _digest(record)):
+        raise ValueError("not the line that was written")
+    return dict(record)
+
+
+def _digest(step: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(step).encode()).hexdigest()[:16]
 
 
 def _plain(value: Any) -> Any:

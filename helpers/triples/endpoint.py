@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from helpers import __version__
-from helpers.paths import PlaceError, cache_folder, in_one_line, written_whole
+from helpers.kept import kept_whole, sound
+from helpers.paths import cache_folder
 from helpers.triples.triple_store import Binding, SparqlSource
 
 WIKIDATA = "https://query.wikidata.org/sparql"
@@ -72,7 +73,7 @@ class Endpoint:
             EndpointError: no answer from either.
         """
         path = self._cached(query)
-        kept = _kept(path)
+        kept = sound(path, lambda file: _rows(file.read_bytes()))
         if kept is not None and not self.refresh:
             return kept
         try:
@@ -83,11 +84,8 @@ class Endpoint:
                 return kept
             raise
         rows = _rows(content)
-        try:
-            with written_whole(path) as scratch:
-                scratch.write_bytes(content)
-        except OSError as error:
-            raise PlaceError(in_one_line(error)) from error
+        with kept_whole(path) as scratch:
+            scratch.write_bytes(content)
         return rows
 
     def _cached(self, query: str) -> Path:
@@ -172,17 +170,6 @@ def _rows(content: bytes) -> list[Binding]:
         return [{name: term["value"] for name, term in row.items()} for row in bindings]
     except (KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"not an answer in SPARQL's JSON format: {error}") from error
-
-
-def _kept(path: Path) -> list[Binding] | None:
-    """A cached answer; None where there is none, or a damaged one, which is asked for again."""
-    try:
-        return _rows(path.read_bytes())
-    except FileNotFoundError:
-        return None
-    except ValueError as error:
-        warnings.warn(f"{path} is damaged and asked for again ({error})", stacklevel=3)
-        return None
 
 
 def _seconds(retry_after: str | None) -> float:
