@@ -228,6 +228,9 @@ def _execute(planned: PlannedRun, watch: CellTimes | None) -> Exception | None:
                 kernel_name="python3",
                 cwd=str(REPOSITORY),
                 progress_bar=False,
+                extra_arguments=[
+                    "--log-level=ERROR"
+                ],  # else it warns that it listens on this machine
                 **hooks,
             )
     except Exception as failure:
