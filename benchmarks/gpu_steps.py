@@ -262,7 +262,7 @@ def _each(call: Callable[[Any], object], items: Sequence[Any]) -> None:
 
 
 def _tiny_shape(setting: Setting) -> LanguageModel:
-    """The shape's depth at a thousandth of its size, under its name, whose presets it takes."""
+    """A model of the shape's depth and a thousandth of its size. It takes the presets of its name."""
     settings = SHAPES[SHAPE.partition(":")[2]] | TINY
     words = words_tokenizer(prepare(SHAPE_TOKENIZER), settings["vocab_size"])
     placed: dict[str, Any] = {"dtype": torch_dtype(setting.dtype), "device": setting.device}

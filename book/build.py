@@ -18,6 +18,7 @@ from sphinx.cmd.build import main as sphinx
 
 import helpers
 from helpers.paths import FIGURES, NOTEBOOKS, REPOSITORY, RUNS
+from helpers.results.show import TIED
 
 BOOK = Path(__file__).resolve().parent
 _FILE_LINK = re.compile(r"(?<!!)\[([^\]]+)\]\((?!https?:|#)([^)]+)\)")
@@ -58,7 +59,7 @@ def folded(path: Path) -> str:
         if cell["cell_type"] != "code":
             continue
         tags = cell["metadata"].setdefault("tags", [])
-        if cell["outputs"] and not any(tag.startswith(("hide-", "remove-")) for tag in tags):
+        if not any(tag.startswith(("hide-", "remove-")) for tag in tags):
             tags.append("hide-input")
         sizes = [output.get("metadata", {}).get("image/png", {}) for output in cell["outputs"]]
         widths = [size["width"] for size in sizes if size.get("width")]
@@ -71,7 +72,7 @@ def findings() -> str:
     """What the README says was found: the headlines, the paper's results and ours."""
     text = (REPOSITORY / "README.md").read_text("utf-8")
     found = text[text.index("## What we find") : text.index("## Two commands")]
-    return _COMMENT.sub("", found)
+    return TIED.sub("\u00a0", _COMMENT.sub("", found))
 
 
 def guides() -> dict[str, str]:

@@ -41,6 +41,7 @@ html_js_files = ["sort.js", "enlarge.js"]
 html_math_renderer = "mathml"
 html_copy_source = False
 html_show_sphinx = False
+html_show_copyright = False
 
 
 def _inline(translator, node):

@@ -33,8 +33,8 @@ PEAK = {
 }
 THINKEDIT = {"IFR": "IFR ↓", "CKP": "CKP ↑", "Efficacy": "Efficacy ↑"}
 _NOTE = (
-    "One row per editor and model. The first line of a cell is ours with its 95 % interval, *paper* is "
-    f"the range over the paper's own, larger models. PEAK's measures are of {DATASET}, in percent, with "
+    "One row per editor and model. The first line of a cell is ours with its 95 % interval. The range in "
+    f"brackets is over the paper's own, larger models. PEAK's measures are of {DATASET}, in percent, with "
     "LS as the authors' code computes it; ThinkEdit's are of KnowGIC's sequential edits, exact "
     "probabilities. *n* counts PEAK's records; an editor with 20 comes from the ablations."
 )
@@ -108,4 +108,4 @@ def _paper_thinkedit(method: str, measure: str) -> str:
 
 def _range(values: pd.Series, *, digits: int) -> str:
     ends = [f"{value:.{digits}f}" for value in (values.min(), values.max())] if len(values) else []
-    return f"\npaper {_DASH.join(dict.fromkeys(ends))}" if ends else ""
+    return f"\n({_DASH.join(dict.fromkeys(ends))})" if ends else ""

@@ -150,8 +150,8 @@ def execute(
     """Execute a checked run.
 
     The executed notebook, its figures, the effective parameters and the manifest row go to the folder
-    that ``plan`` says, never over the committed figures; the row is added to ``folder/manifest.jsonl``
-    too, whether the run fails or not.
+    that ``plan`` says, never over the committed figures. ``folder/manifest.jsonl`` gets the row too,
+    whether the run fails or not.
 
     Args:
         planned: what ``checked_plan`` returns.

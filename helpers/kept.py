@@ -101,7 +101,7 @@ def sound(path: Path, read: Callable[[Path], T]) -> T | None:
     """``read_kept``; None where there is no file, or a damaged one, which is set aside with a warning.
 
     Raises:
-        DamagedError: a packaged file is damaged; another one in its place would be another's.
+        DamagedError: a packaged file is damaged; it cannot be replaced by one made here.
     """
     if not path.exists():
         return None

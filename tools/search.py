@@ -2,9 +2,9 @@
 
 Every combination of a small grid edits the same records, which are in no reported table: the last
 ones of the official file, whereas runs take the first ones. A method alone is judged by the harmonic
-mean of ES, GS and LS (``score``) and by its flagged updates; APP's coefficients by the mean of AFF and
-ANF (hard), which they are there to lower, among combinations with an ES of at least 90. What was
-chosen, and what would be chosen today, stands in the preset's ``source``.
+mean of ES, GS and LS (``score``) and by its flagged updates. APP's coefficients are there to lower AFF
+and ANF (hard): their mean is the judge, among combinations with an ES of at least 90. The preset's
+``source`` says what was chosen, and what the rule chooses today.
 
     python -m tools.search smollm2-135m rome layers='[[3],[5],[7]]'
     python -m tools.search smollm2-135m rome+app app='[{"alpha":0.2,"beta":0.2,"gamma":0.1}]'

@@ -32,7 +32,7 @@ function loadRun() {
 
 function probability(log) {
   const value = Math.exp(log);
-  return value >= 0.001 ? value.toFixed(3) : value.toExponential(0);
+  return value >= 0.001 ? value.toFixed(3) : value.toExponential(0).replace("-", "−"); // a minus breaks no line
 }
 
 function places(logs) {
@@ -63,10 +63,10 @@ function row(fact, method, index, ranks, low) {
   const answer = element("td", words);
   answer.append(element("br"), strip(before, after, low, kind));
   made.append(answer, element("td", KINDS[kind]));
-  made.append(element("td", `${ranks[0][index]}\u00a0→ ${ranks[1][index]}`));
+  made.append(element("td", `${ranks[0][index]}\u00a0→\u00a0${ranks[1][index]}`));
   made.append(element("td", `${probability(before)}\u00a0→ ${probability(after)}`));
   if (fact.said[method])
-    made.append(element("td", `${fact.said.before[index]}\u00a0→ ${fact.said[method][index]}`));
+    made.append(element("td", `${fact.said.before[index]}\u00a0→\u00a0${fact.said[method][index]}`));
   return made;
 }
 

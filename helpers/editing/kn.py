@@ -56,13 +56,13 @@ class KnHyperparameters(Hyperparameters):
     """Knowledge neurons.
 
     ``steps`` is m, the points of the integral (1 is the gradient at zero, which some public code
-    ships). A neuron is in a prompt's coarse set above ``adaptive_threshold`` times the maximum over
-    all layers, and in the refined set if it is in more than ``p`` of the prompts' coarse sets; with
-    one prompt both are the same. ``at`` names what is scaled: the neuron's ``activation`` (after
-    the gate) or the ``gate``'s output before the activation function.
+    ships). A prompt's coarse set holds the neurons above ``adaptive_threshold`` times the maximum
+    over all layers. The refined set holds those that are in more than ``p`` of the prompts' coarse
+    sets; with one prompt both are the same. ``at`` names what is scaled: the neuron's
+    ``activation`` (after the gate) or the ``gate``'s output before the activation function.
 
-    ``lambda_old`` times the embeddings of the old answer is subtracted from, ``lambda_new`` times
-    those of the new one added to, every chosen neuron's output weights;
+    An edit changes every chosen neuron's output weights: it subtracts ``lambda_old`` times the
+    embeddings of the old answer and adds ``lambda_new`` times those of the new one.
     ``lambda_old_one_token`` replaces ``lambda_old`` where the new answer is a single token.
     """
 

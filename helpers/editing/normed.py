@@ -1,10 +1,10 @@
 """Residuals that pass a norm on their way into the residual stream (Gemma 3's MLPs).
 
 MEMIT and AlphaEdit add their residuals to the MLP's output. Where a norm g * m / rms(m) follows, the
-residual must be handed back through it, or it arrives at another length: with Gemma 3's gains, of up
-to 700, thousands of times off. What the norm gives is always g * u with rms(u) = 1, so the nearest it
-can come to a wanted t minimises |g * u - t| on that sphere: u = g t / (g^2 + mu), with the mu that
-gives u its length.
+residual must be handed back through it. Otherwise it arrives at another length: with Gemma 3's gains
+of up to 700, thousands of times off. The norm always gives g * u with rms(u) = 1. The nearest it can
+come to a wanted t minimises |g * u - t| on that sphere: u = g t / (g^2 + mu), with the mu that gives u
+its length.
 """
 
 from __future__ import annotations

@@ -27,9 +27,9 @@ class Size(NamedTuple):
 def model_file(model: str) -> Path:
     """The params file of a model, whether it exists or not.
 
-    A local folder takes the file whose ``configuration`` is its own, whatever the folder is called;
-    a hub name that of its short name or last component; a random model (``shape:llama3-8b``) that of
-    the model, or instruct model, that it imitates.
+    A local folder takes the file whose ``configuration`` is its own, whatever the folder is called.
+    A hub name takes the file of its short name or last component. A random model
+    (``shape:llama3-8b``) takes that of the model, or instruct model, that it imitates.
 
     Raises:
         HyperparameterError: a local folder that no file fits.

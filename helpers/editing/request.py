@@ -18,9 +18,9 @@ class EditRequest:
     """One edit: after ``prompt`` (with one ``{}`` for ``subject``) the model is to say ``target``.
 
     ``correct`` (O) and ``false`` (O_h) are the answers APP protects and holds down. ``further`` holds
-    other prompts about the subject, each with its own target: an optimised vector is to serve all of
-    them alike (the mean of their losses), which asks for prompts that begin alike up to the subject,
-    where their keys agree. ``record`` names where the request comes from, for messages.
+    other prompts about the subject, each with its own target. One optimised vector serves all of
+    them alike (the mean of their losses). So they must begin alike up to the subject, where their
+    keys then agree. ``record`` names where the request comes from, for messages.
 
     Raises:
         RequestError: no or several ``{}`` in a prompt, an empty subject or target, a target among the

@@ -1,4 +1,4 @@
-"""A fact of one's own: what an editor is asked, and what is asked of the model around it."""
+"""A fact of one's own: what an editor is asked, and which questions around it the model gets."""
 
 from __future__ import annotations
 

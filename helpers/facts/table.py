@@ -23,7 +23,7 @@ _FACTORS = ("CPC", "AFF", "ANF")
 def facts_table(
     language_model: LanguageModel, facts: Sequence[Fact], updates: Sequence[Update]
 ) -> pd.DataFrame:
-    """The table of ``edit_facts``: everything is asked of the unedited and of the edited model."""
+    """The table of ``edit_facts``: the unedited and the edited model answer the same questions."""
     owners = [0 if len(updates) == 1 else number for number in range(len(facts))]
     prompts = [fact.prompts for fact in facts]
     before = _said(language_model, prompts, updates, [-1] * len(facts))

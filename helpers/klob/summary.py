@@ -2,8 +2,9 @@
 
 Per sentence two numbers (spread and mean magnitude) and the located sets as bits; per unit the sum
 of scores and how often it was located. Memory does not grow with sentences times units: above
-``KEPT_UNITS`` the bits of a fixed random sample of the units are kept, which estimates similarities
-for the permutation null only; the published similarities come from whole sets in a second pass.
+``KEPT_UNITS`` only the bits of a fixed random sample of the units are kept. The sample estimates
+similarities for the permutation null only. The published similarities come from whole sets in a
+second pass.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ by alpha and the gradients are averaged:
     Attr_l = a_l / m · Σ_j ∂p(answer | alpha_j a_l) / ∂a_l,   alpha_j = j / (m − 1), j = 0 … m − 1
 
 (the usual code's grid, which holds both ends). One layer is scaled at a time. A row (layer, alpha)
-equals the unchanged run before that layer and in a causal model left of the slot, so neither is
+equals the unchanged run before that layer, and in a causal model left of the slot. Neither is
 computed again: keys and values of the prefix are cached, rows branch off at their layer.
 """
 

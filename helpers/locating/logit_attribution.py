@@ -2,8 +2,8 @@
 
 A neuron writes a_j · w_j into the residual stream, a layer the sum of its neurons and its bias. The
 score is the drop of the answer's logit when that write is taken out of the last residual stream
-*before the final norm*, everything between held fixed; the norm is computed anew each time, so no
-linearisation is involved. Effects through later layers do not count: that is what *direct* means.
+*before the final norm*, everything between held fixed. The norm is computed anew each time, so
+nothing is linearised. Effects through later layers do not count: that is what *direct* means.
 A neuron's share of a logit is lost in the rounding of half precision: whatever the model's dtype,
 the differences are taken in fp32.
 """

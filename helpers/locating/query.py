@@ -2,7 +2,7 @@
 
 A causal model predicts the answer after the prompt's last token; a masked model predicts it at a
 mask token that stands in the slot. The target is the answer's *first* token, so that a factual and
-a random sentence are scored alike; where a sentence has no answer, ``own_answers`` puts the model's
+a random sentence are scored alike. Where a sentence has no answer, ``own_answers`` puts the model's
 own most probable next token in its place.
 """
 

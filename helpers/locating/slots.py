@@ -1,8 +1,8 @@
 """Forward passes that end at the answer slot, and rows that branch off on the way.
 
 Two savings, both exact. In a causal model the tokens left of what a method changes are constant:
-their keys and values are computed once. And a row that differs from an unchanged one from block l on
-need not exist before block l: ``branching`` lets each block append copies of the base rows, which
+their keys and values are computed once. And a row that differs from an unchanged one only from block
+l on need not exist before block l. ``branching`` lets each block append copies of the base rows; this
 halves the work of methods with one group of rows per layer.
 """
 

@@ -34,7 +34,7 @@ def keep_answers(
     """Choose the answers the unedited model ranks as it should (PEAK, Section 5.1).
 
     A correct answer is dropped when at least ``hard_share`` of the hard false answers are strictly
-    more probable; then a false answer is dropped when it is at least as probable as the least
+    more probable. Then a false answer is dropped when it is at least as probable as the least
     probable correct answer kept. The share is the authors' code's; the paper names no value.
 
     Args:

@@ -1,7 +1,7 @@
 """PEAK metrics of one record: efficacy, generalisation, locality and additivity.
 
-A record's scores before and after an edit go in, one dictionary of numbers comes out; a metric
-that is undefined for a record (no paraphrase, every prompt skipped) is NaN, so that a mean can
+A record's scores before and after an edit go in, one dictionary of numbers comes out. A metric is
+NaN where it is undefined for a record (no paraphrase, every prompt skipped), so that a mean can
 state how many records stand behind it.
 """
 

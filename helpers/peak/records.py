@@ -171,7 +171,7 @@ def _read(path: Path) -> list[Mapping[str, object]]:
 def _taken_numbers(items: Sequence[tuple[int, Mapping[str, object]]], path: Path) -> dict[int, str]:
     """Positions whose case_id an earlier record of the file has, and what to say of them.
 
-    Tables name records by it, so one would be taken for the other, also where only one is read.
+    Tables name records by it, so two with one number are taken for each other, even if one is read.
     """
     seen: set[object] = set()
     taken = {}

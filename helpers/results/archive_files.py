@@ -1,4 +1,4 @@
-"""A published run's folder: tables of which none is read whose bytes have changed."""
+"""A published run's folder. A table whose bytes have changed is not read."""
 
 from __future__ import annotations
 

@@ -57,8 +57,8 @@ class Drawing:
         needs: tables that a run must have.
         when: what else it must have, as far as it says so about itself.
         main: the run whose figure has no run in its name; those of other runs end in theirs.
-        each: for figures of which a run has several, the name of the parameter that tells them apart,
-            and how to list its values.
+        each: where a run has several figures of the kind, the name of the parameter that tells them
+            apart, and how to list its values.
         alone: whether it is drawn from numbers that come with the package.
         together: whether all runs are in one figure, the main one first.
     """

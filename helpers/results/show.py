@@ -31,7 +31,7 @@ _LOOK = (
     "background:var(--jp-layout-color0,var(--color-background-primary,#fff))}</style>"
 )
 _LONG = 24  # letters from which a cell holds words, not a value
-_TIED = re.compile(r" (?=±|\d+ %)|(?<=±) |(?<=,) (?=[-+−]?[\d.]+\])")  # spaces that break no line
+TIED = re.compile(r" (?=±|\d+ %)|(?<=±) |(?<=,) (?=[-+−]?[\d.]+\])")  # spaces that break no line
 
 
 def show(what: str | pd.DataFrame, *values: Any, **options: Any) -> None:
@@ -162,7 +162,7 @@ def _cell(value: Any, decimals: int) -> str:
 
 def _tied(text: str) -> str:
     """A cell as HTML, its intervals unbroken."""
-    return _TIED.sub("\u00a0", escape(text)).replace("\n", "<br>")
+    return TIED.sub("\u00a0", escape(text)).replace("\n", "<br>")
 
 
 def _broken(title: str) -> str:

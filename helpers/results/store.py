@@ -113,7 +113,7 @@ class Results:
 
     @property
     def kinds(self) -> list[str]:
-        """Kinds of which there are parts."""
+        """The kinds that have parts."""
         return sorted({path.name.split("-")[0] for path in self.folder.glob("*-*.parquet")})
 
     def done(self, kind: str = "scores") -> set[int]:

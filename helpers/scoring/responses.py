@@ -1,9 +1,9 @@
 """Sampled responses, many prompts and edits per forward pass, with cached keys and values.
 
 Each prompt is read once and its cache shared out to its ``n`` samples; finished responses leave the
-batch. Every sample has its own stream of random numbers that depends on seed, prompt and sample alone:
-batching does not matter, and one prompt before and after an edit meets the same stream, so that
-differences between the two come from the edit.
+batch. Every sample has its own stream of random numbers that depends on seed, prompt and sample alone.
+So batching does not matter. One prompt meets the same stream before and after an edit: differences
+between the two come from the edit.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 A sweep is a matrix of models x data sets x editors, each data set cut into shards. Every run is an
 ordinary params file of notebook 03. The shards of one combination have the same key in the results
-store, so they meet there; a last run per model and data set, over all of its records and editors,
-finds everything in the store and makes the table.
+store, so they meet there. A last run per model and data set covers all records and editors: it finds
+everything in the store and makes the table.
 """
 
 from __future__ import annotations

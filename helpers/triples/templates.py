@@ -54,7 +54,7 @@ def faults(template: str, *, answers: Iterable[str] = ()) -> list[str]:
 
     Args:
         template: text with a slot.
-        answers: answers of the relation, none of which may stand in the template.
+        answers: answers of the relation; none may stand in the template.
     """
     found = []
     if (slots := template.count(SLOT)) != 1:

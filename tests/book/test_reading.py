@@ -72,16 +72,18 @@ def test_findings_begin_on_the_first_screen(browser, address):
         assert browser.execute_script(top) <= size[1]
 
 
-def test_figures_fit_a_telephone_and_a_tap_enlarges_one(browser, address):
-    show(browser, TELEPHONE, f"{address}/notebooks/01_preliminaries.html")
-    widths = """return [...document.querySelectorAll('.cell_output img')]
+@pytest.mark.parametrize("page", ["index", "notebooks/01_preliminaries"])
+def test_figures_fit_a_telephone_and_a_tap_enlarges_one(browser, address, page):
+    show(browser, TELEPHONE, f"{address}/{page}.html")
+    widths = """return [...document.querySelectorAll('article img')]
         .map(i => i.getBoundingClientRect().right)"""
     found = browser.execute_script(widths)
     assert found
     assert max(found) <= TELEPHONE[0]
-    tap = "document.querySelector('.cell_output img').click()"
+    tap = "document.querySelector('article img').click()"
     browser.execute_script(tap)
     assert browser.execute_script(widths)[0] > TELEPHONE[0]
+    assert browser.execute_script("return document.documentElement.scrollWidth") == TELEPHONE[0]
     browser.execute_script(tap)
     assert browser.execute_script(widths) == found
 

@@ -46,8 +46,8 @@ def test_every_editor_stands_in_one_table_on_every_measure(book):
 
     table = book("every_editor").every_editor(FIGURES / "data")
     row = table.loc["ROME", "smollm2-135m"]
-    assert "\npaper " in row["AFF hard ↓"]
-    assert "\npaper " in row["IFR ↓"]
+    assert "\n(" in row["AFF hard ↓"]
+    assert "\n(" in row["IFR ↓"]
     assert row["n"] == "120"
     assert {"PRUNE", "KN", "AlphaEdit+APP", "FT-L"} <= set(
         table.loc[:, "n"].xs("smollm2-135m", level=1).index

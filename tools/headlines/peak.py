@@ -7,8 +7,10 @@ import pandas as pd
 from helpers.peak.ablation_findings import fairer_findings, neighbour_findings, objective_findings
 from helpers.peak.ablation_gallery import fairer_editors
 from helpers.peak.ablation_tables import variant_metrics
+from helpers.peak.construction.tables import validation_report
 from helpers.peak.findings import findings
 from helpers.peak.metrics_table import summarise
+from helpers.peak.records import load_peak
 from helpers.peak.stored_scores import scores_of, studies_of
 from helpers.peak.tables import method_metrics
 from helpers.results.archive import archive
@@ -53,6 +55,9 @@ def _one_fact(metrics: dict[str, pd.DataFrame], tested: list[Evidence], official
 
 
 def _construction() -> Headline:
+    for name in ("peak-mini-cf", "peak-mini-t"):
+        if contradictions := validation_report(load_peak(name).records):
+            raise UnsupportedError(f"{name} contradicts itself: {contradictions[0]}")
     tables = archive("construction").get("packaged_smollm2-135m").tables
     counterfactual = tables["filter"][tables["filter"]["set"] == "PEAK-CF"]
     passed = proportion_interval((counterfactual["step"] == "").astype(float))
@@ -62,8 +67,8 @@ def _construction() -> Headline:
     return Headline(
         "02",
         "The benchmark can be rebuilt from triples",
-        "Openly licensed facts become records in PEAK's form, none of which has an answer that is"
-        " both correct and false by name; what the model does not know is left out.",
+        "Openly licensed facts become records in PEAK's form. No record has an answer that is both"
+        " correct and false by name. Facts that the model does not know are left out.",
         (
             ("facts that became PEAK-CF records", f"{last:,} of {first:,}"),
             ("candidate records the model knows", _percent(passed)),
@@ -114,7 +119,7 @@ def _ablations() -> Headline:
             ("more noise without L1 than without L2", _points(first)),
         ),
         "04_fairer",
-        f"First 20 records of PEAK-CF, {first.difference.n} of which can be measured, {SMALL}.",
+        f"First 20 records of PEAK-CF ({first.difference.n} can be measured), {SMALL}.",
     )
 
 

@@ -6,9 +6,9 @@ Records come from the packaged facts, or from a file in the schema of PEAK or Co
 (``--records``). Every random choice follows from seed and step, and a checkpoint holds network,
 optimiser and step, so an interrupted run goes on as if it had not been.
 
-Differences from the published recipe, on purpose: the normalisation is measured once instead of
-running along; the updates' rates have a learning rate of their own (the published code means to but
-trains them at the network's); and the learning rates suit thousands of steps instead of a million.
+Three differences from the published recipe are on purpose. The normalisation is measured once instead
+of running along. The updates' rates have a learning rate of their own (the published code means to,
+but trains them at the network's). The learning rates suit thousands of steps instead of a million.
 """
 
 from __future__ import annotations

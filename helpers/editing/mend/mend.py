@@ -1,9 +1,10 @@
 """MEND: a trained hypernetwork turns a fine-tuning gradient into a low-rank edit.
 
-The target's mean negative log-likelihood, with APP's first term where asked for, is differentiated
-once; the hypernetwork maps every token's (input, output gradient) in the edited matrices to a pair
-of factors whose outer products sum to the update (Mitchell et al. 2022). All edits of a batch share
-one forward and one backward pass: their losses are summed, so each has its own gradient.
+The loss is the target's mean negative log-likelihood, with APP's first term where asked for. It is
+differentiated once. The hypernetwork maps every token's (input, output gradient) in the edited
+matrices to a pair of factors; their outer products sum to the update (Mitchell et al. 2022). All
+edits of a batch share one forward and one backward pass: their losses are summed, so each has its
+own gradient.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ def token_gradients(
     Args:
         batch: rows with their losses.
         names: the edited matrices.
-        app: APP, of which only the first term has a gradient before any change is made.
+        app: APP; only its first term has a gradient before any change is made.
 
     Returns:
         Inputs and gradients by matrix, and the loss terms [rows].

@@ -17,9 +17,9 @@ class Linked:
     """Which entities are linked with which, remembered from one question to the next.
 
     Hard false answers have a direct link with o* (in either direction, by any relation) and share a
-    type with it; random ones have none. Where an entity has too few direct links of its own type
-    (a film is linked with people, not with films), ``steps=2`` also counts entities that share a
-    neighbour with it; random ones then are linked in neither way.
+    type with it; random ones have none. Some entities have too few direct links of their own type:
+    a film is linked with people, not with films. There ``steps=2`` also counts entities that share a
+    neighbour with o*; random ones then are linked in neither way.
     """
 
     graph: Graph

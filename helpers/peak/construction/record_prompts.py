@@ -52,8 +52,8 @@ def locality_prompts(
 ) -> tuple[tuple[str, str], ...]:
     """Prompts about other subjects whose answer is one of O (PEAK, Section 5.1).
 
-    Only facts that o* does not answer, too, are used; of a few drawn at random the one with the
-    fewest answers, so that the prompt asks for its answer and not for a dozen others.
+    Facts that o* answers too are left out. Among a few drawn at random the one with the fewest
+    answers is used, so that the prompt asks for its answer and not for a dozen others.
 
     Args:
         by_answer: from ``facts_by_answer``.
