@@ -9,6 +9,7 @@ from typing import Any
 import matplotlib.pyplot as plt
 import networkx as nx
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -16,6 +17,9 @@ from matplotlib.patches import FancyArrowPatch
 
 from helpers.results.figure import figure
 from helpers.results.style import PALETTE, captioned, plain, told, use_style
+from helpers.thinkedit.case import edge_states
+from helpers.thinkedit.edits import Edit
+from helpers.thinkedit.graph import graph_of_facts
 from helpers.thinkedit.growth import Growth
 
 _KEPT, _LOST = PALETTE[2], PALETTE[3]
@@ -162,6 +166,24 @@ def graph_pair(
     knowledge_graph(graph, start, goal, states=before, title="before the edit", axes=upper)
     knowledge_graph(graph, start, goal, states=after, title="after the edit", axes=lower)
     return captioned(figure, caption)
+
+
+@figure("06_case", title="A stored edit's graph", each=("number", lambda run: ()))
+def stored_case(edit: Edit, facts: pd.DataFrame, *, number: str, caption: str = "") -> Figure:
+    """What is known of an edit's graph before and after it, from published scores (Figures 15–20).
+
+    Args:
+        edit: of the layout that the scores are of.
+        facts: table of ``stored_scores.facts_of``.
+        number: the edit's, which ends the figure's name.
+        caption: what the scores are of.
+    """
+    before, after = edge_states(edit, facts).values()
+    known, kept = list(before.values()).count("known"), list(after.values()).count("kept")
+    finding = f"{known} of {len(before)} links are known before the edit, {kept} of them after"
+    graph = graph_of_facts(edit.facts)
+    drawn = graph_pair(graph, edit.subject, edit.original, before=before, after=after)
+    return told(drawn, finding, f"{caption}, case {number}")
 
 
 def _frame(axes: Axes, places: Mapping[str, tuple[float, float]]) -> None:

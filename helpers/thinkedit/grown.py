@@ -94,7 +94,7 @@ class Recorded:
         """
         raise JournalError(
             f"{self.path} does not answer {prompts[0]!r} (n {n}, seed {seed}): the pipeline has changed"
-            " since; make it again with python -m tools.grow"
+            " since; grow it again, by python -m tools.grow or at notebook 06's panel"
         )
 
 
@@ -104,7 +104,7 @@ def grown_journals(model: str) -> list[Path]:
 
 
 def replayed(paths: Sequence[Path]) -> list[Growth]:
-    """The graphs that journals of ``tools.grow`` hold; nothing is written.
+    """The graphs that journals of ``session`` hold; nothing is written.
 
     Args:
         paths: the journals. Their settings name the fact, the pipeline's settings and the source of
@@ -126,7 +126,7 @@ def replayed(paths: Sequence[Path]) -> list[Growth]:
         )
         if run.pending is not None:
             raise JournalError(
-                f"{path} ends before its run: make it again with python -m tools.grow"
+                f"{path} ends before its run: grow it again, by python -m tools.grow or at the panel"
             )
         grown.append(run.growth)
     return grown

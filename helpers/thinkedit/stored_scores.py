@@ -21,6 +21,7 @@ from helpers.paths import file_name
 from helpers.records import skipped_words
 from helpers.results.archive import ArchiveError, Run
 from helpers.results.model_words import model_words
+from helpers.thinkedit import tables
 from helpers.thinkedit.knowgic import LAYOUTS
 from helpers.thinkedit.known import DEFAULT, Known
 from helpers.thinkedit.report_tables import Evaluation, evaluate_scores
@@ -57,6 +58,20 @@ def scores_of(runs: Sequence[Run], kind: str) -> pd.DataFrame:
         of = {**run.about.source, **settings[kind], "skipped": skipped_words(skipped)}
         parts.append(run.tables[kind].assign(**of))
     return pd.concat(parts, ignore_index=True)
+
+
+def facts_of(run: Run, method: str, *, mode: str, rule: Known = DEFAULT) -> pd.DataFrame:
+    """Each fact before and after a method's stored edits, as ``tables.exact_facts`` gives them.
+
+    Raises:
+        ArchiveError: the run has no exact scores of this method and mode.
+    """
+    scores = scores_of([run], "exact")
+    after = scores[(scores["method"] == method) & (scores["mode"] == mode)]
+    if after.empty:
+        raise ArchiveError(f"run {run.name!r} has no exact scores of {method}, {mode}")
+    before = scores[(scores["mode"] == "before") & scores["case_id"].isin(after["case_id"])]
+    return tables.exact_facts(before, after, rule=rule)
 
 
 def caption(scores: pd.DataFrame, about: str = "") -> str:

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from helpers.thinkedit.graph import Triplet
 from helpers.thinkedit.grown import grown_journals, replayed
 from helpers.thinkedit.journal import JournalError, decisions, header
 
@@ -19,6 +20,23 @@ def test_the_embedded_model_grew_graphs_and_their_replay_writes_nothing():
         )
         assert len(decisions(path)) >= 3
     assert [path.read_bytes() for path in paths] == written
+
+
+def test_one_graph_was_curated_by_a_person():
+    (path,) = [path for path in grown_journals("smollm2-135m") if "japan" in path.name]
+    taken = decisions(path)
+    occasions = {entry["review"]["occasion"] for entry in taken}
+    assert occasions == {"refine", "prune"}
+    added = [
+        triplet
+        for entry in taken
+        for triplet in entry["decision"]["triplets"]
+        if triplet not in entry["review"]["candidates"]
+    ]
+    assert len(added) >= 3
+    (growth,) = replayed([path])
+    used = {step.key for chain in growth.chains for step in chain}
+    assert used & {Triplet(**triplet).key for triplet in added}
 
 
 def test_a_pipeline_that_leaves_the_record_is_named(tmp_path):

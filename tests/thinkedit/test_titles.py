@@ -10,10 +10,13 @@ import pandas as pd
 import pytest
 
 from helpers.paths import PACKAGED
-from helpers.results.archive import archive
+from helpers.results.archive import ArchiveError, archive
 from helpers.results.figure import published
 from helpers.results.published import published_table
 from helpers.thinkedit import stored_scores
+from helpers.thinkedit.graph_drawings import stored_case
+from helpers.thinkedit.knowgic import load_edits
+from helpers.thinkedit.known import BY_RANK
 from helpers.thinkedit.pooled import edit_sums, pooled
 
 KNOWGIC = ("gemma3-270m", "smollm2-135m")
@@ -84,3 +87,39 @@ def test_what_a_sequence_costs(told):
         before, after = (pooled(t[t["edit"].isin(common)]).mean for t in own)
         lower, every = lower + (after < before), every + 1
     assert told("06_recalled_methods") == [lower, every]
+
+
+def test_a_stored_edit_is_drawn_with_what_is_known():
+    run = archive("thinkedit").get("smollm2-135m_recalled-smollm2-135m")
+    edit = max(load_edits("recalled-smollm2-135m"), key=lambda edit: len(edit.chains))
+    facts = stored_scores.facts_of(run, "alphaedit", mode="independent")
+    figure = stored_case(edit, facts, number=str(edit.case_id), caption="x")
+    links = {(fact.subject.casefold(), fact.object.casefold()) for fact in edit.facts}
+    own = facts[facts["case_id"] == edit.case_id]
+    assert own["known_before"].all()  # the model recalls its own graph
+    title = figure.get_suptitle()
+    assert title.startswith(f"{len(links)} of {len(links)} links are known before the edit, ")
+    assert int(title.split()[-4]) < len(links)
+    with pytest.raises(ArchiveError, match="no exact scores of kn, independent"):
+        stored_scores.facts_of(run, "kn", mode="independent")
+
+
+def test_the_paper_s_graphs_are_drawn_from_stored_scores(data_folder):
+    run = archive("thinkedit").get("smollm2-135m")
+    facts = stored_scores.facts_of(run, "alphaedit", mode="sequential", rule=BY_RANK)
+    edits = {edit.case_id: edit for edit in load_edits("2025-06")}
+    for number in (15, 9, 5, 16, 6, 7):  # Figures 15 to 20
+        figure = stored_case(edits[number], facts, number=str(number))
+        plt.close(figure)
+        told = tuple(map(int, re.findall(r"\d+", figure.get_suptitle())))
+        own = facts[facts["case_id"] == number].set_index("item")
+        links: dict[tuple[str, str], list[bool]] = {}
+        for item, fact in enumerate(edits[number].facts):
+            ends = links.setdefault((fact.subject.casefold(), fact.object.casefold()), [False] * 2)
+            ends[0] |= own.loc[item, "known_before"]
+            ends[1] |= own.loc[item, "known_after"]
+        before = sum(once for once, _ in links.values())
+        kept = sum(once and still for once, still in links.values())
+        assert told == (before, len(links), kept)
+        names = {text.get_text().replace("\n", " ") for text in figure.axes[0].texts}
+        assert edits[number].subject in names
