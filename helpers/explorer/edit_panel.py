@@ -68,9 +68,9 @@ class EditPanel(Panel):
             choice.observe(lambda _: self._hide_code(), "value")
         self.choices.children += (self.python,)
         self._packaged = widgets.VBox([self.subject, self.relation])
-        self._own = widgets.VBox(tuple(self.own.values()))
         shown = [self.status, self.code, self.picture, self.details, self.style_sheet]
-        fact = [self.source, self._packaged, self.target, self._own]
+        *asked, correct, false = self.own.values()
+        fact = [self.source, self._packaged, *asked, self.target, correct, false]
         self.children = [*fact, self.choices, *shown]
         self._offer_fields()
         if first is not None:
@@ -81,7 +81,8 @@ class EditPanel(Panel):
         """Show the packaged facts, or the fields of one's own."""
         own = self.source.value == OWN
         self._packaged.layout.display = "none" if own else None
-        self._own.layout.display = None if own else "none"
+        for field in self.own.values():
+            field.layout.display = None if own else "none"
         self._outdate()
 
     def _show_code(self) -> None:
@@ -168,7 +169,8 @@ _FIELDS = {
 
 
 def _text_field(description: str, placeholder: str) -> widgets.Text:
-    return widgets.Text(description=description, placeholder=placeholder, layout=WIDE)
+    layout = widgets.Layout(width=WIDE.width)  # hidden alone
+    return widgets.Text(description=description, placeholder=placeholder, layout=layout)
 
 
 def details(outcome: Outcome) -> str:
