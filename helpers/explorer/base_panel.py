@@ -28,15 +28,17 @@ class Panel(widgets.VBox):
 
     Args:
         explorer: where editors come from.
-        editor: the editor chosen at first.
+        editor: the editor chosen at first, with APP if ``app``.
         edit: makes the edit that is chosen and shows its outcome.
     """
 
-    def __init__(self, explorer: Explorer, editor: str, edit: Callable[[], None]) -> None:
+    def __init__(
+        self, explorer: Explorer, editor: str, edit: Callable[[], None], *, app: bool = False
+    ) -> None:
         self._explorer = explorer
         self._make_edit = edit
         self.editor = widgets.Dropdown(description="Editor", options=tuple(editors()), value=editor)
-        self.app = widgets.Checkbox(description="with APP", indent=False)
+        self.app = widgets.Checkbox(description="with APP", value=app, indent=False)
         self.app.layout.width = "auto"
         self.button = widgets.Button(description="Edit", button_style="primary", icon="pencil")
         self.cancel = widgets.Button(description="Cancel", icon="stop", disabled=True)

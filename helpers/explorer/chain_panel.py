@@ -30,7 +30,7 @@ class ChainPanel(Panel):
         chains: the model, the edits and the store.
         editors: where editors come from.
         first: an outcome to begin with; its edit is then chosen.
-        editor: the editor chosen at first.
+        editor: the editor chosen at first, with APP if ``app``.
         steps: length of the longest chains shown at first.
     """
 
@@ -41,11 +41,12 @@ class ChainPanel(Panel):
         *,
         first: ChainsOutcome | None = None,
         editor: str = "rome",
+        app: bool = False,
         steps: int = 3,
     ) -> None:
         self._chains = chains
         self.outcome = first
-        super().__init__(editors, editor, self._edit)
+        super().__init__(editors, editor, self._edit, app=app)
         facts = [(f"{e.subject}: {e.original} → {e.new}", n) for n, e in enumerate(chains.edits)]
         self.fact = widgets.Dropdown(description="Edit", options=facts, layout=WIDE)
         self.steps = widgets.IntSlider(description="Steps up to", value=steps, min=1, max=steps)
@@ -55,7 +56,7 @@ class ChainPanel(Panel):
         if first is not None:
             self.fact.value = list(chains.edits).index(first.edit)
             self._show(first)
-        walk = [self.steps, self.chain, self.picture, self.details]
+        walk = [self.steps, self.chain, self.picture, self.details, self.style_sheet]
         self.children = [self.fact, self.choices, self.status, *walk]
 
     def _edit(self) -> None:

@@ -31,7 +31,7 @@ class EditPanel(Panel):
         explorer: the model and the settings.
         records: facts to choose from.
         first: an outcome to begin with; its fact and answer are then chosen.
-        editor: the editor chosen at first.
+        editor: the editor chosen at first, with APP if ``app``.
     """
 
     def __init__(
@@ -41,10 +41,11 @@ class EditPanel(Panel):
         *,
         first: Outcome | None = None,
         editor: str = "rome",
+        app: bool = False,
     ) -> None:
         self._records = tuple(records)
         self.outcome = first
-        super().__init__(explorer, editor, self._edit)
+        super().__init__(explorer, editor, self._edit, app=app)
         subjects = sorted({record.subject for record in self._records})
         self.subject = widgets.Dropdown(description="Subject", options=subjects, layout=WIDE)
         self.relation = widgets.Dropdown(description="Relation", layout=WIDE)
@@ -169,8 +170,11 @@ _FIELDS = {
 
 
 def _text_field(description: str, placeholder: str) -> widgets.Text:
+    """Told when it is left: of letters told one by one, the last come after a click on Edit."""
     layout = widgets.Layout(width=WIDE.width)  # hidden alone
-    return widgets.Text(description=description, placeholder=placeholder, layout=layout)
+    return widgets.Text(
+        description=description, placeholder=placeholder, continuous_update=False, layout=layout
+    )
 
 
 def details(outcome: Outcome) -> str:

@@ -114,6 +114,16 @@ def test_a_fact_of_ones_own_is_edited(panel):
     assert "explorer-old" in panel.picture._dom_classes
 
 
+def test_what_is_typed_is_told_before_a_click(panel):
+    """Letter by letter, a click on Edit overtakes the last: "Egypt" was edited as "E"."""
+    assert not any(field.continuous_update for field in (panel.target, *panel.own.values()))
+
+
+def test_the_first_choice_can_be_with_app(explorer, records):
+    assert EditPanel(explorer, records, editor="ft-l", app=True).app.value
+    assert not EditPanel(explorer, records, editor="kn", app=True).app.value
+
+
 def test_a_fact_without_known_answers_is_edited(panel):
     own(panel)
     panel.button.click()
