@@ -20,6 +20,7 @@ from helpers.results.style import (
     captioned,
     plain,
     share_below,
+    told,
     use_style,
 )
 
@@ -84,15 +85,21 @@ def list_probabilities(scores: Mapping[str, pd.DataFrame], *, caption: str = "")
                     (state, label, *summary.loc[f"{name}_{moment}", ["mean", "low", "high"]])
                 )
     table = pd.DataFrame(rows, columns=["state", "list", "mean", "low", "high"])
-    figure, axes = plt.subplots(figsize=(6.6, 3.5))
+    figure, axes = plt.subplots(figsize=(7.6, 3.4))
     grouped_points(axes, table, group="state", point="list")
     if len(scores) > 5:
         plt.setp(axes.get_xticklabels(), rotation=45, ha="right", rotation_mode="anchor")
     axes.set_yscale("log")
     axes.set_ylabel("mean probability")
-    figure.legend(ncols=3, loc="outside lower center")
+    figure.legend(loc="outside right center")
+    after = table[table["state"] != "before"].pivot(index="state", columns="list", values="mean")
+    overtaken = int((after[LISTS["hard"]] > after[LISTS["correct"]]).sum())
+    finding = (
+        f"After {overtaken} of {len(after)} methods the hard false answers are more probable than "
+        "the correct ones"
+    )
     intervals = "95 % intervals (without a lower cap where they reach zero)"
-    return captioned(figure, f"Answer lists before and after editing, {intervals}\n{caption}")
+    return told(figure, finding, f"{caption}\nMeans over records, {intervals}")
 
 
 @figure("03_additivity_bars", title="AFF and ANF of each method")
@@ -108,10 +115,14 @@ def additivity_bars(by_record: Mapping[str, pd.DataFrame], *, caption: str = "")
     table["metric"] = table["metric"].str.replace("_", " ")
     figure, axes = plt.subplots(figsize=(6.6, 3.0))
     grouped_bars(axes, table, group="metric", bar="method")
-    axes.set_ylabel("additivity factor [%], lower is better")
+    axes.set_ylabel("lower is better [%]")
     axes.set_ylim(0, 105)
     axes.legend(ncols=2)
-    return captioned(figure, f"Perturbation of the neighbours, 95 % intervals\n{caption}")
+    forgotten = table[table["metric"] == "AFF hard"].set_index("method")["mean"].dropna()
+    finding = "; ".join(
+        f"{method} forgets {mean:.0f} %" for method, mean in forgotten.nlargest(3).items()
+    )
+    return told(figure, f"AFF, hard: {finding}", f"{caption}\nMeans over records, 95 % intervals")
 
 
 @figure("03_additivity_distribution", title="AFF over records")
@@ -126,20 +137,34 @@ def additivity_distribution(by_record: Mapping[str, pd.DataFrame], *, caption: s
         rows, columns, figsize=size, sharex=True, sharey=True, squeeze=False
     )
     looks = {"": (PALETTE[0], "-", "plain"), "+APP": (PALETTE[1], "--", "+APP")}
-    for axes, editor in zip(panels.flat, editors, strict=False):
+    for place, (axes, editor) in enumerate(zip(panels.flat, editors, strict=False)):
         for suffix, (colour, line, label) in looks.items():
             if editor + suffix in by_record:
                 values = 100 * by_record[editor + suffix]["AFF_hard"].dropna()
                 share_below(axes, values, color=colour, linestyle=line, label=label)
         axes.set_title(f"{editor} (n={len(values)})")
-        axes.set(xlabel="", ylabel="")
+        lowest = place + columns >= len(editors)
+        axes.set(xlabel="AFF (hard) [%]" if lowest else "", ylabel="")
+        axes.tick_params(labelbottom=lowest)
     for axes in panels.flat[len(editors) :]:
         axes.axis("off")
-    figure.supxlabel("AFF (hard) of a record [%]", fontsize=9)
     figure.supylabel("share of records at or below", fontsize=9)
     handles = [Line2D([], [], color=c, ls=style, label=n) for c, style, n in looks.values()]
     figure.legend(handles=handles, loc="outside right center")
-    return captioned(figure, f"How unevenly forgetting strikes\n{caption}")
+    return told(figure, _mostly_forgotten(by_record), caption)
+
+
+def _mostly_forgotten(by_record: Mapping[str, pd.DataFrame]) -> str:
+    """Which editor forgets most of the list most often, and how often with APP."""
+    shares = {
+        method: 100 * (table["AFF_hard"].dropna() > 0.5).mean()
+        for method, table in by_record.items()
+    }
+    paired = [method for method in shares if f"{method}+APP" in shares] or list(shares)
+    worst = max(paired, key=lambda method: shares[method])
+    words = f"AFF is above 50 % in {shares[worst]:.0f} % of the records with {worst}"
+    careful = shares.get(f"{worst}+APP")
+    return words if careful is None else f"{words}, in {careful:.0f} % with {worst}+APP"
 
 
 def _shade_lists(axes: plt.Axes, lists: list[str], rows: np.ndarray) -> None:
