@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from helpers.bounds import one_of, within
 from helpers.editing.corpus import corpus_named
@@ -133,15 +133,20 @@ def _skipping(params: Params) -> bool:
     return bool(params.get("skip_bad_records", False))
 
 
-def _examples(_number: int, params: Params) -> None:
-    """The benchmark, and the examples of it that are looked at closely."""
-    subtasks: dict[str, Subtask] = {"fact": "consistency", "chain": "relevance"}
-    for name, subtask in subtasks.items():
-        there, _ = chosen_examples(subtask, _here(params["source"]), skip_bad=_skipping(params))
-        if params[name] not in there:
+def _examples(_fact: int, params: Params) -> None:
+    """The benchmark, how many examples of it are wanted, and which are looked at closely."""
+    if len(counts := params["counts"]) != 3:
+        raise ValueError(f"counts: give three, of c, r and u, not {len(counts)}; 0 takes all")
+    for subtask, count, name in zip(get_args(Subtask), counts, ("fact", "chain", ""), strict=True):
+        klob, source = f"KLoB-{subtask[0]}", _here(params["source"])
+        there, skipped = chosen_examples(subtask, source, skip_bad=_skipping(params))
+        if name and params[name] not in there:
             raise ValueError(
-                f"{name}: no example {params[name]} of KLoB-{subtask[0]} to use; 0 to {max(there)}"
+                f"{name}: no example {params[name]} of {klob} to use; 0 to {max(there)}"
             )
+        for key, wanted in (("counts", count), ("examples", params["examples"])):
+            if wanted > (most := len(there) + len(skipped)):
+                raise ValueError(f"{key}: {klob} has {most} examples, not {wanted}")
 
 
 def _source(value: str, params: Params) -> None:
@@ -193,7 +198,7 @@ _CONSTRUCTION = (
     *("link_steps", "per_relation", "cutoff", "until", "temporal_least_hard"),
     *("temporal_per_relation", "rule", "hard_share", "threshold", "least_known"),
 )
-_SOME = ("methods",)  # lists that may not be empty
+_SOME = ("methods", "modes", "estimators")  # lists that may not be empty
 
 
 def _bounded(name: str, *bounds: float) -> Callable[[float], None]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging as transformers_logging
 
@@ -167,6 +168,10 @@ def _pretrained(
                 output_loading_info=True,
                 **_placed(device),
             )
+    except SafetensorError as error:
+        raise ModelError(
+            f"the checkpoint of {name} cannot be read ({error}); fetch it again, whole"
+        ) from error
     except OSError as error:
         raise NoModelError(f"no model {name!r}: give {_WAYS} ({error})") from error
     except ValueError as error:

@@ -288,6 +288,17 @@ def test_fetch_looks_at_what_is_cached(cache):
         assert (prepare("small") / "tokenizer.json").exists()
 
 
+@pytest.mark.parametrize("left", [0, 0.5])
+def test_a_checkpoint_that_was_cut_off_is_refused(tmp_path, tiny, left):
+    tiny("llama").model.save_pretrained(tmp_path)
+    tiny("llama").tokenizer.save_pretrained(tmp_path)
+    path = tmp_path / "model.safetensors"
+    content = path.read_bytes()
+    path.write_bytes(content[: int(left * len(content))])
+    with pytest.raises(ModelError, match=r"checkpoint of .* cannot be read .*fetch it again"):
+        load_model(str(tmp_path))
+
+
 @pytest.mark.parametrize("change", ["missing", "another shape"])
 def test_a_checkpoint_that_lacks_weights_is_refused(tmp_path, tiny, change):
     from safetensors.torch import load_file, save_file
