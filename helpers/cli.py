@@ -12,6 +12,14 @@ import typer.core
 
 from helpers.paths import PlaceError, in_one_line, require_checkout
 
+_LONGEST = 4_000  # characters of a message; what a file holds may be in it
+
+
+def _tell_error(problem: object) -> None:
+    text = str(problem)
+    shown = text if len(text) <= _LONGEST else f"{text[: _LONGEST // 2]} … {text[-_LONGEST // 2 :]}"
+    typer.echo(f"error: {shown}", err=True)
+
 
 class _OneLine(typer.core.TyperGroup):
     """A disk that is full, only read or not there is said in one line, whatever the verb."""
@@ -26,7 +34,7 @@ class _OneLine(typer.core.TyperGroup):
             if isinstance(error, BrokenPipeError):  # whoever read our lines has read enough
                 raise
             message = in_one_line(error)
-        typer.echo(f"error: {message}", err=True)
+        _tell_error(message)
         raise typer.Exit(1)
 
 
@@ -57,7 +65,7 @@ def run(
         with ended_by_sigterm():
             well = run_files(params, folder=folder, workers=workers, tell=typer.echo)
     except (ParamsError, ValueError) as error:
-        typer.echo(f"error: {error}", err=True)
+        _tell_error(error)
         raise typer.Exit(1) from error
     except KeyboardInterrupt as stop:
         typer.echo("stopped; finished records are kept, the same command goes on", err=True)
@@ -104,7 +112,7 @@ def sweep(
                 allow_shell=allow_shell,
             )
     except ERRORS as error:
-        typer.echo(f"error: {error}", err=True)
+        _tell_error(error)
         raise typer.Exit(1) from error
     except KeyboardInterrupt as stop:
         typer.echo("stopped; what is finished is kept, go on with --resume", err=True)
@@ -127,7 +135,7 @@ def publish(
     try:
         typer.echo(str(store(params, finished=finished)))
     except ERRORS as error:
-        typer.echo(f"error: {error}", err=True)
+        _tell_error(error)
         raise typer.Exit(1) from error
 
 
@@ -143,7 +151,7 @@ def fetch(
         typer.echo(str(fetch_by_name(name, accept_terms=accept_terms)))
     except (KeyError, RuntimeError) as error:
         text = error if isinstance(error, RuntimeError) else f"known: {', '.join(FETCHABLE)}"
-        typer.echo(f"error: {name}: {text}", err=True)
+        _tell_error(f"{name}: {text}")
         raise typer.Exit(1) from error
 
 
@@ -165,7 +173,7 @@ def figure(
         for path in save(name):
             typer.echo(str(path))
     except (FigureError, ArchiveError) as error:
-        typer.echo(f"error: {error}", err=True)
+        _tell_error(error)
         raise typer.Exit(1) from error
     finally:
         gc.enable()
@@ -186,5 +194,5 @@ def doctor(
             for line in needs(params):
                 typer.echo(line)
         except ParamsError as error:
-            typer.echo(f"error: {error}", err=True)
+            _tell_error(error)
             raise typer.Exit(1) from error

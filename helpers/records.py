@@ -30,7 +30,7 @@ def read_json(text: str, where: str, *, error: type[RecordError] = RecordError) 
         return json.loads(text)
     except RecursionError as problem:
         raise error(f"{where}: nested too deeply to hold records; mend it") from problem
-    except json.JSONDecodeError as problem:
+    except ValueError as problem:  # also a number of thousands of digits
         raise error(
             f"{where}: not JSON ({problem}); mend it, or fetch it again if it was cut off"
         ) from problem
@@ -100,8 +100,8 @@ class Usable(Generic[Record]):
         remedy = (
             "no record is left"
             if skip_bad
-            else "nothing was edited yet; mend or remove such records, or leave them out with"
-            " skip_bad_records: true (notebooks 03 to 06)"
+            else "nothing was edited yet; mend them, or leave them out with skip_bad_records: true"
+            " (notebooks 03 to 06)"
         )
         raise error(f"{'; '.join(wrong[:5])}{more}: {remedy}")
 

@@ -154,3 +154,13 @@ def test_a_dry_run_says_where_memory_will_not_do(tmp_path, monkeypatch):
     assert "0.5 GiB for each of 3 workers, 1.0 GiB free on cpu; too little" in three
     elsewhere = runner.invoke(app, [*arguments, "--engine", "slurm"]).output
     assert "weights in float32 0.5 GiB; batches" in elsewhere
+
+
+def test_a_message_is_bounded_whatever_the_file_holds(tmp_path):
+    folder = tmp_path / "03_editing_runs"
+    folder.mkdir()
+    (folder / "mine.yaml").write_text(f"model: {'x' * 100_000}\n")
+    result = runner.invoke(app, ["run", str(folder / "mine.yaml")])
+    assert result.exit_code == 1
+    assert result.output.startswith("error: ")
+    assert len(result.output) < 5_000

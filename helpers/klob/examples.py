@@ -75,7 +75,8 @@ def read_examples(subtask: Subtask, source: str | Path = "klob-mini") -> Usable[
 
     Args:
         subtask: which file.
-        source: ``"klob"`` (official), ``"klob-mini"`` (packaged), or a file in the same schema.
+        source: ``"klob"`` (official), ``"klob-mini"`` (packaged), a folder with files ``KLoB-c.jsonl``,
+            ``KLoB-r.jsonl`` and ``KLoB-u.jsonl`` in the same schema, or one such file.
 
     Raises:
         RecordError: no such file, not UTF-8, or empty.
@@ -133,9 +134,14 @@ def examples_file(subtask: Subtask, source: str | Path) -> Path:
     letter = subtask[0]
     if source == "klob":
         return locate(OFFICIAL[f"klob-{letter}"])
-    path = MINI[letter] if source == "klob-mini" else Path(source)
+    path = MINI[letter] if source == "klob-mini" else Path(source).expanduser()
+    if path.is_dir():
+        path /= f"KLoB-{letter}.jsonl"
     if not path.is_file():
-        raise RecordError(f"{source}: neither 'klob', 'klob-mini' nor a file of KLoB-{letter}")
+        raise RecordError(
+            f"{path}: neither 'klob', 'klob-mini', nor a folder with KLoB-c.jsonl, KLoB-r.jsonl and"
+            " KLoB-u.jsonl"
+        )
     return as_committed(path)
 
 

@@ -108,12 +108,12 @@ def usable_edits(path: Path) -> Usable[Edit]:
     def read(number: int, record: Any) -> tuple[_Rewrite, list[Chain]]:
         place = f"{path}, record {number}"
         rewrite = _rewrite(record, place)
-        check_record(int(record["case_id"]), record, place, error=KnowGICError)
+        check_record(record["case_id"], record, place, error=KnowGICError)
         lists = record["chains"] if "chains" in record else [record["chain"]]
         if not lists:
             raise KnowGICError(f"{place}: no chains; give at least the one-step chain")
         chains = [_chain(entry, rewrite, f"{place}, chain {i}") for i, entry in enumerate(lists)]
-        case_id = case_ids.get(rewrite, int(record["case_id"]))
+        case_id = case_ids.get(rewrite, record["case_id"])
         if taken.setdefault(case_id, rewrite) != rewrite:
             raise KnowGICError(f"{place}: different edits share a case_id ({case_id}); number them")
         case_ids[rewrite] = case_id
@@ -157,7 +157,8 @@ def _rewrite(record: Mapping[str, Any], place: str) -> _Rewrite:
             rewrite["target_true"]["str"],
             rewrite["target_new"]["str"],
         )
-        int(record["case_id"])
+        if type(record["case_id"]) is not int:
+            raise TypeError("case_id must be a whole number")
     except (KeyError, TypeError, ValueError) as error:
         raise KnowGICError(
             f"{place}: no proper case_id and requested_rewrite ({error!r})"

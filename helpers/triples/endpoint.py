@@ -167,7 +167,9 @@ def _rows(content: bytes) -> list[Binding]:
     """
     try:
         bindings = json.loads(content)["results"]["bindings"]
-        return [{name: term["value"] for name, term in row.items()} for row in bindings]
+        rows = [{name: term["value"] for name, term in row.items()} for row in bindings]
+        "".join(value for row in rows for value in row.values()).encode()  # no half characters
+        return rows
     except (KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"not an answer in SPARQL's JSON format: {error}") from error
 

@@ -44,6 +44,7 @@ RETRIED = {
     "rows that are no objects": _answer(b'{"results": {"bindings": [1, "x", null]}}'),
     "bindings that are no list": _answer(b'{"results": {"bindings": 3}}'),
     "deep JSON": _answer(b"[" * 100_000),
+    "half a character": _answer(GOOD.replace(b'"value": "', rb'"value": "\ud800')),
     "half an answer": _answer(GOOD[:20]),
     "absurd Retry-After": _answer(b"", "503 Busy", "Retry-After: " + "9" * 400),
     "negative Retry-After": _answer(b"", "429 Slow", "Retry-After: -5"),

@@ -88,6 +88,15 @@ EXAMPLE = {"prompts": ["a _", "b _", "c _"], "knowledge": ["s", "r_(P1)", "\ud80
 
 
 @pytest.mark.parametrize("paper", LOADERS)
+def test_a_number_of_thousands_of_digits_is_one_line(tmp_path, tally, paper):
+    path = tmp_path / "long.json"
+    path.write_text(f'{{"case_id": {"9" * 5000}}}')
+    with pytest.raises(RecordError, match=r"long\.json.*digits"):
+        LOADERS[paper](path)
+    tally("bad records: refused where they are read", True)
+
+
+@pytest.mark.parametrize("paper", LOADERS)
 def test_deep_json_is_one_line(tmp_path, tally, paper):
     path = tmp_path / "deep.json"
     path.write_text("[" * 200_000)
@@ -123,12 +132,16 @@ def _edits(folder: Path, change: object) -> Path:
 EDITS = {
     "half a character": lambda e: e["chains"][0]["questions"].__setitem__(0, "\ud800?"),
     "a case_id beyond 64 bits": lambda e: e.update(case_id=2**70),
+    "a case_id without end": lambda e: e.update(case_id=float("inf")),
+    "half a case_id": lambda e: e.update(case_id=1.5),
 }
 
 
 @pytest.mark.parametrize("fault", EDITS)
 def test_an_edit_that_is_none_is_refused_where_it_is_read(tmp_path, tally, fault):
-    with pytest.raises(RecordError, match=r"edits\.json, record 1.*(half a character|64 bits)"):
+    with pytest.raises(
+        RecordError, match=r"edits\.json, record 1.*(half a character|64 bits|whole number)"
+    ):
         read_edits(_edits(tmp_path, EDITS[fault]))
     tally("bad records: refused where they are read", True)
 
