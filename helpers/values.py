@@ -119,6 +119,12 @@ def _edits(layout: str, params: Params) -> Iterable[Edit]:
     return found.records.values()
 
 
+def _cases(numbers: list[int], params: Params) -> None:
+    """Edits whose stored graphs are drawn: the paper's."""
+    for number in numbers:
+        by_case_id(_edits("2025-06", params), number)
+
+
 def _dataset(name: str, params: Params) -> PeakData:
     """The PEAK records, read as the notebook reads them."""
     return load_peak(
@@ -232,6 +238,7 @@ TOGETHER: dict[str, Callable[[Any, Params], object]] = {
     "dataset": _dataset,
     **dict.fromkeys(("layout", "benchmark"), _edits),
     "case_id": lambda value, params: by_case_id(_records(params), value),
+    "cases": _cases,
     "edit": lambda value, params: by_case_id(_edits(params["layout"], params), value),
     "source": _source,
     "relations": _relations,
