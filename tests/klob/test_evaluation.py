@@ -26,7 +26,7 @@ from helpers.klob.metrics import (
 )
 from helpers.klob.questions import Examples, Subtask, load_examples
 from helpers.klob.summary import Summary
-from helpers.klob.tables import made_of
+from helpers.klob.tables import edits_of, made_of
 from helpers.klob.unit_sets import located
 from helpers.locating.activations import ActivationMagnitude
 from helpers.locating.controls import ConstantScores, RandomScores
@@ -399,3 +399,30 @@ def test_the_null_keeps_a_bounded_number_of_sentences(
     pd.testing.assert_frame_equal(few.similarities, whole.similarities)
     pd.testing.assert_frame_equal(few.sentences, whole.sentences)
     assert few.null["observed"].notna().all()
+
+
+def test_skipped_facts_are_counted_where_facts_are_edited(
+    source: str, tiny: Tiny, tmp_path: Path, runs: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publishing, "load", lambda *a, **k: tiny("llama"))
+    edited: list[int] = []
+
+    def edits(model: LanguageModel, examples: object, chosen: list[int], **_: object) -> Any:
+        edited.extend(chosen)
+        return pd.DataFrame({"example": chosen, "layer": 0, "wording": 0, "new": 0.0, "old": 0.0})
+
+    monkeypatch.setattr(publishing, "edit_every_layer", edits)
+    monkeypatch.setattr(publishing, "edit_settings", lambda *a, **k: {"preset": "tuned"})
+    facts = tmp_path / "c.jsonl"
+    lines = facts.read_text("utf-8").splitlines()
+    facts.write_text("\n".join([lines[0], lines[1].replace(" _", " _ "), *lines[2:]]), "utf-8")
+    params = {**PARAMS, "model": "tiny", "source": source, "locators": ["activation"]}
+    params |= {"counts": [0, 2, 2], "edited_facts": 6}
+    with pytest.raises(ValueError, match=r"c\.jsonl, line 2: .*skip_bad_records"):
+        publishing.publish(params, runs)
+    publishing.publish({**params, "skip_bad_records": True}, runs)
+    assert edited
+    assert 1 not in edited
+    run = runs.get(run_name("tiny", source))
+    assert edits_of(run, facts=5).endswith("5 facts (1 skipped)")
+    assert made_of(run).endswith("2 unbiasedness (1 skipped)")
