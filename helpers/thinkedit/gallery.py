@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from helpers.thinkedit.technique_tables import Pairs
 
 MAIN = "smollm2-135m"
+RECALLED = (MAIN, "gemma3-270m")  # whose own graphs are packaged
 _ALL, _LONG = slice(1, None), slice(3, None)  # of the counts overall and by length
 
 
@@ -71,12 +72,12 @@ def paper_lengths() -> Figure:
     return figures.recovery_by_length(table, finding=finding, caption=caption)
 
 
-@figure("06_recalled", title="What a model recalls: links and chains, stage by stage", alone=True)
+@figure("06_recalled", title="What models recall: links and chains, stage by stage", alone=True)
 def recalled() -> Figure:
-    """The packaged graph of the embedded model."""
+    """The packaged graphs of the embedded models."""
     from helpers.thinkedit import recalled_tables
 
-    return recalled_tables.funnel(MAIN)
+    return recalled_tables.funnel(RECALLED)
 
 
 @figure(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.figure import Figure
@@ -24,26 +26,31 @@ def chains(model: str) -> pd.DataFrame:
     return pd.read_csv(PACKAGED / "thinkedit" / f"recalled-{model}-chains.csv")
 
 
-def funnel(model: str) -> Figure:
+def funnel(models: Sequence[str]) -> Figure:
     """Links that each stage left, and the chains that came of them by number of steps.
 
     Args:
-        model: whose packaged graph.
+        models: whose packaged graphs.
     """
     use_style()
-    total = links(model).set_index("relation").loc["all"].drop("reads").astype(int)
-    kept = chains(model).set_index("steps")["kept"]
+    totals = {
+        m: links(m).set_index("relation").loc["all"].drop("reads").astype(int) for m in models
+    }
+    kept = {model: chains(model).set_index("steps")["kept"] for model in models}
     figure, (left, right) = plt.subplots(
-        1, 2, figsize=(7.2, 2.6), gridspec_kw={"width_ratios": (3, 2)}
+        1, 2, figsize=(7.2, 3.4), gridspec_kw={"width_ratios": (3, 2)}
     )
-    bars = left.barh(total.index, total.to_numpy(), color="C0")
-    left.bar_label(bars, padding=2)
+    pd.DataFrame(totals).plot.barh(ax=left, width=0.8)
     left.invert_yaxis()
-    left.set(xlabel="links", xlim=(0, 1.15 * total.max()), title="links left by each stage")
-    bars = right.bar(kept.index.astype(str), kept.to_numpy(), color="C0")
-    right.bar_label(bars, padding=1)
-    right.set(xlabel="steps", ylabel="chains", ylim=(0, 1.15 * kept.max()), title="chains")
-    finding = (
-        f"{total.iloc[-1]} of {total.iloc[0]} proposed links lie on one of {kept.sum()} chains"
-    )
-    return told(figure, finding, f"ours: what {model} recalls, packaged")
+    left.set(xlabel="links", title="links left by each stage")
+    left.margins(x=0.15)
+    pd.DataFrame(kept).plot.bar(ax=right, width=0.8, legend=False, rot=0)
+    right.set(xlabel="steps", ylabel="chains", title="chains")
+    right.margins(y=0.1)
+    for axes in (left, right):
+        for bars in axes.containers:
+            axes.bar_label(bars, padding=1, fontsize=7)
+    counts = " and ".join(f"{counts.iloc[-1]} of {counts.iloc[0]}" for counts in totals.values())
+    found = " and ".join(str(counts.sum()) for counts in kept.values())
+    finding = f"{counts} proposed links lie on {found} chains"
+    return told(figure, finding, f"ours: what {' and '.join(models)} recall, packaged")

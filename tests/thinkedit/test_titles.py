@@ -69,10 +69,14 @@ def test_the_papers_lengths(told):
 
 
 def test_what_is_recalled(told):
-    table = pd.read_csv(PACKAGED / "thinkedit" / "recalled-smollm2-135m-links.csv")
-    total = table.set_index("relation").loc["all"]
-    chains = pd.read_csv(PACKAGED / "thinkedit" / "recalled-smollm2-135m-chains.csv")["kept"].sum()
-    assert told("06_recalled") == [total["on a kept chain"], total["proposed"], chains]
+    links, chains = [], []
+    for model in ("smollm2-135m", "gemma3-270m"):
+        table = pd.read_csv(PACKAGED / "thinkedit" / f"recalled-{model}-links.csv")
+        total = table.set_index("relation").loc["all"]
+        links += [total["on a kept chain"], total["proposed"]]
+        counted = pd.read_csv(PACKAGED / "thinkedit" / f"recalled-{model}-chains.csv")
+        chains.append(counted["kept"].sum())
+    assert told("06_recalled") == [*links, *chains]
 
 
 def test_what_a_sequence_costs(told):
