@@ -1,0 +1,60 @@
+"""What an edit takes from its own subject: facts that neither IFR's direct fact nor CKP counts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pandas as pd
+
+from helpers.results.archive import Run
+from helpers.thinkedit.known import DEFAULT, Known
+from helpers.thinkedit.pooled import pooled
+from helpers.thinkedit.report_tables import ordered
+from helpers.thinkedit.stored_scores import facts_of
+from helpers.thinkedit.technique_tables import with_interval
+
+KINDS = ("the edited fact", "other facts about its subject", "facts about others (CKP)")
+
+
+def subject_table(
+    runs: Sequence[Run], methods: Sequence[str], *, mode: str, rule: Known = DEFAULT
+) -> pd.DataFrame:
+    """How much of the known facts an edit leaves, by what they are about (beyond the paper).
+
+    CKP counts facts about other subjects only. Chains need the facts about the edited subject, too.
+
+    Args:
+        runs: published runs with exact scores.
+        methods: such as "memit"; those that a run lacks are left out.
+        mode: which edits.
+        rule: what counts as known, and which probability is taken.
+
+    Returns:
+        One row per (model, method, facts of ``KINDS``): ``left``, the mean of p'/p over the facts known
+        before, pooled over edits, with its 95 % interval (bootstrap over edits); ``n`` facts and
+        ``edits``.
+    """
+    rows = []
+    for run in runs:
+        there = run.tables["exact"].query("mode == @mode")["method"].unique()
+        kind = _kinds(run.tables["chains"])
+        for method in (name for name in methods if name in there):
+            facts = facts_of(run, method, mode=mode, rule=rule)
+            known = facts[facts["known_before"]].merge(kind, on=["case_id", "item"], validate="1:1")
+            known = known.assign(left=known["after"] / known["before"])
+            for name in KINDS:
+                part = known[known["kind"] == name].groupby("case_id", as_index=False)
+                sums = part.agg(top=("left", "sum"), bottom=("left", "size"))
+                row = {"model": run.about.source["model"], "method": method, "facts": name}
+                row |= {"left": with_interval(pooled(sums))}
+                rows.append(row | {"n": int(sums["bottom"].sum()), "edits": len(sums)})
+    return ordered(pd.DataFrame(rows))
+
+
+def _kinds(chains: pd.DataFrame) -> pd.DataFrame:
+    """The kind of every fact of the table *chains*, one row per (case_id, item)."""
+    direct = ~chains.duplicated(["case_id", "chain"], keep=False)
+    facts = chains.assign(direct=direct).groupby(["case_id", "item"], as_index=False)
+    found = facts[["own", "direct"]].any()
+    kind = found["own"].map({True: KINDS[1], False: KINDS[2]}).mask(found["direct"], KINDS[0])
+    return found[["case_id", "item"]].assign(kind=kind)
