@@ -16,6 +16,26 @@ from helpers.thinkedit.technique_tables import with_interval
 KINDS = ("the edited fact", "other facts about its subject", "facts about others (CKP)")
 
 
+def sums_by_kind(
+    run: Run, method: str, *, mode: str, rule: Known = DEFAULT
+) -> dict[str, pd.DataFrame]:
+    """For each of ``KINDS`` what each edit adds to the mean of p'/p, as ``pooled.pooled`` takes it.
+
+    Raises:
+        ArchiveError: the run has no exact scores of this method and mode.
+    """
+    facts = facts_of(run, method, mode=mode, rule=rule)
+    kind = _kinds(run.tables["chains"])
+    known = facts[facts["known_before"]].merge(kind, on=["case_id", "item"], validate="1:1")
+    known = known.assign(left=known["after"] / known["before"])
+    return {
+        name: known[known["kind"] == name]
+        .groupby("case_id", as_index=False)
+        .agg(top=("left", "sum"), bottom=("left", "size"))
+        for name in KINDS
+    }
+
+
 def subject_table(
     runs: Sequence[Run], methods: Sequence[str], *, mode: str, rule: Known = DEFAULT
 ) -> pd.DataFrame:
@@ -37,14 +57,8 @@ def subject_table(
     rows = []
     for run in runs:
         there = run.tables["exact"].query("mode == @mode")["method"].unique()
-        kind = _kinds(run.tables["chains"])
         for method in (name for name in methods if name in there):
-            facts = facts_of(run, method, mode=mode, rule=rule)
-            known = facts[facts["known_before"]].merge(kind, on=["case_id", "item"], validate="1:1")
-            known = known.assign(left=known["after"] / known["before"])
-            for name in KINDS:
-                part = known[known["kind"] == name].groupby("case_id", as_index=False)
-                sums = part.agg(top=("left", "sum"), bottom=("left", "size"))
+            for name, sums in sums_by_kind(run, method, mode=mode, rule=rule).items():
                 row = {"model": run.about.source["model"], "method": method, "facts": name}
                 row |= {"left": with_interval(pooled(sums))}
                 rows.append(row | {"n": int(sums["bottom"].sum()), "edits": len(sums)})
