@@ -36,32 +36,30 @@ def sums_by_kind(
     }
 
 
-def subject_table(
-    runs: Sequence[Run], methods: Sequence[str], *, mode: str, rule: Known = DEFAULT
-) -> pd.DataFrame:
+def subject_table(runs: Sequence[Run], *, mode: str, rule: Known = DEFAULT) -> pd.DataFrame:
     """How much of the known facts an edit leaves, by what they are about (beyond the paper).
 
     CKP counts facts about other subjects only. Chains need the facts about the edited subject, too.
 
     Args:
         runs: published runs with exact scores.
-        methods: such as "memit"; those that a run lacks are left out.
         mode: which edits.
         rule: what counts as known, and which probability is taken.
 
     Returns:
-        One row per (model, method, facts of ``KINDS``): ``left``, the mean of p'/p over the facts known
-        before, pooled over edits, with its 95 % interval (bootstrap over edits); ``n`` facts and
-        ``edits``.
+        One row per (model, method), with a column for each of ``KINDS``: the mean of p'/p over the facts
+        known before, pooled over edits, with its 95 % interval (bootstrap over edits). ``facts`` lists
+        their numbers; ``edits``.
     """
     rows = []
     for run in runs:
-        there = run.tables["exact"].query("mode == @mode")["method"].unique()
-        for method in (name for name in methods if name in there):
-            for name, sums in sums_by_kind(run, method, mode=mode, rule=rule).items():
-                row = {"model": run.about.source["model"], "method": method, "facts": name}
-                row |= {"left": with_interval(pooled(sums))}
-                rows.append(row | {"n": int(sums["bottom"].sum()), "edits": len(sums)})
+        scores = run.tables["exact"]
+        for method in scores.loc[scores["mode"] == mode, "method"].unique():
+            found = sums_by_kind(run, method, mode=mode, rule=rule)
+            row = {"model": run.about.source["model"], "method": method}
+            row |= {name: with_interval(pooled(sums)) for name, sums in found.items()}
+            counts = "/".join(str(sums["bottom"].sum()) for sums in found.values())
+            rows.append(row | {"facts": counts, "edits": max(map(len, found.values()))})
     return ordered(pd.DataFrame(rows))
 
 
