@@ -13,7 +13,7 @@ def test_the_embedded_model_grew_graphs_and_their_replay_writes_nothing():
     paths = grown_journals("smollm2-135m")
     written = [path.read_bytes() for path in paths]
     grown = replayed(paths)
-    assert sum(g.graph.number_of_edges() >= 10 and len(g.chains) >= 3 for g in grown) >= 3
+    assert all(g.graph.number_of_edges() >= 10 and len(g.chains) >= 3 for g in grown)
     for growth, path in zip(grown, paths, strict=True):
         assert all(
             len(chain) <= 5 and chain[-1].object == growth.fact.object for chain in growth.chains
@@ -22,8 +22,9 @@ def test_the_embedded_model_grew_graphs_and_their_replay_writes_nothing():
     assert [path.read_bytes() for path in paths] == written
 
 
-def test_one_graph_was_curated_by_a_person():
-    (path,) = [path for path in grown_journals("smollm2-135m") if "japan" in path.name]
+@pytest.mark.parametrize("country", ["brazil", "japan", "kenya"])
+def test_some_graphs_were_curated_at_the_panel(country):
+    (path,) = [path for path in grown_journals("smollm2-135m") if country in path.name]
     taken = decisions(path)
     occasions = {entry["review"]["occasion"] for entry in taken}
     assert occasions == {"refine", "prune"}
@@ -33,8 +34,9 @@ def test_one_graph_was_curated_by_a_person():
         for triplet in entry["decision"]["triplets"]
         if triplet not in entry["review"]["candidates"]
     ]
-    assert len(added) >= 3
     (growth,) = replayed([path])
+    assert growth.graph.number_of_edges() >= 10
+    assert len(growth.chains) >= 3
     used = {step.key for chain in growth.chains for step in chain}
     assert used & {Triplet(**triplet).key for triplet in added}
 
