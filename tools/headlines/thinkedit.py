@@ -34,12 +34,8 @@ def headlines() -> list[Headline]:
             " that lead to it keep a little more. Most other facts about the subject are gone, too,"
             " which the paper's CKP does not count. A sequence of edits costs much of the context.",
             (
-                (
-                    "left of old facts along two steps, MEMIT (IFR); directly"
-                    f" {_range(direct, digits=3)}",
-                    _range(around),
-                ),
-                ("left of other facts about the edited subjects", _range(beside)),
+                ("left of other facts about the edited subjects, MEMIT", _range(beside)),
+                ("left of the old fact along two steps (IFR)", _range(around)),
                 (
                     f"change of the context kept (CKP) in a sequence of {cost['edits']:.0f}",
                     f"{cost['mean']:.2f} [{cost['low']:.2f}, {cost['high']:.2f}]",
@@ -52,7 +48,7 @@ def headlines() -> list[Headline]:
     ]
 
 
-def _range(estimate: Estimate, *, digits: int = 2) -> str:
+def _range(estimate: Estimate) -> str:
     ends = (estimate.mean, estimate.low, estimate.high)
-    mean, low, high = (f"{value:.{digits}f}" for value in ends)
+    mean, low, high = (f"{value:.2f}" for value in ends)
     return f"{mean} [{low}, {high}]"
