@@ -23,7 +23,7 @@ from helpers.results.archive import About, Archive, Run
 from helpers.results.store import ResultsStore
 from helpers.thinkedit.knowgic import load_aliases
 from helpers.thinkedit.run import ThinkEditRun
-from helpers.thinkedit.scores import ANSWERS, TEXTS
+from helpers.thinkedit.scores import ANSWERS, ESTIMATORS, TEXTS
 from helpers.thinkedit.stored_scores import DRAWN, run_name
 from helpers.thinkedit.tables import chain_index, edit_index
 from helpers.thinkedit.usable import load_usable
@@ -159,7 +159,21 @@ def publish(params: Mapping[str, Any], into: Archive, *, finished: bool = False)
         finished=finished,
         **{name: params[name] for name in drawn},
     )
-    return into.put(run.name, run.tables, run.about, by=["method", "mode"])
+    tables = dict(run.tables)
+    for name in set(ESTIMATORS) & set(tables):
+        if (known := into.known(run.name)) and name in known.tables:
+            tables[name] = _with_unedited(tables[name], known.tables[name])
+    return into.put(run.name, tables, run.about, by=["method", "mode"])
+
+
+def _with_unedited(scores: pd.DataFrame, known: pd.DataFrame) -> pd.DataFrame:
+    """The scores, and those of the unedited model that only the published run has.
+
+    Methods that were published before on more edits are compared with them.
+    """
+    unedited = known[known["mode"] == "before"]
+    there = scores.loc[scores["mode"] == "before", "case_id"]
+    return pd.concat([scores, unedited[~unedited["case_id"].isin(there)]], ignore_index=True)
 
 
 def _evaluated(

@@ -51,6 +51,9 @@ def evaluate_scores(
         estimator: "exact" or "sampled".
         rule: of the exact estimator, see ``tables.exact_facts``. Scores made before names were added
             up can only be read by the measure "mean"; by the other they are left out.
+
+    Raises:
+        ArchiveError: edits without scores of the unedited model.
     """
     if estimator == "exact":
         scores = scores[rule.readable(scores)]
@@ -60,6 +63,11 @@ def evaluate_scores(
     for (model, method, mode), after in scores[scores["mode"] != "before"].groupby(RUN, sort=True):
         unedited = scores[(scores["mode"] == "before") & (scores["model"] == model)]
         unedited = unedited[unedited["case_id"].isin(after["case_id"])]
+        if missing := set(after["case_id"]) - set(unedited["case_id"]):
+            raise ArchiveError(
+                f"{model}: {len(missing)} edits by {method}, {mode}, have no scores of the unedited model:"
+                " publish them again"
+            )
         for part, table in _metrics(unedited, after, chains, estimator, rule).items():
             parts[part].append(table.assign(model=str(model), method=str(method), mode=str(mode)))
     joined = {

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -12,6 +13,8 @@ from helpers.editing.deltas import LowRank
 from helpers.editing.editor import Editor
 from helpers.editing.hyperparameters import Hyperparameters
 from helpers.editing.update import Update, apply
+from helpers.params import notebook_parameters
+from helpers.paths import NOTEBOOKS
 from helpers.records import Usable
 from helpers.results.archive import Archive, ArchiveError
 from helpers.results.store import ResultsStore, settings_key
@@ -20,9 +23,10 @@ from helpers.scoring.responses import Sampling
 from helpers.thinkedit import metrics, publish, tables
 from helpers.thinkedit.known import BY_MEAN, Known
 from helpers.thinkedit.probes import kinds_of, negations_of, probes_of, request_of
+from helpers.thinkedit.report_tables import evaluate_scores
 from helpers.thinkedit.run import ThinkEditRun
 from helpers.thinkedit.scores import ESTIMATORS, exact_scores, sampled_scores, text_scores
-from helpers.thinkedit.stored_scores import DRAWN
+from helpers.thinkedit.stored_scores import DRAWN, evaluation
 
 
 class RandomEditor(Editor):
@@ -281,6 +285,33 @@ def test_every_estimator_looks_at_the_same_edits(tiny, edits, tmp_path, monkeypa
     again = publish.evaluate(language_model, ["rome"], store=tmp_path, **options)
     assert editor.calls == 4
     pd.testing.assert_frame_equal(again.tables["exact"], tables["exact"])
+
+
+def test_publishing_fewer_edits_keeps_what_more_are_compared_with(
+    tiny, edits, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(publish, "load", lambda *_, **__: tiny("llama"))
+    monkeypatch.setattr(publish, "load_usable", lambda *_, **__: Usable(dict(enumerate(edits))))
+    monkeypatch.setattr(publish, "load_aliases", lambda layout: {})
+    monkeypatch.setattr(publish, "build_method", lambda *a, **k: RandomEditor(tiny("llama")))
+    monkeypatch.setattr(publish, "evaluate", partial(publish.evaluate, store=tmp_path))
+    parameters = {
+        parameter.name: parameter.default
+        for parameter in notebook_parameters(NOTEBOOKS / "06_thinkedit_case_study.ipynb")
+    }
+    parameters |= {"methods": ["rome"], "rivals": False}
+    into = Archive(tmp_path / "archive")
+    publish.publish({**parameters, "modes": ["independent"]}, into)
+    publish.publish({**parameters, "modes": ["sequential"], "first": 2}, into)
+    (run,) = into.runs()
+    scores = run.tables["exact"]
+    counts = scores.groupby("mode")["case_id"].nunique()
+    assert counts.to_dict() == {"before": 3, "independent": 3, "sequential": 2}
+    assert not scores.duplicated(["method", "mode", "case_id", "form", "item"]).any()
+    assert len(evaluation((run,), rule=Known(threshold=0.0)).preservation) == 5
+    lost = scores[(scores["mode"] != "before") | (scores["case_id"] == 1)]
+    with pytest.raises(ArchiveError, match="2 edits by rome, independent, have no scores"):
+        evaluate_scores(lost.assign(model="m"), run.tables["chains"], estimator="exact")
 
 
 def given_up(update):
