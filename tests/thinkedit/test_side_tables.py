@@ -43,6 +43,7 @@ def scores(exact_rows) -> pd.DataFrame:
         (1, "reverse", 1, np.log(0.04), 1, np.nan, np.nan, np.nan),
         (1, "yes_no", 0, -1.0, 1, -2.0, 1, np.nan),
         edit_prompt(1, -1.0),
+        edit_prompt(2, -1.0),
     )
     after = exact_rows("rome", "sequential", edit_prompt(1, -0.5), edit_prompt(2, 1.0))
     other = exact_rows("rome", "independent", edit_prompt(1, 9.0), edit_prompt(2, 9.0))
