@@ -137,7 +137,12 @@ def recovery_against_preservation(
         ylim=(low - 0.06 * (high - low), high + 0.06 * (high - low)),
         xlim=(-0.03 * right, 1.05 * right),  # a mark at zero is whole
     )
-    panels[0, -1].legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    marks = {
+        str(line.get_label()): line
+        for axes in panels[0]
+        for line in axes.get_legend_handles_labels()[0]
+    }  # not every method is in every panel
+    panels[0, -1].legend(marks.values(), marks, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     return told(figure, finding, f"{caption}{_BARS}")
 
 
