@@ -10,7 +10,7 @@ from typing import Any
 import pooch
 import yaml
 
-from helpers.kept import file_digest
+from helpers.kept import as_committed, file_digest
 from helpers.paths import PACKAGED, cache_folder, local_data_folder
 
 DATA_VARIABLE = "HELPERS_DATA"
@@ -83,7 +83,7 @@ def official_file(name: str) -> Resource:
 @cache
 def _official_files() -> Mapping[str, Mapping[str, Any]]:
     files: Mapping[str, Mapping[str, Any]] = yaml.safe_load(
-        (PACKAGED / "official.yaml").read_text("utf-8")
+        as_committed(PACKAGED / "official.yaml").read_text("utf-8")
     )
     return files
 

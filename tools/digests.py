@@ -1,11 +1,11 @@
-"""The digests of packaged data and weights: ``python -m tools.digests`` writes their list anew."""
+"""The digests of packaged data, texts and weights: ``python -m tools.digests`` writes their list anew."""
 
 from __future__ import annotations
 
 from helpers.kept import file_digest
 from helpers.paths import PACKAGED
 
-FILES = ("**/*.json", "**/*.jsonl", "**/*.safetensors", "mend/*.csv")
+FILES = tuple(f"**/*.{end}" for end in ("json", "jsonl", "safetensors", "csv", "tsv", "yaml"))
 
 
 def digests() -> dict[str, str]:

@@ -9,12 +9,50 @@ import pytest
 
 from helpers import kept
 from helpers.kept import DamagedError, file_digest, packaged_digests, read_kept
+from helpers.paths import PACKAGED
+from helpers.results.published import published_table
+from helpers.thinkedit import recalled_tables
+from helpers.thinkedit.dataset_tables import base_questions
+from helpers.thinkedit.wordings import read_wordings
+from helpers.triples.packaged_facts import FACTS, read_facts
+from helpers.triples.templates import TEMPLATES, read_templates
 from tools.digests import digests
 
 
 def test_the_list_of_digests_is_complete_and_true():
     """Where it fails: ``python -m tools.digests``."""
     assert packaged_digests() == digests()
+
+
+def test_what_is_packaged_is_listed_but_for_the_texts_about_it():
+    files = {path for path in PACKAGED.rglob("*") if path.is_file() and path.suffix != ".pyc"}
+    names = {path.relative_to(PACKAGED).as_posix() for path in files if path.suffix != ".md"}
+    assert names - set(packaged_digests()) == {"digests.txt"}
+
+
+@pytest.mark.parametrize(
+    ("read", "name"),
+    [
+        (lambda: published_table("peak_table_3"), "published/peak_table_3.csv"),
+        (lambda: read_facts(FACTS / "compiled.tsv"), "facts/compiled.tsv"),
+        (
+            lambda: recalled_tables.chains("smollm2-135m"),
+            "thinkedit/recalled-smollm2-135m-chains.csv",
+        ),
+        (
+            lambda: recalled_tables.links("smollm2-135m"),
+            "thinkedit/recalled-smollm2-135m-links.csv",
+        ),
+        (base_questions, "thinkedit/base_questions.csv"),
+        (read_wordings.__wrapped__, "thinkedit/wordings.yaml"),
+        (lambda: read_templates(TEMPLATES), "templates/peak.yaml"),
+    ],
+)
+def test_tables_facts_and_texts_are_read_as_they_were_committed(read, name, monkeypatch):
+    read()
+    monkeypatch.setitem(packaged_digests(), name, "another")
+    with pytest.raises(DamagedError, match=name.rpartition("/")[2]):
+        read()
 
 
 @pytest.fixture

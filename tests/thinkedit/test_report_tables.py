@@ -102,7 +102,9 @@ def test_figures_draw_what_the_tables_say(evaluation):
     both = pd.concat([techniques, techniques.iloc[:1].assign(model="z")])
     panels = thinkedit_figures.recovery_against_preservation(both).axes
     named = [text.get_text() for text in panels[-1].get_legend().get_texts()]
-    assert len(named) == techniques["method"].nunique() > 1  # one of them is in the first panel only
+    assert (
+        len(named) == techniques["method"].nunique() > 1
+    )  # one of them is in the first panel only
     counts = thinkedit_tables.chain_counts(evaluation, mode="independent")
     (axes,) = thinkedit_figures.chain_counts_bars(counts).axes
     assert sum(patch.get_height() for patch in axes.patches) == 29  # what was deducible before
