@@ -136,7 +136,7 @@ def test_a_wrong_file_is_an_error(tmp_path):
         ("02_peak_construction", {"per_relation": 0}, "per_relation: must be at least 1, not 0"),
         ("04_app_ablations", {"checkpoints": [3, 0]}, "checkpoints: must be at least 1, not 0"),
         ("04_app_ablations", {"neighbours": [-1, 0]}, "neighbours: must be at least 0, not -1"),
-        ("05_klob_localisation", {"fact": 9999}, "fact: no example 9999 of KLoB-c; 0 to"),
+        ("05_klob_localisation", {"fact": 9999}, "fact: no example 9999 of KLoB-c to use; 0 to"),
         ("05_klob_localisation", {"chain": -1}, "chain: no example -1 of KLoB-r"),
         ("05_klob_localisation", {"share": 1.5}, "share must lie in (0, 1]"),
         ("06_thinkedit_case_study", {"mode": "deep"}, "none of sequential, independent"),
