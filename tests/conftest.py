@@ -125,7 +125,24 @@ def tiny() -> Callable[..., LanguageModel]:
             made[key] = _ready(LanguageModel(f"tiny-{architecture}", model, tokenizer))
         return made[key]
 
+    build.made = made  # type: ignore[attr-defined]
     return build
+
+
+@pytest.fixture(autouse=True)
+def _tiny_models_stay_as_they_are(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A test that writes into a shared model would decide what the tests after it find."""
+    if "tiny" not in request.fixturenames:
+        yield
+        return
+    build = request.getfixturevalue("tiny")
+    before = {key: _weight(model) for key, model in build.made.items()}
+    yield
+    assert {key: _weight(build.made[key]) for key in before} == before
+
+
+def _weight(language_model: LanguageModel) -> float:
+    return sum(float(p.detach().double().abs().sum()) for p in language_model.model.parameters())
 
 
 @pytest.fixture(scope="session")

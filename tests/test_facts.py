@@ -66,9 +66,9 @@ def test_an_edit_is_seen_in_the_table(tiny):
     assert plain["P after"][0] == pytest.approx(table["P after"][1], abs=1e-4)  # one by one
 
 
-def test_facts_together_are_one_update(tiny, tmp_path):
+def test_facts_together_are_one_update(checkpoint, tmp_path):
     facts = [SUDAN, Fact("Peru", "{} lies beside", "Mali")]
-    language_model = tiny("llama")
+    language_model = models.load(str(checkpoint))
     result = edit_facts(language_model, facts, editor="ft-m", preset=FAST, together=True)
     (update,) = result.updates
     update.save(tmp_path / "edit.safetensors")
