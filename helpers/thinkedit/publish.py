@@ -122,14 +122,9 @@ def evaluate(
         for method, mode in made:
             editor = editors.get(method)
             settings[f"{kind}: {method}, {mode}"] = (editor.settings() if editor else {}) | skipped
-    source = {
-        **language_model.identity,
-        "layout": layout,
-        "preset": preset_words(language_model.name, preset, methods),
-        "corpus": corpus,
-    }
     index = {"chains": chain_index(universe), "edits": edit_index(universe)}
-    return Run(run_name(language_model.name, layout), About(source, settings), {**scores, **index})
+    about = About(_source(language_model, layout, preset, corpus), settings)
+    return Run(run_name(language_model.name, layout), about, {**scores, **index})
 
 
 def publish(params: Mapping[str, Any], into: Archive, *, finished: bool = False) -> Path:
@@ -146,24 +141,37 @@ def publish(params: Mapping[str, Any], into: Archive, *, finished: bool = False)
         ArchiveError: the published run was made in another way.
     """
     language_model = load(params["model"], dtype=params["dtype"], device=params["device"])
+    benchmark, preset, methods = params["benchmark"], params["preset"], params["methods"]
+    source = _source(language_model, benchmark, preset, params["corpus"])
+    into.check(run_name(language_model.name, benchmark), About(source))
     drawn = ("preset", "samples", "temperature", "max_new_tokens", "first_line", "seed", "corpus")
     run = evaluate(
         language_model,
-        params["methods"],
+        methods,
         modes=params["modes"],
         estimators=params["estimators"],
-        layout=params["benchmark"],
+        layout=benchmark,
         first=params["first"],
         rivals=params["rivals"],
         skip_bad=params.get("skip_bad_records", False),
         finished=finished,
         **{name: params[name] for name in drawn},
     )
-    tables = dict(run.tables)
-    for name in set(ESTIMATORS) & set(tables):
-        if (known := into.known(run.name)) and name in known.tables:
+    tables, published = dict(run.tables), list[str]()
+    if known := into.known(run.name):
+        for name in set(ESTIMATORS) & set(tables) & set(known.tables):
             tables[name] = _with_unedited(tables[name], known.tables[name])
-    return into.put(run.name, tables, run.about, by=["method", "mode"])
+        for name in set(ESTIMATORS) & set(known.tables):
+            edited = known.tables[name].query("mode != 'before'")
+            published += edited["method"].unique().tolist()
+    words = preset_words(language_model.name, preset, sorted({*published, *methods}))
+    about = replace(run.about, caption={"preset": words})
+    return into.put(run.name, tables, about, by=["method", "mode"])
+
+
+def _source(language_model: LanguageModel, layout: str, preset: str, corpus: str) -> dict[str, Any]:
+    """What all rows of a run have in common."""
+    return {**language_model.identity, "layout": layout, "preset": preset, "corpus": corpus}
 
 
 def _with_unedited(scores: pd.DataFrame, known: pd.DataFrame) -> pd.DataFrame:

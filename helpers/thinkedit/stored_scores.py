@@ -55,7 +55,8 @@ def scores_of(runs: Sequence[Run], kind: str) -> pd.DataFrame:
         settings = run.about.settings
         made = [how for part, how in settings.items() if part.startswith(f"{kind}: ")]
         skipped = max((how.get("skipped", 0) for how in made), default=0)
-        of = {**run.about.source, **settings[kind], "skipped": skipped_words(skipped)}
+        about = {**run.about.source, **run.about.caption, **settings[kind]}
+        of = {**about, "skipped": skipped_words(skipped)}
         parts.append(run.tables[kind].assign(**of))
     return pd.concat(parts, ignore_index=True)
 

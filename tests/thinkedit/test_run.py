@@ -26,7 +26,7 @@ from helpers.thinkedit.probes import kinds_of, negations_of, probes_of, request_
 from helpers.thinkedit.report_tables import evaluate_scores
 from helpers.thinkedit.run import ThinkEditRun
 from helpers.thinkedit.scores import ESTIMATORS, exact_scores, sampled_scores, text_scores
-from helpers.thinkedit.stored_scores import DRAWN, evaluation
+from helpers.thinkedit.stored_scores import DRAWN, caption, evaluation, scores_of
 
 
 class RandomEditor(Editor):
@@ -287,22 +287,27 @@ def test_every_estimator_looks_at_the_same_edits(tiny, edits, tmp_path, monkeypa
     pd.testing.assert_frame_equal(again.tables["exact"], tables["exact"])
 
 
-def test_publishing_fewer_edits_keeps_what_more_are_compared_with(
-    tiny, edits, tmp_path, monkeypatch
-):
-    monkeypatch.setattr(publish, "load", lambda *_, **__: tiny("llama"))
-    monkeypatch.setattr(publish, "load_usable", lambda *_, **__: Usable(dict(enumerate(edits))))
-    monkeypatch.setattr(publish, "load_aliases", lambda layout: {})
-    monkeypatch.setattr(publish, "build_method", lambda *a, **k: RandomEditor(tiny("llama")))
+@pytest.fixture
+def publishing(edits, tmp_path, monkeypatch):
+    """The publishing of random edits of a model into an archive, by parameters of notebook 06."""
+
+    def of_model(language_model, into, **given):
+        monkeypatch.setattr(publish, "load", lambda *_, **__: language_model)
+        monkeypatch.setattr(publish, "load_usable", lambda *_, **__: Usable(dict(enumerate(edits))))
+        monkeypatch.setattr(publish, "load_aliases", lambda layout: {})
+        monkeypatch.setattr(publish, "build_method", lambda *a, **k: RandomEditor(language_model))
+        parameters = notebook_parameters(NOTEBOOKS / "06_thinkedit_case_study.ipynb")
+        params = {parameter.name: parameter.default for parameter in parameters}
+        publish.publish({**params, "rivals": False, **given}, into)
+
     monkeypatch.setattr(publish, "evaluate", partial(publish.evaluate, store=tmp_path))
-    parameters = {
-        parameter.name: parameter.default
-        for parameter in notebook_parameters(NOTEBOOKS / "06_thinkedit_case_study.ipynb")
-    }
-    parameters |= {"methods": ["rome"], "rivals": False}
+    return of_model
+
+
+def test_publishing_fewer_edits_keeps_what_more_are_compared_with(tiny, tmp_path, publishing):
     into = Archive(tmp_path / "archive")
-    publish.publish({**parameters, "modes": ["independent"]}, into)
-    publish.publish({**parameters, "modes": ["sequential"], "first": 2}, into)
+    publishing(tiny("llama"), into, methods=["rome"], modes=["independent"])
+    publishing(tiny("llama"), into, methods=["rome"], modes=["sequential"], first=2)
     (run,) = into.runs()
     scores = run.tables["exact"]
     counts = scores.groupby("mode")["case_id"].nunique()
@@ -312,6 +317,24 @@ def test_publishing_fewer_edits_keeps_what_more_are_compared_with(
     lost = scores[(scores["mode"] != "before") | (scores["case_id"] == 1)]
     with pytest.raises(ArchiveError, match="2 edits by rome, independent, have no scores"):
         evaluate_scores(lost.assign(model="m"), run.tables["chains"], estimator="exact")
+
+
+def test_captions_name_the_extrapolated_coefficients_of_all_methods_published(
+    tiny, tmp_path, publishing, monkeypatch
+):
+    named = replace(tiny("llama"), name="gemma3-270m")  # whose coefficients for ROME are another's
+    into = Archive(tmp_path / "archive")
+    captions = []
+    for method in ("memit", "rome+app", "rect"):
+        publishing(named, into, methods=[method], modes=["independent"])
+        captions.append(caption(scores_of(into.runs(), "exact")))
+    assert "preset tuned, float32" in captions[0]
+    words = "preset tuned (APP's coefficients extrapolated: rome), float32"
+    assert words in captions[1]
+    assert words in captions[2]
+    monkeypatch.setattr(publish, "evaluate", lambda *_, **__: pytest.fail("time is spent"))
+    with pytest.raises(ArchiveError, match="preset 'tuned', now 'paper'"):
+        publishing(named, into, methods=["rome"], preset="paper")
 
 
 def given_up(update):
