@@ -104,6 +104,7 @@ class _Run:
     proposer: Proposer | None = None
     wordings: Wordings | None = None
     seen: set[tuple[tuple[str, str, str], ...]] = field(default_factory=set)
+    offered: set[tuple[str, str, str]] = field(default_factory=set)
 
     def steps(self) -> Steps:
         growth, settings = self.growth, self.settings
@@ -176,12 +177,14 @@ class _Run:
             found += [(triplet,) for triplet in decision.triplets]
 
     def _proposed(self, path: Path) -> list[Triplet]:
-        """The proposer's new facts about a triplet's two entities."""
+        """The proposer's new facts about a triplet's two entities; each is offered once."""
         if self.proposer is None or self.wordings is None or len(path) > 1:
             return []
         entities = (path[0].subject, path[0].object)
         found = proposed_triplets(self.proposer, self.wordings, entities, near=self.growth.graph)
-        return [t for t in found if (t.key,) not in self.seen][: self.settings.proposals]
+        fresh = [t for t in found if t.key not in self.offered and (t.key,) not in self.seen]
+        self.offered.update(t.key for t in fresh[: self.settings.proposals])
+        return fresh[: self.settings.proposals]
 
     def _synthesise(self, validated: Mapping[Path, str]) -> list[Path]:
         """Algorithm 3: add validated triplets; return the chains that this made possible."""

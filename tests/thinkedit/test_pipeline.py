@@ -119,7 +119,7 @@ def test_proposals_are_candidates_and_known_relations_have_questions(world, tmp_
         def decide(self, review):
             seen.append(review)
             if review.occasion == "prune":
-                return Decision(triplets=review.candidates)
+                return Decision(triplets=tuple(t for t in review.candidates if t.object != "Paris"))
             return Decision(discard=True)
 
     def respond(prompts, *, n, seed):
@@ -132,7 +132,11 @@ def test_proposals_are_candidates_and_known_relations_have_questions(world, tmp_
         lyon,
         world,
         journal,
-        proposer=Listed([Proposal("France", "P30", "Europe"), Proposal("Lyon", "P176", "Peugeot")]),
+        proposer=Listed([
+            Proposal("France", "P30", "Europe"),
+            Proposal("France", "P36", "Paris"),
+            Proposal("Lyon", "P176", "Peugeot"),
+        ]),
         wordings=replace(read_wordings(), relations={
             **read_wordings().relations,
             "P17": Wording(lyon.relation, ("Where is {}?", "In which country is {}?"), ("{} is",)),
@@ -140,7 +144,11 @@ def test_proposals_are_candidates_and_known_relations_have_questions(world, tmp_
     )  # fmt: skip
     growth = session.run(Person())
     peugeot = Triplet("Lyon", "is made by", "Peugeot")
-    assert seen[0].candidates == (europe, peugeot)
+    paris = Triplet("France", read_wordings().relations["P36"].reads, "Paris")
+    pruned = [review for review in seen if review.occasion == "prune"]
+    assert [review.path for review in pruned] == [(lyon,), (europe,)]
+    assert pruned[0].candidates == (europe, paris, peugeot)
+    assert pruned[1].candidates == ()  # what was left out is not proposed again
     assert set(triplets(growth.graph)) == {lyon, europe}
     assert [r.path for r in seen if r.occasion == "refine"] == [(peugeot,)]  # after two questions
 
