@@ -36,6 +36,7 @@ def paired_changes(changes: pd.DataFrame, *, finding: str, caption: str = "") ->
                 _change(axes, place, str(method), own.loc[(model, method)])
         axes.axvline(0, color="0.4", linewidth=0.8)
         axes.set_xlabel(f"change of {measure} ({better})")
+        axes.locator_params(axis="x", nbins=5)
         axes.grid(axis="y", visible=False)
     panels[0, 0].set_yticks(range(len(rows)), names)
     panels[0, 0].set_ylim(-0.5, len(rows) - 0.3)

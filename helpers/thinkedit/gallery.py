@@ -31,6 +31,7 @@ def _given(run: Run) -> bool:
 
 _stored = partial(figure, of="thinkedit", main=MAIN, together=True, when=_given)
 _exact = partial(_stored, needs=("exact", "chains"))
+_recalled = partial(figure, of="thinkedit", needs=("exact", "chains"))
 
 
 @figure("06_reading", title="ThinkEdit's measures in one picture each", alone=True)
@@ -42,9 +43,9 @@ def reading() -> Figure:
 
 
 def _made(run: Run, end: str) -> bool:
-    """Whether exact scores of some method and mode whose words end so are stored."""
-    made = any(key.startswith("exact: ") and end in key for key in run.about.settings)
-    return made and _given(run)
+    """Whether it is recalled, and exact scores of some method and mode whose words end so are stored."""
+    parts = run.about.settings
+    return is_recalled(run) and any(p.startswith("exact: ") and p.endswith(end) for p in parts)
 
 
 @_exact("06_ifr_by_length", title="IFR by chain length")
@@ -80,11 +81,9 @@ def recalled() -> Figure:
     return recalled_tables.funnel(RECALLED)
 
 
-@figure(
+@_recalled(
     "06_recalled_methods",
     title="IFR against CKP on what a model recalls",
-    of="thinkedit",
-    needs=("exact", "chains"),
     when=is_recalled,
     main=f"{MAIN}_recalled-{MAIN}",
 )
@@ -141,29 +140,34 @@ def chains(runs: Sequence[Run], *, mode: str = "sequential") -> Figure:
     return figures.chain_counts_bars(counts, caption=_caption(runs, mode))
 
 
-@_exact(
-    "06_deep_edit", title="Deep edits: change of IFR and CKP", when=partial(_made, end=", deep")
+@_recalled(
+    "06_deep_edit",
+    title="Deep edits: change of IFR and CKP",
+    when=partial(_made, end=", deep"),
+    together=True,
 )
 def deep(runs: Sequence[Run]) -> Figure:
     """What deep edits change against plain independent ones, on the same edits."""
     from helpers.thinkedit import technique_tables
 
-    plain, changed = (_plain(runs, mode, by_mean=True) for mode in ("independent", "deep"))
-    pairs = technique_tables.against_mode(changed, plain, mode="deep", other_mode="independent")
-    return _changed(runs, pairs, about="exact by geometric mean, independent", what="A deep edit")
+    found, _ = _split(runs, "independent", "deep")
+    pairs = technique_tables.against_mode(found, found, mode="deep", other_mode="independent")
+    return _changed(runs, pairs, mode="independent", what="A deep edit")
 
 
-@_exact("06_app", title="Edits with APP: change of IFR and CKP", when=partial(_made, end="+app, "))
-def with_app(runs: Sequence[Run], *, mode: str = "sequential") -> Figure:
+@_recalled(
+    "06_app",
+    title="Edits with APP: change of IFR and CKP",
+    when=partial(_made, end="+app, independent"),
+    together=True,
+)
+def with_app(runs: Sequence[Run], *, mode: str = "independent") -> Figure:
     """What APP changes, on the same edits."""
-    from helpers.thinkedit import report_tables, technique_tables
-    from helpers.thinkedit.known import BY_MEAN
-    from helpers.thinkedit.stored_scores import evaluation
+    from helpers.thinkedit import technique_tables
 
-    found = evaluation(tuple(runs), modes=(mode,), rule=BY_MEAN)
-    plain, changed = report_tables.split_app(found)
+    plain, changed = _split(runs, mode)
     pairs = technique_tables.against_mode(changed, plain, mode=mode, other_mode=mode)
-    return _changed(runs, pairs, about=f"exact by geometric mean, {mode}", what="APP")
+    return _changed(runs, pairs, mode=mode, what="APP")
 
 
 @_stored(
@@ -203,14 +207,18 @@ def sampled(runs: Sequence[Run], *, mode: str = "sequential") -> Figure:
     return figures.recovery_against_preservation(table, **how)
 
 
-def _plain(runs: Sequence[Run], mode: str, by_mean: bool = False) -> Evaluation:
-    """Exact metrics of the methods without APP."""
-    from helpers.thinkedit.known import BY_MEAN, BY_RANK
+def _split(runs: Sequence[Run], *modes: str) -> tuple[Evaluation, Evaluation]:
+    """Exact metrics of the methods without and with APP."""
+    from helpers.thinkedit.known import BY_RANK, DEFAULT
     from helpers.thinkedit.report_tables import split_app
     from helpers.thinkedit.stored_scores import evaluation
 
-    rule = BY_MEAN if by_mean else BY_RANK
-    return split_app(evaluation(tuple(runs), modes=(mode,), rule=rule))[0]
+    rule = DEFAULT if all(map(is_recalled, runs)) else BY_RANK
+    return split_app(evaluation(tuple(runs), modes=modes, rule=rule))
+
+
+def _plain(runs: Sequence[Run], mode: str) -> Evaluation:
+    return _split(runs, mode)[0]
 
 
 def _against_memit(found: Evaluation, mode: str) -> str:
@@ -234,13 +242,13 @@ def _caption(runs: Sequence[Run], mode: str, *, kind: str = "exact") -> str:
     return caption(scores_of(runs, kind), f"{kind}, {mode}")
 
 
-def _changed(runs: Sequence[Run], pairs: Pairs, *, about: str, what: str) -> Figure:
+def _changed(runs: Sequence[Run], pairs: Pairs, *, mode: str, what: str) -> Figure:
     """Paired differences, and how many of them chance does not explain."""
-    from helpers.thinkedit import change_figures, stored_scores, technique_tables
+    from helpers.thinkedit import change_figures, technique_tables
 
     changes = technique_tables.changes(pairs)
     shown = [run for run in runs if run.about.source["model"] in set(changes["model"])]
-    caption = stored_scores.caption(stored_scores.scores_of(shown, "exact"), about)
+    caption = _caption(shown, mode)
     sure = int((changes["verdict"] != "open").sum())
     finding = f"{what}: {sure} of {len(changes)} changes are more than chance explains"
     return change_figures.paired_changes(changes, finding=finding, caption=caption)

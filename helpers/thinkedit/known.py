@@ -42,12 +42,6 @@ class Known:
             return np.exp(scores[f"{answer}_named"])
         return np.exp(mean_log_probability(scores, answer))
 
-    def readable(self, scores: pd.DataFrame) -> pd.Series:
-        """Whether each row holds what the rule needs."""
-        if self.measure == "mean" or "original_named" not in scores:
-            return pd.Series(self.measure == "mean", index=scores.index)
-        return scores["original_named"].notna() | scores["original_sum"].isna()
-
     def of(self, scores: pd.DataFrame) -> pd.Series:
         """Whether each row's object is known."""
         likely = self.probability(scores) >= self.threshold

@@ -49,14 +49,11 @@ def evaluate_scores(
         scores: tables of one estimator (see ``stored_scores.scores_of``).
         chains: the run's table *chains*.
         estimator: "exact" or "sampled".
-        rule: of the exact estimator, see ``tables.exact_facts``. Scores made before names were added
-            up can only be read by the measure "mean"; by the other they are left out.
+        rule: of the exact estimator, see ``tables.exact_facts``.
 
     Raises:
         ArchiveError: edits without scores of the unedited model.
     """
-    if estimator == "exact":
-        scores = scores[rule.readable(scores)]
     parts: dict[str, list[pd.DataFrame]] = {
         field.name: [] for field in fields(Evaluation) if field.name != "estimator"
     }

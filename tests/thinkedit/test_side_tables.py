@@ -131,12 +131,17 @@ def test_the_gallery_draws_what_is_stored(tmp_path, exact_rows, along, scores) -
     archive = Archive(tmp_path / "thinkedit")
     archive.put("m", tables, About({**source, "device": "cpu"}, settings))
     drawn = {name: entry.draw() for name, entry in published(tmp_path, chapter="06").items()}
-    assert set(drawn) > {"06_sequence", "06_deep_edit", "06_ckp"}
-    assert not set(drawn) & {"06_app", "06_sampled"}
-    for name in ("06_sequence", "06_deep_edit", "06_ckp"):
-        words = drawn[name].get_suptitle() + " " + drawn[name].get_supxlabel()
+    assert set(drawn) > {"06_sequence", "06_ckp"}
+    assert not set(drawn) & {"06_app", "06_deep_edit", "06_sampled"}
+    tables["exact"] = tables["exact"].assign(original_named=-0.5)  # known by the model's own rule
+    archive.put("r", tables, About({**source, "layout": "recalled-m", "device": "cpu"}, settings))
+    recalled = {name: entry.draw() for name, entry in published(tmp_path, chapter="06").items()}
+    assert set(recalled) - set(drawn) == {"06_deep_edit", "06_recalled_methods_r"}
+    every = {"06_sequence": "mini", "06_ckp": "mini", "06_deep_edit": "recalled-m"}
+    for name, edits in every.items():
+        words = recalled[name].get_suptitle() + " " + recalled[name].get_supxlabel()
         caption = " ".join(words.split())
-        assert "edits of mini, 2 edits, preset tuned" in caption
+        assert f"edits of {edits}, 2 edits, preset tuned" in caption
     found = evaluation((archive.get("m"),))
     assert set(found.recovery["mode"]) == {"sequential", "independent", "deep"}
     plt.close("all")
