@@ -31,7 +31,7 @@ def _given(run: Run) -> bool:
 
 _stored = partial(figure, of="thinkedit", main=MAIN, together=True, when=_given)
 _exact = partial(_stored, needs=("exact", "chains"))
-_recalled = partial(figure, of="thinkedit", needs=("exact", "chains"))
+_recalled = partial(figure, of="thinkedit", when=is_recalled, needs=("exact", "chains"))
 
 
 @figure("06_reading", title="ThinkEdit's measures in one picture each", alone=True)
@@ -84,7 +84,6 @@ def recalled() -> Figure:
 @_recalled(
     "06_recalled_methods",
     title="IFR against CKP on what a model recalls",
-    when=is_recalled,
     main=f"{MAIN}_recalled-{MAIN}",
 )
 def recalled_methods(run: Run) -> Figure:
