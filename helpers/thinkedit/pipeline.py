@@ -183,8 +183,9 @@ class _Run:
         entities = (path[0].subject, path[0].object)
         found = proposed_triplets(self.proposer, self.wordings, entities, near=self.growth.graph)
         fresh = [t for t in found if t.key not in self.offered and (t.key,) not in self.seen]
-        self.offered.update(t.key for t in fresh[: self.settings.proposals])
-        return fresh[: self.settings.proposals]
+        offer = fresh[: self.settings.proposals]
+        self.offered.update(t.key for t in offer)
+        return offer
 
     def _synthesise(self, validated: Mapping[Path, str]) -> list[Path]:
         """Algorithm 3: add validated triplets; return the chains that this made possible."""

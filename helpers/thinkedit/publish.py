@@ -159,11 +159,11 @@ def publish(params: Mapping[str, Any], into: Archive, *, finished: bool = False)
     )
     tables, published = dict(run.tables), list[str]()
     if known := into.known(run.name):
-        for name in set(ESTIMATORS) & set(tables) & set(known.tables):
-            tables[name] = _with_unedited(tables[name], known.tables[name])
         for name in set(ESTIMATORS) & set(known.tables):
-            edited = known.tables[name].query("mode != 'before'")
-            published += edited["method"].unique().tolist()
+            stored = known.tables[name]
+            published += stored.loc[stored["mode"] != "before", "method"].unique().tolist()
+            if name in tables:
+                tables[name] = _with_unedited(tables[name], stored)
     words = preset_words(language_model.name, preset, sorted({*published, *methods}))
     about = replace(run.about, caption={"preset": words})
     return into.put(run.name, tables, about, by=["method", "mode"])
