@@ -1,4 +1,5 @@
-"""How much there is to hold in the head: lines, imports, and the files that one addition touches.
+"""How much there is to hold in the head: lines by room next to their budgets, imports, and the files
+that one addition touches.
 
 python -m benchmarks.house
 """
@@ -9,7 +10,7 @@ import ast
 import json
 import subprocess
 import sys
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,6 +26,28 @@ LEVELS = (
     ("peak", "klob", "thinkedit"),
     ("explorer", "sweeps", "values", "doctor", "publish", "run_command", "execute", "cli"),
 )
+# Most lines a room may have, docstrings and blanks included; they only go down (tests/test_rooms.py).
+# What stands beside the rooms in `helpers` is "top-level"; the last four are folders of their own.
+BUDGETS = {
+    "models": 2192,
+    "editing": 5679,
+    "scoring": 554,
+    "locating": 1036,
+    "facts": 327,
+    "results": 1863,
+    "triples": 1254,
+    "peak": 5716,
+    "klob": 3198,
+    "thinkedit": 6554,
+    "explorer": 885,
+    "sweeps": 949,
+    "top-level": 2355,
+    "tools": 2700,
+    "benchmarks": 2000,
+    "book": 810,
+    "tests": 23000,
+}
+OUTSIDE = ("tools", "benchmarks", "book", "tests")
 # A paper's room has these, as the others have.
 PARALLEL = (
     *("records", "metrics", "run", "tables", "figures", "gallery", "publish", "stored_scores"),
@@ -53,27 +76,57 @@ def room_of(module: str) -> str:
 
 
 def lines_by_room() -> dict[str, Counter[str]]:
-    """For each room its files and its lines: all, code, and docstrings."""
-    rooms: dict[str, Counter[str]] = defaultdict(Counter)
-    for path in PACKAGE.rglob("*.py"):
+    """For each room its files and its lines: all, docstrings, and blank or comment."""
+    rooms: dict[str, Counter[str]] = {name: Counter() for name in BUDGETS}
+    for path in python_files():
+        parts = path.relative_to(REPOSITORY).parts
+        room = parts[0] if parts[0] in OUTSIDE else parts[1] if len(parts) > 2 else "top-level"
         text = path.read_text("utf-8")
         written = [line.strip() for line in text.splitlines()]
         words = sum(_docstring_lines(ast.parse(text)))
         blank = sum(not line or line.startswith("#") for line in written)
-        parts = path.relative_to(PACKAGE).parts
-        rooms[parts[0] if len(parts) > 1 else "modules beside"].update(
+        rooms.setdefault(room, Counter()).update(
             {"files": 1, "lines": len(written), "docstrings": words, "blank or comment": blank}
         )
-    return dict(rooms)
+    return rooms
+
+
+def python_files() -> list[Path]:
+    """Those of the package and of the folders next to it."""
+    folders = (PACKAGE, *(REPOSITORY / name for name in OUTSIDE))
+    return sorted(path for folder in folders for path in folder.rglob("*.py"))
+
+
+def density() -> tuple[float, float]:
+    """Characters of the package's mean code line, and lines of its 95th percentile function."""
+    code, functions = [], []
+    for path in PACKAGE.rglob("*.py"):
+        text = path.read_text("utf-8")
+        tree = ast.parse(text)
+        prose = {line for node in ast.walk(tree) for line in _docstring_places(node)}
+        for number, line in enumerate(text.splitlines(), start=1):
+            if number not in prose and (written := line.strip()) and written[0] != "#":
+                code.append(len(written))
+        functions += [
+            (node.end_lineno or node.lineno) - node.lineno + 1
+            for node in ast.walk(tree)
+            if isinstance(node, ast.FunctionDef)
+        ]
+    return sum(code) / len(code), sorted(functions)[int(0.95 * len(functions))]
 
 
 def _docstring_lines(tree: ast.Module) -> Iterator[int]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and (
-            ast.get_docstring(node, clean=False) is not None
-        ):
-            text = node.body[0]
-            yield (text.end_lineno or text.lineno) - text.lineno + 1
+    yield from (len(_docstring_places(node)) for node in ast.walk(tree))
+
+
+def _docstring_places(node: ast.AST) -> range:
+    """Numbers of the lines that a node's docstring takes, if it has one."""
+    if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and (
+        ast.get_docstring(node, clean=False) is not None
+    ):
+        text = node.body[0]
+        return range(text.lineno, (text.end_lineno or text.lineno) + 1)
+    return range(0)
 
 
 def modules_of_notebook(notebook: Path) -> list[str]:
@@ -155,14 +208,17 @@ def twins() -> list[str]:
 def main() -> None:
     """Print what is measured."""
     rooms = lines_by_room()
-    total = sum(rooms.values(), Counter())
-    for name, counted in [
-        *sorted(rooms.items(), key=lambda room: -room[1]["lines"]),
-        ("all", total),
-    ]:
-        print(f"{name:15s}", "  ".join(f"{what} {counted[what]:,}" for what in total))
-    long = [p for p in PACKAGE.rglob("*.py") if len(p.read_text("utf-8").splitlines()) > 250]
-    print("modules over 250 lines:", ", ".join(map(module_name, sorted(long))) or "none")
+    total = sum((lines for name, lines in rooms.items() if name not in OUTSIDE), Counter())
+    allowed = {**BUDGETS, "helpers": sum(BUDGETS[name] for name in BUDGETS.keys() - set(OUTSIDE))}
+    for name, counted in [*rooms.items(), ("helpers", total)]:
+        print(f"{name:11s} budget {allowed[name]:6,}  ", end="")
+        print("  ".join(f"{what} {counted[what]:,}" for what in total))
+    characters, longest = density()
+    print(
+        f"mean code line: {characters:.1f} characters; 95 % of functions: at most {longest} lines"
+    )
+    long = [p for p in PACKAGE.rglob("*.py") if len(p.read_text("utf-8").splitlines()) > 500]
+    print("modules over 500 lines:", ", ".join(map(module_name, sorted(long))) or "none")
     print("modules of one name:", ", ".join(twins()) or "none")
     (notebook,) = NOTEBOOKS.glob("03_*.ipynb")
     print("modules that notebook 03 imports:", len(modules_of_notebook(notebook)))

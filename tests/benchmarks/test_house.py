@@ -10,9 +10,15 @@ from helpers.paths import NOTEBOOKS
 
 def test_lines_add_up():
     rooms = house.lines_by_room()
-    assert sum(room["files"] for room in rooms.values()) == len(list(house.PACKAGE.rglob("*.py")))
+    assert sum(room["files"] for room in rooms.values()) == len(house.python_files())
     for room in rooms.values():
         assert 0 < room["docstrings"] < room["lines"]
+
+
+def test_density_is_that_of_a_plain_house():
+    characters, longest = house.density()
+    assert 30 < characters < 43
+    assert 10 < longest < 40
 
 
 @pytest.mark.parametrize(
