@@ -29,7 +29,8 @@ from helpers.editing.hyperparameters import Hyperparameters
 from helpers.editing.registry import Variety
 from helpers.editing.request import EditRequest, RequestError, several_requests
 from helpers.editing.update import Update
-from helpers.locating.integrated_gradients import IntegratedGradients, integrated_gradients
+from helpers.locating.attribution import integrated_gradients
+from helpers.locating.locators import IntegratedGradients
 from helpers.locating.query import Query
 from helpers.models.greedy import greedy_tokens
 from helpers.models.language_model import LanguageModel

@@ -23,7 +23,7 @@ from helpers.klob.evaluation_tables import (
 from helpers.klob.questions import Examples
 from helpers.klob.summary import Summary
 from helpers.klob.unit_sets import SHARES
-from helpers.locating.locator import GRANULARITIES, Locator, pool
+from helpers.locating.locators import GRANULARITIES, Locator, pool
 from helpers.locating.query import Query, encode
 from helpers.locating.slots import own_answers
 from helpers.models.language_model import LanguageModel

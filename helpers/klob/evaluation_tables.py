@@ -19,7 +19,7 @@ from helpers.klob.null import permutation_null
 from helpers.klob.questions import Examples
 from helpers.klob.summary import Summary
 from helpers.klob.unit_sets import Sets, Units, located_units, shared_units
-from helpers.locating.locator import Granularity, Locator, Scores, pool
+from helpers.locating.locators import Granularity, Locator, Scores, pool
 from helpers.locating.query import Query
 from helpers.models.batching import run_halving
 from helpers.models.language_model import LanguageModel

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from helpers.fetch import locate, official_file
 from helpers.kept import as_committed
-from helpers.locating.cloze import without_slot
+from helpers.locating.query import without_slot
 from helpers.paths import PACKAGED
 from helpers.records import RecordError, Usable, check_record, read_json
 

@@ -28,7 +28,7 @@ from helpers.editing.second_moment import SecondMoment, second_moment
 from helpers.editing.update import Update
 from helpers.editing.vector import Vector
 from helpers.klob.examples import ConsistencyExample
-from helpers.locating.cloze import without_slot
+from helpers.locating.query import without_slot
 from helpers.models.language_model import LanguageModel
 from helpers.results.run import Cases
 from helpers.results.store import ResultsStore, settings_key

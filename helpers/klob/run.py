@@ -21,8 +21,7 @@ from helpers.klob.evaluation import evaluate
 from helpers.klob.evaluation_tables import score_rows
 from helpers.klob.questions import Examples, Subtask, load_examples
 from helpers.klob.unit_sets import SHARES
-from helpers.locating.locator import Locator
-from helpers.locating.locators import LOCATORS, make_locator
+from helpers.locating.locators import LOCATORS, Locator, make_locator
 from helpers.locating.query import encode
 from helpers.models.language_model import LanguageModel
 from helpers.results.archive import About, ArchiveError, Run

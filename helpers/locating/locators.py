@@ -1,17 +1,334 @@
-"""Locators by name, with the settings of the published evaluation."""
+"""Locators: a score per unit of the model for each sentence, at a stated granularity.
+
+A *neuron* is an intermediate unit of an MLP (an input of its second matrix, after activation function
+and gate), a *parameter* an entry of that matrix, a *layer* a whole MLP. Units are ordered by layer,
+then neuron, then the neuron's parameters. ``LOCATORS`` names those of the published evaluation.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import zlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from typing import Any, ClassVar, Literal
 
-from helpers.locating.activations import ActivationMagnitude, GradientActivation
-from helpers.locating.causal_tracing import CausalTracing
-from helpers.locating.controls import ConstantScores, RandomScores
-from helpers.locating.integrated_gradients import IntegratedGradients
-from helpers.locating.locator import Locator
-from helpers.locating.logit_attribution import LogitAttribution
-from helpers.locating.query import LocatorError
-from helpers.locating.saliency import Fisher, WeightSaliency
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from helpers.locating.attribution import (
+    embedding_deviation,
+    indirect_effects,
+    integrated_gradients,
+)
+from helpers.locating.masked import MaskedLanguageModel
+from helpers.locating.query import LocatorError, Query
+from helpers.locating.slots import slot_batch, slot_logits, target_probabilities, traced
+from helpers.models.architectures import Layout
+from helpers.models.language_model import LanguageModel
+from helpers.models.trace import record_inputs
+
+Granularity = Literal["layer", "neuron", "parameter"]
+Scores = NDArray[np.float32]
+
+GRANULARITIES: tuple[Granularity, ...] = ("layer", "neuron", "parameter")  # coarse to fine
+# Of a model's parameters: a batch's scores are at_a_time vectors of this length in fp32.
+MOST_ENTRIES = 1_000_000_000
+_POST_NORM = "post_feedforward_layernorm"  # Gemma 3 normalises what an MLP writes
+
+
+class Locator(ABC):
+    """Scores the units of a model for sentences; never changes the model.
+
+    Attributes:
+        name: short name, the key in result tables.
+        granularity: of the scores.
+        at_a_time: sentences per call that keep memory moderate.
+    """
+
+    name: str
+    granularity: Granularity
+    at_a_time: int = 16
+
+    @abstractmethod
+    def scores(self, language_model: LanguageModel, queries: Sequence[Query]) -> Scores:
+        """Scores [queries, units] in fp32; they do not depend on the other queries of the call.
+
+        Raises:
+            LocatorError: a query lacks the answer that the method needs.
+        """
+
+    def shape(self, layout: Layout) -> tuple[int, ...]:
+        """Shape whose product is the number of units: (layers, neurons, parameters) as far as fine."""
+        sizes = layout.blocks, layout.intermediate_size, layout.hidden_size
+        return sizes[: GRANULARITIES.index(self.granularity) + 1]
+
+    def settings(self) -> dict[str, object]:
+        """Everything besides the model that determines the scores, for result keys."""
+        plain = {k: v for k, v in vars(self).items() if not k.startswith("_")}
+        return {"class": type(self).__name__, **plain}
+
+
+def pool(scores: Scores, shape: Sequence[int], granularity: Granularity) -> Scores:
+    """Mean |score| of each coarser unit, so that locators can be compared at a common granularity.
+
+    Args:
+        scores: [n, units].
+        shape: the locator's unit shape, (layers, …).
+        granularity: the coarser granularity wanted; the scores' own returns them as they are.
+
+    Raises:
+        LocatorError: the wanted granularity is finer than the scores.
+    """
+    depth = GRANULARITIES.index(granularity) + 1
+    if depth > len(shape):
+        raise LocatorError(
+            f"{GRANULARITIES[len(shape) - 1]} scores cannot be compared at {granularity} granularity;"
+            " pool the finer method to the coarser one instead"
+        )
+    if depth == len(shape):
+        return scores
+    parts = np.abs(scores).reshape(len(scores), int(np.prod(shape[:depth])), -1)
+    return parts.mean(axis=2, dtype=np.float32)
+
+
+class ActivationMagnitude(Locator):
+    """|a| of every neuron at the slot; needs no answer."""
+
+    name = "activation"
+    granularity = "neuron"
+
+    @torch.inference_mode()
+    def scores(self, language_model: LanguageModel, queries: Sequence[Query]) -> Scores:
+        """Absolute activations, [queries, layers x neurons]."""
+        names, batch = _matrices(language_model), slot_batch(language_model, queries)
+        with record_inputs(language_model, names) as activations:
+            slot_logits(language_model, batch)
+        return _flat([batch.at_slots(activations[name]).abs() for name in names])
+
+
+class GradientActivation(Locator):
+    """a · ∂p(answer)/∂a of every neuron at the slot: integrated gradients with a single step.
+
+    Only the slot's token of a causal model runs with gradients; what precedes it cannot depend on its
+    activations.
+    """
+
+    name = "gradient x activation"
+    granularity = "neuron"
+
+    def scores(self, language_model: LanguageModel, queries: Sequence[Query]) -> Scores:
+        """Signed products, [queries, layers x neurons]."""
+        names, targets = _matrices(language_model), _targets(language_model, queries)
+        batch = slot_batch(language_model, queries, [query.slot for query in queries])
+        with traced(language_model, names) as (activations, _):
+            total = target_probabilities(slot_logits(language_model, batch), targets).sum()
+            gradients = torch.autograd.grad(total, [activations[name] for name in names])
+        pairs = zip(names, gradients, strict=True)
+        return _flat([batch.at_slots(activations[name].detach() * g) for name, g in pairs])
+
+
+class IntegratedGradients(Locator):
+    """Knowledge neurons' attribution of every neuron (``attribution.integrated_gradients``).
+
+    Args:
+        steps: m, points on the path from zero to the activation (the paper's 20).
+        rows: rows of one pass, which bounds memory.
+    """
+
+    version: ClassVar[int] = 1  # raise it when the same query gets other attributions
+    name = "integrated gradients"
+    granularity = "neuron"
+    at_a_time = 1
+
+    def __init__(self, *, steps: int = 20, rows: int = 1024) -> None:
+        if steps < 2:
+            raise LocatorError(f"integrated gradients need at least 2 steps, got {steps}")
+        self.steps = steps
+        self._rows = rows
+
+    def scores(self, language_model: LanguageModel, queries: Sequence[Query]) -> Scores:
+        """Attributions, [queries, layers x neurons]."""
+        found = [
+            integrated_gradients(language_model, query, steps=self.steps, rows=self._rows)
+            for query in queries
+        ]
+        return torch.stack(found).flatten(1).float().cpu().numpy()
+
+
+class CausalTracing(Locator):
+    """Indirect effect of each layer's MLP at the subject's last token (``attribution``).
+
+    Args:
+        samples: noise samples per sentence (ROME's 10).
+        noise: standard deviations of the embeddings.
+        seed: of the noise; every sentence gets the same stream, whatever its batch.
+    """
+
+    name = "causal tracing"
+    granularity = "layer"
+    at_a_time = 1
+
+    def __init__(self, *, samples: int = 10, noise: float = 3.0, seed: int = 0) -> None:
+        if samples < 1 or noise <= 0:
+            raise LocatorError(f"samples and noise must be positive, got {samples} and {noise}")
+        self.samples, self.noise, self.seed = samples, noise, seed
+
+    def scores(self, language_model: LanguageModel, queries: Sequence[Query]) -> Scores:
+        """Indirect effects, [queries, layers]; signed."""
+        scale = self.noise * embedding_deviation(language_model)
+        found = [
+            indirect_effects(language_model, q, samples=self.samples, scale=scale, seed=self.seed)
+            for q in queries
+        ]
+        return torch.stack(found).float().cpu().numpy()
+
+
+class LogitAttribution(Locator):
+    """Drop of the answer's logit without one neuron's, or one layer's, *direct* write.
+
+    A neuron writes a_j · w_j into the residual stream, a layer the sum of its neurons and its bias.
+    The write is taken out of the last residual stream before the final norm, everything between held
+    fixed; the norm is computed anew, so nothing is linearised. In half precision a neuron's share
+    would be lost in the logit's rounding: differences are taken in fp32 whatever the model's dtype.
+
+    Args:
+        granularity: ``"neuron"`` or ``"layer"``.
+    """
+
+    at_a_time = 8
+
+    def __init__(self, *, granularity: Granularity = "neuron") -> None:
+        if granularity not in ("neuron", "layer"):
+            raise LocatorError(f"logit attribution has no {granularity} granularity")
+        self.granularity = granularity
+        self.name = f"logit attribution ({granularity})"
+
+    @torch.inference_mode()
+    def scores(self, language_model: LanguageModel, queries: Sequence[Query]) -> Scores:
+        """Logit drops, signed: [queries, layers x neurons] or [queries, layers].
+
+        Raises:
+            LocatorError: a masked model, whose residual stream is normalised at every layer.
+        """
+        if isinstance(language_model, MaskedLanguageModel):
+            raise LocatorError("logit attribution needs a causal model with one final norm")
+        names = _matrices(language_model)
+        norm_name = language_model.layout.architecture.final_norm
+        batch = slot_batch(language_model, queries)
+        with record_inputs(language_model, [*names, norm_name]) as recorded:
+            slot_logits(language_model, batch)
+        residual = batch.at_slots(recorded[norm_name]).float()
+        norm = deepcopy(language_model.module(norm_name)).float()
+        head = language_model.model.get_output_embeddings().weight
+        rows = []
+        for row, query in enumerate(queries):
+            readout = head[query.required_target].float()
+            whole = norm(residual[row]) @ readout
+            activations = [batch.at_slots(recorded[name])[row] for name in names]
+            writes = [self._writes(language_model, i, a) for i, a in enumerate(activations)]
+            rows.append(torch.cat([whole - norm(residual[row] - w) @ readout for w in writes]))
+        return torch.stack(rows).cpu().numpy()
+
+    def _writes(self, language_model: LanguageModel, layer: int, activation: Tensor) -> Tensor:
+        """What the layer's units add to the residual stream, fp32: [neurons, hidden] or [1, hidden]."""
+        name = language_model.layout.mlp_out(layer)
+        whole = language_model.module(name)(activation)
+        writes = whole.float()[None]
+        if self.granularity == "neuron":
+            writes = activation.float()[:, None] * language_model.weight(name).T.float()
+        post = getattr(language_model.module(language_model.layout.block(layer)), _POST_NORM, None)
+        return writes if post is None else writes * _diagonal(post, whole)
+
+
+class _GradientLocator(Locator):
+    """Gradients of −log p(answer) with respect to every entry of the MLPs' second matrices.
+
+    No weight is unfrozen: a matrix's gradient for one sentence is the sum over tokens of (gradient of
+    its output) x (its input), which a batched backward pass gives for all sentences at once.
+    """
+
+    granularity = "parameter"
+    at_a_time = 4
+
+    def scores(self, language_model: LanguageModel, queries: Sequence[Query]) -> Scores:
+        """Scores [queries, layers x neurons x hidden]: a neuron's output weights lie together.
+
+        Raises:
+            LocatorError: a model with more than ``MOST_ENTRIES`` weights there.
+        """
+        sizes = self.shape(language_model.layout)
+        entries = int(np.prod(sizes))
+        if entries > MOST_ENTRIES:
+            raise LocatorError(
+                f"{self.name} scores every weight, {entries:,} of {language_model.name}, which takes too"
+                " much memory; name locators of layers or neurons (`locators` of notebook 05)"
+            )
+        names, targets = _matrices(language_model), _targets(language_model, queries)
+        batch = slot_batch(language_model, queries)
+        with traced(language_model, names) as (inputs, outputs):
+            logits = slot_logits(language_model, batch)
+            loss = nn.functional.cross_entropy(logits, targets, reduction="sum")
+            gradients = torch.autograd.grad(loss, [outputs[name] for name in names])
+        scores = torch.empty(len(queries), *sizes, device=language_model.device)
+        for layer, (name, gradient) in enumerate(zip(names, gradients, strict=True)):
+            found = scores[:, layer]  # everything happens in its place: scores are large
+            torch.bmm(inputs[name].detach().mT.float(), gradient.float(), out=found)
+            self._score(found, language_model.weight(name).T.float().contiguous())
+        return scores.flatten(1).cpu().numpy()
+
+    @abstractmethod
+    def _score(self, gradient: Tensor, weight: Tensor) -> None:
+        """Turn the gradient [queries, neurons, hidden] into scores; weight [neurons, hidden]."""
+
+
+class WeightSaliency(_GradientLocator):
+    """|weight · gradient|: first-order change of the loss when the entry is removed."""
+
+    name = "gradient x weight"
+
+    def _score(self, gradient: Tensor, weight: Tensor) -> None:
+        gradient.mul_(weight).abs_()
+
+
+class Fisher(_GradientLocator):
+    """Squared gradient, the entry's empirical Fisher information."""
+
+    name = "Fisher"
+
+    def _score(self, gradient: Tensor, weight: Tensor) -> None:
+        gradient.square_()
+
+
+class RandomScores(Locator):
+    """A control: uniform scores that depend on the sentence's tokens and a seed only."""
+
+    def __init__(self, *, granularity: Granularity = "neuron", seed: int = 0) -> None:
+        self.granularity, self.seed, self.name = granularity, seed, "random"
+
+    def scores(self, language_model: LanguageModel, queries: Sequence[Query]) -> Scores:
+        """Independent uniform numbers, [queries, units]."""
+        seeds = [[self.seed, zlib.crc32(np.array(query.ids).tobytes())] for query in queries]
+        return self._uniform(language_model, seeds)
+
+    def _uniform(self, language_model: LanguageModel, seeds: Sequence[Any]) -> Scores:
+        units = int(np.prod(self.shape(language_model.layout)))
+        return np.stack([np.random.default_rng(s).random(units, np.float32) for s in seeds])
+
+
+class ConstantScores(RandomScores):
+    """A control: the same scores, hence the same top units, for every sentence."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.name = "constant"
+
+    def scores(self, language_model: LanguageModel, queries: Sequence[Query]) -> Scores:
+        """One vector of uniform numbers, repeated: [queries, units]."""
+        return self._uniform(language_model, [self.seed] * len(queries))
+
 
 LOCATORS: dict[str, Callable[[], Locator]] = {
     "knowledge-neurons": IntegratedGradients,
@@ -36,3 +353,24 @@ def make_locator(name: str) -> Locator:
     if name not in LOCATORS:
         raise LocatorError(f"no locator {name!r}; there are: {', '.join(LOCATORS)}")
     return LOCATORS[name]()
+
+
+def _matrices(language_model: LanguageModel) -> list[str]:
+    """Names of the MLPs' second matrices, a layer each."""
+    return [language_model.layout.mlp_out(i) for i in range(language_model.layout.blocks)]
+
+
+def _targets(language_model: LanguageModel, queries: Sequence[Query]) -> Tensor:
+    targets = [query.required_target for query in queries]
+    return torch.tensor(targets, device=language_model.device)
+
+
+def _flat(layers: Sequence[Tensor]) -> Scores:
+    """One [queries, neurons] tensor per layer, joined on the CPU."""
+    return torch.cat(list(layers), dim=1).float().cpu().numpy()
+
+
+def _diagonal(norm: nn.Module, vector: Tensor) -> Tensor:
+    """An RMS norm as the diagonal map it is once its scale is that of ``vector``, fp32."""
+    wide = vector.float()
+    return deepcopy(norm).float()(wide) / torch.where(wide == 0, torch.ones_like(wide), wide)

@@ -1,9 +1,8 @@
 """Sentences with an answer slot, as token ids: prompt, slot, target token and subject.
 
 A causal model predicts the answer after the prompt's last token; a masked model predicts it at a
-mask token that stands in the slot. The target is the answer's *first* token, so that a factual and
-a random sentence are scored alike. Where a sentence has no answer, ``own_answers`` puts the model's
-own most probable next token in its place.
+mask token in the slot. The target is the answer's *first* token, so that a factual and a random
+sentence are scored alike.
 """
 
 from __future__ import annotations
@@ -11,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from helpers.locating.cloze import without_slot
 from helpers.locating.masked import MaskedLanguageModel
 from helpers.models.language_model import LanguageModel
 from helpers.models.tokens import TokenError, answer_ids, prompt_ids
+from helpers.records import RecordError
+
+SLOT = " _"
 
 
 class LocatorError(ValueError):
@@ -63,42 +64,49 @@ class Query:
         return self.target
 
 
+def without_slot(cloze: str) -> str:
+    """The prompt a causal model reads: the sentence without its trailing slot.
+
+    Raises:
+        RecordError: the sentence does not end in the slot.
+    """
+    if not cloze.endswith(SLOT) or not cloze.removesuffix(SLOT).strip():
+        raise RecordError(
+            f"sentence {cloze!r} has no answer slot: it must be text that ends in {SLOT!r}"
+        )
+    return cloze.removesuffix(SLOT).rstrip()
+
+
 def encode(language_model: LanguageModel, sentences: Sequence[Sentence]) -> list[Query]:
     """Token ids of sentences.
 
     Raises:
         RecordError: a sentence without a slot.
-        TokenError: an answer that tokenises to nothing.
+        TokenError: an answer that tokenises to nothing, or a sentence beyond the model's context.
         LocatorError: a subject that is not in its sentence.
     """
     return [_encode(language_model, sentence) for sentence in sentences]
 
 
 def _encode(language_model: LanguageModel, sentence: Sentence) -> Query:
-    prompt = without_slot(sentence.cloze)
-    answer = sentence.answer
+    text, answer = without_slot(sentence.cloze), sentence.answer
     target = None if answer is None else answer_ids(language_model, answer)[0]
     masked = isinstance(language_model, MaskedLanguageModel)
-    mask = language_model.tokenizer.mask_token_id if masked else None
-    text = f"{prompt} {language_model.tokenizer.mask_token}" if masked else prompt
+    if masked:
+        text = f"{text} {language_model.tokenizer.mask_token}"
     ids = prompt_ids(language_model, text)
     if len(ids) > language_model.context_length:
         raise TokenError(
             f"sentence {sentence.cloze[:60]!r} has {len(ids)} tokens, beyond the context of"
             f" {language_model.context_length}; shorten it"
         )
-    slot = ids.index(mask) if masked else len(ids) - 1
-    return Query(
-        sentence.cloze, ids, slot, target, _subject_span(language_model, text, sentence.subject)
-    )
+    slot = ids.index(language_model.tokenizer.mask_token_id) if masked else len(ids) - 1
+    subject = None if sentence.subject is None else _span(language_model, text, sentence.subject)
+    return Query(sentence.cloze, ids, slot, target, subject)
 
 
-def _subject_span(
-    language_model: LanguageModel, text: str, subject: str | None
-) -> tuple[int, int] | None:
+def _span(language_model: LanguageModel, text: str, subject: str) -> tuple[int, int]:
     """Tokens that overlap the subject's first occurrence, by character offsets."""
-    if subject is None:
-        return None
     start = text.find(subject)
     if start < 0 or not subject:
         raise LocatorError(f"subject {subject!r} is not in sentence {text!r}")

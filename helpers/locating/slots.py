@@ -131,24 +131,23 @@ def branching(
     Raises:
         LocatorError: rows of different sentences.
     """
-    rows = len(batch.ids)
+    rows, grows = len(batch.ids), set(layers)
     if rows > 1 and not bool((batch.visible == batch.visible[:1]).all()):
         raise LocatorError("rows can branch off one sentence at a time only")
-    grows = set(layers)
 
     def grow(hidden: Tensor) -> Tensor:
         return torch.cat([hidden, hidden[:rows].repeat(copies, 1, 1)])
 
-    blocks = language_model.layout.blocks
-    counts, present = [], rows
-    for layer in range(blocks):
-        present += rows * copies * (layer in grows)
-        counts.append(present)
-    past = batch.past and Past(
-        tuple(_repeated(keys, n) for keys, n in zip(batch.past.keys, counts, strict=True)),
-        tuple(_repeated(values, n) for values, n in zip(batch.past.values, counts, strict=True)),
-        batch.past.positions[:1],
-    )
+    def repeated(cached: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        """A layer's one row of keys or values, for as many rows as are there by then."""
+        return tuple(
+            one[:1].expand(rows * (1 + copies * sum(i <= layer for i in grows)), *one.shape[1:])
+            for layer, one in enumerate(cached)
+        )
+
+    past = batch.past
+    if past is not None:
+        past = Past(repeated(past.keys), repeated(past.values), past.positions[:1])
     with input_hooks(language_model, {language_model.layout.block(i): grow for i in grows}):
         # One row of positions and mask is broadcast over however many rows there are.
         yield replace(batch, positions=batch.positions[:1], visible=batch.visible[:1], past=past)
@@ -178,7 +177,3 @@ def traced(
     hooks = {embedding: start, **{name: keep(name) for name in names}}
     with output_hooks(language_model, hooks), torch.enable_grad():
         yield inputs, outputs
-
-
-def _repeated(cached: Tensor, rows: int) -> Tensor:
-    return cached[:1].expand(rows, *cached.shape[1:])

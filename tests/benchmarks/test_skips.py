@@ -6,8 +6,7 @@ import pandas as pd
 
 from benchmarks import locating, precision
 from helpers import models
-from helpers.locating.activations import ActivationMagnitude
-from helpers.locating.locators import LOCATORS
+from helpers.locating.locators import LOCATORS, ActivationMagnitude
 
 
 class _TooLarge(ActivationMagnitude):

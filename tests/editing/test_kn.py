@@ -18,7 +18,7 @@ from helpers.editing.deltas import ColumnSparse
 from helpers.editing.kn import Kn, KnHyperparameters
 from helpers.editing.request import EditRequest, RequestError
 from helpers.editing.update import apply
-from helpers.locating.integrated_gradients import integrated_gradients
+from helpers.locating.attribution import integrated_gradients
 from helpers.locating.query import Query
 from helpers.models.greedy import greedy_tokens
 from helpers.models.tokens import answer_ids, prompt_ids

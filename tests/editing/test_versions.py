@@ -23,7 +23,7 @@ from helpers.editing.rect import Rect
 from helpers.editing.rome import Rome
 from helpers.editing.second_moment import SecondMoment
 from helpers.editing.vector import Vector
-from helpers.locating.integrated_gradients import IntegratedGradients
+from helpers.locating.locators import IntegratedGradients
 from helpers.results.store import settings_key
 
 MEMIT = {"memit", "memit+app", "memit on gemma", "rect", "prune"}

@@ -29,7 +29,7 @@ from helpers.editing.update import Update, UpdateError
 from helpers.kept import DamagedError
 from helpers.klob.evaluation import evaluate
 from helpers.klob.questions import load_examples
-from helpers.locating.controls import RandomScores
+from helpers.locating.locators import RandomScores
 from helpers.models import packaged_weights
 from helpers.models.load import ModelError
 from helpers.models.load import load as load_model

@@ -28,13 +28,18 @@ from helpers.klob.questions import Examples, Subtask, load_examples
 from helpers.klob.summary import Summary
 from helpers.klob.tables import edits_of, made_of
 from helpers.klob.unit_sets import located
-from helpers.locating.activations import ActivationMagnitude
-from helpers.locating.controls import ConstantScores, RandomScores
-from helpers.locating.locator import Locator, pool
-from helpers.locating.locators import LOCATORS, make_locator
+from helpers.locating.locators import (
+    LOCATORS,
+    ActivationMagnitude,
+    ConstantScores,
+    Fisher,
+    Locator,
+    RandomScores,
+    make_locator,
+    pool,
+)
 from helpers.locating.masked import MaskedLanguageModel
 from helpers.locating.query import LocatorError, Query, encode
-from helpers.locating.saliency import Fisher
 from helpers.models import LanguageModel
 from helpers.paths import run_name
 from helpers.results.archive import Archive, ArchiveError

@@ -18,7 +18,7 @@ from helpers.klob.examples import (
     load_unbiasedness,
     save_examples,
 )
-from helpers.locating.cloze import without_slot
+from helpers.locating.query import without_slot
 from helpers.records import RecordError
 
 CONSISTENCY = {

@@ -16,17 +16,24 @@ from tokenizers import Regex, Tokenizer, models, pre_tokenizers
 from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 
-from helpers.locating import saliency
-from helpers.locating.activations import ActivationMagnitude, GradientActivation
-from helpers.locating.causal_tracing import CausalTracing, embedding_deviation
-from helpers.locating.controls import ConstantScores, RandomScores
-from helpers.locating.integrated_gradients import IntegratedGradients
-from helpers.locating.locator import Locator, pool
-from helpers.locating.locators import make_locator
-from helpers.locating.logit_attribution import LogitAttribution
+from helpers.locating import locators
+from helpers.locating.attribution import embedding_deviation
+from helpers.locating.locators import (
+    ActivationMagnitude,
+    CausalTracing,
+    ConstantScores,
+    Fisher,
+    GradientActivation,
+    IntegratedGradients,
+    Locator,
+    LogitAttribution,
+    RandomScores,
+    WeightSaliency,
+    make_locator,
+    pool,
+)
 from helpers.locating.masked import MaskedLanguageModel
 from helpers.locating.query import LocatorError, Query, Sentence, encode
-from helpers.locating.saliency import Fisher, WeightSaliency
 from helpers.locating.slots import own_answers
 from helpers.models import LanguageModel
 from helpers.models.tokens import TokenError
@@ -377,7 +384,7 @@ def test_bad_settings() -> None:
 
 
 def test_parameter_locators_refuse_models_whose_weights_do_not_fit(tiny, monkeypatch):
-    monkeypatch.setattr(saliency, "MOST_ENTRIES", 10)
+    monkeypatch.setattr(locators, "MOST_ENTRIES", 10)
     language_model = tiny("llama")
     with pytest.raises(LocatorError, match="scores every weight, 6,144 of tiny-llama"):
         Fisher().scores(language_model, encode(language_model, SENTENCES))

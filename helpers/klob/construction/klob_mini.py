@@ -27,7 +27,7 @@ from helpers.klob.construction.sentences import (
     two_hop_chains,
 )
 from helpers.klob.examples import ConsistencyExample, RelevanceExample, save_examples
-from helpers.locating.cloze import without_slot
+from helpers.locating.query import without_slot
 from helpers.models.language_model import LanguageModel
 from helpers.models.load import load
 from helpers.paths import PACKAGED

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from helpers.kept import as_committed
 from helpers.klob.examples import PROMPTS_PER_FACT
-from helpers.locating.cloze import SLOT
+from helpers.locating.query import SLOT
 from helpers.paths import PACKAGED
 from helpers.yaml_text import load_yaml
 

@@ -1,0 +1,179 @@
+"""Two methods that run one sentence many times: integrated gradients and causal tracing.
+
+*Knowledge neurons* (Dai et al. 2022, eq. 2, zero baseline) scale the activation a_l of layer l at the
+slot by alpha and average the gradients of the answer's probability:
+
+    Attr_l = a_l / m · Σ_j ∂p(answer | alpha_j a_l) / ∂a_l,   alpha_j = j / (m − 1), j = 0 … m − 1
+
+(the usual code's grid, which holds both ends). *Causal tracing* (Meng et al. 2022, Section 2.1) adds
+noise to the subject's embeddings and restores one layer's clean MLP output at the subject's last
+token. Its indirect effect is p(answer | noise, layer restored) − p(answer | noise). The paper's plots
+restore windows of ten layers; here it is one layer at a time.
+
+A row (layer, alpha) or (layer, noise) equals an earlier one before its layer, so rows branch off
+there, and what is left of the changed tokens is computed once (``slots``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from helpers.locating.query import Query
+from helpers.locating.slots import SlotBatch, branching, slot_batch, slot_logits
+from helpers.models.batching import run_halving
+from helpers.models.hooks import OnOutput, input_hooks, output_hooks
+from helpers.models.language_model import LanguageModel
+from helpers.models.trace import record_outputs
+
+Place = Literal["activation", "gate"]
+
+
+def integrated_gradients(
+    language_model: LanguageModel,
+    query: Query,
+    *,
+    steps: int = 20,
+    rows: int = 1024,
+    at: Place = "activation",
+) -> Tensor:
+    """One sentence's attributions [layers, neurons].
+
+    Args:
+        query: the sentence, with its target.
+        steps: m; 1 is the gradient at zero alone.
+        rows: rows of one pass, which bounds memory; layers are taken in groups.
+        at: scale the neuron's ``activation`` (the input of the MLP's second matrix) or the
+            ``gate``'s output, before the activation function.
+
+    Raises:
+        LocatorError: the query has no target.
+    """
+    batch = slot_batch(language_model, [query], [query.slot])
+    blocks = language_model.layout.blocks
+    group = max(1, rows // steps)
+    target = query.required_target
+
+    def run(layers: Sequence[int]) -> Tensor:
+        return _attribute_layers(language_model, batch, target, layers, steps, at)
+
+    groups = (range(start, min(start + group, blocks)) for start in range(0, blocks, group))
+    return torch.cat([part for layers in groups for part in run_halving(layers, run)])
+
+
+def _attribute_layers(
+    language_model: LanguageModel,
+    batch: SlotBatch,
+    target: int,
+    layers: Sequence[int],
+    steps: int,
+    at: Place,
+) -> Tensor:
+    layout, slot = language_model.layout, int(batch.slots[0])
+    names = [layout.mlp_out(i) if at == "activation" else layout.gate(i) for i in layers]
+    activations: dict[str, Tensor] = {}
+    scaled: dict[str, Tensor] = {}
+
+    def scale(name: str) -> Callable[[Tensor], Tensor]:
+        def change(tokens: Tensor) -> Tensor:
+            """Scale the newest rows' activation at the slot; it becomes a leaf of the graph."""
+            own = tokens[-steps:].detach().clone()
+            alphas = torch.linspace(0, 1, steps, device=own.device, dtype=own.dtype)
+            activations[name] = own[0, slot].clone()
+            scaled[name] = (alphas[:, None] * activations[name]).requires_grad_()
+            own[:, slot] = scaled[name]
+            return torch.cat([tokens[:-steps], own])
+
+        return change
+
+    changes = {name: scale(name) for name in names}
+    if at == "activation":
+        hooks = input_hooks(language_model, changes)
+    else:
+        on_output = {name: lambda _, out, c=change: c(out) for name, change in changes.items()}
+        hooks = output_hooks(language_model, on_output)
+    with (
+        torch.enable_grad(),
+        branching(language_model, batch, layers=layers, copies=steps) as branched,
+        hooks,
+    ):
+        slots = batch.slots.expand(1 + steps * len(layers))
+        logits = slot_logits(language_model, branched, slots)[1:]
+        total = logits.log_softmax(1)[:, target].exp().sum()
+        gradients = torch.autograd.grad(total, [scaled[name] for name in names])
+    pairs = zip(names, gradients, strict=True)
+    return torch.stack([activations[name] * gradient.mean(0) for name, gradient in pairs])
+
+
+@torch.no_grad()
+def indirect_effects(
+    language_model: LanguageModel, query: Query, *, samples: int, scale: float, seed: int
+) -> Tensor:
+    """One sentence's indirect effects [layers], averaged over noise samples; signed.
+
+    A sentence without a subject (KLoB-u) has its middle token stand in for one; that choice is ours.
+
+    Args:
+        query: the sentence, with its target.
+        samples: draws of the noise.
+        scale: standard deviation of the noise.
+        seed: of the noise; every sentence gets the same stream.
+
+    Raises:
+        LocatorError: the query has no target.
+    """
+    middle = query.slot // 2
+    start, stop = query.subject or (middle, middle + 1)
+    batch = slot_batch(language_model, [query], [start])
+    offset = int(batch.positions[0, 0])  # tokens that are constant and do not run again
+    noised, last = slice(start - offset, stop - offset), stop - offset - 1
+    layout = language_model.layout
+    blocks, names = layout.blocks, [layout.mlp_out(layer) for layer in range(layout.blocks)]
+    with record_outputs(language_model, names) as clean:
+        slot_logits(language_model, batch)
+    noise = torch.randn(
+        samples,
+        stop - start,
+        layout.hidden_size,
+        generator=torch.Generator().manual_seed(seed),
+    )
+
+    def corrupt(_: Tensor, output: Tensor) -> Tensor:
+        output = output.clone()
+        output[:, noised] += (scale * noise).to(output.device, output.dtype)
+        return output
+
+    def restore(name: str) -> OnOutput:
+        def on_output(_: Tensor, output: Tensor) -> Tensor:
+            """Only the rows that branched off at this layer, the newest, are restored."""
+            output = output.clone()
+            output[-samples:, last] = clean[name][0, last]
+            return output
+
+        return on_output
+
+    hooks: dict[str, OnOutput] = {name: restore(name) for name in names}
+    hooks[layout.architecture.embedding] = corrupt
+    repeated = replace(batch, ids=batch.ids.expand(samples, -1), slots=batch.slots.expand(samples))
+    with (
+        branching(language_model, repeated, layers=range(blocks), copies=1) as rows,
+        output_hooks(language_model, hooks),
+    ):
+        slots = batch.slots.expand(samples * (blocks + 1))
+        logits = slot_logits(language_model, rows, slots)
+    target = query.required_target
+    probabilities = logits.softmax(1)[:, target].view(blocks + 1, samples).mean(1)
+    return probabilities[1:] - probabilities[0]
+
+
+def embedding_deviation(language_model: LanguageModel, *, tokens: int = 4096) -> float:
+    """Standard deviation of the input embeddings over evenly spaced tokens of the vocabulary."""
+    size = language_model.model.get_input_embeddings().weight.shape[0]
+    ids = torch.arange(0, size, max(1, size // tokens), device=language_model.device)
+    embedding = language_model.module(language_model.layout.architecture.embedding)
+    with torch.no_grad():
+        return float(embedding(ids).float().std())
