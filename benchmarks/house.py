@@ -32,7 +32,7 @@ BUDGETS = {
     "models": 2192,
     "editing": 5679,
     "scoring": 554,
-    "locating": 1036,
+    "locating": 930,
     "facts": 327,
     "results": 1863,
     "triples": 1254,
