@@ -39,10 +39,10 @@ def escaped(text: object) -> str:
 
 @cache
 def runs_of(folder: Path) -> tuple[Run, ...]:
-    """An archive's runs: SmolLM2 before Gemma, then other models by name."""
+    """An archive's runs of their model and data: SmolLM2 before Gemma, then other models by name."""
     known = list(PACKAGED_WORDS)
     places = {name: place for place, name in enumerate(known)}
-    runs = Archive(folder).runs()
+    runs = (run for run in Archive(folder).runs() if not run.label)
     return tuple(
         sorted(runs, key=lambda run: places.get(run.about.source.get("model"), len(known)))
     )

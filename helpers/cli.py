@@ -123,17 +123,20 @@ def sweep(
 
 @app.command()
 def publish(
-    params: Annotated[Path, typer.Argument(help="params file of notebook 03 or 04")],
+    params: Annotated[Path, typer.Argument(help="params file of notebook 02 to 06")],
     finished: Annotated[
         bool, typer.Option(help="store what is finished, make no edit (notebooks 03, 05, 06)")
     ] = False,
+    name: Annotated[
+        str, typer.Option(help="of a run of your own, kept next to the one of its model and data")
+    ] = "",
 ) -> None:
     """Edit what is missing and store the score tables that published figures are drawn from."""
     from helpers.publish import ERRORS
     from helpers.publish import publish as store
 
     try:
-        typer.echo(str(store(params, finished=finished)))
+        typer.echo(str(store(params, name=name, finished=finished)))
     except ERRORS as error:
         _tell_error(error)
         raise typer.Exit(1) from error
@@ -157,7 +160,7 @@ def fetch(
 
 @app.command()
 def figure(
-    name: Annotated[str | None, typer.Argument(help="name of a published figure")] = None,
+    names: Annotated[list[str] | None, typer.Argument(help="published figures")] = None,
     show: Annotated[bool, typer.Option("--list", help="list the names")] = False,
 ) -> None:
     """Redraw a published figure from the stored result tables, without a model."""
@@ -166,11 +169,11 @@ def figure(
     from helpers.results.figure import FigureError, published, save
 
     try:
-        if show or name is None:
+        if show or not names:
             for each, entry in published().items():
                 typer.echo(f"{each:40s} {entry.title}")
             return
-        for path in save(name):
+        for path in (path for name in names for path in save(name)):
             typer.echo(str(path))
     except (FigureError, ArchiveError) as error:
         _tell_error(error)

@@ -47,11 +47,14 @@ PUBLISHED = {
 }
 
 
-def publish(params_file: Path, *, finished: bool = False, data: Path = DATA) -> Path:
+def publish(
+    params_file: Path, *, name: str = "", finished: bool = False, data: Path = DATA
+) -> Path:
     """Compute what is missing, then write its tables; what is published already is not made again.
 
     Args:
         params_file: parameters of a notebook that has results of its own.
+        name: what the run is called besides its model and data; it stays next to the one without.
         finished: write what is finished and make no edit (notebooks 03, 05 and 06).
         data: the folder of all archives.
 
@@ -71,6 +74,6 @@ def publish(params_file: Path, *, finished: bool = False, data: Path = DATA) -> 
     with chdir(REPOSITORY):  # from where the notebooks read paths, too
         check_values(params_file, params, published=False)
         written: Path = getattr(import_module(module), function)(
-            params, Archive(data / paper), finished=finished
+            params, Archive(data / paper, label=name), finished=finished
         )
     return written

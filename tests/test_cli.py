@@ -36,6 +36,16 @@ def test_figure_lists_and_refuses_unknown_names():
     assert "figure --list" in result.output
 
 
+def test_several_figures_are_drawn_at_a_time(monkeypatch, tmp_path):
+    monkeypatch.setattr(paths, "FIGURES", tmp_path)
+    result = runner.invoke(app, ["figure", "05_reading", "06_reading"])
+    drawn = [
+        tmp_path / f"{name}_reading.{kind}" for name in ("05", "06") for kind in ("png", "svg")
+    ]
+    assert result.output.splitlines() == list(map(str, drawn))
+    assert all(map(os.path.exists, drawn))
+
+
 def test_a_copy_without_its_repository_says_how_to_install(monkeypatch, tmp_path):
     """As a wheel has it: the package alone."""
     monkeypatch.setattr(paths, "PARAMS", tmp_path / "params")

@@ -177,6 +177,9 @@ def test_a_published_run_takes_methods_and_never_loses_records(run, rome, tmp_pa
     first = replace(run, data=replace(run.data, records=run.data.records[:1]))
     with pytest.raises(ParamsError, match="holds 3 records, which this run lacks"):
         publish_runs(first, {**PARAMS, "methods": ["rome"]}, into)
+    named = publish_runs(first, {**PARAMS, "methods": ["rome"]}, replace(into, label="mine"))
+    assert named.name == f"{path.name}@mine"
+    assert into.get(named.name).about.caption["records"] == 1
     assert {file: file.read_bytes() for file in path.iterdir()} == before
 
 

@@ -65,7 +65,7 @@ def layers(run: Run) -> Figure:
 
     gains = locality_tables.edit_gains(run.tables["edits"])
     mass = locality_tables.layer_mass(run.tables["layers"], gains.index)
-    shown = {name: curves for name, curves in mass.items() if name not in CONTROLS}
+    shown = {name: curves for name, curves in mass.items() if name not in CONTROLS} or mass
     caption = tables.edits_of(run, facts=len(gains))
     return layer_figures.layer_curves(gains.to_numpy(), shown, caption=caption)
 

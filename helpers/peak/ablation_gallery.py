@@ -25,9 +25,10 @@ _of_run = partial(figure, of="ablations", main=MAIN)
 
 
 def editors_with(run: Run, field: str) -> list[str]:
-    """Editors with a variant in this field of APP."""
-    editors = (name.partition("+")[0] for name in variants_of(run) if f"@{field}=" in name)
-    return list(dict.fromkeys(editors))
+    """Editors with APP and a variant in this field of it."""
+    names = variants_of(run)
+    editors = (name.partition("+")[0] for name in names if f"@{field}=" in name)
+    return [editor for editor in dict.fromkeys(editors) if f"{editor}+app" in names]
 
 
 def fairer_editors(run: Run) -> list[str]:
@@ -171,7 +172,7 @@ def sequences(run: Run) -> Figure:
     title="AFF and ANF against what the model says",
     of="ablations",
     main=MAIN_SAID,
-    when=lambda run: bool(set(states_of(run)) & set(variants_of(run))),
+    when=lambda run: "before" in states_of(run) and bool({*states_of(run)} & {*variants_of(run)}),
 )
 def said(run: Run) -> Figure:
     """AFF and ANF against what the edited model says."""

@@ -12,7 +12,7 @@ import pandas as pd
 
 from helpers.editing.methods import build_methods, build_variants
 from helpers.editing.variants import OBJECTIVES, Variant, fairer, objectives
-from helpers.paths import file_name, run_name
+from helpers.paths import run_name
 from helpers.peak.answer_lists import AnswerLists
 from helpers.peak.run import PeakRun
 from helpers.peak.sequences import PeakSequence
@@ -43,7 +43,7 @@ def publish_ablations(run: PeakRun, params: Mapping[str, Any], about: About, int
     _publish_variants(first, params, pieces)
     _publish_said(first, params, pieces)
     _publish_sequences(run, params, pieces)
-    return into.root / file_name(name)
+    return into.folder(name)
 
 
 def studies(params: Mapping[str, Any]) -> dict[str, list[Variant]]:
@@ -104,8 +104,8 @@ class _Pieces:
         for other, made in (known.about.settings if known else {}).items():
             if contradict(other, made, key, settings):
                 raise ArchiveError(
-                    f"{self.into.root / self.name}: {other} was made with other settings than {key}, so"
-                    " the two cannot be compared: run with the stored settings, or move the folder away"
+                    f"{self.into.folder(self.name)}: {other} was made with other settings than {key}, so"
+                    " the two cannot be compared: run with the stored settings, or under --name NAME"
                 )
         about = replace(self.about, settings={key: settings})
         self.into.put(self.name, {key: small(table)}, about)

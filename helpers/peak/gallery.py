@@ -56,4 +56,5 @@ def paper_against_ours(runs: Sequence[Run]) -> Figure:
     """Every editor in Tables 3, 4 and 9 of the paper and in our runs."""
     from helpers.peak.paper_against_ours import METHODS, Ours, paper_figure
 
-    return paper_figure([Ours.of(run, methods=METHODS) for run in runs])
+    ours = [run for run in runs if set(METHODS) & set(run.tables)]
+    return paper_figure([Ours.of(run, methods=METHODS) for run in ours])

@@ -68,8 +68,8 @@ def publish_runs(
         records = known.about.caption["records"]
         if records > len(run.data.records):
             raise ParamsError(
-                f"{into.root / name} holds {records} records, which this run lacks: name as many in"
-                " the params file, or move the folder away"
+                f"{into.folder(name)} holds {records} records, which this run lacks: name as many in"
+                " the params file, or publish under --name NAME"
             )
         adopt(run, editors, known)
     every = {label: run.scores(editor, finished=finished) for label, editor in editors.items()}

@@ -120,7 +120,7 @@ def app_contrast(
     AFF and ANF: the paired t-test, the paper's. Shares: ``helpers.results.evidence.paired_shares``.
     """
     plain = method.removesuffix("+APP")
-    if plain == method or plain not in by_record:
+    if plain == method or not {plain, method} <= set(by_record):
         return None
     one, two = by_record[plain][metric].align(by_record[method][metric], join="inner")
     return (paired_shares if metric in SHARES else paired_means)(one, two)

@@ -49,16 +49,23 @@ class Run:
     about: About
     tables: Mapping[str, pd.DataFrame]
 
+    @property
+    def label(self) -> str:
+        """What it was published under besides its model and data; such runs are in no joint figure."""
+        return self.name.partition("@")[2]
+
 
 @dataclass(frozen=True)
 class Archive:
     """The published runs of one paper: a folder with one subfolder per run.
 
-    ``how`` ends the message about a run that is not there: the command that makes one.
+    ``how`` ends the message about a run that is not there: the command that makes one. With a ``label``
+    every run is the one of that label, ``smollm2-135m_peak-cf@mine``.
     """
 
     root: Path
     how: str = "python -m helpers publish PARAMS"
+    label: str = ""
 
     def names(self) -> list[str]:
         """Runs at hand, such as ``smollm2-135m_peak-cf``."""
@@ -71,7 +78,7 @@ class Archive:
             ArchiveError: no such run; the message names those at hand. A table whose bytes are not
                 those that were published is refused when it is read.
         """
-        folder = self._folder(run)
+        folder = self.folder(run)
         path = folder / "about.json"
         if not path.exists():
             there = ", ".join(self.names()) or "none"
@@ -84,7 +91,7 @@ class Archive:
 
     def known(self, run: str) -> Run | None:
         """One run, or None where there is none."""
-        return self.get(run) if (self._folder(run) / "about.json").exists() else None
+        return self.get(run) if (self.folder(run) / "about.json").exists() else None
 
     def check(self, run: str, about: About) -> None:
         """Refuse what ``put`` would refuse for its source, before time is spent on it.
@@ -93,7 +100,7 @@ class Archive:
             ArchiveError: the run was made from another source.
         """
         if known := self.known(run):
-            _check_alike(self._folder(run), known.about.source, _as_read(about).source)
+            _check_alike(self.folder(run), known.about.source, _as_read(about).source)
 
     def runs(self) -> list[Run]:
         """All runs, by name."""
@@ -123,7 +130,7 @@ class Archive:
             ArchiveError: the run was made from another source, or a table would lose rows that were
                 made with the same settings. Nothing is written then.
         """
-        folder = self._folder(run)
+        folder = self.folder(run)
         new = _as_read(about)
         known = (None if whole else self.known(run)) or Run(run, new, {})
         _check_alike(folder, known.about.source, new.source)
@@ -142,8 +149,9 @@ class Archive:
         write_tables(folder, filled, asdict(joined), listed)
         return folder
 
-    def _folder(self, run: str) -> Path:
-        return self.root / file_name(run)
+    def folder(self, run: str) -> Path:
+        """Where a run is, or would be."""
+        return self.root / file_name(f"{run}@{self.label}" if self.label else run)
 
 
 @cache
@@ -165,7 +173,7 @@ def _check_alike(what: Path, known: Mapping[str, Any], new: Mapping[str, Any]) -
         )
         raise ArchiveError(
             f"{what} was made otherwise ({words}), so its rows and these cannot stand together: run"
-            " with the stored settings, or move the folder away"
+            " with the stored settings, or publish under --name NAME"
         )
 
 
@@ -187,7 +195,7 @@ def _check_nothing_lost(
         if len(table) < there:
             raise ArchiveError(
                 f"{folder} holds {there} rows of {name}, this run has {len(table)}: run with as many"
-                " records, or move the folder away"
+                " records, or publish under --name NAME"
             )
 
 

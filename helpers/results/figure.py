@@ -91,10 +91,10 @@ class Drawing:
             return
         stored = Archive(data / self.of).runs()
         runs = [run for run in stored if set(self.needs) <= set(run.tables) and self.when(run)]
-        if self.together and runs:
-            runs.sort(key=lambda run: run.name != self.main)
-            yield Entry(self.name, self.title, partial(self.draw, runs))
         if self.together:
+            joint = sorted((r for r in runs if not r.label), key=lambda run: run.name != self.main)
+            if joint:
+                yield Entry(self.name, self.title, partial(self.draw, joint))
             return
         for run in runs:
             for options in self._options(run):

@@ -25,11 +25,17 @@ def is_recalled(run: Run) -> bool:
     return str(run.about.source.get("layout", "")).startswith("recalled-")
 
 
-def _given(run: Run) -> bool:
-    return not is_recalled(run)
+def _made(run: Run, *ends: str, kind: str = "exact") -> bool:
+    """Whether it has scores of methods and modes whose words end in each of these."""
+    parts = [part for part in run.about.settings if part.startswith(f"{kind}: ")]
+    return all(any(part.endswith(end) for part in parts) for end in ends)
 
 
-_stored = partial(figure, of="thinkedit", main=MAIN, together=True, when=_given)
+def _sequence(run: Run, kind: str = "exact") -> bool:
+    return not is_recalled(run) and _made(run, ", sequential", kind=kind)
+
+
+_stored = partial(figure, of="thinkedit", main=MAIN, together=True, when=_sequence)
 _exact = partial(_stored, needs=("exact", "chains"))
 _recalled = partial(figure, of="thinkedit", when=is_recalled, needs=("exact", "chains"))
 
@@ -40,12 +46,6 @@ def reading() -> Figure:
     from helpers.thinkedit.reading import pictures
 
     return pictures()
-
-
-def _made(run: Run, end: str) -> bool:
-    """Whether it is recalled, and exact scores of some method and mode whose words end so are stored."""
-    parts = run.about.settings
-    return is_recalled(run) and any(p.startswith("exact: ") and p.endswith(end) for p in parts)
 
 
 @_exact("06_ifr_by_length", title="IFR by chain length")
@@ -85,6 +85,7 @@ def recalled() -> Figure:
     "06_recalled_methods",
     title="IFR against CKP on what a model recalls",
     main=f"{MAIN}_recalled-{MAIN}",
+    when=lambda run: is_recalled(run) and _made(run, ", independent", ", sequential"),
 )
 def recalled_methods(run: Run) -> Figure:
     """Every method, each edit alone and all as a sequence."""
@@ -142,7 +143,7 @@ def chains(runs: Sequence[Run], *, mode: str = "sequential") -> Figure:
 @_recalled(
     "06_deep_edit",
     title="Deep edits: change of IFR and CKP",
-    when=partial(_made, end=", deep"),
+    when=lambda run: is_recalled(run) and _made(run, ", deep"),
     together=True,
 )
 def deep(runs: Sequence[Run]) -> Figure:
@@ -157,7 +158,7 @@ def deep(runs: Sequence[Run]) -> Figure:
 @_recalled(
     "06_app",
     title="Edits with APP: change of IFR and CKP",
-    when=partial(_made, end="+app, independent"),
+    when=lambda run: is_recalled(run) and _made(run, "+app, independent"),
     together=True,
 )
 def with_app(runs: Sequence[Run], *, mode: str = "independent") -> Figure:
@@ -194,7 +195,12 @@ def sequence(runs: Sequence[Run]) -> Figure:
     return figures.sequence_lines(leads, finding=finding, caption=_caption(runs, "sequential"))
 
 
-@_stored("06_sampled", title="IFR against CKP by sampling", needs=("sampled", "chains"))
+@_stored(
+    "06_sampled",
+    title="IFR against CKP by sampling",
+    needs=("sampled", "chains"),
+    when=partial(_sequence, kind="sampled"),
+)
 def sampled(runs: Sequence[Run], *, mode: str = "sequential") -> Figure:
     """IFR against CKP, both from sampled responses."""
     from helpers.thinkedit import figures, technique_tables

@@ -52,7 +52,7 @@ def test_rows_of_another_source_are_refused_and_nothing_changes(archive, source,
     before = contents(archive)
     with pytest.raises(ArchiveError, match=words) as error:
         archive.put("r", {"KN": ROWS}, About(source))
-    assert "run with the stored settings, or move the folder away" in str(error.value)
+    assert "run with the stored settings, or publish under --name NAME" in str(error.value)
     assert contents(archive) == before
 
 

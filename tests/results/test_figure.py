@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -13,7 +14,7 @@ from matplotlib import pyplot as plt
 
 from helpers.paths import FIGURES
 from helpers.results import figure as figures
-from helpers.results.archive import About, Archive
+from helpers.results.archive import DATA, About, Archive
 from helpers.results.figure import Drawing, FigureError, drawing, published, save
 
 COMMITTED = [name for name in published() if (FIGURES / f"{name}.png").exists()]
@@ -57,6 +58,13 @@ def test_a_kind_may_have_several_figures_of_a_run_or_one_of_all(data):
     assert names(data, together=True, needs=("c",)) == {}
 
 
+def test_a_run_under_a_name_of_its_own_has_its_figure_and_is_in_no_joint_one(data):
+    table = pd.DataFrame({"x": [1]})
+    Archive(data / "paper", label="mine").put("main", {"c": table}, About({"model": "other"}))
+    assert names(data, needs=("c",)) == {"99_x_main@mine": "Title, main@mine"}
+    assert names(data, needs=("c",), together=True) == {}
+
+
 def test_unknown_names_say_where_names_are_listed(tmp_path):
     for ask in (drawing, save):
         with pytest.raises(FigureError, match=r"no figure '05_no'; see .* figure --list"):
@@ -80,6 +88,51 @@ def test_listing_imports_nothing_that_computes_or_draws():
 @pytest.mark.parametrize("chapter", figures.CHAPTERS)
 def test_names_begin_with_their_chapter(chapter):
     assert all(name.startswith(f"{chapter}_") for name in published(chapter=chapter))
+
+
+def first(tables, keep, cases=2):
+    """Tables cut to the rows of ``keep`` and to the first cases."""
+    for name, table in tables.items():
+        for column, value in keep.items():
+            if column in table:
+                table = table[table[column].isin([value, "before", "none"])]
+        if "case_id" in table and name not in ("chains", "edits"):
+            table = table[table["case_id"].isin(table["case_id"].unique()[:cases])]
+        yield name, table
+
+
+@pytest.mark.parametrize(
+    ("paper", "run", "names", "keep"),
+    [
+        ("peak", "smollm2-135m_peak-cf", ["RECT"], {}),  # which is not in the paper
+        ("peak", "smollm2-135m_peak-cf", ["ROME", "KN"], {}),
+        ("ablations", "smollm2-135m_peak-cf", ["rome+app@margin=1", "rome after 1"], {}),
+        ("ablations", "smollm2-135m_peak-cf", ["ft-m", "said by ft-m"], {}),
+        ("klob", "smollm2-135m_klob-mini", [], {"locator": "random"}),
+        ("thinkedit", "smollm2-135m", [], {"method": "memit", "mode": "independent"}),
+        ("thinkedit", "smollm2-135m", [], {"method": "rome", "mode": "sequential"}),
+        (
+            *("thinkedit", "smollm2-135m_recalled-smollm2-135m", []),
+            {"method": "memit", "mode": "independent"},
+        ),
+    ],
+)
+def test_every_figure_is_drawn_after_a_part_of_a_run_was_published(
+    paper, run, names, keep, tmp_path
+):
+    source = Archive(DATA / paper).get(run)
+    tables = dict(first({name: source.tables[name] for name in names or source.tables}, keep))
+    words = f"{keep.get('method', '')}, {keep.get('mode', '')}"
+    settings = {
+        part: made
+        for part, made in source.about.settings.items()
+        if ": " not in part or part.endswith(f": {words}")
+    }
+    Archive(tmp_path / paper).put("partial", tables, replace(source.about, settings=settings))
+    entries = {n: e for n, e in published(tmp_path).items() if not n.endswith("_reading")}
+    assert entries
+    for entry in entries.values():
+        plt.close(entry.draw())
 
 
 @pytest.mark.parametrize("name", COMMITTED)

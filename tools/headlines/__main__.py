@@ -33,8 +33,8 @@ def all_headlines() -> list[Headline]:
 
 def readme(headlines: Iterable[Headline]) -> str:
     """The README with fresh headlines and tables."""
-    runs = sorted(archive("peak").runs(), key=lambda run: run.name.split("_")[0] != _MAIN_MODEL)
-    ours = [Ours.of(run) for run in runs]
+    runs = (run for run in archive("peak").runs() if not run.label)
+    ours = [Ours.of(run) for run in sorted(runs, key=lambda r: r.name.split("_")[0] != _MAIN_MODEL)]
     text = README.read_text("utf-8")
     parts = {
         "headlines": "\n".join(headline.line() for headline in headlines),

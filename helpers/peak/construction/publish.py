@@ -37,11 +37,11 @@ def publish(params: Mapping[str, Any], into: Archive, *, finished: bool = False)
     model = models.load(params["model"], dtype=params["dtype"], device=params["device"])
     name, about = run_name(params["source"], model.name), about_of(params, model)
     into.check(name, about)
-    publish_official(into)
-    if name not in into.names():
+    publish_official(Archive(into.root))
+    if not into.known(name):
         made = construct(params, model)
         into.put(name, made.tables, made.about)
-    return into.root / name
+    return into.folder(name)
 
 
 def publish_official(into: Archive) -> None:
