@@ -17,7 +17,7 @@ from helpers.peak.metrics_table import metric_interval
 from helpers.peak.stored_scores import scores_of
 from helpers.peak.tables import app_contrast, method_metrics
 from helpers.results.archive import Run
-from helpers.results.evidence import Evidence, in_points
+from helpers.results.evidence import INCONCLUSIVE, Evidence, corrected_verdicts, in_points
 from helpers.results.published import published_table
 from helpers.results.style import MARKERS, PALETTE, told, use_style
 
@@ -101,14 +101,14 @@ def _lowered(runs: Sequence[Ours]) -> str:
 
 
 def verdicts_table(runs: Sequence[Ours]) -> pd.DataFrame:
-    """How many tests of each of the paper's findings hold, a column a run.
+    """How many tests of each of the paper's findings hold after Holm's correction, a column a run.
 
     Args:
         runs: of the smallest model first, of the largest last. What compares data sets or models
             stands with PEAK-CF, of the smaller model.
 
     Returns:
-        Index finding; cells such as ``holds 4, open 2``, ``–`` where a run cannot speak to one.
+        Index finding; cells such as ``holds 4, inconclusive 2``, ``–`` where a run cannot speak to one.
     """
     by_name = {(run.model, run.dataset): run.metrics for run in runs}
     larger = {runs[0].model: by_name.get((runs[-1].model, DATASETS[0]))}
@@ -150,10 +150,11 @@ def price_table(runs: Sequence[Ours], *, dataset: str = DATASETS[0]) -> pd.DataF
 
 
 def _counted(evidence: Sequence[Evidence]) -> dict[str, str]:
-    """For each finding how its tests came out."""
-    verdicts = pd.DataFrame([(e.finding, e.verdict) for e in evidence], columns=["finding", "how"])
+    """For each finding how its tests came out, corrected for all tests of the run."""
+    tests = zip((item.finding for item in evidence), corrected_verdicts(evidence), strict=True)
+    verdicts = pd.DataFrame(tests, columns=["finding", "how"])
     counts = verdicts.groupby("finding", sort=False)["how"].value_counts()
-    order = ("holds", "reversed", "open")
+    order = ("holds", "reversed", INCONCLUSIVE)
     return {
         finding: ", ".join(
             f"{how} {counts[finding, how]}" for how in order if (finding, how) in counts

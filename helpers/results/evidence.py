@@ -1,7 +1,7 @@
 """Claims as differences that can be tested: estimate, verdict, and what survives Holm's correction.
 
 A claim *holds* where the 95 % interval of its difference lies on the side it describes, is
-*reversed* where the interval lies on the other, and *open* in between.
+*reversed* where the interval lies on the other, and *inconclusive* in between.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from helpers.results.statistics import (
 )
 
 LEVEL = 0.05
+INCONCLUSIVE = "inconclusive"
 _RESAMPLES = 10_000
 
 
@@ -54,10 +55,10 @@ class Evidence:
 
     @property
     def verdict(self) -> str:
-        """``holds``, ``reversed`` or ``open``."""
+        """``holds``, ``reversed`` or ``inconclusive``."""
         if self.difference.low > 0:
             return "holds"
-        return "reversed" if self.difference.high < 0 else "open"
+        return "reversed" if self.difference.high < 0 else INCONCLUSIVE
 
 
 def paired_means(first: ArrayLike, second: ArrayLike) -> Contrast:
@@ -132,14 +133,22 @@ def mark(contrast: Contrast, *, higher_is_better: bool) -> str:
     return "†" if (contrast.difference.mean > 0) == higher_is_better else "‡"
 
 
+def corrected_verdicts(evidence: Sequence[Evidence]) -> list[str]:
+    """The verdict that is left of each when all of them are corrected for (Holm 1979)."""
+    p_values = holm([item.contrast.p_value for item in evidence])
+    return [
+        item.verdict if p_value < LEVEL else INCONCLUSIVE
+        for item, p_value in zip(evidence, p_values, strict=True)
+    ]
+
+
 def findings_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
     """Evidence as text, one row each.
 
     Returns:
         finding, measure, difference and 95 % interval in percentage points, n (records), verdict,
-        and ``Holm``: the verdict that is left when all tests of the table are corrected for.
+        and ``Holm`` (``corrected_verdicts``).
     """
-    corrected = holm([item.contrast.p_value for item in evidence])
     rows = [
         {
             "finding": item.finding,
@@ -147,9 +156,9 @@ def findings_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
             "difference": in_points(item.difference, signed=True),
             "n": item.difference.n,
             "verdict": item.verdict,
-            "Holm": item.verdict if p_value < LEVEL else "open",
+            "Holm": corrected,
         }
-        for item, p_value in zip(evidence, corrected, strict=True)
+        for item, corrected in zip(evidence, corrected_verdicts(evidence), strict=True)
     ]
     columns = ["finding", "measure", "difference", "n", "verdict", "Holm"]
     return pd.DataFrame(rows, columns=columns)

@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 
 from helpers.editing.variants import method_label
 from helpers.results import method_looks as looks
+from helpers.results.evidence import INCONCLUSIVE
 from helpers.results.style import told, use_style
 
 _BETTER = {"IFR": "← better", "CKP": "better →"}
@@ -50,7 +51,7 @@ def paired_changes(changes: pd.DataFrame, *, finding: str, caption: str = "") ->
 def _change(axes: Axes, place: int, method: str, row: pd.Series) -> None:
     """One method's row: its change with the interval, and the values it leads from and to."""
     look = looks.mark(method) | {"label": None}
-    look["fillstyle"] = "none" if row["verdict"] == "open" else "full"
+    look["fillstyle"] = "none" if row["verdict"] == INCONCLUSIVE else "full"
     mean, low, high = (float(row[end]) for end in ("mean", "low", "high"))
     sides = [[max(0.0, mean - low)], [max(0.0, high - mean)]]
     axes.errorbar(mean, place, xerr=sides, elinewidth=0.9, capsize=2, **look)

@@ -229,10 +229,11 @@ def _plain(runs: Sequence[Run], mode: str) -> Evaluation:
 def _against_memit(found: Evaluation, mode: str) -> str:
     """Which differences from MEMIT Holm's correction leaves."""
     from helpers.editing.variants import method_label
+    from helpers.results.evidence import INCONCLUSIVE
     from helpers.thinkedit.technique_tables import against_method, difference_table
 
     tests = difference_table(against_method(found, "memit", mode=mode))
-    left = tests[tests["Holm"] != "open"]
+    left = tests[tests["Holm"] != INCONCLUSIVE]
     rows = left[["model", "method", "measure", "Holm"]].itertuples(index=False)
     named = [
         f"{method_label(method)} has {how} {what} ({model})" for model, method, what, how in rows
@@ -249,11 +250,12 @@ def _caption(runs: Sequence[Run], mode: str, *, kind: str = "exact") -> str:
 
 def _changed(runs: Sequence[Run], pairs: Pairs, *, mode: str, what: str) -> Figure:
     """Paired differences, and how many of them chance does not explain."""
+    from helpers.results.evidence import INCONCLUSIVE
     from helpers.thinkedit import change_figures, technique_tables
 
     changes = technique_tables.changes(pairs)
     shown = [run for run in runs if run.about.source["model"] in set(changes["model"])]
     caption = _caption(shown, mode)
-    sure = int((changes["verdict"] != "open").sum())
+    sure = int((changes["verdict"] != INCONCLUSIVE).sum())
     finding = f"{what}: {sure} of {len(changes)} changes are more than chance explains"
     return change_figures.paired_changes(changes, finding=finding, caption=caption)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from helpers.results.evidence import holm, paired_shares
+from helpers.results.evidence import INCONCLUSIVE, holm, paired_shares
 from helpers.results.proportions import share_interval
 from helpers.thinkedit.report_tables import of_mode, ordered
 from helpers.thinkedit.technique_tables import with_interval
@@ -48,8 +48,8 @@ def negation_table(scores: pd.DataFrame, *, mode: str) -> pd.DataFrame:
 
     Returns:
         One row per (model, method, asked): mean share ``before`` and ``after`` with 95 % intervals (see
-        ``shares``), ``change`` on the same edits, ``Holm`` (more, less or open, corrected for all tests
-        of the table), and ``n`` edits.
+        ``shares``), ``change`` on the same edits, ``Holm`` (more, less or inconclusive, corrected for all
+        tests of the table), and ``n`` edits.
 
     Raises:
         ArchiveError: there are no results of this mode.
@@ -73,7 +73,9 @@ def negation_table(scores: pd.DataFrame, *, mode: str) -> pd.DataFrame:
             "before": with_interval(share_interval(before)),
             "after": with_interval(share_interval(after)),
             "change": with_interval(change.difference, signed=True),
-            "Holm": ("more" if change.difference.mean > 0 else "less") if p < 0.05 else "open",
+            "Holm": ("more" if change.difference.mean > 0 else "less")
+            if p < 0.05
+            else INCONCLUSIVE,
             "n": len(after),
         }
         for (model, method, asked, before, after, change), p in zip(rows, corrected, strict=True)

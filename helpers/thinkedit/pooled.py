@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from helpers.results.evidence import INCONCLUSIVE
 from helpers.results.statistics import Estimate
 from helpers.thinkedit.metrics import OVERALL
 from helpers.thinkedit.report_tables import Evaluation, of_mode
@@ -42,9 +43,9 @@ class Difference:
 
     @property
     def verdict(self) -> str:
-        """``more``, ``less``, or ``open`` where chance explains the difference, too."""
+        """``more``, ``less``, or ``inconclusive`` where chance explains the difference."""
         if not self.p_value < LEVEL:
-            return "open"
+            return INCONCLUSIVE
         return "more" if self.estimate.mean > 0 else "less"
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from helpers.results.evidence import holm
+from helpers.results.evidence import INCONCLUSIVE, holm
 from helpers.results.proportions import share_interval
 from helpers.results.statistics import Estimate
 from helpers.thinkedit import pooled
@@ -100,7 +100,7 @@ def difference_table(
 
     Returns:
         One row per (model, method, measure): ``difference`` with its 95 % interval (bootstrap over
-        edits), ``edits``, ``verdict`` (more, less or open, by flipping signs), ``Holm`` (the verdict
+        edits), ``edits``, ``verdict`` (more, less or inconclusive, by flipping signs), ``Holm`` (the verdict
         that is left when all tests of the table are corrected for), and ``could show``: the smallest
         difference that as many edits would show in four of five cases.
     """
@@ -120,7 +120,7 @@ def difference_table(
             "difference": with_interval(change.estimate, signed=True),
             "edits": change.estimate.n,
             "verdict": change.verdict,
-            "Holm": change.verdict if p_value < pooled.LEVEL else "open",
+            "Holm": change.verdict if p_value < pooled.LEVEL else INCONCLUSIVE,
             "could show": round(change.could_show, 2),
         }
         for (model, method, measure, change), p_value in zip(found, corrected, strict=True)

@@ -35,7 +35,7 @@ def test_a_paired_difference_and_its_verdict():
     reduced = evidence_of(found, "AFF hard ROME - ROME+APP")
     assert reduced.difference.mean == pytest.approx((0.5 + 0.4 + 0.6) / 3)
     assert reduced.verdict == "holds"
-    assert evidence_of(found, "LS ROME+APP - ROME").verdict == "open"
+    assert evidence_of(found, "LS ROME+APP - ROME").verdict == "inconclusive"
     hard = evidence_of(found, "AFF hard - AFF random, plain editors")
     assert hard.difference.mean == pytest.approx((0.4 + 0.2 + 0.6) / 3)
 
@@ -89,7 +89,7 @@ def test_welch_interval_by_hand():
 def test_the_table_reads_as_text():
     table = findings_table(findings({"ROME": metrics()}))
     assert list(table.columns) == ["finding", "measure", "difference", "n", "verdict", "Holm"]
-    assert set(table["verdict"]) <= {"holds", "reversed", "open"}
+    assert set(table["verdict"]) <= {"holds", "reversed", "inconclusive"}
 
 
 def test_without_plain_editors_there_is_nothing_to_find():
@@ -111,7 +111,7 @@ def test_what_app_costs_is_a_finding_like_what_it_gains():
     plain, careful = metrics(ES=[1.0, 1.0, 1.0]), metrics(ES=[1.0, 0.0, 1.0], GS=[0.2, 0.3, 0.1])
     found = findings({"ROME": plain, "ROME+APP": careful})
     assert evidence_of(found, "ES ROME - ROME+APP").difference.mean == pytest.approx(1 / 3)
-    assert evidence_of(found, "ES ROME - ROME+APP").verdict == "open"  # one record of three
+    assert evidence_of(found, "ES ROME - ROME+APP").verdict == "inconclusive"  # one record of three
     assert evidence_of(found, "GS ROME - ROME+APP").verdict == "holds"
 
 
@@ -121,9 +121,9 @@ def test_the_published_verdicts_claim_no_more_than_their_records():
     smaller, larger = (method_metrics(scores_of(archive("peak").get(name))) for name in names)
     found = findings(smaller, larger=larger)
     assert evidence_of(found, "ES - 90, ROME").verdict == "holds"
-    assert evidence_of(found, "ES - 90, MEMIT").verdict == "open"
+    assert evidence_of(found, "ES - 90, MEMIT").verdict == "inconclusive"
     grown = evidence_of(found, "AFF hard larger - smaller model, plain editors")
-    assert grown.verdict == "open"
+    assert grown.verdict == "inconclusive"
     costs = [item.verdict for item in found if item.finding == "APP costs edits"]
     assert (costs.count("holds"), len(costs)) == (7, 10)
-    assert evidence_of(findings(larger), "ES - 90, MEMIT").verdict == "open"
+    assert evidence_of(findings(larger), "ES - 90, MEMIT").verdict == "inconclusive"

@@ -29,7 +29,7 @@ def test_the_price_is_the_difference_of_the_papers_cells_and_of_ours(runs):
 def test_every_finding_is_counted_once_a_run(runs):
     table = verdicts_table(runs)
     assert table.loc["APP reduces perturbation", "smollm2-135m, peak-t"] == "holds 10"
-    assert table.loc["larger models perturb more"].str.contains("open").tolist() == [
+    assert table.loc["larger models perturb more"].str.contains("inconclusive").tolist() == [
         True,
         False,
         False,

@@ -93,7 +93,7 @@ def test_the_table_says_what_survives_holms_correction() -> None:
     assert table["verdict"].tolist() == ["holds", "holds", "reversed"]
     assert table["Holm"].tolist() == ["holds", "holds", "reversed"]
     many = findings_table([Evidence("f", "m", item) for item in (strong, weak, weak, against)])
-    assert many["Holm"].tolist() == ["holds", "open", "open", "reversed"]
+    assert many["Holm"].tolist() == ["holds", "inconclusive", "inconclusive", "reversed"]
     assert findings_table([]).empty
 
 

@@ -121,7 +121,7 @@ def test_paired_changes_say_what_chance_explains(evaluation):
     changes = technique_tables.changes(pairs)
     assert (changes["mean"] == 0).all()
     assert (changes["before"] == changes["after"]).all()
-    assert set(changes["verdict"]) == {"open"}
+    assert set(changes["verdict"]) == {"inconclusive"}
     figure = paired_changes(changes, finding="nothing changed")
     assert figure.get_suptitle() == "nothing changed"
     assert [len(axes.texts) for axes in figure.axes] == changes["measure"].value_counts().tolist()

@@ -102,9 +102,9 @@ def test_a_difference_is_judged_by_flipping_signs():
     assert (six.estimate.mean, six.estimate.n) == (0.5, 6)
     assert six.p_value == pytest.approx(2 / 2**6)
     assert five.p_value == pytest.approx(2 / 2**5)
-    assert (six.verdict, five.verdict) == ("more", "open")
+    assert (six.verdict, five.verdict) == ("more", "inconclusive")
     mixed = pooled.difference(ones, sums(1.5, 0.5, 1.5, 0.5, 1.5, 0.5))
-    assert (mixed.p_value, mixed.verdict) == (1.0, "open")
+    assert (mixed.p_value, mixed.verdict) == (1.0, "inconclusive")
     assert mixed.estimate.low < 0 < mixed.estimate.high
     assert mixed.could_show > 0.3
     assert np.isnan(pooled.difference(ones[:1], ones[:1]).p_value)
@@ -117,7 +117,7 @@ def test_differences_are_of_the_same_edits_and_corrected(scores):
     table = techniques.difference_table(pairs).set_index("measure")
     assert table.loc["IFR", "difference"].startswith("-1.00 [-1.00, -1.00]")
     assert table.loc["IFR", "edits"] == 3
-    assert table.loc["IFR", "verdict"] == "open"  # three edits can show nothing
+    assert table.loc["IFR", "verdict"] == "inconclusive"  # three edits can show nothing
     assert techniques.against_method(found, "prune", mode="independent") == {}
     assert holm([0.01, 0.04, 0.03]).tolist() == pytest.approx([0.03, 0.06, 0.06])
 

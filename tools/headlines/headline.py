@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from helpers.paths import NOTEBOOKS, REPOSITORY
-from helpers.results.evidence import Evidence
+from helpers.results.evidence import Evidence, corrected_verdicts
 
 _USUAL = re.compile(r"^# Usual time: (\d+) s", re.MULTILINE)
 
@@ -75,15 +75,16 @@ class Headline:
         return "a minute" if minutes == 1 else f"{minutes} minutes"
 
 
-def holds(evidence: Iterable[Evidence], *measures: str) -> list[Evidence]:
-    """The tests of these measures, all of which must hold.
+def holds(evidence: Sequence[Evidence], *measures: str) -> list[Evidence]:
+    """The tests of these measures, all of which must hold when all of the evidence is corrected for.
 
     Raises:
-        UnsupportedError: one is missing, open or reversed: the sentence about it must change.
+        UnsupportedError: one is missing, inconclusive or reversed: the sentence about it must change.
     """
     tested = {item.measure: item for item in evidence}
+    verdicts = dict(zip(tested, corrected_verdicts(evidence), strict=True))
     for measure in measures:
-        verdict = tested[measure].verdict if measure in tested else "not tested"
+        verdict = verdicts.get(measure, "not tested")
         if verdict != "holds":
             raise UnsupportedError(f"{measure}: {verdict}; the headline says that it holds")
     return [tested[measure] for measure in measures]
