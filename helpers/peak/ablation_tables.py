@@ -12,6 +12,7 @@ from helpers.peak.metrics_table import metrics_table, summarise
 from helpers.peak.said_metrics import MEASURES, rank_correlation, said_metrics
 from helpers.peak.stored_scores import Studies
 from helpers.peak.tables import percent_cell
+from helpers.results.evidence import holm
 from helpers.results.published import published_table
 from helpers.results.statistics import paired_test
 
@@ -180,19 +181,26 @@ def said_beside_factors(stored: Studies) -> pd.DataFrame:
 
 
 def correlation_table(beside: pd.DataFrame) -> pd.DataFrame:
-    """Spearman's rank correlation over records of each factor with its counterparts, as text."""
-    groups = list(beside.groupby("label", sort=False))
-    rows = []
-    for method, table in groups:
-        for factor, measures in PAIRS.items():
-            for measure in measures:
-                found = rank_correlation(table[factor], table[measure])
-                text = f"{found.rho:.2f} (p {found.p_value:.3f}, n {found.n})"
-                rows.append((method, f"{factor[:3]} ~ {measure.replace('_', ' ')}", text))
-    long = pd.DataFrame(rows, columns=["method", "pair", "rho"])
-    return long.pivot(index="method", columns="pair", values="rho").loc[
-        [name for name, _ in groups]
+    """Spearman's rank correlation over records of each factor with its counterparts, as text.
+
+    The p-values are corrected for all tests of the table (Holm 1979).
+    """
+    groups = dict(list(beside.groupby("label", sort=False)))
+    found = {
+        (method, f"{factor[:3]} ~ {measure.replace('_', ' ')}"): rank_correlation(
+            table[factor], table[measure]
+        )
+        for method, table in groups.items()
+        for factor, measures in PAIRS.items()
+        for measure in measures
+    }
+    corrected = holm([each.p_value for each in found.values()])
+    texts = [
+        f"{each.rho:.2f} (p {p_value:.3f}, n {each.n})"
+        for each, p_value in zip(found.values(), corrected, strict=True)
     ]
+    names = pd.MultiIndex.from_tuples(found, names=["method", "pair"])
+    return pd.Series(texts, index=names).unstack().loc[list(groups)]
 
 
 def _cells(table: pd.DataFrame, columns: Sequence[str], *, intervals: bool = True) -> list[str]:
