@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
@@ -34,6 +35,15 @@ def read_json(text: str, where: str, *, error: type[RecordError] = RecordError) 
         raise error(
             f"{where}: not JSON ({problem}); mend it, or fetch it again if it was cut off"
         ) from problem
+
+
+def compared(name: str) -> str:
+    """A name as people compare it with others: without case, Unicode form and outer blanks.
+
+    >>> compared(" Perú") == compared("PERU\u0301")
+    True
+    """
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold()).strip()
 
 
 def check_record(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,9 @@ from helpers.editing.variants import OBJECTIVES, Variant, fairer, objectives
 from helpers.paths import run_name
 from helpers.peak.answer_lists import AnswerLists
 from helpers.peak.run import PeakRun
+from helpers.peak.schema import PeakRecord
 from helpers.peak.sequences import PeakSequence
-from helpers.peak.stored_scores import said_key, scores_of, sequence_key, small
+from helpers.peak.stored_scores import is_published, said_key, sequence_key, small
 from helpers.results.archive import About, Archive, ArchiveError
 
 CHUNK = 10  # records edited between two writes to the results store
@@ -86,13 +87,12 @@ class _Pieces:
     name: str
     about: About
 
-    def published(self, key: str, settings: Mapping[str, Any]) -> pd.DataFrame | None:
-        """A piece's table, if it was made with these settings from this source."""
+    def published(
+        self, key: str, settings: Mapping[str, Any], records: Sequence[PeakRecord]
+    ) -> bool:
+        """Whether a piece has been made with these settings of these records."""
         known = self.into.known(self.name)
-        if known is None or key not in known.tables:
-            return None
-        same = known.about.settings[key] == _as_json(settings)
-        return scores_of(known, only=[key])[key] if same else None
+        return known is not None and is_published(known, key, settings, records)
 
     def put(self, key: str, table: pd.DataFrame, settings: Mapping[str, Any]) -> None:
         """Add a piece.
@@ -119,10 +119,8 @@ def _publish_variants(run: PeakRun, params: Mapping[str, Any], pieces: _Pieces) 
             name, editor = str(variant), editors[str(variant)]
             if variant.field and editor.settings() == editors[variant.method].settings():
                 continue  # half of nothing: MEND's APP has L1 alone
-            published = pieces.published(name, editor.settings())
-            if published is not None:
-                run.adopt(editor, published)
-            pieces.put(name, run.scores(editor), editor.settings())
+            if not pieces.published(name, editor.settings(), run.data.records):
+                pieces.put(name, run.scores(editor), editor.settings())
 
 
 def _publish_said(run: PeakRun, params: Mapping[str, Any], pieces: _Pieces) -> None:
@@ -144,7 +142,7 @@ def _publish_sequences(run: PeakRun, params: Mapping[str, Any], pieces: _Pieces)
         sequence, reached = PeakSequence(run, editor), []
         for edits in sorted(params["checkpoints"]):
             key = sequence_key(method, edits)
-            if pieces.published(key, editor.settings()) is None:
+            if not pieces.published(key, editor.settings(), run.data.records[:edits]):
                 reached.append(edits)
                 pieces.put(key, sequence.scores(reached)[edits], editor.settings())
 

@@ -1,13 +1,20 @@
 """What is odd in PEAK records, told per record instead of silently repaired."""
 
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from helpers.peak.schema import PeakRecord
+from helpers.records import compared
 
 RANDOM_FALSE_ANSWERS = 10  # per record, as published
+_NAMES = {
+    "target": "appended",
+    "correct": "correct",
+    "hard": "hard false",
+    "random": "random false",
+}
 _ESCAPE = re.compile(r"\\u[0-9a-fA-F]{4}")
 
 
@@ -29,12 +36,11 @@ class PeakWarning:
 def find_anomalies(records: Sequence[PeakRecord]) -> list[PeakWarning]:
     """Anomalies in record order.
 
-    Kinds: ``correct answer among hard false``, ``appended answer among correct``,
-    ``appended answer among random false``, ``appended answer among hard false up to case``,
-    ``correct answers equal up to case``,
+    A name that stands in two lists, or twice in one, is told once, by its first place:
+    ``appended answer among hard false``, ``correct answer repeated``. The other kinds:
     ``unusual number of random false``, ``escaped characters``, ``prompt is a question``,
     ``subject and relation shared``, ``paraphrase without subject``,
-    ``locality answer not correct``.
+    ``locality answer not correct``. Names are ``compared``, as in strict lists.
     """
     shared: dict[tuple[str, str], list[PeakRecord]] = defaultdict(list)
     for record in records:
@@ -52,22 +58,23 @@ def find_anomalies(records: Sequence[PeakRecord]) -> list[PeakWarning]:
 
 def _between_lists(record: PeakRecord) -> Iterator[tuple[str, str]]:
     """Contradictions between the answer lists."""
-    if overlap := [answer for answer in record.hard_false if answer in record.correct]:
-        yield "correct answer among hard false", "; ".join(overlap)
-    if record.target_new in record.correct:
-        yield "appended answer among correct", record.target_new
-    lowered = record.target_new.lower()
-    if twins := [answer for answer in record.hard_false if answer.lower() == lowered]:
-        yield "appended answer among hard false up to case", "; ".join(twins)
-    if record.target_new in record.random_false:
-        yield "appended answer among random false", record.target_new
-    times = Counter(answer.lower() for answer in record.correct)
-    if twins := [answer for answer in record.correct if times[answer.lower()] > 1]:
-        yield "correct answers equal up to case", "; ".join(twins)
+    places = {compared(record.subject): "subject"}
+    found: dict[str, list[str]] = defaultdict(list)
+    for name, answers in record.lists.items():
+        here = f"{_NAMES[name]} answer"
+        for answer in answers:
+            first = places.get(compared(answer), "")
+            if first == here:
+                found[f"{here} repeated"].append(answer)
+            elif first:
+                found[f"{first} among {_NAMES[name]}"].append(answer)
+            else:
+                places[compared(answer)] = here
+    yield from ((kind, "; ".join(answers)) for kind, answers in found.items())
     if (number := len(record.random_false)) != RANDOM_FALSE_ANSWERS:
         yield "unusual number of random false", str(number)
-    known = set(record.correct)
-    if others := [answer for _, answer in record.locality if answer not in known]:
+    known = set(map(compared, record.correct))
+    if others := [answer for _, answer in record.locality if compared(answer) not in known]:
         yield "locality answer not correct", "; ".join(others)
 
 
@@ -89,7 +96,8 @@ def _shared_fact(record: PeakRecord, group: Sequence[PeakRecord]) -> Iterator[tu
         return
     others = [other for other in group if other is not record]
     ids = "with case_id " + ", ".join(str(other.case_id) for other in others)
-    known = [other.target_new for other in others if other.target_new in record.correct]
+    correct = set(map(compared, record.correct))
+    known = [other.target_new for other in others if compared(other.target_new) in correct]
     yield (
         "subject and relation shared",
         f"{ids}; correct here: {'; '.join(known)}" if known else ids,

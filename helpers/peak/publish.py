@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from helpers import models
-from helpers.editing.editor import Editor
 from helpers.editing.methods import build_methods
 from helpers.editing.presets import preset_words
 from helpers.params import ParamsError
 from helpers.paths import REPOSITORY, run_name
 from helpers.peak.ablations import publish_ablations
 from helpers.peak.run import PeakRun
-from helpers.peak.stored_scores import scores_of, small
+from helpers.peak.stored_scores import is_published, small
 from helpers.peak.usable import load_usable
-from helpers.results.archive import About, Archive, Run
+from helpers.results.archive import About, Archive
 from helpers.results.store import ResultsStore
 
 
@@ -61,8 +59,7 @@ def publish_runs(
     editors = build_methods(params["methods"], run.language_model, **options)
     name = run_name(run.language_model.name, run.data.name)
     known = into.known(name)
-    published = list(known.tables) if known else []
-    about = about_of(run, params, published=published)
+    about = about_of(run, params, published=list(known.tables) if known else [])
     into.check(name, about)
     if known:
         records = known.about.caption["records"]
@@ -71,12 +68,16 @@ def publish_runs(
                 f"{into.folder(name)} holds {records} records, which this run lacks: name as many in"
                 " the params file, or publish under --name NAME"
             )
-        adopt(run, editors, known)
-    every = {label: run.scores(editor, finished=finished) for label, editor in editors.items()}
+    missing = {
+        label: editor
+        for label, editor in editors.items()
+        if not (known and is_published(known, label, editor.settings(), run.data.records))
+    }
+    every = {label: run.scores(editor, finished=finished) for label, editor in missing.items()}
     scores = {label: small(table) for label, table in every.items() if len(table)}
-    if not scores:
+    if not scores and len(missing) == len(editors):
         raise ParamsError(f"none of {', '.join(editors)} is finished; nothing was stored")
-    settings = {label: editors[label].settings() for label in scores}
+    settings = {label: missing[label].settings() for label in scores}
     return into.put(name, scores, About(about.source, settings, about.caption))
 
 
@@ -93,28 +94,6 @@ def about_of(
     if run.data.skipped:
         caption["skipped"] = len(run.data.skipped)
     return About(run.settings({}), caption=caption)
-
-
-def adopt(run: PeakRun, editors: Mapping[str, Editor], published: Run) -> None:
-    """Put published scores into a run's store where model, data, scoring and editor are the same.
-
-    Args:
-        run: the run whose store is filled.
-        editors: by the table their scores were published in.
-        published: the published run; methods it does not have are left alone.
-    """
-    for label, editor in editors.items():
-        if is_published(run, editor, label, published):
-            run.adopt(editor, scores_of(published, only=[label])[label])
-
-
-def is_published(run: PeakRun, editor: Editor, label: str, published: Run) -> bool:
-    """Whether a table's scores are of this model, data and scoring, and of this editor's settings."""
-    settings = json.loads(
-        json.dumps(editor.settings())
-    )  # as JSON gives them back: tuples are lists
-    same = label in published.tables and published.about.settings.get(label) == settings
-    return same and published.about.source == run.settings({})
 
 
 def peak_run(params: Mapping[str, Any]) -> PeakRun:

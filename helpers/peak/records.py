@@ -81,8 +81,8 @@ def load_peak(
             ``"peak-mini-cf"``, ``"peak-mini-t"`` (packaged, built from triples by notebook 02),
             or a file in the same schema; ``"peak-cf[100:200]"`` is a slice of its records,
             which counts as a part of the same data set, not as one of its own.
-        strict_lists: drop from the hard false answers those that are also correct, and from the
-            correct answers the one to append; False keeps the lists as published.
+        strict_lists: drop the answer to append from all other answers, and correct answers from the
+            false ones, by ``compared`` names; False keeps the lists as published.
         skip_bad: leave out records that break the schema, each named in ``skipped``.
 
     Raises:
@@ -188,8 +188,8 @@ def _taken_numbers(items: Sequence[tuple[int, Mapping[str, object]]], path: Path
 def _strict(record: PeakRecord, path: Path) -> PeakRecord:
     """The record without contradictions between its lists."""
     strict = record.with_strict_lists()
-    for values, key in ((strict.correct, "postive_list"), (strict.hard_false, "negtive_list")):
-        if not values:
+    for key, values in strict.to_json().items():
+        if key in ("postive_list", "negtive_list", "negtive_random_list") and not values:
             raise RecordError(
                 f"{path}, case_id {record.case_id}: {key} holds nothing beyond contradictions; "
                 "mend the record or load with strict_lists=False"

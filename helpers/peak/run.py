@@ -16,7 +16,7 @@ from helpers.models.language_model import LanguageModel
 from helpers.models.memory import records_at_once
 from helpers.peak.asked import KEYS, askable, edit_request, questions
 from helpers.peak.records import PeakData
-from helpers.peak.schema import PeakRecord
+from helpers.peak.schema import STRICT, PeakRecord
 from helpers.results.run import Cases, flag_unusable
 from helpers.results.store import Results, ResultsStore, settings_key
 from helpers.scoring.answers import Question, score_answers
@@ -155,16 +155,6 @@ class PeakRun:
         broken = edits.loc[edits["failure"] != "", "case_id"]
         return before.merge(after[~after["case_id"].isin(broken)], on=KEYS, validate="1:1")
 
-    def adopt(self, editor: Editor, scores: pd.DataFrame) -> None:
-        """Count scores before and after, made by this editor in another run, as finished.
-
-        How the edits themselves went is not known of them: ``edits`` does not list them.
-        """
-        columns = {"sum_before": self.results(), "sum_after": self.results(editor)}
-        for column, results in columns.items():
-            made = scores[[*KEYS, "tokens"]].assign(sum=scores[column])
-            self.cases.take(results, {"scores": made})
-
     def edits(self, editor: Editor) -> pd.DataFrame:
         """Diagnostics (``EDIT_COLUMNS``) of each edit of this run's records that was made here."""
         return self.cases.read(self.results(editor), "edits").reindex(columns=EDIT_COLUMNS)
@@ -175,7 +165,7 @@ class PeakRun:
             "benchmark": "peak",
             "dataset": self.data.name,
             "checksum": self.data.checksum,
-            "strict_lists": self.data.strict_lists,
+            "strict_lists": STRICT if self.data.strict_lists else False,
             **self.language_model.identity,
             "scoring_version": SCORING_VERSION,
             "scored_by": {"answers": Question.version},

@@ -4,7 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import NoReturn
 
-from helpers.records import RecordError, check_record
+from helpers.records import RecordError, check_record, compared
+
+STRICT = "names compared without case, Unicode form and outer blanks"
 
 
 @dataclass(frozen=True)
@@ -53,12 +55,21 @@ class PeakRecord:
         return self.prompt.replace("{}", self.subject)
 
     def with_strict_lists(self) -> "PeakRecord":
-        """The record without correct answers among the hard false ones, or o* among the correct."""
-        return replace(
-            self,
-            correct=tuple(answer for answer in self.correct if answer != self.target_new),
-            hard_false=tuple(answer for answer in self.hard_false if answer not in self.correct),
+        """The record without o* among the other answers, or correct answers among the false ones.
+
+        Names are ``compared``: "nile" is "Nile". A name that one list holds twice stays.
+        """
+        appended = {compared(self.target_new)}
+        true = appended.union(map(compared, self.correct))
+        correct, hard_false, random_false = (
+            tuple(answer for answer in answers if compared(answer) not in taken)
+            for answers, taken in (
+                (self.correct, appended),
+                (self.hard_false, true),
+                (self.random_false, true),
+            )
         )
+        return replace(self, correct=correct, hard_false=hard_false, random_false=random_false)
 
     @classmethod
     def from_json(cls, item: object, *, where: str) -> "PeakRecord":

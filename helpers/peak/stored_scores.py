@@ -11,7 +11,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from helpers.results.archive import Run
 if TYPE_CHECKING:  # names are listed without it
     import pandas as pd
 
+    from helpers.peak.schema import PeakRecord
     from helpers.peak.tables import Caption
 
 _SCORES = {
@@ -45,6 +47,16 @@ def small(table: pd.DataFrame) -> pd.DataFrame:
 def scores_of(run: Run, *, only: Sequence[str] = ()) -> dict[str, pd.DataFrame]:
     """A run's tables, or those of ``only``, in the types that metrics take, in the order of publication."""
     return {name: _wide(run.tables[name]) for name in run.tables if not only or name in only}
+
+
+def is_published(
+    run: Run, name: str, settings: Mapping[str, Any], records: Iterable[PeakRecord]
+) -> bool:
+    """Whether a run has a table that was made with these settings and holds all these records."""
+    made = json.loads(json.dumps(settings))  # as JSON gives them back: tuples are lists
+    if name not in run.tables or run.about.settings.get(name) != made:
+        return False
+    return {record.case_id for record in records} <= set(run.tables[name]["case_id"])
 
 
 def caption_of(run: Run) -> Caption:

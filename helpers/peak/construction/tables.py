@@ -22,27 +22,12 @@ _NO_FAULT = ("prompt is a question",)  # a wording of ours, not a contradiction
 def validation_report(records: Sequence[PeakRecord]) -> list[PeakWarning]:
     """Contradictions in records: those known from the official files, and stricter ones.
 
-    Besides ``find_anomalies``: an answer in two lists up to case, o* or the subject among the
-    answers, a list with repetitions, an edit prompt that gives o* away, and a locality prompt about
-    the record's own subject. Empty for everything that ``build_counterfactual`` and
-    ``build_temporal`` make.
+    Besides ``find_anomalies``: an edit prompt that gives o* away, and a locality prompt about the
+    record's own subject. Empty for everything that ``build_counterfactual`` and ``build_temporal``
+    make.
     """
     contradictions = [w for w in find_anomalies(records) if w.kind not in _NO_FAULT]
     for record in records:
-        lists = {
-            "correct": record.correct,
-            "hard false": record.hard_false,
-            "random false": record.random_false,
-            "appended": (record.target_new,),
-        }
-        seen: dict[str, str] = {record.subject.casefold(): "subject"}
-        for name, answers in lists.items():
-            for answer in answers:
-                if (other := seen.get(answer.casefold())) is not None:
-                    contradictions.append(
-                        PeakWarning(record.case_id, f"{name} answer is {other} too", answer)
-                    )
-                seen[answer.casefold()] = name
         if mentions(record.edit_prompt, record.target_new):
             contradictions.append(
                 PeakWarning(record.case_id, "edit prompt gives o* away", record.target_new)
