@@ -7,6 +7,9 @@ and to each one's output weights, a column of W, the same vector is added:
 
 The attributed answer is the request's first correct one. The old answer that is subtracted is what
 the model itself says, as many tokens as the new one has. There is no loss, hence no APP.
+
+``kn`` is the paper's row where the preset holds its code's values; ``kn-tuned`` integrates in 20 steps
+at the activation and weighs the new answer by 8, of 2 and 8 in our search (``params/models/search``).
 """
 
 from __future__ import annotations
@@ -97,7 +100,18 @@ class Kn(Editor):
 
     name = "kn"
     version = 1
-    varieties = (Variety(name="kn", label="KN", colour=6, marker="X", hatch="ooo", loss=False),)
+    varieties = (
+        Variety(name="kn", label="KN", colour=6, marker="X", hatch="ooo", loss=False),
+        Variety(
+            name="kn-tuned",
+            label="KN (tuned)",
+            colour=6,
+            marker="x",
+            hatch="oo",
+            loss=False,
+            values={"steps": 20, "at": "activation", "lambda_old_one_token": None, "lambda_new": 8},
+        ),
+    )
 
     @classmethod
     def needs(cls, setup: Setup, hyperparameters: KnHyperparameters) -> dict[str, Any]:

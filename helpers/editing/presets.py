@@ -45,7 +45,6 @@ def preset_values(
     Raises:
         HyperparameterError: no editor, file, section or preset of that name, or no such file.
     """
-    section = entry(editor).section
     if isinstance(preset, Hyperparameters):
         return preset.model_dump()
     if isinstance(preset, Mapping):
@@ -53,7 +52,7 @@ def preset_values(
     if isinstance(preset, Path) or preset.endswith((".yaml", ".yml")):
         return _of_file(Path(preset).expanduser())
     if preset == GENERIC:
-        return generic_values(section, size)
+        return generic_values(entry(editor).section, size)
     path = model_file(model)
     if not path.exists():
         known = ", ".join(sorted(p.stem for p in path.parent.glob("*.yaml")))
@@ -62,6 +61,7 @@ def preset_values(
             f" one of its architecture with layers of its own; {OTHER_WAYS}"
         )
     sections = content_of(path)["editors"]
+    section = _section(editor, sections)
     if section not in sections:
         raise HyperparameterError(
             f"{path.name} has no editor {section!r}; it has {sorted(sections)}"
@@ -85,8 +85,9 @@ def default_preset(editor: str, model: str) -> str:
     Raises:
         HyperparameterError: no editor or file of that name.
     """
-    path, section = model_file(model), entry(editor).section
-    presets = content_of(path)["editors"].get(section, {}) if path.exists() else {}
+    path = model_file(model)
+    sections = content_of(path)["editors"] if path.exists() else {}
+    presets = sections.get(_section(editor, sections), {})
     return next((name for name in ("tuned", "paper", *presets) if name in presets), "tuned")
 
 
@@ -162,7 +163,7 @@ def preset_words(model: str, preset: str, methods: Iterable[str]) -> str:
     carried = []
     for name in methods:
         editor, _, suffix = name.partition("+")
-        section = entry(editor).section
+        section = _section(editor, sections)
         section = sections.get(section, {}).get(preset, {}).get("base", section)
         coefficients = sections.get(section, {}).get(preset, {}).get("app") or {}
         if suffix.startswith("app") and coefficients.get("extrapolated"):
@@ -171,10 +172,16 @@ def preset_words(model: str, preset: str, methods: Iterable[str]) -> str:
     return f"{preset} (APP's coefficients extrapolated: {named})" if named else preset
 
 
+def _section(editor: str, sections: Mapping[str, Any]) -> str:
+    """Where a file has an editor: under its own name, or that of its class, whose editors share it."""
+    return editor if editor in sections else entry(editor).section
+
+
 def _where(editor: str, model: str, preset: Preset) -> str:
     """Where a preset stands, for messages."""
     if is_of_model(preset):
-        return f"{model_file(model).name}: {entry(editor).section}.{preset}"
+        path = model_file(model)
+        return f"{path.name}: {_section(editor, content_of(path)['editors'])}.{preset}"
     return str(preset) if isinstance(preset, str | Path) else f"{editor}'s hyperparameters"
 
 

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from helpers.klob.figures import LABELS
-from helpers.results.statistics import bootstrap_interval
+from helpers.results.statistics import bootstrap_interval, mean_interval
 from helpers.results.style import told, use_style
 
 
@@ -32,9 +32,9 @@ def layer_curves(
         2, 1, figsize=(7.2, height), sharex=True, height_ratios=[1.6, 0.26 * len(names) + 0.4]
     )
     layers, mean = np.arange(outcome.shape[1]), outcome.mean(axis=0)
-    error = 1.96 * outcome.std(axis=0, ddof=1) / len(outcome) ** 0.5
+    band = [mean_interval(each) for each in outcome.T]
     upper.plot(layers, mean, color="black")
-    upper.fill_between(layers, mean - error, mean + error, color="0.8")
+    upper.fill_between(layers, [b.low for b in band], [b.high for b in band], color="0.8")
     upper.set_ylabel("gain [nats]")
     upper.set_title(
         f"Edit of one layer: gain of the new answer at other wordings, n = {len(outcome)} facts",

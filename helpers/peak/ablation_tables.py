@@ -11,10 +11,9 @@ from helpers.editing.variants import OBJECTIVES, SYMBOLS, Variant, method_label
 from helpers.peak.metrics_table import metrics_table, summarise
 from helpers.peak.said_metrics import MEASURES, rank_correlation, said_metrics
 from helpers.peak.stored_scores import Studies
-from helpers.peak.tables import percent_cell
-from helpers.results.evidence import holm
+from helpers.peak.tables import paired_contrast, percent_cell
+from helpers.results.evidence import LEVEL, holm
 from helpers.results.published import published_table
-from helpers.results.statistics import paired_test
 
 HARD_METRICS = ("ES", "GS", "LS", "AFF_hard", "ANF_hard")
 PAIRS = {
@@ -72,8 +71,9 @@ def variants_table(
     """Mean percentage ± half width of the 95 % interval of each metric, variants as rows, as text.
 
     Args:
-        reference: mark with ``*`` what differs from this variant on the same records (paired
-            t-test, p < 0.05, no correction for the number of comparisons).
+        reference: mark with ``*`` what differs from this variant on the same records, by the test
+            that fits the metric (``tables.paired_contrast``, p < 0.05, no correction for the number
+            of comparisons).
 
     Returns:
         Index label; a column ``n`` (records) and one per metric, with the number of records in
@@ -211,9 +211,7 @@ def _cells(table: pd.DataFrame, columns: Sequence[str], *, intervals: bool = Tru
 def _differs(table: pd.DataFrame, reference: pd.DataFrame | None, metric: str) -> str:
     if reference is None:
         return ""
-    pair = reference[metric].to_frame("one").join(table[metric].rename("other"))
-    test = paired_test(pair["one"].to_numpy(), pair["other"].to_numpy())
-    return "*" if test.significant() else ""
+    return "*" if paired_contrast(metric, reference, table).p_value < LEVEL else ""
 
 
 def _state_label(state: str) -> str:

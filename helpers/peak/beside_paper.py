@@ -58,9 +58,12 @@ def beside_paper(
 ) -> pd.DataFrame:
     """Our means, and under each method the paper's, as text; ``*`` marks a slip in the paper.
 
-    The paper's LS is what its code computes: it stands under ``LS_authors`` where that is shown.
+    The paper's LS is what its code computes: it stands under ``LS_authors``, which is always there
+    beside our own LS. That one is titled ``LS_held``: each prompt's own answer, where it held before.
     """
-    locality = "LS_authors" if "LS_authors" in metrics else "LS"
+    metrics = [m for m in metrics if m != "LS_authors"]
+    if "LS" in metrics:
+        metrics.insert(metrics.index("LS") + 1, "LS_authors")
     rows = []
     for method, table in by_record.items():
         means = 100 * summarise(table[list(metrics)])["mean"]
@@ -69,10 +72,10 @@ def beside_paper(
             published = setting.rows()
             named = PAPER_NAMES.get(method, method).partition(" (")[0]  # a weighting of a baseline
             own = published[published["method"] == named]
-            cells = own.replace({"metric": {"LS": locality}}).set_index("metric")
+            cells = own.replace({"metric": {"LS": "LS_authors"}}).set_index("metric")
             if len(cells):
                 rows.append((method, setting.label, *(_cell(cells, name) for name in metrics)))
-    columns = ["method", "source", *metrics]
+    columns = ["method", "source", *("LS_held" if m == "LS" else m for m in metrics)]
     return pd.DataFrame(rows, columns=columns).set_index(["method", "source"])
 
 

@@ -86,7 +86,8 @@ def record_metrics(
 ) -> dict[str, float]:
     """All PEAK metrics of one record, as fractions.
 
-    ES, GS: success of the appended answer at the edit prompt and the paraphrases; LS: share of
+    ES, GS: success of the appended answer at the edit prompt and the paraphrases, without prompts of
+    which a list is empty before the edit, the random one included (``keep_answers``); LS: share of
     locality prompts that keep their answer above the appended one (PEAK, Section 3.2);
     LS_unfiltered: the same over all locality prompts; LS_authors: as their code computes it, with
     both locality choices below (NaN without scores of the first answer). EM, GM, LM: the

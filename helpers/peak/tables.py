@@ -115,14 +115,19 @@ def editing_table(
 def app_contrast(
     by_record: Mapping[str, pd.DataFrame], method: str, metric: str
 ) -> Contrast | None:
-    """A ``+APP`` method minus the plain one on the records both have; None for any other method.
-
-    AFF and ANF: the paired t-test, the paper's. Shares: ``helpers.results.evidence.paired_shares``.
-    """
+    """``paired_contrast`` of a ``+APP`` method with the plain one; None for any other method."""
     plain = method.removesuffix("+APP")
     if plain == method or not {plain, method} <= set(by_record):
         return None
-    one, two = by_record[plain][metric].align(by_record[method][metric], join="inner")
+    return paired_contrast(metric, by_record[plain], by_record[method])
+
+
+def paired_contrast(metric: str, first: pd.DataFrame, second: pd.DataFrame) -> Contrast:
+    """Second minus first of one metric on the records both have, by the test that fits the metric.
+
+    AFF and ANF: the paired t-test, the paper's. Shares: ``helpers.results.evidence.paired_shares``.
+    """
+    one, two = first[metric].align(second[metric], join="inner")
     return (paired_shares if metric in SHARES else paired_means)(one, two)
 
 

@@ -37,10 +37,6 @@ class PairedTest:
     p_value: float
     n: int
 
-    def significant(self, *, level: float = 0.05) -> bool:
-        """Whether the p-value is below the level."""
-        return bool(self.p_value < level)
-
 
 def mean_interval(values: ArrayLike, *, confidence: float = 0.95) -> Estimate:
     """Mean over records with the Student t interval, mean ± t(n - 1) · s / sqrt(n).

@@ -182,6 +182,11 @@ def test_figures_show_what_they_are_given(
     (image,) = curves.axes[1].get_images()
     assert image.get_array()[0].tolist() == pytest.approx([0.2] * 5)
     assert "0 of 1 locators" in curves.get_suptitle()
+    values = np.repeat([[1.0], [2.0], [3.0]], 5, axis=1)
+    banded = klob_layers.layer_curves(values, {"random": values / 5}, caption="x")
+    (band,) = banded.axes[0].collections
+    # t(2) = 4.3027, not 1.96
+    assert band.get_paths()[0].vertices[:, 1].max() == pytest.approx(2 + 4.3027 / 3**0.5, abs=1e-3)
 
 
 def test_captions_stay_on_the_canvas() -> None:

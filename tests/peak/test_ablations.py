@@ -27,7 +27,7 @@ from helpers.peak.ablations import contradict
 from helpers.peak.metrics_table import summarise
 from helpers.peak.said_metrics import NOTHING
 from helpers.peak.stored_scores import said_key, sequence_key, small, studies_of
-from helpers.peak.tables import Caption
+from helpers.peak.tables import Caption, editing_table
 from helpers.results.archive import About, Archive
 from helpers.results.evidence import in_points
 from helpers.results.figure import published
@@ -158,6 +158,13 @@ def test_variants_table_marks_what_differs_from_the_reference(stored):
     assert table["n"].tolist() == ["6"] * 5
     assert table.loc["ROME", "AFF_hard"].endswith("*")
     assert not table.loc["ROME+APP", "AFF_hard"].endswith("*")
+    # Of five edits APP loses three: p 0.04 by Newcombe, which is also the dagger's test; 0.07 by t.
+    shares = {"ROME": np.ones(5), "ROME+APP": np.array([0.0, 0, 0, 1, 1])}
+    few = dict(zip(metrics, (pd.DataFrame({"ES": ones}) for ones in shares.values()), strict=False))
+    starred = variants_table(few, reference=Variant("rome+app"), columns=["ES"])
+    daggered = editing_table(by_label(few), metrics=["ES"])
+    assert starred.loc["ROME", "ES"].endswith("*")
+    assert daggered.loc["ROME+APP", "ES"].endswith("‡")
     # exp(-0.2 (1 + 0.1 c)) of each record's correct probability is left; no rank is lost.
     lost = 100 * np.mean([1 - np.exp(-0.2 * (1 + 0.1 * c)) for c in range(6)])
     assert table.loc["ROME+APP", "AFF_hard"].startswith(f"{lost:.1f} ±")

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
+from helpers.peak.ablation_tables import HARD_METRICS
 from helpers.peak.beside_paper import beside_paper, paper_notes, paper_setting
 from helpers.peak.metrics_table import COLUMNS, metrics_table
+from helpers.peak.tables import MAIN_METRICS
 
 NOTHING = metrics_table(pd.DataFrame(columns=COLUMNS))  # every edit was given up
 
@@ -38,10 +40,13 @@ def test_a_model_of_the_paper_stands_beside_itself():
 
 
 def test_rows_are_labelled_and_the_papers_locality_is_its_codes():
-    table = beside_paper({"ROME": NOTHING}, paper_setting("gpt2-xl", "peak-cf"))
-    assert [source for _, source in table.index] == ["ours", "PEAK, Table 3: gpt2-xl, peak-cf"]
-    row = table.loc[("ROME", "PEAK, Table 3: gpt2-xl, peak-cf")]
-    assert (row["ES"], row["LS"], row["LS_authors"]) == ("99.3", "–", "90.6")
+    for metrics in (MAIN_METRICS, HARD_METRICS):
+        setting = paper_setting("gpt2-xl", "peak-cf")
+        table = beside_paper({"ROME": NOTHING}, setting, metrics=metrics)
+        assert [source for _, source in table.index] == ["ours", setting[0].label]
+        assert "LS" not in table
+        row = table.loc[("ROME", setting[0].label)]
+        assert (row["ES"], row["LS_held"], row["LS_authors"]) == ("99.3", "–", "90.6")
 
 
 def test_ft_is_the_papers_ft_and_other_methods_stand_alone():
