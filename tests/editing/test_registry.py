@@ -36,7 +36,7 @@ def test_the_text_says_what_the_class_says(name):
 def test_editors_come_in_the_order_of_their_colours():
     assert list(editors()) == [
         *("alphaedit", "memit", "rect", "prune", "prune-added", "rome", "r-rome"),
-        *("ft-m", "ft-l", "kn", "mend"),
+        *("ft-m", "ft-l", "kn", "kn-tuned", "mend"),
     ]
     assert [looks.place(name) for name in editors()] == list(range(len(editors())))
 
