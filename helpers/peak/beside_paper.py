@@ -70,7 +70,8 @@ def beside_paper(
         rows.append((method, "ours", *(f"{means[metric]:.1f}" for metric in metrics)))
         for setting in settings:
             published = setting.rows()
-            named = PAPER_NAMES.get(method, method).partition(" (")[0]  # a weighting of a baseline
+            fairer, plus, _ = method.partition("+ (")  # a weighting of a baseline
+            named = fairer + "+" if plus else PAPER_NAMES.get(method, method)
             own = published[published["method"] == named]
             cells = own.replace({"metric": {"LS": "LS_authors"}}).set_index("metric")
             if len(cells):

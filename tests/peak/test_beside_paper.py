@@ -51,9 +51,10 @@ def test_rows_are_labelled_and_the_papers_locality_is_its_codes():
 
 def test_ft_is_the_papers_ft_and_other_methods_stand_alone():
     setting = paper_setting("gpt2-xl", "peak-cf")
-    table = beside_paper({"FT-L": NOTHING, "AlphaEdit": NOTHING}, setting)
+    table = beside_paper({m: NOTHING for m in ("FT-L", "KN", "KN (tuned)", "AlphaEdit")}, setting)
     assert table.loc[("FT-L", setting[0].label), "ES"] == "91.0"
-    assert len(table.loc["AlphaEdit"]) == 1
+    assert len(table.loc["KN"]) == 2
+    assert len(table.loc["KN (tuned)"]) == len(table.loc["AlphaEdit"]) == 1
 
 
 def test_the_printed_slip_is_said_where_the_table_is():
