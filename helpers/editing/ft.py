@@ -29,9 +29,7 @@ from helpers.models.hooks import output_hooks
 from helpers.models.language_model import LanguageModel
 from helpers.models.memory import free_bytes
 
-_COPIES = (
-    5  # of the matrix, in fp32, per edit: change, gradient, Adam's two moments, one in transit
-)
+_COPIES = 5  # of the matrix per edit: change, gradient, Adam's two moments, one in transit
 
 
 @dataclass
@@ -72,10 +70,7 @@ class FtHyperparameters(LayerHyperparameters):
 
 @dataclass
 class Ft(LossEditor):
-    """FT on one model.
-
-    ``memory_budget`` bounds the bytes of the edits' private matrices and Adam states (default: a
-    quarter of what is free).
+    """FT on one model; the edits' private matrices and Adam states take a quarter of free memory.
 
     Raises:
         ValueError: a layer the model does not have, or unknown ``targets``.
@@ -86,7 +81,6 @@ class Ft(LossEditor):
     app: App | None = None
     targets: str = "new"
     token_budget: int = 2048
-    memory_budget: int | None = None
     progress: bool = False
 
     name = "ft"
@@ -133,7 +127,7 @@ class Ft(LossEditor):
     @property
     def edits_at_a_time(self) -> int:
         """What memory has room for."""
-        budget = self.memory_budget or free_bytes(self.language_model.device) // 4
+        budget = free_bytes(self.language_model.device) // 4
         return max(1, budget // (_COPIES * 4 * self.language_model.weight(self.module).numel()))
 
     def edit_rows(self, rows: Sequence[EditRow]) -> list[Update]:

@@ -8,8 +8,7 @@ and to each one's output weights, a column of W, the same vector is added:
 The attributed answer is the request's first correct one. The old answer that is subtracted is what
 the model itself says, as many tokens as the new one has. There is no loss, hence no APP.
 
-``kn`` is the paper's row where the preset holds its code's values; ``kn-tuned`` integrates in 20 steps
-at the activation and weighs the new answer by 8, of 2 and 8 in our search (``params/models/search``).
+``kn-tuned`` has the values of our search (``params/models/search``) in place of the paper's code's.
 """
 
 from __future__ import annotations

@@ -100,7 +100,9 @@ def test_kn_is_the_papers_code_and_its_variant_our_search(path) -> None:
 def test_coefficients_of_another_model_are_named_in_captions(path) -> None:
     """Table 8 and our own searches aside, a model's coefficients are carried over."""
     every = ("ft-l", "ft-m", "mend", "rome", "memit", "alphaedit", "rect", "prune")
-    searched = {"smollm2-135m": "ft-l, ft-m, mend"}  # ROME's alone, which its MEMIT and AlphaEdit take over
+    searched = {
+        "smollm2-135m": "ft-l, ft-m, mend"
+    }  # ROME's alone, which its MEMIT and AlphaEdit take over
     searched |= dict.fromkeys([model for model, _ in TABLE_8], "alphaedit")  # not in the paper
     carried = searched.get(path.stem, "ft, mend, rome, memit, alphaedit")
     if path.stem == "gemma3-270m":

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from helpers import models
+from helpers.editing import ft as ft_module
 from helpers.editing import loss_batch
 from helpers.editing.app import AnswerScores, App, app_terms
 from helpers.editing.deltas import Dense
@@ -24,9 +25,9 @@ ARCHITECTURES = ["gpt2", "gptj", "llama", "qwen2", "mistral", "gemma3"]
 OBJECTIVES = ["prompt_last", "target_new"]
 
 
-def ft(language_model, app=None, targets="new", memory_budget=None, **more: Any) -> Ft:
+def ft(language_model, app=None, targets="new", **more: Any) -> Ft:
     settings = FtHyperparameters(**{"layers": (1,), "num_steps": 6, "lr": 1e-2, **more})
-    return Ft(language_model, settings, app, targets, memory_budget=memory_budget)
+    return Ft(language_model, settings, app, targets)
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
@@ -185,7 +186,7 @@ def test_out_of_memory_halves_the_batch(tiny, requests, monkeypatch) -> None:
             assert float((one[module].dense() - other[module].dense()).abs().median()) < 1e-6
 
 
-def test_a_small_memory_budget_means_one_edit_at_a_time(tiny, requests, monkeypatch) -> None:
+def test_little_free_memory_means_one_edit_at_a_time(tiny, requests, monkeypatch) -> None:
     language_model = tiny("llama")
     sizes = []
     build = loss_batch.LossBatch.build
@@ -194,8 +195,11 @@ def test_a_small_memory_budget_means_one_edit_at_a_time(tiny, requests, monkeypa
         "build",
         lambda model, rows, layer: sizes.append(len(rows)) or build(model, rows, layer),
     )
-    small = ft(language_model, memory_budget=1).edit(requests)
-    large = ft(language_model, memory_budget=1 << 30).edit(requests)
+    edited = []
+    for free in (1, 1 << 32):
+        monkeypatch.setattr(ft_module, "free_bytes", lambda _, free=free: free)
+        edited.append(ft(language_model).edit(requests))
+    small, large = edited
     assert sizes == [1, 1, 1, 3]
     assert [u.diagnostics["steps"] for u in small] == [u.diagnostics["steps"] for u in large]
 

@@ -51,7 +51,7 @@ def test_rows_are_labelled_and_the_papers_locality_is_its_codes():
 
 def test_ft_is_the_papers_ft_and_other_methods_stand_alone():
     setting = paper_setting("gpt2-xl", "peak-cf")
-    table = beside_paper({m: NOTHING for m in ("FT-L", "KN", "KN (tuned)", "AlphaEdit")}, setting)
+    table = beside_paper(dict.fromkeys(("FT-L", "KN", "KN (tuned)", "AlphaEdit"), NOTHING), setting)
     assert table.loc[("FT-L", setting[0].label), "ES"] == "91.0"
     assert len(table.loc["KN"]) == 2
     assert len(table.loc["KN (tuned)"]) == len(table.loc["AlphaEdit"]) == 1
