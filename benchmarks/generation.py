@@ -68,7 +68,7 @@ def _one_by_one(language_model: LanguageModel, prompts: Sequence[str], tokens: i
             do_sample=True,
             temperature=0.7,
             max_new_tokens=tokens,
-            pad_token_id=language_model.tokenizer.pad_token_id,
+            pad_token_id=0,
         )
         total += made.shape[1] - ids.shape[1]
     return total

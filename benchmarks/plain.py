@@ -131,8 +131,7 @@ def _template_rows(
 
 def _padded(language_model: LanguageModel, rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
     width = max(map(len, rows))
-    pad = language_model.tokenizer.pad_token_id
-    padded = [[*row, *[pad] * (width - len(row))] for row in rows]
+    padded = [[*row, *[0] * (width - len(row))] for row in rows]
     real = [[1] * len(row) + [0] * (width - len(row)) for row in rows]
     device = language_model.device
     return torch.tensor(padded, device=device), torch.tensor(real, device=device)

@@ -80,7 +80,8 @@ def context_templates(
         folder: cache folder; default: the user's cache.
 
     Raises:
-        ValueError: an unknown ``start``, or a count that the start words do not divide.
+        ValueError: an unknown ``start``, one that the tokenizer lacks, or a count that the start words do
+            not divide.
     """
     if start not in ("words", "end_of_text"):
         raise ValueError(f"start must be 'words' or 'end_of_text', not {start!r}")
@@ -123,22 +124,26 @@ def _sample(language_model: LanguageModel, length: int, count: int, start: str) 
                 f"{count} templates cannot be spread evenly over {len(START_WORDS)} start words"
             )
         texts = [word for word in START_WORDS for _ in range(count // len(START_WORDS))]
+    elif tokenizer.eos_token is None:
+        raise ValueError(
+            f"the tokenizer of {language_model.name} has no end-of-text token; start from 'words'"
+        )
     else:
         texts = [tokenizer.eos_token] * count
-    batch = tokenizer(texts, return_tensors="pt", padding=True).to(language_model.device)
-    # Padded starts of unequal length would put padding inside the text; these words are one token.
-    lengths = batch["attention_mask"].sum(1).unique()
-    if len(lengths) != 1:
-        return [t for text in texts for t in _continue(language_model, [text], length)]
-    return _continue(language_model, texts, length)
+    starts: list[list[int]] = tokenizer(texts)["input_ids"]
+    # Together only where they are equally long, as these words are: padding would be read as text.
+    if len({len(ids) for ids in starts}) != 1:
+        return [t for ids in starts for t in _continue(language_model, [ids], length)]
+    return _continue(language_model, starts, length)
 
 
-def _continue(language_model: LanguageModel, texts: list[str], length: int) -> list[str]:
+def _continue(language_model: LanguageModel, starts: list[list[int]], length: int) -> list[str]:
     tokenizer = language_model.tokenizer
-    batch = tokenizer(texts, return_tensors="pt", padding=True).to(language_model.device)
-    new = max(1, length - batch["input_ids"].shape[1])
+    ids = torch.tensor(starts, device=language_model.device)
+    new = max(1, length - ids.shape[1])
     generated = language_model.model.generate(
-        **batch,
+        input_ids=ids,
+        attention_mask=torch.ones_like(ids),
         do_sample=True,
         top_k=5,
         top_p=1.0,
@@ -146,7 +151,7 @@ def _continue(language_model: LanguageModel, texts: list[str], length: int) -> l
         repetition_penalty=1.0,
         min_new_tokens=new,
         max_new_tokens=new,
-        pad_token_id=tokenizer.pad_token_id,
+        pad_token_id=0,  # never read: all texts end together
         disable_compile=True,  # as some models would on a GPU, for a handful of tokens
     )
     return [f"{_clean(tokenizer.decode(row, skip_special_tokens=True))}. {{}}" for row in generated]

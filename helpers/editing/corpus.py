@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import torch
 
@@ -39,14 +39,16 @@ class Corpus(Protocol):
 class SelfCorpus:
     """Text sampled from the model itself: needs no download and fits any model.
 
-    Documents start from the beginning-of-text token and are sampled at temperature 1 without
-    truncation of the distribution; ``documents`` x ``segment`` tokens in all.
+    Documents start from the beginning-of-text token (from token 0 where there is none) and are sampled
+    at temperature 1 without truncation of the distribution; ``documents`` x ``segment`` tokens in all,
+    fewer where the context is shorter.
     """
 
     count: int = 512
     segment: int = 128
     seed: int = 0
-    batch: int = 64
+
+    batch: ClassVar[int] = 64  # sampled together, which shapes the text as the seed does
 
     @property
     def name(self) -> str:
@@ -74,7 +76,9 @@ class SelfCorpus:
     def _sample(self, language_model: LanguageModel, start: int) -> list[list[int]]:
         tokenizer = language_model.tokenizer
         begins = tokenizer.bos_token_id, language_model.model.generation_config.bos_token_id
-        first = next((i for i in begins if i is not None), tokenizer.eos_token_id)
+        first = next((i for i in (*begins, tokenizer.eos_token_id) if i is not None), 0)
+        # The first token is read, the last one is not: a short context holds as many.
+        length = min(self.segment, language_model.context_length)
         rows = min(self.batch, self.count - start)
         starts = torch.full((rows, 1), first, device=language_model.device)
         generated = language_model.model.generate(
@@ -85,9 +89,9 @@ class SelfCorpus:
             top_p=1.0,
             temperature=1.0,
             repetition_penalty=1.0,  # instruct models configure another
-            max_new_tokens=self.segment,
-            min_new_tokens=self.segment,
-            pad_token_id=tokenizer.pad_token_id,
+            max_new_tokens=length,
+            min_new_tokens=length,
+            pad_token_id=0,  # never read: all texts end together
             disable_compile=True,  # as some models would on a GPU, minutes for seconds
         )
         return generated[:, 1:].tolist()

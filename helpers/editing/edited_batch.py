@@ -205,8 +205,7 @@ def _lay_out(language_model: LanguageModel, rows: Sequence[EditRow]) -> _Layout:
     actives = [row.forest.active() for row in rows]
     constant = max(1, max(int((~active).sum()) for active in actives))
     width = constant + max(int(active.sum()) for active in actives)
-    ids = np.full((len(rows), width), language_model.tokenizer.pad_token_id)
-    positions = np.zeros((len(rows), width), dtype=np.int64)
+    ids, positions = np.zeros((2, len(rows), width), dtype=np.int64)
     visible = np.broadcast_to(np.eye(width, dtype=bool), (len(rows), width, width)).copy()
     columns = np.zeros((len(rows), max(len(row.forest) for row in rows)), dtype=np.int64)
     for r, (row, active) in enumerate(zip(rows, actives, strict=True)):

@@ -50,7 +50,7 @@ def run_halving(items: Sequence[Item], run: Callable[[Sequence[Item]], Result]) 
     try:
         return [run(items)]
     except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
-        if not _out_of_memory(error):
+        if not out_of_memory(error):
             raise
         if len(items) == 1:
             raise MemoryError(
@@ -64,8 +64,8 @@ def run_halving(items: Sequence[Item], run: Callable[[Sequence[Item]], Result]) 
     return run_halving(items[:half], run) + run_halving(items[half:], run)
 
 
-def _out_of_memory(error: BaseException) -> bool:
-    """CPU allocators and CUDA's libraries raise a plain RuntimeError, told apart only by its text."""
+def out_of_memory(error: BaseException) -> bool:
+    """Whether memory ran out; CPU allocators and CUDA's libraries only say so in a RuntimeError's text."""
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return True
     said = ("can't allocate memory", "out of memory", "_STATUS_ALLOC_FAILED")  # the last: cuBLAS's

@@ -91,8 +91,7 @@ class PackedRows:
 def pack(forests: Sequence[Forest], language_model: LanguageModel) -> PackedRows:
     """Pad forests on the right into one batch on the model's device."""
     width = max(len(forest) for forest in forests)
-    pad = language_model.tokenizer.pad_token_id
-    ids = np.full((len(forests), width), pad, dtype=np.int64)
+    ids = np.zeros((len(forests), width), dtype=np.int64)
     positions = np.zeros((len(forests), width), dtype=np.int64)
     visible = np.broadcast_to(np.eye(width, dtype=bool), (len(forests), width, width)).copy()
     for row, forest in enumerate(forests):

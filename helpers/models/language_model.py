@@ -19,6 +19,10 @@ _SAMPLED_VALUES = (
 )
 
 
+class ModelError(ValueError):
+    """Raised for a model, dtype, device or shape that cannot be used here, with the reason."""
+
+
 @dataclass(frozen=True)
 class LanguageModel:
     """A loaded causal language model in evaluation mode, its weights frozen.
@@ -58,8 +62,15 @@ class LanguageModel:
 
     @property
     def context_length(self) -> int:
-        """Largest number of tokens the model accepts."""
-        return int(self.model.config.max_position_embeddings)
+        """Largest number of tokens the model accepts.
+
+        Of rotary frequencies of two kinds (longrope) those of short texts hold: beyond, the longest
+        row of a batch would decide for all.
+        """
+        config = self.model.config
+        rotary = getattr(config, "rope_parameters", None) or {}
+        short = rotary.get("rope_type") == "longrope" and rotary["original_max_position_embeddings"]
+        return int(short or config.max_position_embeddings)
 
     def module(self, name: str) -> nn.Module:
         """Return the submodule called ``name``."""

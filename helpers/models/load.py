@@ -13,8 +13,9 @@ from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging as transformers_logging
 
+from helpers.models.agreement import check_agreement, own_scores
 from helpers.models.architectures import ARCHITECTURES, UnknownArchitectureError
-from helpers.models.language_model import LanguageModel
+from helpers.models.language_model import LanguageModel, ModelError
 from helpers.models.names import EMBEDDED_NAMES, HUB_NAMES, SHAPE_PREFIX, SHAPE_TOKENIZER
 from helpers.models.packaged_weights import PACKAGED_WEIGHTS, prepare
 from helpers.models.precision import TF32, choose_products
@@ -29,10 +30,6 @@ _WAYS = (
     f"one of {', '.join(MODEL_NAMES)}, shape:<name>, a local folder with config.json and safetensors,"
     " or a hub name, ORG/NAME, that this machine can reach"
 )
-
-
-class ModelError(ValueError):
-    """Raised for a dtype, device or shape that does not exist here, naming those that do."""
 
 
 class NoModelError(ModelError, FileNotFoundError):
@@ -228,14 +225,13 @@ def avoid_cudnn_attention(device: torch.device) -> None:
 
 
 def _ready(language_model: LanguageModel) -> LanguageModel:
-    """Freeze, switch to evaluation, pad right, choose the attention path."""
-    model, tokenizer = language_model.model, language_model.tokenizer
+    """Freeze, switch to evaluation, choose the attention path, and compare scores with the model's own."""
+    model = language_model.model
     eager = language_model.layout.architecture.eager_only
-    model.set_attn_implementation("eager" if eager else TILED)
     avoid_cudnn_attention(language_model.device)
     model.requires_grad_(False)
     model.eval()
-    tokenizer.padding_side = "right"
-    if tokenizer.pad_token_id is None:
-        tokenizer.pad_token = tokenizer.eos_token
+    own = own_scores(language_model)
+    model.set_attn_implementation("eager" if eager else TILED)
+    check_agreement(language_model, *own)
     return language_model

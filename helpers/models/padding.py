@@ -48,8 +48,8 @@ def padded(language_model: LanguageModel, texts: Sequence[Sequence[int]]) -> Pad
     """Pad token ids into one batch on the model's device."""
     device = language_model.device
     width = max(map(len, texts))
-    pad = language_model.tokenizer.pad_token_id or 0  # nothing sees it, so any token will do
-    ids = torch.tensor([[*text, *[pad] * (width - len(text))] for text in texts], device=device)
+    # Nothing sees padding, so any token of the vocabulary will do.
+    ids = torch.tensor([[*text, *[0] * (width - len(text))] for text in texts], device=device)
     positions = torch.arange(width, device=device).expand_as(ids)
     lengths = torch.tensor([len(text) for text in texts], device=device)
     return PaddedTexts(ids, positions, positions < lengths[:, None])

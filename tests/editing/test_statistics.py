@@ -166,11 +166,12 @@ def test_too_few_tokens_are_singular(tiny, tmp_path):
 
 def test_self_corpus_is_seeded_and_cached(tiny, tmp_path, monkeypatch):
     monkeypatch.setenv("HELPERS_CACHE", str(tmp_path))
-    corpus = SelfCorpus(count=5, segment=7, batch=2)
+    monkeypatch.setattr(SelfCorpus, "batch", 2)
+    corpus = SelfCorpus(count=5, segment=7)
     first = list(corpus.documents(tiny("llama")))
     assert [len(document) for document in first] == [7] * 5
     assert list(corpus.documents(tiny("llama"))) == first
-    other = list(SelfCorpus(count=5, segment=7, batch=2, seed=1).documents(tiny("llama")))
+    other = list(SelfCorpus(count=5, segment=7, seed=1).documents(tiny("llama")))
     assert other != first
 
 

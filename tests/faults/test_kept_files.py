@@ -82,7 +82,7 @@ def _contexts(tiny: Any, folder: Path) -> Any:
 
 
 def _corpus(tiny: Any, folder: Path) -> Any:
-    return list(SelfCorpus(count=2, segment=6, batch=2).documents(tiny("llama")))
+    return list(SelfCorpus(count=2, segment=6).documents(tiny("llama")))
 
 
 def _update(tiny: Any, folder: Path) -> Any:

@@ -27,8 +27,7 @@ def test_padded_texts_end_as_they_do_alone(tiny, architecture):
 
 def test_padding_by_hand(tiny):
     batch = padded(tiny("llama"), [[5, 6], [9]])
-    pad = tiny("llama").tokenizer.pad_token_id
-    assert batch.ids.tolist() == [[5, 6], [9, pad]]
+    assert batch.ids.tolist() == [[5, 6], [9, 0]]
     assert batch.positions.tolist() == [[0, 1], [0, 1]]
     assert batch.real.tolist() == [[True, True], [True, False]]
     assert batch.visible.tolist() == [[[True, False], [True, True]]] * 2
