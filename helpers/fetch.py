@@ -10,8 +10,8 @@ from typing import Any
 import pooch
 import yaml
 
-from helpers.kept import as_committed, file_digest
-from helpers.paths import PACKAGED, cache_folder, local_data_folder
+from helpers.kept import file_digest
+from helpers.paths import PACKAGED, cache_folder, local_data_folder, written_whole
 
 DATA_VARIABLE = "HELPERS_DATA"
 DOWNLOAD_TIMEOUT = 60  # seconds without an answer from the server
@@ -83,7 +83,7 @@ def official_file(name: str) -> Resource:
 @cache
 def _official_files() -> Mapping[str, Mapping[str, Any]]:
     files: Mapping[str, Mapping[str, Any]] = yaml.safe_load(
-        as_committed(PACKAGED / "official.yaml").read_text("utf-8")
+        (PACKAGED / "official.yaml").read_text("utf-8")
     )
     return files
 
@@ -131,23 +131,20 @@ def locate(resource: Resource, *, download: bool = True) -> Path:
 
 def _download(resource: Resource, destination: Path) -> Path:
     """Download into the cache; nothing unverified stays there."""
-    destination.unlink(missing_ok=True)
     try:
-        pooch.retrieve(
-            resource.url,
-            known_hash=f"sha256:{resource.sha256}" if resource.sha256 else None,
-            fname=destination.name,
-            path=destination.parent,
-            downloader=pooch.HTTPDownloader(timeout=DOWNLOAD_TIMEOUT),
-        )
+        destination.parent.mkdir(parents=True, exist_ok=True)
+        with written_whole(destination) as scratch:
+            pooch.retrieve(
+                resource.url,
+                known_hash=f"sha256:{resource.sha256}" if resource.sha256 else None,
+                fname=scratch.name,
+                path=scratch.parent,
+                downloader=pooch.HTTPDownloader(timeout=DOWNLOAD_TIMEOUT),
+            )
+            if not resource.matches(scratch):
+                raise ValueError(f"{resource.url} no longer holds the published file")
     except (OSError, ValueError) as error:  # no network, HTTP error, or another content
         raise FetchError(f"{resource.name}: {error}; {_by_hand(resource)}") from error
-    if not resource.matches(destination):
-        destination.unlink()
-        raise FetchError(
-            f"{resource.name}: {resource.url} no longer holds the published file; "
-            f"{_by_hand(resource)}"
-        )
     return destination
 
 

@@ -1,14 +1,18 @@
-"""Files that are kept to be read again, each with its SHA-256 in a file beside it.
+"""Files that are kept to be read again: a file's name ends in the digest of its bytes.
 
-A flipped bit in a number changes results without a word, so nothing is read whose bytes are not those
-that were written. What is damaged is said, set aside, and made again where its maker is at hand.
-What comes with the package has its digests in one list, ``packaged/digests.txt``; it is never made again.
+``layer5.safetensors`` is kept as ``layer5-<16 hexadecimal digits of its SHA-256>.safetensors``, a
+folder likewise. A flipped bit in a number changes results without a word, so nothing is read whose
+bytes are not those of its name: what is damaged is reported, removed, and made again where its maker is
+at hand. A file under its plain name is not ours to guard (git guards what is packaged, its owner what
+was saved) and is read as it is.
 """
 
 from __future__ import annotations
 
 import errno
+import glob
 import hashlib
+import re
 import warnings
 import zipfile
 from collections.abc import Callable, Iterator
@@ -19,11 +23,13 @@ from typing import TypeVar
 
 from safetensors import SafetensorError
 
-from helpers.paths import PACKAGED, PlaceError, in_one_line, written_whole
+from helpers.paths import PlaceError, in_one_line, remove, written_whole
 
 T = TypeVar("T")
 # What readers of JSON, safetensors and npz raise for bytes that they did not write.
 _DAMAGE = (SafetensorError, ValueError, KeyError, TypeError, EOFError, OSError, zipfile.BadZipFile)
+_DIGITS = 16
+_DIGEST = re.compile(rf"-([0-9a-f]{{{_DIGITS}}})$")
 
 
 class DamagedError(ValueError):
@@ -32,21 +38,27 @@ class DamagedError(ValueError):
 
 @contextmanager
 def kept_whole(path: Path) -> Iterator[Path]:
-    """``written_whole``, and the digest beside the file.
-
-    The old digest goes first and the new one comes last: whenever the process ends, a digest that is
-    there belongs to the file.
+    """A scratch path for a file or folder, which becomes what is kept as ``path``.
 
     Raises:
         PlaceError: the disk is full or only read, in one line.
     """
+
+    def named(scratch: Path) -> Path:
+        return path.with_name(f"{path.stem}-{digest(scratch)}{path.suffix}")
+
     try:
-        with written_whole(path) as scratch:
+        earlier = _versions(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with written_whole(path, named=named) as scratch:
             yield scratch
-            digest = file_digest(scratch)
-            _beside(path).unlink(missing_ok=True)
-        _write_digest(path, digest)
+        newest = kept_at(path)
+        for version in earlier:
+            if version != newest:
+                remove(version)
     except OSError as error:
+        if error.errno is None:  # the network's, not the disk's
+            raise
         error.filename = path  # not the scratch file, which nobody knows
         raise PlaceError(in_one_line(error)) from error
     except SafetensorError as error:
@@ -57,69 +69,59 @@ def kept_whole(path: Path) -> Iterator[Path]:
         ) from error
 
 
-def read_kept(path: Path, read: Callable[[Path], T]) -> T:
-    """What ``read`` makes of a file that is as it was written.
+def kept_at(path: Path) -> Path:
+    """Where ``path`` is kept: its newest version, else the path itself, whether it is there or not."""
+    return max(_versions(path), key=lambda version: version.stat().st_mtime_ns, default=path)
 
-    A file without a digest, which an earlier version wrote, gets one when it could be read. A packaged
-    one must be that of the list.
+
+def read_kept(path: Path, read: Callable[[Path], T]) -> T:
+    """What ``read`` makes of a file or folder that is as it was written.
 
     Raises:
         DamagedError: the bytes have changed, or cannot be read at all.
         FileNotFoundError: there is no such file.
         OSError: the file cannot be opened just now.
     """
-    expected = _expected(path)
-    _check(path, expected)
+    there = kept_at(path)
+    written = _DIGEST.search(there.stem)
+    if written and _known_digest(there, _state(there)) != written[1]:
+        raise DamagedError(f"{there} is damaged: its bytes are not those that were written")
     try:
-        value = read(path)
-    except DamagedError:
+        return read(there)
+    except (DamagedError, FileNotFoundError):  # the latter may lack its number
         raise
     except _DAMAGE as error:
         if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
             raise  # not there, or not readable just now
-        raise DamagedError(
-            f"{path} is damaged: {type(error).__name__}: {error}{_remedy(path)}"
-        ) from error
-    if expected is None and not _is_packaged(path):
-        with suppress(OSError):  # on a disk that is only read
-            _write_digest(path, known_digest(path))
-    return value
-
-
-def as_committed(path: Path) -> Path:
-    """A packaged file that is as it was committed; a file from elsewhere as it is.
-
-    Raises:
-        DamagedError: a packaged file's bytes have changed.
-    """
-    if _is_packaged(path):
-        _check(path, _expected(path))
-    return path
+        raise DamagedError(f"{there} is damaged: {type(error).__name__}: {error}") from error
 
 
 def sound(path: Path, read: Callable[[Path], T]) -> T | None:
-    """``read_kept``; None where there is no file, or a damaged one, which is set aside with a warning.
+    """``read_kept``; None where there is no file, or a damaged one, which is removed with a warning.
 
     Raises:
-        DamagedError: a packaged file is damaged; it cannot be replaced by one made here.
+        DamagedError: a file that is not ours to remove cannot be read.
     """
-    if not path.exists():
+    there = kept_at(path)
+    if not there.exists():
         return None
     try:
-        return read_kept(path, read)
+        return read_kept(there, read)
+    except FileNotFoundError:  # another process has just replaced it
+        return None
     except DamagedError as error:
-        if _is_packaged(path):
-            raise
-        aside = path.with_name(f"{path.name}.damaged")
-        with suppress(OSError):  # another process was first, or the disk is only read
-            path.replace(aside)
-            _beside(path).unlink(missing_ok=True)
-        warnings.warn(f"{error}; set aside as {aside.name} and made again", stacklevel=3)
+        if not _DIGEST.search(there.stem):
+            raise DamagedError(
+                f"{error}; restore it (git checkout -- {there}), or delete it"
+            ) from error
+        with suppress(OSError):  # the disk is only read
+            remove(there)
+        warnings.warn(f"{error}; it is made again", stacklevel=3)
         return None
 
 
 def kept(path: Path, read: Callable[[Path], T], make: Callable[[Path], object]) -> T:
-    """What ``read`` makes of a file; where it is missing or damaged, ``make`` writes it first.
+    """What ``read`` makes of a file or folder; where it is missing or damaged, ``make`` writes it first.
 
     Args:
         read: from the file to its value, never None.
@@ -127,20 +129,23 @@ def kept(path: Path, read: Callable[[Path], T], make: Callable[[Path], object]) 
     """
     value = sound(path, read)
     if value is None:
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise PlaceError(in_one_line(error)) from error
         with kept_whole(path) as scratch:
             make(scratch)
         value = read_kept(path, read)
     return value
 
 
-def forget_kept(path: Path) -> None:
-    """Remove a file and its digest."""
-    path.unlink(missing_ok=True)
-    _beside(path).unlink(missing_ok=True)
+def digest(path: Path) -> str:
+    """Sixteen hexadecimal digits of the SHA-256 of a file, or of a folder's files and their names."""
+    if not path.is_dir():
+        return file_digest(path)[:_DIGITS]
+    listed = "".join(f"{file_digest(file)}  {file.name}\n" for file in _files(path))
+    return digest_of(listed.encode())
+
+
+def digest_of(content: bytes) -> str:
+    """Sixteen hexadecimal digits of the SHA-256 of some bytes."""
+    return hashlib.sha256(content).hexdigest()[:_DIGITS]
 
 
 def file_digest(path: Path) -> str:
@@ -149,53 +154,23 @@ def file_digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def known_digest(path: Path) -> str:
-    """``file_digest``, computed once in a process while the file keeps its size and time."""
-    state = path.stat()
-    return _digest_of(path, state.st_size, state.st_mtime_ns, state.st_ino)
+def _versions(path: Path) -> list[Path]:
+    """What is kept as ``path``: one file, or two for a moment."""
+    stem, suffix = glob.escape(path.stem), glob.escape(path.suffix)
+    return list(path.parent.glob(f"{stem}-{'[0-9a-f]' * _DIGITS}{suffix}"))
+
+
+def _files(path: Path) -> list[Path]:
+    """The file, or the folder's files but for hidden ones, which file browsers leave."""
+    return sorted(path.glob("[!.]*")) if path.is_dir() else [path]
+
+
+def _state(path: Path) -> tuple[tuple[str, int, int, int], ...]:
+    states = ((file.name, file.stat()) for file in _files(path))
+    return tuple((name, s.st_size, s.st_mtime_ns, s.st_ino) for name, s in states)
 
 
 @cache
-def _digest_of(path: Path, *state: int) -> str:
-    return file_digest(path)
-
-
-def _check(path: Path, expected: str | None) -> None:
-    if expected is not None and known_digest(path) != expected:
-        raise DamagedError(
-            f"{path} is damaged: its bytes are not those that were written{_remedy(path)}"
-        )
-
-
-def _expected(path: Path) -> str | None:
-    """The digest that a file must have, where one is known."""
-    if _is_packaged(path):
-        return packaged_digests().get(path.relative_to(PACKAGED).as_posix())
-    beside = _beside(path)
-    return beside.read_text("utf-8").strip() if beside.exists() else None
-
-
-@cache
-def packaged_digests() -> dict[str, str]:
-    """SHA-256 of the packaged data and weights, by their place in ``packaged`` (``tools.digests``)."""
-    lines = (PACKAGED / "digests.txt").read_text("utf-8").splitlines()
-    return {name: digest for digest, name in (line.split("  ", 1) for line in lines)}
-
-
-def _is_packaged(path: Path) -> bool:
-    return path.is_relative_to(PACKAGED)
-
-
-def _remedy(path: Path) -> str:
-    if not _is_packaged(path):
-        return ""
-    return f"; restore it with git checkout -- {path}, or, if you made it anew, run python -m tools.digests"
-
-
-def _beside(path: Path) -> Path:
-    return path.with_name(f"{path.name}.sha256")
-
-
-def _write_digest(path: Path, digest: str) -> None:
-    with written_whole(_beside(path)) as scratch:
-        scratch.write_text(digest + "\n", "utf-8")
+def _known_digest(path: Path, state: object) -> str:
+    """``digest``, computed once in a process while the files keep their sizes and times."""
+    return digest(path)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import errno
 import os
 import re
+import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -85,21 +86,44 @@ def run_name(model: str, data: str) -> str:
 
 
 @contextmanager
-def written_whole(path: Path) -> Iterator[Path]:
+def written_whole(path: Path, *, named: Callable[[Path], Path] | None = None) -> Iterator[Path]:
     """A scratch path that takes ``path``'s place when the block ends well, and vanishes otherwise.
 
-    Readers see the whole file or none; processes that write the same file at once do not meet.
+    Readers see the whole file (or folder) or none; processes that write the same at once do not meet.
+    Its files get the mode that new files have here, whatever the libraries that write them choose.
+
+    Args:
+        path: the file, or what its scratch path is named after.
+        named: from what was written to the place that it takes, where that is another.
 
     >>> with written_whole(path) as scratch:
     ...     scratch.write_text("...")
     """
     # Not the process number: those of two machines may be equal.
     scratch = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    scratch.touch()
+    mode = scratch.stat().st_mode
+    scratch.unlink()  # it may become a folder
     try:
         yield scratch
-        scratch.replace(path)
+        for file in scratch.iterdir() if scratch.is_dir() else (scratch,):
+            file.chmod(mode)
+        place = named(scratch) if named else path
+        try:
+            scratch.replace(place)
+        except OSError:  # another process was first: its folder is as good
+            if not place.is_dir():
+                raise
     finally:
-        scratch.unlink(missing_ok=True)
+        remove(scratch)
+
+
+def remove(path: Path) -> None:
+    """Remove a file, or a folder with all it holds, if it is there."""
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def figures_folder() -> Path:
@@ -119,11 +143,11 @@ def tables_folder() -> Path | None:
 
 def cache_folder(*parts: str) -> Path:
     """Folder under the user's cache (``HELPERS_CACHE``, else ``~/.cache/helpers``), created."""
-    root = os.environ.get("HELPERS_CACHE") or Path.home() / ".cache" / "helpers"
-    folder = Path(root, *parts)
+    root, folder = os.environ.get("HELPERS_CACHE"), Path("~/.cache/helpers")
     try:
+        folder = Path(root or folder.expanduser(), *parts)
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
+    except (OSError, RuntimeError) as error:  # the latter where there is no home folder
         raise CacheError(
             f"the cache {folder} cannot be made ({error}); set HELPERS_CACHE to a folder that can be"
             " written"

@@ -15,7 +15,7 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from helpers.editing.corpus import Corpus
-from helpers.kept import forget_kept, kept_whole, sound
+from helpers.kept import kept_whole, sound
 from helpers.models.batching import run_halving
 from helpers.models.forward import hidden_states
 from helpers.models.language_model import LanguageModel
@@ -25,6 +25,7 @@ from helpers.models.trace import record_inputs
 
 SAVE_EVERY = 300.0  # seconds between two copies of unfinished sums: gigabytes, for a large model
 _UNFINISHED = "sums-{}.partial.safetensors"  # layers, so that runs over others leave it alone
+_ANY_UNFINISHED = "sums-*.partial-*.safetensors"
 
 
 @dataclass
@@ -51,7 +52,7 @@ class KeySums:
     @classmethod
     def resume(cls, root: Path, layers: Sequence[int], size: int, device: torch.device) -> KeySums:
         """The sums of an unfinished run over these layers, and perhaps more; else none yet."""
-        for path in sorted(root.glob(_UNFINISHED.format("*"))):
+        for path in sorted(root.glob(_ANY_UNFINISHED)):
             found = sound(path, cls._read)
             if found is not None and set(layers) <= set(found.matrices):
                 matrices = {layer: found.matrices[layer].to(device) for layer in layers}
@@ -97,10 +98,10 @@ def sum_keys(
 
 def discard_finished(folder: Path, finished: Callable[[int], bool]) -> None:
     """Remove the sums of runs whose every layer is finished by now."""
-    for path in folder.glob(_UNFINISHED.format("*")):
+    for path in folder.glob(_ANY_UNFINISHED):
         layers = path.name.split(".")[0].removeprefix("sums-").split("-")
         if all(finished(int(layer)) for layer in layers):
-            forget_kept(path)
+            path.unlink(missing_ok=True)
 
 
 def _batches(documents: Iterator[list[int]], token_budget: int) -> Iterator[list[list[int]]]:

@@ -12,7 +12,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from helpers.kept import DamagedError, kept, known_digest
+from helpers.kept import kept
 
 LARGE = 4096  # rows of a matrix whose decomposition is announced, and kept on the disk
 _TRIAL = 512  # rows of the matrix that an estimate is made with
@@ -27,19 +27,18 @@ class Directions:
 
     @classmethod
     def of(cls, second_moment: Tensor, source: Path | None = None) -> Directions:
-        """Decompose a second moment [f, f]; a large one's are kept beside ``source``, its file."""
+        """Decompose a second moment [f, f]; a large one's are kept beside ``source``, its file,
+        whose name tells its content."""
         if source is None or len(second_moment) < LARGE:
             return cls(*_decomposed(second_moment))
 
         def make(path: Path) -> None:
             values, vectors = _decomposed(second_moment)
             tensors = {"values": values.cpu(), "vectors": vectors.cpu().contiguous()}
-            save_file(tensors, path, {"source": known_digest(source)})
+            save_file(tensors, path)
 
         def read(path: Path) -> Directions:
             with safe_open(path, "pt", device=str(second_moment.device)) as file:
-                if file.metadata()["source"] != known_digest(source):
-                    raise DamagedError(f"{path} belongs to other statistics than {source.name}")
                 return cls(file.get_tensor("values"), file.get_tensor("vectors"))
 
         return kept(source.with_name(f"{source.stem}-directions.safetensors"), read, make)

@@ -24,7 +24,7 @@ from helpers.editing.corpus import Corpus
 from helpers.editing.key_sums import discard_finished, sum_keys
 from helpers.editing.null_space import Directions, NullSpace
 from helpers.editing.packaged_moments import packaged_file, unpacked
-from helpers.kept import DamagedError, kept_whole, read_kept, sound
+from helpers.kept import DamagedError, kept_at, kept_whole, read_kept, sound
 from helpers.models.language_model import LanguageModel
 from helpers.models.precision import exact_products
 from helpers.models.tokens import prompt_prefix
@@ -130,7 +130,7 @@ def second_moment(
         for layer, matrix in sums.matrices.items():
             mean = matrix / sums.tokens
             save(SecondMoment(mean, sums.tokens, layer, fingerprint, name), _path(root, layer))
-        discard_finished(root, lambda layer: _path(root, layer).exists())
+        discard_finished(root, lambda layer: kept_at(_path(root, layer)).exists())
     return {layer: load(_path(root, layer), language_model) for layer in layers}
 
 
@@ -150,7 +150,8 @@ def moments_folder(fingerprint: str, corpus: Corpus, *, prefixed: bool) -> Path:
 def missing_layers(layers: Sequence[int], folder: Path) -> list[int]:
     """Those of the layers whose second moments neither the folder nor the package holds."""
     there = (
-        _path(folder, layer).exists() or packaged_file(folder, layer).exists() for layer in layers
+        kept_at(_path(folder, layer)).exists() or packaged_file(folder, layer).exists()
+        for layer in layers
     )
     return [layer for layer, found in zip(layers, there, strict=True) if not found]
 
@@ -161,14 +162,16 @@ def load(path: Path, language_model: LanguageModel) -> SecondMoment:
     Raises:
         SecondMomentError: another model's fingerprint, no such file, or a damaged one.
     """
-    if not path.exists():
-        raise SecondMomentError(f"no second moment at {path}; compute it with second_moment(...)")
     try:
         moment = read_kept(path, _read)
+    except FileNotFoundError as error:
+        raise SecondMomentError(
+            f"no second moment at {path}; compute it with second_moment(...)"
+        ) from error
     except DamagedError as error:
         raise SecondMomentError(f"{error}; delete it, second_moment(...) makes it again") from error
     check_fingerprint(moment, language_model, str(path))
-    return replace(moment, device=language_model.device, file=path)
+    return replace(moment, device=language_model.device, file=kept_at(path))
 
 
 def _read(path: Path) -> SecondMoment:
@@ -197,7 +200,6 @@ def save(moment: SecondMoment, path: Path) -> None:
         "fingerprint": moment.fingerprint,
         "corpus": moment.corpus,
     }
-    path.parent.mkdir(parents=True, exist_ok=True)
     with kept_whole(path) as scratch:
         save_file({"matrix": moment.matrix.float().cpu()}, scratch, {"about": json.dumps(about)})
 

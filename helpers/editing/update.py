@@ -15,8 +15,9 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 from helpers.editing.deltas import DELTAS, Delta
-from helpers.kept import DamagedError, kept_whole, read_kept
+from helpers.kept import DamagedError, read_kept
 from helpers.models.language_model import LanguageModel
+from helpers.paths import written_whole
 
 SMALLEST_IN_HALF = 1e-2  # of a weight's norm: below, rounding takes a third of the entries and more
 
@@ -71,7 +72,7 @@ class Update(Mapping[str, Delta]):
         return Update(moved, self.diagnostics)
 
     def save(self, path: Path | str) -> None:
-        """Write deltas and diagnostics to one safetensors file, its digest beside it."""
+        """Write deltas and diagnostics to one safetensors file."""
         tensors = {
             # Cloned, since a file cannot hold tensors that share memory (KN's one vector).
             f"{module}|{name}": tensor.contiguous().clone()
@@ -80,7 +81,7 @@ class Update(Mapping[str, Delta]):
         }
         kinds = {name: [type(delta).__name__, delta.settings()] for name, delta in self.items()}
         metadata = {"deltas": json.dumps(kinds), "diagnostics": json.dumps(dict(self.diagnostics))}
-        with kept_whole(Path(path)) as scratch:
+        with written_whole(Path(path)) as scratch:
             save_file(tensors, scratch, metadata)
 
     @classmethod

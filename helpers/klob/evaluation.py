@@ -120,13 +120,12 @@ def _chunk(
     asked = repr((language_model.fingerprint, locator.settings(), shares, list(queries)))
     digest = hashlib.sha256(asked.encode()).hexdigest()[:12]
     paths = {g: folder / f"{g}-{start:06d}-{digest}.npz" for g in views}
-    there = {granularity: sound(path, Summary.load) for granularity, path in paths.items()}
+    there = {granularity: sound(path, Summary.read) for granularity, path in paths.items()}
     intact = {granularity: view for granularity, view in there.items() if view is not None}
     if len(intact) == len(paths):
         return intact
     _add(language_model, locator, queries, views)
     for granularity, path in paths.items():
-        path.parent.mkdir(parents=True, exist_ok=True)
         views[granularity].save(path)
     return views
 

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from helpers.fetch import locate, official_file
-from helpers.kept import as_committed
 from helpers.locating.query import without_slot
 from helpers.paths import PACKAGED
 from helpers.records import RecordError, Usable, check_record, read_json
@@ -142,7 +141,7 @@ def examples_file(subtask: Subtask, source: str | Path) -> Path:
             f"{path}: neither 'klob', 'klob-mini', nor a folder with KLoB-c.jsonl, KLoB-r.jsonl and"
             " KLoB-u.jsonl"
         )
-    return as_committed(path)
+    return path
 
 
 def line_of(path: Path, place: int) -> str:

@@ -135,8 +135,9 @@ def edit_every_layer(
         Columns example (place in the file), layer, wording, new, old.
     """
     options: dict[str, Any] = {"preset": preset, "corpus": corpus, "seed": seed}
-    whole = edit_settings(language_model, examples, **options)
-    settings = {**whole, "facts": "by content"}
+    results = store.open(
+        {**edit_settings(language_model, examples, **options), "facts": "by content"}
+    )
     layers = range(language_model.layout.blocks)
     requests = dict(zip(numbers, edit_requests(examples, numbers, seed=seed), strict=True))
 
@@ -147,8 +148,6 @@ def edit_every_layer(
         layer: Cases({_record(number, layer): number for number in numbers}, len(numbers), content)
         for layer in (UNEDITED, *layers)
     }
-    for each in cases.values():
-        results = each.opened(store, settings, earlier=whole)
     needed = _hyperparameters(language_model, preset).mom2_adjustment
     if needed and any(cases[layer].missing(results) for layer in layers):
         # One pass over the corpus serves all layers.

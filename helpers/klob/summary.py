@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from helpers.kept import kept_whole, read_kept
+from helpers.kept import kept_whole
 from helpers.klob.unit_sets import Sets, Units, located, located_count, located_units
 
 KEPT_UNITS = 1 << 20
@@ -120,7 +120,7 @@ class Summary:
         return whole * min(1.0, KEPT_UNITS / self.units)
 
     def save(self, path: Path) -> None:
-        """Write as npz, whole or not at all, its digest beside it."""
+        """Keep as npz, whole or not at all."""
         with kept_whole(path) as scratch, scratch.open("wb") as stream:
             np.savez(
                 stream,
@@ -135,16 +135,8 @@ class Summary:
             )
 
     @classmethod
-    def load(cls, path: Path) -> Summary:
-        """Read what ``save`` wrote.
-
-        Raises:
-            DamagedError: the bytes are not those that ``save`` wrote.
-        """
-        return read_kept(path, cls._read)
-
-    @classmethod
-    def _read(cls, path: Path) -> Summary:
+    def read(cls, path: Path) -> Summary:
+        """Read what ``save`` wrote (see ``helpers.kept.sound``)."""
         with np.load(path) as stored:
             summary = cls(
                 int(stored["units"]),

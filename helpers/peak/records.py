@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 
 from helpers.fetch import locate, official_file
-from helpers.kept import as_committed, file_digest
+from helpers.kept import file_digest
 from helpers.paths import PACKAGED
 from helpers.peak.anomalies import PeakWarning, find_anomalies
 from helpers.peak.schema import PeakRecord
@@ -154,7 +154,7 @@ def _find(name_or_path: str | Path) -> tuple[str, Path]:
     if not path.is_file():
         known = ", ".join([*OFFICIAL, *MINI])
         raise RecordError(f"{name}: neither a file nor a PEAK data set; known names: {known}")
-    return path.stem, as_committed(path)
+    return path.stem, path
 
 
 def _read(path: Path) -> list[Mapping[str, object]]:

@@ -103,14 +103,10 @@ class PeakRun:
         Raises:
             RecordError: records that the model cannot be asked about.
         """
-        results = self._carried(how)
+        results = self.open(how)
         missing = [self.cases.by_id[case_id] for case_id in self.cases.missing(results)]
         askable(self.language_model, missing, where=str(self.data.path)).checked()
         return self.cases.completed(results, make)
-
-    def _carried(self, how: Mapping[str, Any]) -> Results:
-        """``open``, with what an earlier version kept under the whole file's checksum."""
-        return self.cases.opened(self.store, self._by_content(how), earlier=self.settings(how))
 
     @cached_property
     def cases(self) -> Cases[PeakRecord]:
@@ -126,7 +122,7 @@ class PeakRun:
     def open_together(self, how: Mapping[str, Any], records: Sequence[PeakRecord]) -> Results:
         """Where rows are kept that depend on all of some records."""
         content = settings_key({"records": [record.to_json() for record in records]})
-        return self.store.open(self._by_content(how, content), earlier=self.settings(how))
+        return self.store.open(self._by_content(how, content))
 
     def _by_content(self, how: Mapping[str, Any], records: str = "by content") -> dict[str, Any]:
         settings = self.settings(how).items()
@@ -144,7 +140,7 @@ class PeakRun:
             finished: take the records that are in the store and compute nothing.
         """
         if finished:
-            unedited, edited = (self.cases.read(self._carried(_how(e))) for e in (None, editor))
+            unedited, edited = (self.cases.read(self.results(e)) for e in (None, editor))
         else:
             unedited, edited = self.before(), self.after(editor)
         before = unedited.rename(columns={"sum": "sum_before"})

@@ -15,7 +15,7 @@ import pandas as pd
 from helpers.editing.editor import Editor
 from helpers.editing.overlay import overlay_all
 from helpers.editing.update import Update
-from helpers.kept import sound
+from helpers.kept import kept_whole, sound
 from helpers.peak.asked import askable
 from helpers.peak.run import KEYS, PeakRun, diagnostics_table, edit_request, score_records
 from helpers.peak.schema import PeakRecord
@@ -105,7 +105,8 @@ class PeakSequence:
 
     def _store(self, count: int, total: Update, made: Sequence[Update]) -> None:
         results, records = self.results(count), self.run.data.records[:count]
-        total.save(results.folder / _FILE)
+        with kept_whole(results.folder / _FILE) as scratch:
+            total.save(scratch)
         edits = diagnostics_table(records[-len(made) :], made)
         with overlay_all(self.run.language_model, total):
             scores = score_records(self.run.language_model, records, progress=self.run.progress)

@@ -10,12 +10,12 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import pandas as pd
 
 from helpers.progress import Progress
-from helpers.results.store import Results, ResultsStore
+from helpers.results.store import Results
 
 Case = TypeVar("Case")
 NOT_FINITE = "scores under the edited model are not finite; use a wider dtype"
@@ -69,16 +69,6 @@ class Cases(Generic[Case]):
         mine = table[table["case_id"].isin(list(case_ids))]
         named = mine.assign(case_id=mine["case_id"].map(case_ids).astype("int64"))
         return named.sort_values("case_id", kind="stable", ignore_index=True)
-
-    def opened(
-        self, store: ResultsStore, settings: Mapping[str, Any], *, earlier: Mapping[str, Any]
-    ) -> Results:
-        """Where the cases are kept by content, with the rows that earlier settings kept by number."""
-        results = store.open(settings)
-        found = store.find(earlier) if self.missing(results) else None
-        if found is not None:
-            self.take(results, {kind: found.read(kind) for kind in found.kinds})
-        return results
 
     def take(
         self, results: Results, tables: Mapping[str, pd.DataFrame], *, mark: str = "scores"

@@ -3,34 +3,29 @@
     store/<key>/settings.json      everything the numbers depend on
     store/<key>/<kind>-<number>-<digest>.parquet   a chunk of records, written once, never changed
 
-A part is written to a scratch name and renamed, so a reader sees all of it or nothing; its name ends
-in a digest of its bytes. Parts of one chunk share a number, and the one that marks it as done names
-the others: where one of them is damaged, the chunk is undone. Records that are done are never computed
-again; several processes may add to one key.
+Parts are kept as all our files are (``helpers.kept``): a reader sees all of one or nothing, and its name
+ends in the digest of its bytes. Parts of one chunk share a number: where one of them is damaged, the
+chunk is undone. Records that are done are never computed again; several processes may add to one key.
 """
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import uuid
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from helpers.paths import PlaceError, below, written_whole
-from helpers.results.carried import carry_folder, carry_over
+from helpers.kept import DamagedError, kept_whole, read_kept
+from helpers.paths import PlaceError, written_whole
 
 KEY_LENGTH = 16
-_BESIDE = "stored_with"  # names of the parts that a marking part was stored with
-# What reading a damaged parquet file raises.
-_DAMAGE = (OSError, ValueError, KeyError, TypeError, NotImplementedError)
 
 
 class StoreError(PlaceError):
@@ -56,34 +51,20 @@ class ResultsStore:
 
     root: Path
 
-    def open(
-        self, settings: Mapping[str, Any], *, earlier: Mapping[str, Any] | None = None
-    ) -> Results:
-        """The results of one setting, created where they do not exist yet.
-
-        Those that an earlier version of the suite made under the same settings, or under what it
-        called them, are carried over.
-        """
+    def open(self, settings: Mapping[str, Any]) -> Results:
+        """The results of one setting, created where they do not exist yet."""
         folder = self.root / settings_key(settings)
-        if self.find(settings) is None and earlier is not None and (found := self.find(earlier)):
-            carry_folder(found.folder, folder)
+        path = folder / "settings.json"
         try:
             folder.mkdir(parents=True, exist_ok=True)
+            if not path.exists():
+                with written_whole(path) as scratch:
+                    scratch.write_text(_pretty(settings), "utf-8")
         except OSError as error:
             raise StoreError(
                 f"{folder} cannot be made ({error}); choose another results folder, that can be written"
             ) from error
-        path = folder / "settings.json"
-        if not path.exists():
-            _write_atomically(path, lambda scratch: scratch.write_text(_pretty(settings), "utf-8"))
         return Results(folder)
-
-    def find(self, settings: Mapping[str, Any]) -> Results | None:
-        """The results of one setting where there are any; None is made."""
-        folder = self.root / settings_key(settings)
-        if not folder.exists():
-            carry_over(folder, settings_key)
-        return Results(folder) if folder.exists() else None
 
 
 @dataclass(frozen=True)
@@ -111,11 +92,6 @@ class Results:
             ) from error
         return loaded
 
-    @property
-    def kinds(self) -> list[str]:
-        """The kinds that have parts."""
-        return sorted({path.name.split("-")[0] for path in self.folder.glob("*-*.parquet")})
-
     def done(self, kind: str = "scores") -> set[int]:
         """Records that have a part of this kind."""
         table = self.read(kind)
@@ -133,109 +109,57 @@ class Results:
         """Write the parts of one chunk, by kind; the last one marks its records as done.
 
         Raises:
-            StoreError: a table has no ``case_id``, or the disk is full (no part is left behind half).
+            StoreError: a table has no ``case_id``.
+            PlaceError: the disk is full, or only read.
         """
         if not all("case_id" in table for table in tables.values()):
             raise StoreError("a results table needs a column case_id")
         number = uuid.uuid4().hex[:12]
-        *others, mark = tables
-        beside = [self._write(tables[kind], f"{kind}-{number}", []) for kind in others]
-        self._write(tables[mark], f"{mark}-{number}", beside)
-
-    def _write(self, table: pd.DataFrame, name: str, beside: list[str]) -> str:
-        """Write a part; returns its file's name."""
-        table = table.copy(deep=False)
-        table.attrs = {_BESIDE: beside}
-        content = table.to_parquet(None, index=False)
-        path = self.folder / f"{name}-{_digest(content)}.parquet"
-        _write_atomically(path, lambda scratch: scratch.write_bytes(content))
-        return path.name
+        for kind, table in tables.items():
+            with kept_whole(self.folder / f"{kind}-{number}.parquet") as scratch:
+                scratch.write_bytes(table.to_parquet(None, index=False))
 
     def read(self, kind: str = "scores") -> pd.DataFrame:
         """All parts of a kind in one table, sorted by record; each record once.
 
-        A part that is damaged, or was stored with one that is, is set aside with a warning; its
-        records count as not done. Where two processes computed the same record, the first part by
-        name stands.
+        A chunk with a damaged part is removed with a warning; its records count as not done. Where two
+        processes computed the same record, the first part by name stands.
 
         Raises:
             StoreError: a part cannot be opened, though it may be intact.
         """
-        tables = [self._part(path) for path in sorted(self.folder.glob(f"{kind}-*.parquet"))]
         kept: list[pd.DataFrame] = []
         seen: set[int] = set()
-        for table in tables:
+        for path in sorted(self.folder.glob(f"{kind}-*-*.parquet")):
+            table = self._part(path)
             fresh = table[~table["case_id"].isin(seen)]
             seen |= set(fresh["case_id"].tolist())
             kept.append(fresh)
         if not kept:
-            return pd.DataFrame({"case_id": pd.Series(dtype="int64")})
+            return _NONE.copy()
         together = pd.concat(kept, ignore_index=True)
         return together.sort_values("case_id", kind="stable", ignore_index=True)
 
     def _part(self, path: Path) -> pd.DataFrame:
+        """A part whose whole chunk is as it was written, else no rows."""
+        chunk = sorted(self.folder.glob(f"*-{path.stem.split('-')[1]}-*.parquet"))
         try:
-            table = pd.read_parquet(BytesIO(_intact(path)), page_checksum_verification=True)
-            if "case_id" not in table:
-                raise ValueError("it has no column case_id")
-            for name in table.attrs.pop(_BESIDE, []):
-                _intact(below(self.folder, name))
-            return table
-        except _DAMAGE as error:
-            # Damage has no error number; a part that cannot be opened just now is no damaged one.
-            if isinstance(error, OSError) and error.errno not in (None, errno.ENOENT):
-                raise StoreError(
-                    f"could not read {path} ({error}); mend that and resume"
-                ) from error
-            aside = "set aside"
-            try:
-                path.replace(path.with_suffix(".damaged"))
-            except OSError:  # another process was first, or the store is only read
-                aside = "passed over"
-            warnings.warn(
-                f"{path} cannot be used ({error}); {aside}, {_consequence(path)}",
-                stacklevel=3,
-            )
-            return pd.DataFrame({"case_id": pd.Series(dtype="int64")})
+            for each in chunk:
+                read_kept(each, Path.exists)
+            return read_kept(path, pd.read_parquet)
+        except DamagedError as error:
+            with suppress(OSError):  # the store is only read
+                for each in chunk:
+                    each.unlink(missing_ok=True)
+            warnings.warn(f"{error}; the records of its chunk will be computed again", stacklevel=3)
+            return _NONE
+        except FileNotFoundError:  # another process found the damage first
+            return _NONE
+        except OSError as error:
+            raise StoreError(f"could not read {path} ({error}); repair that and resume") from error
 
 
-def _digest(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()[:KEY_LENGTH]
-
-
-def _named_digest(path: Path) -> str:
-    """The digest in a part's name; none in parts that earlier versions wrote."""
-    return "".join(path.stem.split("-")[2:])
-
-
-def _intact(path: Path) -> bytes:
-    """A part's bytes.
-
-    Raises:
-        ValueError: they are not those that its name tells of.
-    """
-    content = path.read_bytes()
-    if _named_digest(path) not in ("", _digest(content)):
-        raise ValueError(f"the bytes of {path.name} are not those that were written")
-    return content
-
-
-def _consequence(path: Path) -> str:
-    """What becomes of a damaged part's records: earlier versions did not link parts to the scores."""
-    if _named_digest(path) or path.name.startswith("scores-"):
-        return "its records will be computed again"
-    return f"an earlier version stored it: delete {path.parent} to have it computed again"
-
-
-def _write_atomically(path: Path, write: Callable[[Path], Any]) -> None:
-    try:
-        with written_whole(path) as scratch:
-            write(scratch)
-    except OSError as error:
-        raise StoreError(
-            f"could not write {path} ({error}); free some space or choose another results folder:"
-            " what was written before is kept and the run resumes"
-        ) from error
+_NONE = pd.DataFrame({"case_id": pd.Series(dtype="int64")})
 
 
 def _pretty(settings: Mapping[str, Any]) -> str:

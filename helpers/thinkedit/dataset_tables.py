@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pandas as pd
 
-from helpers.kept import as_committed
 from helpers.paths import PACKAGED
 from helpers.results.published import published_table
 
@@ -36,7 +35,7 @@ def chain_length_table() -> pd.DataFrame:
 
 def base_questions() -> pd.DataFrame:
     """The paper's 21 facts: category, question (``[subject]`` in it: Table 8), and triplet (Table 7)."""
-    return pd.read_csv(as_committed(PACKAGED / "thinkedit" / "base_questions.csv"))
+    return pd.read_csv(PACKAGED / "thinkedit" / "base_questions.csv")
 
 
 def metric_table() -> pd.DataFrame:

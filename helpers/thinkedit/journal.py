@@ -19,7 +19,6 @@ from typing import Any, Protocol
 
 from filelock import FileLock
 
-from helpers.kept import as_committed
 from helpers.results.store import settings_key
 
 
@@ -189,7 +188,7 @@ def _read(path: Path) -> tuple[list[dict[str, Any]], int]:
     """The records, and the bytes they take; an unfinished last line is not read."""
     if not path.exists():
         return [], 0
-    content = as_committed(path).read_bytes()
+    content = path.read_bytes()
     complete = content[: content.rfind(b"\n") + 1]
     records = []
     for number, line in enumerate(complete.split(b"\n")[:-1], start=1):

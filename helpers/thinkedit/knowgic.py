@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from helpers.fetch import locate, official_file
-from helpers.kept import as_committed
 from helpers.paths import PACKAGED
 from helpers.records import RecordError, Usable, check_record, read_json
 from helpers.thinkedit.edits import Chain, Edit, Fact
@@ -50,7 +49,7 @@ def load_edits(layout: str = "2025-06") -> tuple[Edit, ...]:
 def edits_file(layout: str) -> Path:
     """The file of a layout; errors as for ``load_edits``."""
     if layout in OWN:
-        return as_committed(PACKAGED / "thinkedit" / f"{layout}.json")
+        return PACKAGED / "thinkedit" / f"{layout}.json"
     if layout in LAYOUTS:
         return locate(LAYOUTS[layout])
     if layout.endswith(".json") and Path(layout).is_file():

@@ -8,7 +8,6 @@ import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.figure import Figure
 
-from helpers.kept import as_committed
 from helpers.paths import PACKAGED
 from helpers.results.style import told, use_style
 from helpers.thinkedit.wordings import read_wordings
@@ -16,7 +15,7 @@ from helpers.thinkedit.wordings import read_wordings
 
 def links(model: str) -> pd.DataFrame:
     """Links of each relation, most first, and of ``all``, a column per stage (``recalled.LINKS``)."""
-    table = pd.read_csv(as_committed(PACKAGED / "thinkedit" / f"recalled-{model}-links.csv"))
+    table = pd.read_csv(PACKAGED / "thinkedit" / f"recalled-{model}-links.csv")
     worded = read_wordings().relations
     reads = [worded[r].reads if r in worded else "" for r in table["relation"]]
     return table.assign(reads=reads)
@@ -24,7 +23,7 @@ def links(model: str) -> pd.DataFrame:
 
 def chains(model: str) -> pd.DataFrame:
     """Chains of each number of steps, ``found`` around the edits and ``kept``."""
-    return pd.read_csv(as_committed(PACKAGED / "thinkedit" / f"recalled-{model}-chains.csv"))
+    return pd.read_csv(PACKAGED / "thinkedit" / f"recalled-{model}-chains.csv")
 
 
 def funnel(models: Sequence[str]) -> Figure:

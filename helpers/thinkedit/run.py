@@ -218,7 +218,7 @@ class ThinkEditRun:
             return self.store.open(whole)
         kept = {name: value for name, value in whole.items() if name not in ("layout", "universe")}
         kept["edits"] = "by content"
-        return self._cases(how).opened(self.store, kept, earlier=whole)
+        return self.store.open(kept)
 
     def _of_all(self, how: dict[str, Any]) -> bool:
         """Whether one edit's rows depend on the other edits as a whole."""

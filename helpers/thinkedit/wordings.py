@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from helpers.kept import as_committed
 from helpers.paths import PACKAGED
 from helpers.yaml_text import load_yaml
 
@@ -56,7 +55,7 @@ def read_wordings(path: Path = WORDINGS) -> Wordings:
     Raises:
         WordingError: a relation without questions or clozes, or one without exactly one ``{}``.
     """
-    content = load_yaml(as_committed(path).read_text(encoding="utf-8"))
+    content = load_yaml(path.read_text(encoding="utf-8"))
     relations = {}
     for relation, lists in content["relations"].items():
         if missing := {"reads", "questions", "clozes"} - set(lists):

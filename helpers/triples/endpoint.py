@@ -90,7 +90,6 @@ class Endpoint:
 
     def _cached(self, query: str) -> Path:
         folder = self.folder or cache_folder("sparql")
-        folder.mkdir(parents=True, exist_ok=True)
         key = hashlib.sha256(f"{self.url}\n{query}".encode()).hexdigest()
         return folder / f"{key[:32]}.json"
 

@@ -12,7 +12,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from helpers.kept import as_committed
 from helpers.paths import PACKAGED
 
 FACTS = PACKAGED / "facts"
@@ -136,7 +135,7 @@ def _rows(path: Path, columns: tuple[str, ...]) -> list[list[str]]:
     """Rows below the expected header."""
     if not path.is_file():
         raise FactError(f"{path}: no such file of facts")
-    with as_committed(path).open(encoding="utf-8", newline="") as stream:
+    with path.open(encoding="utf-8", newline="") as stream:
         rows = list(csv.reader(stream, delimiter="\t", quoting=csv.QUOTE_NONE))
     if not rows or tuple(rows[0]) != columns:
         raise FactError(f"{path}: the first line must hold the columns {', '.join(columns)}")

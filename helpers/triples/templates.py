@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from helpers.kept import as_committed
 from helpers.paths import PACKAGED
 from helpers.yaml_text import load_yaml
 
@@ -88,7 +87,7 @@ def read_templates(path: Path) -> dict[str, PromptTemplates]:
     Raises:
         TemplateError: not such a file, fewer than four wordings, or a template with faults.
     """
-    content = load_yaml(as_committed(path).read_text(encoding="utf-8"))
+    content = load_yaml(path.read_text(encoding="utf-8"))
     if not isinstance(content, dict):
         raise TemplateError(f"{path}: expected a mapping of relations to clozes and questions")
     templates = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import pwd
 from pathlib import Path
 
 import pandas as pd
@@ -15,7 +16,7 @@ from helpers import cli, fetching
 from helpers import publish as publishing
 from helpers.kept import kept
 from helpers.paths import PlaceError, cache_folder
-from helpers.results.store import ResultsStore, StoreError
+from helpers.results.store import ResultsStore
 
 
 def _full(*_: object, **__: object) -> None:
@@ -93,10 +94,11 @@ def test_a_damaged_part_of_a_store_that_is_only_read_is_passed_over(tmp_path, mo
     results.append(pd.DataFrame({"case_id": [1], "sum": [1.0]}))
     (part,) = results.folder.glob("scores-*")
     part.write_bytes(part.read_bytes()[:-1])
-    monkeypatch.setattr(Path, "replace", _read_only)
-    with pytest.warns(UserWarning, match="passed over, its records will be computed again"):
+    for operation in ("replace", "unlink"):
+        monkeypatch.setattr(Path, operation, _read_only)
+    with pytest.warns(UserWarning, match="the records of its chunk will be computed again"):
         assert results.read().empty
-    with pytest.raises(StoreError, match=r"Read-only.*choose another results folder"):
+    with pytest.raises(PlaceError, match=r"Read-only.*choose a folder that can be .*written"):
         results.append(pd.DataFrame({"case_id": [1], "sum": [1.0]}))
     tally("disk: a damaged part that is only read", True)
 
@@ -104,3 +106,12 @@ def test_a_damaged_part_of_a_store_that_is_only_read_is_passed_over(tmp_path, mo
 def test_the_cache_folder_is_made_where_it_can_be(tmp_path, monkeypatch):
     monkeypatch.setenv("HELPERS_CACHE", str(tmp_path / "new"))
     assert cache_folder("models").is_dir()
+
+
+def test_without_a_home_folder_one_line_names_the_variable(monkeypatch, tally):
+    """A container with a random user id has neither HOME nor an entry in passwd."""
+    for variable in ("HELPERS_CACHE", "HOME"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setattr(pwd, "getpwuid", {}.__getitem__)
+    fetched = _in_one_line(["fetch", "smollm2-135m"], "set HELPERS_CACHE")
+    tally("disk: one line on the command line", fetched)

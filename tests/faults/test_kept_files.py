@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import shutil
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache as once
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
+import safetensors.torch
 import torch
 
 from helpers import kept as keeping
@@ -22,9 +23,8 @@ from helpers.editing.context import context_templates
 from helpers.editing.corpus import SelfCorpus, TextCorpus
 from helpers.editing.deltas import Dense
 from helpers.editing.key_sums import KeySums
-from helpers.editing.mend.network import Hypernetwork, NetworkError
 from helpers.editing.null_space import Directions
-from helpers.editing.second_moment import SecondMomentError, load, second_moment
+from helpers.editing.second_moment import second_moment
 from helpers.editing.update import Update, UpdateError
 from helpers.kept import DamagedError
 from helpers.klob.evaluation import evaluate
@@ -33,12 +33,9 @@ from helpers.locating.locators import RandomScores
 from helpers.models import packaged_weights
 from helpers.models.load import ModelError
 from helpers.models.load import load as load_model
-from helpers.models.packaged_weights import PACKAGED_WEIGHTS, PackagedWeights, prepare
-from helpers.paths import PACKAGED
+from helpers.models.packaged_weights import PACKAGED_WEIGHTS, PackagedWeights, WeightsError, prepare
 from helpers.results.archive import About, Archive, ArchiveError
-from helpers.thinkedit import knowgic
-from helpers.thinkedit.journal import Journal, JournalError, header
-from helpers.thinkedit.knowgic import load_edits
+from helpers.thinkedit.journal import Journal, JournalError
 from helpers.triples.endpoint import Endpoint
 
 
@@ -48,7 +45,7 @@ class Kind:
 
     use: Callable[[Any, Path], Any]
     refused: tuple[type[Exception], ...] = ()
-    files: str = "*.sha256"  # the digests beside the files, or else the files
+    files: str = f"*-{'[0-9a-f]' * 16}*"  # those with a digest in their name, or else these
     goes_on: bool = False  # what is cut off is asked again, without a word
 
 
@@ -83,24 +80,6 @@ def _contexts(tiny: Any, folder: Path) -> Any:
 
 def _corpus(tiny: Any, folder: Path) -> Any:
     return list(SelfCorpus(count=2, segment=6).documents(tiny("llama")))
-
-
-def _update(tiny: Any, folder: Path) -> Any:
-    path = folder / "files" / "update.safetensors"
-    if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        matrix = torch.randn(6, 4, generator=torch.Generator().manual_seed(0))
-        Update({"mlp": Dense(matrix)}, {"steps": 3}).save(path)
-    return Update.load(path)["mlp"].dense()
-
-
-def _network(tiny: Any, folder: Path) -> Any:
-    path = folder / "files" / "tiny.safetensors"
-    language_model = tiny("llama")
-    if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        Hypernetwork.for_layers(language_model, [1], 2).save(path, language_model)
-    return Hypernetwork.load(path, language_model).checksum()
 
 
 def _klob(tiny: Any, folder: Path) -> Any:
@@ -140,31 +119,6 @@ def _journal(tiny: Any, folder: Path) -> Any:
     return path.read_bytes()
 
 
-def _packaged(folder: Path, name: str) -> Path:
-    """A copy of a packaged file, in the place of the package."""
-    path = folder / "files" / "packaged" / "thinkedit" / name
-    if not path.exists():
-        path.parent.mkdir(parents=True)
-        shutil.copyfile(PACKAGED / "thinkedit" / name, path)
-        listed = f"{keeping.file_digest(path)}  thinkedit/{name}\n"
-        (folder / "files" / "packaged" / "digests.txt").write_text(listed)
-    return path
-
-
-def _recalled(tiny: Any, folder: Path) -> Any:
-    _packaged(folder, "recalled-smollm2-135m.json")
-    return load_edits("recalled-smollm2-135m") == _recalled_edits()
-
-
-@once
-def _recalled_edits() -> Any:
-    return load_edits("recalled-smollm2-135m")
-
-
-def _grown(tiny: Any, folder: Path) -> Any:
-    return header(_packaged(folder, "grown-smollm2-135m-china.jsonl"))
-
-
 def _weights(tiny: Any, folder: Path) -> Any:
     return {k: v.clone() for k, v in load_model("small").model.state_dict().items()}
 
@@ -177,14 +131,10 @@ KINDS = {
     "the model's own corpus": Kind(_corpus),
     "KLoB chunks": Kind(_klob),
     "packaged weights": Kind(_weights),
-    "updates": Kind(_update, (UpdateError,)),
-    "MEND networks": Kind(_network, (NetworkError,)),
     "answers of endpoints": Kind(_answers),
     "published tables": Kind(_published, (ArchiveError,), "*.parquet"),
     "what published tables are of": Kind(_published, (ArchiveError,), "about.json"),
     "curation journals": Kind(_journal, (JournalError,), "*.jsonl", goes_on=True),
-    "recalled graphs": Kind(_recalled, (DamagedError,), "recalled*"),
-    "grown graphs": Kind(_grown, (DamagedError,), "grown*"),
 }
 
 
@@ -203,13 +153,8 @@ def cache(tmp_path, monkeypatch, tiny):
     monkeypatch.setattr(packaged_weights, "_assemble", lambda *_: tmp_path)
     monkeypatch.setattr(packaged_weights, "_dequantise", dequantise)
     monkeypatch.setattr(null_space, "LARGE", 4)
-    _recalled_edits()
-    for module in (keeping, knowgic):
-        monkeypatch.setattr(module, "PACKAGED", tmp_path / "files" / "packaged")
-    keeping.packaged_digests.cache_clear()
-    keeping._digest_of.cache_clear()
-    yield tmp_path
-    keeping.packaged_digests.cache_clear()
+    keeping._known_digest.cache_clear()
+    return tmp_path
 
 
 def _same(one: Any, other: Any) -> bool:
@@ -237,55 +182,68 @@ def test_damage_is_said_and_made_again_or_refused_by_name(cache, tiny, tally, ti
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         expected = kind.use(tiny, cache)
-        made = list((cache / "files").rglob(kind.files))
-    assert made, "nothing was kept"
-    for found in made:
-        path = found.with_suffix("") if found.suffix == ".sha256" else found
+        kept = list((cache / "files").rglob(kind.files))
+    assert kept, "nothing was kept"
+    shutil.copytree(cache / "files", cache / "as written")
+    for owner, path in [(each, file) for each in kept for file in keeping._files(each)]:
         for content in damages(path.read_bytes(), times(4, 60)):
-            intact = path.read_bytes()
             path.write_bytes(content)
             with warnings.catch_warnings(record=True) as said:
                 warnings.simplefilter("always")
                 try:
                     survived = _same(kind.use(tiny, cache), expected)
                     survived &= kind.goes_on or any(
-                        path.name in str(w.message) and "damaged" in str(w.message) for w in said
+                        owner.name in str(w.message) and "damaged" in str(w.message) for w in said
                     )
                 except kind.refused as error:
                     survived = str(path) in str(error)
-                    path.write_bytes(intact)
             tally(f"{name}: flipped bits, cuts", survived)
-
-
-def test_a_file_of_an_earlier_version_gets_its_digest_once_it_could_be_read(cache, tiny):
-    expected = _moments(tiny, cache)
-    (path,) = (cache / "files").glob("layer1.safetensors")
-    beside = path.with_name(f"{path.name}.sha256")
-    beside.unlink()
-    assert _same(_moments(tiny, cache), expected)
-    assert beside.exists()
-    path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(SecondMomentError, match=r"damaged.*delete it"):
-        load(path, tiny("llama"))
-
-
-def test_weights_that_are_not_the_known_ones_are_made_again(cache, tiny, monkeypatch):
-    """Also where the file's digest was written after it had been changed."""
-    folder = prepare("small")
-    known = packaged_weights.tensors_digest(folder / "model.safetensors")
-    weights = PackagedWeights((), (), "0" * 64, "MIT", content=known)
-    monkeypatch.setitem(PACKAGED_WEIGHTS, "small", weights)
-    tiny("llama", seed=1).model.save_pretrained(folder)
-    (folder / "model.safetensors.sha256").unlink()
-    with pytest.warns(UserWarning, match="does not hold the known tensors; small is made again"):
-        prepare("small")
-    assert packaged_weights.tensors_digest(folder / "model.safetensors") == known
+            shutil.rmtree(cache / "files")
+            shutil.copytree(cache / "as written", cache / "files")
 
 
 def test_fetch_looks_at_what_is_cached(cache):
     (prepare("small") / "tokenizer.json").unlink()
-    with pytest.warns(UserWarning, match=r"tokenizer\.json is missing; small is made again"):
+    with pytest.warns(UserWarning, match=r"small-\w+ is damaged.*; it is made again"):
         assert (prepare("small") / "tokenizer.json").exists()
+
+
+def test_weights_that_are_not_the_known_ones_are_refused(cache, monkeypatch):
+    weights = PackagedWeights((), (), "0" * 64, "MIT", content="other")
+    monkeypatch.setitem(PACKAGED_WEIGHTS, "small", weights)
+    with pytest.raises(WeightsError, match=r"known tensors.*constraints\.txt"):
+        prepare("small")
+    assert not list((cache / "files" / "models").iterdir())
+
+
+def test_a_file_of_the_users_name_is_read_as_it_is_or_named(tmp_path):
+    """An update saved for others: nothing of ours guards it, and nothing of ours replaces it."""
+    path = tmp_path / "mine.safetensors"
+    Update({"mlp": Dense(torch.ones(6, 4))}, {"steps": 3}).save(path)
+    assert [each.name for each in tmp_path.iterdir()] == [path.name]
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(UpdateError, match=r"mine\.safetensors is damaged.*make the edit again"):
+        Update.load(path)
+    with pytest.raises(DamagedError, match=r"git checkout -- .*mine\.safetensors"):
+        keeping.kept(path, safetensors.torch.load_file, lambda _: None)
+    assert path.exists()
+
+
+@pytest.mark.parametrize("mask", [0o022, 0o027])
+def test_what_is_kept_has_the_mode_of_new_files(tmp_path, tiny, mask):
+    """safetensors writes 0600: other users of the cache could not read it."""
+    before = os.umask(mask)
+    try:
+        with keeping.kept_whole(tmp_path / "sums.safetensors") as scratch:
+            safetensors.torch.save_file({"a": torch.zeros(2)}, scratch)
+        with keeping.kept_whole(tmp_path / "model") as scratch:
+            tiny("llama").model.save_pretrained(scratch)
+    finally:
+        os.umask(before)
+    modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.rglob("*.*")}
+    assert set(modes.values()) == {0o666 & ~mask}
+    assert any(name.startswith("sums-") for name in modes)
+    assert "model.safetensors" in modes
 
 
 @pytest.mark.parametrize("left", [0, 0.5])
@@ -323,19 +281,19 @@ def _keep(folder: Path, value: int) -> int:
     return int(made)
 
 
-def test_reading_costs_one_digest_a_process(tmp_path, monkeypatch):
+def test_a_file_has_one_version_and_is_hashed_once_a_process(tmp_path, monkeypatch):
     digests: list[Path] = []
     original = keeping.file_digest
-    keeping._digest_of.cache_clear()
-    _keep(tmp_path, 1)
+    for value in (1, 2):
+        with keeping.kept_whole(tmp_path / "value.json") as scratch:
+            scratch.write_text(str(value))
     monkeypatch.setattr(keeping, "file_digest", lambda p: digests.append(p) or original(p))
-    assert [_keep(tmp_path, 1) for _ in range(3)] == [1, 1, 1]
-    assert len(digests) <= 1
-    assert all(path.name == "value.json" for path in digests)
+    assert [_keep(tmp_path, 3) for _ in range(3)] == [2, 2, 2]
+    assert digests == list(tmp_path.iterdir())
 
 
 def test_damage_without_a_maker_is_an_error_that_names_the_file(tmp_path):
     _keep(tmp_path, 1)
-    (tmp_path / "value.json").write_text("2")
-    with pytest.raises(DamagedError, match=r"value\.json is damaged"):
+    keeping.kept_at(tmp_path / "value.json").write_text("2")
+    with pytest.raises(DamagedError, match=r"value-\w+\.json is damaged"):
         keeping.read_kept(tmp_path / "value.json", Path.read_text)

@@ -17,7 +17,7 @@ import pandas as pd
 import pytest
 
 from helpers.fetch import Resource, locate
-from helpers.kept import kept
+from helpers.kept import kept, kept_at
 from helpers.models import packaged_weights
 from helpers.models.packaged_weights import PACKAGED_WEIGHTS, PackagedWeights, prepare
 from helpers.results.archive import About, Archive
@@ -81,7 +81,7 @@ def _keep(folder: Path) -> int:
 
 def _damaged(folder: Path) -> None:
     _keep(folder)
-    (folder / "value.json").write_text("8")
+    kept_at(folder / "value.json").write_text("8")
 
 
 # --- the results store ------------------------------------------------------------------------------
@@ -102,10 +102,6 @@ def _added(folder: Path) -> bool:
     _add(folder)
     results = ResultsStore(folder).open({"n": 1})
     return results.read()["sum"].tolist() == [1.0, 2.0] == results.read("edits")["sum"].tolist()
-
-
-def _carry(folder: Path) -> Any:
-    return ResultsStore(folder).open({"n": 1, "version": 2}, earlier={"n": 1})
 
 
 # --- published runs ---------------------------------------------------------------------------------
@@ -216,7 +212,6 @@ KEPT = {
     "cached files": Kept(_keep, lambda folder: _keep(folder) == 7),
     "damaged cached files": Kept(_keep, lambda folder: _keep(folder) == 7, _damaged),
     "results store": Kept(_add, _added, least=5),
-    "carrying over": Kept(_carry, lambda f: _carry(f).read()["sum"].tolist() == [1.0, 2.0], _add),
     "publishing": Kept(lambda f: _publish(f, 2.0), _published, lambda f: _publish(f, 1.0)),
     "packaged weights": Kept(_prepare, _prepared),
     "damaged packaged weights": Kept(_prepare, _prepared, _spoiled),

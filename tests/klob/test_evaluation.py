@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from helpers.kept import read_kept
 from helpers.klob import evaluation, evaluation_tables, summary
 from helpers.klob import publish as publishing
 from helpers.klob import questions as benchmark
@@ -276,8 +277,8 @@ def test_summaries_merge_and_survive_the_disk(tmp_path: Path) -> None:
         parts[i // 3].add(row)
     for number, part in enumerate(parts):
         part.save(tmp_path / f"{number}.npz")
-    merged = Summary.load(tmp_path / "0.npz")
-    merged.merge(Summary.load(tmp_path / "1.npz"))
+    merged, other = (read_kept(tmp_path / f"{number}.npz", Summary.read) for number in (0, 1))
+    merged.merge(other)
     assert len(merged) == 6
     assert np.array_equal(merged.sets(1), whole.sets(1))
     assert np.array_equal(merged.counts, whole.counts)

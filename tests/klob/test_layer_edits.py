@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -93,7 +92,6 @@ def test_every_layer_is_edited_once(
 def test_a_mended_fact_costs_that_fact_alone(
     tiny: Callable[..., LanguageModel], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And the rows that an earlier version kept by the whole file are taken over."""
     model = replace(tiny("llama"), name="smollm2-135m")
     store = ResultsStore(tmp_path / "store")
     edited: list[tuple[int, ...]] = []
@@ -115,19 +113,3 @@ def test_a_mended_fact_costs_that_fact_alone(
     after = edit_every_layer(model, mended, [0, 2], store=store)
     assert set(edited) == {(0,)}
     assert after.equals(before)
-    edited.clear()
-
-    (folder,) = store.root.iterdir()
-    results = Results(folder)
-    whole = layer_edits.edit_settings(model, FACTS, preset="tuned", corpus="self", seed=0)
-    assert results.settings == {**whole, "facts": "by content"}
-    layers = (layer_edits.UNEDITED, *range(model.layout.blocks))
-    numbered = [
-        part.assign(case_id=part["example"].map(partial(layer_edits._record, layer=layer)))
-        for layer in layers
-        for part in [before[before["layer"] == layer]]
-    ]
-    earlier = ResultsStore(tmp_path / "earlier")
-    earlier.open(whole).add({"scores": pd.concat(numbered)})
-    assert edit_every_layer(model, FACTS, [0, 2], store=earlier).equals(before)
-    assert not edited

@@ -114,23 +114,6 @@ def test_mending_one_record_of_a_file_leaves_the_results_of_the_others(
     pd.testing.assert_frame_equal(run.scores(editor), first)
 
 
-def test_what_was_kept_under_the_whole_files_checksum_is_carried_over(
-    tiny, tmp_path, data, editor, monkeypatch
-):
-    """As earlier versions kept it, row by row, with settings that name the file."""
-    made = PeakRun(tiny("llama"), data, ResultsStore(tmp_path / "made"))
-    expected, edits = made.scores(editor), made.edits(editor)
-    run = PeakRun(tiny("llama"), data, ResultsStore(tmp_path / "store"))
-    columns = [*peak_scores.KEYS, "tokens"]
-    for how, column in ((None, "sum_before"), (editor, "sum_after")):
-        scores = expected[columns].assign(sum=expected[column])
-        tables = {"edits": edits, "scores": scores} if how else {"scores": scores}
-        run.store.open(run.settings(peak_scores._how(how))).add(tables)
-    monkeypatch.setattr(peak_scores, "score_records", None)  # anything computed again would fail
-    pd.testing.assert_frame_equal(run.scores(editor), expected)
-    pd.testing.assert_frame_equal(run.edits(editor), edits)
-
-
 def test_other_models_have_other_results(tiny, tmp_path, data, editor):
     """One name and yet another thing: each part of the key is there by itself."""
     language_model = tiny("llama")

@@ -23,6 +23,7 @@ import torch
 import typer
 
 from helpers import models
+from helpers.kept import kept_at
 from tools.train_mend.records import TrainingRecord, file_records, packaged_records, split
 from tools.train_mend.trainer import Trainer, TrainingSettings
 
@@ -40,7 +41,7 @@ def train(
     ``patience`` in seconds ends the run early at a checkpoint, from which it can be resumed.
     """
     checkpoint, curve = output.with_suffix(".checkpoint"), output.with_suffix(".csv")
-    if checkpoint.exists():
+    if kept_at(checkpoint).exists():
         trainer.resume(checkpoint)
     else:
         trainer.measure()

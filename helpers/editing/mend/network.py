@@ -21,8 +21,9 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from helpers.kept import DamagedError, kept_whole, read_kept
+from helpers.kept import DamagedError, read_kept
 from helpers.models.language_model import LanguageModel
+from helpers.paths import written_whole
 
 FIRST_RATE = -2e-4  # negative: before it has learned anything, MEND is a step of gradient descent
 _SMALLEST_DEVIATION = 1e-7
@@ -150,7 +151,7 @@ class Hypernetwork(nn.Module):
             "mend": json.dumps(described),
             "fingerprint": language_model.fingerprint,
         }
-        with kept_whole(path) as scratch:
+        with written_whole(path) as scratch:
             save_file({k: v.contiguous().cpu() for k, v in state.items()}, scratch, metadata)
 
     @classmethod

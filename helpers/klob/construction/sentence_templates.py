@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from helpers.kept import as_committed
 from helpers.klob.examples import PROMPTS_PER_FACT
 from helpers.locating.query import SLOT
 from helpers.paths import PACKAGED
@@ -80,7 +79,7 @@ def load_templates(variant: Variant = "corrected") -> dict[str, RelationTemplate
     """
     if variant not in ("corrected", "paper"):
         raise TemplateError(f"templates must be 'corrected' or 'paper', not {variant!r}")
-    entries: Mapping[str, Any] = load_yaml(as_committed(TEMPLATES).read_text(encoding="utf-8"))
+    entries: Mapping[str, Any] = load_yaml(TEMPLATES.read_text(encoding="utf-8"))
     return {
         relation: RelationTemplates(
             relation=relation,
