@@ -14,8 +14,7 @@ from helpers.editing.hyperparameters import HyperparameterError
 from helpers.editing.mend.network import NetworkError
 from helpers.editing.variants import MethodError
 from helpers.fetch import FetchError
-from helpers.models.architectures import UnknownArchitectureError
-from helpers.models.load import ModelError
+from helpers.models.architectures import ModelError
 from helpers.models.packaged_weights import WeightsError
 from helpers.params import ParamsError, notebook_of, read_params
 from helpers.paths import REPOSITORY
@@ -33,7 +32,6 @@ ERRORS = (
     NetworkError,
     ModelError,
     WeightsError,
-    UnknownArchitectureError,
     FileNotFoundError,
 )  # what a params file can get wrong
 

@@ -22,7 +22,7 @@ from helpers.fetch import Resource
 from helpers.kept import digest_of
 from helpers.klob.summary import Summary
 from helpers.models import packaged_weights
-from helpers.models.architectures import UnknownArchitectureError
+from helpers.models.architectures import ModelError, UnknownArchitectureError
 from helpers.models.packaged_weights import PACKAGED_WEIGHTS, PackagedWeights, WeightsError
 from helpers.params import ParamsError, validate_params
 from helpers.paths import NOTEBOOKS, REPOSITORY, PathError, below, file_name, written_whole
@@ -169,7 +169,7 @@ def test_a_checkpoint_that_is_a_pickle_is_refused(tmp_path, tiny):
     tiny("llama").tokenizer.save_pretrained(folder)
     with (folder / "pytorch_model.bin").open("wb") as file:
         pickle.dump(Marker(marker), file)
-    with pytest.raises(FileNotFoundError, match="safetensors"):
+    with pytest.raises(ModelError, match="has no safetensors"):
         models.load(str(folder))
     assert not marker.exists()
 

@@ -178,15 +178,21 @@ def apply(language_model: LanguageModel, update: Update) -> Iterator[LanguageMod
 
 
 def check_update(language_model: LanguageModel, update: Update) -> None:
-    """Raise ``UpdateError`` where the update names a module or shape this model does not have."""
+    """Raise ``UpdateError`` for a module or shape this model does not have, and for codes as weights."""
     for name, delta in update.items():
         try:
-            shape = tuple(language_model.weight(name).shape)
+            weight = language_model.weight(name)
         except AttributeError as error:
             raise UpdateError(
                 f"the update edits {name}, which {language_model.name} does not have: it was made for"
                 " another model"
             ) from error
+        if not weight.is_floating_point() or weight.dtype.itemsize < 2:
+            raise UpdateError(
+                f"{name} of {language_model.name} holds codes ({weight.dtype}), to which nothing can be"
+                " added; load the model with 16 or 32 bits a weight"
+            )
+        shape = tuple(weight.shape)
         if shape != delta.shape:
             raise UpdateError(
                 f"the update of {name} has shape {delta.shape}, but {language_model.name} has {shape}:"

@@ -13,7 +13,7 @@ from transformers import AutoModelForMaskedLM, AutoTokenizer, PreTrainedModel
 
 from helpers.models.architectures import Architecture, Layout, UnknownArchitectureError
 from helpers.models.language_model import LanguageModel
-from helpers.models.load import avoid_cudnn_attention, torch_dtype
+from helpers.models.load import avoid_cudnn_attention, reading_checkpoint, torch_dtype
 
 MASKED_ARCHITECTURES: dict[str, Architecture] = {
     "bert": Architecture(
@@ -57,12 +57,14 @@ def load_masked(name: str, *, dtype: str = "float32", device: str = "cpu") -> Ma
     """Load a masked language model by hub name or local folder.
 
     Raises:
+        ModelError: a checkpoint that cannot be had or read.
         UnknownArchitectureError: a model whose architecture is not in the table.
     """
-    model = AutoModelForMaskedLM.from_pretrained(
-        name, dtype=torch_dtype(dtype), use_safetensors=True, trust_remote_code=False
-    )
-    tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
+    with reading_checkpoint(name, name):
+        model = AutoModelForMaskedLM.from_pretrained(
+            name, dtype=torch_dtype(dtype), use_safetensors=True, trust_remote_code=False
+        )
+        tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
     return ready_masked(name, model.to(device), tokenizer)
 
 

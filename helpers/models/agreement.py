@@ -14,10 +14,11 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from helpers.models.architectures import ModelError
 from helpers.models.batching import out_of_memory
 from helpers.models.forest import Forest, pack
 from helpers.models.forward import hidden_states, log_probabilities
-from helpers.models.language_model import LanguageModel, ModelError
+from helpers.models.language_model import LanguageModel
 from helpers.models.precision import TF32
 from helpers.models.tokens import answer_ids, prompt_ids
 

@@ -5,10 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from torch import Tensor
-from transformers import PreTrainedModel
+from transformers import PreTrainedConfig, PreTrainedModel
 
 
-class UnknownArchitectureError(ValueError):
+class ModelError(ValueError):
+    """Raised for a model, dtype, device or shape that cannot be used here, with the reason."""
+
+
+class UnknownArchitectureError(ModelError):
     """Raised for a model type that the table of architectures does not hold."""
 
 
@@ -164,13 +168,12 @@ class Layout:
         return name.format(layer)
 
 
-def layout_of(model: PreTrainedModel) -> Layout:
-    """Build the layout of a loaded transformers model.
+def architecture_of(config: PreTrainedConfig) -> Architecture:
+    """The row of the table for a model's configuration.
 
     Raises:
         UnknownArchitectureError: the model type is not in ``ARCHITECTURES``.
     """
-    config = model.config
     model_type = str(getattr(config, "model_type", "?"))
     if model_type not in ARCHITECTURES:
         known = ", ".join(sorted(ARCHITECTURES))
@@ -179,8 +182,17 @@ def layout_of(model: PreTrainedModel) -> Layout:
             " in helpers/models/architectures.py with the names of its block, MLP, in- and"
             " out-matrices (and whether they are stored transposed), final norm, embedding and head"
         )
-    architecture = ARCHITECTURES[model_type]
+    return ARCHITECTURES[model_type]
+
+
+def layout_of(model: PreTrainedModel) -> Layout:
+    """Build the layout of a loaded transformers model.
+
+    Raises:
+        UnknownArchitectureError: the model type is not in ``ARCHITECTURES``.
+    """
+    architecture = architecture_of(model.config)
     weight = model.get_submodule(architecture.mlp_out.format(0)).weight
     assert isinstance(weight, Tensor)
     hidden, intermediate = weight.T.shape if architecture.transposed else weight.shape
-    return Layout(architecture, int(config.num_hidden_layers), int(hidden), int(intermediate))
+    return Layout(architecture, int(model.config.num_hidden_layers), int(hidden), int(intermediate))

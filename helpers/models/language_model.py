@@ -19,10 +19,6 @@ _SAMPLED_VALUES = (
 )
 
 
-class ModelError(ValueError):
-    """Raised for a model, dtype, device or shape that cannot be used here, with the reason."""
-
-
 @dataclass(frozen=True)
 class LanguageModel:
     """A loaded causal language model in evaluation mode, its weights frozen.

@@ -5,17 +5,24 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from safetensors import safe_open
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging as transformers_logging
 
 from helpers.models.agreement import check_agreement, own_scores
-from helpers.models.architectures import ARCHITECTURES, UnknownArchitectureError
-from helpers.models.language_model import LanguageModel, ModelError
+from helpers.models.architectures import (
+    ARCHITECTURES,
+    ModelError,
+    UnknownArchitectureError,
+    architecture_of,
+)
+from helpers.models.batching import out_of_memory
+from helpers.models.language_model import LanguageModel
 from helpers.models.names import EMBEDDED_NAMES, HUB_NAMES, SHAPE_PREFIX, SHAPE_TOKENIZER
 from helpers.models.packaged_weights import PACKAGED_WEIGHTS, prepare
 from helpers.models.precision import TF32, choose_products
@@ -26,6 +33,9 @@ MODEL_NAMES = (*PACKAGED_WEIGHTS, *HUB_NAMES)
 _DTYPES = ("float32", "bfloat16", "float16", "float64", TF32)
 _DEVICES = ("cpu", "cuda")
 _HUB_NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*")
+_NO_SAFETENSORS = "file named model.safetensors|Can't load the model for"  # transformers' words
+_NUMBERS = ("F64", "F32", "F16", "BF16")  # of safetensors
+_LONGEST_CAUSE = 300  # characters
 _WAYS = (
     f"one of {', '.join(MODEL_NAMES)}, shape:<name>, a local folder with config.json and safetensors,"
     " or a hub name, ORG/NAME, that this machine can reach"
@@ -116,7 +126,7 @@ def model_source(name: str) -> str:
 
     Raises:
         NoModelError: the name is none of these, with the ways to name one.
-        ModelError: a shape that is not known.
+        ModelError: a shape that is not known, or a folder with an adapter.
     """
     shape = name.removeprefix(SHAPE_PREFIX)
     if shape != name:
@@ -124,6 +134,13 @@ def model_source(name: str) -> str:
             raise ModelError(f"no shape {shape!r}; known: {', '.join(sorted(SHAPES))}")
         return name
     folder = Path(name).expanduser()
+    if name and (
+        adapters := [*folder.glob("adapter_config.json"), *folder.glob("*/adapter_config.json")]
+    ):
+        raise ModelError(
+            f"{adapters[0].parent} holds an adapter, which is not applied here: merge it into its base"
+            " model (peft's merge_and_unload) and save that, or move it away"
+        )
     if name in PACKAGED_WEIGHTS or (name and (folder / "config.json").is_file()):
         return name
     if name and folder.is_dir():
@@ -152,35 +169,82 @@ def _resolve(source: str, *, accept_terms: bool) -> tuple[str, str]:
 def _pretrained(
     name: str, source: str, revision: str, *, dtype: torch.dtype, device: str
 ) -> LanguageModel:
-    try:
-        # Nothing that comes with a model is executed: safetensors only, transformers' own code only.
+    # Nothing that comes with a model is executed: safetensors only, transformers' own code only.
+    with reading_checkpoint(name, source), _without_progress_bar():
+        config = AutoConfig.from_pretrained(source, trust_remote_code=False)
+        architecture_of(config)  # before anything large is fetched
+        if codes := getattr(config, "quantization_config", None):
+            raise _no_numbers(name, str(dict(codes).get("quant_method", "quantised")))
         tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
-        with _without_progress_bar():
-            model, report = AutoModelForCausalLM.from_pretrained(
-                source,
-                dtype=dtype,
-                use_safetensors=True,
-                trust_remote_code=False,
-                ignore_mismatched_sizes=True,  # named below, with what is missing
-                output_loading_info=True,
-                **_placed(device),
-            )
-    except SafetensorError as error:
-        raise ModelError(
-            f"the checkpoint of {name} cannot be read ({error}); fetch it again, whole"
-        ) from error
-    except OSError as error:
-        raise NoModelError(f"no model {name!r}: give {_WAYS} ({error})") from error
-    except ValueError as error:
-        if "trust_remote_code" not in str(error):
-            raise
-        raise UnknownArchitectureError(
-            f"{name} brings code of its own, which is never executed here; use a model of one of the"
-            f" architectures {', '.join(ARCHITECTURES)}"
-        ) from error
-    _check_complete(name, report)
+        model, report = AutoModelForCausalLM.from_pretrained(
+            source,
+            config=config,
+            dtype=dtype,
+            use_safetensors=True,
+            ignore_mismatched_sizes=True,  # named below, with what is missing
+            output_loading_info=True,
+            trust_remote_code=False,
+            **_placed(device),
+        )
+        _check_numbers(name, Path(source))
+        _check_complete(name, report)
+        language_model = LanguageModel(name, model.to(device), tokenizer)
+        _ = language_model.layout
     revision = revision or str(getattr(model.config, "_commit_hash", None) or "unknown")
-    return LanguageModel(name, model.to(device), tokenizer, revision=revision)
+    return replace(language_model, revision=revision)
+
+
+@contextmanager
+def reading_checkpoint(name: str, source: str) -> Iterator[None]:
+    """Whatever goes wrong where a checkpoint is read is one line with its place and the cause.
+
+    Raises:
+        NoModelError: a hub name that cannot be had.
+        UnknownArchitectureError: a model that brings code of its own.
+        ModelError: a checkpoint that cannot be read, or has no safetensors.
+    """
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, ModelError) or out_of_memory(error):
+            raise
+        cause = " ".join(f"{type(error).__name__}: {error}".split())[:_LONGEST_CAUSE]
+        if "trust_remote_code" in str(error):
+            raise UnknownArchitectureError(
+                f"{name} brings code of its own, which is never executed here; use a model of one of"
+                f" the architectures {', '.join(ARCHITECTURES)}"
+            ) from error
+        if isinstance(error, OSError) and re.search(_NO_SAFETENSORS, cause):
+            raise ModelError(
+                f"{source} has no safetensors, the one format of weights that is read here (others can"
+                " execute code): save it once with transformers' save_pretrained and name that folder"
+            ) from error
+        if isinstance(error, OSError) and not Path(source).is_dir():
+            raise NoModelError(f"no model {name!r}: give {_WAYS} ({cause})") from error
+        raise ModelError(
+            f"the checkpoint of {source} cannot be read ({cause}); correct it, or fetch it again, whole"
+        ) from error
+
+
+def _no_numbers(name: str, what: str) -> ModelError:
+    return ModelError(
+        f"{name} stores weights as codes ({what}), to which no edit can be added; use the model that it"
+        " was made from, with 16 or 32 bits a weight"
+    )
+
+
+def _check_numbers(name: str, folder: Path) -> None:
+    """Refuse integers and bytes, which transformers would take for the weights themselves.
+
+    Raises:
+        ModelError: with the first such matrix.
+    """
+    for path in sorted(folder.glob("*.safetensors")):
+        with safe_open(path, "pt") as file:
+            for key in file.keys():  # noqa: SIM118 - safe_open is no mapping
+                kind = file.get_slice(key).get_dtype()
+                if key.endswith(".weight") and kind not in _NUMBERS:
+                    raise _no_numbers(name, f"{key} is {kind}")
 
 
 def _check_complete(name: str, report: Mapping[str, Any]) -> None:

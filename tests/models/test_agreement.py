@@ -12,7 +12,7 @@ from tokenizers import AddedToken, processors
 from helpers.editing.context import context_templates
 from helpers.editing.corpus import SelfCorpus
 from helpers.models import ARCHITECTURES, LanguageModel
-from helpers.models.language_model import ModelError
+from helpers.models.architectures import ModelError
 from helpers.models.load import _ready
 from helpers.models.shapes import byte_tokenizer, random_model
 from helpers.models.tokens import answer_ids, prompt_ids
