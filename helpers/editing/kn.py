@@ -36,7 +36,7 @@ from helpers.locating.locators import IntegratedGradients
 from helpers.locating.query import Query
 from helpers.models.greedy import greedy_tokens
 from helpers.models.language_model import LanguageModel
-from helpers.models.tokens import answer_ids, prompt_ids
+from helpers.models.tokens import answer_ids, prompt_ids, separator_after
 
 _BARE = ContextTemplates(((BARE,),))
 
@@ -161,11 +161,12 @@ class Kn(Editor):
             )
         model = self.language_model
         prompts = [template.replace("{}", request.text) for template in self.contexts.templates]
+        before = separator_after(request.text)
         with request.named():
             texts = _Texts(
                 tuple(prompt_ids(model, prompt) for prompt in prompts),
-                answer_ids(model, request.correct[0]),
-                answer_ids(model, request.target),
+                answer_ids(model, request.correct[0], before),
+                answer_ids(model, request.target, before),
             )
         if texts.longest > model.context_length:
             raise RequestError(

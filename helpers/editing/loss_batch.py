@@ -22,7 +22,7 @@ from helpers.editing.targets import weighted_targets
 from helpers.models.forest import PackedRows, pack
 from helpers.models.forward import Mask, hidden_states, resumed
 from helpers.models.language_model import LanguageModel
-from helpers.models.tokens import answer_ids, prompt_ids
+from helpers.models.tokens import ids_of_answers, prompt_ids, separator_after
 from helpers.models.trace import record_inputs
 
 
@@ -53,7 +53,7 @@ def loss_row(
     texts = (*(text for text, _ in weighted), *correct, *false)
     with request.named():
         prompt = prompt_ids(language_model, request.text)
-        tokens = {text: answer_ids(language_model, text) for text in texts}
+        tokens = ids_of_answers(language_model, texts, separator_after(request.text))
     # FT-L itself reads only the prompt, but whoever scores its edit reads the answers after it.
     longest = len(prompt) + max(map(len, tokens.values())) - 1
     if longest > language_model.context_length:

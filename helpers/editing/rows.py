@@ -15,7 +15,7 @@ from helpers.editing.request import EditRequest
 from helpers.editing.targets import weighted_targets
 from helpers.models.forest import Forest
 from helpers.models.language_model import LanguageModel
-from helpers.models.tokens import SubjectPrompt, ids_of_answers, subject_prompt
+from helpers.models.tokens import SubjectPrompt, ids_of_answers, separator_after, subject_prompt
 from helpers.models.tokens import subject_prompts as tokenised
 
 KL_PROMPT = "{} is a"
@@ -89,17 +89,21 @@ def edit_row(
     """
     prompts = subject_prompts(language_model, request, contexts)
     row = EditRow(request.record or request.text)
-    weighted = weighted_targets(request, targets)
     correct, false = app.answers(request) if app else ((), ())
-    texts = [text for text, _ in weighted] + [target for _, target in request.further]
     with request.named():
-        tokens = ids_of_answers(language_model, (*texts, *correct, *false))
+        neighbours = ids_of_answers(
+            language_model, (*correct, *false), separator_after(request.text)
+        )
         kl = subject_prompt(language_model, KL_PROMPT, request.subject)
-    asked = [(prompts, list(weighted))]
+    asked = [(request, prompts, list(weighted_targets(request, targets)))]
     for prompt_text, target in request.further:
         other = replace(request, prompt=prompt_text, further=())
-        asked.append((subject_prompts(language_model, other, contexts), [(target, 1.0)]))
-    for wordings, wanted in asked:
+        asked.append((other, subject_prompts(language_model, other, contexts), [(target, 1.0)]))
+    for other, wordings, wanted in asked:
+        with request.named():
+            tokens = ids_of_answers(
+                language_model, (text for text, _ in wanted), separator_after(other.text)
+            )
         for prompt in wordings:
             for text, weight in wanted:
                 scale = weight / (len(asked) * len(wordings))
@@ -111,7 +115,7 @@ def edit_row(
     # Only the subject's last token is read, so the rest of the KL prompt need not run.
     row.kl_node = row.forest.add(kl.ids[: kl.subject_last + 1], kl.subject_last)[-1]
     for answers, slots in ((correct, row.correct), (false, row.false)):
-        slots += [row.predict(bare.ids, tokens[text], bare.subject_last) for text in answers]
+        slots += [row.predict(bare.ids, neighbours[text], bare.subject_last) for text in answers]
     return row
 
 

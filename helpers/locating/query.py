@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from helpers.locating.masked import MaskedLanguageModel
 from helpers.models.language_model import LanguageModel
-from helpers.models.tokens import TokenError, answer_ids, prompt_ids
+from helpers.models.tokens import TokenError, answer_ids, prompt_ids, separator_after
 from helpers.records import RecordError
 
 SLOT = " _"
@@ -90,7 +90,8 @@ def encode(language_model: LanguageModel, sentences: Sequence[Sentence]) -> list
 
 def _encode(language_model: LanguageModel, sentence: Sentence) -> Query:
     text, answer = without_slot(sentence.cloze), sentence.answer
-    target = None if answer is None else answer_ids(language_model, answer)[0]
+    before = separator_after(text)
+    target = None if answer is None else answer_ids(language_model, answer, before)[0]
     masked = isinstance(language_model, MaskedLanguageModel)
     if masked:
         text = f"{text} {language_model.tokenizer.mask_token}"

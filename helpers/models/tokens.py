@@ -7,12 +7,18 @@ tokenizer's own default for prompts and never occurs inside an answer.
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from helpers.models.language_model import LanguageModel
 
-_ANCHOR = "a"  # answers are tokenised after this word, so that a leading blank means what it means in text
+# Answers are tokenised after a word, or after a line break, so that their first token is that of a text.
+_ANCHORS = {" ": "a", "": "\n"}
+_LINE_BREAKS = "\n\r"
+_OPENING = re.compile(r"""(?:^|[\s(\[{])["']$""")  # a straight quote may close as well
+_WITHOUT_BLANKS = re.compile("CJK|IDEOGRAPHIC|HIRAGANA|KATAKANA|THAI|LAO|KHMER|MYANMAR|TIBETAN")
 
 
 class TokenError(ValueError):
@@ -42,7 +48,8 @@ def prompt_ids(language_model: LanguageModel, prompt: str) -> tuple[int, ...]:
     """Token ids of a prompt, with the tokenizer's own special tokens.
 
     Raises:
-        TokenError: the prompt is empty or ends with a blank (answers bring their own).
+        TokenError: the prompt is empty or ends with a blank (answers bring their own), unless that is
+            a line break.
     """
     return ids_of_prompts(language_model, [prompt])[prompt]
 
@@ -63,9 +70,9 @@ def ids_of_prompts(
 
 
 def _check_prompt(prompt: str) -> None:
-    if prompt != prompt.rstrip():
+    if prompt[-1:].isspace() and prompt[-1] not in _LINE_BREAKS:
         raise TokenError(f"prompt {prompt!r} ends with a blank; remove it: answers bring their own")
-    if not prompt:
+    if not prompt.strip():
         raise TokenError("a prompt is empty; give at least one visible character")
 
 
@@ -85,17 +92,49 @@ def prompt_prefix(language_model: LanguageModel) -> tuple[int, ...]:
     return tuple(language_model.tokenizer("")["input_ids"])
 
 
-def answer_ids(language_model: LanguageModel, answer: str) -> tuple[int, ...]:
-    """Token ids of ``" " + answer`` as they stand after a word, without special tokens.
+def chat_text(language_model: LanguageModel, message: str) -> str:
+    """A user's message inside the model's chat template, up to where the reply begins.
+
+    Raises:
+        TokenError: the model has no chat template.
+    """
+    tokenizer = language_model.tokenizer
+    if not getattr(tokenizer, "chat_template", None):
+        raise TokenError(f"{language_model.name} has no chat template; use chat=False")
+    turn = [{"role": "user", "content": message}]
+    return str(tokenizer.apply_chat_template(turn, add_generation_prompt=True, tokenize=False))
+
+
+def separator_after(prompt: str) -> str:
+    """What a text puts between a prompt and its answer.
+
+    A blank; but nothing after a line break, an opening quote or bracket, or a word of a script that
+    writes none between words (Chinese, Japanese, Thai, …; the last letter of the prompt counts).
+    """
+    last = prompt[-1:] or "a"
+    if last in _LINE_BREAKS or unicodedata.category(last) in ("Ps", "Pi"):
+        return ""
+    letter = next((c for c in reversed(prompt) if c.isalpha()), "a")
+    unspaced = _WITHOUT_BLANKS.match(unicodedata.name(letter, ""))
+    return "" if unspaced or _OPENING.search(prompt) else " "
+
+
+def answer_ids(language_model: LanguageModel, answer: str, separator: str = " ") -> tuple[int, ...]:
+    """Token ids of an answer as a text has them, without special tokens.
+
+    Args:
+        language_model: the model, for its tokenizer.
+        answer: the answer, without a leading blank.
+        separator: what comes before it, a blank or nothing; see ``separator_after``.
 
     Raises:
         TokenError: the answer is blank, or the tokenizer merges it with the text before it.
     """
-    return ids_of_answers(language_model, [answer])[answer]
+    return ids_of_answers(language_model, [answer], separator)[answer]
 
 
 def ids_of_answers(
-    language_model: LanguageModel, answers: Iterable[str]
+    language_model: LanguageModel, answers: Iterable[str], separator: str = " "
 ) -> dict[str, tuple[int, ...]]:
     """``answer_ids`` of many answers, each distinct one tokenised once, in one call.
 
@@ -105,7 +144,8 @@ def ids_of_answers(
     distinct = list(dict.fromkeys(answers))
     if not all(answer.strip() for answer in distinct):
         raise TokenError("an answer is empty; give at least one visible character")
-    texts = [_ANCHOR, *(f"{_ANCHOR} {answer.strip()}" for answer in distinct)]
+    before = _ANCHORS[separator]
+    texts = [before, *(f"{before}{separator}{answer.strip()}" for answer in distinct)]
     anchor, *joint = _encoded(language_model, texts, add_special_tokens=False)
     found = {}
     for answer, ids in zip(distinct, joint, strict=True):

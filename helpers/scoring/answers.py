@@ -8,7 +8,7 @@ vocabulary head runs only where an answer's token is predicted.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -25,15 +25,25 @@ from helpers.models.forest import Forest, pack
 from helpers.models.forward import hidden_states, log_probabilities
 from helpers.models.language_model import LanguageModel
 from helpers.models.memory import tokens_at_once
-from helpers.models.tokens import TokenError, ids_of_answers, ids_of_prompts, several
+from helpers.models.tokens import (
+    TokenError,
+    ids_of_answers,
+    ids_of_prompts,
+    separator_after,
+    several,
+)
 
+Ids = tuple[int, ...]
 COLUMNS = ["question", "answer", "tokens", "sum", "mean"]
 LOGITS_AT_A_TIME = 1 << 25  # 128 MiB in fp32
 
 
 @dataclass(frozen=True)
 class Question:
-    """A prompt and the answers to score after it (given without a leading blank)."""
+    """A prompt and the answers to score after it (given without a leading blank).
+
+    What comes between the two is the prompt's: see ``helpers.models.tokens.separator_after``.
+    """
 
     prompt: str
     answers: tuple[str, ...]
@@ -128,23 +138,33 @@ def _checked_owners(
 
 def tokenised(
     language_model: LanguageModel, questions: Sequence[Question]
-) -> tuple[dict[str, tuple[int, ...]], dict[str, tuple[int, ...]]]:
-    """Token ids of all prompts, and of all answers, by their texts.
+) -> list[tuple[Ids, list[Ids]]]:
+    """Token ids of each question's prompt and of its answers.
 
     Raises:
         TokenError: a text that cannot be asked, or a prompt and an answer longer than the context.
     """
     prompts = ids_of_prompts(language_model, (q.prompt for q in questions))
-    answers = ids_of_answers(language_model, (a for q in questions for a in q.answers))
-    limit = language_model.context_length
+    separators = {prompt: separator_after(prompt) for prompt in prompts}
+    answers = {
+        each: ids_of_answers(
+            language_model,
+            (a for q in questions if separators[q.prompt] == each for a in q.answers),
+            each,
+        )
+        for each in set(separators.values())
+    }
+    limit, found = language_model.context_length, []
     for q in questions:
-        longest = len(prompts[q.prompt]) + max((len(answers[a]) for a in q.answers), default=1) - 1
+        prompt, own = prompts[q.prompt], [answers[separators[q.prompt]][a] for a in q.answers]
+        longest = len(prompt) + max(map(len, own), default=1) - 1
         if longest > limit:
             raise TokenError(
                 f"prompt {q.prompt[:60]!r} and its longest answer, {longest} tokens, exceed the context"
                 f" of {limit}; shorten them"
             )
-    return prompts, answers
+        found.append((prompt, own))
+    return found
 
 
 def _pack_questions(
@@ -154,15 +174,13 @@ def _pack_questions(
     row_tokens: int,
 ) -> tuple[pd.DataFrame, list[_Row]]:
     """Tokenise each distinct text once and fill rows, longest questions first."""
-    prompts, answers = tokenised(language_model, questions)
+    asked = tokenised(language_model, questions)
     first = np.cumsum([0, *(len(q.answers) for q in questions)])
     table = pd.DataFrame(
-        [(i, j, len(answers[a])) for i, q in enumerate(questions) for j, a in enumerate(q.answers)],
+        [(i, j, len(ids)) for i, (_, own) in enumerate(asked) for j, ids in enumerate(own)],
         columns=["question", "answer", "tokens"],
     )
-    sizes = [
-        len(prompts[q.prompt]) + sum(len(answers[a]) - 1 for a in q.answers) for q in questions
-    ]
+    sizes = [len(prompt) + sum(len(ids) - 1 for ids in own) for prompt, own in asked]
     open_rows: dict[int, list[_Row]] = {}
     for index in sorted(range(len(questions)), key=lambda i: (owners[i], -sizes[i], i)):
         candidates = open_rows.setdefault(owners[index], [])
@@ -171,20 +189,12 @@ def _pack_questions(
         if row is None:
             row = _Row(owners[index])
             candidates.append(row)
-        _add_question(row, questions[index], prompts, answers, int(first[index]))
+        _add_question(row, *asked[index], int(first[index]))
     return table, [row for rows in open_rows.values() for row in rows]
 
 
-def _add_question(
-    row: _Row,
-    question: Question,
-    prompts: Mapping[str, tuple[int, ...]],
-    answers: Mapping[str, tuple[int, ...]],
-    first: int,
-) -> None:
-    prompt = prompts[question.prompt]
-    for offset, answer in enumerate(question.answers):
-        ids = answers[answer]
+def _add_question(row: _Row, prompt: Ids, answers: Sequence[Ids], first: int) -> None:
+    for offset, ids in enumerate(answers):
         nodes = row.forest.add_answer(prompt, ids)
         row.predictions += [(n, t, first + offset) for n, t in zip(nodes, ids, strict=True)]
 

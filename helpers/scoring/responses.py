@@ -26,7 +26,7 @@ from helpers.models.forward import additive_mask, prefill
 from helpers.models.language_model import LanguageModel
 from helpers.models.padding import padded
 from helpers.models.past import Past
-from helpers.models.tokens import TokenError, end_tokens, prompt_ids, several
+from helpers.models.tokens import TokenError, chat_text, end_tokens, prompt_ids, several
 
 
 @dataclass(frozen=True)
@@ -126,10 +126,9 @@ def uses_chat(language_model: LanguageModel, sampling: Sampling) -> bool:
 def _request_ids(language_model: LanguageModel, prompt: str, sampling: Sampling) -> tuple[int, ...]:
     if not uses_chat(language_model, sampling):
         return prompt_ids(language_model, prompt)
-    message, tokenizer = [{"role": "user", "content": prompt}], language_model.tokenizer
-    text = tokenizer.apply_chat_template(message, add_generation_prompt=True, tokenize=False)
+    text = chat_text(language_model, prompt)
     # The template writes its own special tokens.
-    return tuple(tokenizer(text, add_special_tokens=False)["input_ids"])
+    return tuple(language_model.tokenizer(text, add_special_tokens=False)["input_ids"])
 
 
 def _check_lengths(

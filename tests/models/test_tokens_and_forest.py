@@ -24,10 +24,14 @@ from helpers.models.tokens import (
     ids_of_answers,
     ids_of_prompts,
     prompt_ids,
+    separator_after,
     subject_prompt,
     subject_prompts,
 )
 from helpers.models.trace import record_inputs, record_outputs
+from helpers.peak.asked import questions
+from helpers.peak.records import load_peak
+from helpers.scoring.answers import Question, tokenised
 
 ARCHITECTURES = ["gpt2", "gptj", "llama", "qwen2", "mistral", "gemma3"]
 ARCHITECTURES += ["qwen3", "olmo2", "gpt_neox", "falcon", "phi3"]
@@ -65,6 +69,47 @@ def test_answers_start_with_their_blank_and_hold_no_special_token(tiny):
     assert tokenizer.decode(ids) == " Lima"
     assert tokenizer.bos_token_id not in ids
     assert answer_ids(tiny("llama"), " Lima") == ids
+
+
+@pytest.mark.parametrize(
+    ("prompt", "separator"),
+    [
+        *(("Sudan borders", " "), ('The film "Jaws"', " "), ("the 'Oval'", " "), ("It is:", " ")),
+        *(("(as of 2020)", " "), ('He said "Yes."', " "), ("서울은", " "), ("Столица —", " ")),
+        *(("assistant\n", ""), ("model\r\n", ""), ('It is "', ""), ("It is (", ""), ("«", "")),
+        *(
+            ("It is ('", ""),
+            ("日本の首都は", ""),
+            ("日本の首都は「", ""),
+            ("首都:", ""),
+            ("เมืองหลวงคือ", ""),
+        ),
+    ],
+)
+def test_an_answer_takes_a_blank_where_a_text_has_one(tokenized, prompt, separator):
+    assert separator_after(prompt) == separator
+    ids = answer_ids(tokenized, "Lima", separator)
+    decoded = tokenized.tokenizer.decode([*prompt_ids(tokenized, prompt), *ids])
+    assert decoded.endswith(prompt.replace("\r", "") + separator + "Lima") or "\r" in prompt
+    ((asked, (answered,)),) = tokenised(tokenized, [Question(prompt, ("Lima",))])
+    assert (asked, answered) == (prompt_ids(tokenized, prompt), ids)
+
+
+@pytest.mark.parametrize("blank", [" ", "\t", "\n "])
+def test_a_prompt_may_end_in_a_line_break_and_in_no_other_blank(tiny, blank):
+    assert prompt_ids(tiny("llama"), "x\n")[-1] == prompt_ids(tiny("llama"), "\nx")[-2]
+    with pytest.raises(TokenError, match="ends with a blank"):
+        prompt_ids(tiny("llama"), f"x{blank}")
+
+
+def test_the_benchmarks_answers_all_follow_a_blank(data_folder):
+    prompts = set()
+    for name in ("peak-cf", "peak-t", "peak-mini-cf", "peak-mini-t"):
+        for record in load_peak(name).records:
+            asked, _ = questions(record)
+            prompts |= {question.prompt for question in asked}
+    assert len(prompts) > 10_000
+    assert {prompt for prompt in prompts if separator_after(prompt) != " "} == set()
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from helpers.models.batching import token_batches
 from helpers.models.forest import Forest, pack
 from helpers.models.forward import hidden_states
 from helpers.models.language_model import LanguageModel
-from helpers.models.tokens import answer_ids, prompt_ids
+from helpers.models.tokens import answer_ids, prompt_ids, separator_after
 
 DEMONSTRATIONS = 8
 
@@ -56,7 +56,9 @@ def recalled(
     for index in sorted(range(len(questions)), key=lambda i: (questions[i].relation, prompts[i])):
         relation = questions[index].relation
         prompt = prompt_ids(language_model, prompts[index])
-        answer = answer_ids(language_model, questions[index].answer)
+        answer = answer_ids(
+            language_model, questions[index].answer, separator_after(prompts[index])
+        )
         if relation not in open_row or len(rows[open_row[relation]][0]) > row_tokens:
             open_row[relation] = len(rows)
             rows.append((Forest(), []))
