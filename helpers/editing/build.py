@@ -53,7 +53,7 @@ class Setup:
 
         def make(missing: Sequence[int]) -> list[SecondMoment]:
             corpus = corpus_named(self.corpus, seed=self.seed)
-            made = second_moment(self.language_model, missing, corpus, progress=self.progress)
+            made = second_moment(self.language_model, missing, corpus)
             return [made[layer] for layer in missing]
 
         how = json.dumps([self.language_model.fingerprint, self.corpus, self.seed])

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import ClassVar, Protocol
 
 import torch
+from torch import Tensor
+from tqdm.auto import tqdm
 
 from helpers.kept import kept
 from helpers.models.language_model import LanguageModel
@@ -81,6 +83,13 @@ class SelfCorpus:
         length = min(self.segment, language_model.context_length)
         rows = min(self.batch, self.count - start)
         starts = torch.full((rows, 1), first, device=language_model.device)
+        place = f"{start + rows} of {self.count} documents"
+        bar = tqdm(desc=f"sampling {place}", unit="token", total=self.segment, leave=False)
+
+        def after_each_token(ids: Tensor, _: Tensor, **__: object) -> Tensor:
+            bar.update()
+            return torch.zeros(len(ids), dtype=torch.bool, device=ids.device)
+
         generated = language_model.model.generate(
             starts,
             attention_mask=torch.ones_like(starts),
@@ -93,7 +102,9 @@ class SelfCorpus:
             min_new_tokens=length,
             pad_token_id=0,  # never read: all texts end together
             disable_compile=True,  # as some models would on a GPU, minutes for seconds
+            stopping_criteria=[after_each_token],
         )
+        bar.close()
         return generated[:, 1:].tolist()
 
 

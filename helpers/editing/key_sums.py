@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -22,8 +23,12 @@ from helpers.models.language_model import LanguageModel
 from helpers.models.padding import padded
 from helpers.models.tokens import prompt_prefix
 from helpers.models.trace import record_inputs
+from helpers.progress import in_words
 
 SAVE_EVERY = 300.0  # seconds between two copies of unfinished sums: gigabytes, for a large model
+_TRIAL = (
+    64  # documents after which the time is estimated: a self-written corpus samples as many at once
+)
 _UNFINISHED = "sums-{}.partial.safetensors"  # layers, so that runs over others leave it alone
 _ANY_UNFINISHED = "sums-*.partial-*.safetensors"
 
@@ -67,9 +72,11 @@ def sum_keys(
     folder: Path,
     *,
     token_budget: int,
-    progress: bool,
 ) -> KeySums:
-    """The sums of these layers over the whole corpus; unfinished ones are kept in the folder."""
+    """The sums of these layers over the whole corpus; unfinished ones are kept in the folder.
+
+    This takes minutes, so a bar shows it, and one line what it is and how long it takes.
+    """
     layout = language_model.layout
     unfinished = folder / _UNFINISHED.format("-".join(map(str, sorted(layers))))
     sums = KeySums.resume(folder, layers, layout.intermediate_size, language_model.device)
@@ -80,15 +87,26 @@ def sum_keys(
         [*prefix, *document][:longest]
         for document in islice(corpus.documents(language_model), sums.documents, None)
     )
-    bar = tqdm(desc=f"second moment ({corpus.name})", unit="token", disable=not progress)
-    saved = time.monotonic()
+    title = f"second moments of layers {', '.join(map(str, layers))} over {corpus.name}"
+    total, first = getattr(corpus, "count", None), sums.documents
+    bar = tqdm(desc=title, unit="document", total=total, initial=first)
+    began = saved = time.monotonic()
+    told = False
     for documents in _batches(documents_left, token_budget):
         for part in run_halving(documents, lambda d: _keys(language_model, d, list(names))):
             for module, keys in part.items():
                 sums.matrices[names[module]].addmm_(keys.T, keys)
         sums.tokens += sum(map(len, documents))
         sums.documents += len(documents)
-        bar.update(sum(map(len, documents)))
+        bar.update(len(documents))
+        if not told and total and sums.documents - first >= min(_TRIAL, total - first):
+            told = True
+            each = (time.monotonic() - began) / (sums.documents - first)
+            span = in_words(each * (total - first))
+            bar.write(
+                f"making the {title}, once for {language_model.name}: about {span} in all",
+                file=sys.stderr,
+            )
         if time.monotonic() - saved >= SAVE_EVERY:
             sums.save(unfinished)
             saved = time.monotonic()

@@ -11,7 +11,7 @@ from helpers.editing.build import build_editor
 from helpers.editing.editor import Editor
 from helpers.editing.memo import Memory
 from helpers.editing.mend.mend import MendHyperparameters, network_file
-from helpers.editing.presets import Preset, check_preset, read_hyperparameters
+from helpers.editing.presets import Preset, base_hyperparameters, check_preset
 from helpers.editing.targets import TARGETS
 from helpers.editing.variants import MethodError, Variant, method_label
 from helpers.editing.wrapper import Wrapper
@@ -31,7 +31,7 @@ def check_method(method: str, model: str, preset: Preset) -> None:
         NetworkError: MEND has no trained network of this model.
     """
     check_preset(method, model, preset)
-    chosen = read_hyperparameters(method.partition("+")[0], model, preset)
+    chosen = base_hyperparameters(method.partition("+")[0], model, preset)
     if isinstance(chosen, MendHyperparameters):
         network_file(model, chosen)
 

@@ -14,6 +14,7 @@ from helpers.yaml_text import load_yaml
 
 GENERIC = "generic"
 FOLDER = PARAMS / "models"
+_GENERIC_FILE = PARAMS / "generic.yaml"
 OTHER_WAYS = f"or pass preset={GENERIC!r} (untuned), or a file, dictionary or object with the hyperparameters"
 
 
@@ -85,10 +86,9 @@ def generic_values(section: str, size: Size) -> dict[str, Any]:
     Raises:
         HyperparameterError: the editor has none, since it needs a trained network.
     """
-    sections = content_of(PARAMS / "generic.yaml")["editors"]
-    if section not in sections:
+    if not has_generic(section):
         raise HyperparameterError(f"{section} has no generic preset; it has to be trained first")
-    values = dict(sections[section])
+    values = dict(content_of(_GENERIC_FILE)["editors"][section])
     if "depth" in values:
         many = min(values.pop("blocks", 1), size.blocks)
         first = min(round(values.pop("depth") * size.blocks), size.blocks - many)
@@ -96,6 +96,11 @@ def generic_values(section: str, size: Size) -> dict[str, Any]:
     if "mom2_update_weight_per_width" in values:
         values["mom2_update_weight"] = values.pop("mom2_update_weight_per_width") * size.hidden_size
     return values
+
+
+def has_generic(section: str) -> bool:
+    """Whether an editor has a generic preset."""
+    return section in content_of(_GENERIC_FILE)["editors"]
 
 
 def _fitting_file(model: str, configuration: Mapping[str, Any]) -> Path:

@@ -24,6 +24,7 @@ from helpers.editing.params_files import (
     Size,
     content_of,
     generic_values,
+    has_generic,
     model_file,
 )
 from helpers.editing.registry import check_loss, entry
@@ -69,15 +70,21 @@ def preset_values(
         )
     presets = sections[section]
     if preset not in presets:
+        offered = sorted(presets) + [GENERIC] * has_generic(section)
         raise HyperparameterError(
-            f"{path.name}: {section} has no preset {preset!r}; it has {sorted(presets)}"
+            f"{path.name}: {section} has no preset {preset!r}; it has {offered}"
         )
     return dict(presets[preset])
 
 
 def is_of_model(preset: Preset) -> bool:
     """Whether a preset is one of those that a model's own file has."""
-    return isinstance(preset, str) and preset != GENERIC and not preset.endswith((".yaml", ".yml"))
+    return _is_named(preset) and preset != GENERIC
+
+
+def _is_named(preset: Preset) -> bool:
+    """Whether a preset is a name rather than the values themselves or their file."""
+    return isinstance(preset, str) and not preset.endswith((".yaml", ".yml"))
 
 
 def default_preset(editor: str, model: str) -> str:
@@ -109,6 +116,8 @@ def read_hyperparameters(
     values = preset_values(editor, model, preset, size)
     values = {k: v for k, v in values.items() if k not in _NOT_HYPERPARAMETERS}
     known = entry(editor)
+    if issubclass(known.hyperparameters, WrapperHyperparameters) and not _is_named(preset):
+        values = {k: v for k, v in values.items() if k in known.hyperparameters.model_fields}
     try:
         return known.hyperparameters(**{**values, **known.values, **overrides})
     except ValidationError as error:
@@ -130,7 +139,8 @@ def check_preset(method: str, model: str, preset: Preset) -> None:
         check_loss(name)
     hyperparameters = read_hyperparameters(name, model, preset)
     if isinstance(hyperparameters, WrapperHyperparameters):
-        check_preset(f"{hyperparameters.base}+{suffix}", model, preset)
+        base = base_preset(name, model, preset)
+        check_preset(f"{hyperparameters.base}+{suffix}", model, base)
     elif suffix == "app" and "app" not in preset_values(name, model, preset):
         raise HyperparameterError(
             f"{_where(name, model, preset)} has no coefficients for APP; write them under app (alpha,"
@@ -144,11 +154,31 @@ def moment_layers(editor: str, model: str, preset: Preset) -> tuple[int, ...]:
     Raises:
         HyperparameterError: the model's params file has no such editor or preset.
     """
-    hyperparameters = read_hyperparameters(editor, model, preset)
-    if isinstance(hyperparameters, WrapperHyperparameters):
-        return moment_layers(hyperparameters.base, model, preset)
-    layers: tuple[int, ...] = hyperparameters.moment_layers
+    layers: tuple[int, ...] = base_hyperparameters(editor, model, preset).moment_layers
     return layers
+
+
+def base_hyperparameters(editor: str, model: str, preset: Preset) -> Any:
+    """Those of the editor that makes the updates: RECT's and PRUNE's base, or the editor itself."""
+    found = read_hyperparameters(editor, model, preset)
+    if not isinstance(found, WrapperHyperparameters):
+        return found
+    return base_hyperparameters(found.base, model, base_preset(editor, model, preset))
+
+
+def base_preset(editor: str, model: str, preset: Preset) -> Preset:
+    """The preset of an editor's base: the same name; of given values those that are not its own.
+
+    Where no others are given, the base takes what the model's file recommends.
+    """
+    if _is_named(preset):
+        return preset
+    kind = entry(editor).hyperparameters
+    values = preset_values(editor, model, preset)
+    others = {k: v for k, v in values.items() if k not in kind.model_fields}
+    if set(others) - set(_NOT_HYPERPARAMETERS):
+        return others
+    return default_preset(read_hyperparameters(editor, model, preset).base, model)
 
 
 def preset_words(model: str, preset: str, methods: Iterable[str]) -> str:

@@ -107,7 +107,10 @@ class Prune(Wrapper):
                 noted[name]["enlarges"] = True
         changed: dict[str, Any] = {}
         if deltas:
-            changed = diagnostics_of(self.language_model, deltas, extra={"prune": noted})
+            extra: dict[str, Any] = {"prune": noted}
+            if all(deltas[name] is update[name] for name in deltas):
+                extra["same_as"] = self.base.method
+            changed = diagnostics_of(self.language_model, deltas, extra=extra)
         return Update(deltas, {**update.diagnostics, **changed})
 
 

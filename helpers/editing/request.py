@@ -7,9 +7,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from helpers.models.tokens import TokenError, several
+from helpers.records import RecordError
 
 
-class RequestError(ValueError):
+class RequestError(RecordError):
     """Raised for a request that cannot be edited, naming the record and the remedy."""
 
 

@@ -95,11 +95,10 @@ def second_moment(
     *,
     token_budget: int = 4096,
     folder: Path | None = None,
-    progress: bool = False,
 ) -> dict[int, SecondMoment]:
     """Second moments of the given layers, computed where the cache does not hold them.
 
-    Partial sums are saved every few minutes, so an interrupted run goes on.
+    Partial sums are saved every few minutes, so an interrupted run resumes.
 
     Args:
         layers: blocks whose second MLP matrix's input is measured.
@@ -122,9 +121,7 @@ def second_moment(
         root.mkdir(parents=True, exist_ok=True)
         name = _described(corpus, prefixed=prefixed)
         with exact_products():  # shared by models of one fingerprint, whatever their products
-            sums = sum_keys(
-                language_model, missing, corpus, root, token_budget=token_budget, progress=progress
-            )
+            sums = sum_keys(language_model, missing, corpus, root, token_budget=token_budget)
         if not sums.tokens:
             raise SecondMomentError(f"corpus {name} holds no tokens")
         for layer, matrix in sums.matrices.items():

@@ -9,6 +9,7 @@ from helpers.editing.app import App
 from helpers.editing.build import Order
 from helpers.editing.editor import Editor
 from helpers.editing.hyperparameters import WrapperHyperparameters
+from helpers.editing.presets import base_preset
 from helpers.editing.registry import entry
 from helpers.models.language_model import LanguageModel
 
@@ -29,7 +30,14 @@ class Wrapper(Editor):
         own = {k: v for k, v in order.overrides.items() if k in known}
         others = {k: v for k, v in order.overrides.items() if k not in known}
         hyperparameters = order.hyperparameters(**own)
-        base = replace(order, name=hyperparameters.base, overrides=others).build()
+        setup = order.setup
+        preset = base_preset(order.name, setup.language_model.name, setup.preset)
+        base = replace(
+            order,
+            name=hyperparameters.base,
+            setup=replace(setup, preset=preset),
+            overrides=others,
+        ).build()
         return cls(base, hyperparameters)
 
     def __post_init__(self) -> None:

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pandas as pd
 
 from helpers.editing.app import App
 from helpers.editing.build import build_editor
+from helpers.editing.hyperparameters import VectorHyperparameters
 from helpers.editing.params_files import GENERIC
-from helpers.editing.presets import Preset, default_preset
+from helpers.editing.presets import Preset, base_hyperparameters, default_preset
 from helpers.editing.request import RequestError
 from helpers.editing.update import Update, check_update, write
 from helpers.facts.fact import Fact
-from helpers.facts.table import GREEDY, facts_table
+from helpers.facts.table import GREEDY, facts_table, question_of
 from helpers.models.language_model import LanguageModel
+from helpers.models.tokens import subject_prompt
+from helpers.scoring.answers import Question, tokenised
 from helpers.scoring.responses import Sampling, sample_responses
 
 
@@ -38,17 +41,25 @@ class EditedFacts:
     _written: list[Update] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def generate(
-        self, prompts: Sequence[str], *, fact: int = 0, sampling: Sampling = GREEDY
+        self, prompts: Sequence[str], *, fact: int = 0, sampling: Sampling | None = None
     ) -> list[str]:
-        """What the model says after each prompt under the edit of one fact; once written, under all."""
-        owner = -1 if self._written else self._owner(fact)
+        """What the model generates after each prompt under one fact's edit; once written, under all.
+
+        By default greedily, and in the chat template where the fact is.
+
+        Raises:
+            RequestError: no such fact.
+        """
+        if not 0 <= fact < len(self.facts):
+            raise RequestError(f"no fact {fact}: there are {len(self.facts)}, counted from 0")
+        owner = -1 if self._written else 0 if len(self.updates) == 1 else fact
         drawn = sample_responses(
             self.language_model,
             prompts,
             self.updates,
             [owner] * len(prompts),
             n=1,
-            sampling=sampling,
+            sampling=sampling or replace(GREEDY, chat=self.facts[fact].chat),
         )
         return [texts[0] for texts in drawn]
 
@@ -70,9 +81,6 @@ class EditedFacts:
             write(self.language_model, update)
         self._written.extend(self.updates)
         return self.language_model
-
-    def _owner(self, fact: int) -> int:
-        return 0 if len(self.updates) == 1 else range(len(self.updates))[fact]
 
 
 def edit_facts(
@@ -102,19 +110,25 @@ def edit_facts(
     Returns:
         The edits and a table with one row a fact:
 
-        - ``said before``, ``said after``: the model's own continuation of the prompt (greedy);
-        - ``P before``, ``P after``: probability of the target's tokens (geometric mean);
-        - ``efficacy``: 1 where the target is more probable than what the unedited model said;
-        - ``paraphrases``: the share of paraphrases where it is;
-        - ``locality``: the share of locality prompts at which the edited model says what it said before;
+        - ``outcome``: *written* where the edited model's greedy continuation of the prompt begins with
+          the target's tokens; *known before* where the unedited model's does; else *not written*, or
+          why the edit was given up;
+        - ``generated before``, ``generated after``: that continuation, to be read;
+        - ``P before``, ``P after``: probability of the whole target, the product over its tokens;
+        - ``efficacy``: 1 where the target is generated after the edit, else 0 (reliability of Yao et
+          al. 2023); NaN where it was known before;
+        - ``generality``: the share of paraphrases after which the target is generated;
+        - ``locality``: the share of locality prompts after which the edited model generates the same
+          12 tokens as the unedited one, or the same shorter text;
         - ``CPC``: change of the correct answers' probability (PEAK, equation 3); ``AFF``, ``ANF`` (5, 6)
           where false answers are given, too, on those that the filter of Section 5.1 keeps;
-        - ``failure``: why an edit was given up, if one was.
+        - ``warning``: what is odd about an edit that was made.
 
-        Columns that no fact asks for are left out; NaN where this fact does not.
+        Columns that no fact asks for are omitted; NaN where this fact does not.
 
     Raises:
-        RequestError: no facts, or something else than facts.
+        RequestError: no facts, something else than facts, or APP for a fact without other answers.
+        TokenError: a text that this model cannot read, or no chat template for ``chat``.
         HyperparameterError: see ``build_editor``.
     """
     if isinstance(facts, Fact) or not facts or not all(isinstance(fact, Fact) for fact in facts):
@@ -122,12 +136,43 @@ def edit_facts(
             "give a list of facts: edit_facts(model, [Fact(subject, prompt, target)])"
         )
     chosen = preset if preset is not None else default_preset(editor, language_model.name)
+    read = [_checked(language_model, fact, app=bool(app)) for fact in facts]
+    remarks = [_remark(language_model, fact, editor, chosen) for fact in read]
+    for remark in filter(None, remarks):
+        warnings.warn(remark, stacklevel=2)
     made = build_editor(editor, language_model, preset=chosen, app=app, corpus=corpus, seed=seed)
-    requests = [fact.request for fact in facts]
+    requests = [fact.request for fact in read]
     updates = [made.edit_jointly(requests)] if together else made.edit(requests)
-    table = facts_table(language_model, facts, updates)
+    table = facts_table(language_model, facts, updates, remarks)
     table.attrs["caption"] = _caption(language_model, editor, chosen, len(facts))
     return EditedFacts(language_model, tuple(facts), tuple(updates), table)
+
+
+def _checked(language_model: LanguageModel, fact: Fact, *, app: bool) -> Fact:
+    """The fact as the model reads it, each of its texts tokenised once, before any time is spent."""
+    if app and not (fact.correct or fact.false):
+        raise RequestError(
+            f"{fact.request.text!r}: APP protects correct and false answers, and this fact has none;"
+            " give it `correct` or `false`, or leave APP out"
+        )
+    read = fact.as_read(language_model)
+    with fact.request.named():
+        asked = [Question(prompt, (fact.target,)) for prompt in read.prompts]
+        tokenised(language_model, [question_of(read), *asked])
+        subject_prompt(language_model, read.prompt, read.subject)
+    return read
+
+
+def _remark(language_model: LanguageModel, fact: Fact, editor: str, preset: Preset) -> str:
+    """A warning where the edited token is the first of all: models keep no facts there."""
+    found = base_hyperparameters(editor, language_model.name, preset)
+    place = subject_prompt(language_model, fact.prompt, fact.subject).subject_last
+    if place or not isinstance(found, VectorHyperparameters):
+        return ""
+    return (
+        f"{fact.request.text!r}: the subject is the text's first token, whose state holds no fact, so"
+        f" {editor} mostly fails; put a word before it, such as 'The country {{}} …'"
+    )
 
 
 def _caption(language_model: LanguageModel, editor: str, preset: Preset, facts: int) -> str:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 
-from helpers.editing.request import EditRequest
-from helpers.models.tokens import several
+from helpers.editing.request import EditRequest, RequestError
+from helpers.models.language_model import LanguageModel
+from helpers.models.tokens import chat_prompt, check_prompt, several
+from helpers.records import check_record, compared
 
 
 @dataclass(frozen=True)
 class Fact:
-    """One fact to write: after ``prompt`` the model is to say ``target``.
+    """One fact to write: the model should answer ``prompt`` with ``target``.
 
     Attributes:
         subject: the entity that the fact is about.
@@ -18,11 +21,14 @@ class Fact:
         target: the new answer.
         paraphrases: other wordings, with or without ``{}``, which the edit should reach.
         locality: prompts about other things, whose answers should stay.
-        correct: answers of the fact that are to stay beside the new one (PEAK's O).
-        false: answers that are to stay wrong (PEAK's O_h); with ``correct`` they switch AFF and ANF on.
+        correct: answers of the fact that should remain in addition to the new one (PEAK's O).
+        false: answers that should stay wrong (PEAK's O_h); with ``correct`` they switch AFF and ANF on.
+        chat: edit and score inside the model's chat template: each prompt is a user's message, and the
+            answer begins the reply.
 
     Raises:
-        RequestError: see ``EditRequest``.
+        RequestError: a prompt that ends with a blank or lacks its ``{}``, what is no text, and answers
+            that contradict each other (``compared`` as those of records are).
         TypeError: a single text where several belong.
     """
 
@@ -33,11 +39,30 @@ class Fact:
     locality: tuple[str, ...] = ()
     correct: tuple[str, ...] = ()
     false: tuple[str, ...] = ()
+    chat: bool = False
 
     def __post_init__(self) -> None:
         for name in ("paraphrases", "locality", "correct", "false"):
             object.__setattr__(self, name, several(getattr(self, name)))
-        _ = self.request
+        where = f"fact {self.prompt!r} of {self.subject!r}"
+        single = {name: (getattr(self, name),) for name in ("subject", "prompt", "target")}
+        for name, texts in {**asdict(self), **single, "chat": ()}.items():
+            for text in texts:
+                if not isinstance(text, str) or not text.strip():
+                    raise RequestError(f"{where}: {name} must be text, not blank; got {text!r}")
+        check_record(0, asdict(self), where, error=RequestError)
+        places: dict[str, str] = {}
+        for name in ("target", "correct", "false"):
+            for answer in single.get(name) or getattr(self, name):
+                if other := places.get(compared(answer)):
+                    raise RequestError(
+                        f"{where}: {answer!r} in {name} is in {other}, too (case, Unicode form and"
+                        " outer blanks do not count); keep it in one place"
+                    )
+                places[compared(answer)] = name
+        with self.request.named():
+            for prompt in self.prompts:
+                check_prompt(prompt)
 
     @property
     def request(self) -> EditRequest:
@@ -49,3 +74,20 @@ class Fact:
         """The prompt, its paraphrases and the locality prompts, subjects filled in."""
         texts = (self.prompt, *self.paraphrases, *self.locality)
         return tuple(text.replace("{}", self.subject) for text in texts)
+
+    def as_read(self, language_model: LanguageModel) -> Fact:
+        """The fact with its prompts as the model reads them, with ``chat`` in its chat template.
+
+        Raises:
+            TokenError: see ``chat_prompt``.
+        """
+        if not self.chat:
+            return self
+        inside = partial(chat_prompt, language_model)
+        return replace(
+            self,
+            prompt=inside(self.prompt),
+            paraphrases=tuple(map(inside, self.paraphrases)),
+            locality=tuple(map(inside, self.locality)),
+            chat=False,
+        )

@@ -1,81 +1,105 @@
-"""The table of edited facts: what the model says, and how probable the answers are, before and after."""
+"""The table of edited facts: the model's own answers, and how probable the given ones are."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from helpers.editing.update import Update
 from helpers.facts.fact import Fact
 from helpers.models.language_model import LanguageModel
 from helpers.peak.additivity import additivity, keep_answers, probability_change
-from helpers.scoring.answers import Question, score_answers
-from helpers.scoring.responses import Sampling, sample_responses
+from helpers.scoring.answers import Question, score_answers, tokenised
+from helpers.scoring.responses import Sampling, response_text, sample_tokens
 
-Numbers = NDArray[np.float64]
+Ids = tuple[int, ...]
 GREEDY = Sampling(temperature=0, max_new_tokens=12, stop="\n", chat=False)
 _FACTORS = ("CPC", "AFF", "ANF")
+_OPTIONAL = ("generality", "locality", *_FACTORS)
 
 
 def facts_table(
-    language_model: LanguageModel, facts: Sequence[Fact], updates: Sequence[Update]
+    language_model: LanguageModel,
+    facts: Sequence[Fact],
+    updates: Sequence[Update],
+    remarks: Sequence[str],
 ) -> pd.DataFrame:
-    """The table of ``edit_facts``: the unedited and the edited model answer the same questions."""
+    """The table of ``edit_facts``: the unedited and the edited model answer the same questions.
+
+    Args:
+        language_model: the model.
+        facts: the facts.
+        updates: one a fact, or one for all.
+        remarks: of each fact, what its warning begins with; may be empty.
+    """
+    read = [fact.as_read(language_model) for fact in facts]
     owners = [0 if len(updates) == 1 else number for number in range(len(facts))]
-    prompts = [fact.prompts for fact in facts]
-    before = _said(language_model, prompts, updates, [-1] * len(facts))
-    after = _said(language_model, prompts, updates, owners)
-    questions = [_questions(fact, words) for fact, words in zip(facts, before, strict=True)]
-    plain = _scores(language_model, questions, updates, [-1] * len(facts))
-    edited = _scores(language_model, questions, updates, owners)
-    rows = [
-        _row(*parts) | {"failure": str(updates[owner].diagnostics.get("failure", ""))}
-        for *parts, owner in zip(facts, before, after, plain, edited, owners, strict=True)
-    ]
+    unedited = [-1] * len(facts)
+    targets = [_targets(language_model, fact) for fact in read]
+    count = max(GREEDY.max_new_tokens, *(len(ids) for group in targets for ids in group))
+    columns = (
+        *(facts, targets, remarks, [updates[owner].diagnostics for owner in owners]),
+        *(_answered(language_model, read, updates, each, count) for each in (unedited, owners)),
+        *(_scores(language_model, read, updates, each) for each in (unedited, owners)),
+    )
+    rows = [_row(language_model, *parts) for parts in zip(*columns, strict=True)]
     table = pd.DataFrame(rows)
-    unasked = [name for name in ("paraphrases", "locality", *_FACTORS) if table[name].isna().all()]
-    return table.drop(columns=[*unasked, *(["failure"] if not table["failure"].any() else [])])
-
-
-def _questions(fact: Fact, said: Sequence[str]) -> list[Question]:
-    """The wordings with their target and what the unedited model said; the first with all answers."""
-    wordings = 1 + len(fact.paraphrases)
-    pairs = [
-        Question(prompt, (fact.target, own or fact.target))  # silence cannot be beaten
-        for prompt, own in zip(fact.prompts[:wordings], said, strict=False)
-    ]
-    first = Question(pairs[0].prompt, (*pairs[0].answers, *fact.correct, *fact.false))
-    return [first, *pairs[1:]]
+    unasked = [name for name in _OPTIONAL if table[name].isna().all()]
+    return table.drop(columns=[*unasked, *([] if table["warning"].any() else ["warning"])])
 
 
 def _row(
+    language_model: LanguageModel,
     fact: Fact,
-    before: Sequence[str],
-    after: Sequence[str],
-    plain: Sequence[Numbers],
-    edited: Sequence[Numbers],
+    targets: Sequence[Ids],
+    remark: str,
+    diagnostics: Mapping[str, Any],
+    before: Sequence[Ids],
+    after: Sequence[Ids],
+    plain: pd.DataFrame,
+    edited: pd.DataFrame,
 ) -> dict[str, object]:
-    """A fact's row: what was said at each of its prompts, and scores at each of its wordings."""
-    beaten = [float(scores[0] > scores[1]) for scores in edited]
-    kept = [float(one == two) for one, two in zip(before, after, strict=True)][len(beaten) :]
+    """A fact's row: tokens generated after each of its prompts, and scores of its answers."""
+    given = [own[: len(ids)] == ids for own, ids in zip(after, targets, strict=False)]
+    known = before[0][: len(targets[0])] == targets[0]
+    outcome = "known before" if known else "written" if given[0] else "not written"
+    shown, length = {}, GREEDY.max_new_tokens
+    for when, tokens in (("before", before[0]), ("after", after[0])):
+        shown[f"generated {when}"] = response_text(language_model, tokens[:length], GREEDY)
+    kept = [
+        one[:length] == two[:length]
+        for one, two in zip(before[len(targets) :], after[len(targets) :], strict=True)
+    ]
+    failure = diagnostics.get("failure")
     return {
         "fact": fact.request.text,
         "target": fact.target,
-        "said before": before[0],
-        "said after": after[0],
-        "P before": float(np.exp(plain[0][0])),
-        "P after": float(np.exp(edited[0][0])),
-        "efficacy": beaten[0],
-        "paraphrases": _mean(beaten[1:]),
+        "outcome": f"given up: {failure}" if failure else outcome,
+        **shown,
+        "P before": float(np.exp(plain["sum"].iloc[0])),
+        "P after": float(np.exp(edited["sum"].iloc[0])),
+        "efficacy": float("nan") if known else float(given[0]),
+        "generality": _mean(given[1:]),
         "locality": _mean(kept),
-        **_additivity(fact, plain[0][2:], edited[0][2:]),
+        **_additivity(fact, plain["mean"].to_numpy()[1:], edited["mean"].to_numpy()[1:]),
+        "warning": "; ".join(filter(None, (remark, *_warnings(diagnostics)))),
     }
 
 
-def _additivity(fact: Fact, before: Numbers, after: Numbers) -> dict[str, float]:
+def _warnings(diagnostics: Mapping[str, Any]) -> Iterator[str]:
+    """What the diagnostics of an edit report beyond a failure."""
+    if diagnostics.get("exploding"):
+        largest = max(diagnostics["relative_norm"].values())
+        yield f"the update is {largest:.1f} times as large as the weights"
+    if same := diagnostics.get("same_as"):
+        yield f"PRUNE restrained nothing; this is the update of {same}"
+
+
+def _additivity(fact: Fact, before: np.ndarray, after: np.ndarray) -> dict[str, float]:
     """CPC, AFF and ANF of a fact's lists; NaN where they are not given or nothing is kept."""
     many = len(fact.correct)
     none = dict.fromkeys(_FACTORS, float("nan"))
@@ -93,38 +117,43 @@ def _additivity(fact: Fact, before: Numbers, after: Numbers) -> dict[str, float]
     return {name: found[name] for name in _FACTORS}
 
 
-def _said(
+def _targets(language_model: LanguageModel, fact: Fact) -> list[Ids]:
+    """The target's tokens after the prompt and after each paraphrase."""
+    wordings = fact.prompts[: 1 + len(fact.paraphrases)]
+    asked = tokenised(language_model, [Question(text, (fact.target,)) for text in wordings])
+    return [target for _, (target,) in asked]
+
+
+def _answered(
     language_model: LanguageModel,
-    prompts: Sequence[Sequence[str]],
+    facts: Sequence[Fact],
     updates: Sequence[Update],
     owners: Sequence[int],
-) -> list[list[str]]:
-    """The model's own continuation of each fact's prompts, its first clause."""
-    flat = [prompt for group in prompts for prompt in group]
-    under = [owner for group, owner in zip(prompts, owners, strict=True) for _ in group]
-    drawn = iter(sample_responses(language_model, flat, updates, under, n=1, sampling=GREEDY))
-    return [[_first_clause(next(drawn)[0]) for _ in group] for group in prompts]
+    count: int,
+) -> list[list[Ids]]:
+    """The ``count`` most probable tokens after each fact's prompts, fewer where the text ends."""
+    flat = [prompt for fact in facts for prompt in fact.prompts]
+    under = [owner for fact, owner in zip(facts, owners, strict=True) for _ in fact.prompts]
+    greedy = replace(GREEDY, max_new_tokens=count, stop=None)
+    drawn = iter(sample_tokens(language_model, flat, updates, under, n=1, sampling=greedy))
+    return [[next(drawn)[0] for _ in fact.prompts] for fact in facts]
+
+
+def question_of(fact: Fact) -> Question:
+    """The fact's prompt with its target and all other answers."""
+    return Question(fact.prompts[0], (fact.target, *fact.correct, *fact.false))
 
 
 def _scores(
     language_model: LanguageModel,
-    questions: Sequence[Sequence[Question]],
+    facts: Sequence[Fact],
     updates: Sequence[Update],
     owners: Sequence[int],
-) -> list[list[Numbers]]:
-    """Mean log-probabilities of the answers to each fact's questions."""
-    flat = [question for group in questions for question in group]
-    under = [owner for group, owner in zip(questions, owners, strict=True) for _ in group]
-    table = score_answers(language_model, flat, updates, under)
-    means = iter([part["mean"].to_numpy() for _, part in table.groupby("question", sort=True)])
-    return [[next(means) for _ in group] for group in questions]
+) -> list[pd.DataFrame]:
+    """Log-probabilities of each fact's answers, the target's first."""
+    table = score_answers(language_model, [question_of(f) for f in facts], updates, owners)
+    return [part for _, part in table.groupby("question", sort=True)]
 
 
-def _first_clause(text: str) -> str:
-    for mark in (". ", ", ", "; "):
-        text = text.partition(mark)[0]
-    return text.rstrip(".,;").strip()
-
-
-def _mean(values: Sequence[float]) -> float:
+def _mean(values: Sequence[bool]) -> float:
     return float(np.mean(values)) if values else float("nan")

@@ -151,7 +151,7 @@ def edit_every_layer(
     needed = _hyperparameters(language_model, preset).mom2_adjustment
     if needed and any(cases[layer].missing(results) for layer in layers):
         # One pass over the corpus serves all layers.
-        second_moment(language_model, layers, corpus_named(corpus, seed=seed), progress=progress)
+        second_moment(language_model, layers, corpus_named(corpus, seed=seed))
 
     def edited(chosen: Sequence[int], *, layer: int) -> dict[str, pd.DataFrame]:
         table = _edit_layer(language_model, examples, chosen, layer, **options)

@@ -64,12 +64,17 @@ def ids_of_prompts(
     """
     distinct = list(dict.fromkeys(prompts))
     for prompt in distinct:
-        _check_prompt(prompt)
+        check_prompt(prompt)
     found = _encoded(language_model, distinct)
     return {prompt: tuple(ids) for prompt, ids in zip(distinct, found, strict=True)}
 
 
-def _check_prompt(prompt: str) -> None:
+def check_prompt(prompt: str) -> None:
+    """Refuse a prompt that no answer can follow.
+
+    Raises:
+        TokenError: see ``prompt_ids``.
+    """
     if prompt[-1:].isspace() and prompt[-1] not in _LINE_BREAKS:
         raise TokenError(f"prompt {prompt!r} ends with a blank; remove it: answers bring their own")
     if not prompt.strip():
@@ -103,6 +108,23 @@ def chat_text(language_model: LanguageModel, message: str) -> str:
         raise TokenError(f"{language_model.name} has no chat template; use chat=False")
     turn = [{"role": "user", "content": message}]
     return str(tokenizer.apply_chat_template(turn, add_generation_prompt=True, tokenize=False))
+
+
+def chat_prompt(language_model: LanguageModel, message: str) -> str:
+    """``chat_text`` as a prompt, without special tokens that the tokenizer itself puts before a text.
+
+    Raises:
+        TokenError: no chat template, or one that does not begin as the tokenizer does.
+    """
+    text = chat_text(language_model, message)
+    ids = _encoded(language_model, [text], add_special_tokens=False)[0]
+    prompt = text.removeprefix(language_model.tokenizer.decode(prompt_prefix(language_model)))
+    if prompt_ids(language_model, prompt) != tuple(ids):
+        raise TokenError(
+            f"the tokenizer of {language_model.name} adds special tokens that its chat template lacks;"
+            " write the template into the prompt instead of chat=True"
+        )
+    return prompt
 
 
 def separator_after(prompt: str) -> str:
@@ -184,7 +206,7 @@ def subject_prompts(
             raise TokenError(f"the subject for prompt {template!r} is empty")
         ends.append(template.index("{}") + len(subject.rstrip()))
         prompts.append(template.replace("{}", subject))
-        _check_prompt(prompts[-1])
+        check_prompt(prompts[-1])
     if not language_model.tokenizer.is_fast:
         raise TokenError(f"{language_model.name} needs a fast tokenizer (character offsets)")
     encoded = language_model.tokenizer(prompts, return_offsets_mapping=True)

@@ -72,7 +72,42 @@ def sample_responses(
         rows: responses generated at the same time.
 
     Returns:
-        For each prompt its ``n`` responses, stripped of white space.
+        For each prompt its ``n`` responses, up to ``stop`` and stripped of white space.
+
+    Raises: see ``sample_tokens``.
+    """
+    sampling = sampling or Sampling()
+    drawn = sample_tokens(
+        language_model,
+        prompts,
+        updates,
+        owners,
+        n=n,
+        sampling=sampling,
+        rows=rows,
+        progress=progress,
+    )
+    return [[response_text(language_model, ids, sampling) for ids in group] for group in drawn]
+
+
+def response_text(language_model: LanguageModel, ids: Sequence[int], sampling: Sampling) -> str:
+    """A response's tokens as text, up to ``stop`` and stripped of white space."""
+    text = str(language_model.tokenizer.decode(ids, skip_special_tokens=True)).lstrip()
+    return (text if sampling.stop is None else text.split(sampling.stop)[0]).strip()
+
+
+def sample_tokens(
+    language_model: LanguageModel,
+    prompts: Sequence[str],
+    updates: Sequence[Update] | None = None,
+    owners: Sequence[int] | None = None,
+    *,
+    n: int = 5,
+    sampling: Sampling | None = None,
+    rows: int = 80,
+    progress: bool = False,
+) -> list[list[tuple[int, ...]]]:
+    """``sample_responses`` as token ids, as the model chose them (the stop's own among them).
 
     Raises:
         ValueError: updates without owners, owners and prompts that differ in number, ``n`` below 1, or
@@ -89,12 +124,12 @@ def sample_responses(
     ids = [_request_ids(language_model, prompt, sampling) for prompt in prompts]
     _check_lengths(language_model, prompts, ids, sampling)
     moved = moved_where_used(updates or [], owner_of, language_model.device)
-    responses: list[list[str]] = [[] for _ in prompts]
+    responses: list[list[tuple[int, ...]]] = [[] for _ in prompts]
     bar = tqdm(total=len(prompts) * n, unit="response", desc="sampling", disable=not progress)
     order = sorted(range(len(prompts)), key=lambda i: (-len(ids[i]), i))  # little padding
     together = max(1, rows // n)
 
-    def draw(batch: Sequence[int]) -> list[list[str]]:
+    def draw(batch: Sequence[int]) -> list[list[tuple[int, ...]]]:
         drawn = _Batch(
             language_model,
             [ids[i] for i in batch],
@@ -164,7 +199,7 @@ class _Batch:
     sampling: Sampling
 
     @torch.inference_mode()
-    def run(self) -> list[str]:
+    def run(self) -> list[tuple[int, ...]]:
         """All responses, sample by sample within each prompt."""
         copies = len(self.draws) // len(self.ids)
         hidden, past = self._read()
@@ -193,7 +228,7 @@ class _Batch:
             visible = torch.cat([visible, torch.ones_like(visible[:, :1])], dim=1)
             hidden = self._step(chosen, positions, visible, key_positions, cache, owners)
             key_positions = torch.cat([key_positions, positions], dim=1)
-        return [self._text(row) for row in tokens]
+        return [tuple(row) for row in tokens]
 
     def _read(self) -> tuple[Tensor, Past]:
         """Last hidden state [prompts, hidden] and cache of all prompts, padded on the right."""
@@ -238,12 +273,7 @@ class _Batch:
         if token in end_tokens(self.language_model):
             return False
         tokens.append(token)
-        stop = self.sampling.stop
-        return stop is None or stop not in self._decoded(tokens).lstrip()
-
-    def _text(self, tokens: list[int]) -> str:
-        text, stop = self._decoded(tokens).lstrip(), self.sampling.stop
-        return (text if stop is None else text.split(stop)[0]).strip()
-
-    def _decoded(self, tokens: list[int]) -> str:
-        return str(self.language_model.tokenizer.decode(tokens, skip_special_tokens=True))
+        if (stop := self.sampling.stop) is None:
+            return True
+        text = self.language_model.tokenizer.decode(tokens, skip_special_tokens=True)
+        return stop not in str(text).lstrip()

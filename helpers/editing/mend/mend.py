@@ -178,7 +178,8 @@ class Mend(LossEditor):
     def _update(self, deltas: Mapping[str, LowRank], terms: dict[str, float]) -> Update:
         """One edit's update, or none where its loss or a factor is not finite."""
         record = {"steps": 1, "losses": [terms]}
-        finite = all(bool(torch.isfinite(delta.left).all()) for delta in deltas.values())
+        factors = (factor for delta in deltas.values() for factor in (delta.left, delta.right))
+        finite = all(bool(torch.isfinite(factor).all()) for factor in factors)
         if not finite or not all(abs(value) < float("inf") for value in terms.values()):
             return Update({}, {"failure": f"non-finite loss or gradient: {terms}", **record})
         return Update(deltas, diagnostics_of(self.language_model, deltas, extra=record))
