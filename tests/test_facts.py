@@ -4,24 +4,34 @@ from __future__ import annotations
 
 import json
 import re
+import string
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
 from helpers import models
 from helpers.editing.app import App
+from helpers.editing.build import build_editor
 from helpers.editing.hyperparameters import HyperparameterError
 from helpers.editing.mend.network import NetworkError
 from helpers.editing.params_files import FOLDER, Size, content_of, model_file
-from helpers.editing.presets import preset_words, read_hyperparameters
+from helpers.editing.presets import (
+    base_hyperparameters,
+    moment_layers,
+    preset_words,
+    read_hyperparameters,
+)
 from helpers.editing.request import EditRequest, RequestError
 from helpers.editing.rome import RomeHyperparameters
 from helpers.editing.update import Update, UpdateError
-from helpers.facts import Fact, edit_facts
+from helpers.facts import GREEDY, Fact, edit_facts
 from helpers.models.shapes import SHAPES
+from helpers.models.tokens import answer_ids
 from helpers.paths import REPOSITORY
-from helpers.scoring.responses import sample_responses
+from helpers.scoring.answers import Question, score_answers
+from helpers.scoring.responses import sample_responses, sample_tokens
 
 FAST = {"layers": [1], "num_steps": 30, "lr": 0.05, "norm_constraint": 0.5}
 SUDAN = Fact(
@@ -59,11 +69,154 @@ def test_an_edit_is_seen_in_the_table(tiny):
     assert (table["P after"] > table["P before"]).all()
     assert table["CPC"].notna().tolist() == [True, False]
     assert table["locality"].notna().tolist() == [True, False]
-    assert "failure" not in table
+    assert table["outcome"].tolist() == ["written", "written"]
     assert "own hyperparameters" in table.attrs["caption"]
     plain = edit_facts(tiny("llama"), [other], editor="ft-m", preset=FAST).table
-    assert {"paraphrases", "locality", "AFF"}.isdisjoint(plain)
+    assert {"generality", "locality", "AFF"}.isdisjoint(plain)
     assert plain["P after"][0] == pytest.approx(table["P after"][1], abs=1e-4)  # one by one
+
+
+def test_measures_are_of_tokens_and_the_text_is_only_shown(tiny):
+    """By hand: the greedy tokens and log-probabilities that the table's numbers are made of."""
+    language_model = tiny("llama")
+    greedy = replace(GREEDY, stop=None)
+    starts = [f"{letter} is\n" for letter in string.ascii_letters]
+    own = sample_tokens(language_model, starts, n=1, sampling=greedy)
+    texts = [language_model.tokenizer.decode(ids[0][:1]) for ids in own]
+    known, start = next(pair for pair in zip(texts, starts, strict=True) if pair[0].isalnum())
+    facts = [
+        replace(SUDAN, paraphrases=("Chad is near {}, near",), locality=("A", "The sun is")),
+        Fact(start[0], "{} is\n", known),
+    ]
+    result = edit_facts(language_model, facts, editor="ft-m", preset=FAST)
+    first, second = result.table.to_dict("records")
+    assert (second["outcome"], first["outcome"]) == ("known before", "written")
+    assert np.isnan(second["efficacy"])
+    assert first["efficacy"] == 1
+    asked = [Question(facts[0].prompts[0], ("Thailand",))] * 2
+    scores = score_answers(language_model, asked, result.updates, [-1, 0])
+    assert first["P before"] == pytest.approx(np.exp(scores["sum"][0]), rel=1e-4)
+    assert first["P after"] == pytest.approx(np.exp(scores["sum"][1]), rel=1e-4)
+    prompts = facts[0].prompts[1:]
+    before, after = (
+        [
+            ids
+            for (ids,) in sample_tokens(language_model, prompts, [u], [o] * 3, n=1, sampling=greedy)
+        ]
+        for u, o in ((result.updates[0], -1), (result.updates[0], 0))
+    )
+    target = answer_ids(language_model, "Thailand")
+    assert first["generality"] == float(after[0][: len(target)] == target)
+    assert before[1:] != after[1:]
+    departs = [
+        next((i for i, pair in enumerate(zip(*both, strict=True)) if len(set(pair)) > 1), 12)
+        for both in zip(before[1:], after[1:], strict=True)
+    ]
+    assert first["locality"] == pytest.approx(np.mean(departs) / 12)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"false": ("thailand ",)}, "'thailand ' in false is in target, too"),
+        ({"false": ("EGYPT",)}, "'EGYPT' in false is in correct, too"),
+        ({"correct": ("Perú", "Peru\u0301")}, "in correct is in correct, too"),
+        ({"correct": ("Chad", "")}, "correct must be text, not blank; got ''"),
+        ({"target": 5}, "target must be text, not blank; got 5"),
+        ({"correct": ("Egypt", 7)}, "correct must be text, not blank; got 7"),
+        ({"target": "\ud83d"}, "half a character"),
+        ({"paraphrases": ("Next to {} is ",)}, "ends with a blank"),
+        ({"locality": ("The sun is\t",)}, "ends with a blank"),
+    ],
+)
+def test_a_fact_is_refused_for_what_a_record_is(change, message):
+    with pytest.raises(RequestError, match=re.escape(message)):
+        replace(SUDAN, **change)
+
+
+def test_all_facts_are_checked_before_an_editor_is_made(tiny, monkeypatch):
+    made = []
+    monkeypatch.setattr("helpers.facts.edit.build_editor", lambda *_, **__: made.append(1))
+    bare = Fact("Peru", "{} lies next to", "Mali")
+    long = replace(bare, paraphrases=("a " * 600 + "{} is",))
+    for facts, options, message in (
+        ([SUDAN, long], {}, "exceed the context"),
+        ([SUDAN, bare], {"app": True}, "'Peru lies next to': APP protects .* leave APP out"),
+        ([replace(SUDAN, chat=True)], {}, "no chat template"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            edit_facts(tiny("llama"), facts, editor="ft-m", preset=FAST, **options)
+    assert made == []
+
+
+def test_generate_answers_for_facts_that_there_are(tiny):
+    result = edit_facts(tiny("llama"), [SUDAN], editor="ft-m", preset=FAST)
+    for number in (1, 5, -1):
+        with pytest.raises(RequestError, match=f"no fact {number}: there are 1, counted from 0"):
+            result.generate(["Sudan is"], fact=number)
+
+
+VECTOR = {
+    **{"layers": [1], "v_num_grad_steps": 2, "v_lr": 0.1, "v_weight_decay": 0.1},
+    **{"clamp_norm_factor": 2, "kl_factor": 0.1, "context_template_length_params": []},
+    "mom2_update_weight": 10,
+}
+
+
+@pytest.mark.parametrize(
+    ("editor", "own"), [("rect", {"keep": 0.25}), ("prune", {"restraint": "linear"})]
+)
+def test_a_wrapping_editor_takes_its_own_hyperparameters_and_its_bases(tiny, tmp_path, editor, own):
+    language_model, options = tiny("llama"), {"corpus": "self-8x16"}
+    path = tmp_path / "mine.yaml"
+    path.write_text(json.dumps({**own, **VECTOR}))
+    made = [
+        build_editor(editor, language_model, preset=preset, **options)
+        for preset in ({**own, **VECTOR}, path)
+    ]
+    ((name, value),) = own.items()
+    assert {getattr(each.hyperparameters, name) for each in made} == {value}
+    assert {each.base.hyperparameters.v_num_grad_steps for each in made} == {2}
+    assert moment_layers(editor, "any", path) == (1,)
+    with pytest.raises(HyperparameterError, match="kep: Extra inputs"):
+        build_editor(editor, language_model, preset={**own, **VECTOR, "kep": 1})
+    # An object holds the wrapper's own; the base takes what the model's file recommends.
+    alone = read_hyperparameters(editor, "smollm2-135m", own)
+    assert getattr(alone, name) == value
+    assert base_hyperparameters(editor, "smollm2-135m", alone) == read_hyperparameters(
+        "memit", "smollm2-135m", "tuned"
+    )
+
+
+def test_the_table_reports_what_is_odd_about_an_edit(tiny):
+    """A subject in the first token, an update as large as the weights, PRUNE without effect."""
+    first = Fact("P", "{} lies next to", "Mali")
+    with pytest.warns(UserWarning, match=r"first token, .* put a word before it"):
+        table = edit_facts(
+            tiny("qwen2"), [first, SUDAN], editor="prune", preset=VECTOR, corpus="self-8x16"
+        ).table
+    assert ["first token" in text for text in table["warning"]] == [True, False]
+    assert (
+        table["warning"].str.contains("PRUNE restrained nothing; this is the update of memit").all()
+    )
+    table = edit_facts(tiny("llama"), [SUDAN], editor="ft-m", preset=FAST).table
+    assert re.fullmatch(r"the update is \d\.\d times as large as the weights", table["warning"][0])
+
+
+def test_a_fact_is_edited_and_scored_inside_the_chat_template(tiny, monkeypatch):
+    language_model = tiny("llama")
+    template = "{% for m in messages %}Q {{ m['content'] }}\nA\n{% endfor %}"
+    monkeypatch.setattr(language_model.tokenizer, "chat_template", template)
+    asked = replace(SUDAN, chat=True)
+    result = edit_facts(language_model, [asked], editor="ft-m", preset=FAST)
+    row = result.table.iloc[0]
+    question = Question("Q Sudan shares a border with\nA\n", ("Thailand",))
+    scored = score_answers(language_model, [question], result.updates, [0])
+    assert scored["tokens"][0] == len("Thailand")  # a byte each, and no blank
+    assert row["P after"] == pytest.approx(np.exp(scored["sum"][0]), rel=1e-4)
+    assert row["fact"] == "Sudan shares a border with"
+    assert row["generated after"] == result.generate(["Sudan shares a border with"])[0]
+    assert row["generated after"].startswith("Thailand")
 
 
 def test_facts_together_are_one_update(checkpoint, tmp_path):
@@ -75,9 +228,7 @@ def test_facts_together_are_one_update(checkpoint, tmp_path):
     assert Update.load(tmp_path / "edit.safetensors").norm() == pytest.approx(update.norm())
     before = result.generate(["Peru lies beside"], fact=1)
     assert result.write() is language_model
-    after = sample_responses(
-        language_model, ["Peru lies beside"], n=1, sampling=replace(_greedy(), stop="\n")
-    )
+    after = sample_responses(language_model, ["Peru lies beside"], n=1, sampling=GREEDY)
     assert before == after[0]
     weights = {name: language_model.weight(name).clone() for name in update}
     with pytest.warns(UserWarning, match="in the weights already"):
@@ -104,12 +255,6 @@ def test_an_editor_that_has_no_loss_or_no_network_says_so(tiny, app):
     preset = {"layers": [1], "network": "none.safetensors"}
     with pytest.raises(NetworkError, match=r"no MEND network none\.safetensors .*train one with"):
         edit_facts(tiny("llama"), [SUDAN], editor="mend", preset=preset)
-
-
-def _greedy():
-    from helpers.facts import GREEDY
-
-    return GREEDY
 
 
 def test_hyperparameters_come_from_anywhere(tiny, tmp_path):
@@ -178,8 +323,6 @@ def test_the_configurations_are_those_of_the_shapes():
 
 @pytest.mark.parametrize("editor", ["ft-m", "kn", "rome"])
 def test_what_is_no_list_of_requests_gets_a_sentence(tiny, editor):
-    from helpers.editing.build import build_editor
-
     made = build_editor(editor, tiny("llama"), preset="generic", corpus="self-8x16")
     with pytest.raises(RequestError, match="give a list of requests"):
         made.edit(EditRequest("Sudan", "{} is", "wide"))

@@ -118,8 +118,9 @@ def edit_facts(
         - ``efficacy``: 1 where the target is generated after the edit, else 0 (reliability of Yao et
           al. 2023); NaN where it was known before;
         - ``generality``: the share of paraphrases after which the target is generated;
-        - ``locality``: the share of locality prompts after which the edited model generates the same
-          12 tokens as the unedited one, or the same shorter text;
+        - ``locality``: the share of the unedited model's next 12 tokens that the edited model generates
+          before it first departs from them, averaged over the locality prompts; 1 where nothing changed
+          (the agreement of tokens in EasyEdit, without the right tokens being given);
         - ``CPC``: change of the correct answers' probability (PEAK, equation 3); ``AFF``, ``ANF`` (5, 6)
           where false answers are given, too, on those that the filter of Section 5.1 keeps;
         - ``warning``: what is odd about an edit that was made.

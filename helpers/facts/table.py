@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -70,10 +71,7 @@ def _row(
     shown, length = {}, GREEDY.max_new_tokens
     for when, tokens in (("before", before[0]), ("after", after[0])):
         shown[f"generated {when}"] = response_text(language_model, tokens[:length], GREEDY)
-    kept = [
-        one[:length] == two[:length]
-        for one, two in zip(before[len(targets) :], after[len(targets) :], strict=True)
-    ]
+    kept = [_kept(*pair) for pair in zip(before, after, strict=True)][len(targets) :]
     failure = diagnostics.get("failure")
     return {
         "fact": fact.request.text,
@@ -155,5 +153,12 @@ def _scores(
     return [part for _, part in table.groupby("question", sort=True)]
 
 
-def _mean(values: Sequence[bool]) -> float:
+def _kept(before: Ids, after: Ids) -> float:
+    """The share of a continuation, its end among it, that is generated before another one departs."""
+    one, two = ((*ids, -1)[: GREEDY.max_new_tokens] for ids in (before, after))
+    same = takewhile(bool, (a == b for a, b in zip(one, two, strict=False)))
+    return sum(same) / len(one)
+
+
+def _mean(values: Sequence[float]) -> float:
     return float(np.mean(values)) if values else float("nan")

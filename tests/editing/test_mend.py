@@ -83,6 +83,22 @@ def test_targets_become_likelier(tiny, requests, target_scores, architecture) ->
     assert (after > before).all()
 
 
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_a_factor_that_is_not_finite_gives_the_edit_up(tiny, requests, monkeypatch, side) -> None:
+    editor = mend(tiny("llama"), requests)
+    made = editor._deltas
+
+    def spoilt(gradients: Any) -> Any:
+        deltas = made(gradients)
+        getattr(next(iter(deltas.values()))[0], side)[0, 0] = float("inf")
+        return deltas
+
+    monkeypatch.setattr(editor, "_deltas", spoilt)
+    (update,) = editor.edit(requests[:1])
+    assert "non-finite" in update.diagnostics["failure"]
+    assert not update
+
+
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_batched_equals_one_by_one(tiny, requests, protective, architecture) -> None:
     editor = mend(tiny(architecture), requests, protective)

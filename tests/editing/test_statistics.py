@@ -231,6 +231,15 @@ def test_bad_templates(tiny, tmp_path):
         context_templates(tiny("llama"), [(5, 3)], grouped=False, folder=tmp_path)
 
 
+def test_one_line_names_what_is_made_and_how_long_it_takes(tiny, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("HELPERS_CACHE", str(tmp_path))
+    for _ in range(2):  # nothing is made, or told, again
+        second_moment(tiny("llama"), [0, 1], SelfCorpus(count=2, segment=8))
+    told = [line for line in capsys.readouterr().err.splitlines() if line.startswith("making")]
+    (line,) = told
+    assert "second moments of layers 0, 1 over self-2x8-seed0, once for tiny-llama: about" in line
+
+
 def test_packaged_statistics_are_taken_in_place_of_new_ones(tiny, tmp_path, monkeypatch):
     monkeypatch.setenv("HELPERS_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(packaged_moments, "PACKAGED", tmp_path / "packaged")

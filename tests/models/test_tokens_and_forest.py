@@ -10,7 +10,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tokenizers import Regex, Tokenizer, models, pre_tokenizers
+from tokenizers import Regex, Tokenizer, models, pre_tokenizers, processors
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from helpers.models.batching import PADDING, PASS_TOKENS, run_halving, token_batches
@@ -21,6 +21,7 @@ from helpers.models.padding import padded
 from helpers.models.tokens import (
     TokenError,
     answer_ids,
+    chat_prompt,
     ids_of_answers,
     ids_of_prompts,
     prompt_ids,
@@ -93,6 +94,25 @@ def test_an_answer_takes_a_blank_where_a_text_has_one(tokenized, prompt, separat
     assert decoded.endswith(prompt.replace("\r", "") + separator + "Lima") or "\r" in prompt
     ((asked, (answered,)),) = tokenised(tokenized, [Question(prompt, ("Lima",))])
     assert (asked, answered) == (prompt_ids(tokenized, prompt), ids)
+
+
+@pytest.mark.parametrize("bos", [False, True])
+def test_a_chat_prompt_has_the_templates_own_tokens(tiny, bos):
+    tokenizer = AutoTokenizer.from_pretrained(prepare("smollm2-135m"))
+    if bos:  # as Llama's: the tokenizer puts it before a text, and so does the template
+        first = (tokenizer.bos_token, tokenizer.bos_token_id)
+        tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(
+            single=f"{first[0]} $A", pair=None, special_tokens=[first]
+        )
+        tokenizer.chat_template = "{{ bos_token }}" + tokenizer.chat_template
+    language_model = replace(tiny("llama"), tokenizer=tokenizer)
+    message = [{"role": "user", "content": "Where is Lima?"}]
+    ids = tokenizer.apply_chat_template(message, add_generation_prompt=True)["input_ids"]
+    assert prompt_ids(language_model, chat_prompt(language_model, "Where is Lima?")) == tuple(ids)
+    tokenizer.chat_template = "{% for m in messages %}Q {{ m['content'] }}{% endfor %}"
+    if bos:
+        with pytest.raises(TokenError, match="adds special tokens that its chat template lacks"):
+            chat_prompt(language_model, "Where is Lima?")
 
 
 @pytest.mark.parametrize("blank", [" ", "\t", "\n "])
