@@ -34,6 +34,7 @@ from helpers.scoring.answers import Question, score_answers
 from helpers.scoring.responses import sample_responses, sample_tokens
 
 FAST = {"layers": [1], "num_steps": 30, "lr": 0.05, "norm_constraint": 0.5}
+CHAT = "{% for m in messages %}Q {{ m['content'] }}\nA\n{% endfor %}"
 SUDAN = Fact(
     "Sudan",
     "{} shares a border with",
@@ -58,6 +59,7 @@ def checkpoint(tiny, tmp_path):
     folder = tmp_path / "my-model"
     language_model.model.save_pretrained(folder)
     language_model.tokenizer.save_pretrained(folder)
+    (folder / "chat_template.jinja").write_text(CHAT)
     return folder
 
 
@@ -205,8 +207,7 @@ def test_the_table_reports_what_is_odd_about_an_edit(tiny):
 
 def test_a_fact_is_edited_and_scored_inside_the_chat_template(tiny, monkeypatch):
     language_model = tiny("llama")
-    template = "{% for m in messages %}Q {{ m['content'] }}\nA\n{% endfor %}"
-    monkeypatch.setattr(language_model.tokenizer, "chat_template", template)
+    monkeypatch.setattr(language_model.tokenizer, "chat_template", CHAT)
     asked = replace(SUDAN, chat=True)
     result = edit_facts(language_model, [asked], editor="ft-m", preset=FAST)
     row = result.table.iloc[0]

@@ -87,7 +87,8 @@ def sum_keys(
         [*prefix, *document][:longest]
         for document in islice(corpus.documents(language_model), sums.documents, None)
     )
-    title = f"second moments of layers {', '.join(map(str, layers))} over {corpus.name}"
+    which = f"layer{'s' * (len(layers) > 1)} {', '.join(map(str, layers))}"
+    title = f"second moments of {which} over {corpus.name}"
     total, first = getattr(corpus, "count", None), sums.documents
     bar = tqdm(desc=title, unit="document", total=total, initial=first)
     began = saved = time.monotonic()
