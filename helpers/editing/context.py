@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import ClassVar
 
 import torch
+from tqdm.auto import tqdm
 
 from helpers.kept import kept
 from helpers.models.language_model import LanguageModel
@@ -95,7 +96,8 @@ def context_templates(
     def make(scratch: Path) -> None:
         # Seeded once, or short templates would be beginnings of long ones.
         with seeded(seed, language_model.device):
-            texts = [t for pair in lengths for t in _sample(language_model, *pair, start)]
+            bar = tqdm(lengths, desc=f"sampling context templates of {language_model.name}, once")
+            texts = [t for pair in bar for t in _sample(language_model, *pair, start)]
         scratch.write_text(json.dumps(texts, ensure_ascii=False, indent=1), encoding="utf-8")
 
     def read(file: Path) -> list[str]:

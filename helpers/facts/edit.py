@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pandas as pd
 
@@ -141,7 +142,8 @@ def edit_facts(
     remarks = [_remark(language_model, fact, editor, chosen) for fact in read]
     for remark in filter(None, remarks):
         warnings.warn(remark, stacklevel=2)
-    made = build_editor(editor, language_model, preset=chosen, app=app, corpus=corpus, seed=seed)
+    options: dict[str, Any] = {"corpus": corpus, "seed": seed, "progress": True}
+    made = build_editor(editor, language_model, preset=chosen, app=app, **options)
     requests = [fact.request for fact in read]
     updates = [made.edit_jointly(requests)] if together else made.edit(requests)
     table = facts_table(language_model, facts, updates, remarks)
