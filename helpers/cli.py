@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import gc
+import io
+import os
+import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -25,6 +28,11 @@ class _OneLine(typer.core.TyperGroup):
     """A disk that is full, only read or not there is said in one line, whatever the verb."""
 
     def invoke(self, ctx: Any) -> object:
+        # A stream in ASCII must not end a run; the variable is for the processes that it starts.
+        os.environ.setdefault("PYTHONIOENCODING", ":backslashreplace")
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(errors="backslashreplace")
         try:
             require_checkout()
             return super().invoke(ctx)

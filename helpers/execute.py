@@ -15,13 +15,14 @@ from typing import Any
 
 import papermill
 import yaml
+from filelock import FileLock, Timeout
 from papermill.exceptions import PapermillExecutionError
 
 from helpers import __version__
 from helpers.cell_times import CellTimes
 from helpers.cells import write_for_run
-from helpers.params import notebook_of, read_params
-from helpers.paths import REPOSITORY, RUNS, file_name, written_whole
+from helpers.params import ParamsError, notebook_of, read_params
+from helpers.paths import REPOSITORY, RUNS, file_name, in_one_line, written_whole
 from helpers.processes import environment
 
 MANIFEST = "manifest.jsonl"
@@ -105,16 +106,25 @@ def place(params_file: Path, params: dict[str, Any], *, notebook: Path, folder: 
 def checked_plan(
     params_file: Path, *, notebook: Path | None = None, folder: Path = RUNS
 ) -> PlannedRun:
-    """``plan``, with values checked that only the notebook's own modules can judge.
+    """``plan``, with values checked that only the notebook's own modules and this machine can judge.
 
     Raises:
-        ParamsError: the params file does not fit the notebook, or holds wrong values.
+        ParamsError: the params file does not fit the notebook, holds wrong values, or names a device
+            that is not here.
     """
-    from helpers.values import check_values  # loads torch, which executing does not need
+    from helpers.models.load import (  # loads torch, which executing does not need
+        ModelError,
+        check_device,
+    )
+    from helpers.values import check_values
 
     planned = plan(params_file, notebook=notebook, folder=folder)
     with chdir(REPOSITORY):  # from where the notebook reads paths
         check_values(params_file, planned.params)
+    try:
+        check_device(planned.params.get("device", "cpu"))
+    except ModelError as error:
+        raise ParamsError(f"{params_file}: {error}") from error
     return planned
 
 
@@ -162,30 +172,42 @@ def execute(
             be written.
     """
     try:
-        _prepare(planned)
-        started, clock = datetime.now(UTC), time.perf_counter()
-        failure = _execute(planned, CellTimes(tell) if tell else None)
-        row = ManifestRow(
-            notebook=planned.notebook.stem,
-            params_file=str(planned.params_file),
-            output=str(planned.output),
-            started=started.isoformat(timespec="seconds"),
-            seconds=round(time.perf_counter() - clock, 1),
-            status="failed" if failure else "done",
-            error=f"{type(failure).__name__}: {str(failure).strip()[-2000:]}" if failure else "",
-            helpers_version=__version__,
-            message=_message(failure) if failure else "",
-        )
-        record(planned, row, folder)
+        planned.output_folder.mkdir(parents=True, exist_ok=True)
+        with FileLock(planned.output_folder / ".lock", blocking=False):
+            row = _recorded(planned, folder, tell)
+    except Timeout as error:
+        raise RunError(
+            f"another run with these parameters writes to {planned.output_folder}: wait for its end"
+        ) from error
     except OSError as error:
         raise RunError(
-            f"could not write to {planned.output_folder} ({error}); free some space there: finished"
-            " records are in the results store, and the next run goes on from them"
+            f"{in_one_line(error)}: finished records are in the results store, and the next run goes on"
+            " from them"
         ) from error
     if row.error:
         raise RunError(
             f"{planned.notebook.stem} failed; the notebook up to there is {planned.output}\n{row.error}"
         )
+    return row
+
+
+def _recorded(planned: PlannedRun, folder: Path, tell: Callable[[str], None] | None) -> ManifestRow:
+    """Run the notebook, and write down how that ended."""
+    _prepare(planned)
+    started, clock = datetime.now(UTC), time.perf_counter()
+    failure = _execute(planned, CellTimes(tell) if tell else None)
+    row = ManifestRow(
+        notebook=planned.notebook.stem,
+        params_file=str(planned.params_file),
+        output=str(planned.output),
+        started=started.isoformat(timespec="seconds"),
+        seconds=round(time.perf_counter() - clock, 1),
+        status="failed" if failure else "done",
+        error=f"{type(failure).__name__}: {str(failure).strip()[-2000:]}" if failure else "",
+        helpers_version=__version__,
+        message=_message(failure) if failure else "",
+    )
+    record(planned, row, folder)
     return row
 
 
@@ -201,7 +223,6 @@ def record(planned: PlannedRun, row: ManifestRow, folder: Path) -> None:
 
 def _prepare(planned: PlannedRun) -> None:
     """The output folder with the effective parameters, and no row of an earlier run."""
-    planned.output_folder.mkdir(parents=True, exist_ok=True)
     (planned.output_folder / ROW).unlink(missing_ok=True)
     for earlier in (*planned.tables.glob("*.csv"), *planned.figures.glob("*.*")):
         earlier.unlink()
@@ -219,11 +240,12 @@ def _execute(planned: PlannedRun, watch: CellTimes | None) -> Exception | None:
     variables = {**_QUIET, **({"HELPERS_TELL": "1"} if watch else {})}
     for name, place in (("FIGURES", planned.figures), ("TABLES", planned.tables)):
         variables[f"HELPERS_{name}"] = str(place.resolve())
+    as_it_is = str(planned.output).replace("{", "{{").replace("}", "}}")  # to papermill, a template
     try:
         with environment(variables):
             papermill.execute_notebook(
-                str(planned.output),  # the cells of this run, executed in their place
-                str(planned.output),
+                as_it_is,  # the cells of this run, executed in their place
+                as_it_is,
                 parameters=planned.params,
                 kernel_name="python3",
                 cwd=str(REPOSITORY),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -206,19 +206,20 @@ def validate_params(values: dict[str, Any], notebook: Path, *, where: str) -> di
         lines = [explain(problem, model) for problem in error.errors()]
         raise ParamsError(f"{where}: " + "; ".join(lines)) from error
     for name in WRITTEN_FOLDERS & params.keys():
-        _check_folder(params[name], f"{where}: {name}")
+        places = (RUNS, FIGURES) if name == "stored" else (RUNS,)
+        _check_folder(params[name], f"{where}: {name}", [place.name for place in places])
     return params
 
 
-def _check_folder(value: str, where: str) -> None:
-    """Params files travel: what one writes stays below ``runs`` or ``figures``."""
+def _check_folder(value: str, where: str, places: Sequence[str]) -> None:
+    """Params files travel: what one writes stays below ``runs``, what is published below ``figures``."""
     try:
         first = below(REPOSITORY, value).relative_to(REPOSITORY).parts[0]
     except PathError as error:
         raise ParamsError(f"{where}: {error}") from error
-    if first not in (RUNS.name, FIGURES.name):
+    if first not in places:
         raise ParamsError(
-            f"{where}: {value!r} must lie below runs or figures; to use another disk, make the folder"
+            f"{where}: {value!r} must lie below {' or '.join(places)}; to use another disk, make the folder"
             " there and a symbolic link to it in runs"
         )
 

@@ -51,6 +51,8 @@ def in_one_line(error: OSError) -> str:
         errno.ENOSPC: "free some space, or choose a folder on a larger disk",
         errno.EDQUOT: "free some space, or choose a folder on a larger disk",
         errno.ENOENT: "check the path",
+        errno.ENOTDIR: "a file stands where a folder should be: move it away",
+        errno.EEXIST: "a file stands where a folder should be: move it away",
         errno.EIO: "copy what can be read to another disk",
     }
     place = error.filename or "a file"

@@ -204,7 +204,7 @@ _CONSTRUCTION = (
     *("link_steps", "per_relation", "cutoff", "until", "temporal_least_hard"),
     *("temporal_per_relation", "rule", "hard_share", "threshold", "least_known"),
 )
-_SOME = ("methods", "modes", "estimators")  # lists that may not be empty
+_SOME = ("methods", "editors", "modes", "estimators")  # lists that may not be empty
 
 
 def _bounded(name: str, *bounds: float) -> Callable[[float], None]:
@@ -221,14 +221,13 @@ ALONE: dict[str, Callable[[Any], object]] = {
     "share": partial(located_count, 1),
     "mode": partial(one_of, "mode", known=("sequential", "independent")),
     "seed": _bounded("seed", 0, 2**32 - 1),  # what numpy takes
-    **{
-        name: _bounded(name, 1) for name in ("records", "first", "samples", "examples", "most_rows")
-    },
+    **{name: _bounded(name, 1) for name in ("records", "first", "examples", "most_rows")},
     "checkpoints": _bounded("checkpoints", 1),
     "modes": partial(one_of, "modes", known=MODES),
     "estimators": partial(one_of, "estimators", known=ESTIMATORS),
     **dict.fromkeys(("locators", "layers_only"), make_locator),
-    **{name: _bounded(name, 1) for name in ("permutations", "max_new_tokens")},
+    # Each of these is made: a million of them is a slip, or days.
+    **{name: _bounded(name, 1, 10**6) for name in ("samples", "permutations", "max_new_tokens")},
     **{name: _bounded(name, 0) for name in ("counts", "edited_facts", "temperature")},
     **{name: _bounded(name, 0) for name in ("neighbours", "factors", "margins")},
 }

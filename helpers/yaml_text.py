@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import yaml
 
 MOST_VALUES = 10_000
+_OTHER_BASE = re.compile(r"[-+]?0\d|.*:")
 
 
 class _Loader(yaml.SafeLoader):
@@ -22,6 +24,20 @@ class _Loader(yaml.SafeLoader):
                 )
             seen.add(key.value)
         return node
+
+    def construct_yaml_int(self, node: yaml.ScalarNode) -> Any:
+        """Text where YAML 1.1 counts by 60 or 8, as nobody means: 12:30 is no 750, 010 no 8."""
+        return node.value if _OTHER_BASE.match(node.value) else super().construct_yaml_int(node)
+
+    def construct_yaml_float(self, node: yaml.ScalarNode) -> Any:
+        """Likewise 1:30.5."""
+        return node.value if ":" in node.value else super().construct_yaml_float(node)
+
+
+for _kind in ("int", "float"):
+    _Loader.add_constructor(
+        f"tag:yaml.org,2002:{_kind}", getattr(_Loader, f"construct_yaml_{_kind}")
+    )
 
 
 def _check_size(node: yaml.Node, sizes: dict[int, int]) -> int:

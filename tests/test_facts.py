@@ -10,8 +10,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+import yaml
 
 from helpers import models
+from helpers.editing import params_files
 from helpers.editing.app import App
 from helpers.editing.build import build_editor
 from helpers.editing.hyperparameters import HyperparameterError
@@ -354,3 +356,18 @@ def test_what_the_pages_show_runs(page, checkpoint, tmp_path, monkeypatch):
         code = code.replace('preset="tuned"', 'preset="generic", corpus="self-8x16"')
         exec(compile(code, page, "exec", dont_inherit=True), namespace)
     assert len(namespace["result"].table) >= 1  # type: ignore[attr-defined]
+
+
+def test_a_stray_params_file_breaks_no_other_model(tmp_path, monkeypatch):
+    configuration = {"model_type": "llama", "blocks": 2, "hidden_size": 8, "intermediate_size": 16}
+    (tmp_path / "a.yaml").write_text("notes: mine\n")
+    (tmp_path / "b.yaml").write_text(yaml.safe_dump({"configuration": configuration}))
+    names = ("model_type", "num_hidden_layers", "hidden_size", "intermediate_size")
+    (tmp_path / "config.json").write_text(
+        json.dumps(dict(zip(names, configuration.values(), strict=True)))
+    )
+    monkeypatch.setattr(params_files, "FOLDER", tmp_path)
+    assert model_file(str(tmp_path)).name == "b.yaml"
+    (tmp_path / "a.yaml").write_text("just a text")
+    with pytest.raises(HyperparameterError, match=r"a\.yaml holds no hyperparameters"):
+        model_file(str(tmp_path))

@@ -58,6 +58,10 @@ NONSENSE: list[tuple[tuple[str, ...], dict[str, Any]]] = [
     ((RUNS,), {"methods": ["rome+nosuch"]}),
     ((RUNS,), {"methods": ["kn+app"]}),
     ((ABLATIONS,), {"editors": ["nosuch"]}),
+    ((ABLATIONS,), {"editors": []}),
+    ((ABLATIONS,), {"samples": 10**12}),
+    ((RUNS, ABLATIONS), {"results": "figures/data/peak"}),
+    ((CONSTRUCTION,), {"source": "httpfoo"}),
     ((ABLATIONS,), {"fairer": ["nosuch"]}),
     ((ABLATIONS,), {"others": ["nosuch"]}),
     ((ABLATIONS,), {"said": ["nosuch"]}),
@@ -164,3 +168,11 @@ def test_tables_that_are_still_to_be_made_are_told_apart():
     params = read_params(PARAMS / "paper" / ABLATIONS / "llama2-7b_peak-cf.yaml")
     (error,) = [e for e in wrong_values(params) if isinstance(e, NotMadeError)]
     assert "python -m helpers publish" in str(error)
+
+
+def test_a_device_that_is_not_here_is_refused_at_once(tmp_path, monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    file = tmp_path / f"{RUNS}.yaml"
+    file.write_text("device: cuda\n")
+    with pytest.raises(ParamsError, match=rf"{file.name}: device 'cuda'.*sees no GPU"):
+        execute.checked_plan(file)

@@ -32,3 +32,9 @@ def test_keys_that_are_no_texts_are_yaml_errors():
 def test_only_plain_values_are_made():
     with pytest.raises(yaml.YAMLError):
         load_yaml("!!python/object/apply:os.getcwd []")
+
+
+def test_numbers_are_those_that_are_written():
+    """YAML 1.1 counts 12:30 by 60 and 010 by 8."""
+    read = load_yaml("[12:30, 010, 1:30.5, 12, 0, 1.5, -3]")
+    assert read == ["12:30", "010", "1:30.5", 12, 0, 1.5, -3]

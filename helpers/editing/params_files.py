@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import yaml
+
 from helpers.editing.hyperparameters import HyperparameterError
 from helpers.models.names import EMBEDDED_NAMES, HUB_NAMES, SHAPE_PREFIX
 from helpers.paths import PARAMS, require_checkout
@@ -111,7 +113,8 @@ def _fitting_file(model: str, configuration: Mapping[str, Any]) -> Path:
     """
     named = FOLDER / f"{Path(model).name.lower()}.yaml"
     paths = sorted(FOLDER.glob("*.yaml"), key=lambda path: (path != named, path))
-    known = {path: content_of(path)["configuration"] for path in paths}
+    contents = {path: content_of(path) for path in paths}
+    known = {path: c["configuration"] for path, c in contents.items() if "configuration" in c}
     for path, theirs in known.items():
         if theirs == configuration:
             return path
@@ -129,6 +132,15 @@ def _fitting_file(model: str, configuration: Mapping[str, Any]) -> Path:
 
 
 def content_of(path: Path) -> dict[str, Any]:
-    """A params file: ``configuration`` and ``editors``."""
-    content: dict[str, Any] = load_yaml(path.read_text(encoding="utf-8"))
+    """A params file: ``configuration`` and ``editors``.
+
+    Raises:
+        HyperparameterError: the file holds something else.
+    """
+    try:
+        content = load_yaml(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise HyperparameterError(f"{path} is no YAML ({error}); correct or remove it") from error
+    if not isinstance(content, dict):
+        raise HyperparameterError(f"{path} holds no hyperparameters; correct or remove it")
     return content

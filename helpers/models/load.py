@@ -72,12 +72,7 @@ def load(
     """
     name = EMBEDDED_NAMES.get(name, name)
     of_weights = torch_dtype(dtype)
-    if torch_device(device).type == "cuda" and not torch.cuda.is_available():
-        built = f"torch {torch.__version__}, built for CUDA {torch.version.cuda or 'not at all'}"
-        raise ModelError(
-            f"device {device!r} was asked for, but {built}, sees no GPU: use 'cpu', or a build that"
-            " fits the driver (make TORCH=…)"
-        )
+    check_device(device)
     if dtype == TF32 and torch_device(device).type != "cuda":
         raise ModelError("dtype 'tf32' is for GPUs, use 'float32' on a CPU")
     choose_products(dtype, torch_device(device))
@@ -119,6 +114,20 @@ def torch_device(name: str) -> torch.device:
     if device.type not in _DEVICES:  # MPS has no float64, "meta" no values
         raise ModelError(f"device {name!r} computes nothing here, use 'cpu' or 'cuda'")
     return device
+
+
+def check_device(name: str) -> None:
+    """Refuse a device that this machine has not.
+
+    Raises:
+        ModelError: naming torch's build, on which it also depends.
+    """
+    if torch_device(name).type == "cuda" and not torch.cuda.is_available():
+        built = f"torch {torch.__version__}, built for CUDA {torch.version.cuda or 'not at all'}"
+        raise ModelError(
+            f"device {name!r} was asked for, but {built}, sees no GPU: use 'cpu', or a build that"
+            " fits the driver (make TORCH=…)"
+        )
 
 
 def model_source(name: str) -> str:

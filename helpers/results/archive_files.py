@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from helpers.kept import digest_of
 from helpers.paths import REPOSITORY, file_name, written_whole
 
 if TYPE_CHECKING:  # pandas is imported where a table is read: names are listed at once without it
     import pandas as pd
 
-_DIGITS = 16  # of a digest
 _SAID = {"source", "settings", "caption", "tables"}
 
 
@@ -51,12 +50,12 @@ def _intact(path: Path, digest: str) -> pd.DataFrame:
     import pandas as pd
 
     new = _new(path)
-    if new.exists() and _digest(new.read_bytes()) == digest:
+    if new.exists() and digest_of(new.read_bytes()) == digest:
         new.replace(path)  # whoever published it ended between its last two steps
     if not path.exists():
         raise ArchiveError(f"{path} is missing; {restore(path)}")
     content = path.read_bytes()
-    if _digest(content) != digest:
+    if digest_of(content) != digest:
         raise ArchiveError(f"{path} is not the table that was published; {restore(path)}")
     return pd.read_parquet(BytesIO(content))
 
@@ -80,7 +79,7 @@ def write_tables(
     for name, table in tables.items():
         content = table.to_parquet(None, index=False, compression="zstd")
         file = f"{file_name(name).lower()}.parquet"
-        entries[name] = {"file": file, "rows": len(table), "digest": _digest(content)}
+        entries[name] = {"file": file, "rows": len(table), "digest": digest_of(content)}
         owners = [other for other, entry in entries.items() if entry["file"] == file]
         if len(owners) > 1:
             raise ArchiveError(
@@ -101,31 +100,29 @@ def write_tables(
 
 
 def read_about(path: Path) -> dict[str, Any]:
-    """What ``write_tables`` wrote to ``about.json``; earlier versions wrote no digest of it.
+    """What ``write_tables`` wrote to ``about.json``.
 
     Raises:
         ArchiveError: it is not what was published.
     """
     try:
         said = json.loads(path.read_text("utf-8"))
-        digest = said.pop("digest", None)
-        if set(said) != _SAID or digest not in (None, _digest_of(said)):
+        if said.pop("digest") != _digest_of(said) or set(said) != _SAID:
             raise ValueError("not what was published")
-    except (ValueError, AttributeError) as error:
+        for entry in said["tables"].values():
+            if file_name(entry["file"]) != entry["file"]:
+                raise ValueError(f"{entry['file']!r} is no file of its folder")
+    except (ValueError, AttributeError, LookupError, TypeError) as error:
         raise ArchiveError(f"{path} cannot be read ({error}); {restore(path)}") from error
     return dict(said)
 
 
 def _digest_of(said: Mapping[str, Any]) -> str:
-    return _digest(json.dumps(said).encode())
+    return digest_of(json.dumps(said).encode())
 
 
 def _new(path: Path) -> Path:
     return path.with_name(f"{path.name}.new")
-
-
-def _digest(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()[:_DIGITS]
 
 
 def restore(path: Path) -> str:

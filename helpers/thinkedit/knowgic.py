@@ -109,8 +109,8 @@ def usable_edits(path: Path) -> Usable[Edit]:
         rewrite = _rewrite(record, place)
         check_record(record["case_id"], record, place, error=KnowGICError)
         lists = record["chains"] if "chains" in record else [record["chain"]]
-        if not lists:
-            raise KnowGICError(f"{place}: no chains; give at least the one-step chain")
+        if not isinstance(lists, list) or not lists:
+            raise KnowGICError(f"{place}: chains must be a list of one or more, not {lists!r}")
         chains = [_chain(entry, rewrite, f"{place}, chain {i}") for i, entry in enumerate(lists)]
         case_id = case_ids.get(rewrite, record["case_id"])
         if taken.setdefault(case_id, rewrite) != rewrite:

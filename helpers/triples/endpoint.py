@@ -6,6 +6,7 @@ import hashlib
 import http.client
 import json
 import os
+import threading
 import time
 import urllib.error
 import urllib.parse
@@ -14,6 +15,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from queue import Empty, SimpleQueue
 
 from helpers import __version__
 from helpers.kept import kept_whole, sound
@@ -22,7 +24,7 @@ from helpers.triples.triple_store import Binding, SparqlSource
 
 WIKIDATA = "https://query.wikidata.org/sparql"
 LONGEST_WAIT = 600.0  # seconds, whatever an endpoint asks for
-LONGEST_ANSWER = 300.0  # seconds, however slowly it comes
+LONGEST_ANSWER = 300.0  # seconds, from the request to the answer's last byte
 LARGEST_ANSWER = 256 * 2**20  # bytes
 _RETRIED = (429, 500, 502, 503, 504)
 
@@ -108,8 +110,7 @@ class Endpoint:
         for attempt in range(self.attempts):
             wait = self.backoff * 2**attempt
             try:
-                with opener.open(request, timeout=self.timeout) as response:
-                    content = _whole(response)
+                content = _in_time(lambda: _answer(opener, request, self.timeout))
                 _rows(content)  # a cut-off answer is no answer
                 return content
             except TooLargeError as error:
@@ -179,25 +180,46 @@ def _seconds(retry_after: str | None) -> float:
     return float(text) if text.isascii() and text.isdigit() else 0.0
 
 
-def _whole(response: http.client.HTTPResponse) -> bytes:
+def _in_time(ask: Callable[[], bytes]) -> bytes:
+    """What is answered within ``LONGEST_ANSWER``.
+
+    A socket's timeout begins anew with every byte, in headers, chunk sizes and ``100 Continue`` alike, so
+    that the request is left to a thread, which ends with the process if it never does.
+    """
+    answers: SimpleQueue[bytes | BaseException] = SimpleQueue()
+
+    def work() -> None:
+        try:
+            answers.put(ask())
+        except BaseException as error:
+            answers.put(error)
+
+    threading.Thread(target=work, daemon=True).start()
+    try:
+        answer = answers.get(timeout=LONGEST_ANSWER)
+    except Empty:
+        raise TimeoutError(f"its answer is not complete after {LONGEST_ANSWER:.0f} s") from None
+    if isinstance(answer, BaseException):
+        raise answer
+    return answer
+
+
+def _answer(
+    opener: urllib.request.OpenerDirector, request: urllib.request.Request, timeout: float
+) -> bytes:
     """An answer's bytes.
 
     Raises:
         TooLargeError: more than ``LARGEST_ANSWER``.
-        TimeoutError: it takes longer than ``LONGEST_ANSWER``, though there is always some more.
         http.client.IncompleteRead: the connection was cut.
     """
-    end, parts, size = time.monotonic() + LONGEST_ANSWER, [], 0
-    while part := response.read1(1 << 20):
-        parts.append(part)
-        size += len(part)
-        if size > LARGEST_ANSWER:
+    with opener.open(request, timeout=timeout) as response:
+        content: bytes = response.read(LARGEST_ANSWER + 1)
+        if len(content) > LARGEST_ANSWER:
             raise TooLargeError(f"its answer is larger than {LARGEST_ANSWER >> 20} MiB")
-        if time.monotonic() > end:
-            raise TimeoutError(f"its answer is not complete after {LONGEST_ANSWER:.0f} s")
-    if response.length:  # of the bytes it announced, so many did not come
-        raise http.client.IncompleteRead(b"", response.length)
-    return b"".join(parts)
+        if response.length:  # of the bytes it announced, so many did not come
+            raise http.client.IncompleteRead(b"", response.length)
+        return content
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):

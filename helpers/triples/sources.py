@@ -18,6 +18,7 @@ from helpers.triples.yago import yago_store
 CODEX_S = tuple(official_file(f"codex-s-{split}") for split in ("train", "valid", "test"))
 DYKNOW = official_file("v-dyknow")
 TABLE_COLUMNS = ("subject", "relation", "object")
+_ADDRESS = ("http://", "https://")
 _OPTIONAL = ("subject_types", "object_types", "start", "end")
 
 
@@ -26,7 +27,7 @@ def open_source(name: str) -> SparqlSource:
 
     Args:
         name: ``packaged``, ``codex-s``, ``dyknow``, ``wikidata``, the address of another endpoint
-            (``http…``), a tab-separated file of triples, or a folder with YAGO's ``.tsv`` files.
+            (``https://…``), a tab-separated file of triples, or a folder with YAGO's ``.tsv`` files.
 
     Raises:
         TripleError: none of these.
@@ -34,7 +35,7 @@ def open_source(name: str) -> SparqlSource:
     known = {"packaged": packaged_store, "codex-s": codex_store, "dyknow": dyknow_store}
     if name in known:
         return known[name]()
-    if name == "wikidata" or name.startswith("http"):
+    if name == "wikidata" or name.startswith(_ADDRESS):
         return Endpoint() if name == "wikidata" else Endpoint(name)
     path = Path(name)
     try:
@@ -57,7 +58,7 @@ def check_source(name: str) -> None:
         TripleError: see ``open_source``.
     """
     known = ("packaged", "codex-s", "dyknow", "wikidata")
-    if name not in known and not name.startswith("http") and not (name and Path(name).exists()):
+    if name not in known and not name.startswith(_ADDRESS) and not (name and Path(name).exists()):
         open_source(name)
 
 

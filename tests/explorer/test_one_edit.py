@@ -13,6 +13,7 @@ from helpers.editing.corpus import SelfCorpus
 from helpers.editing.second_moment import second_moment
 from helpers.explorer.one_edit import MEASURES, Explorer, Outcome, Said
 from helpers.explorer.own_fact import own_record, snippet, with_target
+from helpers.kept import kept_at
 from helpers.models.language_model import LanguageModel
 from helpers.peak.metrics_table import metrics_table
 from helpers.peak.one_record import edit_prompt_probabilities, joined_scores, record_scores
@@ -80,7 +81,7 @@ def test_missing_second_moments_are_those_that_the_cache_lacks(tiny, tmp_path, m
     assert explorer.missing_moments("rect") == [4, 5, 6, 7, 8]  # it stands upon MEMIT
     second_moment(model, [2], SelfCorpus(count=1, segment=4))
     folder = next((tmp_path / "second_moments" / model.fingerprint).iterdir())
-    (folder / "layer2.safetensors").rename(folder / "layer5.safetensors")
+    kept_at(folder / "layer2.safetensors").rename(folder / "layer5.safetensors")
     assert replace(explorer, corpus="self-1x4").missing_moments("rome") == []
 
 

@@ -11,10 +11,13 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import papermill
+import papermill.parameterize
 import pytest
 import torch
+from filelock import FileLock
 
-from helpers.execute import RunError, plan, run
+from helpers.execute import PlannedRun, RunError, execute, plan, run
 from helpers.params import ParamsError
 from helpers.paths import PlaceError
 from helpers.peak.records import load_peak
@@ -200,3 +203,33 @@ def test_a_run_that_ends_without_memory_keeps_its_chunks(tmp_path):
     with pytest.raises(torch.OutOfMemoryError):
         Cases({n: n for n in range(8)}, 2).completed(results, compute)
     assert results.done() == {0, 1, 2, 3}
+
+
+@pytest.mark.parametrize(
+    ("places", "said"),
+    [
+        ("a {b} c", ""),
+        ("runs", "another run with these parameters"),
+        ("file", "a file stands where a folder should be"),
+    ],
+)
+def test_a_run_in_an_unusual_place(tmp_path, monkeypatch, places, said):
+    """Braces in its path, another run of the same, a file."""
+    monkeypatch.setattr("helpers.execute._prepare", lambda planned: None)
+    called: list[str] = []
+
+    def executed(source: str, target: str, **options: object) -> None:
+        called.append(papermill.parameterize.parameterize_path(target, {}))
+
+    monkeypatch.setattr(papermill, "execute_notebook", executed)
+    (tmp_path / "file").touch()
+    planned = PlannedRun(Path("03_editing_runs.ipynb"), Path("a.yaml"), {}, tmp_path / places / "x")
+    if not said:
+        assert execute(planned, folder=tmp_path).status == "done"
+        assert called == [str(planned.output)]
+        return
+    held = planned.output_folder if places == "runs" else tmp_path
+    held.mkdir(parents=True, exist_ok=True)
+    with FileLock(held / ".lock"), pytest.raises(RunError, match=said):
+        execute(planned, folder=tmp_path)
+    assert not called

@@ -7,6 +7,7 @@ import json
 import pandas as pd
 import pytest
 
+from helpers.kept import digest_of
 from helpers.results.archive import DATA, About, Archive, ArchiveError
 
 SOURCE = {"model": "tiny", "dtype": "float32"}
@@ -130,3 +131,14 @@ def test_every_committed_table_is_intact(paper):
     assert len(read) == len(listed) > 0
     for run, name in read:
         assert len(run.tables[name])
+
+
+def test_a_table_outside_its_folder_is_refused(archive):
+    """An ``about.json`` that somebody wrote, its digest included."""
+    path = archive.put("r", {"ROME": ROWS}, About(SOURCE)) / "about.json"
+    said = json.loads(path.read_text())
+    del said["digest"]
+    said["tables"]["ROME"]["file"] = "../../elsewhere.parquet"
+    path.write_text(json.dumps({**said, "digest": digest_of(json.dumps(said).encode())}))
+    with pytest.raises(ArchiveError, match=r"elsewhere\.parquet' is no file of its folder"):
+        archive.get("r")
