@@ -6,7 +6,7 @@ reasoning proposes inside ``helpers.thinkedit.pipeline``.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -51,6 +51,9 @@ class StoreNeighbours:
         wordings: of the relations to propose. ``re_P36`` follows P36 backwards; ``P17/P30`` follows
             P17, then P30, where both have a single object.
         source: the store's name.
+
+    A prompt names an entity by its label, so a label stands for one entity of the store: the country
+    Niger, not the region of Nigeria (see ``_bearers``).
     """
 
     graph: Graph
@@ -61,9 +64,12 @@ class StoreNeighbours:
     def __post_init__(self) -> None:
         """Index all neighbours by case-folded subject."""
         found: dict[str, dict[tuple[str, str, str], Proposal]] = defaultdict(dict)
-        names = {i: self.wordings.name(entity.label) for i, entity in self.graph.entities.items()}
-        for relation in self.wordings.relations:
+        labels = {i: self.graph.label(i) for i in _bearers(self.graph)}
+        names = {i: self.wordings.name(label) for i, label in labels.items()}
+        for relation, wording in self.wordings.relations.items():
             for subject, goal in sorted(_pairs(self.graph, relation)):
+                if not {subject, goal} <= names.keys() or names[subject] in wording.unfit:
+                    continue
                 proposal = Proposal(names[subject], relation, names[goal], self.source)
                 if proposal.key[0] != proposal.key[2]:
                     found[proposal.key[0]].setdefault(proposal.key, proposal)
@@ -134,6 +140,31 @@ def proposed_triplets(
         if own not in found or (other in near and found[own].key[2] not in near):
             found[own] = triplet
     return list(found.values())
+
+
+def _bearers(graph: Graph) -> set[str]:
+    """The entities that keep their label: of several the one that is the subject of most facts.
+
+    A place that lies in the same country as the bearer (a city and the region around it), or in the
+    bearer itself (Singapore), keeps the label, too: they are taken for one place.
+    """
+    facts, countries = Counter[str](), defaultdict[str, set[str]](set)
+    for edge in graph.edges:
+        facts[edge.subject] += 1
+        if edge.relation == "P17":
+            countries[edge.subject].add(edge.object)
+        if edge.relation in {"P36", "P150"}:
+            countries[edge.object].add(edge.subject)
+    alike = defaultdict[str, list[str]](list)
+    for identifier, entity in graph.entities.items():
+        alike[entity.label.casefold()].append(identifier)
+    bearers = {label: max(ids, key=lambda i: (facts[i], i)) for label, ids in alike.items()}
+    return {
+        i
+        for label, ids in alike.items()
+        for i in ids
+        if i == bearers[label] or countries[i] & (countries[bearers[label]] | {bearers[label]})
+    }
 
 
 def _pairs(graph: Graph, relation: str) -> set[tuple[str, str]]:

@@ -21,12 +21,14 @@ class Wording:
     """One relation.
 
     ``reads`` stands between subject and object; ``questions``, in the order they are tried, and
-    ``clozes`` have one ``{}`` each.
+    ``clozes`` have one ``{}`` each. ``unfit`` are subjects that a store has the relation of, but which
+    the wording does not fit.
     """
 
     reads: str
     questions: tuple[str, ...]
     clozes: tuple[str, ...]
+    unfit: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,8 @@ def read_wordings(path: Path = WORDINGS) -> Wordings:
     for relation, lists in content["relations"].items():
         if missing := {"reads", "questions", "clozes"} - set(lists):
             raise WordingError(f"{path}, {relation}: lacks {', '.join(sorted(missing))}")
-        wording = Wording(lists["reads"], tuple(lists["questions"]), tuple(lists["clozes"]))
+        parts = (tuple(lists.get(part, ())) for part in ("questions", "clozes", "unfit"))
+        wording = Wording(lists["reads"], *parts)
         texts = (*wording.questions, *wording.clozes)
         if not (wording.questions and wording.clozes) or any(t.count("{}") != 1 for t in texts):
             raise WordingError(
