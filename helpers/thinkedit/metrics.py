@@ -14,56 +14,51 @@ and ``known_before``, ``known_after`` (booleans); *facts* have one row per (edit
 estimator) separate runs.
 """
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 OVERALL = "overall"
 STEP_COLUMNS = ("edit", "chain", "step", "before", "after", "known_before", "known_after")
 FACT_COLUMNS = ("edit", "fact", "before", "after", "known_before")
 
 
-def indirect_fact_recovery(ratios: ArrayLike, lengths: ArrayLike, *, capped: bool = False) -> float:
-    """IFR: mean retention ratio R'/R of the deducible chains, weighted by 1/√length (Definition 3).
+def recovery_terms(chains: pd.DataFrame) -> pd.DataFrame:
+    """The chains that IFR averages (Definition 3): ``ratio`` R'/R, with the ``weight`` 1/√length.
 
     Args:
-        ratios: R'/R of each chain with R ≠ 0 before the edit, [chains]; may exceed 1.
-        lengths: number of steps of the same chains, [chains].
-        capped: count ratios above 1 as 1 (the paper caps nothing).
-
-    Returns:
-        The weighted mean; 0 without chains, as defined. Means over edits leave such edits out
-        (``recovery_per_edit``).
-
-    Raises:
-        ValueError: unequal lengths, a negative or undefined ratio, a chain without steps.
+        chains: table of ``chain_table``; those outside D' are left out.
     """
-    values, steps = _ratios(ratios, capped=capped), np.asarray(lengths, dtype=float)
-    if values.shape != steps.shape:
-        raise ValueError(f"{values.size} ratios for {steps.size} chain lengths")
-    if (steps < 1).any():
-        raise ValueError("a chain has no steps; every chain needs at least one question")
-    return float(np.average(values, weights=1 / np.sqrt(steps))) if values.size else 0.0
+    kept = chains[chains["kept"].astype(bool)]
+    return kept.assign(weight=kept["length"] ** -0.5)
 
 
-def connected_knowledge_preservation(ratios: ArrayLike, *, capped: bool = False) -> float:
-    """CKP: mean of p'/p over the facts about other subjects that were known (Definition 4).
+def preservation_terms(facts: pd.DataFrame) -> pd.DataFrame:
+    """The facts that CKP averages (Definition 4): ``ratio`` p'/p, all with the ``weight`` 1.
 
     Args:
-        ratios: p'/p of each distinct fact with p ≠ 0, [facts]; may exceed 1.
-        capped: count ratios above 1 as 1 (the paper caps nothing).
-
-    Returns:
-        The mean; 1 without facts, as defined.
-
-    Raises:
-        ValueError: a negative or undefined ratio.
+        facts: table with ``FACT_COLUMNS``; those that were not known before are left out.
     """
-    values = _ratios(ratios, capped=capped)
-    return float(values.mean()) if values.size else 1.0
+    known = facts[facts["known_before"].astype(bool)]
+    return known.assign(ratio=known["after"] / known["before"], weight=1.0)
+
+
+def sums(terms: pd.DataFrame, keys: Sequence[str], *, capped: bool = False) -> pd.DataFrame:
+    """Numerator ``top`` and denominator ``bottom`` of IFR or CKP, and the ``n`` terms of each group.
+
+    IFR and CKP are top/bottom, of one edit or, with the sums of several added up, pooled.
+
+    Args:
+        terms: from ``recovery_terms`` or ``preservation_terms``.
+        keys: columns that separate groups.
+        capped: count ratios above 1 as 1 (the paper caps nothing).
+    """
+    ratio = terms["ratio"].clip(upper=1.0) if capped else terms["ratio"]
+    parts = terms.assign(top=ratio * terms["weight"], bottom=terms["weight"])
+    groups = parts.groupby(list(keys), sort=True, as_index=False)
+    return groups.agg(top=("top", "sum"), bottom=("bottom", "sum"), n=("top", "size"))
 
 
 def chain_table(steps: pd.DataFrame, *, by: Sequence[str] = ()) -> pd.DataFrame:
@@ -110,16 +105,16 @@ def recovery_per_edit(chains: pd.DataFrame, *, by: Sequence[str] = ()) -> pd.Dat
     Returns:
         One row per (*by*, edit, ``steps``), where steps is "overall" or a length as text: ``chains``,
         ``kept``, ``active`` (counts), ``value`` and ``capped`` (IFR; NaN where no chain is kept, so
-        that means leave the edit out).
+        that means leave the edit out; Definition 3 sets 0).
     """
     levels = pd.concat(
         [chains.assign(steps=OVERALL), chains.assign(steps=chains["length"].astype(str))]
     )
     keys = [*by, "edit", "steps"]
-    groups = slices(levels, keys, ["kept", "active", "ratio", "length"])
-    rows = [(*key, *_recovery(*columns)) for key, columns in groups]
-    names = [*by, "edit", "steps", "chains", "kept", "active", "value", "capped"]
-    return pd.DataFrame(rows, columns=names)
+    counts = levels.groupby(keys, sort=True).agg(
+        chains=("kept", "size"), kept=("kept", "sum"), active=("active", "sum")
+    )
+    return _ratios(counts, recovery_terms(levels))
 
 
 def preservation_per_edit(facts: pd.DataFrame, *, by: Sequence[str] = ()) -> pd.DataFrame:
@@ -130,7 +125,8 @@ def preservation_per_edit(facts: pd.DataFrame, *, by: Sequence[str] = ()) -> pd.
         by: columns that separate runs.
 
     Returns:
-        One row per (*by*, edit): ``facts``, ``kept`` (counts), ``value`` and ``capped`` (CKP).
+        One row per (*by*, edit): ``facts``, ``kept`` (counts), ``value`` and ``capped`` (CKP; 1
+        without known facts, as defined).
 
     Raises:
         ValueError: a missing column, a repeated fact, or an impossible probability.
@@ -140,9 +136,10 @@ def preservation_per_edit(facts: pd.DataFrame, *, by: Sequence[str] = ()) -> pd.
     if facts.duplicated([*keys, "fact"]).any():
         repeated = facts.loc[facts.duplicated([*keys, "fact"]), "fact"].iloc[0]
         raise ValueError(f"fact {repeated!r} is listed twice; CKP counts distinct facts")
-    groups = slices(facts, keys, ["before", "after", "known_before"])
-    rows = [(*key, *_preservation(*columns)) for key, columns in groups]
-    return pd.DataFrame(rows, columns=[*keys, "facts", "kept", "value", "capped"])
+    counts = facts.groupby(keys, sort=True).agg(
+        facts=("known_before", "size"), kept=("known_before", "sum")
+    )
+    return _ratios(counts, preservation_terms(facts)).fillna({"value": 1.0, "capped": 1.0})
 
 
 def pooled_recovery(chains: pd.DataFrame, *, by: Sequence[str] = ()) -> pd.DataFrame:
@@ -174,47 +171,12 @@ def combine_steps(values: ArrayLike, chains: ArrayLike) -> float:
     return float(np.average(np.asarray(values, dtype=float), weights=weights))
 
 
-def _ratios(ratios: ArrayLike, *, capped: bool) -> NDArray[np.float64]:
-    values = np.asarray(ratios, dtype=float)
-    if np.isnan(values).any() or (values < 0).any():
-        raise ValueError("a retention ratio is negative or undefined; leave unknown facts out")
-    return np.minimum(values, 1.0) if capped else values
-
-
-def slices(
-    table: pd.DataFrame, keys: Sequence[str], columns: Sequence[str]
-) -> Iterator[tuple[tuple[Any, ...], list[NDArray[Any]]]]:
-    """Each group's key, in order, and arrays of its columns: many groups cost far less than as tables."""
-    numbers = table.groupby(list(keys)).ngroup().to_numpy()
-    order = np.argsort(numbers, kind="stable")
-    starts = np.flatnonzero(np.diff(numbers[order], prepend=-1))
-    ends = np.append(starts, len(order))[1:]
-    names = table[list(keys)].iloc[order[starts]].itertuples(index=False, name=None)
-    arrays = [table[column].to_numpy()[order] for column in columns]
-    for name, start, end in zip(names, starts, ends, strict=True):
-        yield name, [array[start:end] for array in arrays]
-
-
-def _recovery(
-    kept: NDArray[np.bool_],
-    active: NDArray[np.bool_],
-    ratios: NDArray[np.float64],
-    lengths: NDArray[np.int64],
-) -> tuple[int, int, int, float, float]:
-    values = [
-        indirect_fact_recovery(ratios[kept], lengths[kept], capped=capped) if kept.any() else np.nan
-        for capped in (False, True)
-    ]
-    return len(kept), int(kept.sum()), int(active.sum()), values[0], values[1]
-
-
-def _preservation(
-    before: NDArray[np.float64], after: NDArray[np.float64], known: NDArray[np.bool_]
-) -> tuple[int, int, float, float]:
-    kept = known.astype(bool)
-    ratios = after[kept] / before[kept]
-    values = [connected_knowledge_preservation(ratios, capped=capped) for capped in (False, True)]
-    return len(kept), int(kept.sum()), values[0], values[1]
+def _ratios(counts: pd.DataFrame, terms: pd.DataFrame) -> pd.DataFrame:
+    """The counts of each group with the ``value`` of its terms and its ``capped`` one; NaN without."""
+    for name, capped in (("value", False), ("capped", True)):
+        found = sums(terms, counts.index.names, capped=capped).set_index(counts.index.names)
+        counts[name] = found["top"] / found["bottom"]
+    return counts.reset_index()
 
 
 def _check(table: pd.DataFrame, columns: Sequence[str], by: Sequence[str]) -> None:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from helpers.results.evidence import INCONCLUSIVE
 from helpers.results.statistics import Estimate
-from helpers.thinkedit.metrics import OVERALL
+from helpers.thinkedit.metrics import OVERALL, preservation_terms, recovery_terms, sums
 from helpers.thinkedit.report_tables import Evaluation, of_mode
 
 LEVEL = 0.05
@@ -64,20 +64,12 @@ def edit_sums(
         One row per (model, method, measure, edit) with ``top``, ``bottom`` (sums) and ``n``, the
         chains, facts or prompts behind them. Edits that add nothing to a measure are left out.
     """
-    chains = of_mode(evaluation.chains, mode)
-    chains = chains[chains["kept"]].assign(weight=lambda t: t["length"] ** -0.5)
+    chains = recovery_terms(of_mode(evaluation.chains, mode))
     if steps != OVERALL:
         chains = chains[chains["length"] == int(steps)]
-    facts = of_mode(evaluation.context, mode)
-    facts = facts[facts["known_before"]].assign(weight=1.0)
-    facts = facts.assign(ratio=facts["after"] / facts["before"])
-    parts = [chains.assign(measure="IFR"), facts.assign(measure="CKP")]
-    joined = pd.concat([part[[*_KEYS, "measure", "edit", "ratio", "weight"]] for part in parts])
-    ratio = joined["ratio"].clip(upper=1.0) if capped else joined["ratio"]
-    joined = joined.assign(top=ratio * joined["weight"], bottom=joined["weight"])
-    groups = joined.groupby([*_KEYS, "measure", "edit"], sort=True)
-    sums = groups.agg(top=("top", "sum"), bottom=("bottom", "sum"), n=("top", "size"))
-    return sums.reset_index()
+    facts = preservation_terms(of_mode(evaluation.context, mode))
+    terms = pd.concat([chains.assign(measure="IFR"), facts.assign(measure="CKP")])
+    return sums(terms, [*_KEYS, "measure", "edit"], capped=capped)
 
 
 def success_sums(evaluation: Evaluation, *, mode: str) -> pd.DataFrame:

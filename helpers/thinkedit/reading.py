@@ -6,11 +6,19 @@ from collections.abc import Mapping
 
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from helpers.results.style import PALETTE, captioned, use_style
-from helpers.thinkedit.metrics import connected_knowledge_preservation, indirect_fact_recovery
+from helpers.thinkedit.metrics import (
+    FACT_COLUMNS,
+    OVERALL,
+    STEP_COLUMNS,
+    chain_table,
+    preservation_per_edit,
+    recovery_per_edit,
+)
 
 # Probabilities of each step before and after the edit, by chain; of each fact about other subjects.
 CHAINS: Mapping[str, tuple[tuple[float, float], ...]] = {
@@ -26,14 +34,15 @@ FACTS: Mapping[str, tuple[float, float]] = {
 
 def worked() -> dict[str, float]:
     """IFR and CKP of the made-up chains and facts."""
-    ends = _products()
+    steps = [(1, name, i, *p) for name, chain in CHAINS.items() for i, p in enumerate(chain, 1)]
+    facts = [(1, name, *p) for name, p in FACTS.items()]
+    known = {"known_before": True, "known_after": True}
+    table = pd.DataFrame(steps, columns=list(STEP_COLUMNS[:5])).assign(**known)
+    context = pd.DataFrame(facts, columns=list(FACT_COLUMNS[:4])).assign(**known)
+    recovery = recovery_per_edit(chain_table(table)).set_index("steps")
     return {
-        "IFR": indirect_fact_recovery(
-            [after / before for before, after in ends.values()], [len(c) for c in CHAINS.values()]
-        ),
-        "CKP": connected_knowledge_preservation(
-            [after / before for before, after in FACTS.values()]
-        ),
+        "IFR": float(recovery.loc[OVERALL, "value"]),
+        "CKP": float(preservation_per_edit(context)["value"].item()),
     }
 
 

@@ -23,7 +23,7 @@ class Evaluation:
     """All metrics of one estimator, per edit, with the columns model, method and mode.
 
     ``recovery`` (IFR by chain length), ``new_recovery`` (probability of the new fact's chains),
-    ``preservation`` (CKP), ``chains`` (one row per chain), ``context`` (one row per fact about another
+    ``chains`` (one row per chain), ``context`` (one row per fact about another
     subject) and ``success`` (efficacy, generalisation, specificity; exact estimator only, else empty).
     """
 
@@ -31,7 +31,6 @@ class Evaluation:
     chains: pd.DataFrame
     context: pd.DataFrame
     recovery: pd.DataFrame
-    preservation: pd.DataFrame
     new_recovery: pd.DataFrame
     success: pd.DataFrame
 
@@ -173,7 +172,6 @@ def _metrics(
         "chains": folded,
         "context": context,
         "recovery": metrics.recovery_per_edit(folded),
-        "preservation": metrics.preservation_per_edit(context),
         "new_recovery": new,
     }
     if estimator == "exact":

@@ -8,6 +8,7 @@ import pandas as pd
 
 from helpers.results.archive import Run
 from helpers.thinkedit.known import DEFAULT, Known
+from helpers.thinkedit.metrics import preservation_terms, sums
 from helpers.thinkedit.pooled import pooled
 from helpers.thinkedit.report_tables import ordered
 from helpers.thinkedit.stored_scores import facts_of
@@ -26,14 +27,8 @@ def sums_by_kind(
     """
     facts = facts_of(run, method, mode=mode, rule=rule)
     kind = _kinds(run.tables["chains"])
-    known = facts[facts["known_before"]].merge(kind, on=["case_id", "item"], validate="1:1")
-    known = known.assign(left=known["after"] / known["before"])
-    return {
-        name: known[known["kind"] == name]
-        .groupby("case_id", as_index=False)
-        .agg(top=("left", "sum"), bottom=("left", "size"))
-        for name in KINDS
-    }
+    known = preservation_terms(facts).merge(kind, on=["case_id", "item"], validate="1:1")
+    return {name: sums(known[known["kind"] == name], ["case_id"]) for name in KINDS}
 
 
 def subject_table(runs: Sequence[Run], *, mode: str, rule: Known = DEFAULT) -> pd.DataFrame:
@@ -57,8 +52,8 @@ def subject_table(runs: Sequence[Run], *, mode: str, rule: Known = DEFAULT) -> p
         for method in scores.loc[scores["mode"] == mode, "method"].unique():
             found = sums_by_kind(run, method, mode=mode, rule=rule)
             row = {"model": run.about.source["model"], "method": method}
-            row |= {name: with_interval(pooled(sums)) for name, sums in found.items()}
-            counts = "/".join(str(sums["bottom"].sum()) for sums in found.values())
+            row |= {name: with_interval(pooled(table)) for name, table in found.items()}
+            counts = "/".join(str(table["n"].sum()) for table in found.values())
             rows.append(row | {"facts": counts, "edits": max(map(len, found.values()))})
     return ordered(pd.DataFrame(rows))
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from helpers.thinkedit import counterfact
 from helpers.thinkedit.edits import Edit
 from helpers.thinkedit.known import DEFAULT, Known, mean_log_probability
-from helpers.thinkedit.metrics import slices
 
 _SUCCESS = {
     "edit": ("efficacy", counterfact.efficacy),
@@ -170,20 +171,34 @@ def success(scores: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["case_id", "metric", "value"])
 
 
+def slices(
+    table: pd.DataFrame, keys: Sequence[str], columns: Sequence[str]
+) -> Iterator[tuple[tuple[Any, ...], list[NDArray[Any]]]]:
+    """Each group's key, in order, and arrays of its columns: many groups cost far less than as tables."""
+    numbers = table.groupby(list(keys)).ngroup().to_numpy()
+    order = np.argsort(numbers, kind="stable")
+    starts = np.flatnonzero(np.diff(numbers[order], prepend=-1))
+    ends = np.append(starts, len(order))[1:]
+    names = table[list(keys)].iloc[order[starts]].itertuples(index=False, name=None)
+    arrays = [table[column].to_numpy()[order] for column in columns]
+    for name, start, end in zip(names, starts, ends, strict=True):
+        yield name, [array[start:end] for array in arrays]
+
+
 def other_forms(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
     """How often reverse and yes/no questions about the facts still find their answer.
 
     Returns:
-        One row per (case_id, form, item): mean-token probability of the answer ``before`` and
-        ``after`` (yes/no: share of "yes" against "no").
+        One row per (case_id, form, item): probability of naming the answer ``before`` and ``after``
+        (yes/no: share of "yes" against "no").
     """
     keys = ["case_id", "form", "item"]
     tables = []
     for table in (before, after):
         chosen = table[table["form"].isin(["reverse", "yes_no"])]
-        mean = np.exp(mean_log_probability(chosen, "original"))
+        named = DEFAULT.probability(chosen)
         yes = 1 / (1 + np.exp(chosen["other_sum"] - chosen["original_sum"]))
-        p = np.where(chosen["form"] == "reverse", mean, yes)
+        p = np.where(chosen["form"] == "reverse", named, yes)
         tables.append(chosen[keys].assign(p=p))
     merged = tables[0].merge(tables[1], on=keys, suffixes=("_before", "_after"), validate="1:1")
     return merged.rename(columns={"p_before": "before", "p_after": "after"})

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helpers.thinkedit import metrics as thinkedit
+from helpers.thinkedit import tables
 
 PUBLISHED = files("helpers").joinpath("packaged/published")
 POSITIVE = st.floats(0.01, 1.0)
@@ -34,21 +35,27 @@ def facts_of(*pairs: tuple[float, float], edit: int = 1) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=list(thinkedit.FACT_COLUMNS))
 
 
+def recovery(*chains: list[tuple[float, float]]) -> pd.Series:
+    """IFR of one edit over all its chains: ``value`` and ``capped``."""
+    table = thinkedit.recovery_per_edit(thinkedit.chain_table(steps_of(*chains)))
+    return table.set_index("steps").loc["overall"]
+
+
 def test_recovery_by_hand():
     # ratios 0.5 (one step) and 0.25 (four steps): (0.5/1 + 0.25/2) / (1 + 1/2)
-    assert thinkedit.indirect_fact_recovery([0.5, 0.25], [1, 4]) == pytest.approx(0.625 / 1.5)
+    four = [(0.5, 0.125), *[(1.0, 1.0)] * 3]
+    assert recovery([(0.8, 0.4)], four)["value"] == pytest.approx(0.625 / 1.5)
 
 
-def test_recovery_without_chains_is_zero_and_preservation_without_facts_is_one():
-    assert thinkedit.indirect_fact_recovery([], []) == 0
-    assert thinkedit.connected_knowledge_preservation([]) == 1
+def test_recovery_without_chains_is_left_out_and_preservation_without_facts_is_one():
+    assert np.isnan(recovery([(0.0, 0.5)])["value"])
+    assert thinkedit.preservation_per_edit(facts_of((0.0, 0.5)))["value"].tolist() == [1]
 
 
 def test_ratios_above_one_count_unless_capped():
-    assert thinkedit.indirect_fact_recovery([2.0], [1]) == 2
-    assert thinkedit.indirect_fact_recovery([2.0], [1], capped=True) == 1
-    assert thinkedit.connected_knowledge_preservation([2.0, 0.5]) == 1.25
-    assert thinkedit.connected_knowledge_preservation([2.0, 0.5], capped=True) == 0.75
+    assert recovery([(0.25, 0.5)])[["value", "capped"]].tolist() == [2, 1]
+    kept = thinkedit.preservation_per_edit(facts_of((0.25, 0.5), (0.5, 0.25)))
+    assert kept[["value", "capped"]].to_numpy().tolist() == [[1.25, 0.75]]
 
 
 def test_chain_table_multiplies_steps_and_leaves_out_unknown_chains():
@@ -115,13 +122,7 @@ def test_impossible_steps_are_refused(change, message):
         thinkedit.chain_table(change(steps_of([(0.5, 0.5)])))
 
 
-def test_impossible_ratios_and_repeated_facts_are_refused():
-    with pytest.raises(ValueError, match="no steps"):
-        thinkedit.indirect_fact_recovery([1.0], [0])
-    with pytest.raises(ValueError, match="negative or undefined"):
-        thinkedit.indirect_fact_recovery([np.nan], [1])
-    with pytest.raises(ValueError, match="for 2 chain lengths"):
-        thinkedit.indirect_fact_recovery([1.0], [1, 2])
+def test_repeated_facts_are_refused():
     with pytest.raises(ValueError, match="distinct facts"):
         thinkedit.preservation_per_edit(pd.concat([facts_of((0.5, 0.5))] * 2))
 
@@ -132,24 +133,6 @@ def test_an_edit_that_changes_nothing_recovers_everything(chains):
     values = thinkedit.recovery_per_edit(table)
     assert np.allclose(values["value"], 1)
     assert (values["kept"] == values["chains"]).all()
-
-
-@given(
-    st.lists(
-        st.tuples(st.floats(0, 3), st.integers(1, 5)),
-        min_size=1,
-        max_size=12,
-    ),
-    st.floats(0, 1),
-)
-def test_recovery_is_a_mean_and_linear(pairs, factor):
-    ratios, lengths = map(np.array, zip(*pairs, strict=True))
-    value = thinkedit.indirect_fact_recovery(ratios, lengths)
-    assert ratios.min() - 1e-9 <= value <= ratios.max() + 1e-9
-    assert thinkedit.indirect_fact_recovery(factor * ratios, lengths) == pytest.approx(
-        factor * value, abs=1e-9
-    )
-    assert thinkedit.indirect_fact_recovery(ratios, lengths, capped=True) <= min(1, value) + 1e-9
 
 
 @given(st.lists(st.tuples(POSITIVE, st.floats(0, 1)), min_size=1, max_size=12))
@@ -206,5 +189,5 @@ def test_slices_are_the_groups_of_pandas_in_order(rows):
     table = pd.DataFrame(rows, columns=["method", "edit", "after"]).astype({"edit": int})
     groups = table.groupby(["method", "edit"], sort=True)["after"]
     expected = [(key, values.tolist()) for key, values in groups]
-    found = thinkedit.slices(table, ["method", "edit"], ["after"])
+    found = tables.slices(table, ["method", "edit"], ["after"])
     assert [(key, values.tolist()) for key, (values,) in found] == expected

@@ -67,8 +67,8 @@ def test_response_rates_count_questions_and_responses() -> None:
 
 def test_other_forms_are_averaged_by_method() -> None:
     def asked(method: str, mode: str, reverse: float, yes: float) -> pd.DataFrame:
-        rows = [(1, "reverse", 0, reverse, 1, None, None), (1, "yes_no", 0, yes, 1, -1.0, 1)]
-        names = ("original_sum", "original_tokens", "other_sum", "other_tokens")
+        rows = [(1, "reverse", 0, reverse, reverse, None), (1, "yes_no", 0, yes, yes, -1.0)]
+        names = ("original_sum", "original_named", "other_sum")
         table = pd.DataFrame(rows, columns=["case_id", "form", "item", *names])
         return table.assign(model="m", method=method, mode=mode)
 
