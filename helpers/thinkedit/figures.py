@@ -52,18 +52,24 @@ def recovery_by_length(lengths: pd.DataFrame, *, finding: str = "", caption: str
     return told(figure, finding, caption)
 
 
-def preservation_bars(techniques: pd.DataFrame, *, caption: str = "") -> Figure:
-    """CKP of each method with its 95 % interval, grouped by model (the paper's Figure 6).
+def method_bars(
+    table: pd.DataFrame, measure: str, *, label: str, finding: str, caption: str = ""
+) -> Figure:
+    """A measure of each method with its 95 % interval, grouped by model (the paper's Figure 6).
 
     Args:
-        techniques: table of ``technique_tables.technique_table``.
+        table: has columns model, method, and the measure with its ``low`` and ``high``.
+        measure: such as "CKP".
+        label: of the axis.
+        finding: what the figure shows.
+        caption: what the numbers are of.
     """
     use_style()
     wide, low, high = (
-        techniques.pivot(index="model", columns="method", values=name)
-        for name in ("CKP", "CKP low", "CKP high")
+        table.pivot(index="model", columns="method", values=name)
+        for name in (measure, f"{measure} low", f"{measure} high")
     )
-    methods = list(techniques["method"].drop_duplicates())
+    methods = list(table["method"].drop_duplicates())
     figure, axes = plt.subplots(figsize=(1.6 + 2.2 * len(wide), 3.0))
     width = 0.8 / len(methods)
     places = np.arange(len(wide))
@@ -81,10 +87,8 @@ def preservation_bars(techniques: pd.DataFrame, *, caption: str = "") -> Figure:
         )
     axes.set_xticks(places + 0.4 - width / 2, wide.index)
     axes.axhline(1, color="0.4", linewidth=0.8)
-    axes.set_ylabel("CKP (1: context kept)")
+    axes.set_ylabel(label)
     axes.legend(ncols=1, loc="upper left", bbox_to_anchor=(1.0, 1.0))
-    apart = (techniques["CKP low"] > 1) | (techniques["CKP high"] < 1)
-    finding = f"{apart.sum()} of {len(apart)} intervals leave out 1, a context unchanged"
     return told(figure, finding, f"{caption}{_BARS}")
 
 

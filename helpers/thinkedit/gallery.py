@@ -102,12 +102,41 @@ def recalled_methods(run: Run) -> Figure:
     ]
     alone, together = modes
     pairs = technique_tables.against_mode(found, found, mode=together, other_mode=alone)
-    changes = technique_tables.changes(pairs).query("measure == 'CKP'")
+    # PRUNE does nothing to updates this small: it is MEMIT, and counted once.
+    changes = technique_tables.changes(pairs).query("measure == 'CKP' and method != 'prune'")
     less = int((changes["verdict"] == "less").sum())
     finding = f"In a sequence {less} of {len(changes)} methods keep less of the context than alone"
     caption = _caption([run], "edits that the model recalls")
     return figures.recovery_against_preservation(
         pd.concat(tables), finding=finding, caption=caption
+    )
+
+
+@_recalled(
+    "06_definition_2",
+    title="Deep edits: no longer chain is left (Definition 2)",
+    when=partial(_made, end=", independent"),
+    together=True,
+)
+def definition_2(runs: Sequence[Run], *, mode: str = "independent") -> Figure:
+    """Share of edits after which no chain of two or more steps is fully known."""
+    from helpers.editing.variants import method_label
+    from helpers.thinkedit import figures, technique_tables
+
+    table = technique_tables.deep_table(_plain(runs, mode), mode=mode)
+    deep = technique_tables.DEEP
+    fewest = table.loc[table.groupby("model")[deep].idxmin()]
+    named = (
+        f"{method_label(r['method'])} {r[deep]:.0%} ({r['model']})" for _, r in fewest.iterrows()
+    )
+    counts = (f"{model} {n}" for model, n in table.groupby("model")["edits"].max().items())
+    finding = f"Fewest of the edits are deep after {', '.join(named)}"
+    caption = (
+        f"{_caption(runs, mode)}\nDeep: no chain of two or more steps is fully known after the edit;"
+        f" edits with such a chain before: {', '.join(counts)}"
+    )
+    return figures.method_bars(
+        table, deep, label="share of deep edits", finding=finding, caption=caption
     )
 
 
@@ -117,7 +146,10 @@ def preservation(runs: Sequence[Run], *, mode: str = "sequential") -> Figure:
     from helpers.thinkedit import figures, technique_tables
 
     table = technique_tables.technique_table(_plain(runs, mode), mode=mode)
-    return figures.preservation_bars(table, caption=_caption(runs, mode))
+    apart = (table["CKP low"] > 1) | (table["CKP high"] < 1)
+    finding = f"{apart.sum()} of {len(apart)} intervals exclude 1, a context unchanged"
+    how = {"label": "CKP (1: context kept)", "finding": finding, "caption": _caption(runs, mode)}
+    return figures.method_bars(table, "CKP", **how)
 
 
 @_exact("06_ifr_against_ckp", title="IFR against CKP")

@@ -17,6 +17,7 @@ from helpers.thinkedit.report_tables import STEPS, Evaluation, evaluate_scores, 
 MEASURES = ("IFR", "CKP")
 CAPPED = "IFR capped"
 SHARES = ("Efficacy", "Generalisation", "Specificity")
+DEEP = "Deep-edited"
 _KEYS = ["model", "method"]
 Pairs = dict[tuple[str, str], tuple[pd.DataFrame, pd.DataFrame]]
 
@@ -43,6 +44,26 @@ def per_edit_table(evaluation: Evaluation, *, mode: str) -> pd.DataFrame:
     Edits without a deducible chain have no IFR, those without known context no CKP; both are left out.
     """
     return _table(evaluation, mode, pooled.per_edit)
+
+
+def deep_table(evaluation: Evaluation, *, mode: str) -> pd.DataFrame:
+    """Share of edits after which no chain of two to five steps is fully known (Definition 2).
+
+    Only edits of which such a chain was fully known before count; and of an edit's chains only those
+    that its record lists.
+
+    Returns:
+        One row per (model, method): ``Deep-edited`` with its exact 95 % interval (``Deep-edited low``,
+        ``Deep-edited high``) and the number of ``edits``.
+    """
+    chains = of_mode(evaluation.chains, mode)
+    longer = chains[chains["length"] > 1].groupby([*_KEYS, "edit"], as_index=False)
+    edits = longer[["kept", "active"]].any()
+    rows = []
+    for (model, method), own in edits[edits["kept"]].groupby(_KEYS):
+        share = share_interval(1.0 - own["active"])
+        rows.append({"model": model, "method": method, **_ends(DEEP, share), "edits": share.n})
+    return ordered(pd.DataFrame(rows))
 
 
 def length_table(evaluation: Evaluation, *, mode: str, intervals: bool = False) -> pd.DataFrame:
@@ -177,7 +198,7 @@ def rules_table(
 def as_text(table: pd.DataFrame, *, digits: int = 2) -> pd.DataFrame:
     """A table whose measures stand as text with their intervals in brackets."""
     shown = table.copy()
-    for name in (*MEASURES, CAPPED, *SHARES):
+    for name in (*MEASURES, CAPPED, *SHARES, DEEP):
         if name in table:
             ends = zip(table[name], table[f"{name} low"], table[f"{name} high"], strict=True)
             shown[name] = [with_interval(Estimate(*values, 0), digits=digits) for values in ends]

@@ -95,7 +95,7 @@ def test_figures_draw_what_the_tables_say(evaluation):
     axes = axes_of_ours
     assert axes.lines[0].get_ydata().tolist() == pytest.approx([1.0] * 5)
     techniques = technique_tables.technique_table(evaluation, mode="independent")
-    (axes,) = thinkedit_figures.preservation_bars(techniques).axes
+    (axes,) = thinkedit_figures.method_bars(techniques, "CKP", label="", finding="").axes
     assert [patch.get_height() for patch in axes.patches] == pytest.approx([1.0, 1.0])
     (axes,) = thinkedit_figures.recovery_against_preservation(techniques).axes
     assert len(axes.collections) == 2 * len(techniques)  # a bar each way

@@ -127,7 +127,9 @@ def test_the_gallery_draws_what_is_stored(tmp_path, exact_rows, along, scores) -
     alone = {"06_paper_ifr_by_length", "06_reading", "06_recalled"}
     assert set(published(tmp_path, chapter="06")) == alone
     source = {"model": "m", "layout": "mini", "preset": "tuned", "dtype": "float32"}
-    settings = {"exact": {}, "along": {}, "exact: rome, deep": {}}
+    settings = {
+        part: {} for part in ("exact", "along", "exact: rome, deep", "exact: rome, independent")
+    }
     archive = Archive(tmp_path / "thinkedit")
     archive.put("m", tables, About({**source, "device": "cpu"}, settings))
     drawn = {name: entry.draw() for name, entry in published(tmp_path, chapter="06").items()}
@@ -136,7 +138,11 @@ def test_the_gallery_draws_what_is_stored(tmp_path, exact_rows, along, scores) -
     tables["exact"] = tables["exact"].assign(original_named=-0.5)  # known by the model's own rule
     archive.put("r", tables, About({**source, "layout": "recalled-m", "device": "cpu"}, settings))
     recalled = {name: entry.draw() for name, entry in published(tmp_path, chapter="06").items()}
-    assert set(recalled) - set(drawn) == {"06_deep_edit", "06_recalled_methods_r"}
+    assert set(recalled) - set(drawn) == {
+        "06_deep_edit",
+        "06_definition_2",
+        "06_recalled_methods_r",
+    }
     every = {"06_sequence": "mini", "06_ckp": "mini", "06_deep_edit": "recalled-m"}
     for name, edits in every.items():
         words = recalled[name].get_suptitle() + " " + recalled[name].get_supxlabel()

@@ -4,8 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from helpers.results.archive import archive
 from helpers.results.evidence import holm
-from helpers.thinkedit import knowgic, pooled, tables
+from helpers.thinkedit import knowgic, pooled, stored_scores, tables
 from helpers.thinkedit import technique_tables as techniques
 from helpers.thinkedit.known import Known
 from helpers.thinkedit.report_tables import Evaluation, evaluate_scores, split_app
@@ -47,6 +48,47 @@ def test_an_edit_that_forgets_the_subjects_facts_is_deep_and_keeps_the_context(s
     lengths = row(techniques.length_table(evaluated(scores), mode="independent"), "memit")
     assert lengths[["overall", "1", "2", "3", "4", "5"]].tolist() == pytest.approx([1.0] * 6)
     assert lengths["chains"].startswith("29/")
+
+
+def test_a_deep_edit_leaves_no_longer_chain(scores):
+    """Definition 2 by hand: MEMIT changes nothing here, ROME erases every fact about the subject."""
+    table = techniques.deep_table(evaluated(scores), mode="independent").set_index("method")
+    assert table["Deep-edited"].to_dict() == {"memit": 0.0, "rome": 1.0}
+    direct = CHAINS.query("case_id == 1 and chain == 0")["item"].item()
+    only = scores["case_id"].eq(1) & scores["item"].ne(
+        direct
+    )  # one edit had no longer chain before
+    fewer = techniques.deep_table(
+        evaluated(scores.assign(hits=scores["hits"].where(~only, 0))), mode="independent"
+    )
+    assert fewer["edits"].tolist() == [2, 2]
+
+
+@pytest.mark.parametrize(
+    ("model", "method", "left", "edits"),
+    [
+        ("smollm2-135m", "memit", 23, 240),
+        ("smollm2-135m", "ft-m", 129, 240),
+        ("gemma3-270m", "memit", 27, 99),
+    ],
+)
+def test_what_published_edits_leave(model, method, left, edits):
+    """Counted from the stored log-probabilities, chain by chain."""
+    run = archive("thinkedit").get(f"{model}_recalled-{model}")
+    scores = run.tables["exact"]
+    own = scores[(scores["mode"] == "independent") & (scores["method"] == method)]
+    facts = own[own["form"] == "fact"].set_index(["case_id", "item"])["original_named"]
+    known = set(facts.index[np.exp(facts) >= 0.05])
+    chains = run.tables["chains"].groupby(["case_id", "chain"])["item"].agg(list)
+    longer = chains[
+        (chains.map(len) > 1) & chains.index.isin(facts.index.unique("case_id"), level=0)
+    ]
+    whole = {case for (case, _), items in longer.items() if {(case, i) for i in items} <= known}
+    assert (len(whole), longer.index.unique("case_id").size) == (left, edits)
+    found = techniques.deep_table(stored_scores.evaluation((run,)), mode="independent")
+    share = row(found, method)
+    assert share["Deep-edited"] == pytest.approx(1 - left / edits)
+    assert share["Deep-edited low"] < 1 - left / edits < share["Deep-edited high"]
 
 
 def test_pooling_weighs_chains_and_the_mean_weighs_edits(scores):
