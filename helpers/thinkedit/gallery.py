@@ -115,7 +115,7 @@ def recalled_methods(run: Run) -> Figure:
 @_recalled(
     "06_definition_2",
     title="Deep edits: no longer chain is left (Definition 2)",
-    when=partial(_made, end=", independent"),
+    when=lambda run: is_recalled(run) and _made(run, ", independent"),
     together=True,
 )
 def definition_2(runs: Sequence[Run], *, mode: str = "independent") -> Figure:
@@ -126,11 +126,11 @@ def definition_2(runs: Sequence[Run], *, mode: str = "independent") -> Figure:
     table = technique_tables.deep_table(_plain(runs, mode), mode=mode)
     deep = technique_tables.DEEP
     fewest = table.loc[table.groupby("model")[deep].idxmin()]
-    named = (
-        f"{method_label(r['method'])} {r[deep]:.0%} ({r['model']})" for _, r in fewest.iterrows()
-    )
+    named = [
+        f"{method_label(r['method'])} on {r['model']} ({r[deep]:.0%})" for _, r in fewest.iterrows()
+    ]
     counts = (f"{model} {n}" for model, n in table.groupby("model")["edits"].max().items())
-    finding = f"Fewest of the edits are deep after {', '.join(named)}"
+    finding = f"Deep edits are fewest with {' and '.join(named)}"
     caption = (
         f"{_caption(runs, mode)}\nDeep: no chain of two or more steps is fully known after the edit;"
         f" edits with such a chain before: {', '.join(counts)}"

@@ -173,8 +173,9 @@ def combine_steps(values: ArrayLike, chains: ArrayLike) -> float:
 
 def _ratios(counts: pd.DataFrame, terms: pd.DataFrame) -> pd.DataFrame:
     """The counts of each group with the ``value`` of its terms and its ``capped`` one; NaN without."""
+    keys = [str(name) for name in counts.index.names]
     for name, capped in (("value", False), ("capped", True)):
-        found = sums(terms, counts.index.names, capped=capped).set_index(counts.index.names)
+        found = sums(terms, keys, capped=capped).set_index(keys)
         counts[name] = found["top"] / found["bottom"]
     return counts.reset_index()
 

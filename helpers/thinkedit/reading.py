@@ -41,7 +41,7 @@ def worked() -> dict[str, float]:
     context = pd.DataFrame(facts, columns=list(FACT_COLUMNS[:4])).assign(**known)
     recovery = recovery_per_edit(chain_table(table)).set_index("steps")
     return {
-        "IFR": float(recovery.loc[OVERALL, "value"]),
+        "IFR": float(recovery["value"][OVERALL]),
         "CKP": float(preservation_per_edit(context)["value"].item()),
     }
 

@@ -127,9 +127,8 @@ def test_the_gallery_draws_what_is_stored(tmp_path, exact_rows, along, scores) -
     alone = {"06_paper_ifr_by_length", "06_reading", "06_recalled"}
     assert set(published(tmp_path, chapter="06")) == alone
     source = {"model": "m", "layout": "mini", "preset": "tuned", "dtype": "float32"}
-    settings = {
-        part: {} for part in ("exact", "along", "exact: rome, deep", "exact: rome, independent")
-    }
+    made = (f"exact: rome, {mode}" for mode in modes)
+    settings = {part: {} for part in ("exact", "along", *made)}
     archive = Archive(tmp_path / "thinkedit")
     archive.put("m", tables, About({**source, "device": "cpu"}, settings))
     drawn = {name: entry.draw() for name, entry in published(tmp_path, chapter="06").items()}
