@@ -16,8 +16,9 @@ import psutil
 import torch
 
 from helpers import __version__
-from helpers.editing.corpus import corpus_named
-from helpers.editing.mend.network import NetworkError
+from helpers.editing.corpus import DUMP, corpus_named
+from helpers.editing.mend.network import UntrainedError
+from helpers.editing.params_files import content_of, model_file
 from helpers.editing.presets import moment_layers
 from helpers.editing.second_moment import missing_layers, moments_folder
 from helpers.fetch import (
@@ -71,18 +72,22 @@ def needs(params_file: Path) -> Iterator[str]:
     yield f"{params_file}:"
     with chdir(REPOSITORY):  # from where the notebook reads paths
         wrong = wrong_values(params)
-    unmade = [error for error in wrong if isinstance(error, NotMadeError | NetworkError)]
+    unmade = [error for error in wrong if isinstance(error, NotMadeError | UntrainedError)]
     if len(unmade) < len(wrong):  # the rest would only stumble over it
         yield from (f"  PROBLEM: {error}" for error in wrong if error not in unmade)
         return
-    yield from (f"  to be made first: {error}" for error in unmade)
     memory = memory_in_words(params["model"], params["dtype"], params["device"])
+    for error in unmade:
+        cost = f" (1,200 steps, beside {memory}); until then MEND is left out"
+        untrained = isinstance(error, UntrainedError)
+        yield f"  to be made first: {error}{cost if untrained else ''}"
     yield f"  model {params['model']}: {memory}"
     yield f"  weights: {_weights(params['model'])}"
     if files := files_of(params):
         yield from (f"  {line}" for line in _data(files))
-    if params.get("corpus") == "wikipedia" and not find_spec("datasets"):
-        yield "  corpus wikipedia: needs the extra, pip install --editable '.[wikipedia]'"
+    if params.get("corpus") == "wikipedia":
+        extra = "" if find_spec("datasets") else "; needs pip install --editable '.[wikipedia]'"
+        yield f"  corpus wikipedia: {DUMP}, where the hub's cache lacks it{extra}"
     if "preset" in params:
         yield from (f"  {line}" for line in _second_moments(params))
     yield from (f"  {line}" for line in _set_apart(notebook, params))
@@ -116,6 +121,8 @@ def _second_moments(params: dict[str, Any]) -> Iterator[str]:
     model, corpus = params["model"], corpus_named(params["corpus"], seed=params["seed"])
     of_each = (moment_layers(name, model, params["preset"]) for name in editors)
     layers = sorted({layer for layers in of_each for layer in layers})
+    if layers and params.get("edited_facts"):  # KLoB edits them at every layer
+        layers = list(range(content_of(model_file(model))["configuration"]["blocks"]))
     if not layers:
         return
     about = f"second moments of layers {_short(layers)} over {params['corpus']}"

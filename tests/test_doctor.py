@@ -49,7 +49,11 @@ def test_what_a_paper_run_needs(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     text = "\n".join(needs(PARAMS / "paper" / "03_editing_runs" / "llama2-7b_peak-cf.yaml"))
     assert "weights in float32 25.1 GiB; asks for cuda, but torch sees no GPU" in text
-    assert "to be made first: no MEND network llama2-7b.safetensors" in text
+    (untrained,) = [line for line in text.splitlines() if "no MEND network llama2-7b" in line]
+    assert (
+        "train_mend --model llama2-7b (1,200 steps, beside weights in float32 25.1 GiB" in untrained
+    )
+    assert untrained.endswith("until then MEND is left out")
     assert "data peak-cf: will be downloaded" in text
     assert "dataset: peak-cf  # peak-cf, peak-t, a packaged set" in text
     assert "records: all  # edit the first records only" in text
@@ -82,6 +86,17 @@ def test_second_moments_are_looked_for(empty_machine, tmp_path):
     file.parent.mkdir(parents=True)
     file.touch()
     assert f"{about}present" in list(needs(other))
+
+
+def test_klob_needs_second_moments_of_every_layer_and_wikipedia_has_a_size(tmp_path):
+    """It edits facts at each of them."""
+    quick = PARAMS / "quick" / "05_klob_localisation.yaml"
+    other = tmp_path / quick.name
+    values = {**yaml.safe_load(quick.read_text("utf-8")), "edited_facts": 2, "corpus": "wikipedia"}
+    other.write_text(yaml.safe_dump(values), "utf-8")
+    text = "\n".join(needs(other))
+    assert f"second moments of layers {', '.join(map(str, range(30)))} over wikipedia" in text
+    assert "corpus wikipedia: the whole English Wikipedia, about 12 GB to download" in text
 
 
 @pytest.mark.parametrize("name", PACKAGED_WEIGHTS)

@@ -19,6 +19,8 @@ from helpers.models.language_model import LanguageModel
 from helpers.models.randomness import seeded
 from helpers.paths import PACKAGED, cache_folder
 
+DUMP = "the whole English Wikipedia, about 12 GB to download and 20 GB on the disk"
+
 
 class CorpusError(ValueError):
     """Raised when a corpus cannot be read."""
@@ -155,6 +157,7 @@ class WikipediaCorpus:
                 "Wikipedia needs the package `datasets` (pip install -e '.[wikipedia]') and the network;"
                 " without them use the corpus 'self' or a text file"
             ) from error
+        print(f"corpus wikipedia: reads {DUMP}, where the hub's cache lacks it", flush=True)
         articles = load_dataset("wikimedia/wikipedia", self.snapshot, split="train")
         limit = min(language_model.context_length, self.longest)
         for article in articles.shuffle(seed=self.seed).select(range(self.count)):

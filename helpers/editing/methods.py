@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -11,6 +12,7 @@ from helpers.editing.build import build_editor
 from helpers.editing.editor import Editor
 from helpers.editing.memo import Memory
 from helpers.editing.mend.mend import MendHyperparameters, network_file
+from helpers.editing.mend.network import UntrainedError
 from helpers.editing.presets import Preset, base_hyperparameters, check_preset
 from helpers.editing.targets import TARGETS
 from helpers.editing.variants import MethodError, Variant, method_label
@@ -28,7 +30,7 @@ def check_method(method: str, model: str, preset: Preset) -> None:
 
     Raises:
         HyperparameterError: see ``check_preset``.
-        NetworkError: MEND has no trained network of this model.
+        UntrainedError: MEND has no trained network of this model.
     """
     check_preset(method, model, preset)
     chosen = base_hyperparameters(method.partition("+")[0], model, preset)
@@ -67,15 +69,26 @@ def build_methods(
 ) -> dict[str, Editor]:
     """Editors by label, in the order given; what several need is made once.
 
+    MEND is left out with a warning where no network was trained for the model, unless it is alone.
+
     Raises:
         MethodError: an unknown method, or one text in place of a list.
+        UntrainedError: no method is left.
     """
     if isinstance(methods, str):
         raise MethodError(
             f"methods is one text, {methods!r}, where a list is needed: [{methods!r}]"
         )
     options = {"memory": Memory(), **options}
-    return {method_label(m): build_method(m, language_model, **options) for m in methods}
+    editors: dict[str, Editor] = {}
+    for method in methods:
+        try:
+            editors[method_label(method)] = build_method(method, language_model, **options)
+        except UntrainedError as error:
+            if not editors and method == methods[-1]:
+                raise
+            warnings.warn(f"{method_label(method)} is left out: {error}", stacklevel=2)
+    return editors
 
 
 def build_variants(

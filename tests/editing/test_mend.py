@@ -13,19 +13,30 @@ import torch
 from safetensors.torch import save_file
 
 from helpers import models
+from helpers.editing import methods
 from helpers.editing.app import App
 from helpers.editing.deltas import LowRank
 from helpers.editing.loss_batch import LossBatch, loss_row
 from helpers.editing.mend import mend as mend_module
-from helpers.editing.mend.mend import Mend, MendHyperparameters, load_network, token_gradients
+from helpers.editing.mend.mend import (
+    Mend,
+    MendHyperparameters,
+    load_network,
+    network_file,
+    token_gradients,
+)
 from helpers.editing.mend.network import Hypernetwork, NetworkError
 from helpers.editing.presets import read_hyperparameters
 from helpers.editing.request import EditRequest, RequestError
 from helpers.editing.update import Update, apply
+from helpers.models.language_model import LanguageModel
 from helpers.models.tokens import answer_ids, prompt_ids
+from helpers.params import ParamsError
 from helpers.paths import PACKAGED
 from helpers.peak.records import load_peak
 from helpers.scoring.answers import Question, score_answers
+from helpers.values import check_values
+from tools.train_mend import __main__ as train_mend
 from tools.train_mend.__main__ import train
 from tools.train_mend.outer import Learner
 from tools.train_mend.records import (
@@ -509,3 +520,43 @@ def test_the_packaged_network_edits_the_embedded_model(target_scores) -> None:
     ]
     before, after = (target_scores(language_model, edits, u) for u in (None, editor.edit(edits)))
     assert (after - before > 0.5).all()
+
+
+def test_the_other_editors_go_on_without_an_untrained_network(tiny, tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("HELPERS_CACHE", str(tmp_path))
+    language_model = replace(tiny("llama"), name="gpt2-xl")
+    built = []
+    monkeypatch.setattr(
+        methods,
+        "build_editor",
+        lambda name, model, **_: built.append(name) or network_file_of(name, model),
+    )
+    with pytest.warns(UserWarning, match="MEND is left out: no MEND network gpt2-xl"):
+        editors = methods.build_methods(["mend", "rome"], language_model, preset="paper")
+    assert (list(editors), built) == (["ROME"], ["mend", "rome"])
+    with pytest.raises(NetworkError, match="train_mend --model gpt2-xl"):
+        methods.build_methods(["mend"], language_model, preset="paper")
+    params = {"methods": ["mend", "rome"], "model": "gpt2-xl", "preset": "paper"}
+    check_values(tmp_path, params)
+    with pytest.raises(ParamsError, match="no MEND network"):
+        check_values(tmp_path, {**params, "methods": ["mend"]})
+
+
+def network_file_of(name: str, language_model: LanguageModel) -> str:
+    """What building MEND looks for."""
+    if name == "mend":
+        network_file("gpt2-xl", read_hyperparameters("mend", "gpt2-xl", "paper"))
+    return name
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"), [({}, ((29, 30, 31), 1920)), ({"rank": 8}, ((29, 30, 31), 8))]
+)
+def test_layers_and_rank_are_the_presets(tiny, monkeypatch, given, expected) -> None:
+    """What is trained for a model of the paper can be loaded by its preset."""
+    made = []
+    monkeypatch.setattr(models, "load", lambda name, **_: tiny("llama"))
+    monkeypatch.setattr(train_mend, "Trainer", lambda _, __, settings: made.append(settings))
+    monkeypatch.setattr(train_mend, "train", lambda *_, **__: None)
+    train_mend.main("llama2-7b", **given)
+    assert (made[0].layers, made[0].rank) == expected

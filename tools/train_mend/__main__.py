@@ -23,6 +23,7 @@ import torch
 import typer
 
 from helpers import models
+from helpers.editing.presets import default_preset, read_hyperparameters
 from helpers.kept import kept_at
 from tools.train_mend.records import TrainingRecord, file_records, packaged_records, split
 from tools.train_mend.trainer import Trainer, TrainingSettings
@@ -75,9 +76,10 @@ def main(
     model: str = "smollm2-135m",
     output: Annotated[Path | None, typer.Option(help="default: MODEL.safetensors here")] = None,
     records: Annotated[Path | None, typer.Option(help="PEAK- or CounterFact-like file")] = None,
-    layers: Annotated[str, typer.Option(help="default: the last three")] = "",
+    preset: Annotated[str, typer.Option(help="whose layers and rank; default: the model's")] = "",
+    layers: Annotated[str, typer.Option(help="default: the preset's")] = "",
     held_out: int = 100,
-    rank: int = 128,
+    rank: Annotated[int | None, typer.Option(help="default: the preset's")] = None,
     steps: int = 1200,
     batch: int = 10,
     learning_rate: float = 1e-3,
@@ -85,12 +87,16 @@ def main(
     seed: int = 0,
     every: int = 100,
     dtype: str = "float32",
-    device: str = "cpu",
+    device: Annotated[str, typer.Option(help="default: a GPU, where there is one")] = "",
 ) -> None:
     """Train a network and write it beside its training curve."""
+    chosen = tuple(int(layer) for layer in layers.split(",") if layer)
+    if not (chosen and rank):
+        wanted = read_hyperparameters("mend", model, preset or default_preset("mend", model))
+        chosen, rank = chosen or wanted.layers, rank or wanted.rank
+    assert rank is not None
+    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     language_model = models.load(model, dtype=dtype, device=device)
-    blocks = language_model.layout.blocks
-    chosen = tuple(int(layer) for layer in layers.split(",") if layer) or tuple(range(blocks)[-3:])
     settings = TrainingSettings(
         chosen,
         rank=rank,

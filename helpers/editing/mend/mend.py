@@ -26,7 +26,7 @@ from helpers.editing.editor import diagnostics_of
 from helpers.editing.hyperparameters import LayerHyperparameters
 from helpers.editing.loss_batch import LossBatch
 from helpers.editing.loss_editor import LossEditor
-from helpers.editing.mend.network import Hypernetwork, NetworkError, contributes
+from helpers.editing.mend.network import Hypernetwork, NetworkError, UntrainedError, contributes
 from helpers.editing.registry import Variety
 from helpers.editing.rows import EditRow
 from helpers.editing.update import Update
@@ -61,14 +61,14 @@ def network_file(model: str, hyperparameters: MendHyperparameters) -> Path:
     """Where the trained hypernetwork is that hyperparameters name.
 
     Raises:
-        NetworkError: no such file, with the places that were looked at.
+        UntrainedError: no such file, with the places that were looked at.
     """
     file = hyperparameters.network or f"{Path(model).name}.safetensors"
     places = [Path(file).expanduser(), PACKAGED / "mend" / file, cache_folder("mend") / file]
     for place in places:
         if place.is_file():
             return place
-    raise NetworkError(
+    raise UntrainedError(
         f"no MEND network {file} (looked in {', '.join(map(str, places))}); train one with"
         f" python -m tools.train_mend --model {model}"
     )

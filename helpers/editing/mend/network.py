@@ -33,6 +33,10 @@ class NetworkError(ValueError):
     """Raised for a file that holds no hypernetwork, or one of another model or setting."""
 
 
+class UntrainedError(NetworkError):
+    """Raised where no network was trained for the model."""
+
+
 class _Layer(nn.Module):
     """A residual low-rank layer of width ``size``, with scale and shift per matrix."""
 
