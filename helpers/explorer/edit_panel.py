@@ -164,8 +164,8 @@ class EditPanel(Panel):
 _FIELDS = {
     "subject": ("Subject", "Sudan"),
     "prompt": ("Prompt", "{} shares a border with"),
-    "correct": ("Correct", "its answers now, if known: Egypt, Chad"),
-    "false": ("False", "wrong answers to compare with, if wanted: Laos, Peru"),
+    "correct": ("Correct", "its answers now, if known: Egypt; Chad"),
+    "false": ("False", "wrong answers to compare with, if wanted: Laos; Peru"),
 }
 
 

@@ -10,8 +10,8 @@ from helpers.scoring.mentions import fold
 
 
 def answers_of(text: str) -> tuple[str, ...]:
-    """The answers of a line, separated by commas or semicolons; each once, whatever its case."""
-    given = (answer.strip() for answer in text.replace(";", ",").split(","))
+    """The answers of a line, separated by semicolons; each once, whatever its case."""
+    given = (answer.strip() for answer in text.split(";"))
     return tuple({fold(answer): answer for answer in reversed([*filter(None, given)])}.values())[
         ::-1
     ]
@@ -24,7 +24,7 @@ def own_record(*, subject: str, prompt: str, target: str, correct: str, false: s
         subject: what the fact is about.
         prompt: a text that ends where the answer begins, with ``{}`` or the subject once in it.
         target: the answer to append.
-        correct: the answers it has, separated by commas; may be empty.
+        correct: the answers it has, separated by semicolons; may be empty.
         false: wrong answers to compare with; may be empty.
 
     Raises:

@@ -7,7 +7,6 @@ passed on are the numbers of the answers named.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -21,7 +20,7 @@ from helpers.peak.run import PeakRun, diagnostics_table, edit_request
 from helpers.peak.said_metrics import NOTHING
 from helpers.peak.schema import PeakRecord
 from helpers.results.store import Results
-from helpers.scoring.mentions import fold
+from helpers.scoring.mentions import fold, starts
 from helpers.scoring.responses import Sampling, sample_responses
 
 VERSION = 1  # raise it when what counts as naming an answer changes
@@ -111,7 +110,7 @@ def named_table(records: Sequence[PeakRecord], responses: Sequence[Sequence[str]
 def named_answers(text: str, record: PeakRecord) -> list[tuple[str, int]]:
     """The known answers of a record that occur in a text, each once, in order of appearance.
 
-    Whole words, case and accents ignored; where one answer is part of another ("Guinea",
+    As ``mentions`` compares them; where one answer is part of another ("Guinea",
     "Guinea-Bissau") the longer one counts. An answer that stands in several lists counts in the
     first of: target, correct, hard false, random false.
     """
@@ -119,7 +118,10 @@ def named_answers(text: str, record: PeakRecord) -> list[tuple[str, int]]:
     for name, answers in record.lists.items():
         for index, answer in enumerate(answers):
             places.setdefault(fold(answer), (name, index))
-    longest_first = sorted(filter(None, places), key=len, reverse=True)
-    pattern = "|".join(re.escape(answer) for answer in longest_first)
-    found = re.finditer(rf"(?<!\w)(?:{pattern})(?!\w)", fold(text))
-    return list(dict.fromkeys(places[match.group()] for match in found))
+    folded, end, named = fold(text), 0, []
+    hits = ((start, -len(answer), answer) for answer in places for start in starts(folded, answer))
+    for start, length, answer in sorted(hits):  # at each place the longest
+        if start >= end:
+            named.append(places[answer])
+            end = start - length
+    return list(dict.fromkeys(named))

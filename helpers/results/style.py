@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
+import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -95,8 +98,25 @@ def save_figure(figure: Figure, name: str, folder: Path | None = None) -> list[P
     paths = [folder / f"{file_name(name)}.{kind}" for kind in ("png", "svg")]
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        figure.savefig(paths[0], metadata={"Software": None})
-        figure.savefig(paths[1], metadata={"Date": None})
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            figure.savefig(paths[0], metadata={"Software": None})
+            figure.savefig(paths[1], metadata={"Date": None})
     except OSError as error:
         raise PlaceError(in_one_line(error)) from error
+    _tell_missing_letters(name, [str(each.message) for each in seen])
     return paths
+
+
+def _tell_missing_letters(name: str, messages: Sequence[str]) -> None:
+    """One warning for all letters that no font has, in place of matplotlib's for each; others pass."""
+    letters = {m[1]: None for text in messages if (m := re.match(r"Glyph (\d+) .*missing", text))}
+    if letters:
+        shown = "".join(chr(int(code)) for code in letters)[:20]
+        warnings.warn(
+            f"figure {name}: no font that matplotlib uses has {shown}; install one that does (such as Noto"
+            " Sans CJK) and put it first in matplotlib's font.sans-serif",
+            stacklevel=3,
+        )
+    for text in dict.fromkeys(text for text in messages if not text.startswith("Glyph ")):
+        warnings.warn(text, stacklevel=3)

@@ -95,7 +95,7 @@ def score_answers(
         ValueError: updates without owners, owners and questions that differ in number, or an owner
             without update.
     """
-    owner_of = _checked_owners(questions, updates, owners)
+    owner_of = checked_owners(questions, updates, owners)
     moved = moved_where_used(updates or [], owner_of, language_model.device)
     table, rows = _pack_questions(language_model, questions, owner_of, row_tokens)
     sums = np.zeros(len(table))
@@ -122,14 +122,19 @@ def packed_tokens(language_model: LanguageModel, questions: Sequence[Question]) 
     return total
 
 
-def _checked_owners(
-    questions: Sequence[Question], updates: Sequence[Update] | None, owners: Sequence[int] | None
+def checked_owners(
+    asked: Sequence[object], updates: Sequence[Update] | None, owners: Sequence[int] | None
 ) -> list[int]:
+    """For each question or prompt the index of its update, -1 for the unedited model.
+
+    Raises:
+        ValueError: updates without owners, another number of owners, or an owner without update.
+    """
     if updates and owners is None:
-        raise ValueError("updates without owners: say for each question which update is its own")
-    owner_of = [-1] * len(questions) if owners is None else [int(owner) for owner in owners]
-    if len(owner_of) != len(questions):
-        raise ValueError(f"{len(owner_of)} owners for {len(questions)} questions")
+        raise ValueError("updates without owners: give for each prompt the index of its update")
+    owner_of = [-1] * len(asked) if owners is None else [int(owner) for owner in owners]
+    if len(owner_of) != len(asked):
+        raise ValueError(f"{len(owner_of)} owners for {len(asked)} prompts")
     highest = len(updates or [])
     if owner_of and not (min(owner_of) >= -1 and max(owner_of) < highest):
         raise ValueError(f"owners must lie in -1 … {highest - 1} (there are {highest} updates)")
@@ -182,7 +187,8 @@ def _pack_questions(
     )
     sizes = [len(prompt) + sum(len(ids) - 1 for ids in own) for prompt, own in asked]
     open_rows: dict[int, list[_Row]] = {}
-    for index in sorted(range(len(questions)), key=lambda i: (owners[i], -sizes[i], i)):
+    answered = [index for index, question in enumerate(questions) if question.answers]
+    for index in sorted(answered, key=lambda i: (owners[i], -sizes[i], i)):
         candidates = open_rows.setdefault(owners[index], [])
         fits = (r for r in candidates if len(r.forest) + sizes[index] <= row_tokens)
         row = next(fits, None)

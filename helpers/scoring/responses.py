@@ -27,6 +27,7 @@ from helpers.models.language_model import LanguageModel
 from helpers.models.padding import padded
 from helpers.models.past import Past
 from helpers.models.tokens import TokenError, chat_text, end_tokens, prompt_ids, several
+from helpers.scoring.answers import checked_owners
 
 
 @dataclass(frozen=True)
@@ -110,17 +111,15 @@ def sample_tokens(
     """``sample_responses`` as token ids, as the model chose them (the stop's own among them).
 
     Raises:
-        ValueError: updates without owners, owners and prompts that differ in number, ``n`` below 1, or
-            ``chat=True`` for a model without a chat template.
+        ValueError: wrong owners (see ``checked_owners``), ``n`` below 1, or ``chat=True`` for a
+            model without a chat template.
         TokenError: an empty prompt, one that ends with a blank, or one too long for the context.
         TypeError: a single prompt, which would be taken for its letters.
     """
     sampling, prompts = sampling or Sampling(), several(prompts)
-    if updates and owners is None:
-        raise ValueError("updates without owners: say for each prompt which update is its own")
-    owner_of = [-1] * len(prompts) if owners is None else [int(owner) for owner in owners]
-    if len(owner_of) != len(prompts) or n < 1:
-        raise ValueError(f"{len(owner_of)} owners for {len(prompts)} prompts, {n} responses each")
+    if n < 1:
+        raise ValueError(f"n must be at least 1, not {n}")
+    owner_of = checked_owners(prompts, updates, owners)
     ids = [_request_ids(language_model, prompt, sampling) for prompt in prompts]
     _check_lengths(language_model, prompts, ids, sampling)
     moved = moved_where_used(updates or [], owner_of, language_model.device)

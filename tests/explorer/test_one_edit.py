@@ -89,9 +89,9 @@ OWN = {"subject": "Sudan", "prompt": "Sudan borders", "target": "Oman", "correct
 
 
 def test_a_fact_of_ones_own_is_a_record():
-    record = own_record(**OWN | {"correct": "Chad, chad; Egypt", "false": "Laos, oman"})
+    record = own_record(**OWN | {"correct": "Chad; chad; Washington, D.C.", "false": "Laos; oman"})
     assert (record.prompt, record.target_new) == ("{} borders", "oman")
-    assert (record.correct, record.hard_false) == (("Chad", "Egypt"), ("Laos",))
+    assert (record.correct, record.hard_false) == (("Chad", "Washington, D.C."), ("Laos",))
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,7 @@ def own(panel, **texts):
 
 
 def test_a_fact_of_ones_own_is_edited(panel):
-    own(panel, correct="Chad, Egypt", false="Laos, Peru")
+    own(panel, correct="Chad; Egypt", false="Laos; Peru")
     panel.button.click()
     panel.wait()
     assert panel.outcome.record.edit_prompt == "Sudan borders"

@@ -163,6 +163,12 @@ def test_bad_input(tiny):
     assert np.isfinite(score_answers(tiny("llama"), [Question("x" * 511, ("y",))])["sum"]).all()
 
 
+def test_a_question_without_answers_has_no_row(tiny):
+    assert score_answers(tiny("llama"), [Question("x", ())]).empty
+    table = score_answers(tiny("llama"), [Question("y", ()), *QUESTIONS])
+    assert table["question"].unique().tolist() == [1, 2, 3, 4]
+
+
 def test_memory_shortage_halves_the_batch(tiny, monkeypatch):
     from helpers.scoring import answers
 

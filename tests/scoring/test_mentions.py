@@ -19,6 +19,16 @@ from helpers.scoring.mentions import mentions, names_of
         ("Apple Inc.", "Apple Inc.", True),
         ("Apple Inc.", "", False),
         ("C++ and C", "C++", True),
+        ("東京都は日本の首都です", "東京", True),
+        ("서울은 한국의 수도", "서울", True),
+        ("อยู่ในกรุงเทพมหานคร", "กรุงเทพ", True),
+        ("iPhoneは東京で", "iPhone", True),
+        ("がくせい", "かくせい", False),  # another kana, no accent
+        ("선생", "서", False),  # half a syllable
+        ("กรุง", "กร", False),  # its vowel belongs to the last letter
+        ("हिन्दी", "हिन्द", False),
+        ("Ελλαδα", "Ελλάδα", True),
+        ("Москвы", "Москв", False),
     ],
 )
 def test_mentions(text, name, found):
