@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,9 +22,7 @@ def free_bytes(device: torch.device) -> int:
     if device.type == "cuda":
         reserved = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         return int(torch.cuda.mem_get_info(device)[0]) + reserved  # torch uses its own cache first
-    used = psutil.Process().memory_info().rss
-    available = psutil.virtual_memory().available
-    return int(min([available, *(max(0, limit - used) for limit in group_limits())]))
+    return int(min([psutil.virtual_memory().available, *group_rooms()]))
 
 
 def tokens_at_once(language_model: LanguageModel, usual: int, *, gradients: bool) -> int:
@@ -49,14 +48,18 @@ def records_at_once(device: torch.device, usual: int) -> int:
     return max(usual, 128) if large else usual
 
 
-def group_limits(groups: Path = _GROUPS, control: Path = _CONTROL) -> Iterator[int]:
-    """Limits in bytes that a cluster's job or a container sets to this process (Linux)."""
+def group_rooms(groups: Path = _GROUPS, control: Path = _CONTROL) -> Iterator[int]:
+    """Bytes that the limits of a cluster's job or a container leave to all its processes (Linux).
+
+    Files that were read and can be dropped do not count as used.
+    """
     for line in groups.read_text().splitlines() if groups.exists() else ():
         _, controllers, group = line.split(":", 2)
         if controllers == "":
-            root, name = control, "memory.max"
+            root, name, usage = control, "memory.max", "memory.current"
         elif "memory" in controllers.split(","):
-            root, name = control / "memory", "memory.limit_in_bytes"
+            root = control / "memory"
+            name, usage = "memory.limit_in_bytes", "memory.usage_in_bytes"
         else:
             continue
         own = root / group.strip("/")
@@ -65,4 +68,7 @@ def group_limits(groups: Path = _GROUPS, control: Path = _CONTROL) -> Iterator[i
             if folder.is_relative_to(root) and found.exists():
                 limit = found.read_text().strip()
                 if limit.isdigit():  # "max" is none
-                    yield int(limit)
+                    stat = (folder / "memory.stat").read_text()
+                    droppable = re.search(r"^(?:total_)?inactive_file (\d+)$", stat, re.MULTILINE)
+                    used = int((folder / usage).read_text()) - int(droppable[1] if droppable else 0)
+                    yield max(0, int(limit) - used)

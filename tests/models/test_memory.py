@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from helpers.models import memory
-from helpers.models.memory import free_bytes, group_limits, records_at_once, tokens_at_once
+from helpers.models.memory import free_bytes, group_rooms, records_at_once, tokens_at_once
 
 # A wide model, so that activations of all records at once would show.
 SCRIPT = """
@@ -63,30 +63,30 @@ def test_peak_memory_does_not_grow_with_records(task, few, many):
 
 
 @pytest.mark.parametrize(
-    ("groups", "folder", "file"),
+    ("groups", "folder", "file", "usage"),
     [
-        ("0::/slurm/job_7\n", "slurm", "memory.max"),  # the limit stands one group up
-        ("4:memory:/job\n0::/\n", "memory/job", "memory.limit_in_bytes"),
+        ("0::/slurm/job_7\n", "slurm", "memory.max", "memory.current"),  # one group up
+        ("4:memory:/job\n0::/\n", "memory/job", "memory.limit_in_bytes", "memory.usage_in_bytes"),
     ],
 )
-def test_a_jobs_limit_is_found(tmp_path, groups, folder, file):
+def test_what_a_jobs_processes_leave_of_its_limit_is_found(tmp_path, groups, folder, file, usage):
     own = tmp_path / "cgroup"
     own.write_text(groups)
     control = tmp_path / "control"
     (control / folder / "job_7").mkdir(parents=True)
     (control / folder / file).write_text("123456\n")
+    (control / folder / usage).write_text("100000\n")  # of all its processes
+    (control / folder / "memory.stat").write_text("anon 80000\ninactive_file 20000\n")
     (control / folder / "job_7" / "memory.max").write_text("max\n")
-    assert list(group_limits(own, control)) == [123456]
-    assert not list(group_limits(tmp_path / "no such file", control))
+    assert list(group_rooms(own, control)) == [43456]
+    assert not list(group_rooms(tmp_path / "no such file", control))
 
 
 def test_free_memory_is_what_the_tighter_of_machine_and_job_leaves(monkeypatch):
-    cpu, used = torch.device("cpu"), psutil.Process().memory_info().rss
-    for limit, most in ((used + (1 << 30), 1 << 30), (1 << 62, psutil.virtual_memory().total)):
-        monkeypatch.setattr(memory, "group_limits", lambda limit=limit: [limit])
-        assert most / 8 < free_bytes(cpu) <= most * 1.1
-    monkeypatch.setattr(memory, "group_limits", lambda: [1])
-    assert free_bytes(cpu) == 0
+    total = psutil.virtual_memory().total
+    for room, least, most in ((1000, 1000, 1000), (1 << 62, 1, total), (0, 0, 0)):
+        monkeypatch.setattr(memory, "group_rooms", lambda room=room: [room])
+        assert least <= free_bytes(torch.device("cpu")) <= most
 
 
 def test_a_large_device_takes_more_at_once(monkeypatch):
