@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping
 Aliases = Mapping[str, tuple[str, ...]]  # case-folded entity → other names
 
 # Scripts whose words stand without blanks, or with particles attached, as Unicode names their letters.
-_UNSPACED = ("CJK", "HIRAGANA", "KATAKANA", "HANGUL", "BOPOMOFO")
-_UNSPACED += ("THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN")
+_UNSPACED = {"CJK", "HIRAGANA", "KATAKANA", "HANGUL", "BOPOMOFO"}
+_UNSPACED |= {"THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN"}
 _ACCENTED = ("LATIN", "GREEK", "CYRILLIC")  # marks on their letters are accents, no letters
 
 
