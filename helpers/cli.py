@@ -59,7 +59,8 @@ app = typer.Typer(
 @app.command()
 def run(
     params: Annotated[
-        list[Path], typer.Argument(help="params files, e.g. params/quick/03_editing_runs.yaml")
+        list[Path],
+        typer.Argument(help="params files; each, or its folder, has the name of its notebook"),
     ],
     folder: Annotated[Path | None, typer.Option(help="where executed notebooks go")] = None,
     workers: Annotated[int, typer.Option(help="notebooks at a time, which share the cores")] = 1,

@@ -153,6 +153,9 @@ def test_how_far_a_sweep_is_can_be_asked_at_any_time(tmp_path):
         assert result.exit_code == 0
         assert "6 waiting\na sweep is running\n16 edits left" in result.output
     assert "no sweep is running" in runner.invoke(app, [*arguments, str(tmp_path)]).output
+    never = runner.invoke(app, [*arguments, str(tmp_path / "other")]).output
+    assert "was never started" in never
+    assert "6 waiting" not in never
 
 
 def test_a_dry_run_says_where_memory_will_not_do(tmp_path, monkeypatch):

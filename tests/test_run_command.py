@@ -11,7 +11,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from helpers import params
+from helpers import cell_times, params
 from helpers.cell_times import CellTimes
 from helpers.params import ParamsError
 from helpers.paths import FIGURES, NOTEBOOKS, PARAMS
@@ -150,6 +150,21 @@ def test_only_slow_cells_are_told(monkeypatch):
         watch.began -= seconds
         watch.ended(code, 1, {})
     assert told == ['3 s, cell 4 of "Two"']
+
+
+def test_a_running_cell_is_reported_with_its_last_progress(monkeypatch):
+    monkeypatch.setattr(cell_times, "SILENT", 0.2)
+    told: list[str] = []
+    watch = CellTimes(told.append, heading="Two")
+    watch.begins(nbformat.v4.new_code_cell("1"), 1)
+    watch.write("progress: 6 of 9 records, 30.0 a minute, 6 s left\n")
+    time.sleep(0.5)
+    watch.ended(nbformat.v4.new_code_cell("1", execution_count=1), 1, {})
+    reported = 'running for 0 s; 6 of 9 records, 30.0 a minute, 6 s left, in "Two"'
+    assert told[1:] == [reported] * (len(told) - 1)
+    assert len(told) > 1
+    time.sleep(0.3)
+    assert told[1:] == [reported] * (len(told) - 1)  # and none once it has ended
 
 
 def test_every_quick_notebook_says_how_long_it_takes():

@@ -6,9 +6,9 @@ panel. A notebook draws the same picture by code, so that it is there once.
 
 from __future__ import annotations
 
+from base64 import b64decode
 from collections.abc import Callable, Sequence
 from html import escape
-from io import BytesIO
 from typing import Any
 
 import ipywidgets as widgets
@@ -19,6 +19,7 @@ from matplotlib.figure import Figure
 from helpers.editing.registry import editors
 from helpers.explorer.one_edit import Explorer
 from helpers.explorer.worker import Worker
+from helpers.results.show import figure_output
 
 WIDE = widgets.Layout(width="98%")
 
@@ -109,11 +110,10 @@ class Panel(widgets.VBox):
             (shown.add_class if old else shown.remove_class)("explorer-old")
 
     def _draw(self, figure: Figure) -> None:
-        buffer = BytesIO()
-        figure.savefig(buffer, format="png", dpi=100)
+        output, size = figure_output(figure, "")
         plt.close(figure)
-        self.picture.value = buffer.getvalue()
-        self.picture.layout.display = None
+        self.picture.value = b64decode(output["image/png"])
+        self.picture.width, self.picture.layout.display = str(size["width"]), None
 
     def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
         instead = f"{type(self).__name__}: run the notebook to use it"

@@ -69,7 +69,7 @@ class EditPanel(Panel):
             choice.observe(lambda _: self._hide_code(), "value")
         self.choices.children += (self.python,)
         self._packaged = widgets.VBox([self.subject, self.relation])
-        shown = [self.status, self.code, self.picture, self.details, self.style_sheet]
+        shown = [self.status, self.code, self.details, self.picture, self.style_sheet]
         *asked, correct, false = self.own.values()
         fact = [self.source, self._packaged, *asked, self.target, correct, false]
         self.children = [*fact, self.choices, *shown]

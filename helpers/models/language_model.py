@@ -6,6 +6,7 @@ import hashlib
 import json
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
@@ -54,7 +55,11 @@ class LanguageModel:
     @property
     def description(self) -> str:
         """Name, dtype and device in words, for captions: ``smollm2-135m, float32 on cpu``."""
-        return f"{self.name}, {self.dtype_name} on {self.device}"
+        name, folder = self.name, Path(self.name).expanduser()
+        if folder.is_dir():
+            size = f"{self.model.num_parameters() / 1e6:.3g} million parameters"
+            name = f"{folder.resolve().name} ({self.model.config.model_type}, {size})"
+        return f"{name}, {self.dtype_name} on {self.device}"
 
     @property
     def context_length(self) -> int:

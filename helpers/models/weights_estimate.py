@@ -27,7 +27,7 @@ def weight_bytes(model: str, dtype: str) -> int | None:
         model: a name as ``helpers.models.load`` takes it.
         dtype: torch dtype of the weights.
     """
-    count = _stored_parameters(_folder(model))
+    count = stored_parameters(_folder(model))
     if count is None:
         count = _shape_parameters(model.removeprefix("shape:").removesuffix("-instruct"))
     return None if count is None else count * torch_dtype(dtype).itemsize
@@ -63,7 +63,7 @@ def _folder(model: str) -> Path:
     return Path(model).expanduser()
 
 
-def _stored_parameters(folder: Path) -> int | None:
+def stored_parameters(folder: Path) -> int | None:
     """Parameters in a folder's safetensors files, from their headers."""
     files = sorted(folder.glob("*.safetensors")) if folder.is_dir() else []
     total = 0

@@ -1,6 +1,9 @@
-"""What captions say of a packaged model besides its name: which weights they are."""
+"""What captions report of a model besides its name: which weights it has."""
 
 from __future__ import annotations
+
+import json
+from pathlib import Path
 
 # Every packaged model has its words; the light modules that write captions load no weights.
 PACKAGED_WORDS = {
@@ -10,10 +13,20 @@ PACKAGED_WORDS = {
 
 
 def model_words(name: str) -> str:
-    """A model as captions name it; of a packaged one, which weights it has.
+    """A model as captions name it: a packaged one with its weights, a folder by its last name.
 
     >>> model_words("smollm2-135m")
     'smollm2-135m (SmolLM2-135M-Instruct, dequantised from 4 bits (Q4_1))'
     """
-    words = PACKAGED_WORDS.get(name)
-    return f"{name} ({words})" if words else name
+    folder = Path(name).expanduser()
+    if name in PACKAGED_WORDS:
+        return f"{name} ({PACKAGED_WORDS[name]})"
+    if not (folder.is_absolute() or folder.is_dir()):
+        return name
+    if not (folder / "config.json").is_file():  # drawn elsewhere
+        return folder.name
+    from helpers.models.weights_estimate import stored_parameters  # loads torch
+
+    kind = json.loads((folder / "config.json").read_text("utf-8"))["model_type"]
+    size = (stored_parameters(folder) or 0) / 1e6
+    return f"{folder.resolve().name} ({kind}, {size:.3g} million parameters)"

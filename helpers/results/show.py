@@ -120,13 +120,16 @@ def figure_output(drawn: Figure, caption: str) -> tuple[dict[str, str], dict[str
 
 
 def _keep_as_csv(table: pd.DataFrame, name: str) -> None:
-    """In a run: the table as a file, numbered in the order of the notebook, named by its first line."""
+    """In a run: the table as a file, numbered in the order of the notebook, named by its first line or its
+    columns; six digits."""
     if folder := tables_folder():
         folder.mkdir(parents=True, exist_ok=True)
         number = len(list(folder.glob("*.csv"))) + 1
-        first = file_name(name.partition("\n")[0])[:60] if name else "table"
+        words = name.partition("\n")[0] or " ".join(map(str, table.columns))
+        path = folder / f"{number:02d}-{file_name(words)[:60]}.csv"
+        rows = [str(name or f"row {n}") for n, name in enumerate(table.index.names, start=1)]
         numbered = isinstance(table.index, pd.RangeIndex)
-        table.to_csv(folder / f"{number:02d}-{first}.csv", index=not numbered)
+        table.to_csv(path, index=not numbered, index_label=rows, float_format="%.6g")
 
 
 def _drawn(name: str, *values: Any, **options: Any) -> tuple[Figure, str, str]:

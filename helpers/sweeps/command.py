@@ -86,6 +86,8 @@ def progress_of(file: Path, *, folder: Path | None = None) -> list[str]:
     """
     folder = folder or RUNS / "sweeps" / file.stem
     jobs = plan_jobs(expand(read_sweep(file), where=str(file)), folder)
+    if not folder.is_dir():
+        return [f"{file} was never started in {folder}; start it: python -m helpers sweep {file}"]
     return list(progress(status(jobs), running=in_use(folder)))
 
 

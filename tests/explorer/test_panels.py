@@ -40,6 +40,9 @@ def test_a_click_edits_and_shows(panel, records):
     assert panel.outcome.record == records[1]
     assert panel.status.value.startswith("FT-L+APP: ")
     assert bytes(panel.picture.value).startswith(PNG)
+    pixels = int.from_bytes(bytes(panel.picture.value)[16:20], "big")
+    assert pixels == 2 * int(panel.picture.width)  # as in a notebook's figures
+    assert panel.children.index(panel.details) < panel.children.index(panel.picture)
     assert "AFF_hard" in panel.details.value
     assert "What it says now" in panel.details.value
     assert not panel.button.disabled

@@ -34,7 +34,7 @@ class Maker:
 def test_what_is_missing_is_made_in_chunks_and_once(results):
     cases, maker = Cases(NAMES, 2), Maker()
     table = cases.completed(results, maker)
-    assert maker.asked == [["one", "two"], ["five"]]
+    assert maker.asked == [["one"], ["two", "five"]]
     assert table["letters"].tolist() == [3, 3, 4]
     assert cases.read(results, "edits")["letters"].tolist() == [0, 0, 0]
     pd.testing.assert_frame_equal(cases.completed(results, None), table)  # nothing is made again
@@ -55,6 +55,20 @@ def test_only_the_cases_asked_for_are_read(results):
     few = Cases({2: "two"})
     assert few.completed(results, None)["case_id"].tolist() == [2]
     assert few.read(results, "edits")["case_id"].tolist() == [2]
+
+
+def test_cases_that_take_long_are_made_one_by_one_and_reported(results, monkeypatch, capsys):
+    """As on a model of a billion parameters, where a chunk of 32 is silent for an hour."""
+    monkeypatch.setattr("helpers.results.run._SHORT", 0.0)
+    monkeypatch.setattr("helpers.progress._EVERY", 0.0)
+    monkeypatch.setenv("HELPERS_TELL", "1")
+    maker = Maker()
+    Cases(NAMES).completed(results, maker)
+    assert maker.asked == [["one"], ["two"], ["five"]]
+    told = capsys.readouterr().err.splitlines()
+    assert [line.partition(",")[0] for line in told] == [
+        f"progress: {done} of 3 records" for done in (1, 2)
+    ]
 
 
 def test_another_kind_may_mark_a_case_as_done(results):

@@ -106,7 +106,10 @@ def test_a_run_keeps_the_tables_it_shows(tmp_path, monkeypatch):
     monkeypatch.setenv("HELPERS_TABLES", str(tmp_path / "tables"))
     show(TABLE, title="PEAK-CF, 8 records\npreset tuned")
     show(TABLE.reset_index(drop=True), index=False, name="editing")
-    first, second = sorted((tmp_path / "tables").iterdir())
+    show(pd.DataFrame({"ES": [2 / 3]}, index=["ROME"]))
+    first, second, third = sorted((tmp_path / "tables").iterdir())
     assert (first.name, second.name) == ("01-PEAK-CF-8-records.csv", "02-editing.csv")
     pd.testing.assert_frame_equal(pd.read_csv(first, index_col="method"), TABLE)
     assert pd.read_csv(second).columns.tolist() == list(TABLE)
+    assert third.name == "03-ES.csv"
+    assert third.read_text() == "row,ES\nROME,0.666667\n"
