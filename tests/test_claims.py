@@ -1,0 +1,215 @@
+"""Sentences that compare are held to the tests behind them, after Holm's correction.
+
+A claim is a sentence as it is in its notebook, with what the published tables must show for it. Numbers
+in sentences: ``tests/test_prose_numbers.py``; the boxes: ``tests/test_headlines.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import nbformat
+import pytest
+
+from helpers.editing.variants import Variant
+from helpers.klob.criteria import criteria_table
+from helpers.klob.locality_tables import edit_gains, layer_mass, locality_table
+from helpers.paths import NOTEBOOKS
+from helpers.peak import ablation_findings
+from helpers.peak.ablation_gallery import fairer_editors
+from helpers.peak.ablation_tables import (
+    correlation_table,
+    said_beside_factors,
+    sequence_metrics,
+    variant_metrics,
+)
+from helpers.peak.findings import findings
+from helpers.peak.stored_scores import scores_of, studies_of
+from helpers.peak.tables import method_metrics
+from helpers.results.archive import archive
+from helpers.results.evidence import Evidence, corrected_verdicts
+
+EDITORS = ("ft-m", "rome")  # of notebook 04
+
+
+def text_of(number: str) -> str:
+    (path,) = NOTEBOOKS.glob(f"{number}_*.ipynb")
+    cells = nbformat.read(path, as_version=4).cells
+    return "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
+
+
+def measures(evidence: Sequence[Evidence], finding: str, verdict: str) -> set[str]:
+    """The measures of a finding's tests that come out so."""
+    verdicts = zip(evidence, corrected_verdicts(evidence), strict=True)
+    return {item.measure for item, each in verdicts if (item.finding, each) == (finding, verdict)}
+
+
+@pytest.fixture(scope="module")
+def runs() -> list[list[Evidence]]:
+    """The tests of notebook 03's four tables: PEAK-CF and PEAK-T, on the smaller and the larger model."""
+    small, small_t, large, large_t = (
+        method_metrics(scores_of(archive("peak").get(f"{model}_{dataset}")))
+        for model in ("smollm2-135m", "gemma3-270m")
+        for dataset in ("peak-cf", "peak-t")
+    )
+    return [
+        findings(small, small_t, large),
+        findings(small_t),
+        findings(large, large_t),
+        findings(large_t),
+    ]
+
+
+AFF, ANF = "AFF hard {0} - {0}+APP", "ANF hard {0} - {0}+APP"
+LS, GS = "LS {0}+APP - {0}", "GS {0} - {0}+APP"
+WITH_APP = ("FT-L", "FT-M", "MEND", "ROME", "MEMIT")
+
+
+def named(*patterns: str, methods: Sequence[str] = WITH_APP) -> set[str]:
+    return {pattern.format(method) for pattern in patterns for method in methods}
+
+
+FINDINGS = {
+    "**Edits succeed, their lists do not survive**: AFF above 50 holds for ROME and MEMIT on PEAK-CF,"
+    " on both models, and is inconclusive on PEAK-T. ES above 90 is inconclusive in all runs.": (
+        "edits succeed, their lists do not survive",
+        [{"AFF hard - 50, ROME", "AFF hard - 50, MEMIT"}, set()] * 2,
+    ),
+    "on PEAK-CF all tests hold on SmolLM2, and all but MEND's AFF on Gemma. On PEAK-T all tests of ANF"
+    " hold on both models; of AFF those of FT-M, ROME and MEMIT hold on SmolLM2, and that of ROME on"
+    " Gemma.": (
+        "APP reduces perturbation",
+        [
+            named(AFF, ANF),
+            named(ANF) | named(AFF, methods=("FT-M", "ROME", "MEMIT")),
+            named(AFF, ANF) - named(AFF, methods=["MEND"]),
+            named(ANF) | named(AFF, methods=["ROME"]),
+        ],
+    ),
+    "on SmolLM2 and PEAK-CF the loss of GS holds for FT-M, ROME and MEMIT. All other tests are"
+    " inconclusive.": (
+        "APP costs edits",
+        [named(GS, methods=("FT-M", "ROME", "MEMIT")), set(), set(), set()],
+    ),
+    "holds for FT-M and MEND on SmolLM2 and for ROME on Gemma, on PEAK-CF only.": (
+        "APP also improves locality",
+        [named(LS, methods=("FT-M", "MEND")), set(), named(LS, methods=["ROME"]), set()],
+    ),
+}
+
+
+@pytest.mark.parametrize("sentence", FINDINGS)
+def test_a_finding_holds_where_notebook_03_reports_it(runs, sentence):
+    finding, expected = FINDINGS[sentence]
+    assert sentence in text_of("03")
+    assert [measures(run, finding, "holds") for run in runs] == expected
+
+
+def test_what_holds_in_all_four_runs_of_notebook_03(runs):
+    for finding, words in (
+        (
+            "hard answers suffer more than random ones",
+            "**Hard answers suffer more than random ones**",
+        ),
+        (
+            "MEND perturbs little, at the price of locality",
+            "**MEND perturbs less than ROME but loses",
+        ),
+    ):
+        assert words in text_of("03")
+        assert [len(measures(run, finding, "holds")) for run in runs] == [2] * 4
+
+
+def test_larger_models_perturb_more_nowhere(runs):
+    assert "no test holds; three are reversed (FT-L's AFF, FT-M's AFF and ANF)" in text_of("03")
+    finding = "larger models perturb more"
+    assert measures(runs[0], finding, "holds") == set()
+    assert measures(runs[0], finding, "reversed") == {
+        f"{metric} hard larger - smaller model, {method}"
+        for metric, method in (("AFF", "FT-L"), ("AFF", "FT-M"), ("ANF", "FT-M"))
+    }
+
+
+@pytest.fixture(scope="module")
+def studies():
+    return studies_of(archive("ablations").get("smollm2-135m_peak-cf"))
+
+
+def test_the_objectives_and_neighbours_of_notebook_04(studies):
+    metrics = variant_metrics(studies.scores)
+    text = text_of("04")
+    parts = ablation_findings.objective_findings(metrics, EDITORS)
+    assert 'Two of the twelve tests of "every objective helps" hold' in text
+    assert measures(parts, "every objective helps", "holds") == {
+        "AFF hard, ROME: without L1 - APP",
+        "ANF hard, FT-M: without L3 - APP",
+    }
+    assert 'All eight tests of "L1 matters most" are inconclusive' in text
+    assert len(measures(parts, "L1 matters most", "inconclusive")) == 8
+    more = ablation_findings.neighbour_findings(metrics, EDITORS)
+    assert "One neighbour lowers ANF (two tests hold); for AFF it is inconclusive" in text
+    assert len(measures(more, "more neighbours help more", "holds")) == 4
+    assert {m[:3] for m in measures(more, "one neighbour helps", "holds")} == {"ANF"}
+    assert {m[:3] for m in measures(more, "one neighbour helps", "inconclusive")} == {"AFF"}
+
+
+def test_targets_instead_of_objectives_and_the_costs_of_app_in_notebook_04(studies):
+    metrics, run = variant_metrics(studies.scores), archive("ablations").get("smollm2-135m_peak-cf")
+    text = text_of("04")
+    fairer = ablation_findings.fairer_findings(metrics, fairer_editors(run))
+    finding = "all answers as targets protect less than APP"
+    assert "For MEND the test is inconclusive, and so are all four tests of forgetting." in text
+    holding = measures(fairer, finding, "holds")
+    assert holding == {f"ANF hard, {e}: + (sum) - APP" for e in ("ROME", "FT-M", "MEMIT")}
+    open_tests = measures(fairer, finding, "inconclusive")
+    assert {m for m in open_tests if "AFF" in m and "sum" in m} == {
+        f"AFF hard, {e}: + (sum) - APP" for e in ("ROME", "MEMIT", "FT-M", "MEND")
+    }
+    others = [v.editor for v in metrics if v.method.endswith("+app") and v.editor != "prune"]
+    app = ablation_findings.app_findings(metrics, dict.fromkeys(others))
+    assert "the noise of all six editors, and the forgetting of all but MEND" in text
+    assert len(measures(app, "APP reduces perturbation", "holds")) == 11
+    assert measures(app, "APP reduces perturbation", "inconclusive") == {
+        "AFF hard, MEND: plain - APP"
+    }
+    assert "None of its costs holds after the correction." in text
+    assert measures(app, "APP costs edits", "holds") == set()
+
+
+def test_sequences_and_responses_of_notebook_04(studies):
+    text = text_of("04")
+    after = {Variant(m): t for (m, n), t in sequence_metrics(studies).items() if n == 100}
+    tests = ablation_findings.app_findings(after, EDITORS)
+    assert "For FT-M APP still reduces the damage after a hundred edits" in text
+    assert measures(tests, "APP reduces perturbation", "holds") == {
+        "AFF hard, FT-M: plain - APP",
+        "ANF hard, FT-M: plain - APP",
+    }
+    assert measures(tests, "APP costs edits", "holds") == set()
+    spoken = studies_of(archive("ablations").get("smollm2-135m_peak-mini-cf"))
+    assert "two of eight correlations survive the correction" in text
+    significant = []
+    for each in (studies, spoken):
+        cells = correlation_table(said_beside_factors(each)).stack()
+        p_values = cells.str.extract(r"p (\S+),")[0].astype(float)
+        significant.append(set(p_values.index[p_values < 0.05]))
+    assert significant == [
+        set(),
+        {("ROME+APP", "ANF ~ share noise"), ("FT-M", "ANF ~ list noise")},
+    ]
+
+
+def test_locators_of_notebook_05():
+    text, tables = text_of("05"), archive("klob").get("smollm2-135m_klob-mini").tables
+    assert "logit attribution is first and knowledge neurons are last at every *k*" in text
+    kinds = tables["similarities"], tables["sentences"]
+    for share in (0.001, 0.005, 0.01, 0.05):
+        table = criteria_table(*kinds, granularity="neuron", share=share, baseline="pairwise")
+        real = table[~table["locator"].isin(["random", "constant"])]
+        means = real[real["criterion"] == "consistency"].set_index("locator")["mean"]
+        assert (means.idxmax(), means.idxmin()) == ("logit-neuron", "knowledge-neurons")
+    assert "best layers better than another fact's** (12 facts)" in text
+    gains = edit_gains(tables["edits"])
+    tested = locality_table(gains, layer_mass(tables["layers"], gains.index))
+    assert len(gains) == 12
+    assert tested["p_value"].min() > 0.05
