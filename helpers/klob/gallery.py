@@ -86,9 +86,7 @@ def locality(run: Run, *, seed: int = 0) -> Figure:
     tests = locality_tables.locality_table(gains, mass, seed=seed)
     own = tests[(tests["pairing"] == "own") & ~tests["locator"].isin(CONTROLS)]
     better = int(((own["specific_low"] > 0) & (own["p_value"] < 0.05)).sum())
-    finding = (
-        f"Own mass foretells gains better than another fact's: {better} of {len(own)} locators"
-    )
+    finding = f"Own mass predicts gains better than another fact's: {better} of {len(own)} locators"
     caption = tables.edits_of(run, facts=len(gains))
     return figures.locality_dots(tests, finding=finding, caption=caption)
 

@@ -10,7 +10,7 @@ from helpers.results.archive import Run
 from helpers.results.figure import figure
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
     import pandas as pd
     from matplotlib.figure import Figure
@@ -86,9 +86,8 @@ def fairer(run: Run) -> Figure:
 
     stored, editors = studies_of(run), fairer_editors(run)
     shown = _metrics(stored, [v for e in editors for v in variants.fairer(e)])
-    tested = [e for e in fairer_findings(shown, editors) if "ANF" in e.measure]
-    noisy = _held(e for e in tested if "(sum)" in e.measure)
-    finding = f"Targets weighed as a sum leave more noise than APP with {noisy} editors"
+    noisy = _held(fairer_findings(shown, editors), "ANF", "(sum)")
+    finding = f"Targets weighted as a sum leave more noise than APP with {noisy} editors"
     return figures.fairer_bars(shown, finding=finding, caption=stored.described(*shown.values()))
 
 
@@ -108,8 +107,8 @@ def every_editor(run: Run) -> Figure:
     stored = studies_of(run)
     plain = [name for name in variants_of(run) if "+" not in name]
     shown = _metrics(stored, [Variant(name + suffix) for name in plain for suffix in ("", "+app")])
-    tested = app_findings(shown, plain)
-    noise, forgetting = (_held(e for e in tested if name in e.measure) for name in ("ANF", "AFF"))
+    tested = app_findings(shown, [name for name in plain if name != "prune"])  # equals MEMIT here
+    noise, forgetting = (_held(tested, name) for name in ("ANF", "AFF"))
     finding = f"APP lowers the noise of {noise} editors, the forgetting of {forgetting}"
     caption = f"{stored.described(*shown.values())}\n{means_over(shown.values())}"
     return additivity_pairs(by_label(shown), finding=finding, caption=caption)
@@ -151,6 +150,7 @@ def sequences(run: Run) -> Figure:
     from helpers.peak import ablation_figures as figures
     from helpers.peak.ablation_findings import app_findings
     from helpers.peak.ablation_tables import sequence_metrics
+    from helpers.results.evidence import corrected_verdicts
 
     stored = studies_of(run)
     metrics = sequence_metrics(stored)
@@ -159,10 +159,11 @@ def sequences(run: Run) -> Figure:
         {Variant(method): table for (method, n), table in metrics.items() if n == last},
         [method for method, n in metrics if n == last and "+" not in method],
     )
-    lower = [e.measure for e in tested if "AFF" in e.measure and e.verdict == "holds"]
+    verdicts = zip(tested, corrected_verdicts(tested), strict=True)
+    lower = [e.measure for e, verdict in verdicts if "AFF" in e.measure and verdict == "holds"]
     editors = [measure.partition(", ")[2].partition(":")[0] for measure in lower]
     whose = " and ".join(editors) or "no editor"
-    finding = f"After {last} edits APP is shown to lower the forgetting of {whose}"
+    finding = f"After {last} edits APP lowers the forgetting of {whose}"
     caption = stored.described(*stored.sequences.values())
     return figures.sequence_lines(metrics, finding=finding, caption=caption)
 
@@ -192,9 +193,15 @@ def _metrics(stored: Studies, variants: list[Variant]) -> dict[Variant, pd.DataF
     return finished(variant_metrics(scores), variants)
 
 
-def _held(tested: Iterable[Evidence]) -> str:
-    """How many of the tests hold: ``3 of 4``."""
-    verdicts = [evidence.verdict for evidence in tested]
+def _held(tested: Sequence[Evidence], *parts: str) -> str:
+    """How many of the tests with these parts hold, all of them corrected for: ``3 of 4``."""
+    from helpers.results.evidence import corrected_verdicts
+
+    verdicts = [
+        verdict
+        for evidence, verdict in zip(tested, corrected_verdicts(tested), strict=True)
+        if all(part in evidence.measure for part in parts)
+    ]
     return f"{verdicts.count('holds')} of {len(verdicts)}"
 
 

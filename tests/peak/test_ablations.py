@@ -244,7 +244,7 @@ def test_every_figure_is_drawn_from_what_is_stored(folder):
     assert all(figure.axes for figure in drawn.values())
     titles = {name.split("_")[1]: figure.get_suptitle() for name, figure in drawn.items()}
     assert titles["editors"] == "APP lowers the noise of 1 of 1 editors, the forgetting of 1 of 1"
-    assert titles["sequences"] == "After 5 edits APP is shown to lower the forgetting of ROME"
+    assert titles["sequences"] == "After 5 edits APP lowers the forgetting of ROME"
     assert "n = 6 records" in drawn[f"04_editors_{NAME}"].get_supxlabel()
     assert "n = 2, 5 records" in drawn[f"04_sequences_{NAME}"].get_supxlabel()
 
