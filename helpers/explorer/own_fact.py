@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from helpers.peak.schema import PeakRecord
+from helpers.records import compared
 from helpers.scoring.mentions import fold
 
 
@@ -98,8 +99,8 @@ def snippet(
     lists = {
         "paraphrases": record.paraphrases,
         "locality": tuple(prompt for prompt, _ in record.locality),
-        "correct": record.correct,
-        "false": record.hard_false,
+        "correct": tuple({compared(each): each for each in record.correct}.values()),
+        "false": tuple({compared(each): each for each in record.hard_false}.values()),
     }
     values = {"subject": record.subject, "prompt": record.prompt, "target": record.target_new}
     fact = [f"    {name}={value!r}," for name, value in {**values, **lists}.items() if value]

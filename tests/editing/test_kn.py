@@ -256,7 +256,7 @@ def test_agrees_with_the_authors_code(reference_folder, data_folder, monkeypatch
     monkeypatch.setattr(
         kn_module,
         "answer_ids",
-        lambda _, a: tuple(encode(a, add_special_tokens=False)["input_ids"]),
+        lambda _, a, __: tuple(encode(a, add_special_tokens=False)["input_ids"]),
     )
     updates = kn(language_model, steps=1, at="gate", lambda_old_one_token=2.0).edit(requests)
     questions = [Question(r.text, (r.target, *r.correct)) for r in requests]
