@@ -287,10 +287,10 @@ def test_ft_with_app_differs_from_the_authors_code_by_two_slips_only(
     expected = [step["loss"] for step in records[0]["steps"]]
     target = requests[0].target
 
-    def without_blank(language_model, answer):
-        if answer == target:
-            return answer_ids(language_model, answer)
-        return tuple(language_model.tokenizer(answer, add_special_tokens=False)["input_ids"])
+    def without_blank(language_model, answers, separator):
+        encode = language_model.tokenizer
+        ids = {text: tuple(encode(text, add_special_tokens=False)["input_ids"]) for text in answers}
+        return ids | {target: answer_ids(language_model, target, separator)}
 
     def attached(batch, correct, false, margin):
         batch.reference = batch.reference or (correct, false)
@@ -300,7 +300,7 @@ def test_ft_with_app_differs_from_the_authors_code_by_two_slips_only(
         )
         return app_terms(*scores, *batch.reference, margin)
 
-    monkeypatch.setattr(loss_batch, "answer_ids", without_blank)
+    monkeypatch.setattr(loss_batch, "ids_of_answers", without_blank)
     (mended,) = losses_of(Ft(smollm2, settings, app).edit(requests))
     assert mended[:2] == pytest.approx(expected[:2], abs=1e-4)  # the reference still is the score
     backward = torch.Tensor.backward

@@ -180,7 +180,7 @@ def test_recall_is_what_greedy_decoding_says(
                 ids.append(int(model.model(torch.tensor([ids])).logits[0, -1].argmax()))
         said = ids[-3:] if number % 2 else [*ids[-3:-1], (ids[-1] + 1) % 257]
         answers[asked[number].answer] = tuple(said)
-    monkeypatch.setattr(known_facts, "answer_ids", lambda model, answer: answers[answer])
+    monkeypatch.setattr(known_facts, "answer_ids", lambda model, answer, _: answers[answer])
     for row_tokens in (1, 512):
         found = recalled(model, asked, demonstrations=2, row_tokens=row_tokens)
         assert found == [False, True] * 3
