@@ -24,15 +24,20 @@ def _tell_error(problem: object) -> None:
     typer.echo(f"error: {shown}", err=True)
 
 
+def _take_any_character() -> None:
+    """A stream in ASCII must not end a run, neither here nor in the processes that are started."""
+    encoding = os.environ.get("PYTHONIOENCODING", "").partition(":")[0]
+    os.environ["PYTHONIOENCODING"] = f"{encoding}:backslashreplace"
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
 class _OneLine(typer.core.TyperGroup):
     """A disk that is full, only read or not there is said in one line, whatever the verb."""
 
     def invoke(self, ctx: Any) -> object:
-        # A stream in ASCII must not end a run; the variable is for the processes that it starts.
-        os.environ.setdefault("PYTHONIOENCODING", ":backslashreplace")
-        for stream in (sys.stdout, sys.stderr):
-            if isinstance(stream, io.TextIOWrapper):
-                stream.reconfigure(errors="backslashreplace")
+        _take_any_character()
         try:
             require_checkout()
             return super().invoke(ctx)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import re
 import signal
+import subprocess
+import sys
 import time
 
 import pytest
@@ -177,3 +179,12 @@ def test_a_message_is_bounded_whatever_the_file_holds(tmp_path):
     assert result.exit_code == 1
     assert result.output.startswith("error: ")
     assert len(result.output) < 5_000
+
+
+def test_an_ascii_stream_ends_no_run():
+    child = "subprocess.run([sys.executable, '-c', 'print(chr(183))'], check=True)"
+    here = "cli._take_any_character(); print(chr(183), flush=True)"
+    code = f"import subprocess, sys; from helpers import cli; {here}; {child}"
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True)
+    assert done.stdout.split() == [rb"\xb7", rb"\xb7"], done.stderr
