@@ -170,13 +170,13 @@ def sequences(run: Run) -> Figure:
 
 @figure(
     "04_said",
-    title="AFF and ANF against what the model says",
+    title="AFF and ANF against what the model generates",
     of="ablations",
     main=MAIN_SAID,
     when=lambda run: "before" in states_of(run) and bool({*states_of(run)} & {*variants_of(run)}),
 )
 def said(run: Run) -> Figure:
-    """AFF and ANF against what the edited model says."""
+    """AFF and ANF against what the edited model generates."""
     from helpers.peak import ablation_pairs as figures
     from helpers.peak.ablation_tables import said_beside_factors
 
