@@ -112,4 +112,4 @@ def test_a_run_keeps_the_tables_it_shows(tmp_path, monkeypatch):
     pd.testing.assert_frame_equal(pd.read_csv(first, index_col="method"), TABLE)
     assert pd.read_csv(second).columns.tolist() == list(TABLE)
     assert third.name == "03-ES.csv"
-    assert third.read_text() == "row,ES\nROME,0.666667\n"
+    assert third.read_text() == "row 1,ES\nROME,0.666667\n"
