@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -24,8 +24,6 @@ from benchmarks.machine import (
 )
 from benchmarks.plain import plain_scores
 from benchmarks.plain_editors import PLAIN
-from helpers.editing.recorded_step import cuda_graph
-from helpers.editing.vector_editor import VectorEditor
 from helpers.models.load import avoid_cudnn_attention
 from helpers.paths import REPOSITORY
 from helpers.peak.run import edit_request, questions, score_records
@@ -120,25 +118,6 @@ def batches(method: str, setting: Setting) -> Iterator[Measurement]:
         yield _measured(f"{method}, {count} at once", call, count, setting)
 
 
-def recorded(setting: Setting) -> Iterator[Measurement]:
-    """ROME with its step recorded as a CUDA graph, against the same run step by step."""
-    if not setting.device.startswith("cuda"):
-        yield {"name": "rome, recorded", "skipped": "only a GPU has graphs"}
-        return
-    requests = [edit_request(record) for record in setting.chosen()]
-    editor = setting.editor("rome")
-    assert isinstance(editor, VectorEditor)
-    played = replace(editor, recorder=cuda_graph)
-    first, second = (each.edit(requests[:4]) for each in (editor, played))
-    gaps = [
-        float(a.diagnostics["losses"][-1]["nll"] - b.diagnostics["losses"][-1]["nll"])
-        for a, b in zip(first, second, strict=True)
-    ]
-    call = partial(played.edit, requests)
-    found = _measured("rome, recorded", call, len(requests), setting)
-    yield found | {"largest gap of the last losses": max(map(abs, gaps))}
-
-
 def real_weights(setting: Setting) -> Iterator[Measurement]:
     """The embedded model for real: edits that take, and what they cost."""
     if setting.tiny:
@@ -173,7 +152,6 @@ STEPS = (
     Step("rome+app", 360, partial(edited, "rome+app")),
     Step("ft-m", 300, partial(edited, "ft-m")),
     Step("embedded", 240, real_weights),
-    Step("rome recorded", 240, recorded),
     Step("rome batches", 420, partial(batches, "rome")),
     Step("ft-m batches", 420, partial(batches, "ft-m")),
     Step("memit batches", 540, partial(batches, "memit")),

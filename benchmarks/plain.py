@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from helpers.editing.context import ContextTemplates
+from helpers.editing.contexts import ContextTemplates
 from helpers.editing.hyperparameters import VectorHyperparameters
 from helpers.editing.request import EditRequest
 from helpers.models.language_model import LanguageModel

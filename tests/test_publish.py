@@ -9,7 +9,7 @@ import pytest
 
 from helpers.editing import methods
 from helpers.editing.app import App
-from helpers.editing.context import ContextTemplates
+from helpers.editing.contexts import ContextTemplates
 from helpers.editing.rome import Rome
 from helpers.params import ParamsError
 from helpers.peak import ablations

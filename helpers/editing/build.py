@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from helpers.editing.app import App
-from helpers.editing.context import ContextTemplates, context_templates
+from helpers.editing.contexts import ContextTemplates, context_templates
 from helpers.editing.corpus import corpus_named
 from helpers.editing.editor import Editor
 from helpers.editing.hyperparameters import HyperparameterError
@@ -128,7 +128,7 @@ def build_editor(
         app: APP's coefficients; True takes those of the file.
         corpus: corpus of the second moments (see ``helpers.editing.corpus``).
         seed: of the context templates and the corpus.
-        targets: which answers are made likely, of ``helpers.editing.targets.TARGETS``.
+        targets: which answers are made likely, of ``helpers.editing.rows.TARGETS``.
         overrides: single hyperparameters to replace.
         memory: shared by editors that are to find second moments and vectors once.
 

@@ -13,7 +13,7 @@ from helpers.editing.hyperparameters import HyperparameterError, Hyperparameters
 from helpers.editing.overlay import overlay_all
 from helpers.editing.registry import Variety
 from helpers.editing.request import EditRequest
-from helpers.editing.targets import check_targets
+from helpers.editing.rows import check_targets
 from helpers.editing.update import Update
 from helpers.editing.vector import Vector
 from helpers.models.language_model import LanguageModel

@@ -17,10 +17,10 @@ from pydantic import Field
 from torch import Tensor
 
 from helpers.editing.app import App
+from helpers.editing.batch import EditBatch
 from helpers.editing.deltas import Dense
 from helpers.editing.editor import diagnostics_of
 from helpers.editing.hyperparameters import LayerHyperparameters
-from helpers.editing.loss_batch import LossBatch
 from helpers.editing.loss_editor import LossEditor
 from helpers.editing.registry import Variety
 from helpers.editing.rows import EditRow
@@ -133,7 +133,7 @@ class Ft(LossEditor):
     def edit_rows(self, rows: Sequence[EditRow]) -> list[Update]:
         """Dense updates, optimised together; edits leave the batch when they stop or fail."""
         settings = self.hyperparameters
-        batch = LossBatch.build(self.language_model, rows, self.layer)
+        batch = EditBatch.build(self.language_model, rows, self.layer)
         changes = [self._unchanged() for _ in rows]
         parameters = [p for change in changes for p in change.parameters]
         # Parameters without a gradient are left alone, momentum included: finished edits stay put.
@@ -165,7 +165,7 @@ class Ft(LossEditor):
             None if bias is None else torch.zeros(out, device=device, requires_grad=True),
         )
 
-    def _hidden(self, batch: LossBatch, present: Sequence[_Change]) -> Tensor:
+    def _hidden(self, batch: EditBatch, present: Sequence[_Change]) -> Tensor:
         """Final hidden states with every row under its own change of the matrix."""
 
         def adding(entering: Tensor, output: Tensor) -> Tensor:
@@ -193,7 +193,7 @@ class Ft(LossEditor):
 
 
 def _without_finished(
-    batch: LossBatch, present: Sequence[_Change], unfinished: Tensor
+    batch: EditBatch, present: Sequence[_Change], unfinished: Tensor
 ) -> list[_Change]:
     """Take finished edits out of the batch and their gradients away."""
     index = unfinished.nonzero()[:, 0]

@@ -24,7 +24,7 @@ from tqdm.auto import tqdm
 
 from helpers.editing.app import App
 from helpers.editing.build import Setup
-from helpers.editing.context import BARE, ContextTemplates
+from helpers.editing.contexts import BARE, ContextTemplates
 from helpers.editing.deltas import ColumnSparse, Delta
 from helpers.editing.editor import Editor, diagnostics_of
 from helpers.editing.hyperparameters import Hyperparameters

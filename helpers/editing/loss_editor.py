@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 
 from tqdm.auto import tqdm
 
+from helpers.editing.batch import EditBatch
 from helpers.editing.editor import Editor, batches_of
-from helpers.editing.loss_batch import LossBatch, loss_row
 from helpers.editing.request import EditRequest, several_requests
-from helpers.editing.rows import EditRow
+from helpers.editing.rows import EditRow, loss_row
 from helpers.editing.update import Update
 from helpers.models.batching import run_halving, token_batches
 
@@ -19,7 +19,7 @@ from helpers.models.batching import run_halving, token_batches
 class LossEditor(Editor):
     """Base of the editors whose every token changes from one block on.
 
-    ``targets`` says which answers are made likely (``helpers.editing.targets``; PEAK, Table 5).
+    ``targets`` says which answers are made likely (``helpers.editing.rows``; PEAK, Table 5).
     ``token_budget`` bounds the tokens of a batch.
 
     Raises:
@@ -46,7 +46,7 @@ class LossEditor(Editor):
 
     def versions(self) -> dict[str, int]:
         """Also that of the loss."""
-        return super().versions() | {"loss": LossBatch.version}
+        return super().versions() | {"loss": EditBatch.version}
 
     def settings(self) -> dict[str, Any]:
         """Also the choice of targets."""

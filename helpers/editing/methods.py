@@ -14,7 +14,7 @@ from helpers.editing.memo import Memory
 from helpers.editing.mend.mend import MendHyperparameters, network_file
 from helpers.editing.mend.network import UntrainedError
 from helpers.editing.presets import Preset, base_hyperparameters, check_preset
-from helpers.editing.targets import TARGETS
+from helpers.editing.rows import TARGETS
 from helpers.editing.variants import MethodError, Variant, method_label
 from helpers.editing.wrapper import Wrapper
 from helpers.models.language_model import LanguageModel

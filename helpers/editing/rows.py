@@ -1,7 +1,13 @@
-"""An edit's row: every text its optimisation needs, packed into one prefix forest.
+"""An edit's row: every text its loss needs, packed into one prefix forest.
 
 Template prompts with their target, the KL prompt and, for APP, all answers after the bare prompt are
-sequences of one row. What stands left of the edited positions is constant and is computed once.
+sequences of one row. Which answers are made likely is a choice of ``targets``: PEAK's fairer baselines
+(Table 5, ``+``) give a plain editor all N correct answers O besides the new one, o*. The paper does
+not state their weights:
+
+    new       NLL(o*)
+    all       (NLL(o*) + sum of NLL over O) / (N + 1)       o* weighs 1 / (N + 1)
+    all-sum   NLL(o*) + mean of NLL over O                  o* weighs as much as O together
 """
 
 from __future__ import annotations
@@ -9,16 +15,43 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
 from helpers.editing.app import App
-from helpers.editing.context import ContextTemplates
-from helpers.editing.request import EditRequest
-from helpers.editing.targets import weighted_targets
+from helpers.editing.contexts import ContextTemplates
+from helpers.editing.request import EditRequest, RequestError
 from helpers.models.forest import Forest
 from helpers.models.language_model import LanguageModel
-from helpers.models.tokens import SubjectPrompt, ids_of_answers, separator_after, subject_prompt
+from helpers.models.tokens import (
+    SubjectPrompt,
+    ids_of_answers,
+    prompt_ids,
+    separator_after,
+    subject_prompt,
+)
 from helpers.models.tokens import subject_prompts as tokenised
 
 KL_PROMPT = "{} is a"
+TARGETS = ("new", "all", "all-sum")
+
+
+def check_targets(targets: str) -> None:
+    """Refuse an unknown choice of targets.
+
+    Raises:
+        ValueError: not one of ``TARGETS``.
+    """
+    if targets not in TARGETS:
+        raise ValueError(f"targets must be one of {', '.join(TARGETS)}, not {targets!r}")
+
+
+def weighted_targets(request: EditRequest, targets: str = "new") -> list[tuple[str, float]]:
+    """The answers whose negative log-likelihood an edit lowers, each with its weight in the sum."""
+    check_targets(targets)
+    others = request.correct if targets != "new" else ()
+    own = 1.0 if targets == "all-sum" else 1 / (1 + len(others))
+    share = 1 / len(others) if targets == "all-sum" and others else own
+    return [(request.target, own), *((answer, share) for answer in others)]
 
 
 @dataclass(frozen=True)
@@ -36,7 +69,8 @@ class EditRow:
 
     ``target`` holds the weighted predictions of the negative log-likelihood (``weighted_targets``),
     ``correct`` and ``false`` those of each answer's mean-token log-probability, ``kl_node`` is the
-    subject's last token in the KL prompt, ``bare_node`` in the bare prompt.
+    subject's last token in the KL prompt, ``bare_node`` in the bare prompt (-1 where no position is
+    edited).
     """
 
     record: str = ""
@@ -67,6 +101,10 @@ class EditRow:
         weight = scale / len(answer)
         return [Prediction(node, token, weight) for node, token in zip(nodes, answer, strict=True)]
 
+    def active(self) -> np.ndarray:
+        """Boolean [nodes]: edited nodes and all that follow them; every node where none is edited."""
+        return self.forest.active() if any(self.forest.edited) else np.ones(len(self.forest), bool)
+
 
 def edit_row(
     language_model: LanguageModel,
@@ -76,13 +114,13 @@ def edit_row(
     *,
     targets: str = "new",
 ) -> EditRow:
-    """Build the row of one request.
+    """The row of one request for an editor that adds a vector at the subject's last token.
 
     Args:
         language_model: the model, for its tokenizer.
         contexts: context templates; the bare one is first.
         app: whose answers are added after the bare prompt, if any.
-        targets: which answers are made likely, of ``helpers.editing.targets.TARGETS``.
+        targets: which answers are made likely, of ``TARGETS``.
 
     Raises:
         RequestError: the subject or a text cannot be tokenised; names the record.
@@ -130,3 +168,45 @@ def subject_prompts(
     templates = [template.replace("{}", request.prompt) for template in contexts.templates]
     with request.named():
         return tokenised(language_model, templates, request.subject)
+
+
+def loss_row(
+    language_model: LanguageModel,
+    request: EditRequest,
+    app: App | None = None,
+    *,
+    targets: str = "new",
+    prompt_last: bool = False,
+) -> EditRow:
+    """The row of one request for FT and MEND: the bare prompt with its target and answers.
+
+    Args:
+        language_model: the model, for its tokenizer.
+        app: whose answers are scored, too, if any.
+        targets: which answers are made likely, of ``TARGETS``.
+        prompt_last: read every token of an answer from the distribution after the prompt (FT-L)
+            instead of after the tokens before it.
+
+    Raises:
+        RequestError: a text cannot be tokenised or exceeds the context; names the record.
+    """
+    request.refuse_further("FT or MEND")
+    row = EditRow(request.record or request.text)
+    correct, false = app.answers(request) if app else ((), ())
+    weighted = weighted_targets(request, targets)
+    with request.named():
+        prompt = prompt_ids(language_model, request.text)
+        texts = (*(text for text, _ in weighted), *correct, *false)
+        tokens = ids_of_answers(language_model, texts, separator_after(request.text))
+    # FT-L itself reads only the prompt, but whoever scores its edit reads the answers after it.
+    longest = len(prompt) + max(map(len, tokens.values())) - 1
+    if longest > language_model.context_length:
+        raise RequestError(
+            f"record {row.record!r}: prompt and target of {longest} tokens exceed the context of"
+            f" {language_model.context_length}; shorten them"
+        )
+    for text, weight in weighted:
+        row.target += row.predict(prompt, tokens[text], at_once=prompt_last, scale=weight)
+    for answers, slots in ((correct, row.correct), (false, row.false)):
+        slots += [row.predict(prompt, tokens[text], at_once=prompt_last) for text in answers]
+    return row

@@ -6,28 +6,26 @@ likely (ROME, eq. 4; PEAK, eqs. 7-10 with APP):
 
     NLL + kl_factor * KL(current || initial) + v_weight_decay * ||delta|| / ||v_init||^2 + APP
 
-Every edit is one row with its own Adam state, stop and clamp. Keys and values of everything left of
-the edited positions are computed once; rows that are done are not read again, and leave the batch.
+Every edit is one row with its own Adam state, stop and clamp; rows that are done leave the batch.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from helpers.editing.app import App, app_terms
-from helpers.editing.edited_batch import EditedBatch
+from helpers.editing.app import App
+from helpers.editing.batch import EditBatch
 from helpers.editing.hyperparameters import VectorHyperparameters
-from helpers.editing.recorded_step import Recorder
 from helpers.editing.rows import EditRow
 from helpers.models.batching import run_halving, token_batches
+from helpers.models.hooks import output_hooks
 from helpers.models.language_model import LanguageModel
 
 _BETAS, _EPSILON = (0.9, 0.999), 1e-8  # Adam's defaults, as every implementation uses them
@@ -58,7 +56,6 @@ def optimise_vectors(
     app: App | None = None,
     *,
     token_budget: int = 2048,
-    recorder: Recorder | None = None,
     progress: bool = False,
 ) -> list[Vector]:
     """Optimise one vector per row, in batches of like length.
@@ -69,20 +66,18 @@ def optimise_vectors(
         module: the module to whose output the vector is added.
         app: coefficients of APP, where rows carry answers.
         token_budget: optimised tokens per batch, padding included.
-        recorder: records a step and plays it again (``helpers.editing.recorded_step``).
 
     Returns:
         Vectors in the order of ``rows``. A non-finite loss ends that edit only (``failure``).
     """
-    lengths = [int(row.forest.active().sum()) for row in rows]
     found: dict[int, Vector] = {}
     bar = tqdm(total=len(rows), unit="edit", desc="optimising", disable=not progress)
-    for batch in token_batches(lengths, token_budget):
 
-        def run(chosen: Sequence[int]) -> list[Vector]:
-            own = [rows[i] for i in chosen]
-            return _optimise(language_model, own, module, settings, app, recorder)
+    def run(chosen: Sequence[int]) -> list[Vector]:
+        own = [rows[i] for i in chosen]
+        return _optimise(language_model, own, module, settings, app)
 
+    for batch in token_batches([int(row.active().sum()) for row in rows], token_budget):
         vectors = [vector for part in run_halving(batch, run) for vector in part]
         found.update(zip(batch, vectors, strict=True))
         bar.update(len(batch))
@@ -107,41 +102,6 @@ class _Adam:
         root = (self.square / (1 - _BETAS[1] ** self.steps)).sqrt_().add_(_EPSILON)
         delta.addcdiv_(self.mean, root, value=-rate / (1 - _BETAS[0] ** self.steps))
 
-    def keep(self, index: Tensor) -> None:
-        self.mean, self.square = self.mean[index], self.square[index]
-
-
-def done_share(device: torch.device) -> float:
-    """Share of a batch that is done before it leaves; until then it is run on and not read.
-
-    On a CPU a step costs what its rows cost, so rows leave at once. On a GPU to leave costs many
-    small operations, and other shapes.
-    """
-    return 0.0 if device.type == "cpu" else 0.25
-
-
-@dataclass
-class _Going:
-    """Rows of a batch that go on: ``rows[place]`` is the row at a place, ``places`` are not done."""
-
-    rows: list[int]
-    places: list[int]
-    device: torch.device
-
-    def finish(self, done: Sequence[int]) -> None:
-        """Take note of the places that are done."""
-        self.places = [place for place in self.places if place not in set(done)]
-
-    def leave(self) -> Tensor | None:
-        """Places that stay, [n], where those that are done are to leave now."""
-        gone = len(self.rows) - len(self.places)
-        if not gone or gone < done_share(self.device) * len(self.rows):
-            return None
-        index = torch.tensor(self.places, device=self.device)
-        self.rows = [self.rows[place] for place in self.places]
-        self.places = list(range(len(self.rows)))
-        return index
-
 
 def _optimise(
     language_model: LanguageModel,
@@ -149,75 +109,81 @@ def _optimise(
     module: str,
     settings: VectorHyperparameters,
     app: App | None,
-    recorder: Recorder | None,
 ) -> list[Vector]:
     """Optimise one batch; rows are done when they stop, fail, or reach the last step."""
-    batch = EditedBatch.build(language_model, rows, module)
+    batch = EditBatch.build(language_model, rows, language_model.layout.layer_of(module))
     delta = torch.zeros(len(rows), language_model.layout.hidden_size, device=language_model.device)
     delta.requires_grad_(True)
     adam = _Adam(torch.zeros_like(delta), torch.zeros_like(delta))
-    going = _Going(list(range(len(rows))), list(range(len(rows))), language_model.device)
-    vectors: list[Vector] = []
-    play: Callable[[], _Found] | None = None
+    present, vectors = list(range(len(rows))), list[Vector]()
+    initial = limit = torch.empty(0)
     for step in range(settings.v_num_grad_steps):
-        if recorder and step and play is None:  # the first step makes what the others read
-            play = recorder(partial(_evaluate, batch, delta, settings, app))
-        if play:
-            terms, total, gradient = play()
-        else:
-            terms, total = _loss_terms(batch, delta, settings, app)
+        hidden, output = _forward(batch, module, delta)
         if step == 0:
-            vectors = [Vector(torch.zeros_like(v), v) for v in batch.initial]
-            limit = settings.clamp_norm_factor * batch.initial.norm(dim=-1, keepdim=True)
+            initial = output
+            vectors = [Vector(torch.zeros_like(v), v) for v in initial]
+            limit = settings.clamp_norm_factor * initial.norm(dim=-1, keepdim=True)
+        terms = _loss_terms(batch, hidden, delta, initial, settings, app)
+        total = torch.stack(list(terms.values())).sum(0)
         last = step + 1 == settings.v_num_grad_steps
-        _record(vectors, going, delta, terms, total, settings, step, last=last)
-        if not going.places:
+        own = [vectors[row] for row in present]
+        stays = _record(own, delta, terms, total, settings, step, last=last)
+        if not stays:
             break
-        if play is None:  # not before: the last step needs none
-            (gradient,) = torch.autograd.grad(total.sum(), delta)
+        (gradient,) = torch.autograd.grad(total.sum(), delta)
         adam.step(delta, gradient, settings.v_lr)
-        if (index := going.leave()) is not None:
+        if len(stays) < len(present):
+            index = torch.tensor(stays, device=language_model.device)
+            present = [present[place] for place in stays]
             delta, limit = delta.detach()[index].requires_grad_(True), limit[index]
+            initial, adam.mean, adam.square = initial[index], adam.mean[index], adam.square[index]
             batch.keep(index)
-            adam.keep(index)
-            play = None  # other shapes
         with torch.no_grad():
             delta.mul_((limit / delta.norm(dim=-1, keepdim=True)).clamp_(max=1.0))
     return vectors
 
 
-_Found = tuple[dict[str, Tensor], Tensor, Tensor]
+def _forward(batch: EditBatch, module: str, delta: Tensor) -> tuple[Tensor, Tensor]:
+    """Final hidden states [rows, active, hidden] with ``delta`` added, and what it was added to.
 
+    The latter [rows, hidden] is read at the bare prompt's subject.
+    """
+    row, column = batch.edits
+    found: list[Tensor] = []
 
-def _evaluate(
-    batch: EditedBatch, delta: Tensor, settings: VectorHyperparameters, app: App | None
-) -> _Found:
-    """The terms by name and their sum, each [rows], and the gradient [rows, hidden]."""
-    terms, total = _loss_terms(batch, delta, settings, app)
-    (gradient,) = torch.autograd.grad(total.sum(), delta)
-    return {name: term.detach() for name, term in terms.items()}, total.detach(), gradient
+    def adding(_: Tensor, output: Tensor) -> Tensor:
+        rows = torch.arange(len(delta), device=delta.device)
+        found.append(output[rows, batch.bare].detach().float())
+        added = delta.index_select(0, row).to(output.dtype)
+        place = row * output.shape[1] + column
+        return output.flatten(0, 1).index_add(0, place, added).view_as(output)
+
+    with output_hooks(batch.language_model, {module: adding}):
+        return batch.hidden(), found[0]
 
 
 def _loss_terms(
-    batch: EditedBatch, delta: Tensor, settings: VectorHyperparameters, app: App | None
-) -> tuple[dict[str, Tensor], Tensor]:
-    """The weighted terms of the loss and their sum, each [rows]."""
-    reading = batch.read(batch.forward(delta))
-    reference = batch.reference
-    assert reference is not None
-    terms = {"nll": reading.target_nll}
-    terms["kl"] = settings.kl_factor * reading.kl_from(reference)
-    decay = delta.norm(dim=-1) / batch.initial.norm(dim=-1) ** 2
-    terms["weight_decay"] = settings.v_weight_decay * decay
-    if app and not app.inert:
-        before = reference.correct.values, reference.false.values
-        terms["app"] = app.total(app_terms(reading.correct, reading.false, *before, app.margin))
-    return terms, torch.stack(list(terms.values())).sum(0)
+    batch: EditBatch,
+    hidden: Tensor,
+    delta: Tensor,
+    initial: Tensor,
+    settings: VectorHyperparameters,
+    app: App | None,
+) -> dict[str, Tensor]:
+    """The weighted terms of the loss, each [rows]; APP's (L1, L2, L3) is the last."""
+    reading = batch.read(hidden)
+    assert batch.reference is not None
+    decay = delta.norm(dim=-1) / initial.norm(dim=-1) ** 2
+    return {
+        "nll": reading.nll,
+        "kl": settings.kl_factor * reading.kl_from(batch.reference),
+        "weight_decay": settings.v_weight_decay * decay,
+        **batch.app_terms(reading, app),
+    }
 
 
 def _record(
-    vectors: list[Vector],
-    going: _Going,
+    vectors: Sequence[Vector],
     delta: Tensor,
     terms: dict[str, Tensor],
     total: Tensor,
@@ -225,17 +191,14 @@ def _record(
     step: int,
     *,
     last: bool,
-) -> None:
-    """Note this evaluation's terms; rows below the threshold, not finite, or at the end are done.
+) -> list[int]:
+    """Note this evaluation's terms, in the step's one host transfer; places of rows that go on.
 
-    What a done row's vector needs is taken here. The step's one host transfer.
+    Rows below the threshold, not finite, or at the last step are done.
     """
     noted = torch.stack([*(term.detach() for term in terms.values()), total.detach()], dim=1)
-    values = noted.tolist()
-    done = []
-    for place in going.places:
-        *numbers, whole = values[place]
-        vector = vectors[going.rows[place]]
+    stays = []
+    for place, (vector, (*numbers, whole)) in enumerate(zip(vectors, noted.tolist(), strict=True)):
         vector.losses.append(dict(zip(terms, numbers, strict=True)))
         watched = vector.losses[-1]["nll"] if settings.stop_on == "nll" else whole
         if not all(math.isfinite(number) for number in (*numbers, whole)):
@@ -243,5 +206,6 @@ def _record(
         if last or vector.failure or watched < settings.stop_threshold:
             # A copy: a view would keep its whole batch in memory, and move with it.
             vector.delta, vector.steps = delta[place].detach().clone(), step
-            done.append(place)
-    going.finish(done)
+        else:
+            stays.append(place)
+    return stays

@@ -9,11 +9,10 @@ from typing import Any, ClassVar
 
 from helpers.editing.app import App
 from helpers.editing.build import Setup
-from helpers.editing.context import ContextTemplates
+from helpers.editing.contexts import ContextTemplates
 from helpers.editing.editor import Editor
 from helpers.editing.hyperparameters import VectorHyperparameters
 from helpers.editing.memo import Memory
-from helpers.editing.recorded_step import Recorder
 from helpers.editing.request import EditRequest, several_requests
 from helpers.editing.rows import edit_row, subject_prompts
 from helpers.editing.second_moment import SecondMoment, SecondMomentError, check_fingerprint
@@ -29,9 +28,8 @@ class VectorEditor(Editor):
     """Base of the editors that optimise a vector at the subject's last token.
 
     ``second_moments`` maps each edited layer to its statistics. ``targets`` says which answers are
-    made likely (``helpers.editing.targets``; PEAK, Table 5). ``token_budget`` bounds the tokens
-    optimised at a time; default: by free memory. ``recorder`` plays steps again that it recorded
-    once, such as ``cuda_graph``; default: every step is run. ``memory`` holds vectors of the unedited
+    made likely (``helpers.editing.rows``; PEAK, Table 5). ``token_budget`` bounds the tokens
+    optimised at a time; default: by free memory. ``memory`` holds vectors of the unedited
     model, shared with other editors of it; without, every call optimises.
 
     Raises:
@@ -46,7 +44,6 @@ class VectorEditor(Editor):
     app: App | None = None
     targets: str = "new"
     token_budget: int | None = None
-    recorder: Recorder | None = field(default=None, repr=False)
     progress: bool = False
     memory: Memory | None = field(default=None, repr=False)
 
@@ -134,7 +131,6 @@ class VectorEditor(Editor):
             self.app,
             token_budget=self.token_budget
             or tokens_at_once(self.language_model, 2048, gradients=True),
-            recorder=self.recorder,
             progress=self.progress,
         )
 

@@ -19,7 +19,7 @@ import pandas as pd
 from tqdm.auto import tqdm
 
 from helpers.editing.build import build_editor
-from helpers.editing.context import ContextTemplates
+from helpers.editing.contexts import ContextTemplates
 from helpers.editing.corpus import corpus_named
 from helpers.editing.presets import read_hyperparameters
 from helpers.editing.request import EditRequest

@@ -17,7 +17,7 @@ from benchmarks.plain_editors import (
     plain_rome,
 )
 from helpers.editing.alphaedit import AlphaEdit, AlphaEditHyperparameters
-from helpers.editing.context import ContextTemplates
+from helpers.editing.contexts import ContextTemplates
 from helpers.editing.ft import Ft, FtHyperparameters
 from helpers.editing.kn import Kn, KnHyperparameters
 from helpers.editing.memit import Memit, MemitHyperparameters

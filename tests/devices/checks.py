@@ -19,7 +19,7 @@ import torch
 
 from benchmarks.plain_editors import PLAIN
 from helpers.editing.app import App
-from helpers.editing.context import ContextTemplates
+from helpers.editing.contexts import ContextTemplates
 from helpers.editing.editor import Editor
 from helpers.editing.ft import Ft, FtHyperparameters
 from helpers.editing.kn import Kn, KnHyperparameters

@@ -10,7 +10,7 @@ import torch
 
 from helpers.editing.alphaedit import AlphaEdit, AlphaEditHyperparameters
 from helpers.editing.app import App
-from helpers.editing.context import ContextTemplates
+from helpers.editing.contexts import ContextTemplates
 from helpers.editing.corpus import TextCorpus
 from helpers.editing.editor import Editor
 from helpers.editing.memit import Memit, MemitHyperparameters

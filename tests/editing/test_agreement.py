@@ -13,7 +13,7 @@ import torch
 from helpers import models
 from helpers.editing.alphaedit import AlphaEdit, AlphaEditHyperparameters
 from helpers.editing.app import App
-from helpers.editing.context import ContextTemplates
+from helpers.editing.contexts import ContextTemplates
 from helpers.editing.hyperparameters import VectorHyperparameters
 from helpers.editing.memit import Memit, MemitHyperparameters
 from helpers.editing.request import EditRequest

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from helpers.editing import vector as vector_module
-from helpers.editing.edited_batch import EditedBatch
+from helpers.editing.batch import EditBatch
 from helpers.editing.hyperparameters import LayerHyperparameters
 from helpers.editing.request import EditRequest, RequestError
 from helpers.editing.second_moment import SecondMomentError
@@ -48,14 +48,13 @@ def test_a_non_finite_loss_ends_that_edit_only(
     original = vector_module._loss_terms
 
     def spoiled(batch, *rest):
-        terms, total = original(batch, *rest)
-        # The longest row stands first in its batch, as long as it is there.
+        terms = original(batch, *rest)
+        # The longest row is first in its batch, as long as it is there.
         if len(batch.active.ids) == len(requests):
-            spoiled_row = torch.zeros_like(total)
+            spoiled_row = torch.zeros_like(terms["nll"])
             spoiled_row[0] = float("nan")
             terms["nll"] = terms["nll"] + spoiled_row
-            total = total + spoiled_row
-        return terms, total
+        return terms
 
     monkeypatch.setattr(vector_module, "_loss_terms", spoiled)
     monkeypatch.setattr(vector_module, "token_batches", lambda lengths, *_, **__: [[1, 0, 2]])
@@ -112,14 +111,14 @@ def test_an_update_that_is_not_finite_is_given_up(tiny, make_editor, requests, m
 def test_out_of_memory_halves_the_batch(tiny, make_editor, requests, monkeypatch, name) -> None:
     editor = make_editor(name, tiny("llama"), v_num_grad_steps=3)
     plain = editor.edit(requests)
-    build = EditedBatch.build.__func__
+    build = EditBatch.build.__func__
 
     def tight(cls, language_model, rows, *rest):
         if len(rows) > 1:
             raise torch.OutOfMemoryError("out of memory")
         return build(cls, language_model, rows, *rest)
 
-    monkeypatch.setattr(EditedBatch, "build", classmethod(tight))
+    monkeypatch.setattr(EditBatch, "build", classmethod(tight))
     monkeypatch.setattr(vector_module, "token_batches", lambda lengths, *_, **__: [[0, 1, 2]])
     with pytest.warns(UserWarning, match="going on with halves"):
         updates = editor.edit(requests)

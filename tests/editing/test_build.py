@@ -10,7 +10,7 @@ import yaml
 from helpers.editing import build
 from helpers.editing.app import App
 from helpers.editing.build import build_editor
-from helpers.editing.context import ContextTemplates
+from helpers.editing.contexts import ContextTemplates
 from helpers.editing.hyperparameters import HyperparameterError
 from helpers.editing.memo import Memory
 from helpers.editing.mend.network import Hypernetwork

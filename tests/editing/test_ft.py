@@ -12,8 +12,9 @@ import torch
 
 from helpers import models
 from helpers.editing import ft as ft_module
-from helpers.editing import loss_batch
-from helpers.editing.app import AnswerScores, App, app_terms
+from helpers.editing import rows
+from helpers.editing.app import App, app_terms
+from helpers.editing.batch import EditBatch
 from helpers.editing.deltas import Dense
 from helpers.editing.ft import Ft, FtHyperparameters
 from helpers.editing.request import EditRequest, RequestError
@@ -170,14 +171,14 @@ def test_a_target_beyond_the_context_is_refused_though_it_is_not_read(tiny) -> N
 def test_out_of_memory_halves_the_batch(tiny, requests, monkeypatch) -> None:
     editor = ft(tiny("llama"), num_steps=3)
     plain = editor.edit(requests)
-    build = loss_batch.LossBatch.build
+    build = EditBatch.build
 
     def tight(language_model, rows, layer):
         if len(rows) > 1:
             raise torch.OutOfMemoryError("out of memory")
         return build(language_model, rows, layer)
 
-    monkeypatch.setattr(loss_batch.LossBatch, "build", tight)
+    monkeypatch.setattr(EditBatch, "build", tight)
     with pytest.warns(UserWarning, match="going on with halves"):
         halved = editor.edit(requests)
     for one, other in zip(halved, plain, strict=True):
@@ -189,9 +190,9 @@ def test_out_of_memory_halves_the_batch(tiny, requests, monkeypatch) -> None:
 def test_little_free_memory_means_one_edit_at_a_time(tiny, requests, monkeypatch) -> None:
     language_model = tiny("llama")
     sizes = []
-    build = loss_batch.LossBatch.build
+    build = EditBatch.build
     monkeypatch.setattr(
-        loss_batch.LossBatch,
+        EditBatch,
         "build",
         lambda model, rows, layer: sizes.append(len(rows)) or build(model, rows, layer),
     )
@@ -224,7 +225,7 @@ def test_bad_input_is_named(tiny, requests) -> None:
         ft(language_model, layers=(1, 2))
     with pytest.raises(ValueError, match="layer 9 is not in this model"):
         ft(language_model, layers=(9,))
-    with pytest.raises(ValueError, match="targets must be 'new', 'all' or 'all-sum'"):
+    with pytest.raises(ValueError, match="targets must be one of new, all, all-sum"):
         ft(language_model, targets="both")
     long = EditRequest("Mars", "{} is near", "Venus " * 200, record="case 7")
     with pytest.raises(RequestError, match=r"record 'case 7': .* exceed the context of 512"):
@@ -292,19 +293,18 @@ def test_ft_with_app_differs_from_the_authors_code_by_two_slips_only(
         ids = {text: tuple(encode(text, add_special_tokens=False)["input_ids"]) for text in answers}
         return ids | {target: answer_ids(language_model, target, separator)}
 
-    def attached(batch, correct, false, margin):
-        batch.reference = batch.reference or (correct, false)
-        scores = (
-            AnswerScores(values, real)
-            for values, real in zip((correct, false), batch.readout.real[1:], strict=True)
-        )
-        return app_terms(*scores, *batch.reference, margin)
+    first = []
 
-    monkeypatch.setattr(loss_batch, "ids_of_answers", without_blank)
+    def attached(batch, reading, app):
+        first.append(reading)
+        before = first[0].correct.values, first[0].false.values
+        return {"app": app.total(app_terms(reading.correct, reading.false, *before, app.margin))}
+
+    monkeypatch.setattr(rows, "ids_of_answers", without_blank)
     (mended,) = losses_of(Ft(smollm2, settings, app).edit(requests))
     assert mended[:2] == pytest.approx(expected[:2], abs=1e-4)  # the reference still is the score
     backward = torch.Tensor.backward
-    monkeypatch.setattr(loss_batch.LossBatch, "_app_terms", attached)
+    monkeypatch.setattr(EditBatch, "app_terms", attached)
     monkeypatch.setattr(torch.Tensor, "backward", lambda loss: backward(loss, retain_graph=True))
     (update,) = Ft(smollm2, settings, app).edit(requests)
     assert losses_of([update])[0] == pytest.approx(expected, abs=1e-3)

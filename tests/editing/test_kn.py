@@ -13,7 +13,7 @@ from captum.attr import IntegratedGradients as Captum
 from helpers import models
 from helpers.editing import kn as kn_module
 from helpers.editing.app import App
-from helpers.editing.context import ContextTemplates
+from helpers.editing.contexts import ContextTemplates
 from helpers.editing.deltas import ColumnSparse
 from helpers.editing.kn import Kn, KnHyperparameters
 from helpers.editing.request import EditRequest, RequestError

@@ -15,8 +15,8 @@ from safetensors.torch import save_file
 from helpers import models
 from helpers.editing import methods
 from helpers.editing.app import App
+from helpers.editing.batch import EditBatch
 from helpers.editing.deltas import LowRank
-from helpers.editing.loss_batch import LossBatch, loss_row
 from helpers.editing.mend import mend as mend_module
 from helpers.editing.mend.mend import (
     Mend,
@@ -28,6 +28,7 @@ from helpers.editing.mend.mend import (
 from helpers.editing.mend.network import Hypernetwork, NetworkError
 from helpers.editing.presets import read_hyperparameters
 from helpers.editing.request import EditRequest, RequestError
+from helpers.editing.rows import loss_row
 from helpers.editing.update import Update, apply
 from helpers.models.language_model import LanguageModel
 from helpers.models.tokens import answer_ids, prompt_ids
@@ -160,7 +161,7 @@ def test_token_gradients_make_up_the_weights_gradient(tiny, requests, architectu
     """Sum over tokens of delta x^T is autograd's gradient of the loss in the weight."""
     language_model = tiny(architecture)
     names = list(Hypernetwork.for_layers(language_model, LAYERS, 2).shapes)
-    batch = LossBatch.build(language_model, [loss_row(language_model, r) for r in requests], 2)
+    batch = EditBatch.build(language_model, [loss_row(language_model, r) for r in requests], 2)
     gradients, terms = token_gradients(batch, names)
     request = requests[1]
     prompt = prompt_ids(language_model, request.text)
@@ -223,7 +224,7 @@ def test_app_lowers_its_own_objective(tiny, requests) -> None:
         first_term = App(1, 0, 0)
         row = loss_row(language_model, requests[0], first_term)
         with apply(language_model, update):
-            batch = LossBatch.build(language_model, [row], 2)
+            batch = EditBatch.build(language_model, [row], 2)
             return float(batch.loss_terms(batch.hidden(), first_term)["app"][0])
 
     plain, careful = (
@@ -243,7 +244,7 @@ def test_all_answers_become_targets(tiny, requests, targets) -> None:
     def read(request: EditRequest, **options: Any) -> tuple[torch.Tensor, float]:
         """Gradient of the whole matrix, and the loss."""
         row = loss_row(language_model, request, **options)
-        batch = LossBatch.build(language_model, [row], 2)
+        batch = EditBatch.build(language_model, [row], 2)
         found, terms = token_gradients(batch, [module])
         inputs, gradients = (part[0] for part in found[module])
         return gradients.T @ inputs, float(terms["nll"])
@@ -260,7 +261,7 @@ def test_all_answers_become_targets(tiny, requests, targets) -> None:
     assert loss == pytest.approx(own * new[1] + share * sum(part for _, part in others), abs=1e-5)
     update = mend(language_model, requests, targets=targets).edit([request])[0]
     assert update.diagnostics["losses"][0]["nll"] == pytest.approx(loss, abs=1e-5)
-    with pytest.raises(ValueError, match="targets must be 'new', 'all' or 'all-sum'"):
+    with pytest.raises(ValueError, match="targets must be one of new, all, all-sum"):
         mend(language_model, requests, targets="both")
 
 

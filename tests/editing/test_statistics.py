@@ -12,7 +12,7 @@ from tokenizers.processors import TemplateProcessing
 
 from helpers.editing import key_sums, packaged_moments
 from helpers.editing import second_moment as module
-from helpers.editing.context import ContextTemplates, context_templates
+from helpers.editing.contexts import ContextTemplates, context_templates
 from helpers.editing.corpus import CorpusError, SelfCorpus, TextCorpus, corpus_named
 from helpers.editing.presets import read_hyperparameters
 from helpers.editing.second_moment import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from helpers.editing.request import EditRequest
-from helpers.editing.targets import TARGETS, weighted_targets
+from helpers.editing.rows import TARGETS, weighted_targets
 
 
 def test_weights_of_each_choice():
@@ -23,5 +23,5 @@ def test_without_further_answers_all_choices_are_one(targets):
 
 
 def test_an_unknown_choice_is_refused():
-    with pytest.raises(ValueError, match="targets must be 'new', 'all' or 'all-sum', not 'both'"):
+    with pytest.raises(ValueError, match="targets must be one of new, all, all-sum, not 'both'"):
         weighted_targets(EditRequest("Mars", "{} is near", "Venus"), "both")

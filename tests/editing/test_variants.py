@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helpers.editing.app import App
-from helpers.editing.context import ContextTemplates
+from helpers.editing.contexts import ContextTemplates
 from helpers.editing.methods import _changed
 from helpers.editing.presets import preset_values
 from helpers.editing.rect import Rect, RectHyperparameters

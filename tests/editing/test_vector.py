@@ -9,11 +9,10 @@ import pytest
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from helpers.editing import vector as vector_module
 from helpers.editing.app import App
-from helpers.editing.context import ContextTemplates
+from helpers.editing.contexts import ContextTemplates
 from helpers.editing.hyperparameters import VectorHyperparameters
 from helpers.editing.request import EditRequest
 from helpers.editing.rows import edit_row
@@ -169,9 +168,8 @@ def test_a_batch_of_vectors_equals_a_plain_loop_for_each(
     assert any(bitten)
 
 
-@pytest.mark.parametrize("share", [0.0, 0.25, 1.0])
-def test_rows_that_are_done_do_not_change_the_others(tiny, requests, monkeypatch, share):
-    """Whether they leave at once or are run on, every vector is the one it is alone."""
+def test_rows_that_are_done_do_not_change_the_others(tiny, requests, monkeypatch):
+    """They leave, and every vector is the one it is alone."""
     language_model = tiny("llama")
     rows = [edit_row(language_model, request, CONTEXTS) for request in requests]
     module = language_model.layout.mlp(1)
@@ -185,7 +183,6 @@ def test_rows_that_are_done_do_not_change_the_others(tiny, requests, monkeypatch
     chosen, alone = each_alone((lowest[0] + lowest[1]) / 2)
     assert len({vector.steps for vector in alone}) > 1
     monkeypatch.setattr(vector_module, "token_batches", lambda lengths, *_: [range(len(lengths))])
-    monkeypatch.setattr(vector_module, "done_share", lambda _: share)
     together = optimise_vectors(language_model, rows, module, chosen)
     for one, other in zip(together, alone, strict=True):
         assert one.steps == other.steps
@@ -222,68 +219,6 @@ class Counted(TorchDispatchMode):
     def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
         self.names[operation.name()] += 1
         return operation(*args, **(kwargs or {}))
-
-
-class MakeBelieveGraph(TorchDispatchMode):
-    """Notes the operations of a step, and does them again on the same memory, without its Python."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.calls: list[tuple] = []
-
-    def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
-        waits = ("nonzero", "_local_scalar_dense", "lift_fresh", "unique")
-        assert not any(word in operation.name() for word in waits), "a graph cannot wait"
-        found = operation(*args, **(kwargs or {}))
-        self.calls.append((operation, args, kwargs or {}, found))
-        return found
-
-    @torch.no_grad()
-    def replay(self) -> None:
-        for operation, args, kwargs, noted in self.calls:
-            found = operation(*args, **kwargs)
-            for old, new in zip(tree_leaves(noted), tree_leaves(found), strict=True):
-                if isinstance(old, Tensor) and old.data_ptr() != new.data_ptr():
-                    old.copy_(new)
-
-
-@pytest.mark.parametrize("app", [None, APP], ids=["plain", "app"])
-def test_a_recorded_step_equals_one_that_is_run(tiny, requests, monkeypatch, app):
-    """Rows leave when half are done, so that a step is recorded more than once."""
-    language_model = tiny("llama")
-    rows = [edit_row(language_model, request, CONTEXTS, app) for request in requests]
-    module = language_model.layout.mlp(1)
-    monkeypatch.setattr(vector_module, "token_batches", lambda lengths, *_: [range(len(lengths))])
-    monkeypatch.setattr(vector_module, "done_share", lambda _: 0.25)
-    unstopped = optimise_vectors(language_model, rows, module, settings(v_num_grad_steps=12), app)
-    lowest = sorted(min(loss["nll"] for loss in vector.losses) for vector in unstopped)
-    chosen = settings(
-        v_num_grad_steps=12, stop_on="nll", stop_threshold=(lowest[0] + lowest[1]) / 2
-    )
-    graphs, replays = [], []
-
-    def recorder(step):
-        step()  # what is made once a batch is made before, as by a graph's warm-up
-        with MakeBelieveGraph() as graph:
-            found = step()
-        graphs.append(graph)
-
-        def play():
-            graph.replay()
-            replays.append(len(graphs))
-            return found
-
-        return play
-
-    eager = optimise_vectors(language_model, rows, module, chosen, app)
-    recorded = optimise_vectors(language_model, rows, module, chosen, app, recorder=recorder)
-    assert len(graphs) > 1
-    assert len(replays) == max(vector.steps for vector in eager)
-    for one, other in zip(recorded, eager, strict=True):
-        assert one.steps == other.steps
-        torch.testing.assert_close(one.delta, other.delta, atol=1e-6, rtol=1e-5)
-        for found, expected in zip(one.losses, other.losses, strict=True):
-            assert found == pytest.approx(expected, rel=1e-5, abs=1e-6)
 
 
 def test_batches_of_any_size_find_the_same_vectors(tiny, requests):

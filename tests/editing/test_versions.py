@@ -10,11 +10,11 @@ import pytest
 from helpers.editing import normed, rome, spreading
 from helpers.editing.alphaedit import AlphaEdit
 from helpers.editing.app import App
-from helpers.editing.context import ContextTemplates
+from helpers.editing.batch import EditBatch
+from helpers.editing.contexts import ContextTemplates
 from helpers.editing.editor import Editor
 from helpers.editing.ft import Ft, FtHyperparameters
 from helpers.editing.kn import Kn, KnHyperparameters
-from helpers.editing.loss_batch import LossBatch
 from helpers.editing.memit import Memit
 from helpers.editing.mend.mend import Mend, MendHyperparameters
 from helpers.editing.mend.network import Hypernetwork
@@ -41,7 +41,7 @@ EXPECTED: list[tuple[Any, str, set[str]]] = [
     (SecondMoment, "version", VECTOR - {"rome, key as it is"}),
     (ContextTemplates, "version", {*VECTOR, "kn"}),
     (App, "version", {"rome+app", "memit+app", "ft-l+app"}),
-    (LossBatch, "version", LOSS),
+    (EditBatch, "version", LOSS),
     (Ft, "version", {"ft-l", "ft-l+app"}),
     (Mend, "version", {"mend"}),
     (Kn, "version", {"kn"}),

@@ -19,7 +19,7 @@ import torch
 
 from helpers import kept as keeping
 from helpers.editing import null_space
-from helpers.editing.context import context_templates
+from helpers.editing.contexts import context_templates
 from helpers.editing.corpus import SelfCorpus, TextCorpus
 from helpers.editing.deltas import Dense
 from helpers.editing.key_sums import KeySums

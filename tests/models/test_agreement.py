@@ -9,7 +9,7 @@ import pytest
 import torch
 from tokenizers import AddedToken, processors
 
-from helpers.editing.context import context_templates
+from helpers.editing.contexts import context_templates
 from helpers.editing.corpus import SelfCorpus
 from helpers.models import ARCHITECTURES, LanguageModel
 from helpers.models.architectures import ModelError

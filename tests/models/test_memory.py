@@ -17,7 +17,7 @@ from helpers.models.memory import free_bytes, group_rooms, records_at_once, toke
 # A wide model, so that activations of all records at once would show.
 SCRIPT = """
 import resource, sys, torch
-from helpers.editing.context import ContextTemplates
+from helpers.editing.contexts import ContextTemplates
 from helpers.editing.rome import RomeHyperparameters
 from helpers.editing.request import EditRequest
 from helpers.editing.rome import Rome

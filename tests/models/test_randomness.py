@@ -22,7 +22,7 @@ def test_a_seed_holds_inside_and_the_caller_goes_on_after():
 
 
 def test_making_a_model_or_templates_leaves_the_callers_stream_alone(tiny, tmp_path):
-    from helpers.editing.context import context_templates
+    from helpers.editing.contexts import context_templates
 
     torch.manual_seed(1)
     expected = torch.rand(2)

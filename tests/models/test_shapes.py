@@ -6,7 +6,7 @@ import pytest
 import torch
 from transformers import AutoTokenizer
 
-from helpers.editing.context import context_templates
+from helpers.editing.contexts import context_templates
 from helpers.models import shapes
 from helpers.models.load import load
 from helpers.models.packaged_weights import prepare

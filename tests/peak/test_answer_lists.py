@@ -7,7 +7,7 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from helpers.editing.context import ContextTemplates
+from helpers.editing.contexts import ContextTemplates
 from helpers.editing.rome import Rome
 from helpers.editing.update import Update
 from helpers.peak import answer_lists

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 import torch
 
-from helpers.editing.context import ContextTemplates
+from helpers.editing.contexts import ContextTemplates
 from helpers.editing.deltas import LowRank
 from helpers.editing.methods import MethodError, method_label
 from helpers.editing.rome import Rome

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from helpers.editing.context import ContextTemplates
+from helpers.editing.contexts import ContextTemplates
 from helpers.editing.prune import Prune, PruneHyperparameters
 from helpers.editing.rome import Rome
 from helpers.editing.update import Update, apply

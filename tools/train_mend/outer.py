@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from helpers.editing.loss_batch import LossBatch
+from helpers.editing.batch import EditBatch
 from helpers.editing.mend.mend import token_gradients
 from helpers.editing.mend.network import Hypernetwork
 from helpers.editing.rows import EditRow
@@ -48,17 +48,16 @@ class TextStates:
     layer: int
     _states: dict[Text, _State] = field(default_factory=dict)
 
-    def batch(self, texts: Sequence[Text]) -> tuple[LossBatch, Tensor]:
+    def batch(self, texts: Sequence[Text]) -> tuple[EditBatch, Tensor]:
         """The texts as a batch, and their unedited final hidden states [rows, width, hidden]."""
         self._prepare([text for text in dict.fromkeys(texts) if text not in self._states])
         states = [self._states[text] for text in texts]
         rows = [state.row for state in states]
-        packed = pack([row.forest for row in rows], self.language_model)
         entering, final = (
             pad_sequence(list(padded), batch_first=True).to(self.language_model.device)
             for padded in zip(*((state.entering, state.final) for state in states), strict=True)
         )
-        batch = LossBatch.assemble(self.language_model, rows, self.layer, packed, entering)
+        batch = EditBatch.build(self.language_model, rows, self.layer, entering=entering)
         return batch, final
 
     @torch.no_grad()
@@ -124,7 +123,7 @@ class Learner:
         batch, final = self.states.batch(texts)
         head = self.states.language_model.model.get_output_embeddings()
         width = final.shape[1]
-        real = torch.arange(width, device=final.device) < batch.lengths[:, None]
+        real = torch.arange(width, device=final.device) < batch.lengths[0][:, None]
         with _edited(self.states.language_model, factors, torch.arange(len(texts))):
             edited = head(batch.hidden()[real]).float().log_softmax(-1)
         with torch.no_grad():
@@ -134,7 +133,7 @@ class Learner:
         same = (base.argmax(-1) == edited.argmax(-1)).float()
         sums = divergence.new_zeros(2, len(texts))
         sums = sums.index_add(1, row, torch.stack([divergence, same]))
-        kl, agreement = sums / batch.lengths
+        kl, agreement = sums / batch.lengths[0]
         return kl, agreement
 
 

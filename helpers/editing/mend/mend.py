@@ -20,11 +20,11 @@ from pydantic import Field
 from torch import Tensor
 
 from helpers.editing.app import App
+from helpers.editing.batch import EditBatch
 from helpers.editing.build import Setup
 from helpers.editing.deltas import LowRank
 from helpers.editing.editor import diagnostics_of
 from helpers.editing.hyperparameters import LayerHyperparameters
-from helpers.editing.loss_batch import LossBatch
 from helpers.editing.loss_editor import LossEditor
 from helpers.editing.mend.network import Hypernetwork, NetworkError, UntrainedError, contributes
 from helpers.editing.registry import Variety
@@ -75,7 +75,7 @@ def network_file(model: str, hyperparameters: MendHyperparameters) -> Path:
 
 
 def token_gradients(
-    batch: LossBatch, names: Sequence[str], app: App | None = None
+    batch: EditBatch, names: Sequence[str], app: App | None = None
 ) -> tuple[TokenGradients, dict[str, Tensor]]:
     """What the hypernetwork reads: each row's own loss, differentiated at the matrices' outputs.
 
@@ -153,7 +153,7 @@ class Mend(LossEditor):
         """Low-rank updates from one forward and one backward pass."""
         names = list(self.network.shapes)
         first = min(self.language_model.layout.layer_of(name) for name in names)
-        batch = LossBatch.build(self.language_model, rows, first)
+        batch = EditBatch.build(self.language_model, rows, first)
         gradients, terms = token_gradients(batch, names, self.app)
         deltas = self._deltas(gradients)
         return [
