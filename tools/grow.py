@@ -1,77 +1,129 @@
-"""Grow a few graphs from a model with a curator's decisions, and package the journals.
+"""Grow knowledge graphs from a model: the packaged ones again, or one about any fact.
 
     python -m tools.grow smollm2-135m
+    python -m tools.grow smollm2-135m --subject "Harry Potter" --relation "studied at" \
+        --answer Hogwarts --question "Where did Harry Potter study?" --into runs/grown --new Ilvermorny
 
-The packaged facts propose neighbours. The curator keeps what they propose, prunes what the model's
-free text is read as, adds the borders listed here and discards what does not validate. Whatever is
-proposed or added enters a graph only if the model itself names its object (Algorithm 1).
+The packaged graphs are reviewed by ``grow_decisions.yaml``; of any other fact's, everything is kept that
+validates (notebook 06 has a panel for a person). A fact enters a graph only if the model itself names its
+object (Algorithm 1). With ``--new`` the graph becomes an edit in KnowGIC's form, for ``layout`` and
+``benchmark``.
 """
 
 from __future__ import annotations
 
 import argparse
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from helpers.models import load
+from helpers.paths import RUNS
+from helpers.thinkedit.chains import as_edit
 from helpers.thinkedit.graph import Triplet
-from helpers.thinkedit.grown import FOLDER, SAMPLING, session
+from helpers.thinkedit.grown import FOLDER, SAMPLING, SOURCE, counts, lacking, reasoned, session
 from helpers.thinkedit.growth import Growth
 from helpers.thinkedit.journal import Journal
+from helpers.thinkedit.knowgic import write_edits
+from helpers.thinkedit.proposers import store_neighbours
 from helpers.thinkedit.respondent import ModelRespondent
-from helpers.thinkedit.reviewers import Decision, Review
-from helpers.thinkedit.wordings import Wordings, read_wordings
+from helpers.thinkedit.reviewers import AutomaticReviewer, Decision, Review, Reviewer
+from helpers.thinkedit.wordings import read_wordings
+from helpers.yaml_text import load_yaml
 
-# The continent of a country, and the neighbours that the curator adds to the store's first one.
-FACTS = {
-    "France": ("Europe", ("Germany", "Spain", "Italy")),
-    "China": ("Asia", ("India", "Vietnam", "Mongolia")),
-    "Egypt": ("Africa", ("Libya", "Sudan")),
-    "Germany": ("Europe", ("France", "Poland", "Austria")),
-}
+DECISIONS = Path(__file__).with_name("grow_decisions.yaml")
+_BORDER = "shares a border with"
 
 
 class Curator:
-    """Keeps proposals, adds the listed borders once, and discards what does not validate."""
+    """Keeps what the store says and what was judged true, adds and rewords what the decisions list."""
 
-    def __init__(self, fact: Triplet, borders: Sequence[str], wordings: Wordings) -> None:
-        self._reads = {wording.reads for wording in wordings.relations.values()}
-        self._added = tuple(Triplet(fact.subject, "shares a border with", b) for b in borders)
-        self._first = (fact,)
+    def __init__(self, graph: Mapping[str, Any], decisions: Mapping[str, Any]) -> None:
+        self.fact = Triplet(*graph["fact"])
+        self._added = tuple(Triplet(*added) for added in graph["add"])
+        self._reword = decisions["reword"]
+        self._true = {Triplet(*parts).key for parts in decisions["reasoned"]}
+        self._store = store_neighbours(SOURCE, read_wordings())
 
     def decide(self, review: Review) -> Decision:
         """Decide one review."""
         if review.occasion == "refine":
-            return Decision(discard=True)
-        kept = [each for each in review.candidates if each.relation in self._reads]
-        if review.path == self._first:
-            kept = [each for each in kept if each.relation != "shares a border with"]
+            question = self._reword.get(review.question, "")
+            return Decision(
+                discard=not question, question=question, path=review.path if question else ()
+            )
+        kept = [each for each in review.candidates if self._holds(each)]
+        if review.path == (self.fact,):
+            kept = [each for each in kept if each.relation != _BORDER]
             kept += self._added
         return Decision(triplets=tuple(kept))
 
+    def _holds(self, triplet: Triplet) -> bool:
+        return triplet.key in self._true or self._store.holds(triplet)
 
-def grow(respondent: ModelRespondent, name: str, country: str, into: Path) -> Growth:
-    """One graph, around the continent of a country; a run that was stopped goes on."""
-    continent, borders = FACTS[country]
-    fact = Triplet(country, "is on the continent of", continent)
-    path = into / f"grown-{name}-{country.lower()}.jsonl"
-    run = session(fact, respondent, partial(Journal, path))
-    return run.run(Curator(fact, borders, read_wordings()))
+
+def grow(
+    respondent: ModelRespondent, fact: Triplet, reviewer: Reviewer, path: Path, question: str = ""
+) -> Growth:
+    """One graph; a run that was stopped goes on."""
+    print(f"{path}: growing", file=sys.stderr)
+    return session(fact, respondent, partial(Journal, path), question=question).run(reviewer)
+
+
+def own_graph(respondent: ModelRespondent, given: argparse.Namespace) -> Growth:
+    """A graph about the fact that the command line gives, and its edit where ``--new`` is given."""
+    fact = Triplet(given.subject, given.relation, given.answer)
+    for sentence in lacking(fact, question=given.question):
+        print(sentence, file=sys.stderr)
+    name = "-".join(re.findall(r"\w+", given.subject.casefold()))
+    path = given.into or RUNS / "grown"
+    path = path / f"grown-{respondent.language_model.name}-{name}.jsonl"
+    growth = grow(respondent, fact, AutomaticReviewer(), path, given.question)
+    if not growth.chains:
+        raise ValueError(
+            f"{fact}: {growth.stopped}; read the responses in {path}, and give another --question"
+        )
+    if given.new:
+        edit = as_edit(growth.graph, growth.fact, new=given.new)
+        write_edits([edit], path.with_suffix(".json"))
+        print(f"{path.with_suffix('.json')}: {len(edit.chains)} chains", file=sys.stderr)
+    return growth
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("model")
-    parser.add_argument("--into", type=Path, default=FOLDER)
+    parser.add_argument("--into", type=Path, help="folder of the journals")
+    for name in ("subject", "relation", "answer", "question", "new"):
+        parser.add_argument(f"--{name}", default="")
     given = parser.parse_args(arguments)
+    parts = (given.subject, given.relation, given.answer)
+    if any((*parts, given.question, given.new)) and not all(parts):
+        parser.error("a fact of your own needs --subject, --relation and --answer")
     respondent = ModelRespondent(load(given.model), SAMPLING)
-    for country in FACTS:
-        growth = grow(respondent, given.model, country, given.into)
-        edges, chains = growth.graph.number_of_edges(), len(growth.chains)
-        print(f"{country}: {edges} links, {chains} chains; {growth.stopped}", file=sys.stderr)
+    if given.subject:
+        try:
+            grown = [own_graph(respondent, given)]
+        except ValueError as error:
+            raise SystemExit(str(error)) from error
+    else:
+        decisions = load_yaml(DECISIONS.read_text(encoding="utf-8"))
+        into = given.into or FOLDER
+        grown = [
+            grow(
+                respondent,
+                curator.fact,
+                curator,
+                into / f"grown-{given.model}-{name.lower()}.jsonl",
+            )
+            for name, graph in decisions["graphs"].items()
+            for curator in [Curator(graph, decisions)]
+        ]
+    print(counts(grown).to_string(index=False), reasoned(grown).to_string(), sep="\n")
 
 
 if __name__ == "__main__":

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
 
 from helpers.models.language_model import LanguageModel
 
@@ -20,12 +22,15 @@ _LINE_BREAKS = "\n\r"
 _OPENING = re.compile(r"""(?:^|[\s(\[{])["']$""")  # a straight quote may close as well
 _WITHOUT_BLANKS = re.compile("CJK|IDEOGRAPHIC|HIRAGANA|KATAKANA|THAI|LAO|KHMER|MYANMAR|TIBETAN")
 
+Prompt = str | Sequence[Mapping[str, str]]  # a message, or the turns of a chat (role, content)
+_Text = TypeVar("_Text")
+
 
 class TokenError(ValueError):
     """Raised when text cannot be turned into the token ids asked for."""
 
 
-def several(texts: Iterable[str]) -> tuple[str, ...]:
+def several(texts: Iterable[_Text]) -> tuple[_Text, ...]:
     """Texts as a tuple.
 
     Raises:
@@ -97,8 +102,10 @@ def prompt_prefix(language_model: LanguageModel) -> tuple[int, ...]:
     return tuple(language_model.tokenizer("")["input_ids"])
 
 
-def chat_text(language_model: LanguageModel, message: str) -> str:
-    """A user's message inside the model's chat template, up to where the reply begins.
+def chat_text(language_model: LanguageModel, prompt: Prompt) -> str:
+    """A user's message, or turns that end with one, in the model's chat template, up to the reply.
+
+    A template without system turns gets the instruction at the head of the first message.
 
     Raises:
         TokenError: the model has no chat template.
@@ -106,8 +113,15 @@ def chat_text(language_model: LanguageModel, message: str) -> str:
     tokenizer = language_model.tokenizer
     if not getattr(tokenizer, "chat_template", None):
         raise TokenError(f"{language_model.name} has no chat template; use chat=False")
-    turn = [{"role": "user", "content": message}]
-    return str(tokenizer.apply_chat_template(turn, add_generation_prompt=True, tokenize=False))
+    turns = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else list(prompt)
+    template = partial(tokenizer.apply_chat_template, add_generation_prompt=True, tokenize=False)
+    try:
+        return str(template(turns))
+    except Exception:  # the template's own; it may take no system turn
+        if turns[0]["role"] != "system":
+            raise
+        told = "\n\n".join(turn["content"] for turn in turns[:2])
+        return str(template([{"role": "user", "content": told}, *turns[2:]]))
 
 
 def chat_prompt(language_model: LanguageModel, message: str) -> str:

@@ -26,7 +26,7 @@ from helpers.models.forward import additive_mask, prefill
 from helpers.models.language_model import LanguageModel
 from helpers.models.padding import padded
 from helpers.models.past import Past
-from helpers.models.tokens import TokenError, chat_text, end_tokens, prompt_ids, several
+from helpers.models.tokens import Prompt, TokenError, chat_text, end_tokens, prompt_ids, several
 from helpers.scoring.answers import checked_owners
 
 
@@ -56,7 +56,7 @@ class Sampling:
 
 def sample_responses(
     language_model: LanguageModel,
-    prompts: Sequence[str],
+    prompts: Sequence[Prompt],
     updates: Sequence[Update] | None = None,
     owners: Sequence[int] | None = None,
     *,
@@ -69,6 +69,8 @@ def sample_responses(
 
     Args:
         language_model: the model; its weights are not touched.
+        prompts: a text each, or the turns of a chat (``role``: system, user, assistant; ``content``).
+            A model asked without a chat template reads the turns as paragraphs.
         owners: for each prompt the index of its update, -1 for the unedited model; needed with updates.
         rows: responses generated at the same time.
 
@@ -99,7 +101,7 @@ def response_text(language_model: LanguageModel, ids: Sequence[int], sampling: S
 
 def sample_tokens(
     language_model: LanguageModel,
-    prompts: Sequence[str],
+    prompts: Sequence[Prompt],
     updates: Sequence[Update] | None = None,
     owners: Sequence[int] | None = None,
     *,
@@ -157,17 +159,27 @@ def uses_chat(language_model: LanguageModel, sampling: Sampling) -> bool:
     return available if sampling.chat is None else sampling.chat
 
 
-def _request_ids(language_model: LanguageModel, prompt: str, sampling: Sampling) -> tuple[int, ...]:
+def _request_ids(
+    language_model: LanguageModel, prompt: Prompt, sampling: Sampling
+) -> tuple[int, ...]:
     if not uses_chat(language_model, sampling):
-        return prompt_ids(language_model, prompt)
+        return prompt_ids(language_model, _paragraphs(prompt))
     text = chat_text(language_model, prompt)
     # The template writes its own special tokens.
     return tuple(language_model.tokenizer(text, add_special_tokens=False)["input_ids"])
 
 
+def _paragraphs(prompt: Prompt) -> str:
+    """A chat as a text: a paragraph for each turn, a reply in the paragraph of its message."""
+    if isinstance(prompt, str):
+        return prompt
+    ends = {"system": "\n\n", "user": "\n", "assistant": "\n\n"}
+    return "".join(turn["content"] + ends[turn["role"]] for turn in prompt).rstrip()
+
+
 def _check_lengths(
     language_model: LanguageModel,
-    prompts: Sequence[str],
+    prompts: Sequence[Prompt],
     ids: Sequence[tuple[int, ...]],
     sampling: Sampling,
 ) -> None:
@@ -175,14 +187,15 @@ def _check_lengths(
     for prompt, tokens in zip(prompts, ids, strict=True):
         if len(tokens) + sampling.max_new_tokens > limit:
             raise TokenError(
-                f"prompt {prompt[:60]!r} of {len(tokens)} tokens and {sampling.max_new_tokens} new ones"
-                f" exceed the context of {limit}; shorten it, or lower max_new_tokens"
+                f"prompt {_paragraphs(prompt)[:60]!r} of {len(tokens)} tokens and"
+                f" {sampling.max_new_tokens} new ones exceed the context of {limit}; shorten it,"
+                " or lower max_new_tokens"
             )
 
 
-def _draws(prompt: str, sample: int, sampling: Sampling) -> np.ndarray:
+def _draws(prompt: Prompt, sample: int, sampling: Sampling) -> np.ndarray:
     """One uniform number per token to come, [max_new_tokens]."""
-    seed = [sampling.seed, sample, zlib.crc32(prompt.encode())]
+    seed = [sampling.seed, sample, zlib.crc32(_paragraphs(prompt).encode())]
     return np.random.default_rng(seed).random(sampling.max_new_tokens)
 
 

@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import re
 
+from helpers.scoring.mentions import mentions
 from helpers.thinkedit.graph import Triplet
+from helpers.thinkedit.wordings import Wordings
 
 _BULLET = re.compile(r"^\s*(?:[-*•]|\(?\d{1,2}[.)])\s+")
 # A full stop ends a sentence only before white space and not after an initial or a common title.
 _SENTENCE_END = re.compile(
     r"(?<=[.!?])(?<!\b[A-Z]\.)(?<!\bMr\.)(?<!\bMs\.)(?<!\bDr\.)(?<!\bSt\.)(?<!\bMrs\.)(?<!\bProf\.)\s+"
 )
-_OPENING = re.compile(r"^(?:so|therefore|thus|the answer is|answer)\b[:,]?\s*", re.IGNORECASE)
+# A conclusion is no fact, and a pronoun names nothing.
+_OPENING = re.compile(
+    r"(?:so|therefore|thus|however|the answer is|answer|it|he|she|they|this|that|these|there)\b",
+    re.IGNORECASE,
+)
+_NAME_AT_END = re.compile(
+    r"(?P<relation>[a-z](?:.*?[a-z])?)\s+(?:the\s+)?"
+    r"(?P<name>[^\W\d_a-z][^\s,]*(?:\s+(?:(?:of|and|the|de|la|du|von|van)\s+)*[^\W\d_a-z][^\s,]*)*)"
+)
 _MAX_WORDS = 8  # a longer subject, relation or object is a sentence, not an entity
 
 
@@ -40,27 +50,44 @@ def statements(text: str) -> list[str]:
     return list(found)
 
 
-def triplets_of(text: str) -> list[Triplet]:
-    """Triplets written as ``a | b | c`` or ``(a, b, c)``, each once.
+def triplets_of(text: str, statement: str, wordings: Wordings | None = None) -> list[Triplet]:
+    """The triplets that a model wrote for a statement, as ``a | b | c`` or ``(a, b, c)``, each once.
 
-    Lines with other than three parts, empty or overlong parts, or the same subject and object are
-    left out: they are not facts.
+    A line that words a known relation is read by it, however it is split. One of two parts,
+    ``a | b c``, is split before the name at its end.
+
+    Args:
+        text: what the model wrote.
+        statement: what it was asked about; a triplet with an entity that is not in it is left out.
+        wordings: the known relations, and the names that stand for their entities' aliases.
+
+    Left out, too, are lines of other shapes, empty or overlong parts, and an entity's relation to itself:
+    they are not facts.
     """
     found: dict[tuple[str, str, str], Triplet] = {}
     for line in text.splitlines():
-        for parts in _parts(_BULLET.sub("", line).strip()):
-            triplet = Triplet(*(_bare(part) for part in parts))
+        for parts in _parts(_BULLET.sub("", line).strip(), wordings):
+            subject, relation, goal = (_bare(part).removeprefix("the ") for part in parts)
+            if not all(mentions(statement, (entity,)) for entity in (subject, goal)):
+                continue
+            if wordings is not None:
+                subject, goal = wordings.name(subject), wordings.name(goal)
+            triplet = Triplet(subject, relation, goal)
             if _is_atomic(triplet):
                 found.setdefault(triplet.key, triplet)
     return list(found.values())
 
 
-def _parts(line: str) -> list[tuple[str, str, str]]:
-    if line.count("|") == 2:
-        subject, relation, goal = line.split("|")
-        return [(subject, relation, goal)]
+def _parts(line: str, wordings: Wordings | None) -> list[tuple[str, str, str]]:
     groups = [group.split(",") for group in re.findall(r"\(([^()]*)\)", line)]
-    return [(parts[0], parts[1], parts[2]) for parts in groups if len(parts) == 3]
+    if listed := [(parts[0], parts[1], parts[2]) for parts in groups if len(parts) == 3]:
+        return listed
+    parts = [part.strip() for part in line.split("|")]
+    if wordings is not None and (worded := wordings.read(" ".join(parts))):
+        return [worded]
+    if len(parts) == 2 and (named := _NAME_AT_END.fullmatch(parts[1])):
+        return [(parts[0], named["relation"], named["name"])]
+    return [(parts[0], parts[1], parts[2])] if len(parts) == 3 else []
 
 
 def _bare(part: str) -> str:

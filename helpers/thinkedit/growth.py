@@ -10,6 +10,7 @@ from helpers.scoring.mentions import Aliases, mentions, names_of
 from helpers.thinkedit.graph import Triplet
 
 Path = tuple[Triplet, ...]
+Key = tuple[str, str, str]
 
 
 @dataclass(frozen=True)
@@ -17,8 +18,9 @@ class Settings:
     """How far to grow, and how to ask.
 
     ``max_attempts`` is the paper's k_max, ``target_chains`` its stop at 100 (Harry Potter);
-    ``chain_questions`` bounds the chains asked about per round, ``statements`` the statements taken
-    from one chain of thought, ``proposals`` a proposer's facts per question.
+    ``chain_questions`` bounds the chains asked about per round, ``proposals`` a proposer's facts per
+    question. Algorithm 2 takes one chain of thought per question (``thoughts``) and all its statements
+    (``statements``); the paper gives no length, ``thought_tokens`` is ours.
     """
 
     max_attempts: int = 3
@@ -27,14 +29,20 @@ class Settings:
     max_rounds: int = 8
     responses: int = 1
     chain_questions: int = 20
-    statements: int = 12
+    thoughts: int = 1
+    thought_tokens: int = 256
+    statements: int | None = None
     proposals: int = 8
     seed: int = 0
 
 
 @dataclass
 class Growth:
-    """State of a run: the graph so far, its chains, what was given up, and why it stopped."""
+    """State of a run: the graph so far, its chains, what was given up, and why it stopped.
+
+    Of triplets, by their keys: ``reasoned`` were read from the model's chains of thought, ``proposed`` said
+    by the proposer about the entities asked for, ``offered`` for review, ``kept`` by it.
+    """
 
     fact: Triplet
     graph: nx.DiGraph = field(default_factory=nx.DiGraph)
@@ -42,6 +50,10 @@ class Growth:
     discarded: list[Path] = field(default_factory=list)
     rounds: int = 0
     stopped: str = ""
+    reasoned: set[Key] = field(default_factory=set)
+    proposed: set[Key] = field(default_factory=set)
+    offered: set[Key] = field(default_factory=set)
+    kept: set[Key] = field(default_factory=set)
 
 
 def asks_for_all(question: str, path: Path, aliases: Aliases) -> bool:

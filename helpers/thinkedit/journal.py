@@ -19,6 +19,7 @@ from typing import Any, Protocol
 
 from filelock import FileLock
 
+from helpers.models.tokens import Prompt
 from helpers.results.store import settings_key
 
 
@@ -34,8 +35,13 @@ class Respondent(Protocol):
         """Identity of the weights and of everything else that determines the responses."""
         ...
 
-    def respond(self, prompts: Sequence[str], *, n: int, seed: int) -> list[list[str]]:
-        """``n`` responses per prompt; each prompt's depend on nothing but itself, n and seed."""
+    def respond(
+        self, prompts: Sequence[Prompt], *, n: int, seed: int, **changes: Any
+    ) -> list[list[str]]:
+        """``n`` responses per prompt; each prompt's depend on nothing but itself and what is given.
+
+        ``changes`` are fields of ``Sampling`` that differ from the respondent's usual ones.
+        """
         ...
 
 
@@ -131,20 +137,20 @@ class Journal:
             self._size += len(line)
 
     def ask(
-        self, model: Respondent, prompts: Sequence[str], *, n: int, seed: int
+        self, model: Respondent, prompts: Sequence[Prompt], *, n: int, seed: int, **changes: Any
     ) -> list[list[str]]:
         """Responses to the prompts: recorded ones as they were, the others from the model."""
-        requests = [{"prompt": prompt, "n": n, "seed": seed} for prompt in prompts]
+        requests = [{"prompt": prompt, "n": n, "seed": seed, **changes} for prompt in prompts]
         answered: list[list[str]] = []
         for request in requests:
             outcome = self.recall("responses", request)
             if outcome is None:
                 break
             answered.append(outcome)
-        missing = requests[len(answered) :]
+        missing = list(prompts)[len(answered) :]
         if missing:
-            fresh = model.respond([str(r["prompt"]) for r in missing], n=n, seed=seed)
-            for request, responses in zip(missing, fresh, strict=True):
+            fresh = model.respond(missing, n=n, seed=seed, **changes)
+            for request, responses in zip(requests[len(answered) :], fresh, strict=True):
                 self.record("responses", request, responses)
             answered += fresh
         return answered

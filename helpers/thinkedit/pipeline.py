@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import chain
 from types import MappingProxyType
 from typing import Any
 
+from helpers.models.tokens import Prompt
 from helpers.scoring.mentions import Aliases, mentions, names_of
 from helpers.thinkedit import extraction, prompts
 from helpers.thinkedit.chains import simple_chains
@@ -37,6 +39,7 @@ class Session:
         aliases: other names of entities that count as the object.
         proposer: who proposes facts besides the model's own reasoning.
         wordings: questions of known relations, asked in place of what the model would write.
+        question: what is asked first about the fact; empty for the wordings' or the model's question.
 
     ``pending`` is the review waiting for ``decide``; None when the run is over.
     """
@@ -51,12 +54,15 @@ class Session:
         aliases: Aliases = NO_ALIASES,
         proposer: Proposer | None = None,
         wordings: Wordings | None = None,
+        question: str = "",
     ) -> None:
         self.growth = Growth(fact)
         self.pending: Review | None = None
         self._journal = journal
         self.settings = settings or Settings()
-        run = _Run(self.growth, model, journal, self.settings, aliases, proposer, wordings)
+        run = _Run(
+            self.growth, model, journal, self.settings, aliases, proposer, wordings, question
+        )
         self._steps = run.steps()
         self._advance(None)
 
@@ -103,8 +109,9 @@ class _Run:
     aliases: Aliases
     proposer: Proposer | None = None
     wordings: Wordings | None = None
+    question: str = ""
     seen: set[tuple[tuple[str, str, str], ...]] = field(default_factory=set)
-    offered: set[tuple[str, str, str]] = field(default_factory=set)
+    read: dict[str, list[Triplet]] = field(default_factory=dict)
 
     def steps(self) -> Steps:
         growth, settings = self.growth, self.settings
@@ -151,11 +158,13 @@ class _Run:
             asked = again
 
     def _worded(self, path: Path, failed: str = "") -> str:
-        """A question of the wordings about a single triplet, other than the one that failed."""
-        if len(path) > 1 or self.wordings is None:
+        """A known question about a single triplet, other than the one that failed."""
+        if len(path) > 1:
             return ""
-        questions = self.wordings.questions_about(path[0].relation, path[0].subject)
-        return next((question for question in questions if question != failed), "")
+        known = [self.question] if path == (self.growth.fact,) and self.question else []
+        if self.wordings is not None:
+            known += self.wordings.questions_about(path[0].relation, path[0].subject)
+        return next((question for question in known if question != failed), "")
 
     def _accept_alias(self, entity: str, alias: str) -> None:
         names = (*self.aliases.get(entity.casefold(), ()), alias)
@@ -164,28 +173,54 @@ class _Run:
 
     def _generate(self, validated: Mapping[Path, str], found: list[Path]) -> Steps:
         """Algorithm 2: reasoning on the validated questions, its statements, their triplets."""
-        thoughts = self._ask([prompts.thought_prompt(q) for q in validated.values()])
-        cut = [extraction.statements(t[0])[: self.settings.statements] for t in thoughts]
-        flat = iter(self._ask([prompts.extraction_prompt(s) for group in cut for s in group]))
-        for (path, question), thought, group in zip(validated.items(), thoughts, cut, strict=True):
-            texts = [next(flat)[0] for _ in group]
-            candidates = {t.key: t for text in texts for t in extraction.triplets_of(text)}
-            candidates |= {t.key: t for t in self._proposed(path)}
-            decision = yield Review(
-                "prune", question, path, tuple(thought), tuple(candidates.values())
-            )
+        growth, settings = self.growth, self.settings
+        thoughts = self._ask(
+            [prompts.thought_prompt(question) for question in validated.values()],
+            n=settings.thoughts,
+            max_new_tokens=settings.thought_tokens,
+            stop=None,
+        )
+        told = [self._statements(t, q) for t, q in zip(thoughts, validated.values(), strict=True)]
+        self._extract(told)
+        for (path, question), thought, group in zip(validated.items(), thoughts, told, strict=True):
+            reasoned = [triplet for statement in group for triplet in self.read[statement]]
+            proposed = self._proposed(path)
+            growth.reasoned.update(triplet.key for triplet in reasoned)
+            growth.proposed.update(triplet.key for triplet in proposed)
+            offer = self._fresh([*reasoned, *self._fresh(proposed)[: settings.proposals]])
+            growth.offered.update(triplet.key for triplet in offer)
+            decision = yield Review("prune", question, path, tuple(thought), tuple(offer))
+            growth.kept.update(triplet.key for triplet in decision.triplets)
             found += [(triplet,) for triplet in decision.triplets]
 
+    def _statements(self, thoughts: Sequence[str], question: str) -> list[str]:
+        """The distinct statements of a question's chains of thought, without the solved examples'."""
+        told = [s for thought in thoughts for s in extraction.statements(thought)]
+        own = [s for s in dict.fromkeys(told) if not prompts.repeats_example(s, question)]
+        return own[: self.settings.statements]
+
+    def _extract(self, told: Iterable[Sequence[str]]) -> None:
+        """Read the triplets of statements, each once in a run."""
+        new = [s for s in dict.fromkeys(chain.from_iterable(told)) if s not in self.read]
+        written = self._ask([prompts.extraction_prompt(s) for s in new], temperature=0.0)
+        for statement, (text,) in zip(new, written, strict=True):
+            self.read[statement] = extraction.triplets_of(text, statement, self.wordings)
+
     def _proposed(self, path: Path) -> list[Triplet]:
-        """The proposer's new facts about a triplet's two entities; each is offered once."""
+        """The proposer's facts about a triplet's two entities."""
         if self.proposer is None or self.wordings is None or len(path) > 1:
             return []
         entities = (path[0].subject, path[0].object)
-        found = proposed_triplets(self.proposer, self.wordings, entities, near=self.growth.graph)
-        fresh = [t for t in found if t.key not in self.offered and (t.key,) not in self.seen]
-        offer = fresh[: self.settings.proposals]
-        self.offered.update(t.key for t in offer)
-        return offer
+        return proposed_triplets(self.proposer, self.wordings, entities, near=self.growth.graph)
+
+    def _fresh(self, triplets: Iterable[Triplet]) -> list[Triplet]:
+        """Those neither offered nor asked about before that can still become a link, each once."""
+        known, linked = self.growth.offered, self.growth.graph.has_edge
+        return [
+            triplet
+            for key, triplet in {t.key: t for t in triplets}.items()
+            if key not in known and (key,) not in self.seen and not linked(key[0], key[2])
+        ]
 
     def _synthesise(self, validated: Mapping[Path, str]) -> list[Path]:
         """Algorithm 3: add validated triplets; return the chains that this made possible."""
@@ -221,8 +256,11 @@ class _Run:
                 self._note("no question of the whole chain", path=path, written=written[path])
         return asked
 
-    def _ask(self, texts: Sequence[str], *, n: int = 1, attempt: int = 0) -> list[list[str]]:
-        return self.journal.ask(self.model, texts, n=n, seed=self.settings.seed + attempt)
+    def _ask(
+        self, texts: Sequence[Prompt], *, n: int = 1, attempt: int = 0, **changes: Any
+    ) -> list[list[str]]:
+        seed = self.settings.seed + attempt
+        return self.journal.ask(self.model, texts, n=n, seed=seed, **changes)
 
     def _unseen(self, paths: Iterable[Path], most: int | None = None) -> list[Path]:
         new: dict[tuple[tuple[str, str, str], ...], Path] = {}

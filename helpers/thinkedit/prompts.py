@@ -1,13 +1,16 @@
 """The pipeline's prompt templates (the paper's Figures 8–10 are images; these are our own wording).
 
-Every prompt carries its worked examples and ends in an open field, so the same text serves an instruct
-model (as the user's message of its chat template) and a base model (as text to complete).
+The prompts of Algorithm 1 carry their worked examples and end in an open field, so the same text
+serves an instruct model (as the user's message of its chat template) and a base model (as text to
+complete). Those of Algorithm 2 are chats: an instruction, two solved examples of other domains, and
+what is asked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from helpers.scoring.mentions import mentions
 from helpers.thinkedit.graph import Triplet
 
 TRIPLET_QUESTION = """\
@@ -46,50 +49,35 @@ Question: {question}
 Answer:"""
 
 CHAIN_OF_THOUGHT = """\
-Answer the question step by step. Write one short fact per line that names everything it is about, \
-then the answer.
+Answer step by step. Write one short fact per line. \
+In every line, name every person, place and thing in full. The last line begins with "Therefore"."""
 
-Question: In which country is Mount Etna?
-Mount Etna is located in Sicily.
-Sicily is a part of Italy.
-The answer is Italy.
-
-Question: Where was the husband of Marie Curie born?
-Marie Curie was married to Pierre Curie.
-Pierre Curie was born in Paris.
-The answer is Paris.
-
-Question: Which instrument did the composer of The Moldau play?
-The Moldau was composed by Bedřich Smetana.
-Bedřich Smetana played the piano.
-The answer is the piano.
-
-Question: {question}
-"""
+THOUGHTS = {
+    "Which instrument did the composer of Rusalka play?": """\
+Rusalka was composed by Antonín Dvořák.
+Antonín Dvořák was born in Bohemia.
+Antonín Dvořák played the viola.
+Therefore the composer of Rusalka played the viola.""",
+    "Which element did the wife of Pierre Curie discover?": """\
+Pierre Curie was married to Marie Curie.
+Marie Curie worked in the field of radioactivity.
+Marie Curie discovered polonium.
+Therefore the wife of Pierre Curie discovered polonium.""",
+}
 
 FACT_EXTRACTION = """\
-Write every fact of the statement as: subject | relation | object
+Write the fact of the statement as: subject | relation | object"""
 
-Statement: Marie Curie, who was born in Warsaw, discovered radium.
-Marie Curie | was born in | Warsaw
-Marie Curie | discovered | radium
-
-Statement: Mount Etna is located in Sicily.
-Mount Etna | is located in | Sicily
-
-Statement: The Moldau was composed by Bedřich Smetana.
-The Moldau | was composed by | Bedřich Smetana
-
-Statement: {statement}
-"""
-
-TEMPLATES = {
-    "triplet-based question": TRIPLET_QUESTION,
-    "chain-based question": CHAIN_QUESTION,
-    "answer": ANSWER,
-    "chain of thought": CHAIN_OF_THOUGHT,
-    "fact extraction": FACT_EXTRACTION,
+FACTS = {
+    "Rusalka was composed by Antonín Dvořák.": "Rusalka | was composed by | Antonín Dvořák",
+    "Marie Curie, a chemist, discovered polonium.": "Marie Curie | discovered | polonium",
 }
+
+# A small model repeats them; what names one is no thought of its own.
+_EXAMPLES = [
+    *("Rusalka", "Antonín Dvořák", "Bohemia", "viola"),
+    *("Pierre Curie", "Marie Curie", "radioactivity", "polonium"),
+]
 
 
 def question_prompt(path: Sequence[Triplet]) -> str:
@@ -114,11 +102,36 @@ def answer_prompt(question: str) -> str:
     return ANSWER.format(question=question)
 
 
-def thought_prompt(question: str) -> str:
-    """Prompt for step-by-step reasoning."""
-    return CHAIN_OF_THOUGHT.format(question=question).rstrip("\n")
+def thought_prompt(question: str) -> list[dict[str, str]]:
+    """Chat for step-by-step reasoning, one fact per line."""
+    return _chat(CHAIN_OF_THOUGHT, THOUGHTS, question)
 
 
-def extraction_prompt(statement: str) -> str:
-    """Prompt for the triplets of one statement."""
-    return FACT_EXTRACTION.format(statement=statement).rstrip("\n")
+def extraction_prompt(statement: str) -> list[dict[str, str]]:
+    """Chat for the triplet of one statement."""
+    return _chat(FACT_EXTRACTION, FACTS, statement)
+
+
+def repeats_example(statement: str, question: str) -> bool:
+    """Whether a statement names an entity of the solved examples that the question does not name."""
+    return any(mentions(statement, (e,)) and not mentions(question, (e,)) for e in _EXAMPLES)
+
+
+def _chat(instruction: str, solved: Mapping[str, str], asked: str) -> list[dict[str, str]]:
+    turns = [("system", instruction)]
+    for message, reply in solved.items():
+        turns += [("user", message), ("assistant", reply)]
+    return [{"role": role, "content": text} for role, text in (*turns, ("user", asked))]
+
+
+def _shown(turns: Sequence[Mapping[str, str]]) -> str:
+    return "\n\n".join(f"<{turn['role']}>\n{turn['content']}" for turn in turns)
+
+
+TEMPLATES = {
+    "triplet-based question": TRIPLET_QUESTION,
+    "chain-based question": CHAIN_QUESTION,
+    "answer": ANSWER,
+    "chain of thought": _shown(thought_prompt("{question}")),
+    "fact extraction": _shown(extraction_prompt("{statement}")),
+}

@@ -79,6 +79,12 @@ class StoreNeighbours:
         """What the store says about the entities."""
         return [p for entity in entities for p in self._found.get(entity.casefold(), ())]
 
+    def holds(self, triplet: Triplet) -> bool:
+        """Whether the store says this, in the wordings' words."""
+        said = self.propose([triplet.subject])
+        reads = {(self.wordings.relations[p.relation].reads.casefold(), p.key[2]) for p in said}
+        return triplet.key[1:] in reads
+
     def subjects(self, relation: str) -> list[str]:
         """Entities that the store has this relation of."""
         return sorted(

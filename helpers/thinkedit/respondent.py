@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
+from typing import Any
 
 from helpers.models.language_model import LanguageModel
+from helpers.models.tokens import Prompt
 from helpers.scoring.responses import Sampling, sample_responses, uses_chat
 
 
@@ -34,12 +36,16 @@ class ModelRespondent:
         listed = ", ".join(f"{name}={value!r}" for name, value in settings.items())
         return f"{model.fingerprint}, {model.dtype_name} on {model.device.type} ({listed})"
 
-    def respond(self, prompts: Sequence[str], *, n: int, seed: int) -> list[list[str]]:
-        """``n`` sampled responses per prompt."""
+    def respond(
+        self, prompts: Sequence[Prompt], *, n: int, seed: int, **changes: Any
+    ) -> list[list[str]]:
+        """``n`` sampled responses per prompt; ``changes`` are fields of the sampling."""
+        sampling = self._sampling(seed, **changes)
         return sample_responses(
-            self.language_model, prompts, n=n, sampling=self._sampling(seed), rows=self.rows
+            self.language_model, prompts, n=n, sampling=sampling, rows=self.rows
         )
 
-    def _sampling(self, seed: int) -> Sampling:
-        stop = self.sampling.stop if self.chat else self.sampling.stop or "\n\n"
-        return replace(self.sampling, stop=stop, chat=self.chat, seed=seed)
+    def _sampling(self, seed: int, **changes: Any) -> Sampling:
+        sampling = replace(self.sampling, **changes)
+        stop = sampling.stop if self.chat else sampling.stop or "\n\n"
+        return replace(sampling, stop=stop, chat=self.chat, seed=seed)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 
 from helpers.paths import PACKAGED
@@ -30,6 +31,19 @@ class Wording:
     clozes: tuple[str, ...]
     unfit: tuple[str, ...] = ()
 
+    @cached_property
+    def patterns(self) -> tuple[re.Pattern[str], ...]:
+        """What the relation's sentences look like, an object after it or its clozes."""
+        texts = (f"{{}} {self.reads}", *self.clozes)
+        return tuple(
+            re.compile(
+                re.escape(text).replace(r"\{\}", "(?P<subject>.+?)")
+                + r" (?:the )?(?P<object>.+?)\.?",
+                re.IGNORECASE,
+            )
+            for text in texts
+        )
+
 
 @dataclass(frozen=True)
 class Wordings:
@@ -43,6 +57,14 @@ class Wordings:
     def name(self, label: str) -> str:
         """The name an entity has in recalled graphs."""
         return self.canonical.get(label.casefold(), label)
+
+    def read(self, sentence: str) -> tuple[str, str, str] | None:
+        """The fact that a sentence words as one of the relations does: subject, ``reads``, object."""
+        for wording in self.relations.values():
+            for pattern in wording.patterns:
+                if found := pattern.fullmatch(sentence):
+                    return found["subject"], wording.reads, found["object"]
+        return None
 
     def questions_about(self, relation: str, subject: str) -> tuple[str, ...]:
         """Questions about a subject; none where no relation reads so."""

@@ -11,9 +11,9 @@ import torch
 from helpers.editing.deltas import Dense, LowRank
 from helpers.editing.update import Update, apply
 from helpers.models.greedy import greedy_tokens
-from helpers.models.tokens import TokenError, prompt_ids
+from helpers.models.tokens import TokenError, chat_text, prompt_ids
 from helpers.scoring import responses as module
-from helpers.scoring.responses import Sampling, sample_responses, uses_chat
+from helpers.scoring.responses import Sampling, sample_responses, sample_tokens, uses_chat
 
 ARCHITECTURES = ["gpt2", "gptj", "llama", "qwen2", "mistral", "gemma3"]
 ARCHITECTURES += ["qwen3", "olmo2", "gpt_neox", "falcon", "phi3"]
@@ -144,6 +144,30 @@ def test_chat_templates_are_used_where_there_is_one(tiny, monkeypatch):
     assert sample_responses(language_model, ["x"], n=1, sampling=sampling) == wrapped
     plain = Sampling(temperature=0, max_new_tokens=8, chat=False)
     assert sample_responses(language_model, ["Q: x A:"], n=1, sampling=plain) == wrapped
+
+
+def test_a_chat_is_read_in_turns_as_paragraphs_or_without_a_system_turn(tiny, monkeypatch):
+    language_model = tiny("qwen2")
+    said = {"system": "Be brief.", "user": "Who?", "assistant": "Ada."}
+    chat = [{"role": role, "content": text} for role, text in (*said.items(), ("user", "Where?"))]
+
+    def drawn(prompt, chat=None):
+        sampling = Sampling(max_new_tokens=8, chat=chat)
+        return sample_tokens(language_model, [prompt], n=1, sampling=sampling)
+
+    assert drawn(chat) == drawn("Be brief.\n\nWho?\nAda.\n\nWhere?")
+    turns = "{% for m in messages %}<{{ m['role'] }}>{{ m['content'] }}{% endfor %}"
+    refusing = "{% if messages[0]['role'] == 'system' %}{{ raise_exception('no') }}{% endif %}"
+    texts = {
+        turns: "<system>Be brief.<user>Who?<assistant>Ada.<user>Where?",
+        refusing + turns: "<user>Be brief.\n\nWho?<assistant>Ada.<user>Where?",
+    }
+    for template, text in texts.items():
+        monkeypatch.setattr(language_model.tokenizer, "chat_template", template)
+        assert chat_text(language_model, chat) == text
+    monkeypatch.setattr(language_model.tokenizer, "chat_template", "{{ nothing.there }}")
+    with pytest.raises(Exception, match="nothing"):
+        chat_text(language_model, "Who?")
 
 
 def test_bad_input_is_refused(tiny):

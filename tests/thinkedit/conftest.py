@@ -8,6 +8,7 @@ import pytest
 
 from helpers.thinkedit.edits import Chain, Edit, Fact
 from helpers.thinkedit.graph import Triplet
+from helpers.thinkedit.prompts import FACT_EXTRACTION
 from helpers.thinkedit.scores import EXACT_COLUMNS
 
 SCHOOL = Triplet("Ada", "studied at", "North College")
@@ -25,9 +26,9 @@ class WorldModel:
         self.known = list(known)
         self.asked: list[str] = []
 
-    def respond(self, prompts: Sequence[str], *, n: int, seed: int) -> list[list[str]]:
-        self.asked += prompts
-        return [[self._one(prompt)] * n for prompt in prompts]
+    def respond(self, prompts: Sequence, *, n: int, seed: int, **changes) -> list[list[str]]:
+        self.asked += map(str, prompts)
+        return [[self._one(p) if isinstance(p, str) else self._thought(p)] * n for p in prompts]
 
     def _one(self, prompt: str) -> str:
         last = prompt.rstrip().splitlines()[-1]
@@ -37,17 +38,21 @@ class WorldModel:
             r"Subject: (.*) \| Relation: (.*) \| Object", prompt.splitlines()[-2]
         ):
             return f" {match[1]} {match[2]} what?"
-        if last.startswith("Statement: "):
+        assert last == "Answer:"
+        question = prompt.rsplit("Question: ", 1)[-1]
+        known = [t for t in self.known if f"{t.subject} {t.relation} what?" in question]
+        chain = "follows from the house" in question
+        return known[0].object if known else "north COLLEGE" if chain else "I do not know."
+
+    def _thought(self, turns: Sequence[dict[str, str]]) -> str:
+        """Reasons about a question, or extracts the triplets of a statement."""
+        question = turns[-1]["content"]
+        if turns[0]["content"] == FACT_EXTRACTION:
             return "".join(
                 f"{t.subject} | {t.relation} | {t.object}\n"
                 for t in self.known
-                if f"{t.subject} {t.relation} {t.object}." in last
+                if f"{t.subject} {t.relation} {t.object}." in question
             )
-        question = prompt.rsplit("Question: ", 1)[-1]
-        if last == "Answer:":
-            known = [t for t in self.known if f"{t.subject} {t.relation} what?" in question]
-            chain = "follows from the house" in question
-            return known[0].object if known else "north COLLEGE" if chain else "I do not know."
         names = {t.subject for t in self.known if t.subject in question}
         near = names | {t.object for t in self.known if t.subject in names}
         facts = [t for t in self.known if t.subject in near]

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from helpers.thinkedit import extraction, prompts
 from helpers.thinkedit.graph import Triplet
+from helpers.thinkedit.wordings import read_wordings
 
 
 @pytest.mark.parametrize(
@@ -24,12 +25,13 @@ def test_the_first_question_is_taken(text, question):
 
 def test_statements_are_split_at_lines_and_sentences_but_not_at_initials_and_titles():
     text = (
-        "1. Ada lives in Red House. It belongs to North College!\n"
-        "- J. K. Bo met Dr. Cy there.\n\nAda lives in Red House.\nThe answer is Oz.\nYes."
+        "1. Ada lives in Red House. Red House belongs to North College!\n"
+        "- J. K. Bo met Dr. Cy there.\n\nAda lives in Red House.\nThe answer is Oz.\nYes.\nIt is old.\n"
+        "Therefore Ada studied at North College."
     )
     assert extraction.statements(text) == [
         "Ada lives in Red House.",
-        "It belongs to North College!",
+        "Red House belongs to North College!",
         "J. K. Bo met Dr. Cy there.",
     ]
 
@@ -40,16 +42,48 @@ def test_triplets_in_both_notations():
         "ADA | lives in | red house\nAda | is | Ada\na | b\n(a, b, c, d)\n"
         "Ada | said that | one two three four five six seven eight nine"
     )
-    assert extraction.triplets_of(text) == [
+    assert extraction.triplets_of(text, text) == [
         Triplet("Ada", "lives in", "Red House"),
         Triplet("Red House", "belongs to", "North College"),
     ]
 
 
-def test_the_apostrophe_of_a_possessive_stays():
-    (found,) = extraction.triplets_of("Ada | 's house is | 'Red House'.")
-    assert found == Triplet("Ada", "'s house is", "Red House")
-    assert found.prompt == "{}'s house is"
+@pytest.mark.parametrize(
+    ("statement", "written", "triplet"),
+    [  # as SmolLM2 135M wrote them
+        ("German is the official language of Austria.", "German | is the Official Language of | Austria",
+         ("German", "is the official language of", "Austria")),
+        ("The official language of Austria is German.", "The Official Language of Austria is German.",
+         ("Austria", "has the official language", "German")),
+        ("Poland is a sovereign state located in Central Europe.",
+         "Poland | is a sovereign state located in Central Europe",
+         ("Poland", "is a sovereign state located in", "Central Europe")),
+        ("Harry Potter was studied at Hogwarts School of Witchcraft and Wizardry.",
+         "Harry Potter | studied at Hogwarts School of Witchcraft and Wizardry",
+         ("Harry Potter", "studied at", "Hogwarts School of Witchcraft and Wizardry")),
+        ("The capital of the USA is Washington.", "The capital of the USA | is | Washington",
+         ("United States", "has the capital", "Washington")),
+        ("Poland is a European country.", "Poland | is a European country", None),
+        ("Austria is a member of the European Economic Union.", "Austria | is part of | EFTA", None),
+        ("Europe is also a part of North America.", "Europe | North America", None),
+        ("Bosnia and Herzegovina (1)", "Bosnia and Herzegovina | Bosnia and Herzegovina", None),
+        ("Italy is also a European country.", "Marie Curie | discovered | polonium", None),
+    ],
+)  # fmt: skip
+def test_lines_of_fewer_parts_are_split_and_what_the_statement_lacks_is_refused(
+    statement, written, triplet
+):
+    found = extraction.triplets_of(written, statement, read_wordings())
+    assert found == ([] if triplet is None else [Triplet(*triplet)])
+
+
+def test_statements_that_repeat_the_solved_examples_are_no_thoughts():
+    repeated = "Marie Curie discovered polonium."
+    assert prompts.repeats_example(repeated, "Which continent is Italy on?")
+    assert not prompts.repeats_example("Marie Curie was born in Warsaw.", "Who was Marie Curie?")
+    assert not prompts.repeats_example("Italy is in Europe.", "Which continent is Italy on?")
+    for solved in prompts.THOUGHTS.values():
+        assert all(prompts.repeats_example(line, "?") for line in solved.splitlines())
 
 
 word = st.from_regex(r"[A-Za-z]{1,9}", fullmatch=True)
@@ -59,7 +93,8 @@ word = st.from_regex(r"[A-Za-z]{1,9}", fullmatch=True)
 def test_well_formed_lines_come_back_once(rows):
     expected = {Triplet(*r).key for r in rows if r[0].casefold() != r[2].casefold()}
     for line in ("{} | {} | {}", "({}, {}, {})"):
-        found = extraction.triplets_of("\n".join(line.format(*row) for row in rows))
+        text = "\n".join(line.format(*row) for row in rows)
+        found = extraction.triplets_of(text, text)
         assert {triplet.key for triplet in found} == expected
         assert len(found) == len(expected)
 
@@ -68,7 +103,7 @@ def test_well_formed_lines_come_back_once(rows):
 def test_any_text_is_survived(text):
     extraction.question_of(text)
     assert all(len(s.split()) >= 3 for s in extraction.statements(text))
-    assert all(t.key[0] != t.key[2] for t in extraction.triplets_of(text))
+    assert all(t.key[0] != t.key[2] for t in extraction.triplets_of(text, text, read_wordings()))
 
 
 def test_prompts_name_what_they_ask_about():
@@ -86,10 +121,8 @@ def test_prompts_name_what_they_ask_about():
         assert template == template.rstrip(" ")
 
 
-def test_prompts_end_without_a_blank():
-    for prompt in (
-        prompts.answer_prompt("Who?"),
-        prompts.thought_prompt("Who?"),
-        prompts.extraction_prompt("Ada lives."),
-    ):
-        assert prompt == prompt.rstrip()
+def test_reasoning_and_extraction_are_chats_that_end_with_what_is_asked():
+    for turns in (prompts.thought_prompt("Who?"), prompts.extraction_prompt("Who?")):
+        assert [turn["role"] for turn in turns] == ["system", *["user", "assistant"] * 2, "user"]
+        assert turns[-1]["content"] == "Who?"
+    assert prompts.answer_prompt("Who?").endswith("Answer:")

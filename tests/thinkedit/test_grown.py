@@ -1,12 +1,15 @@
 """Packaged journals: graphs grown from the embedded model, replayed without it."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
 from helpers.thinkedit.graph import Triplet
-from helpers.thinkedit.grown import grown_journals, replayed
+from helpers.thinkedit.grown import grown_journals, lacking, links_of, reasoned, replayed
 from helpers.thinkedit.journal import JournalError, decisions, header
+from helpers.thinkedit.knowgic import load_edits
+from tools import grow
 
 
 def test_the_embedded_model_grew_graphs_and_their_replay_writes_nothing():
@@ -22,23 +25,52 @@ def test_the_embedded_model_grew_graphs_and_their_replay_writes_nothing():
     assert [path.read_bytes() for path in paths] == written
 
 
-@pytest.mark.parametrize("country", ["brazil", "japan", "kenya"])
-def test_some_graphs_were_curated_at_the_panel(country):
-    (path,) = [path for path in grown_journals("smollm2-135m") if country in path.name]
-    taken = decisions(path)
-    occasions = {entry["review"]["occasion"] for entry in taken}
-    assert occasions == {"refine", "prune"}
-    added = [
-        triplet
-        for entry in taken
-        for triplet in entry["decision"]["triplets"]
-        if triplet not in entry["review"]["candidates"]
-    ]
-    (growth,) = replayed([path])
-    assert growth.graph.number_of_edges() >= 10
-    assert len(growth.chains) >= 3
-    used = {step.key for chain in growth.chains for step in chain}
-    assert used & {Triplet(**triplet).key for triplet in added}
+def test_reviews_and_reasoning_contribute():
+    paths = grown_journals("smollm2-135m")
+    grown = replayed(paths)
+    for growth, path in zip(grown, paths, strict=True):
+        added = growth.kept - growth.offered
+        assert added & links_of(growth), path  # the reviewer's
+    table = reasoned(grown)
+    assert (table["reasoned only"] <= table["reasoned"]).all()
+    assert table.loc["links (validated)", "reasoned"] > 0
+    examples = {"marie curie", "bedřich smetana", "antonín dvořák", "rusalka", "the moldau"}
+    told = [key for growth in grown for key in growth.reasoned]
+    assert told
+    assert not [key for key in told if examples & {key[0], key[2]}]
+
+
+HARRY = ["--subject", "Harry Potter", "--relation", "studied at", "--answer", "Hogwarts"]
+ADA = ["--subject", "Ada", "--relation", "studied at", "--answer", "North College"]
+
+
+@pytest.fixture
+def asked(world, monkeypatch):
+    """The tiny world in place of the model that the command loads."""
+    world.language_model = SimpleNamespace(name="world")
+    monkeypatch.setattr(grow, "load", lambda name: name)
+    monkeypatch.setattr(grow, "ModelRespondent", lambda model, sampling: world)
+
+
+@pytest.mark.usefixtures("asked")
+def test_a_fact_outside_geography_is_told_what_it_lacks(tmp_path, capsys):
+    with pytest.raises(SystemExit, match=r"did not validate; read .* another --question"):
+        grow.main(["world", *HARRY, "--into", str(tmp_path)])
+    told = capsys.readouterr().err
+    assert "No relation of wordings.yaml reads 'studied at'" in told
+    assert "holds nothing about Harry Potter or Hogwarts" in told
+    wrong = ["--question", "Did Harry Potter study at Hogwarts?"]
+    with pytest.raises(SystemExit, match="must name 'Harry Potter' and not 'Hogwarts'"):
+        grow.main(["world", *HARRY, *wrong, "--into", str(tmp_path)])
+    assert not lacking(Triplet("Italy", "is on the continent of", "Europe"))
+
+
+@pytest.mark.usefixtures("asked")
+def test_any_fact_grows_into_an_edit_by_one_command(tmp_path):
+    grow.main(["world", *ADA, "--into", str(tmp_path), "--new", "South College"])
+    (edit,) = load_edits(str(tmp_path / "grown-world-ada.json"))
+    assert (edit.subject, edit.original, edit.new) == ("Ada", "North College", "South College")
+    assert [len(chain) for chain in edit.chains] == [1, 2]
 
 
 def test_a_pipeline_that_leaves_the_record_is_named(tmp_path):

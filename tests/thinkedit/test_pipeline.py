@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from helpers.thinkedit.graph import Triplet, triplets
+from helpers.thinkedit.grown import reasoned
 from helpers.thinkedit.journal import Journal, JournalError, decisions
 from helpers.thinkedit.pipeline import Session, Settings
 from helpers.thinkedit.proposers import Listed, Proposal
@@ -74,10 +75,12 @@ class Telling:
     def __init__(self, world):
         self.world, self.fingerprint = world, "telling"
 
-    def respond(self, prompts, *, n, seed):
+    def respond(self, prompts, *, n, seed, **changes):
         told = "Which school does the Red House of Ada belong to?"
-        plain = self.world.respond(prompts, n=n, seed=seed)
-        return [[told] if "Chain:" in p else own for p, own in zip(prompts, plain, strict=True)]
+        plain = self.world.respond(prompts, n=n, seed=seed, **changes)
+        return [
+            [told] if "Chain:" in str(p) else own for p, own in zip(prompts, plain, strict=True)
+        ]
 
 
 def test_a_chain_question_that_names_an_entity_on_the_way_is_refused(world, tmp_path):
@@ -122,9 +125,9 @@ def test_proposals_are_candidates_and_known_relations_have_questions(world, tmp_
                 return Decision(triplets=tuple(t for t in review.candidates if t.object != "Paris"))
             return Decision(discard=True)
 
-    def respond(prompts, *, n, seed):
+    def respond(prompts, *, n, seed, **changes):
         answers = {"In which country is Lyon?": "France", "Which continent is France on?": "Europe"}
-        return [[answers.get(p.split("Question: ")[-1].split("\n")[0], "?")] for p in prompts]
+        return [[answers.get(str(p).split("Question: ")[-1].split("\n")[0], "?")] for p in prompts]
 
     world.respond = respond
     journal = Journal(tmp_path / "j.jsonl", model="w", settings={})
@@ -199,9 +202,9 @@ def test_every_attempt_is_another_draw(world, tmp_path):
 
     seeds, respond = [], world.respond
 
-    def noted(prompts, *, n, seed):
-        seeds.extend(seed for prompt in prompts if prompt.endswith("Answer:"))
-        return respond(prompts, n=n, seed=seed)
+    def noted(prompts, *, n, seed, **changes):
+        seeds.extend(seed for prompt in map(str, prompts) if prompt.endswith("Answer:"))
+        return respond(prompts, n=n, seed=seed, **changes)
 
     world.respond = noted
     fact = Triplet("Ada", "went to", "North College")
@@ -372,3 +375,47 @@ def test_every_model_and_setting_has_a_journal_of_its_own(tmp_path):
     first = journal("a", seed=0)
     assert journal("a", seed=0).path == first.path
     assert len({first.path, journal("b", seed=0).path, journal("a", seed=1).path}) == 3
+
+
+def test_reasoning_is_drawn_as_set_and_links_know_where_they_come_from(world, tmp_path):
+    drawn, respond = [], world.respond
+
+    def noted(prompts, *, n, seed, **changes):
+        if changes:
+            drawn.append((n, changes))
+        return respond(prompts, n=n, seed=seed, **changes)
+
+    world.respond = noted
+    store = Listed([
+        Proposal("Ada", "y", "Oz"),
+        Proposal("Ada", "z", "North College"),
+    ])  # fmt: skip
+    reads = {"y": "visited", "z": "loves"}
+    worded = {r: Wording(t, ("{} " + t + " what?",), ("{} " + t,)) for r, t in reads.items()}
+    settings = Settings(thoughts=2, thought_tokens=40, statements=2)
+    growth = Session(
+        SCHOOL,
+        world,
+        Journal(tmp_path / "j.jsonl", model="w", settings={}),
+        settings=settings,
+        proposer=store,
+        wordings=replace(read_wordings(), relations=worded),
+    ).run(AutomaticReviewer())
+    assert drawn[0] == (2, {"max_new_tokens": 40, "stop": None})
+    assert {tuple(changes.items()) for _, changes in drawn[1::2]} == {(("temperature", 0.0),)}
+    visited = Triplet("Ada", "visited", "Oz")
+    # SCHOOL's pair has its link: "loves" cannot become one, and is not offered
+    assert growth.offered == {HOUSE.key, visited.key}
+    assert growth.reasoned == {SCHOOL.key, HOUSE.key}  # of three statements two are read
+    rows = reasoned([growth]).drop(columns="share").to_numpy().tolist()
+    assert rows == [[2, 1, 1, 1], [2, 1, 1, 1], [2, 1, 1, 0], [1, 0, 0, 0]]
+
+
+def test_a_question_of_ones_own_is_asked_first(world, tmp_path):
+    def grown(question):
+        journal = Journal(tmp_path / f"{len(question)}.jsonl", model="w", settings={})
+        return Session(SCHOOL, world, journal, question=question).run(AutomaticReviewer())
+
+    question = "Tell me: Ada studied at what?"
+    assert grown(question).graph.edges["ada", "north college"]["question"] == question
+    assert not grown("Which is the school of Ada?").chains  # asked, and not known
