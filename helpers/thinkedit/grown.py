@@ -192,7 +192,7 @@ def reasoned(grown: Sequence[Growth]) -> pd.DataFrame:
     """How much of all graphs comes from the model's own reasoning, before and after the review.
 
     A candidate is *reasoned* if a chain of thought states it, *reasoned only* if, besides, the triple store
-    does not hold it. What is neither reasoned nor in the store is the fact to edit or was added by the reviewer.
+    does not hold it. What is neither reasoned nor in the store is the fact to edit or the reviewer's.
 
     Returns:
         One row per stage, with numbers of facts and the share of them that is reasoned.
