@@ -58,7 +58,11 @@ class Edit:
 
     @property
     def facts(self) -> tuple[Fact, ...]:
-        """Distinct facts of the graph, in order of appearance."""
+        """Distinct facts of the graph, in the order of their *last* appearance on the chains.
+
+        Stored tables number facts in this order (``item``). Of several wordings of a fact's question
+        the first counts.
+        """
         distinct = {
             fact.key: fact for chain in reversed(self.chains) for fact in reversed(chain.facts)
         }

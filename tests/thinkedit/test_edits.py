@@ -210,3 +210,10 @@ def test_two_edits_under_one_number_are_refused(tmp_path):
     other["requested_rewrite"][0]["target_new"] = {"str": "Utopia"}
     with pytest.raises(knowgic.KnowGICError, match=r"share a case_id \(7\)"):
         read(tmp_path, [*nested(), other])
+
+
+def test_facts_are_in_the_order_of_their_last_appearance_as_first_worded():
+    a, b = Fact("a", "{} r", "b", "A?"), Fact("b", "{} r", "c", "B?")
+    again = Fact("A", "{} r", "B", "Which A?")
+    edit = Edit(1, "a", "{} r", "c", "d", (Chain((a, b)), Chain((again,))))
+    assert [fact.question for fact in edit.facts] == ["B?", "A?"]
