@@ -6,7 +6,7 @@ import json
 import pytest
 
 from helpers.thinkedit import knowgic
-from helpers.thinkedit.edits import chain_lengths
+from helpers.thinkedit.edits import Chain, Edit, Fact, chain_lengths
 
 REWRITE = {
     "prompt": "{} lives in",
