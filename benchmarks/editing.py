@@ -25,9 +25,9 @@ from benchmarks.plain_editors import PLAIN
 from benchmarks.records import records_at_hand
 from benchmarks.report import Report
 from helpers import models
-from helpers.editing.alphaedit import AlphaEdit
 from helpers.editing.editor import Editor
 from helpers.editing.hyperparameters import HyperparameterError
+from helpers.editing.memit import AlphaEdit
 from helpers.editing.memo import Memory
 from helpers.editing.mend.network import NetworkError
 from helpers.editing.methods import build_method

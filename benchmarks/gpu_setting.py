@@ -9,8 +9,8 @@ from typing import Any
 
 from benchmarks.editing import shape_threshold
 from helpers import models
-from helpers.editing.alphaedit import AlphaEdit
 from helpers.editing.editor import Editor
+from helpers.editing.memit import AlphaEdit
 from helpers.editing.methods import build_method
 from helpers.models.language_model import LanguageModel
 from helpers.models.load import _ready, torch_dtype

@@ -12,13 +12,11 @@ import torch
 from torch import Tensor
 
 from benchmarks.plain import _template_rows, plain_read, plain_vector
-from helpers.editing.alphaedit import AlphaEdit
 from helpers.editing.deltas import Delta, Dense, LowRank
 from helpers.editing.ft import Ft
 from helpers.editing.kn import Kn
-from helpers.editing.memit import Memit
+from helpers.editing.memit import AlphaEdit, Memit, before_norm
 from helpers.editing.mend.mend import Mend
-from helpers.editing.normed import before_norm
 from helpers.editing.rect import Rect
 from helpers.editing.request import EditRequest
 from helpers.editing.rome import Rome
@@ -29,14 +27,18 @@ from helpers.models.tokens import answer_ids, prompt_ids
 def plain_rome(editor: Rome, request: EditRequest) -> Update:
     """ROME, one edit."""
     language_model = editor.language_model
-    module = language_model.layout.mlp(editor.layer)
+    module = language_model.layout.mlp(editor.hyperparameters.layers[0])
     found = plain_vector(language_model, request, editor.contexts, editor.hyperparameters, module)
-    moment = editor.second_moments[editor.layer].matrix.to(found.keys.device).double()
+    moment = (
+        editor.second_moments[editor.hyperparameters.layers[0]]
+        .matrix.to(found.keys.device)
+        .double()
+    )
     direction = torch.linalg.solve(moment, found.keys.double().mean(0))
     direction = direction / direction.norm()
     left = found.delta.double() / (found.keys[0].double() @ direction)
     low_rank = LowRank(left.float()[:, None], direction.float()[:, None])
-    return Update({language_model.layout.mlp_out(editor.layer): low_rank})
+    return Update({language_model.layout.mlp_out(editor.hyperparameters.layers[0]): low_rank})
 
 
 def plain_memit(editor: Memit, request: EditRequest) -> Update:

@@ -25,7 +25,7 @@ from benchmarks.records import records_at_hand
 from helpers import models
 from helpers.editing.editor import Editor
 from helpers.editing.memo import Memory
-from helpers.editing.vector_editor import VectorEditor
+from helpers.editing.vector import VectorEditor
 from helpers.models.language_model import LanguageModel
 from helpers.paths import RUNS, file_name
 from helpers.peak.metrics_table import metrics_table

@@ -1,6 +1,7 @@
-"""Context templates: short texts sampled from the model that stand before the edit prompt.
+"""Context templates, and the keys and values that a module has at the subject in them.
 
-They make an edit hold in more than one context. Sampling is an explicit, seeded, cached step; the
+Templates are short texts sampled from the model that precede the edit prompt: they make an edit hold
+in more than one context. Sampling is an explicit, seeded, cached step; the
 cache is keyed by the model's fingerprint, so templates never pass from one model to another.
 
 The packaged templates of smollm2-135m, on which the published runs rest, were sampled with the seed
@@ -17,13 +18,21 @@ from pathlib import Path
 from typing import ClassVar
 
 import torch
+from torch import Tensor
 from tqdm.auto import tqdm
 
+from helpers.editing.overlay import overlay
+from helpers.editing.update import Update
 from helpers.kept import kept
+from helpers.models.batching import run_halving, token_batches
+from helpers.models.forest import Forest, pack
+from helpers.models.forward import hidden_states
 from helpers.models.language_model import LanguageModel
 from helpers.models.names import SHAPE_PREFIX, SHAPE_TOKENIZER
 from helpers.models.packaged_weights import PACKAGED_WEIGHTS
 from helpers.models.randomness import seeded
+from helpers.models.tokens import SubjectPrompt
+from helpers.models.trace import record
 from helpers.paths import PACKAGED, cache_folder
 
 BARE = "{}"
@@ -58,6 +67,10 @@ class ContextTemplates:
         """Weight of each template in averages of keys; they sum to one."""
         share = 1 / len(self.groups)
         return tuple(share / len(group) for group in self.groups for _ in group)
+
+    def averaged(self, keys: Tensor) -> Tensor:
+        """The weighted mean [f] of one edit's keys [templates, f], in their type."""
+        return torch.tensor(self.weights, device=keys.device, dtype=keys.dtype) @ keys
 
 
 def context_templates(
@@ -162,3 +175,47 @@ def _continue(language_model: LanguageModel, starts: list[list[int]], length: in
 def _clean(text: str) -> str:
     """One line, no braces (they would be slots), no trailing blank or full stop."""
     return re.sub(r"\s+", " ", text.replace("{", " ").replace("}", " ")).strip().rstrip(".")
+
+
+@torch.no_grad()
+def read_at_subjects(
+    language_model: LanguageModel,
+    prompts: Sequence[Sequence[SubjectPrompt]],
+    *,
+    inputs: Sequence[str] = (),
+    outputs: Sequence[str] = (),
+    updates: Sequence[Update] | None = None,
+    token_budget: int = 4096,
+) -> dict[str, list[Tensor]]:
+    """Inputs and outputs of modules at the subject's last token, read in the same forward passes.
+
+    Args:
+        prompts: for each edit its prompts (one per context template).
+        inputs: modules whose input is read (a key, [f]).
+        outputs: modules whose output is read (a value, [d]).
+        updates: one update per edit, under which its prompts run; default: the unedited model.
+
+    Returns:
+        For each module and edit a tensor [prompts, size] in fp32.
+    """
+    forests, nodes = [Forest() for _ in prompts], []
+    for forest, group in zip(forests, prompts, strict=True):
+        nodes.append([forest.add(p.ids[: p.subject_last + 1])[-1] for p in group])
+    names = (*inputs, *outputs)
+    found: dict[str, dict[int, Tensor]] = {name: {} for name in names}
+
+    def run(chosen: Sequence[int]) -> None:
+        packed = pack([forests[i] for i in chosen], language_model)
+        owners = chosen if updates is not None else [-1] * len(chosen)
+        with (
+            overlay(language_model, updates or [], owners),
+            record(language_model, inputs=inputs, outputs=outputs) as seen,
+        ):
+            hidden_states(language_model, packed.ids, packed.positions, packed.visible)
+        for name in names:
+            for row, index in enumerate(chosen):
+                found[name][index] = seen[name][row, nodes[index]].float()
+
+    for batch in token_batches([len(forest) for forest in forests], token_budget):
+        run_halving(batch, run)
+    return {name: [found[name][i] for i in range(len(prompts))] for name in names}

@@ -15,11 +15,11 @@ from helpers.editing.registry import Variety
 from helpers.editing.request import EditRequest
 from helpers.editing.rows import check_targets
 from helpers.editing.update import Update
-from helpers.editing.vector import Vector
 from helpers.models.language_model import LanguageModel
 
 if TYPE_CHECKING:
     from helpers.editing.build import Order, Setup
+    from helpers.editing.vector import Vector
 
 Item = TypeVar("Item")
 

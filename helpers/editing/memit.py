@@ -1,24 +1,193 @@
-"""MEMIT: many edits at once, spread over layers, held back by the second moment of keys.
+"""MEMIT and AlphaEdit: one optimised vector, spread over several layers.
 
-With C the second moment, lambda = ``mom2_update_weight``, keys K and residuals R of one layer,
+The vector is optimised at the block output of the last edited layer. Then, layer by layer, with the
+layers below already edited, an equal share of what is still missing there,
 
-    Delta W = R K^T (lambda C + K K^T)^-1
+    r = (z - current z) / (number of layers left),
 
-(Meng et al. 2023, eq. 14). With S = (lambda C)^-1 K this is R (I + K^T S)^-1 S^T, so no [f, f]
-matrix is formed beyond one Cholesky factor of C, and one edit alone is r s^T / (1 + k . s).
+is written into the layer's second MLP matrix at the averaged key k (Meng et al. 2023, Algorithm 1).
+The editors differ in how a matrix takes up keys K [f, n] and residuals R [d, n]. With C the second
+moment and lambda = ``mom2_update_weight``, MEMIT's (eq. 14) is
+
+    Delta W = R K^T (lambda C + K K^T)^-1.
+
+With S = (lambda C)^-1 K this is R (I + K^T S)^-1 S^T, so no [f, f] matrix is formed beyond one
+Cholesky factor of C, and one edit alone is r s^T / (1 + k . s). AlphaEdit (Fang et al. 2025, as its
+code has it) confines updates to the null space of what is known. P projects onto the directions in
+which C is below a threshold; with L2 a ridge and A all keys so far, the batch's own among them,
+
+    Delta W^T = (P A A^T + L2 I)^-1 P K R^T.
+
+Pushed through, this is P A (A^T P A + L2 I)^-1 E R^T where K = A E: only systems of the size of the
+number of keys. One edit alone is r (P k)^T / (k^T P k + L2).
+
+Gemma 3 and OLMo 2 normalise the MLP's output before it enters the residual stream; there the share is
+handed back through the norm (``before_norm``), and what the norm cannot deliver is left to the layers
+after it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 import torch
 from pydantic import Field
-from torch import Tensor
+from torch import Tensor, nn
 
+from helpers.editing.contexts import read_at_subjects
+from helpers.editing.deltas import LowRank
+from helpers.editing.editor import batches_of, diagnostics_of, failed, joint_diagnostics
 from helpers.editing.hyperparameters import VectorHyperparameters
+from helpers.editing.null_space import NullSpace
+from helpers.editing.overlay import overlay_all
 from helpers.editing.registry import Variety
-from helpers.editing.spreading import Factors, SpreadingEditor
+from helpers.editing.request import EditRequest
+from helpers.editing.update import Update
+from helpers.editing.vector import Vector, VectorEditor
+from helpers.models.tokens import SubjectPrompt
+
+SPREADING_VERSION = 1  # raise it when the layer loop gives other updates
+NORM_VERSION = 1  # raise it when other residuals are handed back through a norm
+Factors = tuple[Tensor, Tensor]
+"""left [d, n] and right [f, n] of a matrix left @ right.T."""
+
+KeyHistory = dict[int, Tensor]
+"""Keys [f, m] of the edits made so far in one run, by layer."""
+
+_HALVINGS = 100  # of the interval that a norm's mu is searched in
+
+
+@dataclass(frozen=True)
+class _Goals:
+    """Edits whose vectors were found: their places, prompts, and wanted block outputs z [n, d]."""
+
+    places: list[int]
+    prompts: list[list[SubjectPrompt]]
+    values: Tensor
+
+
+@dataclass
+class SpreadingEditor(VectorEditor):
+    """Base of MEMIT and AlphaEdit."""
+
+    grouped = True
+
+    @abstractmethod
+    def solve_each(self, layer: int, keys: Tensor, residuals: Tensor) -> Factors:
+        """Independent edits: column i of the factors is edit i's own rank-one update.
+
+        Args:
+            layer: the block edited.
+            keys: [f, n] in fp64.
+            residuals: [d, n] in fp64.
+        """
+
+    @abstractmethod
+    def solve_jointly(self, layer: int, keys: Tensor, residuals: Tensor) -> Factors:
+        """Factors of one update that takes up all keys (arguments as in ``solve_each``)."""
+
+    def versions(self) -> dict[str, int]:
+        """The layer loop's, and the way back through the MLP's norm where there is one."""
+        parts = {"spreading": SPREADING_VERSION}
+        if self.language_model.layout.architecture.mlp_norm is not None:
+            parts["normed"] = NORM_VERSION
+        return super().versions() | parts
+
+    def noted(self, layer: int) -> dict[str, Any]:
+        """What else the diagnostics report of a layer."""
+        return {}
+
+    def edit(self, requests: Sequence[EditRequest]) -> list[Update]:
+        """One independent update per request, of rank one in every edited matrix."""
+        vectors, goals = self._goals(requests)
+        updates = [Update({}) for _ in goals.places]
+        notes: list[dict[str, Any]] = [{} for _ in goals.places]
+        for layer, left in self._countdown(goals):
+            keys, residuals = self._read(goals, layer, left, updates)
+            factors, module = self.solve_each(layer, keys, residuals), self._module(layer)
+            for i, (update, note) in enumerate(zip(updates, notes, strict=True)):
+                delta = LowRank(*(factor[:, i : i + 1].float() for factor in factors))
+                updates[i] = Update({**update, module: delta})
+                note[module] = {"key_norm": float(keys[:, i].norm()), **self.noted(layer)}
+        made = {
+            place: self._recorded(update, vectors[place], {"layers": note})
+            for place, update, note in zip(goals.places, updates, notes, strict=True)
+        }
+        return [made[i] if i in made else failed(v) for i, v in enumerate(vectors)]
+
+    def edit_jointly(self, requests: Sequence[EditRequest]) -> Update:
+        """One update for all requests, solved for together layer by layer."""
+        return self.jointly(requests, self.solve_jointly)
+
+    def jointly(
+        self, requests: Sequence[EditRequest], solve: Callable[[int, Tensor, Tensor], Factors]
+    ) -> Update:
+        """``edit_jointly`` with another way to solve for a layer's factors."""
+        vectors, goals = self._goals(requests)
+        update, notes = Update({}), {}
+        for layer, left in self._countdown(goals):
+            with overlay_all(self.language_model, update):
+                keys, residuals = self._read(goals, layer, left)
+            delta = LowRank(*(factor.float() for factor in solve(layer, keys, residuals)))
+            update = Update({**update, self._module(layer): delta})
+            notes[self._module(layer)] = self.noted(layer)
+        edits = [
+            dict(failed(v).diagnostics) if v.failure else diagnostics_of(self.language_model, {}, v)
+            for v in vectors
+        ]
+        return self._recorded(update, None, {"layers": notes, **joint_diagnostics(edits)})
+
+    def averaged_keys(self, seen: Sequence[Tensor]) -> Tensor:
+        """Keys [f, n] from each edit's keys [templates, f], weighted by template, in fp64."""
+        return torch.stack([self.contexts.averaged(keys.double()) for keys in seen], dim=1)
+
+    def _goals(self, requests: Sequence[EditRequest]) -> tuple[list[Vector], _Goals]:
+        layout = self.language_model.layout
+        vectors = self.optimised(requests, layout.block(self.hyperparameters.layers[-1]))
+        places = [i for i, vector in enumerate(vectors) if not vector.failure]
+        prompts = self.prompts([requests[i] for i in places])
+        values = [(vectors[i].initial + vectors[i].delta).double() for i in places]
+        return vectors, _Goals(places, prompts, torch.stack(values) if values else torch.empty(0))
+
+    def _countdown(self, goals: _Goals) -> Iterator[tuple[int, int]]:
+        """Each layer with the number of layers left, itself included; none without goals."""
+        layers = self.hyperparameters.layers if goals.places else ()
+        return ((layer, len(layers) - i) for i, layer in enumerate(layers))
+
+    def _module(self, layer: int) -> str:
+        return self.language_model.layout.mlp_out(layer)
+
+    def _read(
+        self, goals: _Goals, layer: int, left: int, updates: Sequence[Update] | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Keys [f, n] and this layer's residuals [d, n]."""
+        layout = self.language_model.layout
+        module, mlp = self._module(layer), layout.mlp(layer)
+        last, norm = layout.block(self.hyperparameters.layers[-1]), layout.mlp_norm(layer)
+        seen = read_at_subjects(
+            self.language_model,
+            goals.prompts,
+            inputs=[module],
+            outputs=[last, mlp] if norm else [last],
+            updates=updates,
+        )
+        current = torch.stack([values[0] for values in seen[last]]).double()
+        residuals = (goals.values - current).T / left
+        if norm:
+            outputs = torch.stack([values[0] for values in seen[mlp]], dim=1)
+            residuals = before_norm(self.language_model.module(norm), outputs, residuals)
+        return self.averaged_keys(seen[module]), residuals
+
+    def _recorded(self, update: Update, vector: Vector | None, extra: dict[str, Any]) -> Update:
+        noted = diagnostics_of(self.language_model, update, vector, extra)
+        if not all(math.isfinite(norm) for norm in noted["norm"].values()):
+            return Update({}, {**noted, "failure": "the update is not finite"})
+        return Update(dict(update), noted)
 
 
 class MemitHyperparameters(VectorHyperparameters):
@@ -51,3 +220,109 @@ class Memit(SpreadingEditor):
     def _solved(self, layer: int, keys: Tensor) -> Tensor:
         """S = (lambda C)^-1 K."""
         return self.second_moments[layer].solve(keys) / self.hyperparameters.mom2_update_weight
+
+
+class AlphaEditHyperparameters(VectorHyperparameters):
+    """AlphaEdit: directions with a second moment below ``nullspace_threshold`` are free to change.
+
+    The threshold is absolute, so the dimension it leaves depends on the model's scale; it is
+    reported with every edit. ``L2`` is the ridge added to the keys' Gram matrix.
+    """
+
+    nullspace_threshold: float = Field(gt=0)
+    L2: float = Field(gt=0)
+
+
+@dataclass
+class AlphaEdit(SpreadingEditor):
+    """AlphaEdit on one model; the null spaces belong to the second moments."""
+
+    hyperparameters: AlphaEditHyperparameters
+
+    name = "alphaedit"
+    version = 1
+    varieties = (Variety(name="alphaedit", label="AlphaEdit", colour=0, marker="o", hatch=""),)
+
+    def null_space(self, layer: int) -> NullSpace:
+        """The null space of a layer's second moment."""
+        return self.second_moments[layer].null_space(self.hyperparameters.nullspace_threshold)
+
+    def noted(self, layer: int) -> dict[str, Any]:
+        """The dimension of the null space."""
+        return {"null_space_dimension": self.null_space(layer).dimension}
+
+    def solve_each(self, layer: int, keys: Tensor, residuals: Tensor) -> Factors:
+        """r (P k)^T / (k^T P k + L2) for every column."""
+        projected = self.null_space(layer).project(keys)
+        return residuals / ((keys * projected).sum(0) + self.hyperparameters.L2), projected
+
+    def solve_jointly(
+        self, layer: int, keys: Tensor, residuals: Tensor, history: KeyHistory | None = None
+    ) -> Factors:
+        """R and P A (A^T P A + L2 I)^-1 E, with A the keys of ``history`` and these."""
+        known = torch.cat([(history or {}).get(layer, keys[:, :0]), keys], dim=1)
+        projected = self.null_space(layer).project(known)
+        ridge = self.hyperparameters.L2 * torch.eye(known.shape[1]).to(known)
+        chosen = torch.eye(known.shape[1]).to(known)[:, -keys.shape[1] :]
+        return residuals, projected @ torch.linalg.solve(known.T @ projected + ridge, chosen)
+
+    def edit_sequentially(
+        self, requests: Sequence[EditRequest], *, batch: int = 1
+    ) -> Iterator[Update]:
+        """Cumulative updates; each batch also protects the keys of the ones before.
+
+        A batch's keys are read again on the model it has just edited, and kept for this run only.
+        """
+        total, history = Update({}), KeyHistory()
+        editor = replace(self, memory=None)  # vectors of the edited model are not shared
+        for chunk in batches_of(requests, batch):
+            with overlay_all(self.language_model, total):
+                step = editor.jointly(chunk, partial(self.solve_jointly, history=history))
+            total = total.plus(step)
+            # Facts whose edit was given up were not written, and need no protection.
+            edits = zip(chunk, step.diagnostics["edits"], strict=True)
+            written = [request for request, edit in edits if "failure" not in edit]
+            if written:
+                with overlay_all(self.language_model, total):
+                    self._remember(history, written)
+            yield total
+
+    def _remember(self, history: KeyHistory, requests: Sequence[EditRequest]) -> None:
+        modules = {layer: self._module(layer) for layer in self.hyperparameters.layers}
+        seen = read_at_subjects(
+            self.language_model, self.prompts(requests), inputs=list(modules.values())
+        )
+        for layer, module in modules.items():
+            keys = self.averaged_keys(seen[module])
+            history[layer] = torch.cat([history.get(layer, keys[:, :0]), keys], dim=1)
+
+
+@torch.no_grad()
+def before_norm(norm: nn.Module, outputs: Tensor, residuals: Tensor) -> Tensor:
+    """What to add before ``norm`` so that what leaves it comes nearest to growing by ``residuals``.
+
+    The norm g * m / rms(m) always gives g * u with rms(u) = 1; with Gemma 3's gains of up to 700 a
+    residual added before it arrives thousands of times off. The nearest it can come to a wanted t
+    minimises |g * u - t| on that sphere: u = g t / (g^2 + mu), with the mu that gives u its length.
+
+    Args:
+        norm: a root-mean-square norm with a gain per component, no offset.
+        outputs: what enters the norm unedited, [d, n].
+        residuals: wanted changes of what leaves it, [d, n].
+
+    Returns:
+        [d, n] in fp64. Of all outputs with the same image, the one with the old length is taken.
+    """
+    entering = outputs.double()
+    gain = norm(torch.ones_like(next(norm.parameters()))).double()[:, None]
+    scale = entering.square().mean(0).sqrt()
+    aligned = gain * (gain * entering / scale + residuals.double())
+    low = torch.zeros_like(aligned[0])
+    high = aligned.square().mean(0).sqrt()  # u is too short from here on
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        short = (aligned / (gain.square() + middle)).square().mean(0) < 1
+        low, high = torch.where(short, low, middle), torch.where(short, middle, high)
+    found = aligned / (gain.square() + high)
+    # Short even at mu = 0: the direction is right, and the norm makes it longer.
+    return found / found.square().mean(0).sqrt() * scale - entering

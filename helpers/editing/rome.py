@@ -13,20 +13,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
 
+from helpers.editing.contexts import read_at_subjects
 from helpers.editing.deltas import LowRank
 from helpers.editing.editor import diagnostics_of, failed
 from helpers.editing.hyperparameters import VectorHyperparameters
-from helpers.editing.keys import read_at_subjects
 from helpers.editing.registry import Variety
 from helpers.editing.request import EditRequest
 from helpers.editing.update import Update
-from helpers.editing.vector import Vector
-from helpers.editing.vector_editor import VectorEditor
+from helpers.editing.vector import VectorEditor
 
 AVERAGED_VERSION = 1  # raise it when the averaged key gives another update
 
@@ -66,50 +65,46 @@ class Rome(VectorEditor):
         ),
     )
 
-    @property
-    def needs_second_moments(self) -> bool:
-        """Only where the second moment turns the key."""
-        return self.hyperparameters.mom2_adjustment
-
     def versions(self) -> dict[str, int]:
         """With the averaged key, R-ROME's, too."""
         averaged = self.hyperparameters.rome_key == "averaged"
         return super().versions() | ({"r-rome": AVERAGED_VERSION} if averaged else {})
 
-    @property
-    def layer(self) -> int:
-        """The edited block."""
-        return self.hyperparameters.layers[0]
-
     def edit(self, requests: Sequence[EditRequest]) -> list[Update]:
         """One independent rank-one update per request."""
-        layout = self.language_model.layout
-        vectors = self.optimised(requests, layout.mlp(self.layer))
-        module = layout.mlp_out(self.layer)
+        (layer,), layout = self.hyperparameters.layers, self.language_model.layout
+        module = layout.mlp_out(layer)
+        vectors = self.optimised(requests, layout.mlp(layer))  # y and delta, APP's loss in it
         seen = read_at_subjects(self.language_model, self.prompts(requests), inputs=[module])
-        return [self._update(v, k) for v, k in zip(vectors, seen[module], strict=True)]
+        updates = []
+        for vector, keys in zip(vectors, seen[module], strict=True):
+            averaged = self.contexts.averaged(keys)
+            direction = self._direction(layer, averaged)
+            key, missing = keys[0], vector.delta
+            if self.hyperparameters.rome_key == "averaged":
+                key = averaged
+                missing = vector.initial + vector.delta - self._value(module, averaged)
+            product = key.double() @ direction
+            left = (missing.double() / product).float()
+            if vector.failure:
+                updates.append(failed(vector))
+            elif not bool(torch.isfinite(keys).all()):
+                updates.append(failed(vector, "the key is not finite"))
+            elif not bool(torch.isfinite(left).all()):
+                updates.append(failed(vector, "the key is orthogonal to its direction (k.u = 0)"))
+            else:
+                deltas = {module: LowRank(left[:, None], direction.float()[:, None])}
+                extra = {"key_dot_direction": float(product)}
+                noted = diagnostics_of(self.language_model, deltas, vector, extra)
+                updates.append(Update(deltas, noted))
+        return updates
 
-    def _update(self, vector: Vector, keys: Tensor) -> Update:
-        """Turn an optimised vector and the keys [templates, f] into a rank-one update."""
-        weights = torch.tensor(self.contexts.weights, device=keys.device)
-        averaged = weights @ keys
-        direction = self._direction(averaged)
-        module = self.language_model.layout.mlp_out(self.layer)
-        key, missing = keys[0], vector.delta
-        if self.hyperparameters.rome_key == "averaged":
-            key = averaged
-            missing = vector.initial + vector.delta - self._value(module, averaged)
-        product = key.double() @ direction
-        left = (missing.double() / product).float()
-        if vector.failure:
-            return failed(vector)
-        if not bool(torch.isfinite(keys).all()):
-            return failed(vector, "the key is not finite")
-        if not bool(torch.isfinite(left).all()):
-            return failed(vector, "the key is orthogonal to its direction (k.u = 0)")
-        deltas = {module: LowRank(left[:, None], direction.float()[:, None])}
-        extra: dict[str, Any] = {"key_dot_direction": float(product)}
-        return Update(deltas, diagnostics_of(self.language_model, deltas, vector, extra))
+    def _direction(self, layer: int, averaged: Tensor) -> Tensor:
+        """u, the unit vector along C^-1 k_bar (or k_bar), in fp64."""
+        solved = averaged.double()
+        if self.hyperparameters.mom2_adjustment:
+            solved = self.second_moments[layer].solve(averaged).double()
+        return solved / solved.norm()
 
     @torch.no_grad()
     def _value(self, module: str, key: Tensor) -> Tensor:
@@ -117,11 +112,3 @@ class Rome(VectorEditor):
         entering = key.to(self.language_model.dtype)[None, None]
         value: Tensor = self.language_model.module(module)(entering)[0, 0]
         return value.float()
-
-    def _direction(self, averaged: Tensor) -> Tensor:
-        """u, the unit vector along C^-1 k_bar (or k_bar), in fp64."""
-        if not self.hyperparameters.mom2_adjustment:
-            solved = averaged.double()
-        else:
-            solved = self.second_moments[self.layer].solve(averaged).double()
-        return solved / solved.norm()

@@ -7,14 +7,16 @@ likely (ROME, eq. 4; PEAK, eqs. 7-10 with APP):
     NLL + kl_factor * KL(current || initial) + v_weight_decay * ||delta|| / ||v_init||^2 + APP
 
 Every edit is one row with its own Adam state, stop and clamp; rows that are done leave the batch.
+``VectorEditor`` is what ROME, MEMIT and AlphaEdit share: their parts, their checks and this vector.
 """
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -22,11 +24,22 @@ from tqdm.auto import tqdm
 
 from helpers.editing.app import App
 from helpers.editing.batch import EditBatch
+from helpers.editing.contexts import ContextTemplates
+from helpers.editing.editor import Editor
 from helpers.editing.hyperparameters import VectorHyperparameters
-from helpers.editing.rows import EditRow
+from helpers.editing.memo import Memory
+from helpers.editing.request import EditRequest, several_requests
+from helpers.editing.rows import EditRow, edit_row, subject_prompts
+from helpers.editing.second_moment import SecondMoment, SecondMomentError, check_fingerprint
+from helpers.editing.update import Update
 from helpers.models.batching import run_halving, token_batches
 from helpers.models.hooks import output_hooks
 from helpers.models.language_model import LanguageModel
+from helpers.models.memory import tokens_at_once
+from helpers.models.tokens import SubjectPrompt
+
+if TYPE_CHECKING:
+    from helpers.editing.build import Setup
 
 _BETAS, _EPSILON = (0.9, 0.999), 1e-8  # Adam's defaults, as every implementation uses them
 
@@ -209,3 +222,101 @@ def _record(
         else:
             stays.append(place)
     return stays
+
+
+@dataclass
+class VectorEditor(Editor):
+    """Base of the editors that optimise a vector at the subject's last token.
+
+    ``second_moments`` maps each edited layer to its statistics. ``targets`` says which answers are
+    made likely (``rows.TARGETS``; PEAK, Table 5). ``memory`` holds vectors of the unedited model,
+    shared with other editors of it; without, every call optimises.
+
+    Raises:
+        SecondMomentError: statistics missing for a layer, or made with another model.
+        ValueError: a layer the model does not have, or unknown ``targets``.
+    """
+
+    language_model: LanguageModel
+    hyperparameters: VectorHyperparameters
+    contexts: ContextTemplates
+    second_moments: Mapping[int, SecondMoment] = field(default_factory=dict)
+    app: App | None = None
+    targets: str = "new"
+    progress: bool = False
+    memory: Memory | None = field(default=None, repr=False)
+
+    grouped: ClassVar[bool] = False  # whether the bare prompt weighs as much as all contexts
+
+    @classmethod
+    def needs(cls, setup: Setup, hyperparameters: VectorHyperparameters) -> dict[str, Any]:
+        """Context templates and second moments."""
+        lengths = hyperparameters.context_template_length_params
+        start = hyperparameters.context_template_start
+        return {
+            "contexts": setup.contexts(lengths, grouped=cls.grouped, start=start),
+            "second_moments": setup.second_moments(hyperparameters.moment_layers),
+        }
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for moment in self.second_moments.values():
+            check_fingerprint(moment, self.language_model)
+        for layer in self.hyperparameters.layers:
+            self.language_model.layout.block(layer)  # raises for a layer that does not exist
+        for layer in self.hyperparameters.moment_layers:
+            if layer not in self.second_moments:
+                raise SecondMomentError(
+                    f"{self.name} needs the second moment of layer {layer}; compute it with"
+                    " second_moment(...)"
+                )
+
+    def versions(self) -> dict[str, int]:
+        """Also those of the optimised vector, the contexts, and the statistics where used."""
+        parts = {"vector": Vector.version, "contexts": ContextTemplates.version}
+        if self.second_moments:
+            parts["second_moments"] = SecondMoment.version
+        return super().versions() | parts
+
+    def settings(self) -> dict[str, Any]:
+        """Also the context templates, the statistics and the choice of targets."""
+        statistics = {str(k): [m.corpus, m.tokens] for k, m in self.second_moments.items()}
+        return super().settings() | {
+            "contexts": [list(group) for group in self.contexts.groups],
+            "second_moments": statistics,
+            "targets": self.targets,
+        }
+
+    def prompts(self, requests: Sequence[EditRequest]) -> list[list[SubjectPrompt]]:
+        """Each request's prompt in every context, the bare one first."""
+        return [subject_prompts(self.language_model, r, self.contexts) for r in requests]
+
+    def optimised(self, requests: Sequence[EditRequest], module: str) -> list[Vector]:
+        """One vector per request, added to the output of ``module``."""
+        requests = several_requests(requests)
+        if self.memory is None:
+            return self._optimise(requests, module)
+        elsewhere = {"layers", "context_template_length_params", "context_template_start"}
+        optimisation = set(VectorHyperparameters.model_fields) - elsewhere
+        model = self.language_model
+        settings = {
+            "model": [model.fingerprint, model.dtype_name, str(model.device)],
+            "module": module,
+            "hyperparameters": self.hyperparameters.model_dump(mode="json", include=optimisation),
+            "contexts": self.contexts.templates,
+            "app": None if self.app is None else asdict(self.app),
+            "targets": self.targets,
+        }
+        key = json.dumps(settings, sort_keys=True)
+        return self.memory.get(key, requests, lambda missing: self._optimise(missing, module))
+
+    def _optimise(self, requests: Sequence[EditRequest], module: str) -> list[Vector]:
+        model, contexts = self.language_model, self.contexts
+        rows = [edit_row(model, r, contexts, self.app, targets=self.targets) for r in requests]
+        budget = tokens_at_once(model, 2048, gradients=True)
+        options: dict[str, Any] = {"token_budget": budget, "progress": self.progress}
+        return optimise_vectors(model, rows, module, self.hyperparameters, self.app, **options)
+
+    def edit_after(self, earlier: Update, requests: Sequence[EditRequest]) -> Update:
+        """As every editor does; vectors found on an edited model are not shared."""
+        return Editor.edit_after(replace(self, memory=None), earlier, requests)

@@ -16,8 +16,8 @@ from typing import Any
 import pandas as pd
 
 from helpers import models
-from helpers.editing.alphaedit import AlphaEdit
 from helpers.editing.editor import Editor
+from helpers.editing.memit import AlphaEdit
 from helpers.editing.methods import build_methods
 from helpers.params import read_params
 from helpers.paths import REPOSITORY, run_name

@@ -16,18 +16,22 @@ from benchmarks.plain_editors import (
     plain_rect,
     plain_rome,
 )
-from helpers.editing.alphaedit import AlphaEdit, AlphaEditHyperparameters
 from helpers.editing.contexts import ContextTemplates
 from helpers.editing.ft import Ft, FtHyperparameters
 from helpers.editing.kn import Kn, KnHyperparameters
-from helpers.editing.memit import Memit, MemitHyperparameters
+from helpers.editing.memit import (
+    AlphaEdit,
+    AlphaEditHyperparameters,
+    Memit,
+    MemitHyperparameters,
+    SpreadingEditor,
+)
 from helpers.editing.mend.mend import Mend, MendHyperparameters
 from helpers.editing.mend.network import Hypernetwork
 from helpers.editing.rect import Rect, RectHyperparameters
 from helpers.editing.request import EditRequest
 from helpers.editing.rome import Rome, RomeHyperparameters
 from helpers.editing.second_moment import SecondMoment
-from helpers.editing.spreading import SpreadingEditor
 from helpers.editing.update import apply
 from helpers.scoring.answers import Question, score_answers
 

@@ -8,12 +8,11 @@ from typing import Any
 import pytest
 import torch
 
-from helpers.editing.alphaedit import AlphaEdit, AlphaEditHyperparameters
 from helpers.editing.app import App
 from helpers.editing.contexts import ContextTemplates
 from helpers.editing.corpus import TextCorpus
 from helpers.editing.editor import Editor
-from helpers.editing.memit import Memit, MemitHyperparameters
+from helpers.editing.memit import AlphaEdit, AlphaEditHyperparameters, Memit, MemitHyperparameters
 from helpers.editing.prune import Prune, PruneHyperparameters
 from helpers.editing.rect import Rect, RectHyperparameters
 from helpers.editing.request import EditRequest

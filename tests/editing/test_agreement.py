@@ -11,11 +11,10 @@ import pytest
 import torch
 
 from helpers import models
-from helpers.editing.alphaedit import AlphaEdit, AlphaEditHyperparameters
 from helpers.editing.app import App
 from helpers.editing.contexts import ContextTemplates
 from helpers.editing.hyperparameters import VectorHyperparameters
-from helpers.editing.memit import Memit, MemitHyperparameters
+from helpers.editing.memit import AlphaEdit, AlphaEditHyperparameters, Memit, MemitHyperparameters
 from helpers.editing.request import EditRequest
 from helpers.editing.rome import Rome, RomeHyperparameters
 from helpers.editing.second_moment import SecondMoment

@@ -3,8 +3,7 @@
 import pytest
 import torch
 
-from helpers.editing.contexts import ContextTemplates
-from helpers.editing.keys import read_at_subjects
+from helpers.editing.contexts import ContextTemplates, read_at_subjects
 from helpers.editing.request import EditRequest, RequestError
 from helpers.editing.rows import edit_row, subject_prompts
 

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers.editing import null_space as null_space_module
-from helpers.editing import vector_editor
-from helpers.editing.alphaedit import AlphaEdit, KeyHistory
-from helpers.editing.keys import read_at_subjects
+from helpers.editing import vector
+from helpers.editing.contexts import read_at_subjects
+from helpers.editing.memit import AlphaEdit, KeyHistory
 from helpers.editing.null_space import Directions, NullSpace
 from helpers.editing.overlay import overlay_all
 from helpers.editing.second_moment import SecondMoment
@@ -156,8 +156,8 @@ def test_memit_jointly_moves_every_subject_towards_its_vector(
     vectors, prompts = editor.optimised(requests, block), editor.prompts(requests)
     with overlay_all(language_model, joint):
         reached = read_at_subjects(language_model, prompts, outputs=[block])[block]
-    for vector, values in zip(vectors, reached, strict=True):
-        missing = (vector.initial + vector.delta - values[0]).norm() / vector.delta.norm()
+    for found, values in zip(vectors, reached, strict=True):
+        missing = (found.initial + found.delta - values[0]).norm() / found.delta.norm()
         assert missing < 0.6
 
 
@@ -165,15 +165,15 @@ def test_alphaedit_protects_no_fact_whose_edit_was_given_up(
     tiny, make_editor, requests, monkeypatch
 ) -> None:
     """Alone in its batch, or beside others: the sequence is the one without it."""
-    optimise = vector_editor.optimise_vectors
+    optimise = vector.optimise_vectors
 
     def giving_up(language_model, rows, *arguments, **options):
         vectors = optimise(language_model, rows, *arguments, **options)
-        for row, vector in zip(rows, vectors, strict=True):
-            vector.failure = "given up" if row.record == "b" else None
+        for row, found in zip(rows, vectors, strict=True):
+            found.failure = "given up" if row.record == "b" else None
         return vectors
 
-    monkeypatch.setattr(vector_editor, "optimise_vectors", giving_up)
+    monkeypatch.setattr(vector, "optimise_vectors", giving_up)
     editor: AlphaEdit = make_editor("alphaedit", tiny("llama"), v_num_grad_steps=3)
     first, lost, last = requests
     *_, expected = editor.edit_sequentially([first, last])

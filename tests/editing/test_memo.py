@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from helpers.editing import vector_editor
+from helpers.editing import vector
 from helpers.editing.memo import Memory
 from helpers.results.store import settings_key
 
@@ -16,13 +16,13 @@ from helpers.results.store import settings_key
 def optimised(monkeypatch) -> Counter[str]:
     """How often each record's vector was optimised."""
     counted: Counter[str] = Counter()
-    optimise = vector_editor.optimise_vectors
+    optimise = vector.optimise_vectors
 
     def counting(language_model, rows, *arguments, **options):
         counted.update(row.record for row in rows)
         return optimise(language_model, rows, *arguments, **options)
 
-    monkeypatch.setattr(vector_editor, "optimise_vectors", counting)
+    monkeypatch.setattr(vector, "optimise_vectors", counting)
     return counted
 
 

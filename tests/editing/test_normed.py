@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from helpers.editing.keys import read_at_subjects
-from helpers.editing.normed import before_norm
+from helpers.editing.contexts import read_at_subjects
+from helpers.editing.memit import before_norm
 
 SIZE, COLUMNS = 12, 5
 

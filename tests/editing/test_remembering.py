@@ -23,16 +23,16 @@ def editors(tiny, make_editor):
 @pytest.fixture
 def calls(monkeypatch) -> Counter[int]:
     """How often vectors were optimised, by the number of edits."""
-    from helpers.editing import vector_editor
+    from helpers.editing import vector
 
     counted: Counter[int] = Counter()
-    optimise = vector_editor.optimise_vectors
+    optimise = vector.optimise_vectors
 
     def counting(language_model, rows, *arguments, **options):
         counted[len(rows)] += 1
         return optimise(language_model, rows, *arguments, **options)
 
-    monkeypatch.setattr(vector_editor, "optimise_vectors", counting)
+    monkeypatch.setattr(vector, "optimise_vectors", counting)
     return counted
 
 

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from helpers.editing.app import App
+from helpers.editing.contexts import read_at_subjects
 from helpers.editing.deltas import LowRank, Masked
 from helpers.editing.editor import batches_of
-from helpers.editing.keys import read_at_subjects
 from helpers.editing.overlay import overlay_all
 from helpers.editing.request import EditRequest
 from helpers.editing.update import Update, apply

@@ -7,15 +7,14 @@ from typing import Any
 
 import pytest
 
-from helpers.editing import normed, rome, spreading
-from helpers.editing.alphaedit import AlphaEdit
+from helpers.editing import memit, rome
 from helpers.editing.app import App
 from helpers.editing.batch import EditBatch
 from helpers.editing.contexts import ContextTemplates
 from helpers.editing.editor import Editor
 from helpers.editing.ft import Ft, FtHyperparameters
 from helpers.editing.kn import Kn, KnHyperparameters
-from helpers.editing.memit import Memit
+from helpers.editing.memit import AlphaEdit, Memit
 from helpers.editing.mend.mend import Mend, MendHyperparameters
 from helpers.editing.mend.network import Hypernetwork
 from helpers.editing.prune import Prune
@@ -35,8 +34,8 @@ EXPECTED: list[tuple[Any, str, set[str]]] = [
     (rome, "AVERAGED_VERSION", {"r-rome"}),
     (Memit, "version", MEMIT),
     (AlphaEdit, "version", {"alphaedit", "alphaedit on gemma"}),
-    (spreading, "VERSION", SPREADING),
-    (normed, "VERSION", {"memit on gemma", "alphaedit on gemma"}),
+    (memit, "SPREADING_VERSION", SPREADING),
+    (memit, "NORM_VERSION", {"memit on gemma", "alphaedit on gemma"}),
     (Vector, "version", VECTOR),
     (SecondMoment, "version", VECTOR - {"rome, key as it is"}),
     (ContextTemplates, "version", {*VECTOR, "kn"}),
