@@ -48,8 +48,9 @@ class CellTimes:
         """Called with what a cell writes to stderr: its lines of progress are told."""
         for line in text.splitlines():
             if line.startswith(TOLD):
-                self.last = line.removeprefix(TOLD)
-                self.tell(f'{self.last}, in "{self.heading}"')
+                progress = line.removeprefix(TOLD)
+                self.last = f"; after {self._seconds()}: {progress}"
+                self.tell(f'{progress}, in "{self.heading}"')
 
     def flush(self) -> None:
         """Nothing is held back."""
@@ -63,6 +64,7 @@ class CellTimes:
 
     def _remind(self, over: threading.Event) -> None:
         while not over.wait(SILENT):
-            last = f"; {self.last}" if self.last else ""
-            seconds = in_words(time.perf_counter() - self.began)
-            self.tell(f'running for {seconds}{last}, in "{self.heading}"')
+            self.tell(f'running for {self._seconds()}{self.last}, in "{self.heading}"')
+
+    def _seconds(self) -> str:
+        return in_words(time.perf_counter() - self.began)

@@ -17,6 +17,7 @@ class Progress:
     """Work of ``total`` pieces; told where ``helpers run`` listens, no more than every ten seconds."""
 
     total: int
+    unit: str = "records"
     began: float = field(default_factory=time.monotonic)
     told: float = field(default_factory=time.monotonic)
 
@@ -27,7 +28,7 @@ class Progress:
             self.told = now
             each = (now - self.began) / done
             left = in_words(each * (self.total - done))
-            line = f"{done} of {self.total} records, {60 / each:.1f} a minute, {left} left"
+            line = f"{done} of {self.total} {self.unit}, {60 / each:.1f} a minute, {left} left"
             print(TOLD + line, file=sys.stderr, flush=True)
 
 

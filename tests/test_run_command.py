@@ -160,7 +160,7 @@ def test_a_running_cell_is_reported_with_its_last_progress(monkeypatch):
     watch.write("progress: 6 of 9 records, 30.0 a minute, 6 s left\n")
     time.sleep(0.5)
     watch.ended(nbformat.v4.new_code_cell("1", execution_count=1), 1, {})
-    reported = 'running for 0 s; 6 of 9 records, 30.0 a minute, 6 s left, in "Two"'
+    reported = 'running for 0 s; after 0 s: 6 of 9 records, 30.0 a minute, 6 s left, in "Two"'
     assert told[1:] == [reported] * (len(told) - 1)
     assert len(told) > 1
     time.sleep(0.3)

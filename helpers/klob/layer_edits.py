@@ -30,6 +30,7 @@ from helpers.editing.vector import Vector
 from helpers.klob.examples import ConsistencyExample
 from helpers.locating.query import without_slot
 from helpers.models.language_model import LanguageModel
+from helpers.progress import Progress
 from helpers.results.run import Cases
 from helpers.results.store import ResultsStore, settings_key
 from helpers.scoring.answers import Question, score_answers
@@ -145,7 +146,7 @@ def edit_every_layer(
         return examples[number].to_json(), asdict(requests[number])
 
     cases = {
-        layer: Cases({_record(number, layer): number for number in numbers}, len(numbers), content)
+        layer: Cases({_record(number, layer): number for number in numbers}, None, content)
         for layer in (UNEDITED, *layers)
     }
     needed = _hyperparameters(language_model, preset).mom2_adjustment
@@ -158,8 +159,10 @@ def edit_every_layer(
         records = [_record(number, layer) for number in table["example"].tolist()]
         return {"scores": table.assign(case_id=records)}
 
-    every = tqdm(cases.items(), unit="layer", disable=not progress)
-    parts = [each.completed(results, partial(edited, layer=layer)) for layer, each in every]
+    told, parts = Progress(len(cases), "layers"), list[pd.DataFrame]()
+    for layer, each in tqdm(cases.items(), unit="layer", disable=not progress):
+        parts.append(each.completed(results, partial(edited, layer=layer)))
+        told.at(len(parts))
     table = pd.concat(parts, ignore_index=True)
     ordered = table.sort_values(["layer", "example", "wording"], ignore_index=True)
     return ordered[["example", "layer", "wording", "new", "old"]]

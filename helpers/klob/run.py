@@ -24,6 +24,7 @@ from helpers.klob.unit_sets import SHARES
 from helpers.locating.locators import LOCATORS, Locator, make_locator
 from helpers.locating.query import encode
 from helpers.models.language_model import LanguageModel
+from helpers.progress import Progress
 from helpers.results.archive import About, ArchiveError, Run
 from helpers.results.run import Cases
 from helpers.results.store import Results, ResultsStore, settings_key
@@ -222,11 +223,13 @@ def _evaluated(
 ) -> dict[str, pd.DataFrame]:
     """Tables of one locator on one subtask; its finished chunks are kept in a folder."""
     (examples,) = cases
+    told = Progress(len(examples.groups), "examples")
     with tqdm(
         desc=f"{locator.name}, {examples.subtask}", unit="example", disable=not progress
     ) as bar:
 
         def show(done: int, total: int) -> None:
+            told.at(done)
             bar.total = total
             bar.update(done - bar.n)
 

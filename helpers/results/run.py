@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,7 +18,7 @@ from helpers.progress import Progress
 from helpers.results.store import Results
 
 Case = TypeVar("Case")
-_SHORT = 20.0  # seconds
+_GROWTH = 4
 NOT_FINITE = "scores under the edited model are not finite; use a wider dtype"
 
 
@@ -27,14 +26,14 @@ NOT_FINITE = "scores under the edited model are not finite; use a wider dtype"
 class Cases(Generic[Case]):
     """What is run, by the number that the column ``case_id`` of its results has.
 
-    At most ``chunk`` cases are made together: one at first, twice as many as long as they take less than
-    ``_SHORT``, so that an interruption costs little and a run reports how far it is. ``content`` says, as
-    JSON values, all that a case's rows depend on beside the settings: the rows are then kept under a
-    number made of it, so that mending one case of a file leaves those of the others as they are.
+    Chunks of 1, 4, 16, … up to ``chunk`` cases are made together, so that a run reports early how far it
+    is, and an interruption costs little; None: all at once. ``content`` says, as JSON values, all that a
+    case's rows depend on beside the settings: the rows are then kept under a number made of it, so that
+    mending one case of a file leaves those of the others as they are.
     """
 
     by_id: Mapping[int, Case]
-    chunk: int = 32
+    chunk: int | None = 32
     content: Callable[[Case], object] | None = None
 
     def completed(
@@ -51,16 +50,15 @@ class Cases(Generic[Case]):
             mark: the kind that says of a case that it is done, and is returned.
         """
         missing = self.missing(results, mark=mark)
-        progress, done, size = Progress(len(missing)), 0, 1
+        progress, done = Progress(len(missing)), 0
+        size, most = (1, self.chunk) if self.chunk else (len(missing), len(missing))
         while done < len(missing):
-            began = time.monotonic()
             made = make([self.by_id[each] for each in missing[done : done + size]])
             tables = self._numbered(made)
             last = tables.pop(mark)
             results.add({**tables, mark: last})  # last: it marks the chunk as done
             progress.at(done := done + size)
-            if time.monotonic() - began < _SHORT:
-                size = min(2 * size, self.chunk)
+            size = min(_GROWTH * size, most)
         return self.read(results, mark)
 
     def missing(self, results: Results, *, mark: str = "scores") -> list[int]:

@@ -96,7 +96,7 @@ class ThinkEditRun:
             raise ValueError(f"no mode {mode!r}; use {', '.join(MODES)}")
         how = self._how(editor, mode)
         if mode == "sequential":
-            return self._completed(how, partial(self._sequential, editor), chunk=len(self.edits))
+            return self._completed(how, partial(self._sequential, editor))
         return self._completed(how, partial(self._independent, editor, mode=mode))
 
     def results(self, editor: Editor, mode: str) -> Results:
@@ -200,17 +200,18 @@ class ThinkEditRun:
             return probes.negations_of(edit)
         return probes.probes_of(edit, self.universe, self.kinds)
 
-    def _completed(self, how: dict[str, Any], make: Any, *, chunk: int | None = None) -> Any:
+    def _completed(self, how: dict[str, Any], make: Any) -> Any:
         """All edits, those that are missing checked before the first of them is made."""
-        cases, results = self._cases(how, chunk=chunk), self._open(how)
+        cases, results = self._cases(how), self._open(how)
         missing = Usable({case_id: cases.by_id[case_id] for case_id in cases.missing(results)})
         askable(self.language_model, missing, self._probes, self.aliases).checked()
         return cases.completed(results, make)
 
-    def _cases(self, how: dict[str, Any], *, chunk: int | None = None) -> Cases[Edit]:
-        """The edits by number; a sequence is one chunk."""
+    def _cases(self, how: dict[str, Any]) -> Cases[Edit]:
+        """The edits by number; a sequence is made at once."""
         by_id = {edit.case_id: edit for edit in self.edits}
-        return Cases(by_id, chunk or self.chunk, None if self._of_all(how) else self._content)
+        chunk = None if how.get("mode") == "sequential" else self.chunk
+        return Cases(by_id, chunk, None if self._of_all(how) else self._content)
 
     def _open(self, how: dict[str, Any]) -> Results:
         whole = {**self.settings(), **how}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
+
 import pandas as pd
 import pytest
 
@@ -32,7 +34,7 @@ class Maker:
 
 
 def test_what_is_missing_is_made_in_chunks_and_once(results):
-    cases, maker = Cases(NAMES, 2), Maker()
+    cases, maker = Cases(NAMES), Maker()
     table = cases.completed(results, maker)
     assert maker.asked == [["one"], ["two", "five"]]
     assert table["letters"].tolist() == [3, 3, 4]
@@ -57,17 +59,19 @@ def test_only_the_cases_asked_for_are_read(results):
     assert few.read(results, "edits")["case_id"].tolist() == [2]
 
 
-def test_cases_that_take_long_are_made_one_by_one_and_reported(results, monkeypatch, capsys):
-    """As on a model of a billion parameters, where a chunk of 32 is silent for an hour."""
-    monkeypatch.setattr("helpers.results.run._SHORT", 0.0)
+@pytest.mark.parametrize(
+    ("chunk", "sizes"), [(1, [1, 1, 1]), (2, [1, 2]), (32, [1, 2]), (None, [3])]
+)
+def test_chunks_grow_from_one_case_and_are_reported(results, monkeypatch, capsys, chunk, sizes):
+    """A chunk of 32 is silent for an hour on a model of a billion parameters; a sequence is whole."""
     monkeypatch.setattr("helpers.progress._EVERY", 0.0)
     monkeypatch.setenv("HELPERS_TELL", "1")
     maker = Maker()
-    Cases(NAMES).completed(results, maker)
-    assert maker.asked == [["one"], ["two"], ["five"]]
+    Cases(NAMES, chunk).completed(results, maker)
+    assert [len(asked) for asked in maker.asked] == sizes
     told = capsys.readouterr().err.splitlines()
     assert [line.partition(",")[0] for line in told] == [
-        f"progress: {done} of 3 records" for done in (1, 2)
+        f"progress: {done} of 3 records" for done in accumulate(sizes[:-1])
     ]
 
 
