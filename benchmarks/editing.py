@@ -141,7 +141,11 @@ def shape_threshold(editor: AlphaEdit) -> AlphaEdit:
     A threshold of a trained model says nothing about random weights, none of whose directions may
     be below it. With the largest median of its layers at least half of each layer's are.
     """
-    threshold = max(moment.directions.middle() for moment in editor.second_moments.values())
+    found = []
+    for moment in editor.second_moments.values():
+        along, _ = moment.directions
+        found.append(float(along[along > along[-1] * len(along) * 2**-52].median()))
+    threshold = max(found)
     values = editor.hyperparameters.model_copy(update={"nullspace_threshold": threshold})
     return replace(editor, hyperparameters=values)
 

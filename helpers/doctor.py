@@ -18,9 +18,9 @@ import torch
 from helpers import __version__
 from helpers.editing.corpus import DUMP, corpus_named
 from helpers.editing.mend.network import UntrainedError
+from helpers.editing.moments import missing_layers, moments_folder
 from helpers.editing.params_files import content_of, model_file
 from helpers.editing.presets import moment_layers
-from helpers.editing.second_moment import missing_layers, moments_folder
 from helpers.fetch import (
     DATA_VARIABLE,
     FetchError,

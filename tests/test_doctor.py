@@ -8,7 +8,7 @@ import yaml
 
 from helpers.doctor import needs, report
 from helpers.editing.corpus import corpus_named
-from helpers.editing.second_moment import moments_folder
+from helpers.editing.moments import moments_folder
 from helpers.fetching import OFFICIAL
 from helpers.models.packaged_weights import PACKAGED_WEIGHTS
 from helpers.params import ParamsError

@@ -17,10 +17,10 @@ from helpers.editing.corpus import corpus_named
 from helpers.editing.editor import Editor
 from helpers.editing.hyperparameters import HyperparameterError
 from helpers.editing.memo import Memory
+from helpers.editing.moments import SecondMoment, second_moment
 from helpers.editing.params_files import Size, check_fits
 from helpers.editing.presets import Preset, is_of_model, preset_values, read_hyperparameters
 from helpers.editing.registry import check_loss, entry
-from helpers.editing.second_moment import SecondMoment, second_moment
 from helpers.models.language_model import LanguageModel
 
 

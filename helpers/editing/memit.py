@@ -43,7 +43,7 @@ from helpers.editing.contexts import read_at_subjects
 from helpers.editing.deltas import LowRank
 from helpers.editing.editor import batches_of, diagnostics_of, failed, joint_diagnostics
 from helpers.editing.hyperparameters import VectorHyperparameters
-from helpers.editing.null_space import NullSpace
+from helpers.editing.moments import NullSpace
 from helpers.editing.overlay import overlay_all
 from helpers.editing.registry import Variety
 from helpers.editing.request import EditRequest

@@ -28,9 +28,9 @@ from helpers.editing.contexts import ContextTemplates
 from helpers.editing.editor import Editor
 from helpers.editing.hyperparameters import VectorHyperparameters
 from helpers.editing.memo import Memory
+from helpers.editing.moments import SecondMoment, SecondMomentError, check_fingerprint
 from helpers.editing.request import EditRequest, several_requests
 from helpers.editing.rows import EditRow, edit_row, subject_prompts
-from helpers.editing.second_moment import SecondMoment, SecondMomentError, check_fingerprint
 from helpers.editing.update import Update
 from helpers.models.batching import run_halving, token_batches
 from helpers.models.hooks import output_hooks

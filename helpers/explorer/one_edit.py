@@ -16,8 +16,8 @@ from helpers.editing.editor import Editor
 from helpers.editing.hyperparameters import HyperparameterError
 from helpers.editing.mend.network import NetworkError
 from helpers.editing.methods import check_method
+from helpers.editing.moments import missing_layers, moments_folder
 from helpers.editing.presets import moment_layers
-from helpers.editing.second_moment import missing_layers, moments_folder
 from helpers.editing.variants import method_label
 from helpers.models.language_model import LanguageModel
 from helpers.models.tokens import prompt_prefix

@@ -21,10 +21,10 @@ from tqdm.auto import tqdm
 from helpers.editing.build import build_editor
 from helpers.editing.contexts import ContextTemplates
 from helpers.editing.corpus import corpus_named
+from helpers.editing.moments import SecondMoment, second_moment
 from helpers.editing.presets import read_hyperparameters
 from helpers.editing.request import EditRequest
 from helpers.editing.rome import Rome, RomeHyperparameters
-from helpers.editing.second_moment import SecondMoment, second_moment
 from helpers.editing.update import Update
 from helpers.editing.vector import Vector
 from helpers.klob.examples import ConsistencyExample

@@ -28,10 +28,10 @@ from helpers.editing.memit import (
 )
 from helpers.editing.mend.mend import Mend, MendHyperparameters
 from helpers.editing.mend.network import Hypernetwork
+from helpers.editing.moments import SecondMoment
 from helpers.editing.rect import Rect, RectHyperparameters
 from helpers.editing.request import EditRequest
 from helpers.editing.rome import Rome, RomeHyperparameters
-from helpers.editing.second_moment import SecondMoment
 from helpers.editing.update import apply
 from helpers.scoring.answers import Question, score_answers
 

@@ -15,9 +15,9 @@ from helpers.editing.app import App
 from helpers.editing.contexts import ContextTemplates
 from helpers.editing.hyperparameters import VectorHyperparameters
 from helpers.editing.memit import AlphaEdit, AlphaEditHyperparameters, Memit, MemitHyperparameters
+from helpers.editing.moments import SecondMoment
 from helpers.editing.request import EditRequest
 from helpers.editing.rome import Rome, RomeHyperparameters
-from helpers.editing.second_moment import SecondMoment
 from helpers.scoring.answers import Question, score_answers
 
 KINDS: dict[str, tuple[Any, type[VectorHyperparameters], str]] = {

@@ -10,8 +10,8 @@ import torch
 from helpers.editing import vector as vector_module
 from helpers.editing.batch import EditBatch
 from helpers.editing.hyperparameters import LayerHyperparameters
+from helpers.editing.moments import SecondMomentError
 from helpers.editing.request import EditRequest, RequestError
-from helpers.editing.second_moment import SecondMomentError
 
 EDITORS = ["rome", "memit", "alphaedit"]
 

@@ -10,17 +10,16 @@ import pytest
 import torch
 from tokenizers.processors import TemplateProcessing
 
-from helpers.editing import key_sums, packaged_moments
-from helpers.editing import second_moment as module
+from helpers.editing import moments as module
 from helpers.editing.contexts import ContextTemplates, context_templates
 from helpers.editing.corpus import CorpusError, SelfCorpus, TextCorpus, corpus_named
-from helpers.editing.presets import read_hyperparameters
-from helpers.editing.second_moment import (
+from helpers.editing.moments import (
     SecondMomentError,
     missing_layers,
     moments_folder,
     second_moment,
 )
+from helpers.editing.presets import read_hyperparameters
 from helpers.models.packaged_weights import PACKAGED_WEIGHTS
 from helpers.models.tokens import prompt_ids
 
@@ -87,7 +86,7 @@ def test_documents_end_with_the_context(tiny, tmp_path, text):
 
 def interrupt(monkeypatch, at: int) -> list[int]:
     """Interrupt the computation at its ``at``-th batch, once; the list returned counts the batches."""
-    plain, calls = key_sums._keys, []
+    plain, calls = module._keys, []
 
     def interrupted(*arguments):
         calls.append(1)
@@ -95,7 +94,7 @@ def interrupt(monkeypatch, at: int) -> list[int]:
             raise KeyboardInterrupt
         return plain(*arguments)
 
-    monkeypatch.setattr(key_sums, "_keys", interrupted)
+    monkeypatch.setattr(module, "_keys", interrupted)
     return calls
 
 
@@ -103,7 +102,7 @@ def test_an_interrupted_computation_goes_on(tiny, tmp_path, text, monkeypatch):
     language_model = tiny("llama")
     whole = second_moment(language_model, [1], text, token_budget=100, folder=tmp_path / "a")
     calls = interrupt(monkeypatch, 20)
-    monkeypatch.setattr(key_sums, "SAVE_EVERY", 0.0)  # after every batch
+    monkeypatch.setattr(module, "SAVE_EVERY", 0.0)  # after every batch
     for _ in range(2):
         try:
             found = second_moment(language_model, [1], text, token_budget=50, folder=tmp_path / "b")
@@ -123,12 +122,12 @@ def test_a_run_that_ends_while_it_writes_is_not_read_again(tiny, tmp_path, text,
             raise OSError("no space left on device")
         plain(moment, path)
 
-    monkeypatch.setattr(key_sums, "SAVE_EVERY", 0.0)
+    monkeypatch.setattr(module, "SAVE_EVERY", 0.0)
     monkeypatch.setattr(module, "save", full_disk)
     with pytest.raises(OSError, match="no space"):
         second_moment(language_model, [0, 1], text, folder=tmp_path)
     monkeypatch.setattr(module, "save", plain)
-    monkeypatch.setattr(key_sums, "_keys", None)  # reading a document again would fail
+    monkeypatch.setattr(module, "_keys", None)  # reading a document again would fail
     assert set(second_moment(language_model, [0, 1], text, folder=tmp_path)) == {0, 1}
     assert not list(tmp_path.glob("*.partial-*"))
 
@@ -138,7 +137,7 @@ def test_statistics_of_other_layers_leave_an_interrupted_run_alone(
 ):
     language_model = tiny("llama")
     interrupt(monkeypatch, 5)
-    monkeypatch.setattr(key_sums, "SAVE_EVERY", 0.0)
+    monkeypatch.setattr(module, "SAVE_EVERY", 0.0)
     with pytest.raises(KeyboardInterrupt):
         second_moment(language_model, [0, 1], text, token_budget=50, folder=tmp_path)
     second_moment(language_model, [1], text, token_budget=50, folder=tmp_path)
@@ -242,14 +241,13 @@ def test_one_line_names_what_is_made_and_how_long_it_takes(tiny, tmp_path, monke
 
 def test_packaged_statistics_are_taken_in_place_of_new_ones(tiny, tmp_path, monkeypatch):
     monkeypatch.setenv("HELPERS_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(packaged_moments, "PACKAGED", tmp_path / "packaged")
+    monkeypatch.setattr(module, "PACKAGED", tmp_path / "packaged")
     language_model, corpus = tiny("llama"), SelfCorpus(count=2, segment=8)
     made = second_moment(language_model, [1], corpus)[1]
     root = moments_folder(language_model.fingerprint, corpus, prefixed=False)
-    path = packaged_moments.packaged_file(root, 1)
+    path = module.packaged_file(root, 1)
     path.parent.mkdir(parents=True)
-    about = {k: getattr(made, k) for k in ("tokens", "layer", "fingerprint", "corpus")}
-    packaged_moments.pack(made.matrix, about, path)
+    module.pack(made, path)
     for file in root.iterdir():
         file.unlink()
     assert missing_layers([0, 1], root) == [0]
@@ -263,7 +261,7 @@ def test_the_embedded_models_rome_layer_is_packaged():
     fingerprint = PACKAGED_WEIGHTS["smollm2-135m"].fingerprint
     (layer,) = read_hyperparameters("rome", "smollm2-135m", "tuned").layers
     root = Path(fingerprint, SelfCorpus().name)
-    matrix, about = packaged_moments.unpacked(packaged_moments.packaged_file(root, layer))
-    assert matrix.shape == (1536, 1536)
-    assert (about["layer"], about["fingerprint"]) == (layer, fingerprint)
-    assert torch.linalg.eigvalsh(matrix.double()).min() > 0
+    moment = module.unpacked(module.packaged_file(root, layer))
+    assert moment.matrix.shape == (1536, 1536)
+    assert (moment.layer, moment.fingerprint) == (layer, fingerprint)
+    assert torch.linalg.eigvalsh(moment.matrix.double()).min() > 0

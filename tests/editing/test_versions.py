@@ -17,10 +17,10 @@ from helpers.editing.kn import Kn, KnHyperparameters
 from helpers.editing.memit import AlphaEdit, Memit
 from helpers.editing.mend.mend import Mend, MendHyperparameters
 from helpers.editing.mend.network import Hypernetwork
+from helpers.editing.moments import SecondMoment
 from helpers.editing.prune import Prune
 from helpers.editing.rect import Rect
 from helpers.editing.rome import Rome
-from helpers.editing.second_moment import SecondMoment
 from helpers.editing.vector import Vector
 from helpers.locating.locators import IntegratedGradients
 from helpers.results.store import settings_key

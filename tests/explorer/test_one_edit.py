@@ -10,7 +10,7 @@ import pytest
 
 from helpers import models
 from helpers.editing.corpus import SelfCorpus
-from helpers.editing.second_moment import second_moment
+from helpers.editing.moments import second_moment
 from helpers.explorer.one_edit import MEASURES, Explorer, Outcome, Said
 from helpers.explorer.own_fact import own_record, snippet, with_target
 from helpers.kept import kept_at

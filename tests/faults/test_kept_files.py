@@ -18,13 +18,11 @@ import safetensors.torch
 import torch
 
 from helpers import kept as keeping
-from helpers.editing import null_space
+from helpers.editing import moments as moments_module
 from helpers.editing.contexts import context_templates
 from helpers.editing.corpus import SelfCorpus, TextCorpus
 from helpers.editing.deltas import Dense
-from helpers.editing.key_sums import KeySums
-from helpers.editing.null_space import Directions
-from helpers.editing.second_moment import second_moment
+from helpers.editing.moments import KeySums, SecondMoment, second_moment
 from helpers.editing.update import Update, UpdateError
 from helpers.kept import DamagedError
 from helpers.klob.evaluation import evaluate
@@ -62,8 +60,9 @@ def _sums(tiny: Any, folder: Path) -> Any:
 def _directions(tiny: Any, folder: Path) -> Any:
     source = folder / "files" / "layer1.safetensors"
     source.touch()
-    found = Directions.of(torch.diag(torch.arange(1.0, 9.0)), source)
-    return {"values": found.values.clone(), "vectors": found.vectors.clone()}
+    matrix = torch.diag(torch.arange(1.0, 9.0))
+    values, vectors = SecondMoment(matrix, 9, 1, "", "made up", file=source).directions
+    return {"values": values.clone(), "vectors": vectors.clone()}
 
 
 def _moments(tiny: Any, folder: Path) -> Any:
@@ -152,7 +151,7 @@ def cache(tmp_path, monkeypatch, tiny):
     monkeypatch.setitem(PACKAGED_WEIGHTS, "small", weights)
     monkeypatch.setattr(packaged_weights, "_assemble", lambda *_: tmp_path)
     monkeypatch.setattr(packaged_weights, "_dequantise", dequantise)
-    monkeypatch.setattr(null_space, "LARGE", 4)
+    monkeypatch.setattr(moments_module, "LARGE", 4)
     keeping._known_digest.cache_clear()
     return tmp_path
 
