@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +18,10 @@ from helpers.paths import NOTEBOOKS
 
 ALL = sorted(NOTEBOOKS.glob("*.ipynb"))
 DRAWN = [path for path in ALL if has_part(path, "published")]
+DEFAULT = re.compile(
+    r'SmolLM|Gemma|\b135|\b270 ?M|million|\btuned\b|"self"|\beight\b[^.]* records|box above'
+)
+LASTING = re.compile(r"\b(stored|packaged)\b", re.I)  # of which no parameter changes anything
 
 
 def cell(kind: str, source: str, *tags: str) -> dict[str, Any]:
@@ -70,6 +75,18 @@ def test_published_results_are_drawn_where_they_are_asked_for(notebook):
     assert "about p" not in left
     assert "work()" in left
     assert sum("`published` names none" in text for text in left) == 1
+
+
+@pytest.mark.parametrize("path", ALL, ids=lambda path: path.stem)
+def test_prose_that_every_run_keeps_states_no_default(path, tmp_path):
+    params = {p.name: p.default for p in notebook_parameters(path)}
+    others = {"model": "other", "preset": "paper", "corpus": "wikipedia", "published": []}
+    written = tmp_path / path.name
+    write_for_run(path, params | {k: v for k, v in others.items() if k in params}, written)
+    kept = [c for c in nbformat.read(written, as_version=4).cells if c.cell_type == "markdown"]
+    text = re.sub(r"```.*?```", "", "\n".join(c.source for c in kept), flags=re.S)
+    said = [each for each in re.split(r"(?<=\.)\s|\n", text) if DEFAULT.search(each)]
+    assert [each for each in said if not LASTING.search(each)] == []
 
 
 def test_what_shards_share_is_executed_alone(notebook):
