@@ -26,7 +26,7 @@ from benchmarks.records import records_at_hand
 from benchmarks.report import Report
 from helpers import models
 from helpers.editing.editor import Editor
-from helpers.editing.hyperparameters import HyperparameterError
+from helpers.editing.editors import EditorError
 from helpers.editing.memit import AlphaEdit
 from helpers.editing.memo import Memory
 from helpers.editing.mend.network import NetworkError
@@ -117,7 +117,7 @@ def preset_of(model: str) -> str:
     """The preset of our own search where the model has one, else the paper's."""
     try:
         preset_values("rome", model, "tuned")
-    except HyperparameterError:
+    except EditorError:
         return "paper"
     return "tuned"
 
@@ -128,7 +128,7 @@ def editor_of(
     """The editor; None, with a word, where it cannot be had for the model."""
     try:
         editor = build_method(method, language_model, **options)
-    except (NetworkError, HyperparameterError) as error:
+    except (NetworkError, EditorError) as error:
         typer.echo(f"{method} is left out: {error}", err=True)
         return None
     random = language_model.name.startswith(SHAPE_PREFIX)

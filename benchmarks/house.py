@@ -142,8 +142,8 @@ def modules_of_notebook(notebook: Path) -> list[str]:
     code = "\n".join(
         [
             *imports,
-            "from helpers.editing.registry import editors",
-            "[entry.kind for entry in editors().values()]",
+            "from helpers.editing.editors import EDITORS",
+            "[entry.kind for entry in EDITORS.values()]",
             "import sys",
             "print(*sorted(name for name in sys.modules if name.startswith('helpers')))",
         ]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 from tables import html, label_of, metrics_of, runs_of
 
-from helpers.editing.variants import method_label
+from helpers.editing.editors import method_label
 from helpers.peak.beside_paper import MAIN_TABLES, PAPER_NAMES
 from helpers.peak.metrics_table import summarise
 from helpers.peak.stored_scores import variants_of

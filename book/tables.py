@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from helpers.editing.variants import MethodError, Variant, method_label
+from helpers.editing.editors import EditorError, Variant, method_label
 from helpers.klob.tables import criteria_text, made_of
 from helpers.paths import FIGURES
 from helpers.peak import stored_scores as peak_scores
@@ -58,7 +58,7 @@ def label_of(table: str) -> str:
     """The method's name for readers: tables of main runs have it, those of ablations a variant's."""
     try:
         return Variant.parse(table).label
-    except MethodError:
+    except EditorError:
         return table
 
 

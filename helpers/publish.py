@@ -10,9 +10,8 @@ from contextlib import chdir
 from importlib import import_module
 from pathlib import Path
 
-from helpers.editing.hyperparameters import HyperparameterError
+from helpers.editing.editors import EditorError
 from helpers.editing.mend.network import NetworkError
-from helpers.editing.variants import MethodError
 from helpers.fetch import FetchError
 from helpers.models.architectures import ModelError
 from helpers.models.packaged_weights import WeightsError
@@ -27,8 +26,7 @@ ERRORS = (
     ArchiveError,
     RecordError,
     FetchError,
-    MethodError,
-    HyperparameterError,
+    EditorError,
     NetworkError,
     ModelError,
     WeightsError,

@@ -13,9 +13,9 @@ from typing import Any, get_args
 
 from helpers.bounds import one_of, within
 from helpers.editing.corpus import corpus_named
+from helpers.editing.editors import method_label
 from helpers.editing.mend.network import UntrainedError
 from helpers.editing.methods import check_method
-from helpers.editing.variants import method_label
 from helpers.fetch import FetchError, locate
 from helpers.fetching import SETS
 from helpers.klob.examples import Subtask

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import nbformat
 import pytest
 
-from helpers.editing.variants import Variant
+from helpers.editing.editors import Variant
 from helpers.klob.criteria import criteria_table
 from helpers.klob.locality_tables import edit_gains, layer_mass, locality_table
 from helpers.paths import NOTEBOOKS

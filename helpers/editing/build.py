@@ -15,12 +15,11 @@ from helpers.editing.app import App
 from helpers.editing.contexts import ContextTemplates, context_templates
 from helpers.editing.corpus import corpus_named
 from helpers.editing.editor import Editor
-from helpers.editing.hyperparameters import HyperparameterError
+from helpers.editing.editors import EditorError, split_method
 from helpers.editing.memo import Memory
 from helpers.editing.moments import SecondMoment, second_moment
 from helpers.editing.params_files import Size, check_fits
 from helpers.editing.presets import Preset, is_of_model, preset_values, read_hyperparameters
-from helpers.editing.registry import check_loss, entry
 from helpers.models.language_model import LanguageModel
 
 
@@ -83,11 +82,10 @@ class Order:
         """Hyperparameters, those that change with APP (its stop rule) among them, and APP itself."""
         if self.app is None or self.app is False:
             return self.hyperparameters(**self.overrides), None
-        model, known = self.setup.language_model.name, entry(self.name)
-        check_loss(self.name)
+        model, (known, _) = self.setup.language_model.name, split_method(self.name + "+app")
         values = preset_values(self.name, model, self.setup.preset, self.setup.size).get("app")
         if values is None and self.app is True:
-            raise HyperparameterError(
+            raise EditorError(
                 f"{model}: {known.section} has no coefficients for APP in this preset; write them"
                 " under app (alpha, beta, gamma), pass app=App(alpha=…, beta=…, gamma=…), or leave"
                 " APP out"
@@ -101,7 +99,7 @@ class Order:
 
     def build(self) -> Editor:
         """The editor, put together by its class."""
-        editor: Editor = entry(self.name).kind.build(self)
+        editor: Editor = split_method(self.name)[0].kind.build(self)
         return editor
 
 
@@ -121,7 +119,7 @@ def build_editor(
     """Assemble an editor by name.
 
     Args:
-        name: one of ``registry.editors()``.
+        name: one of ``EDITORS``.
         language_model: the model to edit; its name chooses ``params/models/<model>.yaml``.
         preset: ``paper``, ``original``, ``easyedit`` or ``tuned``, where the file has it; ``generic``
             for any model; a YAML file, a dictionary or an object with the hyperparameters.
@@ -133,7 +131,7 @@ def build_editor(
         memory: shared by editors that are to find second moments and vectors once.
 
     Raises:
-        HyperparameterError: an unknown editor, preset or key, or no coefficients for ``app=True``.
+        EditorError: an unknown editor, preset or key, or no coefficients for ``app=True``.
         NetworkError: no trained network of this model for MEND.
         CorpusError: an unknown corpus, where second moments have to be made.
     """

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 from helpers.editing.app import App
 from helpers.editing.deltas import Delta
-from helpers.editing.hyperparameters import HyperparameterError, Hyperparameters
+from helpers.editing.editors import EDITORS, EditorError
+from helpers.editing.hyperparameters import Hyperparameters
 from helpers.editing.overlay import overlay_all
-from helpers.editing.registry import Variety
 from helpers.editing.request import EditRequest
 from helpers.editing.rows import check_targets
 from helpers.editing.update import Update
@@ -30,7 +30,6 @@ class Editor(ABC):
     """Turns requests into updates; never writes the model's weights."""
 
     name: ClassVar[str]  # of its section in the params files
-    varieties: ClassVar[tuple[Variety, ...]] = ()  # its names, labels and looks
     version: ClassVar[int] = 1  # raise it when the same settings would give other updates
     language_model: LanguageModel
     hyperparameters: Hyperparameters
@@ -39,16 +38,13 @@ class Editor(ABC):
 
     @property
     def method(self) -> str:
-        """What ``build_method`` calls this editor, e.g. ``rome+app``."""
-        suffix = "+app" if self.app else "" if self.targets == "new" else f"+{self.targets}"
-        return self.variety + suffix
-
-    @property
-    def variety(self) -> str:
-        """The most specific of its ``varieties`` whose values its hyperparameters have."""
-        values = self.hyperparameters.model_dump()
-        fitting = [v for v in self.varieties if v.values.items() <= values.items()]
-        return max(fitting, key=lambda v: len(v.values)).name if fitting else self.name
+        """The name that fits its hyperparameters best, with APP or targets, e.g. ``rome+app``."""
+        values = self.hyperparameters.model_dump().items()
+        rows = [
+            e for e in EDITORS.values() if e.section == self.name and e.values.items() <= values
+        ]
+        name = max(rows, key=lambda row: len(row.values)).name if rows else self.name
+        return name + ("+app" if self.app else "" if self.targets == "new" else f"+{self.targets}")
 
     @classmethod
     def needs(cls, setup: Setup, hyperparameters: Any) -> dict[str, Any]:
@@ -60,14 +56,12 @@ class Editor(ABC):
         """The editor that is ordered by name.
 
         Raises:
-            HyperparameterError: targets for an editor that has none.
+            EditorError: targets for an editor that has none.
         """
         hyperparameters, app = order.read()
         setup, known = order.setup, {field.name for field in fields(cls)}  # type: ignore[arg-type]
         if order.targets != "new" and "targets" not in known:
-            raise HyperparameterError(
-                f"{order.name} optimises nothing, so it takes no further targets"
-            )
+            raise EditorError(f"{order.name} optimises nothing, so it takes no further targets")
         parts: dict[str, Any] = {
             "language_model": setup.language_model,
             "hyperparameters": hyperparameters,

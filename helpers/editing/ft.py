@@ -22,7 +22,6 @@ from helpers.editing.deltas import Dense
 from helpers.editing.editor import diagnostics_of
 from helpers.editing.hyperparameters import LayerHyperparameters
 from helpers.editing.loss_editor import LossEditor
-from helpers.editing.registry import Variety
 from helpers.editing.rows import EditRow
 from helpers.editing.update import Update
 from helpers.models.hooks import output_hooks
@@ -86,24 +85,6 @@ class Ft(LossEditor):
     name = "ft"
     version = 1
     activity = "fine-tuning"
-    varieties = (
-        Variety(
-            name="ft-m",
-            label="FT-M",
-            colour=5,
-            marker="P",
-            hatch="++",
-            values={"objective": "target_new"},
-        ),
-        Variety(
-            name="ft-l",
-            label="FT-L",
-            colour=5,
-            marker=">",
-            hatch="+",
-            values={"objective": "prompt_last"},
-        ),
-    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -7,10 +7,6 @@ from typing import ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 
-class HyperparameterError(ValueError):
-    """Raised for a model, editor, preset or key that does not exist, naming file and remedy."""
-
-
 class Hyperparameters(BaseModel):
     """Base: unknown keys are errors, values are checked, instances are immutable."""
 

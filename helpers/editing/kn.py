@@ -28,7 +28,6 @@ from helpers.editing.contexts import BARE, ContextTemplates
 from helpers.editing.deltas import ColumnSparse, Delta
 from helpers.editing.editor import Editor, diagnostics_of
 from helpers.editing.hyperparameters import Hyperparameters
-from helpers.editing.registry import Variety
 from helpers.editing.request import EditRequest, RequestError, several_requests
 from helpers.editing.update import Update
 from helpers.locating.attribution import integrated_gradients
@@ -99,18 +98,6 @@ class Kn(Editor):
 
     name = "kn"
     version = 1
-    varieties = (
-        Variety(name="kn", label="KN", colour=6, marker="X", hatch="ooo", loss=False),
-        Variety(
-            name="kn-tuned",
-            label="KN (tuned)",
-            colour=6,
-            marker="x",
-            hatch="oo",
-            loss=False,
-            values={"steps": 20, "at": "activation", "lambda_old_one_token": None, "lambda_new": 8},
-        ),
-    )
 
     @classmethod
     def needs(cls, setup: Setup, hyperparameters: KnHyperparameters) -> dict[str, Any]:

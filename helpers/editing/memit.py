@@ -45,7 +45,6 @@ from helpers.editing.editor import batches_of, diagnostics_of, failed, joint_dia
 from helpers.editing.hyperparameters import VectorHyperparameters
 from helpers.editing.moments import NullSpace
 from helpers.editing.overlay import overlay_all
-from helpers.editing.registry import Variety
 from helpers.editing.request import EditRequest
 from helpers.editing.update import Update
 from helpers.editing.vector import Vector, VectorEditor
@@ -204,7 +203,6 @@ class Memit(SpreadingEditor):
 
     name = "memit"
     version = 1
-    varieties = (Variety(name="memit", label="MEMIT", colour=1, marker="s", hatch="///"),)
 
     def solve_each(self, layer: int, keys: Tensor, residuals: Tensor) -> Factors:
         """r s^T / (1 + k . s) for every column."""
@@ -241,7 +239,6 @@ class AlphaEdit(SpreadingEditor):
 
     name = "alphaedit"
     version = 1
-    varieties = (Variety(name="alphaedit", label="AlphaEdit", colour=0, marker="o", hatch=""),)
 
     def null_space(self, layer: int) -> NullSpace:
         """The null space of a layer's second moment."""

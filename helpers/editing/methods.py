@@ -10,26 +10,21 @@ from typing import Any
 from helpers.editing.app import App
 from helpers.editing.build import build_editor
 from helpers.editing.editor import Editor
+from helpers.editing.editors import EditorError, Variant, method_label
 from helpers.editing.memo import Memory
 from helpers.editing.mend.mend import MendHyperparameters, network_file
 from helpers.editing.mend.network import UntrainedError
 from helpers.editing.presets import Preset, base_hyperparameters, check_preset
 from helpers.editing.rows import TARGETS
-from helpers.editing.variants import MethodError, Variant, method_label
 from helpers.editing.wrapper import Wrapper
 from helpers.models.language_model import LanguageModel
-
-__all__ = [
-    *("MethodError", "build_method", "build_methods", "build_variants", "check_method"),
-    "method_label",
-]
 
 
 def check_method(method: str, model: str, preset: Preset) -> None:
     """Refuse a method that cannot be built for a model, before the model is loaded.
 
     Raises:
-        HyperparameterError: see ``check_preset``.
+        EditorError: see ``check_preset``.
         UntrainedError: MEND has no trained network of this model.
     """
     check_preset(method, model, preset)
@@ -72,11 +67,11 @@ def build_methods(
     MEND is left out with a warning where no network was trained for the model, unless it is alone.
 
     Raises:
-        MethodError: an unknown method, or one text in place of a list.
+        EditorError: an unknown method, or one text in place of a list.
         UntrainedError: no method is left.
     """
     if isinstance(methods, str):
-        raise MethodError(
+        raise EditorError(
             f"methods is one text, {methods!r}, where a list is needed: [{methods!r}]"
         )
     options = {"memory": Memory(), **options}

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from helpers.editing.hyperparameters import HyperparameterError
+from helpers.editing.editors import EditorError
 from helpers.models.names import EMBEDDED_NAMES, HUB_NAMES, SHAPE_PREFIX
 from helpers.paths import PARAMS, require_checkout
 from helpers.yaml_text import load_yaml
@@ -35,7 +35,7 @@ def model_file(model: str) -> Path:
     (``shape:llama3-8b``) takes that of the model, or instruct model, that it imitates.
 
     Raises:
-        HyperparameterError: a local folder that no file fits.
+        EditorError: a local folder that no file fits.
     """
     require_checkout()
     folder = Path(model).expanduser()
@@ -69,13 +69,13 @@ def check_fits(model: str, size: Size) -> None:
     """Refuse a params file that was chosen by a hub name although the model is another one.
 
     Raises:
-        HyperparameterError: naming both sizes.
+        EditorError: naming both sizes.
     """
     path = model_file(model)
     if "/" in model and path.exists():
         known = content_of(path)["configuration"]
         if (known["blocks"], known["hidden_size"]) != size:
-            raise HyperparameterError(
+            raise EditorError(
                 f"{path.name} fits {model} by name only: it is for {known['blocks']} blocks of width"
                 f" {known['hidden_size']}, the model has {size.blocks} of {size.hidden_size};"
                 f" {OTHER_WAYS}"
@@ -86,10 +86,10 @@ def generic_values(section: str, size: Size) -> dict[str, Any]:
     """An editor's generic preset, its layers and regularisation at the model's depth and width.
 
     Raises:
-        HyperparameterError: the editor has none, since it needs a trained network.
+        EditorError: the editor has none, since it needs a trained network.
     """
     if not has_generic(section):
-        raise HyperparameterError(f"{section} has no generic preset; it has to be trained first")
+        raise EditorError(f"{section} has no generic preset; it has to be trained first")
     values = dict(content_of(_GENERIC_FILE)["editors"][section])
     if "depth" in values:
         many = min(values.pop("blocks", 1), size.blocks)
@@ -109,7 +109,7 @@ def _fitting_file(model: str, configuration: Mapping[str, Any]) -> Path:
     """The file of a local folder's configuration, that of its name first.
 
     Raises:
-        HyperparameterError: none has it.
+        EditorError: none has it.
     """
     named = FOLDER / f"{Path(model).name.lower()}.yaml"
     paths = sorted(FOLDER.glob("*.yaml"), key=lambda path: (path != named, path))
@@ -125,7 +125,7 @@ def _fitting_file(model: str, configuration: Mapping[str, Any]) -> Path:
     ]
     copy = f"copy {alike[0]}" if alike else "copy one"
     only_name = f", though {named.name} has its name" if named.exists() else ""
-    raise HyperparameterError(
+    raise EditorError(
         f"no hyperparameters fit {model}, {configuration}{only_name}: {copy} in {FOLDER}, with this"
         f" configuration and layers of its own; {OTHER_WAYS}"
     )
@@ -135,12 +135,12 @@ def content_of(path: Path) -> dict[str, Any]:
     """A params file: ``configuration`` and ``editors``.
 
     Raises:
-        HyperparameterError: the file holds something else.
+        EditorError: the file holds something else.
     """
     try:
         content = load_yaml(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise HyperparameterError(f"{path} is no YAML ({error}); correct or remove it") from error
+        raise EditorError(f"{path} is no YAML ({error}); correct or remove it") from error
     if not isinstance(content, dict):
-        raise HyperparameterError(f"{path} holds no hyperparameters; correct or remove it")
+        raise EditorError(f"{path} holds no hyperparameters; correct or remove it")
     return content

@@ -13,8 +13,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from helpers.editing.editors import EditorError, split_method
 from helpers.editing.hyperparameters import (
-    HyperparameterError,
     Hyperparameters,
     WrapperHyperparameters,
 )
@@ -27,7 +27,6 @@ from helpers.editing.params_files import (
     has_generic,
     model_file,
 )
-from helpers.editing.registry import check_loss, entry
 from helpers.yaml_text import load_yaml
 
 Preset = str | Path | Mapping[str, Any] | Hyperparameters
@@ -45,7 +44,7 @@ def preset_values(
     """One preset of an editor as it is written, ``app`` and ``source`` included.
 
     Raises:
-        HyperparameterError: no editor, file, section or preset of that name, or no such file.
+        EditorError: no editor, file, section or preset of that name, or no such file.
     """
     if isinstance(preset, Hyperparameters):
         return preset.model_dump()
@@ -54,26 +53,22 @@ def preset_values(
     if isinstance(preset, Path) or preset.endswith((".yaml", ".yml")):
         return _of_file(Path(preset).expanduser())
     if preset == GENERIC:
-        return generic_values(entry(editor).section, size)
+        return generic_values(split_method(editor)[0].section, size)
     path = model_file(model)
     if not path.exists():
         known = ", ".join(sorted(p.stem for p in path.parent.glob("*.yaml")))
-        raise HyperparameterError(
+        raise EditorError(
             f"no hyperparameters for model {model!r} (known models: {known}): write {path}, a copy of"
             f" one of its architecture with layers of its own; {OTHER_WAYS}"
         )
     sections = content_of(path)["editors"]
     section = _section(editor, sections)
     if section not in sections:
-        raise HyperparameterError(
-            f"{path.name} has no editor {section!r}; it has {sorted(sections)}"
-        )
+        raise EditorError(f"{path.name} has no editor {section!r}; it has {sorted(sections)}")
     presets = sections[section]
     if preset not in presets:
         offered = sorted(presets) + [GENERIC] * has_generic(section)
-        raise HyperparameterError(
-            f"{path.name}: {section} has no preset {preset!r}; it has {offered}"
-        )
+        raise EditorError(f"{path.name}: {section} has no preset {preset!r}; it has {offered}")
     return dict(presets[preset])
 
 
@@ -91,7 +86,7 @@ def default_preset(editor: str, model: str) -> str:
     """``tuned`` where the model's file has it for this editor, else ``paper``, else its first.
 
     Raises:
-        HyperparameterError: no editor or file of that name.
+        EditorError: no editor or file of that name.
     """
     path = model_file(model)
     sections = content_of(path)["editors"] if path.exists() else {}
@@ -111,18 +106,18 @@ def read_hyperparameters(
         overrides: single values to replace, also those that the editor's name stands for.
 
     Raises:
-        HyperparameterError: no editor, file, section, preset or key of that name, or a bad value.
+        EditorError: no editor, file, section, preset or key of that name, or a bad value.
     """
     values = preset_values(editor, model, preset, size)
     values = {k: v for k, v in values.items() if k not in _NOT_HYPERPARAMETERS}
-    known = entry(editor)
+    known = split_method(editor)[0]
     if issubclass(known.hyperparameters, WrapperHyperparameters) and not _is_named(preset):
         values = {k: v for k, v in values.items() if k in known.hyperparameters.model_fields}
     try:
         return known.hyperparameters(**{**values, **known.values, **overrides})
     except ValidationError as error:
         lines = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
-        raise HyperparameterError(f"{_where(editor, model, preset)}: {lines}") from error
+        raise EditorError(f"{_where(editor, model, preset)}: {lines}") from error
 
 
 def check_preset(method: str, model: str, preset: Preset) -> None:
@@ -132,17 +127,16 @@ def check_preset(method: str, model: str, preset: Preset) -> None:
         method: an editor, as it is or with ``+app`` or ``+all``.
 
     Raises:
-        HyperparameterError: see ``read_hyperparameters``; or APP has no loss or no coefficients there.
+        EditorError: see ``read_hyperparameters``; or APP has no loss or no coefficients there.
     """
-    name, _, suffix = method.partition("+")
-    if suffix == "app":
-        check_loss(name)
+    editor, suffix = split_method(method)
+    name = editor.name
     hyperparameters = read_hyperparameters(name, model, preset)
     if isinstance(hyperparameters, WrapperHyperparameters):
         base = base_preset(name, model, preset)
         check_preset(f"{hyperparameters.base}+{suffix}", model, base)
     elif suffix == "app" and "app" not in preset_values(name, model, preset):
-        raise HyperparameterError(
+        raise EditorError(
             f"{_where(name, model, preset)} has no coefficients for APP; write them under app (alpha,"
             " beta, gamma), or leave APP out"
         )
@@ -152,7 +146,7 @@ def moment_layers(editor: str, model: str, preset: Preset) -> tuple[int, ...]:
     """Layers whose second moments an editor needs, told before it is built: making them takes minutes.
 
     Raises:
-        HyperparameterError: the model's params file has no such editor or preset.
+        EditorError: the model's params file has no such editor or preset.
     """
     layers: tuple[int, ...] = base_hyperparameters(editor, model, preset).moment_layers
     return layers
@@ -173,7 +167,7 @@ def base_preset(editor: str, model: str, preset: Preset) -> Preset:
     """
     if _is_named(preset):
         return preset
-    kind = entry(editor).hyperparameters
+    kind = split_method(editor)[0].hyperparameters
     values = preset_values(editor, model, preset)
     others = {k: v for k, v in values.items() if k not in kind.model_fields}
     if set(others) - set(_NOT_HYPERPARAMETERS):
@@ -205,7 +199,7 @@ def preset_words(model: str, preset: str, methods: Iterable[str]) -> str:
 
 def _section(editor: str, sections: Mapping[str, Any]) -> str:
     """Where a file has an editor: under its own name, or that of its class, whose editors share it."""
-    return editor if editor in sections else entry(editor).section
+    return editor if editor in sections else split_method(editor)[0].section
 
 
 def _where(editor: str, model: str, preset: Preset) -> str:
@@ -220,13 +214,13 @@ def _of_file(path: Path) -> dict[str, Any]:
     """The hyperparameters that a file of the user's holds.
 
     Raises:
-        HyperparameterError: no such file, or it holds something else.
+        EditorError: no such file, or it holds something else.
     """
     if not path.is_file():
-        raise HyperparameterError(f"no file {path} with hyperparameters")
+        raise EditorError(f"no file {path} with hyperparameters")
     content = load_yaml(path.read_text("utf-8"))
     if not isinstance(content, dict) or "editors" in content:
-        raise HyperparameterError(
+        raise EditorError(
             f"{path} must hold one editor's hyperparameters, a line each, such as `layers: [5]`"
         )
     return content

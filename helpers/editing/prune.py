@@ -20,7 +20,6 @@ from torch import Tensor
 from helpers.editing.deltas import Delta, Dense, LowRank
 from helpers.editing.editor import diagnostics_of
 from helpers.editing.hyperparameters import WrapperHyperparameters
-from helpers.editing.registry import Variety
 from helpers.editing.request import EditRequest
 from helpers.editing.update import Update
 from helpers.editing.wrapper import Wrapper
@@ -52,17 +51,6 @@ class Prune(Wrapper):
 
     name = "prune"
     version = 1
-    varieties = (
-        Variety(name="prune", label="PRUNE", colour=3, marker="D", hatch="\\\\\\", large=True),
-        Variety(
-            name="prune-added",
-            label="PRUNE added",
-            colour=3,
-            marker="d",
-            hatch="||",
-            values={"prune_compat": "added"},
-        ),
-    )
 
     def edit(self, requests: Sequence[EditRequest]) -> list[Update]:
         """The base editor's independent updates, each restrained."""

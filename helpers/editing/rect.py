@@ -17,7 +17,6 @@ from torch import Tensor
 from helpers.editing.deltas import Delta, Dense, LowRank, Masked
 from helpers.editing.editor import diagnostics_of
 from helpers.editing.hyperparameters import WrapperHyperparameters
-from helpers.editing.registry import Variety
 from helpers.editing.request import EditRequest
 from helpers.editing.update import Update
 from helpers.editing.wrapper import Wrapper
@@ -40,7 +39,6 @@ class Rect(Wrapper):
 
     name = "rect"
     version = 1
-    varieties = (Variety(name="rect", label="RECT", colour=2, marker="^", hatch="..."),)
 
     def edit(self, requests: Sequence[EditRequest]) -> list[Update]:
         """The base editor's independent updates, each masked."""

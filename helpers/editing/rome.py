@@ -22,7 +22,6 @@ from helpers.editing.contexts import read_at_subjects
 from helpers.editing.deltas import LowRank
 from helpers.editing.editor import diagnostics_of, failed
 from helpers.editing.hyperparameters import VectorHyperparameters
-from helpers.editing.registry import Variety
 from helpers.editing.request import EditRequest
 from helpers.editing.update import Update
 from helpers.editing.vector import VectorEditor
@@ -53,17 +52,6 @@ class Rome(VectorEditor):
 
     name = "rome"
     version = 1
-    varieties = (
-        Variety(name="rome", label="ROME", colour=4, marker="v", hatch="xxx"),
-        Variety(
-            name="r-rome",
-            label="R-ROME",
-            colour=4,
-            marker="<",
-            hatch="x",
-            values={"rome_key": "averaged"},
-        ),
-    )
 
     def versions(self) -> dict[str, int]:
         """With the averaged key, R-ROME's, too."""

@@ -8,9 +8,9 @@ from typing import Any, Self
 from helpers.editing.app import App
 from helpers.editing.build import Order
 from helpers.editing.editor import Editor
+from helpers.editing.editors import split_method
 from helpers.editing.hyperparameters import WrapperHyperparameters
 from helpers.editing.presets import base_preset
-from helpers.editing.registry import entry
 from helpers.models.language_model import LanguageModel
 
 
@@ -26,7 +26,7 @@ class Wrapper(Editor):
     @classmethod
     def build(cls, order: Order) -> Self:
         """With its base editor, which gets the overrides that it does not know itself."""
-        known = entry(order.name).hyperparameters.model_fields
+        known = split_method(order.name)[0].hyperparameters.model_fields
         own = {k: v for k, v in order.overrides.items() if k in known}
         others = {k: v for k, v in order.overrides.items() if k not in known}
         hyperparameters = order.hyperparameters(**own)

@@ -16,7 +16,7 @@ import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.figure import Figure
 
-from helpers.editing.registry import editors
+from helpers.editing.editors import EDITORS
 from helpers.explorer.one_edit import Explorer
 from helpers.explorer.worker import Worker
 from helpers.results.show import figure_output
@@ -38,7 +38,7 @@ class Panel(widgets.VBox):
     ) -> None:
         self._explorer = explorer
         self._make_edit = edit
-        self.editor = widgets.Dropdown(description="Editor", options=tuple(editors()), value=editor)
+        self.editor = widgets.Dropdown(description="Editor", options=tuple(EDITORS), value=editor)
         self.app = widgets.Checkbox(description="with APP", value=app, indent=False)
         self.app.layout.width = "auto"
         self.button = widgets.Button(description="Edit", button_style="primary", icon="pencil")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from helpers.editing.editor import Editor
-from helpers.editing.variants import method_label
+from helpers.editing.editors import method_label
 from helpers.models.language_model import LanguageModel
 from helpers.results.store import ResultsStore
 from helpers.thinkedit import case, tables

@@ -13,12 +13,11 @@ import pandas as pd
 from helpers.editing.build import build_editor
 from helpers.editing.corpus import corpus_named
 from helpers.editing.editor import Editor
-from helpers.editing.hyperparameters import HyperparameterError
+from helpers.editing.editors import EditorError, method_label
 from helpers.editing.mend.network import NetworkError
 from helpers.editing.methods import check_method
 from helpers.editing.moments import missing_layers, moments_folder
 from helpers.editing.presets import moment_layers
-from helpers.editing.variants import method_label
 from helpers.models.language_model import LanguageModel
 from helpers.models.tokens import prompt_prefix
 from helpers.peak.answer_lists import CONTINUATION, named_answers
@@ -106,7 +105,7 @@ class Explorer:
         """The editor called ``name``, with APP if wanted.
 
         Raises:
-            HyperparameterError: the model's params file has no such editor, preset or APP.
+            EditorError: the model's params file has no such editor, preset or APP.
         """
         return build_editor(
             name,
@@ -121,7 +120,7 @@ class Explorer:
         """Why an editor, or APP with it, cannot be had here; empty where it can."""
         try:
             check_method(name + "+app" * app, self.language_model.name, self.preset)
-        except (HyperparameterError, NetworkError) as error:
+        except (EditorError, NetworkError) as error:
             return str(error)
         return ""
 
@@ -129,7 +128,7 @@ class Explorer:
         """Layers whose second moments have to be made before the editor called ``name`` is there.
 
         Raises:
-            HyperparameterError: the model's params file has no such editor or preset.
+            EditorError: the model's params file has no such editor or preset.
         """
         layers = moment_layers(name, self.language_model.name, self.preset)
         folder = moments_folder(

@@ -131,7 +131,7 @@ def edit_facts(
     Raises:
         RequestError: no facts, something else than facts, or APP for a fact without other answers.
         TokenError: a text that this model cannot read, or no chat template for ``chat``.
-        HyperparameterError: see ``build_editor``.
+        EditorError: see ``build_editor``.
     """
     if isinstance(facts, Fact) or not facts or not all(isinstance(fact, Fact) for fact in facts):
         raise RequestError(

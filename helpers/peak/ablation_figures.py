@@ -11,7 +11,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from helpers.editing.variants import OBJECTIVES, SYMBOLS, method_label
+from helpers.editing.editors import OBJECTIVES, SYMBOLS, method_label
 from helpers.peak.ablation_pairs import FACTORS
 from helpers.peak.ablation_tables import ByVariant, with_field
 from helpers.peak.figures import grouped_bars

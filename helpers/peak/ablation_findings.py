@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from helpers.editing.variants import OBJECTIVES, Variant, fairer, method_label
+from helpers.editing.editors import OBJECTIVES, Variant, fairer, method_label
 from helpers.peak.ablation_tables import ByVariant
 from helpers.peak.findings import paired
 from helpers.results.evidence import Evidence

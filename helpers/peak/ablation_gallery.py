@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from helpers.editing.variants import Variant
+    from helpers.editing.editors import Variant
     from helpers.results.evidence import Evidence
 
 # The runs notebook 04 shows; figures of others carry the run's name.
@@ -43,11 +43,11 @@ def _per_editor(field: str) -> tuple[str, partial[list[str]]]:
 @_of_run("04_objectives", title="APP short of one objective", each=_per_editor("alpha"))
 def objectives(run: Run, *, editor: str) -> Figure:
     """APP short of one objective."""
-    from helpers.editing import variants
+    from helpers.editing.editors import objectives
     from helpers.peak import ablation_pairs as figures
 
     stored = studies_of(run)
-    shown = _metrics(stored, variants.objectives(editor))
+    shown = _metrics(stored, objectives(editor))
     scores = {v: _only(stored.scores[str(v)], table.index) for v, table in shown.items()}
     return figures.objectives_panels(shown, scores, caption=stored.described(*shown.values()))
 
@@ -80,12 +80,12 @@ def neighbours(run: Run) -> Figure:
 )
 def fairer(run: Run) -> Figure:
     """Plain, all answers as targets, APP."""
-    from helpers.editing import variants
+    from helpers.editing.editors import fairer
     from helpers.peak import ablation_figures as figures
     from helpers.peak.ablation_findings import fairer_findings
 
     stored, editors = studies_of(run), fairer_editors(run)
-    shown = _metrics(stored, [v for e in editors for v in variants.fairer(e)])
+    shown = _metrics(stored, [v for e in editors for v in fairer(e)])
     noisy = _held(fairer_findings(shown, editors), "ANF", "(sum)")
     finding = f"Targets weighted as a sum leave more noise than APP with {noisy} editors"
     return figures.fairer_bars(shown, finding=finding, caption=stored.described(*shown.values()))
@@ -98,7 +98,7 @@ def fairer(run: Run) -> Figure:
 )
 def every_editor(run: Run) -> Figure:
     """Every editor alone and with APP."""
-    from helpers.editing.variants import Variant
+    from helpers.editing.editors import Variant
     from helpers.peak.ablation_figures import means_over
     from helpers.peak.ablation_findings import app_findings
     from helpers.peak.ablation_tables import by_label
@@ -117,7 +117,7 @@ def every_editor(run: Run) -> Figure:
 @_of_run("04_sensitivity", title="APP's coefficients", each=_per_editor("margin"))
 def sensitivity(run: Run, *, editor: str) -> Figure:
     """One of APP's coefficients changed alone."""
-    from helpers.editing.variants import OBJECTIVES, Variant, method_label
+    from helpers.editing.editors import OBJECTIVES, Variant, method_label
     from helpers.peak import ablation_figures as figures
     from helpers.peak.ablation_tables import variant_metrics, with_field
 
@@ -146,7 +146,7 @@ def sensitivity(run: Run, *, editor: str) -> Figure:
 )
 def sequences(run: Run) -> Figure:
     """What is left of all edited records after n sequential edits."""
-    from helpers.editing.variants import Variant
+    from helpers.editing.editors import Variant
     from helpers.peak import ablation_figures as figures
     from helpers.peak.ablation_findings import app_findings
     from helpers.peak.ablation_tables import sequence_metrics

@@ -11,7 +11,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from helpers.editing.variants import Variant, method_label
+from helpers.editing.editors import Variant, method_label
 from helpers.peak.ablation_tables import ByVariant
 from helpers.peak.figures import LISTS
 from helpers.peak.metrics_table import probabilities_table, summarise

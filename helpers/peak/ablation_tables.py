@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from helpers.editing.variants import OBJECTIVES, SYMBOLS, Variant, method_label
+from helpers.editing.editors import OBJECTIVES, SYMBOLS, Variant, method_label
 from helpers.peak.metrics_table import metrics_table, summarise
 from helpers.peak.said_metrics import MEASURES, rank_correlation, said_metrics
 from helpers.peak.stored_scores import Studies

@@ -10,8 +10,8 @@ from typing import Any
 
 import pandas as pd
 
+from helpers.editing.editors import OBJECTIVES, Variant, fairer, objectives
 from helpers.editing.methods import build_methods, build_variants
-from helpers.editing.variants import OBJECTIVES, Variant, fairer, objectives
 from helpers.paths import run_name
 from helpers.peak.answer_lists import AnswerLists
 from helpers.peak.run import PeakRun

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from helpers.editing.registry import Entry, editors
-from helpers.editing.variants import method_label
+from helpers.editing.editors import EDITORS, NamedEditor, method_label
 from helpers.results.style import PALETTE
 
 
 def place(method: str) -> int:
     """Where a method's editor stands among all editors, from 0."""
-    return list(editors()).index(_name(method))
+    return list(EDITORS).index(_name(method))
 
 
 def colour(method: str) -> tuple[float, float, float]:
-    """Of the method's editor; varieties of one editor share theirs, there are only eight."""
+    """Of the method's editor; editors of one class share theirs, there are only eight."""
     return PALETTE[_editor(method).colour]
 
 
@@ -31,7 +30,7 @@ def hatch(method: str) -> str:
 
 def line(method: str) -> dict[str, Any]:
     """Label, colour, marker and line; with APP dashed and hollow."""
-    large = method in editors() and editors()[method].large
+    large = method in EDITORS and EDITORS[method].large
     return {
         "label": method_label(method),
         "color": colour(method),
@@ -47,8 +46,8 @@ def mark(method: str) -> dict[str, Any]:
     return {**line(method), "linestyle": "", "markersize": 6}
 
 
-def _editor(method: str) -> Entry:
-    return editors()[_name(method)]
+def _editor(method: str) -> NamedEditor:
+    return EDITORS[_name(method)]
 
 
 def _name(method: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from helpers.editing.methods import MethodError
+from helpers.editing.editors import EditorError
 from helpers.fetch import FetchError
 from helpers.models.weights_estimate import memory_in_words, weights_in_words
 from helpers.params import ParamsError, validate_params
@@ -20,7 +20,7 @@ from helpers.sweeps.report import forecast, made_tables, outcome, progress
 from helpers.sweeps.slurm import SlurmEngine, SlurmError
 from helpers.values import check_values
 
-ERRORS = (SweepError, ParamsError, MethodError, RecordError, FetchError, SlurmError)
+ERRORS = (SweepError, ParamsError, EditorError, RecordError, FetchError, SlurmError)
 
 
 def run_file(
@@ -48,7 +48,7 @@ def run_file(
         What to print, and whether a run failed.
 
     Raises:
-        SweepError, ParamsError, MethodError, RecordError, FetchError, SlurmError: the sweep cannot be
+        SweepError, ParamsError, EditorError, RecordError, FetchError, SlurmError: the sweep cannot be
             run; the message names the file and the remedy.
     """
     sweep = read_sweep(file)
@@ -82,7 +82,7 @@ def progress_of(file: Path, *, folder: Path | None = None) -> list[str]:
     """How far a sweep is, whether it runs just now or not; nothing is run or written.
 
     Raises:
-        SweepError, ParamsError, MethodError, RecordError, FetchError: see ``run_file``.
+        SweepError, ParamsError, EditorError, RecordError, FetchError: see ``run_file``.
     """
     folder = folder or RUNS / "sweeps" / file.stem
     jobs = plan_jobs(expand(read_sweep(file), where=str(file)), folder)

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from helpers.editing.methods import method_label
+from helpers.editing.editors import method_label
 from helpers.params import explain, parameters_model, validate_params
 from helpers.paths import NOTEBOOKS, file_name
 from helpers.peak.records import load_peak, part_name
@@ -105,7 +105,7 @@ def expand(sweep: Sweep, *, where: str, notebook: Path = NOTEBOOK) -> list[Combi
 
     Raises:
         SweepError: an axis also in ``params``, or two runs of one name.
-        ParamsError, MethodError: a parameter or an editor that does not exist.
+        ParamsError, EditorError: a parameter or an editor that does not exist.
         RecordError, FetchError: a data set that cannot be read.
     """
     double = [axis for axis in _AXES if axis in sweep.params]

@@ -7,7 +7,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from helpers.editing.variants import method_label
+from helpers.editing.editors import method_label
 from helpers.results import method_looks as looks
 from helpers.results.evidence import INCONCLUSIVE
 from helpers.results.style import told, use_style

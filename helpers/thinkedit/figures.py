@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from helpers.editing.variants import method_label
+from helpers.editing.editors import method_label
 from helpers.results import method_looks as looks
 from helpers.results.style import WHISKERS, plain, told, use_style
 

@@ -120,7 +120,7 @@ def recalled_methods(run: Run) -> Figure:
 )
 def definition_2(runs: Sequence[Run], *, mode: str = "independent") -> Figure:
     """Share of edits after which no chain of two or more steps is fully known."""
-    from helpers.editing.variants import method_label
+    from helpers.editing.editors import method_label
     from helpers.thinkedit import figures, technique_tables
 
     table = technique_tables.deep_table(_plain(runs, mode), mode=mode)
@@ -209,7 +209,7 @@ def with_app(runs: Sequence[Run], *, mode: str = "independent") -> Figure:
 )
 def sequence(runs: Sequence[Run]) -> Figure:
     """How the edits of a sequence fare, a row of panels per model; methods without APP."""
-    from helpers.editing.variants import method_label
+    from helpers.editing.editors import method_label
     from helpers.thinkedit import figures
     from helpers.thinkedit.side_tables import sequence_leads
     from helpers.thinkedit.stored_scores import scores_of
@@ -260,7 +260,7 @@ def _plain(runs: Sequence[Run], mode: str) -> Evaluation:
 
 def _against_memit(found: Evaluation, mode: str) -> str:
     """Which differences from MEMIT Holm's correction leaves."""
-    from helpers.editing.variants import method_label
+    from helpers.editing.editors import method_label
     from helpers.results.evidence import INCONCLUSIVE
     from helpers.thinkedit.technique_tables import against_method, difference_table
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from helpers.editing.methods import MethodError, build_methods, method_label
+from helpers.editing.editors import EditorError, method_label
+from helpers.editing.methods import build_methods
 from helpers.editing.presets import preset_values
 from helpers.paths import PARAMS
 
@@ -28,10 +29,10 @@ def test_every_method_has_its_preset(file):
 
 @pytest.mark.parametrize("method", ["rome+APP", "roma", "+app"])
 def test_other_names_are_refused(method):
-    with pytest.raises(MethodError, match="write an editor"):
+    with pytest.raises(EditorError, match="write an editor"):
         method_label(method)
 
 
 def test_one_text_in_place_of_a_list_is_told_so():
-    with pytest.raises(MethodError, match=r"'ft-m', where a list is needed: \['ft-m'\]"):
+    with pytest.raises(EditorError, match=r"'ft-m', where a list is needed: \['ft-m'\]"):
         build_methods("ft-m", None, preset="tuned")

@@ -8,18 +8,18 @@ from hypothesis import strategies as st
 
 from helpers.editing.app import App
 from helpers.editing.contexts import ContextTemplates
-from helpers.editing.methods import _changed
-from helpers.editing.presets import preset_values
-from helpers.editing.rect import Rect, RectHyperparameters
-from helpers.editing.rome import Rome
-from helpers.editing.variants import (
+from helpers.editing.editors import (
     OBJECTIVES,
     SYMBOLS,
-    MethodError,
+    EditorError,
     Variant,
     method_label,
     objectives,
 )
+from helpers.editing.methods import _changed
+from helpers.editing.presets import preset_values
+from helpers.editing.rect import Rect, RectHyperparameters
+from helpers.editing.rome import Rome
 from helpers.params import read_params
 from helpers.paths import NOTEBOOKS
 from helpers.paths import PARAMS as FOLDER
@@ -66,7 +66,7 @@ def test_every_variant_is_read_back_from_its_name(field, quarters, times):
 
 @pytest.mark.parametrize("bad", ["rom", "rome@alpha=0x", "rome+app@delta=1", "rome+app@alpha=", ""])
 def test_names_that_mean_nothing_are_refused(bad):
-    with pytest.raises(MethodError):
+    with pytest.raises(EditorError):
         Variant.parse(bad)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from helpers.editing.variants import Variant, fairer, objectives
+from helpers.editing.editors import Variant, fairer, objectives
 from helpers.peak.ablation_findings import (
     app_findings,
     fairer_findings,

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from helpers.editing.variants import Variant, objectives
+from helpers.editing.editors import Variant, objectives
 from helpers.peak.ablation_gallery import sensitivity
 from helpers.peak.ablation_tables import (
     by_label,

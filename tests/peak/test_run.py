@@ -12,7 +12,7 @@ import torch
 
 from helpers.editing.contexts import ContextTemplates
 from helpers.editing.deltas import LowRank
-from helpers.editing.methods import MethodError, method_label
+from helpers.editing.editors import EditorError, method_label
 from helpers.editing.rome import Rome
 from helpers.editing.update import Update
 from helpers.peak import run as peak_scores
@@ -213,7 +213,7 @@ def test_method_names():
     assert method_label("rome+app") == "ROME+APP"
     assert method_label("ft-m+all") == "FT-M+ (mean)"
     for bad in ("rom", "rome+ap", ""):
-        with pytest.raises(MethodError, match="write an editor"):
+        with pytest.raises(EditorError, match="write an editor"):
             method_label(bad)
 
 

@@ -7,7 +7,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers.editing.methods import MethodError
+from helpers.editing.editors import EditorError
 from helpers.params import ParamsError, read_params
 from helpers.paths import PARAMS
 from helpers.peak.records import load_peak
@@ -75,8 +75,8 @@ def test_mistakes_in_a_sweep_file(tmp_path, change, message):
         ),
         ({"params": {"seed": "zero"}}, ParamsError, "seed: .*integer.*'zero'"),
         ({"params": {"records": 3}}, SweepError, "records in params"),
-        ({"editors": ["rom"]}, MethodError, "no method 'rom': write an editor"),
-        ({"editors": ["kn+app"]}, MethodError, "KN optimises no loss"),
+        ({"editors": ["rom"]}, EditorError, "no method 'rom': write an editor"),
+        ({"editors": ["kn+app"]}, EditorError, "KN optimises no loss"),
         ({"editors": ["rome", "rome"]}, SweepError, "both be called m_peak-mini-cf_rome_00000"),
         ({"models": ["a/b", "a-b"]}, SweepError, "both be called a-b_"),
     ],

@@ -27,7 +27,6 @@ from helpers.editing.editor import diagnostics_of
 from helpers.editing.hyperparameters import LayerHyperparameters
 from helpers.editing.loss_editor import LossEditor
 from helpers.editing.mend.network import Hypernetwork, NetworkError, UntrainedError, contributes
-from helpers.editing.registry import Variety
 from helpers.editing.rows import EditRow
 from helpers.editing.update import Update
 from helpers.models.hooks import OnOutput, output_hooks
@@ -134,7 +133,6 @@ class Mend(LossEditor):
 
     name = "mend"
     version = 1
-    varieties = (Variety(name="mend", label="MEND", colour=7, marker="*", hatch="--"),)
 
     @classmethod
     def needs(cls, setup: Setup, hyperparameters: MendHyperparameters) -> dict[str, Any]:

@@ -1,0 +1,203 @@
+"""Which editor: the table of editors, and the names of methods and variants made of them.
+
+A method is an editor, alone, with APP, or with all answers as targets:
+
+    rome → ROME      rome+app → ROME+APP
+    rome+all → ROME+ (mean)      rome+all-sum → ROME+ (sum): the fairer baseline, Table 5
+
+A variant changes one field of a method's APP, to a value or (ending in ``x``) by a factor:
+
+    rome+app@alpha=0x → without L1      rome+app@neighbours=3      rome+app@margin=4
+
+Figures need names and looks but no torch: an editor's class is imported when it is built, or its
+hyperparameters are read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any, get_type_hints
+
+from helpers.editing.app import OBJECTIVES, SYMBOLS
+
+
+class EditorError(ValueError):
+    """Raised for an editor, method, preset or hyperparameter that does not exist, with the remedy."""
+
+
+@dataclass(frozen=True)
+class NamedEditor:
+    """One row of ``EDITORS``.
+
+    Attributes:
+        name: by which it is built.
+        section: of ``params/models/<model>.yaml``, the ``name`` of its class.
+        label: how tables and figures call it.
+        place: module in this folder and class.
+        colour: number in the palette; editors of one class share theirs.
+        marker: of its points.
+        hatch: of its bars.
+        values: hyperparameters that the name itself stands for.
+        loss: whether it optimises one, which APP and further targets can join.
+        large: whether its marks are large and hollow, because they often lie on another editor's.
+    """
+
+    name: str
+    section: str
+    label: str
+    place: str
+    colour: int
+    marker: str
+    hatch: str
+    values: Mapping[str, Any] = field(default_factory=dict)
+    loss: bool = True
+    large: bool = False
+
+    @property
+    def kind(self) -> Any:
+        """The editor's class."""
+        module, _, name = self.place.rpartition(".")
+        return getattr(import_module(f"{__package__}.{module}"), name)
+
+    @property
+    def hyperparameters(self) -> Any:
+        """The class its hyperparameters are checked with."""
+        return get_type_hints(self.kind)["hyperparameters"]
+
+
+_ROWS = (
+    NamedEditor("alphaedit", "alphaedit", "AlphaEdit", "memit.AlphaEdit", 0, "o", ""),
+    NamedEditor("memit", "memit", "MEMIT", "memit.Memit", 1, "s", "///"),
+    NamedEditor("rect", "rect", "RECT", "rect.Rect", 2, "^", "..."),
+    NamedEditor("prune", "prune", "PRUNE", "prune.Prune", 3, "D", "\\\\\\", large=True),
+    NamedEditor(
+        *("prune-added", "prune", "PRUNE added", "prune.Prune", 3, "d", "||"),
+        values={"prune_compat": "added"},
+    ),
+    NamedEditor("rome", "rome", "ROME", "rome.Rome", 4, "v", "xxx"),
+    NamedEditor(
+        *("r-rome", "rome", "R-ROME", "rome.Rome", 4, "<", "x"),
+        values={"rome_key": "averaged"},
+    ),
+    NamedEditor(
+        *("ft-m", "ft", "FT-M", "ft.Ft", 5, "P", "++"),
+        values={"objective": "target_new"},
+    ),
+    NamedEditor(
+        *("ft-l", "ft", "FT-L", "ft.Ft", 5, ">", "+"),
+        values={"objective": "prompt_last"},
+    ),
+    NamedEditor("kn", "kn", "KN", "kn.Kn", 6, "X", "ooo", loss=False),
+    NamedEditor(
+        *("kn-tuned", "kn", "KN (tuned)", "kn.Kn", 6, "x", "oo"),
+        values={"steps": 20, "at": "activation", "lambda_old_one_token": None, "lambda_new": 8},
+        loss=False,
+    ),
+    NamedEditor("mend", "mend", "MEND", "mend.mend.Mend", 7, "*", "--"),
+)
+EDITORS = {editor.name: editor for editor in _ROWS}
+"""Every editor by name, in the order of tables and figures."""
+
+_SUFFIXES = {"": "", "app": "+APP", "all": "+ (mean)", "all-sum": "+ (sum)"}
+_NAME = re.compile(r"(?P<method>[^@]+)(@(?P<field>[a-z]+)=(?P<value>[0-9.]+)(?P<times>x?))?")
+
+
+def split_method(method: str) -> tuple[NamedEditor, str]:
+    """The editor of a method, and what stands behind its ``+``: empty, app, all or all-sum.
+
+    Raises:
+        EditorError: unknown editor or suffix, or a suffix for an editor without a loss.
+    """
+    name, _, suffix = method.partition("+")
+    if name not in EDITORS or suffix not in _SUFFIXES:
+        raise EditorError(
+            f"no method {method!r}: write an editor ({', '.join(EDITORS)}), optionally followed"
+            " by +app, +all or +all-sum"
+        )
+    editor = EDITORS[name]
+    if suffix and not editor.loss:
+        raise EditorError(
+            f"no method {method!r}: {editor.label} optimises no loss that APP or further answers"
+            " could join"
+        )
+    return editor, suffix
+
+
+def method_label(method: str) -> str:
+    """The heading of a method's row.
+
+    Raises:
+        EditorError: see ``split_method``.
+    """
+    editor, suffix = split_method(method)
+    return editor.label + _SUFFIXES[suffix]
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A method, with ``field`` of its APP replaced by ``value`` or multiplied by it (``times``)."""
+
+    method: str
+    field: str = ""
+    value: float = 0.0
+    times: bool = False
+
+    def __post_init__(self) -> None:
+        method_label(self.method)
+        if self.field and (self.field not in SYMBOLS or not self.method.endswith("+app")):
+            raise EditorError(
+                f"no variant {self!s}: after a method with +app write @FIELD=VALUE or"
+                f" @FIELD=FACTORx with one of {', '.join(SYMBOLS)}"
+            )
+
+    @classmethod
+    def parse(cls, name: str) -> Variant:
+        """The variant of a name; see the module's description.
+
+        Raises:
+            EditorError: not the name of a variant.
+        """
+        match = _NAME.fullmatch(name)
+        if match is None:
+            raise EditorError(f"no variant {name!r}: write METHOD, or METHOD+app@FIELD=VALUE")
+        if match["field"] is None:
+            return cls(match["method"])
+        return cls(match["method"], match["field"], float(match["value"]), bool(match["times"]))
+
+    def __str__(self) -> str:
+        change = f"@{self.field}={self.value:g}{'x' * self.times}" if self.field else ""
+        return self.method + change
+
+    @property
+    def editor(self) -> str:
+        """The editor alone."""
+        return self.method.partition("+")[0]
+
+    @property
+    def change(self) -> str:
+        """What is changed, in a table's words; empty for the method as it is."""
+        if self.times and not self.value and self.field in OBJECTIVES:
+            return f"without {OBJECTIVES[self.field]}"
+        if self.times:
+            return f"{self.value:g} {SYMBOLS[self.field]}"
+        return f"{SYMBOLS[self.field]} = {self.value:g}" if self.field else ""
+
+    @property
+    def label(self) -> str:
+        """The heading of its row."""
+        return ", ".join(filter(None, [method_label(self.method), self.change]))
+
+
+def objectives(editor: str) -> list[Variant]:
+    """The plain method, with APP, and with APP short of one objective (PEAK, Figures 3 and 5)."""
+    whole = Variant(f"{editor}+app")
+    short = [Variant(whole.method, field, 0.0, True) for field in OBJECTIVES]
+    return [Variant(editor), whole, *short]
+
+
+def fairer(editor: str) -> list[Variant]:
+    """The plain method, with all answers as targets in both weightings, with APP (PEAK, Table 5)."""
+    return [Variant(editor + suffix) for suffix in ("", "+all", "+all-sum", "+app")]
