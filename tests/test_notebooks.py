@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
 
 import nbformat
 import pytest
+import torch
 import yaml
 
+from helpers.editing.deltas import LowRank
+from helpers.editing.update import Update
 from helpers.fetching import files_of
 from helpers.params import notebook_of, notebook_parameters, read_params
 from helpers.paths import FIGURES, NOTEBOOKS, PARAMS
@@ -119,6 +123,30 @@ def test_saved_figures_exist(notebook):
             ending = "_*" if kind.each or (kind.of and not kind.together and not kind.main) else ""
             assert list(FIGURES.glob(f"{name}{ending}.png"))
             assert list(FIGURES.glob(f"{name}{ending}.svg"))
+
+
+@pytest.mark.parametrize(("case_id", "known"), [(3, True), (0, False)])
+def test_aff_of_other_records_is_labelled_by_its_prompts(tiny, capsys, case_id, known):
+    """Notebook 01 under a random update, on a record known at the edit prompt and on one that is not."""
+    language_model = tiny("llama")
+    layout, drawn = language_model.layout, torch.Generator().manual_seed(0)
+    sizes = (layout.hidden_size, layout.intermediate_size)
+    update = Update(
+        {layout.mlp_out(1): LowRank(*(0.3 * torch.randn(n, 1, generator=drawn) for n in sizes))}
+    )
+    names = {"language_model": language_model, "update": update, "update_app": update}
+    names |= {"dataset": "peak-mini-cf", "case_id": case_id}
+    start, *cells = (cell.source for cell in code_cells(BY_NAME["01_preliminaries"])[1:])
+    exec(start.partition("\n\n")[0], names)  # its imports
+    for source in cells[: 1 + next(i for i, s in enumerate(cells) if "both =" in s)]:
+        if not re.search(r"build_editor\(|\.diagnostics", source):
+            exec(source, names)
+    here, over_all = names["factors"]["AFF"], names["both"].loc["ROME", "AFF_hard"]
+    told = capsys.readouterr().out
+    assert re.search(rf"edit prompt: .*'AFF': {round(here, 2)}\b", told)
+    assert re.search(r"means over all prompts.*AFF_hard.*ROME", told)
+    assert here != pytest.approx(over_all)
+    assert math.isnan(here) != known
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda path: f"{path.parent.name}/{path.stem}")

@@ -104,8 +104,6 @@ def _additivity(fact: Fact, before: np.ndarray, after: np.ndarray) -> dict[str, 
     if many and not fact.false:
         return none | {"CPC": probability_change(before[:many], after[:many])}
     kept = keep_answers(before[:many], before[many:], before[many:])
-    if not kept.usable:
-        return none
     found = additivity(
         correct_before=before[:many][kept.correct],
         correct_after=after[:many][kept.correct],

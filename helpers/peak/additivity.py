@@ -119,7 +119,9 @@ def additivity(
     false_after: ArrayLike,
     compare: Compare = "log-probability",
 ) -> dict[str, float]:
-    """RFF, RNF, CPC, FPC, AFF and ANF of one prompt, from the answers kept."""
+    """RFF, RNF, CPC, FPC, AFF and ANF of one prompt, from the answers kept; NaN where a list is empty."""
+    if not (np.size(correct_after) and np.size(false_after)):
+        return dict.fromkeys(("RFF", "RNF", "CPC", "FPC", "AFF", "ANF"), float("nan"))
     rff = ranking_forgetting_factor(correct_after, false_after, compare=compare)
     rnf = ranking_noise_factor(correct_after, false_after, compare=compare)
     cpc = probability_change(correct_before, correct_after)
