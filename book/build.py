@@ -24,7 +24,7 @@ BOOK = Path(__file__).resolve().parent
 _FILE_LINK = re.compile(r"(?<!!)\[([^\]]+)\]\((?!https?:|#)([^)]+)\)")
 _TABLE_LOOK = re.compile(r"<style>\.ke-table.*?</style>")  # the site has its own
 _COMMENT = re.compile(r"^<!--.*-->\n", re.MULTILINE)
-sys.path.insert(0, str(BOOK))
+sys.path[:0] = [str(BOOK), str(REPOSITORY)]
 
 
 def gather(source: Path) -> None:
@@ -72,7 +72,22 @@ def findings() -> str:
     """What the README says was found: the headlines, the paper's results and ours."""
     text = (REPOSITORY / "README.md").read_text("utf-8")
     found = text[text.index("## What we find") : text.index("## Two commands")]
-    return TIED.sub("\u00a0", _COMMENT.sub("", found))
+    return outdated(text) + TIED.sub("\u00a0", _COMMENT.sub("", found))
+
+
+def outdated(readme: str) -> str:
+    """A note where the published tables give other headlines or no longer support them; else nothing."""
+    from tools.headlines import __main__ as headlines
+    from tools.headlines.headline import UnsupportedError
+
+    try:
+        if headlines.readme(headlines.all_headlines()) == readme:
+            return ""
+        why = "run `python -m tools.headlines`"
+    except UnsupportedError as error:
+        why = str(error)
+    print(note := f"The headlines are older than the published tables: {why}")
+    return f"```{{warning}}\n{note}\n```\n\n"
 
 
 def guides() -> dict[str, str]:

@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from helpers.paths import REPOSITORY
+from tools.headlines.headline import UnsupportedError
 
 
 @pytest.fixture(scope="module")
@@ -109,3 +110,23 @@ def test_every_worked_example_has_its_place(book):
     assert shown.count(":::{admonition} Example") == page.count("%EXAMPLE ")
     with pytest.raises(KeyError):
         examples.with_examples("%EXAMPLE nothing%")
+
+
+@pytest.mark.parametrize(("made", "reported"), [("old", ""), ("new", "python -m tools.headlines")])
+def test_headlines_older_than_the_tables_are_reported(book, monkeypatch, capsys, made, reported):
+    pytest.importorskip("sphinx", reason="needs the extra 'book'")
+    monkeypatch.setattr("tools.headlines.__main__.all_headlines", list)
+    monkeypatch.setattr("tools.headlines.__main__.readme", lambda headlines: made)
+    note = book("build").outdated("old")
+    assert reported in note
+    assert bool(note) == bool(reported) == bool(capsys.readouterr().out)
+
+
+def test_headlines_that_the_tables_do_not_support_are_reported(book, monkeypatch):
+    pytest.importorskip("sphinx", reason="needs the extra 'book'")
+
+    def refused():
+        raise UnsupportedError("ES: reversed")
+
+    monkeypatch.setattr("tools.headlines.__main__.all_headlines", refused)
+    assert "older than the published tables: ES: reversed" in book("build").outdated("old")
