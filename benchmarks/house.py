@@ -19,12 +19,12 @@ from helpers.paths import NOTEBOOKS, REPOSITORY
 PACKAGE = REPOSITORY / "helpers"
 # The drawing of docs/architecture.md, from the ground up; rooms of one row are level.
 LEVELS = (
-    ("paths", "kept", "bounds", "yaml_text", "records", "fetch"),
+    ("paths", "processes", "kept", "records", "fetch"),
     ("models",),
     ("scoring", "editing", "locating"),
     ("results", "triples", "params"),
     ("peak", "klob", "thinkedit"),
-    ("explorer", "sweeps", "values", "doctor", "publish", "run_command", "execute", "cli"),
+    ("explorer", "sweeps", "values", "doctor", "publish", "execute", "cli"),
 )
 # Most lines a room may have, docstrings and blanks included; they only go down (tests/test_rooms.py).
 # What stands beside the rooms in `helpers` is "top-level"; the last four are folders of their own.
@@ -41,7 +41,7 @@ BUDGETS = {
     "thinkedit": 6554,
     "explorer": 885,
     "sweeps": 949,
-    "top-level": 2355,
+    "top-level": 2077,
     "tools": 2700,
     "benchmarks": 2000,
     "book": 810,

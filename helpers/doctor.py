@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 import torch
 
-from helpers import __version__
+from helpers import UserError, __version__
 from helpers.editing.corpus import DUMP, corpus_named
 from helpers.editing.mend.network import UntrainedError
 from helpers.editing.moments import missing_layers, moments_folder
@@ -23,13 +23,13 @@ from helpers.editing.params_files import content_of, model_file
 from helpers.editing.presets import moment_layers
 from helpers.fetch import (
     DATA_VARIABLE,
-    FetchError,
     NotHereError,
     Resource,
     data_folder,
+    files_of,
     locate,
+    official_files,
 )
-from helpers.fetching import OFFICIAL, files_of
 from helpers.models.memory import free_bytes
 from helpers.models.names import HUB_NAMES, SHAPE_PREFIX
 from helpers.models.packaged_weights import PACKAGED_WEIGHTS, weights_folder
@@ -52,20 +52,34 @@ def report() -> Iterator[str]:
     yield "packages: " + ", ".join(f"{name} {version(name)}" for name in _PACKAGES)
     found = [f"{name} {'yes' if find_spec(m) else 'no'}" for name, m in _EXTRAS.items()]
     yield "optional extras: " + ", ".join(found)
-    yield from _hardware()
-    yield from _caches()
+    for index in range(torch.cuda.device_count()):
+        free, total = torch.cuda.mem_get_info(index)
+        name = torch.cuda.get_device_name(index)
+        yield f"GPU {index}: {name}, {free / _GIB:.0f} of {total / _GIB:.0f} GiB free"
+    if not torch.cuda.is_available():
+        yield f"no GPU; {os.cpu_count()} CPU cores, torch uses {torch.get_num_threads()} threads"
+    total, free = psutil.virtual_memory().total, free_bytes(torch.device("cpu"))
+    yield f"memory: {total / _GIB:.0f} GiB, {free / _GIB:.1f} GiB free"
+    root = cache_folder()
+    listed = ", ".join(
+        f"{folder.name} {sum(f.stat().st_size for f in folder.rglob('*')) / 2**20:,.0f} MiB"
+        for folder in sorted(root.iterdir())
+        if folder.is_dir()
+    )
+    disk = shutil.disk_usage(root).free / _GIB
+    yield f"cache {root}: {listed or 'empty'}; {disk:.0f} GiB of disk free"
     for name in PACKAGED_WEIGHTS:
         folder = weights_folder(name)
         there = "cached" if folder.exists() else "not fetched yet"
         yield f"model {name}: {there} ({folder.parent})"
-    yield from _data(OFFICIAL.values())
+    yield from _data(official_files().values())
 
 
 def needs(params_file: Path) -> Iterator[str]:
     """Lines about a params file's run: its parameters, and what it has to fetch or make first.
 
     Raises:
-        ParamsError: the file does not fit its notebook.
+        UserError: the file does not fit its notebook.
     """
     notebook = notebook_of(params_file)
     params = read_params(params_file, notebook)
@@ -83,21 +97,17 @@ def needs(params_file: Path) -> Iterator[str]:
         yield f"  to be made first: {error}{cost if untrained else ''}"
     yield f"  model {params['model']}: {memory}"
     yield f"  weights: {_weights(params['model'])}"
-    if files := files_of(params):
+    named = (str(params.get(key)) for key in ("dataset", "source", "layout"))
+    if files := [file for name in named for file in files_of(name)]:
         yield from (f"  {line}" for line in _data(files))
     if params.get("corpus") == "wikipedia":
         extra = "" if find_spec("datasets") else "; needs pip install --editable '.[wikipedia]'"
         yield f"  corpus wikipedia: {DUMP}, where the hub's cache lacks it{extra}"
     if "preset" in params:
         yield from (f"  {line}" for line in _second_moments(params))
-    yield from (f"  {line}" for line in _set_apart(notebook, params))
-
-
-def _set_apart(notebook: Path, params: dict[str, Any]) -> Iterator[str]:
-    """Parameters with another value than in the notebook's cell, in that cell's words."""
     for parameter in notebook_parameters(notebook):
         if (value := params[parameter.name]) != parameter.default:
-            yield f"{parameter.name}: {_short(value)}  # {parameter.help}"
+            yield f"  {parameter.name}: {_short(value)}  # {parameter.help}"
 
 
 def _weights(model: str) -> str:
@@ -146,46 +156,18 @@ def _megabytes(size: int | None) -> str:
     return "size unknown" if size is None else f"{size / 1e6:.1f} MB"
 
 
-def _hardware() -> Iterator[str]:
-    if torch.cuda.is_available():
-        for index in range(torch.cuda.device_count()):
-            free, total = torch.cuda.mem_get_info(index)
-            name = torch.cuda.get_device_name(index)
-            yield f"GPU {index}: {name}, {free / _GIB:.0f} of {total / _GIB:.0f} GiB free"
-    else:
-        yield f"no GPU; {os.cpu_count()} CPU cores, torch uses {torch.get_num_threads()} threads"
-    free = free_bytes(torch.device("cpu"))
-    yield f"memory: {psutil.virtual_memory().total / _GIB:.0f} GiB, {free / _GIB:.1f} GiB free"
-
-
-def _caches() -> Iterator[str]:
-    root = cache_folder()
-    sizes = {
-        folder.name: sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
-        for folder in sorted(root.iterdir())
-        if folder.is_dir()
-    }
-    listed = ", ".join(f"{name} {size / 2**20:,.0f} MiB" for name, size in sizes.items())
-    free = shutil.disk_usage(root).free / _GIB
-    yield f"cache {root}: {listed or 'empty'}; {free:.0f} GiB of disk free"
-
-
 def _data(resources: Iterable[Resource]) -> Iterator[str]:
     """The data folder and what is in it; without a proper folder, that alone."""
     try:
         yield f"{DATA_VARIABLE}: {data_folder() or 'not set'}"
-    except FetchError as error:
+    except UserError as error:
         yield f"PROBLEM: {error}"
         return
     for resource in resources:
-        yield f"data {resource.name}: {_state(resource)}"
-
-
-def _state(resource: Resource) -> str:
-    """Whether a verified copy is here; a damaged one is said to be so."""
-    try:
-        return f"found ({locate(resource, download=False)})"
-    except NotHereError:
-        return f"will be downloaded ({_megabytes(resource.size)})"
-    except FetchError as error:
-        return f"PROBLEM: {error}"
+        try:
+            state = f"found ({locate(resource, download=False)})"
+        except NotHereError:
+            state = f"will be downloaded ({_megabytes(resource.size)})"
+        except UserError as error:  # damaged
+            state = f"PROBLEM: {error}"
+        yield f"data {resource.name}: {state}"

@@ -1,14 +1,23 @@
-"""Headless execution: a params file becomes an executed notebook, a log and a manifest row."""
+"""Headless execution: a params file becomes an executed notebook, a log and a manifest row.
+
+Cells have tags. ``published``: redraws published results; left out where the parameter ``published``
+names none. ``results``: sentences about the numbers of the notebook's own parameters; under other
+parameters a note stands in their place. ``shared``: makes what the shards of a sweep share; all that
+the sweep's first stage executes.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import logging
+import re
+import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import chdir
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,19 +27,26 @@ import yaml
 from filelock import FileLock, Timeout
 from papermill.exceptions import PapermillExecutionError
 
-from helpers import __version__
-from helpers.cell_times import CellTimes
-from helpers.cells import write_for_run
-from helpers.params import ParamsError, notebook_of, read_params
+from helpers import UserError, __version__
+from helpers.params import notebook_of, notebook_parameters, read_params
 from helpers.paths import REPOSITORY, RUNS, file_name, in_one_line, written_whole
-from helpers.processes import environment
+from helpers.processes import TOLD, each_alone, environment, in_words, shared_cores
 
-MANIFEST = "manifest.jsonl"
+PUBLISHED, RESULTS, SHARED = "published", "results", "shared"  # tags of cells
 ROW = "run.json"
-_QUIET = {"TQDM_DISABLE": "1", "TOKENIZERS_PARALLELISM": "false"}
+SLOW = 2.0  # seconds
+SILENT = 60.0  # seconds at most between two lines about a running cell
+_NOTE = (
+    "*Sentences about this notebook's own numbers are left out: this run has other parameters"
+    " ({changed}).*"
+)
+_LEFT_OUT = "*Sections about published results are left out: `published` names none.*"
+_HEADLINES = re.compile(r"<!-- made by python -m tools\.headlines.*?<!-- end -->\n*", re.S)
+_PLACES = {"results", "output"}  # parameters that change no number
+_USUAL = re.compile(r"^# Usual time: (.+)$", re.M)
 
 
-class RunError(RuntimeError):
+class RunError(UserError):
     """Raised when a notebook fails; names the executed notebook, which is its own log."""
 
 
@@ -53,7 +69,7 @@ class ManifestRow:
 class PlannedRun:
     """A checked params file, its notebook, and the folder its executed notebook will be in.
 
-    ``part`` is the tag of the cells that are executed; none: all (see ``helpers.cells``).
+    ``part`` is the tag of the cells that are executed; none: all.
     """
 
     notebook: Path
@@ -86,54 +102,104 @@ class PlannedRun:
             return None
 
 
-def plan(params_file: Path, *, notebook: Path | None = None, folder: Path = RUNS) -> PlannedRun:
-    """Check a params file; its output is ``folder/<notebook>/<params>-<hash>/``.
-
-    Raises:
-        ParamsError: the params file does not fit the notebook.
-    """
-    notebook = notebook or notebook_of(params_file)
-    params = read_params(params_file, notebook)
-    return place(params_file, params, notebook=notebook, folder=folder)
-
-
 def place(params_file: Path, params: dict[str, Any], *, notebook: Path, folder: Path) -> PlannedRun:
-    """``plan`` for checked parameters, whose params file need not be written yet."""
-    output_folder = folder / notebook.stem / f"{file_name(params_file.stem)}-{_hash(params)}"
+    """A run of checked parameters; its output is ``folder/<notebook>/<params>-<hash>/``."""
+    digest = hashlib.sha256(json.dumps(params, sort_keys=True).encode()).hexdigest()[:8]
+    output_folder = folder / notebook.stem / f"{file_name(params_file.stem)}-{digest}"
     return PlannedRun(notebook, params_file, params, output_folder)
 
 
 def checked_plan(
     params_file: Path, *, notebook: Path | None = None, folder: Path = RUNS
 ) -> PlannedRun:
-    """``plan``, with values checked that only the notebook's own modules and this machine can judge.
+    """A run of a params file whose names, types and values are right, on a device that is here.
 
     Raises:
-        ParamsError: the params file does not fit the notebook, holds wrong values, or names a device
+        UserError: the params file does not fit the notebook, holds wrong values, or names a device
             that is not here.
     """
-    from helpers.models.load import (  # loads torch, which executing does not need
-        ModelError,
-        check_device,
-    )
+    # These load torch, which executing does not need.
+    from helpers.models.load import check_device
     from helpers.values import check_values
 
-    planned = plan(params_file, notebook=notebook, folder=folder)
+    notebook = notebook or notebook_of(params_file)
+    params = read_params(params_file, notebook)
     with chdir(REPOSITORY):  # from where the notebook reads paths
-        check_values(params_file, planned.params)
+        check_values(params_file, params)
     try:
-        check_device(planned.params.get("device", "cpu"))
-    except ModelError as error:
-        raise ParamsError(f"{params_file}: {error}") from error
-    return planned
+        check_device(params.get("device", "cpu"))
+    except UserError as error:
+        raise UserError(f"{params_file}: {error}") from error
+    return place(params_file, params, notebook=notebook, folder=folder)
+
+
+def run_files(
+    params_files: Sequence[Path],
+    *,
+    folder: Path | None = None,
+    workers: int = 1,
+    tell: Callable[[str], None],
+) -> bool:
+    """Execute the notebooks of params files; one that fails does not stop the others.
+
+    All files are checked before the first notebook starts. Each notebook runs in a process of its own.
+
+    Args:
+        params_files: begun in this order.
+        folder: where executed notebooks go; default: ``runs``.
+        workers: notebooks at a time; each gets its share of the cores.
+        tell: gets what is to be said beside the processes' own lines.
+
+    Returns:
+        whether all of them ended well.
+
+    Raises:
+        UserError: a params file does not fit its notebook, or holds wrong values; nothing is run.
+    """
+    environments = shared_cores(workers)
+    planned = [checked_plan(file, folder=folder or RUNS) for file in params_files]
+    failed = []
+    for each, code in each_alone(_run_and_tell, planned, environments):
+        name = each.notebook.stem
+        if code < 0:
+            tell(f"error: {name}: its process was killed (signal {-code}), maybe out of memory")
+        if code:
+            failed.append(name)
+    if len(planned) > 1:
+        tell(f"{len(planned) - len(failed)} of {len(planned)} notebooks ended well")
+    if failed:
+        tell(f"failed: {', '.join(failed)}")
+    return not failed
+
+
+def usual_time(params_file: Path) -> str:
+    """What the file's comment ``# Usual time: …`` says; empty where it says nothing."""
+    found = _USUAL.search(params_file.read_text(encoding="utf-8"))
+    return found[1] if found else ""
+
+
+def _run_and_tell(planned: PlannedRun) -> None:
+    """What a process does; it ends with code 1 where the run fails."""
+
+    def tell(line: str) -> None:
+        print(f"{planned.notebook.stem}: {line}", flush=True)
+
+    usual = usual_time(planned.params_file)
+    tell("started" + (f", usually {usual}" if usual else ""))
+    try:
+        row = execute(planned, tell=tell)
+    except RunError as error:
+        print(f"error: {error}", file=sys.stderr, flush=True)
+        raise SystemExit(1) from error
+    if drawn := sorted(file.stem for file in planned.figures.glob("*.png")):
+        tell(f"{len(drawn)} figures in {planned.figures}: {', '.join(drawn)}")
+    if count := len(list(planned.tables.glob("*.csv"))):
+        tell(f"{count} tables as CSV files in {planned.tables}")
+    tell(f"{row.status} in {row.seconds:.0f} s -> {row.output}")
 
 
 def run(
-    params_file: Path,
-    *,
-    notebook: Path | None = None,
-    folder: Path = RUNS,
-    part: str = "",
+    params_file: Path, *, notebook: Path | None = None, folder: Path = RUNS, part: str = ""
 ) -> ManifestRow:
     """Check a params file and execute the notebook that it is for.
 
@@ -144,23 +210,17 @@ def run(
         part: tag of the cells to execute; default: all.
 
     Raises:
-        ParamsError: the params file does not fit the notebook, or holds wrong values; nothing is run.
         RunError: see ``execute``.
+        UserError: see ``checked_plan``; nothing is run.
     """
-    planned = checked_plan(params_file, notebook=notebook, folder=folder)
-    return execute(replace(planned, part=part), folder=folder)
+    return execute(replace(checked_plan(params_file, notebook=notebook, folder=folder), part=part))
 
 
-def execute(
-    planned: PlannedRun,
-    *,
-    folder: Path = RUNS,
-    tell: Callable[[str], None] | None = None,
-) -> ManifestRow:
+def execute(planned: PlannedRun, *, tell: Callable[[str], None] | None = None) -> ManifestRow:
     """Execute a checked run.
 
-    The executed notebook, its figures, the effective parameters and the manifest row go to the folder
-    that ``plan`` says, never over the committed figures. ``folder/manifest.jsonl`` gets the row too,
+    The executed notebook, its figures, the effective parameters and the manifest row go to its folder,
+    never over the committed figures. ``manifest.jsonl`` of the folder of all runs gets the row too,
     whether the run fails or not.
 
     Args:
@@ -174,7 +234,8 @@ def execute(
     try:
         planned.output_folder.mkdir(parents=True, exist_ok=True)
         with FileLock(planned.output_folder / ".lock", blocking=False):
-            row = _recorded(planned, folder, tell)
+            _prepare(planned)
+            row = _recorded(planned, tell)
     except Timeout as error:
         raise RunError(
             f"another run with these parameters writes to {planned.output_folder}: wait for its end"
@@ -191,38 +252,8 @@ def execute(
     return row
 
 
-def _recorded(planned: PlannedRun, folder: Path, tell: Callable[[str], None] | None) -> ManifestRow:
-    """Run the notebook, and write down how that ended."""
-    _prepare(planned)
-    started, clock = datetime.now(UTC), time.perf_counter()
-    failure = _execute(planned, CellTimes(tell) if tell else None)
-    row = ManifestRow(
-        notebook=planned.notebook.stem,
-        params_file=str(planned.params_file),
-        output=str(planned.output),
-        started=started.isoformat(timespec="seconds"),
-        seconds=round(time.perf_counter() - clock, 1),
-        status="failed" if failure else "done",
-        error=f"{type(failure).__name__}: {str(failure).strip()[-2000:]}" if failure else "",
-        helpers_version=__version__,
-        message=_message(failure) if failure else "",
-    )
-    record(planned, row, folder)
-    return row
-
-
-def record(planned: PlannedRun, row: ManifestRow, folder: Path) -> None:
-    """Write down how a run ended, in its own folder and in the manifest."""
-    line = json.dumps(asdict(row), ensure_ascii=False)
-    with written_whole(planned.output_folder / ROW) as scratch:
-        scratch.write_text(line + "\n", encoding="utf-8")
-    with (folder / MANIFEST).open("a", encoding="utf-8") as file:
-        # One write of one line: lines of two processes do not mix.
-        file.write(line + "\n")
-
-
 def _prepare(planned: PlannedRun) -> None:
-    """The output folder with the effective parameters, and no row of an earlier run."""
+    """The output folder with the effective parameters and the cells, and nothing of an earlier run."""
     (planned.output_folder / ROW).unlink(missing_ok=True)
     for earlier in (*planned.tables.glob("*.csv"), *planned.figures.glob("*.*")):
         earlier.unlink()
@@ -232,15 +263,20 @@ def _prepare(planned: PlannedRun) -> None:
     write_for_run(planned.notebook, planned.params, planned.output, part=planned.part)
 
 
-def _execute(planned: PlannedRun, watch: CellTimes | None) -> Exception | None:
-    """Run the notebook; returns what went wrong, if anything did."""
+def _recorded(planned: PlannedRun, tell: Callable[[str], None] | None) -> ManifestRow:
+    """Run the notebook, and write down how that ended."""
     # papermill takes "records: int | None" for unknown and warns; the parameters are checked already.
     logging.getLogger("papermill").setLevel(logging.ERROR)
-    hooks = watch.hooks() if watch else {}
-    variables = {**_QUIET, **({"HELPERS_TELL": "1"} if watch else {})}
-    for name, place in (("FIGURES", planned.figures), ("TABLES", planned.tables)):
-        variables[f"HELPERS_{name}"] = str(place.resolve())
+    variables = {
+        "TQDM_DISABLE": "1",
+        "TOKENIZERS_PARALLELISM": "false",
+        "HELPERS_FIGURES": str(planned.figures.resolve()),
+        "HELPERS_TABLES": str(planned.tables.resolve()),
+        **({"HELPERS_TELL": "1"} if tell else {}),
+    }
     as_it_is = str(planned.output).replace("{", "{{").replace("}", "}}")  # to papermill, a template
+    started, clock = datetime.now(UTC), time.perf_counter()
+    error = message = ""
     try:
         with environment(variables):
             papermill.execute_notebook(
@@ -250,22 +286,145 @@ def _execute(planned: PlannedRun, watch: CellTimes | None) -> Exception | None:
                 kernel_name="python3",
                 cwd=str(REPOSITORY),
                 progress_bar=False,
-                extra_arguments=[
-                    "--log-level=ERROR"
-                ],  # else it warns that it listens on this machine
-                **hooks,
+                extra_arguments=["--log-level=ERROR"],  # else it warns that it listens here
+                **(CellTimes(tell).hooks() if tell else {}),
             )
     except Exception as failure:
-        return failure
-    return None
+        error = f"{type(failure).__name__}: {str(failure).strip()[-2000:]}"
+        message = f"{type(failure).__name__}: {failure}"
+        if isinstance(failure, PapermillExecutionError):  # in the kernel's words
+            message = f"{failure.ename}: {failure.evalue}"
+    row = ManifestRow(
+        notebook=planned.notebook.stem,
+        params_file=str(planned.params_file),
+        output=str(planned.output),
+        started=started.isoformat(timespec="seconds"),
+        seconds=round(time.perf_counter() - clock, 1),
+        status="failed" if error else "done",
+        error=error,
+        helpers_version=__version__,
+        message=message,
+    )
+    record(planned, row)
+    return row
 
 
-def _message(failure: Exception) -> str:
-    """Type and words of what went wrong; of a cell's failure, as the kernel tells them."""
-    if isinstance(failure, PapermillExecutionError):
-        return f"{failure.ename}: {failure.evalue}"
-    return f"{type(failure).__name__}: {failure}"
+def record(planned: PlannedRun, row: ManifestRow) -> None:
+    """Write down how a run ended, in its own folder and in the manifest of all runs."""
+    line = json.dumps(asdict(row), ensure_ascii=False)
+    with written_whole(planned.output_folder / ROW) as scratch:
+        scratch.write_text(line + "\n", encoding="utf-8")
+    with (planned.output_folder.parent.parent / "manifest.jsonl").open(
+        "a", encoding="utf-8"
+    ) as file:
+        # One write of one line: lines of two processes do not mix.
+        file.write(line + "\n")
 
 
-def _hash(params: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(params, sort_keys=True).encode()).hexdigest()[:8]
+# --- which cells a run executes -------------------------------------------------------------------
+
+
+def has_part(notebook: Path, part: str) -> bool:
+    """Whether a notebook has cells with this tag."""
+    cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+    return any(part in _tags(cell) for cell in cells)
+
+
+def write_for_run(notebook: Path, params: Mapping[str, Any], path: Path, *, part: str = "") -> None:
+    """Write the notebook as a run with these parameters executes it.
+
+    Args:
+        notebook: its file.
+        params: all of its parameters.
+        path: where to.
+        part: a tag; only its cells are executed.
+    """
+    content = json.loads(notebook.read_text(encoding="utf-8"))
+    cells = content["cells"]
+    if part:
+        cells = [cell for cell in cells if {part, "parameters"} & _tags(cell)]
+    if "published" in params and not params["published"]:
+        cells = _without(cells, PUBLISHED, _LEFT_OUT)
+    defaults = {p.name: p.default for p in notebook_parameters(notebook)}
+    changed = [name for name in params if name not in _PLACES and params[name] != defaults[name]]
+    if changed:
+        for cell in cells:  # the results in twenty seconds, which ``tools.headlines`` writes
+            if cell["cell_type"] == "markdown":
+                cell["source"] = _HEADLINES.sub("", "".join(cell["source"]))
+        cells = _without(cells, RESULTS, _NOTE.format(changed=", ".join(changed)))
+    with written_whole(path) as scratch:
+        text = json.dumps({**content, "cells": cells}, ensure_ascii=False)
+        scratch.write_text(text, encoding="utf-8")
+
+
+def _without(cells: list[dict[str, Any]], tag: str, note: str) -> list[dict[str, Any]]:
+    """Cells without those of this tag; the note stands once, where the first of them was."""
+    kept = [cell for cell in cells if tag not in _tags(cell)]
+    place = next((i for i, cell in enumerate(cells) if tag in _tags(cell)), None)
+    if place is not None:
+        said = {"cell_type": "markdown", "id": f"no-{tag}", "metadata": {}, "source": note}
+        kept.insert(place, said)
+    return kept
+
+
+def _tags(cell: Mapping[str, Any]) -> set[str]:
+    return set(cell["metadata"].get("tags", []))
+
+
+# --- how far a run is -----------------------------------------------------------------------------
+
+
+@dataclass
+class CellTimes:
+    """Hooks for nbclient: cells slower than ``SLOW`` are told with the heading above them.
+
+    While a cell runs, a line comes at least every ``SILENT`` seconds, with the last progress it told.
+    """
+
+    tell: Callable[[str], None]
+    heading: str = ""
+    began: float = field(default_factory=time.perf_counter)
+    last: str = ""
+    over: threading.Event = field(default_factory=threading.Event)
+
+    def hooks(self) -> dict[str, Any]:
+        """What papermill takes."""
+        return {
+            "on_cell_start": self.begins,
+            "on_cell_executed": self.ended,
+            "stderr_file": self,
+        }
+
+    def begins(self, cell: Any, cell_index: int) -> None:
+        """Called before every cell, markdown included."""
+        titles = [line for line in cell.source.splitlines() if line.startswith("#")]
+        if cell.cell_type == "markdown" and titles:
+            self.heading = titles[-1].lstrip("# ")
+        self.began, self.last, self.over = time.perf_counter(), "", threading.Event()
+        if cell.cell_type == "code":
+            threading.Thread(target=self._remind, args=(self.over,), daemon=True).start()
+
+    def write(self, text: str) -> None:
+        """Called with what a cell writes to stderr: its lines of progress are told."""
+        for line in text.splitlines():
+            if line.startswith(TOLD):
+                progress = line.removeprefix(TOLD)
+                self.last = f"; after {self._seconds()}: {progress}"
+                self.tell(f'{progress}, in "{self.heading}"')
+
+    def flush(self) -> None:
+        """Nothing is held back."""
+
+    def ended(self, cell: Any, cell_index: int, execute_reply: Any) -> None:
+        """Called after every code cell."""
+        self.over.set()
+        seconds = time.perf_counter() - self.began
+        if seconds > SLOW:
+            self.tell(f'{seconds:.0f} s, cell {cell.execution_count} of "{self.heading}"')
+
+    def _remind(self, over: threading.Event) -> None:
+        while not over.wait(SILENT):
+            self.tell(f'running for {self._seconds()}{self.last}, in "{self.heading}"')
+
+    def _seconds(self) -> str:
+        return in_words(time.perf_counter() - self.began)

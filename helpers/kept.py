@@ -23,7 +23,8 @@ from typing import TypeVar
 
 from safetensors import SafetensorError
 
-from helpers.paths import PlaceError, in_one_line, remove, written_whole
+from helpers import UserError
+from helpers.paths import in_one_line, remove, written_whole
 
 T = TypeVar("T")
 # What readers of JSON, safetensors and npz raise for bytes that they did not write.
@@ -32,7 +33,7 @@ _DIGITS = 16
 _DIGEST = re.compile(rf"-([0-9a-f]{{{_DIGITS}}})$")
 
 
-class DamagedError(ValueError):
+class DamagedError(UserError):
     """Raised for a file whose bytes are not those that were written; names the file."""
 
 
@@ -41,11 +42,11 @@ def kept_whole(path: Path) -> Iterator[Path]:
     """A scratch path for a file or folder, which becomes what is kept as ``path``.
 
     Raises:
-        PlaceError: the disk is full or only read, in one line.
+        UserError: the disk is full or only read.
     """
 
     def named(scratch: Path) -> Path:
-        return path.with_name(f"{path.stem}-{digest(scratch)}{path.suffix}")
+        return path.with_name(f"{path.stem}-{_digest(scratch)}{path.suffix}")
 
     try:
         earlier = _versions(path)
@@ -59,12 +60,11 @@ def kept_whole(path: Path) -> Iterator[Path]:
     except OSError as error:
         if error.errno is None:  # the network's, not the disk's
             raise
-        error.filename = path  # not the scratch file, which nobody knows
-        raise PlaceError(in_one_line(error)) from error
+        raise UserError(in_one_line(error, path)) from error
     except SafetensorError as error:
         if "os error" not in str(error):
             raise
-        raise PlaceError(
+        raise UserError(
             f"{path} cannot be written ({error}); free some space or choose another folder"
         ) from error
 
@@ -79,20 +79,20 @@ def read_kept(path: Path, read: Callable[[Path], T]) -> T:
 
     Raises:
         DamagedError: the bytes have changed, or cannot be read at all.
-        FileNotFoundError: there is no such file.
-        OSError: the file cannot be opened just now.
+        OSError: there is no such file, or it cannot be opened just now.
     """
     there = kept_at(path)
     written = _DIGEST.search(there.stem)
-    if written and _known_digest(there, _state(there)) != written[1]:
+    changed = tuple(file.stat().st_mtime_ns for file in _files(there)) if written else ()
+    if written and _known_digest(there, changed) != written[1]:
         raise DamagedError(f"{there} is damaged: its bytes are not those that were written")
     try:
         return read(there)
-    except (DamagedError, FileNotFoundError):  # the latter may lack its number
-        raise
     except _DAMAGE as error:
+        if isinstance(error, FileNotFoundError | DamagedError):  # the former may lack its number
+            raise
         if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
-            raise  # not there, or not readable just now
+            raise
         raise DamagedError(f"{there} is damaged: {type(error).__name__}: {error}") from error
 
 
@@ -135,14 +135,6 @@ def kept(path: Path, read: Callable[[Path], T], make: Callable[[Path], object]) 
     return value
 
 
-def digest(path: Path) -> str:
-    """Sixteen hexadecimal digits of the SHA-256 of a file, or of a folder's files and their names."""
-    if not path.is_dir():
-        return file_digest(path)[:_DIGITS]
-    listed = "".join(f"{file_digest(file)}  {file.name}\n" for file in _files(path))
-    return digest_of(listed.encode())
-
-
 def digest_of(content: bytes) -> str:
     """Sixteen hexadecimal digits of the SHA-256 of some bytes."""
     return hashlib.sha256(content).hexdigest()[:_DIGITS]
@@ -154,6 +146,20 @@ def file_digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def _digest(path: Path) -> str:
+    """Of a file, or of a folder's files and their names."""
+    if not path.is_dir():
+        return file_digest(path)[:_DIGITS]
+    listed = "".join(f"{file_digest(file)}  {file.name}\n" for file in _files(path))
+    return digest_of(listed.encode())
+
+
+@cache
+def _known_digest(path: Path, changed: tuple[int, ...]) -> str:
+    """``_digest``, computed once in a process while the files keep their times."""
+    return _digest(path)
+
+
 def _versions(path: Path) -> list[Path]:
     """What is kept as ``path``: one file, or two for a moment."""
     stem, suffix = glob.escape(path.stem), glob.escape(path.suffix)
@@ -163,14 +169,3 @@ def _versions(path: Path) -> list[Path]:
 def _files(path: Path) -> list[Path]:
     """The file, or the folder's files but for hidden ones, which file browsers leave."""
     return sorted(path.glob("[!.]*")) if path.is_dir() else [path]
-
-
-def _state(path: Path) -> tuple[tuple[str, int, int, int], ...]:
-    states = ((file.name, file.stat()) for file in _files(path))
-    return tuple((name, s.st_size, s.st_mtime_ns, s.st_ino) for name, s in states)
-
-
-@cache
-def _known_digest(path: Path, state: object) -> str:
-    """``digest``, computed once in a process while the files keep their sizes and times."""
-    return digest(path)

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import ast
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import os
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
-from reprlib import Repr
 from typing import Annotated, Any
 
 import yaml
@@ -27,8 +27,9 @@ from pydantic import (
     create_model,
 )
 
-from helpers.paths import FIGURES, NOTEBOOKS, REPOSITORY, RUNS, PathError, below
-from helpers.yaml_text import load_yaml
+from helpers import UserError
+from helpers.paths import FIGURES, NOTEBOOKS, REPOSITORY, RUNS
+from helpers.records import load_yaml
 
 
 def _no_truth_value(value: object) -> object:
@@ -37,7 +38,7 @@ def _no_truth_value(value: object) -> object:
     return value
 
 
-_Int = Annotated[int, BeforeValidator(_no_truth_value), Field(ge=-(2**63), lt=2**63)]
+_Int = Annotated[int, BeforeValidator(_no_truth_value)]
 _Float = Annotated[float, BeforeValidator(_no_truth_value), Field(allow_inf_nan=False)]
 _TYPES: dict[str, Any] = {
     "str": str,
@@ -52,16 +53,8 @@ _TYPES: dict[str, Any] = {
     "float | None": _Float | None,
     "str | None": str | None,
 }
-# Parameters that name folders a notebook writes to, from the repository's root.
-WRITTEN_FOLDERS = {"results", "output", "stored"}
-
-
-_BRIEF = Repr()  # of values in messages, however large they are
-_BRIEF.maxstring = _BRIEF.maxother = 120
-
-
-class ParamsError(ValueError):
-    """Raised for a params file or parameter cell that cannot be used, naming file and remedy."""
+# Parameters that name folders a notebook writes to, and below which folders those stay.
+WRITTEN_FOLDERS = {"results": (RUNS,), "output": (RUNS,), "stored": (RUNS, FIGURES)}
 
 
 @dataclass(frozen=True)
@@ -78,25 +71,25 @@ def notebook_parameters(notebook: Path) -> tuple[Parameter, ...]:
     """Read the cell tagged ``parameters``.
 
     Raises:
-        ParamsError: no such cell, or a line that is not ``name: type = literal``.
+        UserError: no such cell, or a line that is not ``name: type = literal``.
     """
     cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
     tagged = [c for c in cells if "parameters" in c["metadata"].get("tags", [])]
     if len(tagged) != 1:
-        raise ParamsError(f"{notebook.name} needs exactly one cell tagged 'parameters'")
+        raise UserError(f"{notebook.name} needs exactly one cell tagged 'parameters'")
     return declared("".join(tagged[0]["source"]), notebook.name)
 
 
 def declared(source: str, where: str) -> tuple[Parameter, ...]:
-    """What a parameter cell declares. Raises ``ParamsError`` as ``notebook_parameters`` does."""
+    """What a parameter cell declares. Raises ``UserError`` as ``notebook_parameters`` does."""
     comments = [line.partition("  # ")[2] for line in source.splitlines()]
     found = []
     for statement in ast.parse(source).body:
         if not (isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name)):
-            raise ParamsError(f"{where}, parameters: write every line as name: type = value")
+            raise UserError(f"{where}, parameters: write every line as name: type = value")
         kind = ast.unparse(statement.annotation)
         if kind not in _TYPES or statement.value is None:
-            raise ParamsError(f"{where}, {statement.target.id}: type {kind} is not supported")
+            raise UserError(f"{where}, {statement.target.id}: type {kind} is not supported")
         default = ast.literal_eval(statement.value)
         help_text = comments[statement.lineno - 1]
         found.append(Parameter(statement.target.id, kind, default, help_text))
@@ -111,15 +104,16 @@ def check_types(parameters: Iterable[Parameter], values: Mapping[str, Any]) -> N
         values: by name, as a session holds them.
 
     Raises:
-        ParamsError: with what came, and what to write instead.
+        UserError: with what came, and what to write instead.
     """
     for parameter in parameters:
         value = values[parameter.name]
         if not _fits(value, parameter):
             right = [value] if _fits([value], parameter) else parameter.default
-            raise ParamsError(
-                f"{parameter.name} is {_BRIEF.repr(value)}, where {parameter.type} is needed;"
-                f" for instance {right!r}, with papermill -y '{_yaml(parameter, right)}'"
+            line = yaml.safe_dump({parameter.name: right}, default_flow_style=True, width=10_000)
+            raise UserError(
+                f"{parameter.name} is {value!r}, where {parameter.type} is needed;"
+                f" for instance {right!r}, with papermill -y '{line.strip()[1:-1]}'"
             )
 
 
@@ -131,97 +125,77 @@ def _fits(value: object, parameter: Parameter) -> bool:
     return True
 
 
-def _yaml(parameter: Parameter, value: object) -> str:
-    """One line of a params file."""
-    flow = yaml.safe_dump({parameter.name: value}, default_flow_style=True, width=10_000)
-    return flow.strip()[1:-1]
-
-
-def parameters_model(notebook: Path) -> type[BaseModel]:
-    """A pydantic model of a notebook's parameters: typed, with defaults, unknown names forbidden."""
-    return _model(notebook, notebook.stat().st_mtime_ns)
-
-
-@lru_cache(maxsize=32)  # a sweep asks once for each of its runs
-def _model(notebook: Path, changed: int) -> type[BaseModel]:
-    fields: dict[str, Any] = {
-        p.name: (_TYPES[p.type], p.default) for p in notebook_parameters(notebook)
-    }
-    config = ConfigDict(extra="forbid", protected_namespaces=())
-    return create_model(f"Params_{notebook.stem}", __config__=config, **fields)
-
-
 def notebook_of(params_file: Path) -> Path:
     """The notebook a params file is for, by its file or folder name.
 
     Raises:
-        ParamsError: no such file, or neither names a notebook.
+        UserError: no such file, or neither names a notebook.
     """
-    _require(params_file)
+    if not params_file.exists():
+        raise UserError(f"no params file {params_file}; see params/quick and params/paper")
     path = params_file.resolve()
     for name in (path.stem, path.parent.name):
         notebook = NOTEBOOKS / f"{name}.ipynb"
         if notebook.exists():
             return notebook
     known = ", ".join(sorted(p.stem for p in NOTEBOOKS.glob("*.ipynb")))
-    raise ParamsError(
+    raise UserError(
         f"{params_file}: neither the file nor its folder is named after a notebook ({known}); for a"
         " sweep's file there is python -m helpers sweep FILE --dry-run"
     )
-
-
-def _require(params_file: Path) -> None:
-    if not params_file.exists():
-        raise ParamsError(f"no params file {params_file}; see params/quick and params/paper")
 
 
 def read_params(params_file: Path, notebook: Path | None = None) -> dict[str, Any]:
     """Read and validate a params file; missing parameters take the notebook's defaults.
 
     Raises:
-        ParamsError: no such file, not flat YAML, an unknown parameter, or a value of a wrong type.
+        UserError: no such file, not flat YAML, an unknown parameter, or a value of a wrong type.
     """
-    _require(params_file)
+    notebook = notebook or notebook_of(params_file)
     try:
         values = load_yaml(params_file.read_text(encoding="utf-8")) or {}
-    except (OSError, UnicodeDecodeError) as error:
-        raise ParamsError(f"{params_file} cannot be read as UTF-8 text: {error}") from error
+    except UnicodeDecodeError as error:
+        raise UserError(f"{params_file} cannot be read as UTF-8 text: {error}") from error
     except yaml.YAMLError as error:
-        raise ParamsError(f"{params_file} is not valid YAML: {error}") from error
+        raise UserError(f"{params_file} is not valid YAML: {error}") from error
     if not isinstance(values, dict) or not all(isinstance(name, str) for name in values):
-        raise ParamsError(f"{params_file} must be a flat mapping of parameter names to values")
-    return validate_params(values, notebook or notebook_of(params_file), where=str(params_file))
+        raise UserError(f"{params_file} must be a flat mapping of parameter names to values")
+    return validate_params(values, notebook, where=str(params_file))
 
 
 def validate_params(values: dict[str, Any], notebook: Path, *, where: str) -> dict[str, Any]:
     """Check values against a notebook's parameters and fill in its defaults.
 
     Raises:
-        ParamsError: see ``read_params``; ``where`` names the source in the message.
+        UserError: see ``read_params``; ``where`` names the source in the message.
     """
     model = parameters_model(notebook)
     try:
         params = model(**values).model_dump()
     except ValidationError as error:
         lines = [explain(problem, model) for problem in error.errors()]
-        raise ParamsError(f"{where}: " + "; ".join(lines)) from error
-    for name in WRITTEN_FOLDERS & params.keys():
-        places = (RUNS, FIGURES) if name == "stored" else (RUNS,)
-        _check_folder(params[name], f"{where}: {name}", [place.name for place in places])
+        raise UserError(f"{where}: " + "; ".join(lines)) from error
+    for name, places in WRITTEN_FOLDERS.items():
+        if name in params:
+            # Not resolved: a symbolic link there may lead to a larger disk.
+            folder = Path(os.path.normpath(REPOSITORY / params[name]))
+            if not any(folder.is_relative_to(place) for place in places):
+                below = " or ".join(place.name for place in places)
+                raise UserError(
+                    f"{where}: {name}: {params[name]!r} must lie below {below}; to use another disk,"
+                    " make the folder there and a symbolic link to it in runs"
+                )
     return params
 
 
-def _check_folder(value: str, where: str, places: Sequence[str]) -> None:
-    """Params files travel: what one writes stays below ``runs``, what is published below ``figures``."""
-    try:
-        first = below(REPOSITORY, value).relative_to(REPOSITORY).parts[0]
-    except PathError as error:
-        raise ParamsError(f"{where}: {error}") from error
-    if first not in places:
-        raise ParamsError(
-            f"{where}: {value!r} must lie below {' or '.join(places)}; to use another disk, make the folder"
-            " there and a symbolic link to it in runs"
-        )
+@cache  # a sweep asks once for each of its runs
+def parameters_model(notebook: Path) -> type[BaseModel]:
+    """A pydantic model of a notebook's parameters: typed, with defaults, unknown names forbidden."""
+    fields: dict[str, Any] = {
+        p.name: (_TYPES[p.type], p.default) for p in notebook_parameters(notebook)
+    }
+    config = ConfigDict(extra="forbid", protected_namespaces=())
+    return create_model(f"Params_{notebook.stem}", __config__=config, **fields)
 
 
 def explain(problem: Any, model: type[BaseModel], *, noun: str = "parameter") -> str:
@@ -237,4 +211,18 @@ def explain(problem: Any, model: type[BaseModel], *, noun: str = "parameter") ->
         return f"there is no {noun} {name!r}; there are {', '.join(model.model_fields)}"
     if problem["type"] == "missing":
         return f"the {noun} {name!r} is missing"
-    return f"{name}: {problem['msg'].lower()}, not {_BRIEF.repr(problem['input'])}"
+    return f"{name}: {problem['msg'].lower()}, not {problem['input']!r}"
+
+
+def within(name: str, value: float, least: float, most: float | None = None) -> None:
+    """Refuse a number outside ``least`` to ``most``, or above no bound, with a ``UserError``."""
+    if not value >= least or (most is not None and value > most):
+        bounds = f"at least {least}" if most is None else f"from {least} to {most}"
+        raise UserError(f"{name}: must be {bounds}, not {value}")
+
+
+def one_of(name: str, value: object, known: Iterable[object]) -> None:
+    """Refuse what is none of the known values, with a ``UserError`` that names them."""
+    listed = tuple(known)
+    if value not in listed:
+        raise UserError(f"{name}: {value!r} is none of {', '.join(map(str, listed))}")

@@ -1,4 +1,4 @@
-"""Where things are: the repository's folders and the user's cache."""
+"""Where things are: the repository's folders and the user's cache, and how a file is written whole."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from helpers import UserError
+
 REPOSITORY = Path(__file__).resolve().parent.parent
 PACKAGED = Path(__file__).resolve().parent / "packaged"
 PARAMS = REPOSITORY / "params"
@@ -18,63 +20,32 @@ NOTEBOOKS = REPOSITORY / "notebooks"
 FIGURES = REPOSITORY / "figures"
 RUNS = REPOSITORY / "runs"
 
-
-class PathError(ValueError):
-    """Raised for a path that would leave the folder it belongs to."""
-
-
-class PlaceError(RuntimeError):
-    """Raised where a file or folder cannot be made, read or written, with the remedy."""
-
-
-class CacheError(PlaceError):
-    """Raised where the user's cache is no folder that can be written, with the remedy."""
+_REMEDIES = {
+    errno.ENOSPC: "free some space, or choose a folder on a larger disk",
+    errno.EDQUOT: "free some space, or choose a folder on a larger disk",
+    errno.ENOENT: "check the path",
+    errno.ENOTDIR: "a file stands where a folder should be: move it away",
+    errno.EEXIST: "a file stands where a folder should be: move it away",
+}
 
 
 def require_checkout() -> None:
-    """Say what is missing where the package was installed as a wheel, without what stands beside it.
-
-    Raises:
-        PlaceError: no params folder beside the package.
-    """
+    """Refuse to work where the package was installed as a wheel, without the folders next to it."""
     if not PARAMS.is_dir():
-        raise PlaceError(
+        raise UserError(
             f"{PARAMS} is not there: this copy of helpers was installed without its parameters,"
             " notebooks and stored tables; get the repository and there run"
             " `pip install --editable .`"
         )
 
 
-def in_one_line(error: OSError) -> str:
+def in_one_line(error: OSError, place: Path | None = None) -> str:
     """What went wrong with a file, and what helps."""
-    remedies = {
-        errno.ENOSPC: "free some space, or choose a folder on a larger disk",
-        errno.EDQUOT: "free some space, or choose a folder on a larger disk",
-        errno.ENOENT: "check the path",
-        errno.ENOTDIR: "a file stands where a folder should be: move it away",
-        errno.EEXIST: "a file stands where a folder should be: move it away",
-        errno.EIO: "copy what can be read to another disk",
-    }
-    place = error.filename or "a file"
-    remedy = remedies.get(error.errno or 0, "choose a folder that can be read and written")
+    remedy = _REMEDIES.get(error.errno or 0, "choose a folder that can be read and written")
     return (
-        f"{place}: {error.strerror or error}; {remedy} (HELPERS_CACHE names the cache, `results` and"
-        " --folder those of runs): what is finished is kept"
+        f"{place or error.filename or 'a file'}: {error.strerror or error}; {remedy} (HELPERS_CACHE"
+        " names the cache, `results` and --folder those of runs): what is finished is kept"
     )
-
-
-def below(root: Path, relative: str) -> Path:
-    """``root / relative``, where the relative path cannot leave the root.
-
-    Symbolic links are followed: whoever puts one there may move a folder to a larger disk.
-
-    Raises:
-        PathError: an absolute path, or one that climbs with ``..``.
-    """
-    parts = relative.replace("\\", "/").split("/")
-    if not relative or ".." in parts or "\0" in relative or ":" in parts[0] or not parts[0]:
-        raise PathError(f"{relative!r} must be a relative path that stays below {root}")
-    return root / relative
 
 
 def file_name(text: str) -> str:
@@ -110,6 +81,8 @@ def written_whole(path: Path, *, named: Callable[[Path], Path] | None = None) ->
         yield scratch
         for file in scratch.iterdir() if scratch.is_dir() else (scratch,):
             file.chmod(mode)
+            with file.open("rb") as written:
+                os.fsync(written.fileno())
         place = named(scratch) if named else path
         try:
             scratch.replace(place)
@@ -150,14 +123,8 @@ def cache_folder(*parts: str) -> Path:
         folder = Path(root or folder.expanduser(), *parts)
         folder.mkdir(parents=True, exist_ok=True)
     except (OSError, RuntimeError) as error:  # the latter where there is no home folder
-        raise CacheError(
+        raise UserError(
             f"the cache {folder} cannot be made ({error}); set HELPERS_CACHE to a folder that can be"
             " written"
         ) from error
     return folder
-
-
-def local_data_folder() -> Path | None:
-    """Folder named by ``HELPERS_DATA``, where local copies of official data are looked for."""
-    folder = os.environ.get("HELPERS_DATA")
-    return Path(folder) if folder else None

@@ -1,32 +1,34 @@
-"""Work in processes of its own: one fresh process for each item, so many at a time."""
+"""Work in processes of its own: one fresh process for each item, so many at a time, and how far it is."""
 
 from __future__ import annotations
 
 import multiprocessing
 import os
 import signal
+import sys
+import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from typing import Any, TypeVar
 
+from helpers import UserError
+
 Environment = dict[str, str]
 Item = TypeVar("Item")
 
+TOLD = "progress: "  # how a line of ``Progress`` begins
+_EVERY = 10.0  # seconds
+
 
 def shared_cores(count: int) -> list[Environment]:
-    """One environment per process, in which torch has its share of this machine's cores.
-
-    Args:
-        count: processes at a time.
-
-    Raises:
-        ValueError: a count below one.
-    """
+    """One environment for each of ``count`` processes, in which torch has its share of the cores."""
     if count < 1:
-        raise ValueError(f"--workers must be at least 1, got {count}")
+        raise UserError(f"--workers must be at least 1, got {count}")
     threads = max(1, (os.cpu_count() or 1) // count)
     shared = {} if "OMP_NUM_THREADS" in os.environ else {"OMP_NUM_THREADS": str(threads)}
     return [shared] * count
@@ -38,7 +40,8 @@ def each_alone(
     """Call ``function`` on each item in a fresh process, at most one per environment at a time.
 
     Items are begun in order and yielded as they end, each with its process's exit code: below zero
-    where a signal ended it. Whatever stops the iteration (an interrupt, say) ends the processes.
+    where a signal ended it. Whatever stops the iteration (an interrupt, say) ends the processes, and so
+    does the end of this one, even by SIGKILL.
 
     Args:
         function: importable, its items picklable; nothing is sent back.
@@ -52,16 +55,16 @@ def each_alone(
     try:
         while waiting or running:
             while waiting and idle:
-                item, environment = waiting.popleft(), idle.pop()
+                item, variables = waiting.popleft(), idle.pop()
                 process: BaseProcess = context.Process(
-                    target=_begin, args=(environment, function, item)
+                    target=_begin, args=(variables, function, item)
                 )
                 process.start()
-                running[process.sentinel] = process, item, environment
+                running[process.sentinel] = process, item, variables
             for sentinel in wait(list(running)):
-                ended, item, environment = running.pop(sentinel)
+                ended, item, variables = running.pop(sentinel)
                 ended.join()
-                idle.append(environment)
+                idle.append(variables)
                 yield item, int(ended.exitcode or 0)
     finally:
         for left, _, _ in running.values():
@@ -70,28 +73,36 @@ def each_alone(
             left.join()
 
 
+def _begin(variables: Environment, function: Callable[[Item], None], item: Item) -> None:
+    # An interrupt reaches every process of a terminal; the one that handed out the work ends it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_starter, daemon=True).start()
+    os.environ.update(variables)
+    function(item)
+
+
+def _end_with_starter() -> None:
+    starter = multiprocessing.parent_process()
+    if starter is not None:
+        starter.join()
+        os._exit(1)
+
+
 @contextmanager
 def environment(variables: Environment) -> Iterator[None]:
     """Variables that processes inherit, set for the block only."""
-    before = {name: os.environ.get(name) for name in variables}
+    before = dict(os.environ)
     os.environ.update(variables)
     try:
         yield
     finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
+        os.environ.clear()
+        os.environ.update(before)
 
 
 @contextmanager
 def ended_by_sigterm() -> Iterator[None]:
-    """SIGTERM, which schedulers and shutdowns send, ends the block as Ctrl-C does; main thread only.
-
-    Raises:
-        KeyboardInterrupt: where the signal comes.
-    """
+    """SIGTERM, which schedulers and shutdowns send, ends the block as Ctrl-C does; main thread only."""
 
     def interrupt(number: int, frame: object) -> None:
         raise KeyboardInterrupt
@@ -103,8 +114,29 @@ def ended_by_sigterm() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _begin(environment: Environment, function: Callable[[Item], None], item: Item) -> None:
-    # An interrupt reaches every process of a terminal; the one that handed out the work ends it.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    os.environ.update(environment)
-    function(item)
+@dataclass
+class Progress:
+    """Work of ``total`` pieces; told on stderr where ``helpers run`` listens, every ten seconds at most."""
+
+    total: int
+    unit: str = "records"
+    began: float = field(default_factory=time.monotonic)
+    told: float = field(default_factory=time.monotonic)
+
+    def at(self, done: int) -> None:
+        """So many are done."""
+        now = time.monotonic()
+        if "HELPERS_TELL" in os.environ and now - self.told >= _EVERY and 0 < done < self.total:
+            self.told = now
+            each = (now - self.began) / done
+            left = in_words(each * (self.total - done))
+            line = f"{done} of {self.total} {self.unit}, {60 / each:.1f} a minute, {left} left"
+            print(TOLD + line, file=sys.stderr, flush=True)
+
+
+def in_words(seconds: float) -> str:
+    """A span of time in its largest unit, such as ``2.5 h``."""
+    for unit, size in (("h", 3600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.0f} s"

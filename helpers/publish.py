@@ -10,28 +10,11 @@ from contextlib import chdir
 from importlib import import_module
 from pathlib import Path
 
-from helpers.editing.editors import EditorError
-from helpers.editing.mend.network import NetworkError
-from helpers.fetch import FetchError
-from helpers.models.architectures import ModelError
-from helpers.models.packaged_weights import WeightsError
-from helpers.params import ParamsError, notebook_of, read_params
+from helpers import UserError
+from helpers.params import notebook_of, read_params
 from helpers.paths import REPOSITORY
-from helpers.records import RecordError
-from helpers.results.archive import DATA, Archive, ArchiveError
+from helpers.results.archive import DATA, Archive
 from helpers.values import check_values
-
-ERRORS = (
-    ParamsError,
-    ArchiveError,
-    RecordError,
-    FetchError,
-    EditorError,
-    NetworkError,
-    ModelError,
-    WeightsError,
-    FileNotFoundError,
-)  # what a params file can get wrong
 
 # Notebook: its archive, and the module and function that publish it.
 PUBLISHED = {
@@ -58,14 +41,14 @@ def publish(
         The published run's folder.
 
     Raises:
-        ParamsError: the params file is for another notebook, does not fit it, or holds wrong values.
-        The others of ``ERRORS``: the model, its presets or networks, or the data cannot be had; or the
-            published run was made from another source.
+        UserError: the params file is for another notebook, does not fit it, or holds wrong values; the
+            model, its presets or networks, or the data cannot be had; or the published run was made
+            from another source.
     """
     params = read_params(params_file)
     notebook = notebook_of(params_file).stem
     if notebook not in PUBLISHED:
-        raise ParamsError(f"{params_file}: published are only {', '.join(PUBLISHED)}")
+        raise UserError(f"{params_file}: published are only {', '.join(PUBLISHED)}")
     paper, module, function = PUBLISHED[notebook]
     with chdir(REPOSITORY):  # from where the notebooks read paths, too
         check_values(params_file, params, published=False)

@@ -1,4 +1,4 @@
-"""What all benchmarks' records have in common: a number, what is wrong with some, what is left."""
+"""Files of records: how they are read, what is wrong with some of them, what is left."""
 
 from __future__ import annotations
 
@@ -8,57 +8,59 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
+import yaml
+
+from helpers import UserError
+
 Record = TypeVar("Record")
 Other = TypeVar("Other")
 
 
-class RecordError(ValueError):
-    """A benchmark file or record that cannot be used; names the file, the record and a remedy."""
-
-
-def read_json(text: str, where: str, *, error: type[RecordError] = RecordError) -> Any:
-    """The value of a JSON text whose texts a tokenizer can read.
-
-    Args:
-        text: the JSON.
-        where: file, and line where it has many, for the message.
-        error: what to raise.
+def read_json(text: str, where: str) -> Any:
+    """The value of a JSON text; ``where`` names the file, and the line where it has many.
 
     Raises:
-        RecordError: it is cut off, nested too deeply, or holds half a character.
+        UserError: it is no JSON.
     """
     try:
         return json.loads(text)
-    except RecursionError as problem:
-        raise error(f"{where}: nested too deeply to hold records; mend it") from problem
-    except ValueError as problem:  # also a number of thousands of digits
-        raise error(
+    except ValueError as problem:
+        raise UserError(
             f"{where}: not JSON ({problem}); mend it, or fetch it again if it was cut off"
         ) from problem
+
+
+class _Loader(yaml.SafeLoader):
+    """Plain values only, and every key of a mapping once, besides what it merges from another."""
+
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        node = super().compose_mapping_node(anchor)
+        seen = set()
+        for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
+            if key.value in seen:
+                raise yaml.MarkedYAMLError(
+                    problem=f"the key {key.value!r} stands twice", problem_mark=key.start_mark
+                )
+            seen.add(key.value)
+        return node
+
+
+def load_yaml(text: str) -> Any:
+    """The value of a YAML text.
+
+    Raises:
+        yaml.YAMLError: not YAML, a key that stands twice, or a value that is no plain one.
+    """
+    loader = _Loader(text)
+    try:
+        return loader.get_single_data()
+    finally:
+        loader.dispose()
 
 
 def compared(name: str) -> str:
     """A name as people compare it with others: without case, Unicode form and outer blanks."""
     return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold()).strip()
-
-
-def check_record(
-    case_id: int, record: object, where: str, *, error: type[RecordError] = RecordError
-) -> None:
-    """Refuse what cannot be kept or tokenised: a number beyond 64 bits, half a character.
-
-    Raises:
-        RecordError: naming the record.
-    """
-    if not -(2**63) <= case_id < 2**63:
-        raise error(f"{where}: case_id must fit into 64 bits; mend or remove this record")
-    try:
-        json.dumps(record, ensure_ascii=False).encode()
-    except UnicodeEncodeError as problem:
-        raise error(
-            f"{where}: half a character, which no tokenizer reads ({problem.reason}); mend or remove"
-            " this record"
-        ) from problem
 
 
 @dataclass(frozen=True)
@@ -84,20 +86,16 @@ class Usable(Generic[Record]):
         return Usable(made, wrong)
 
     def only(self, places: Iterable[int]) -> Usable[Record]:
-        """Those of these places."""
+        """Those of these places, in their order."""
         chosen = list(places)
         records = {place: self.records[place] for place in chosen if place in self.records}
-        return Usable(
-            records, {place: self.wrong[place] for place in chosen if place in self.wrong}
-        )
+        return Usable(records, {p: self.wrong[p] for p in chosen if p in self.wrong})
 
-    def checked(
-        self, *, skip_bad: bool = False, error: type[RecordError] = RecordError
-    ) -> Usable[Record]:
+    def checked(self, *, skip_bad: bool = False) -> Usable[Record]:
         """Itself, if nothing is wrong, or if what is wrong may be left out and something remains.
 
         Raises:
-            RecordError: with what is wrong.
+            UserError: with what is wrong.
         """
         if not self.wrong or (skip_bad and self.records):
             return self
@@ -109,7 +107,7 @@ class Usable(Generic[Record]):
             else "nothing was edited yet; mend them, or leave them out with skip_bad_records: true"
             " (notebooks 03 to 06)"
         )
-        raise error(f"{'; '.join(wrong[:5])}{more}: {remedy}")
+        raise UserError(f"{'; '.join(wrong[:5])}{more}: {remedy}")
 
 
 def skipped_words(count: int) -> str:
@@ -132,11 +130,11 @@ def by_case_id(items: Iterable[Item], case_id: int) -> Item:
     """The item with this number.
 
     Raises:
-        ValueError: there is none; the message names those there are.
+        UserError: there is none; the message names those there are.
     """
     numbered = {item.case_id: item for item in items}
     if case_id not in numbered:
         first = ", ".join(map(str, sorted(numbered)[:5]))
         more = f", … {max(numbered)}" if len(numbered) > 5 else ""
-        raise ValueError(f"no case_id {case_id}; there are {first}{more}")
+        raise UserError(f"no case_id {case_id}; there are {first}{more}")
     return numbered[case_id]

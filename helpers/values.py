@@ -11,19 +11,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
-from helpers.bounds import one_of, within
+from helpers import UserError
 from helpers.editing.corpus import corpus_named
 from helpers.editing.editors import method_label
 from helpers.editing.mend.network import UntrainedError
 from helpers.editing.methods import check_method
-from helpers.fetch import FetchError, locate
-from helpers.fetching import SETS
+from helpers.fetch import NotHereError, files_of, locate
 from helpers.klob.examples import Subtask
 from helpers.klob.questions import chosen_examples
 from helpers.klob.unit_sets import located_count
 from helpers.locating.locators import make_locator
 from helpers.models.load import model_source, torch_device, torch_dtype
-from helpers.params import ParamsError
+from helpers.params import one_of, within
 from helpers.paths import REPOSITORY, run_name
 from helpers.peak.construction.run import settings_of
 from helpers.peak.records import PeakData, load_peak
@@ -39,7 +38,7 @@ from helpers.triples.sources import check_source
 Params = Mapping[str, Any]
 
 
-class NotMadeError(ParamsError):
+class NotMadeError(UserError):
     """Raised for published tables that nobody has made yet, with the command that does."""
 
 
@@ -52,13 +51,13 @@ def check_values(file: Path, params: Params, *, published: bool = True) -> None:
         published: whether the published tables that the params name must be there.
 
     Raises:
-        ParamsError: with the file and every such value.
+        UserError: with the file and every such value.
     """
     passed_over: tuple[type[Exception], ...] = () if published else (NotMadeError,)
     if any(not method.startswith("mend") for method in methods_of(params)):
         passed_over = (*passed_over, UntrainedError)  # the others run without it
     if wrong := [str(e) for e in wrong_values(params) if not isinstance(e, passed_over)]:
-        raise ParamsError(f"{file}: " + "; ".join(wrong))
+        raise UserError(f"{file}: " + "; ".join(wrong))
 
 
 def wrong_values(params: Params) -> list[ValueError]:
@@ -81,7 +80,7 @@ def _raised(checks: Iterable[tuple[Callable[..., object], tuple[Any, ...]]]) -> 
     for check, arguments in checks:
         try:
             check(*arguments)
-        except FetchError:
+        except NotHereError:
             continue
         except ArchiveError as error:
             found.setdefault(str(error), NotMadeError(str(error)))
@@ -109,8 +108,8 @@ def _preset(preset: str, params: Params) -> None:
 
 
 def _here(name: str) -> str:
-    """A data set's name. Raises ``FetchError`` where its files would have to be downloaded."""
-    for resource in SETS.get(name.partition("[")[0], ()):
+    """A data set's name. Raises ``NotHereError`` where its files would have to be downloaded."""
+    for resource in files_of(name):
         locate(resource, download=False)
     return name
 
@@ -193,8 +192,8 @@ def _published(names: list[str], params: Params) -> None:
     if "stored" in params:  # notebooks 05 and 06
         source = params.get("source")
         for name in names:
-            stored = Archive(REPOSITORY / params["stored"])
-            stored.get(run_name(name, source) if source else name)
+            run = run_name(name, source) if source else name
+            Archive(REPOSITORY / params["stored"]).get(run)
         return
     if len(names) not in (0, 2):
         raise ValueError(f"published: name two runs or models, or none, not {len(names)}")

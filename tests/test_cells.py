@@ -12,7 +12,7 @@ from typing import Any
 import nbformat
 import pytest
 
-from helpers.cells import has_part, write_for_run
+from helpers.execute import has_part, write_for_run
 from helpers.params import notebook_parameters
 from helpers.paths import NOTEBOOKS
 

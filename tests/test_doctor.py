@@ -6,14 +6,13 @@ import pytest
 import torch
 import yaml
 
+from helpers import UserError
 from helpers.doctor import needs, report
 from helpers.editing.corpus import corpus_named
 from helpers.editing.moments import moments_folder
-from helpers.fetching import OFFICIAL
+from helpers.fetch import official_files
 from helpers.models.packaged_weights import PACKAGED_WEIGHTS
-from helpers.params import ParamsError
 from helpers.paths import NOTEBOOKS, PACKAGED, PARAMS
-from helpers.peak import records as peak
 
 
 @pytest.fixture(autouse=True)
@@ -29,7 +28,7 @@ def test_report_on_a_bare_machine():
     assert any(line.startswith("optional extras: book ") for line in lines)
     assert any("GiB of disk free" in line for line in lines)
     missing = [line.split()[1].rstrip(":") for line in lines if "will be downloaded (" in line]
-    assert sorted(missing) == sorted(OFFICIAL)  # each once
+    assert sorted(missing) == sorted(official_files())  # each once
     assert "data peak-cf: will be downloaded (3.7 MB)" in lines
     (packages,) = [line for line in lines if line.startswith("packages: ")]
     assert all(f" {name} " in packages for name in ("numpy", "submitit", "ipywidgets"))
@@ -37,7 +36,7 @@ def test_report_on_a_bare_machine():
 
 
 def test_a_damaged_file_is_called_so(empty_machine):
-    file = empty_machine / peak.OFFICIAL["peak-cf"].relative_path
+    file = empty_machine / official_files()["peak-cf"].relative_path
     file.parent.mkdir()
     file.write_text("[]")
     (line,) = [line for line in report() if line.startswith("data peak-cf:")]
@@ -119,12 +118,12 @@ def test_a_set_of_several_files_is_listed_whole():
 
 
 def test_a_sweep_is_sent_to_its_own_command():
-    with pytest.raises(ParamsError, match="sweep FILE --dry-run"):
+    with pytest.raises(UserError, match="sweep FILE --dry-run"):
         list(needs(PARAMS / "sweeps" / "quick.yaml"))
 
 
 def test_a_wrong_file_is_an_error(tmp_path):
-    with pytest.raises(ParamsError, match="no params file"):
+    with pytest.raises(UserError, match="no params file"):
         list(needs(tmp_path / "03_editing_runs.yaml"))
 
 
@@ -132,30 +131,9 @@ def test_a_wrong_file_is_an_error(tmp_path):
     ("notebook", "changes", "message"),
     [
         ("03_editing_runs", {"methods": ["roem"]}, "no method 'roem'"),
-        ("03_editing_runs", {"dataset": "peak-cff"}, "peak-cff"),
-        ("03_editing_runs", {"dataset": "peak-mini-cf[5-10]"}, "peak-mini-cf"),
         ("03_editing_runs", {"dataset": "peak-mini-cf[500:1000]"}, "the slice is empty"),
-        ("03_editing_runs", {"records": 0}, "records: must be at least 1, not 0"),
-        ("03_editing_runs", {"dtype": "float23"}, "not a torch dtype"),
-        ("03_editing_runs", {"device": "gpu"}, "not a torch device"),
-        ("04_app_ablations", {"editors": ["roem"]}, "no method 'roem'"),
-        ("05_klob_localisation", {"source": "klobb"}, "klobb"),
-        ("06_thinkedit_case_study", {"layout": "minii"}, "no KnowGIC layout 'minii'"),
         ("06_thinkedit_case_study", {"case_id": 999}, "no case_id 999"),
-        ("07_explorer", {"edit": 999}, "no case_id 999"),
-        ("07_explorer", {"case_id": 9999}, "no case_id 9999"),
-        ("02_peak_construction", {"source": "wikidat"}, "no source 'wikidat'"),
-        ("02_peak_construction", {"rule": "ranck"}, "rule: 'ranck' is none of rank, threshold"),
-        ("02_peak_construction", {"link_steps": 3}, "link_steps: 3 is none of 1, 2"),
-        ("02_peak_construction", {"random_type": "sane"}, "none of same, any"),
-        ("02_peak_construction", {"per_relation": 0}, "per_relation: must be at least 1, not 0"),
-        ("04_app_ablations", {"checkpoints": [3, 0]}, "checkpoints: must be at least 1, not 0"),
-        ("04_app_ablations", {"neighbours": [-1, 0]}, "neighbours: must be at least 0, not -1"),
-        ("05_klob_localisation", {"fact": 9999}, "fact: no example 9999 of KLoB-c to use; 0 to"),
-        ("05_klob_localisation", {"chain": -1}, "chain: no example -1 of KLoB-r"),
         ("05_klob_localisation", {"share": 1.5}, "share must lie in (0, 1]"),
-        ("06_thinkedit_case_study", {"mode": "deep"}, "none of sequential, independent"),
-        ("06_thinkedit_case_study", {"samples": 0}, "samples: must be at least 1, not 0"),
     ],
 )
 def test_wrong_values_are_problems(tmp_path, notebook, changes, message):

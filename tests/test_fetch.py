@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from helpers.fetch import FetchError, Resource, data_folder, locate
+from helpers import UserError
+from helpers.fetch import Resource, data_folder, locate
 from helpers.paths import cache_folder
 
 CONTENT = b'[{"case_id": 0}]\n'
@@ -72,7 +73,7 @@ def test_a_stale_local_file_is_an_error_and_is_kept(
 ) -> None:
     local = put(tmp_path / "data", CONTENT + b" ")
     monkeypatch.setenv("HELPERS_DATA", str(tmp_path / "data"))
-    with pytest.raises(FetchError, match="not the published file") as caught:
+    with pytest.raises(UserError, match="not the published file") as caught:
         locate(resource())
     assert str(local) in str(caught.value)
     assert SHA256 in str(caught.value)
@@ -81,7 +82,7 @@ def test_a_stale_local_file_is_an_error_and_is_kept(
 
 def test_a_wrong_data_folder_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HELPERS_DATA", str(tmp_path / "nowhere"))
-    with pytest.raises(FetchError, match="not a folder"):
+    with pytest.raises(UserError, match="not a folder"):
         data_folder()
 
 
@@ -98,7 +99,7 @@ def test_download_then_cache(server: str, check: dict, tmp_path: Path) -> None:
 @pytest.mark.parametrize("check", [{"sha256": "0" * 64}, {"sha256": None, "git_blob": "0" * 40}])
 def test_a_download_with_another_content_is_refused(server: str, check: dict) -> None:
     wanted = resource(f"{server}/records.json", **check)
-    with pytest.raises(FetchError, match="records"):
+    with pytest.raises(UserError, match="records"):
         locate(wanted)
     assert not (cache_folder("data") / "folder" / "records.json").exists()
 
@@ -112,20 +113,7 @@ def test_a_damaged_cache_is_replaced(server: str) -> None:
 @pytest.mark.parametrize("download", [True, False])
 def test_a_missing_file_says_what_to_put_where(download: bool) -> None:
     wanted = resource("http://127.0.0.1:9/records.json")
-    with pytest.raises(FetchError) as caught:
+    with pytest.raises(UserError) as caught:
         locate(wanted, download=download)
     for part in (wanted.url, SHA256, "$HELPERS_DATA/folder/records.json", "none stated"):
         assert part in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    "path", ["../x", "a/../../x", "/etc/passwd", "", ".", "a\\..\\x", "C:/x", "a\0b"]
-)
-def test_paths_cannot_leave_the_folder(path: str) -> None:
-    with pytest.raises(ValueError, match="must stay below"):
-        resource(relative_path=path)
-
-
-def test_a_resource_needs_a_checksum() -> None:
-    with pytest.raises(ValueError, match="sha256"):
-        resource(sha256=None)

@@ -13,7 +13,7 @@ import yaml
 
 from helpers.editing.deltas import LowRank
 from helpers.editing.update import Update
-from helpers.fetching import files_of
+from helpers.fetch import files_of
 from helpers.params import notebook_of, notebook_parameters, read_params
 from helpers.paths import FIGURES, NOTEBOOKS, PARAMS
 from helpers.results.figure import drawing
@@ -58,8 +58,10 @@ def test_quick_profile_is_the_default(notebook):
 
 def test_a_plain_run_needs_no_official_file(notebook):
     """Where one is opened all the same, .ci/run fails, unless a cell copes with its absence."""
-    assert files_of(read_params(PARAMS / "quick" / f"{notebook.stem}.yaml")) == []
-    coping = {"FetchError", "NotHereError", "locate", "try", "exists", "is_file"}
+    params = read_params(PARAMS / "quick" / f"{notebook.stem}.yaml")
+    named = (str(params.get(key)) for key in ("dataset", "source", "layout"))
+    assert not any(map(files_of, named))
+    coping = {"UserError", "NotHereError", "locate", "try", "exists", "is_file"}
     words = {word for c in code_cells(notebook) for word in re.findall(r"\w+", c.source)}
     assert coping & words == set()
 

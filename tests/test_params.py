@@ -12,16 +12,9 @@ import papermill
 import pytest
 from papermill.exceptions import PapermillExecutionError
 
-from helpers import execute, params
+from helpers import UserError, execute, params
 from helpers.execute import RunError
-from helpers.params import (
-    ParamsError,
-    check_types,
-    declared,
-    notebook_of,
-    notebook_parameters,
-    read_params,
-)
+from helpers.params import check_types, declared, notebook_of, notebook_parameters, read_params
 
 CELL = """model: str = "smollm2-135m"  # model name
 rate: float = 0.5  # learning rate
@@ -68,9 +61,9 @@ def test_values_are_converted_and_defaults_filled(notebooks):
 def test_folder_names_the_notebook_too(notebooks):
     path = write(notebooks, "rate: 2", "params/paper/07_try/llama.yaml")
     assert notebook_of(path).stem == "07_try"
-    with pytest.raises(ParamsError, match="named after a notebook"):
+    with pytest.raises(UserError, match="named after a notebook"):
         notebook_of(write(notebooks, "rate: 2", "elsewhere.yaml"))
-    with pytest.raises(ParamsError, match="no params file"):
+    with pytest.raises(UserError, match="no params file"):
         notebook_of(notebooks / "missing.yaml")
 
 
@@ -89,7 +82,7 @@ def test_folder_names_the_notebook_too(notebooks):
     ],
 )
 def test_mistakes_are_named(notebooks, text, message):
-    with pytest.raises(ParamsError, match=message):
+    with pytest.raises(UserError, match=message):
         read_params(write(notebooks, text))
 
 
@@ -109,7 +102,7 @@ def test_mistakes_are_named(notebooks, text, message):
 def test_a_session_checks_the_types_it_was_given(given, message):
     parameters = declared(CELL, "")
     values = {p.name: p.default for p in parameters} | given
-    with pytest.raises(ParamsError, match=re.escape(message)) if message else nullcontext():
+    with pytest.raises(UserError, match=re.escape(message)) if message else nullcontext():
         check_types(parameters, values)
 
 
@@ -126,11 +119,11 @@ def test_papermill_by_itself_is_told_of_a_text_in_place_of_a_list(notebooks):
 
 
 def test_missing_file_and_missing_cell(notebooks):
-    with pytest.raises(ParamsError, match="no params file"):
+    with pytest.raises(UserError, match="no params file"):
         read_params(notebooks / "07_try.yaml")
     empty = notebooks / "notebooks" / "08_none.ipynb"
     nbformat.write(nbformat.v4.new_notebook(), empty)
-    with pytest.raises(ParamsError, match="tagged"):
+    with pytest.raises(UserError, match="tagged"):
         notebook_parameters(empty)
 
 
@@ -145,6 +138,6 @@ def test_run_writes_notebook_params_and_manifest(notebooks):
         execute.run(write(notebooks, "rate: 30"), folder=notebooks / "runs")
     lines = (notebooks / "runs" / "manifest.jsonl").read_text().splitlines()
     assert [json.loads(line)["status"] for line in lines] == ["done", "failed"]
-    with pytest.raises(ParamsError):
+    with pytest.raises(UserError):
         execute.run(write(notebooks, "rat: 3"), folder=notebooks / "runs")
     assert len((notebooks / "runs" / "manifest.jsonl").read_text().splitlines()) == 2

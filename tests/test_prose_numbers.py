@@ -14,7 +14,7 @@ import nbformat
 import numpy as np
 import pytest
 
-from helpers.cells import RESULTS
+from helpers.execute import RESULTS
 from helpers.paths import NOTEBOOKS
 
 _LEFT_OUT = re.compile(r"`[^`]*`|\]\([^)]*\)|\(\d{4}\)|p < 0\.05")

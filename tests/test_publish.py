@@ -7,11 +7,11 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
+from helpers import UserError
 from helpers.editing import methods
 from helpers.editing.app import App
 from helpers.editing.contexts import ContextTemplates
 from helpers.editing.rome import Rome
-from helpers.params import ParamsError
 from helpers.peak import ablations
 from helpers.peak import run as peak_scores
 from helpers.peak.publish import about_of, publish_runs
@@ -172,7 +172,7 @@ def test_a_published_run_takes_methods_and_never_loses_records(run, rome, tmp_pa
     assert list(into.get(path.name).tables) == ["ROME", "ROME+APP"]
     before = {file: file.read_bytes() for file in path.iterdir()}
     first = replace(run, data=replace(run.data, records=run.data.records[:1]))
-    with pytest.raises(ParamsError, match="holds 3 records, which this run lacks"):
+    with pytest.raises(UserError, match="holds 3 records, which this run lacks"):
         publish_runs(first, {**PARAMS, "methods": ["rome"]}, into)
     named = publish_runs(first, {**PARAMS, "methods": ["rome"]}, replace(into, label="mine"))
     assert named.name == f"{path.name}@mine"
@@ -203,7 +203,7 @@ def test_studies_under_other_hyperparameters_are_refused(published, rome):
 
 
 def test_nothing_finished_is_nothing_stored(run, rome, tmp_path):
-    with pytest.raises(ParamsError, match="none of ROME is finished"):
+    with pytest.raises(UserError, match="none of ROME is finished"):
         publish_runs(run, {**PARAMS, "methods": ["rome"]}, Archive(tmp_path / "p"), finished=True)
     assert not (tmp_path / "p").exists()
 
@@ -211,5 +211,5 @@ def test_nothing_finished_is_nothing_stored(run, rome, tmp_path):
 def test_only_some_notebooks_are_published():
     from helpers.paths import PARAMS as FOLDER
 
-    with pytest.raises(ParamsError, match="published are only 02_peak_construction, 03_"):
+    with pytest.raises(UserError, match="published are only 02_peak_construction, 03_"):
         publish(FOLDER / "quick" / "01_preliminaries.yaml")

@@ -16,7 +16,7 @@ PACKAGE = REPOSITORY / "helpers"
 PAPERS = ("peak", "klob", "thinkedit")
 # From the ground up. Modules beside the rooms are rooms of their own.
 ORDER = [
-    *("paths", "kept", "yaml_text", "records", "fetch", "models", "locating", "editing", "scoring"),
+    *("paths", "processes", "kept", "records", "fetch", "models", "locating", "editing", "scoring"),
     *("results", "triples", *PAPERS, "facts", "explorer", "sweeps"),
 ]
 # (paper, paper it imports from): the reason.

@@ -11,15 +11,13 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from helpers import cell_times, params
-from helpers.cell_times import CellTimes
-from helpers.params import ParamsError
+from helpers import UserError, execute, params
+from helpers.execute import CellTimes, run_files, usual_time
 from helpers.paths import FIGURES, NOTEBOOKS, PARAMS
-from helpers.run_command import run_files, usual_time
 
 CELL = 'act: str = "print"  # what the notebook does'
 BODY = """import os, pathlib, time
-from helpers.progress import Progress
+from helpers.processes import Progress
 if act == "fail":
     raise ValueError("no such thing")
 if act == "die":
@@ -83,7 +81,7 @@ def test_one_that_fails_or_dies_does_not_stop_the_others(folder, capfd):
 def test_nothing_runs_where_one_file_is_wrong(folder, capfd):
     mine = files(folder, "print", "print")
     mine[1].write_text("akt: print\n")
-    with pytest.raises(ParamsError, match="no parameter 'akt'"):
+    with pytest.raises(UserError, match="no parameter 'akt'"):
         run_files(mine, folder=folder / "runs", workers=2, tell=print)
     with pytest.raises(ValueError, match="at least 1"):
         run_files(mine, folder=folder / "runs", workers=0, tell=print)
@@ -153,7 +151,7 @@ def test_only_slow_cells_are_told(monkeypatch):
 
 
 def test_a_running_cell_is_reported_with_its_last_progress(monkeypatch):
-    monkeypatch.setattr(cell_times, "SILENT", 0.2)
+    monkeypatch.setattr(execute, "SILENT", 0.2)
     told: list[str] = []
     watch = CellTimes(told.append, heading="Two")
     watch.begins(nbformat.v4.new_code_cell("1"), 1)

@@ -16,16 +16,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers import models
+from helpers import UserError, models
 from helpers.editing.update import Update
-from helpers.fetch import Resource
 from helpers.kept import digest_of
 from helpers.klob.summary import Summary
 from helpers.models import packaged_weights
 from helpers.models.architectures import ModelError, UnknownArchitectureError
 from helpers.models.packaged_weights import PACKAGED_WEIGHTS, PackagedWeights, WeightsError
-from helpers.params import ParamsError, validate_params
-from helpers.paths import NOTEBOOKS, REPOSITORY, PathError, below, file_name, written_whole
+from helpers.params import validate_params
+from helpers.paths import NOTEBOOKS, REPOSITORY, file_name, written_whole
 from helpers.results.archive import About, Archive
 from helpers.results.store import ResultsStore
 from helpers.sweeps.matrix import NOTEBOOK, Sweep, expand
@@ -269,31 +268,20 @@ def test_every_packaged_model_has_a_checksum():
 
 # --- paths ----------------------------------------------------------------------------------------
 
-ESCAPES = ["/etc", "../up", "runs/../../up", "a/..", "..", "", "C:/x", "..\\up", "\\up", "a\0b"]
-
-
-@pytest.mark.parametrize("text", ESCAPES)
-def test_paths_that_climb_out_are_refused(tmp_path, text):
-    with pytest.raises(PathError, match="must be a relative path that stays below"):
-        below(tmp_path, text)
+ESCAPES = ["/etc", "../up", "runs/../../up", "a/..", "..", "", "runs-up", "..\\up"]
 
 
 @given(st.text())
-def test_whatever_the_text_its_path_stays_below(text):
+def test_whatever_the_text_its_name_is_one_part_of_a_path(text):
     root = Path("/root/of/runs")
     named = root / file_name(text)
     assert named.parent == root
     assert os.path.normpath(named) == str(named)
-    try:
-        path = below(root, text)
-    except PathError:
-        return
-    assert Path(os.path.normpath(path)).is_relative_to(root)
 
 
 @pytest.mark.parametrize("folder", [*ESCAPES, "helpers/packaged", ".git/hooks"])
 def test_a_params_file_cannot_choose_a_folder_elsewhere(folder):
-    with pytest.raises(ParamsError, match=r"mine\.yaml: results: .*(below|null)"):
+    with pytest.raises(UserError, match=r"mine\.yaml: results: .*must lie below runs"):
         validate_params({"results": folder}, NOTEBOOK, where="mine.yaml")
 
 
@@ -308,12 +296,6 @@ def test_names_of_models_do_not_become_paths(tmp_path):
             assert (tmp_path / f"{run.name}.yaml").parent == tmp_path
     folder = tmp_path / "stored"
     assert Archive(folder).put("../../up_d", {}, About({})).parent == folder
-
-
-@pytest.mark.parametrize("path", ["../up", "/etc/passwd", "a/../../b", "c:x"])
-def test_resources_stay_below_the_data_folder(path):
-    with pytest.raises(ValueError, match="must stay below"):
-        Resource(name="r", relative_path=path, url="https://x.org", sha256="0" * 64, licence="MIT")
 
 
 def test_a_file_is_written_whole_or_not_at_all(tmp_path):

@@ -22,6 +22,7 @@ from typing import Any
 
 from helpers.models import load
 from helpers.paths import RUNS
+from helpers.records import load_yaml
 from helpers.thinkedit.chains import as_edit
 from helpers.thinkedit.graph import Triplet
 from helpers.thinkedit.grown import FOLDER, SAMPLING, SOURCE, counts, lacking, reasoned, session
@@ -32,7 +33,6 @@ from helpers.thinkedit.proposers import store_neighbours
 from helpers.thinkedit.respondent import ModelRespondent
 from helpers.thinkedit.reviewers import AutomaticReviewer, Decision, Review, Reviewer
 from helpers.thinkedit.wordings import read_wordings
-from helpers.yaml_text import load_yaml
 
 DECISIONS = Path(__file__).with_name("grow_decisions.yaml")
 _BORDER = "shares a border with"

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from tqdm.auto import tqdm
 
+from helpers import UserError
 from helpers.kept import kept
 from helpers.models.language_model import LanguageModel
 from helpers.models.randomness import seeded
@@ -22,7 +23,7 @@ from helpers.paths import PACKAGED, cache_folder
 DUMP = "the whole English Wikipedia, about 12 GB to download and 20 GB on the disk"
 
 
-class CorpusError(ValueError):
+class CorpusError(UserError):
     """Raised when a corpus cannot be read."""
 
 

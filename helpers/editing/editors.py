@@ -21,10 +21,11 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, get_type_hints
 
+from helpers import UserError
 from helpers.editing.app import OBJECTIVES, SYMBOLS
 
 
-class EditorError(ValueError):
+class EditorError(UserError):
     """Raised for an editor, method, preset or hyperparameter that does not exist, with the remedy."""
 
 

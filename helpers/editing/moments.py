@@ -24,6 +24,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 from tqdm.auto import tqdm
 
+from helpers import UserError
 from helpers.editing.corpus import Corpus
 from helpers.kept import DamagedError, kept, kept_at, kept_whole, read_kept, sound
 from helpers.models.batching import run_halving
@@ -34,7 +35,7 @@ from helpers.models.precision import exact_products
 from helpers.models.tokens import prompt_prefix
 from helpers.models.trace import record_inputs
 from helpers.paths import PACKAGED, cache_folder
-from helpers.progress import in_words
+from helpers.processes import in_words
 
 LARGE = 4096  # rows of a matrix whose decomposition is announced, and kept on the disk
 SAVE_EVERY = 300.0  # seconds between two copies of unfinished sums: gigabytes, for a large model
@@ -42,7 +43,7 @@ _TRIAL = 64  # documents after which the time is estimated: `self` samples as ma
 _UNFINISHED = "sums-{}.partial.safetensors"  # layers, so that runs over others leave it alone
 
 
-class SecondMomentError(ValueError):
+class SecondMomentError(UserError):
     """Raised for statistics that are missing, singular, or made with another model."""
 
 

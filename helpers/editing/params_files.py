@@ -12,7 +12,7 @@ import yaml
 from helpers.editing.editors import EditorError
 from helpers.models.names import EMBEDDED_NAMES, HUB_NAMES, SHAPE_PREFIX
 from helpers.paths import PARAMS, require_checkout
-from helpers.yaml_text import load_yaml
+from helpers.records import load_yaml
 
 GENERIC = "generic"
 FOLDER = PARAMS / "models"

@@ -27,7 +27,7 @@ from helpers.editing.params_files import (
     has_generic,
     model_file,
 )
-from helpers.yaml_text import load_yaml
+from helpers.records import load_yaml
 
 Preset = str | Path | Mapping[str, Any] | Hyperparameters
 """A preset's name, a YAML file with one editor's hyperparameters, or these themselves."""

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from helpers import UserError
 from helpers.models.tokens import TokenError, several
-from helpers.records import RecordError
 
 
-class RequestError(RecordError):
+class RequestError(UserError):
     """Raised for a request that cannot be edited, naming the record and the remedy."""
 
 

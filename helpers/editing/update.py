@@ -14,6 +14,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 
+from helpers import UserError
 from helpers.editing.deltas import DELTAS, Delta
 from helpers.kept import DamagedError, read_kept
 from helpers.models.language_model import LanguageModel
@@ -22,7 +23,7 @@ from helpers.paths import written_whole
 SMALLEST_IN_HALF = 1e-2  # of a weight's norm: below, rounding takes a third of the entries and more
 
 
-class UpdateError(ValueError):
+class UpdateError(UserError):
     """Raised when an update does not belong to the model or file it is used with."""
 
 

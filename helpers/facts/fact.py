@@ -8,7 +8,7 @@ from functools import partial
 from helpers.editing.request import EditRequest, RequestError
 from helpers.models.language_model import LanguageModel
 from helpers.models.tokens import chat_prompt, check_prompt, several
-from helpers.records import check_record, compared
+from helpers.records import compared
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,6 @@ class Fact:
             for text in texts:
                 if not isinstance(text, str) or not text.strip():
                     raise RequestError(f"{where}: {name} must be text, not blank; got {text!r}")
-        check_record(0, asdict(self), where, error=RequestError)
         places: dict[str, str] = {}
         for name in ("target", "correct", "false"):
             for answer in single.get(name) or getattr(self, name):

@@ -13,13 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from helpers.fetch import locate, official_file
+from helpers import UserError
+from helpers.fetch import locate, official_files
 from helpers.locating.query import without_slot
 from helpers.paths import PACKAGED
-from helpers.records import RecordError, Usable, check_record, read_json
+from helpers.records import Usable, read_json
 
 PROMPTS_PER_FACT = 3
-OFFICIAL = {name: official_file(name) for name in ("klob-c", "klob-r", "klob-u")}
+OFFICIAL = {name: official_files()[name] for name in ("klob-c", "klob-r", "klob-u")}
 MINI = {subtask: PACKAGED / "klob" / f"klob-mini-{subtask}.jsonl" for subtask in "cru"}
 
 
@@ -78,24 +79,22 @@ def read_examples(subtask: Subtask, source: str | Path = "klob-mini") -> Usable[
             ``KLoB-r.jsonl`` and ``KLoB-u.jsonl`` in the same schema, or one such file.
 
     Raises:
-        RecordError: no such file, not UTF-8, or empty.
-        FetchError: the official file is neither here nor downloadable.
+        UserError: no such file, not UTF-8, or empty.
+        UserError: the official file is neither here nor downloadable.
     """
     path = examples_file(subtask, source)
     try:
         # Not splitlines: JSON may hold other line separators than the line's end.
         text = path.read_text(encoding="utf-8").rstrip("\n")
     except UnicodeDecodeError as error:
-        raise RecordError(f"{path}: not UTF-8 text ({error}); save it as UTF-8") from error
+        raise UserError(f"{path}: not UTF-8 text ({error}); save it as UTF-8") from error
     if not text:
-        raise RecordError(f"{path}: no examples; the file is empty")
+        raise UserError(f"{path}: no examples; the file is empty")
     parse = _PARSERS[subtask]
 
     def read(place: int, line: str) -> Example:
         where = line_of(path, place)
-        value = read_json(line, where)
-        check_record(place, value, where)
-        return parse(value, where)
+        return parse(read_json(line, where), where)
 
     return Usable(dict(enumerate(text.split("\n")))).through(read)
 
@@ -104,7 +103,7 @@ def load_consistency(source: str | Path = "klob-mini") -> tuple[ConsistencyExamp
     """KLoB-c examples.
 
     Raises:
-        RecordError: not JSON, a missing key, a sentence without its slot; see ``read_examples``.
+        UserError: not JSON, a missing key, a sentence without its slot; see ``read_examples``.
     """
     return tuple(read_examples("consistency", source).checked().records.values())
 
@@ -137,7 +136,7 @@ def examples_file(subtask: Subtask, source: str | Path) -> Path:
     if path.is_dir():
         path /= f"KLoB-{letter}.jsonl"
     if not path.is_file():
-        raise RecordError(
+        raise UserError(
             f"{path}: neither 'klob', 'klob-mini', nor a folder with KLoB-c.jsonl, KLoB-r.jsonl and"
             " KLoB-u.jsonl"
         )
@@ -175,7 +174,7 @@ def _relevance(value: Any, where: str) -> RelevanceExample:
 def _keys(value: Any, keys: Sequence[str], where: str) -> list[Any]:
     missing = [key for key in keys if not isinstance(value, dict) or key not in value]
     if missing:
-        raise RecordError(f"{where}: no {', '.join(missing)}; is this file of another subtask?")
+        raise UserError(f"{where}: no {', '.join(missing)}; is this file of another subtask?")
     return [value[key] for key in keys]
 
 
@@ -183,7 +182,7 @@ def _texts(value: Any, count: int, where: str, key: str) -> Any:
     """A tuple of ``count`` non-empty texts."""
     texts = isinstance(value, list) and all(isinstance(t, str) and t.strip() for t in value)
     if not texts or len(value) != count:
-        raise RecordError(f"{where}: {key} must be {count} non-empty texts, not {value!r}")
+        raise UserError(f"{where}: {key} must be {count} non-empty texts, not {value!r}")
     return tuple(value)
 
 
@@ -194,11 +193,11 @@ def _clozes(value: Any, count: int, where: str) -> tuple[str, ...]:
 def _cloze(value: Any, where: str) -> str:
     """A sentence with its slot."""
     if not isinstance(value, str):
-        raise RecordError(f"{where}: a sentence must be text, not {value!r}")
+        raise UserError(f"{where}: a sentence must be text, not {value!r}")
     try:
         without_slot(value)
-    except RecordError as error:
-        raise RecordError(f"{where}: {error}") from error
+    except UserError as error:
+        raise UserError(f"{where}: {error}") from error
     return value
 
 

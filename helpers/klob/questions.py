@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from helpers import UserError
 from helpers.klob.examples import (
     ConsistencyExample,
     Example,
@@ -19,7 +20,6 @@ from helpers.klob.examples import (
 )
 from helpers.locating.query import Sentence, encode
 from helpers.models.language_model import LanguageModel
-from helpers.records import RecordError
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ def chosen_examples(
         The examples, and what is wrong with each of those that were left out.
 
     Raises:
-        RecordError: bad examples, or none is left.
+        UserError: bad examples, or none is left.
         ValueError: more examples wanted than there are.
     """
     every = read_examples(subtask, source)
@@ -116,7 +116,7 @@ def chosen_examples(
             if asked:
                 encode(asked, _sentences(example))
         except ValueError as error:
-            raise RecordError(f"{line_of(path, place)}: {error}") from error
+            raise UserError(f"{line_of(path, place)}: {error}") from error
         return example
 
     places = sorted((*every.records, *every.wrong))

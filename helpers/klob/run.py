@@ -24,7 +24,7 @@ from helpers.klob.unit_sets import SHARES
 from helpers.locating.locators import LOCATORS, Locator, make_locator
 from helpers.locating.query import encode
 from helpers.models.language_model import LanguageModel
-from helpers.progress import Progress
+from helpers.processes import Progress
 from helpers.results.archive import About, ArchiveError, Run
 from helpers.results.run import Cases
 from helpers.results.store import Results, ResultsStore, settings_key
@@ -62,7 +62,7 @@ class Plan:
         """Each subtask's examples.
 
         Raises:
-            RecordError: some cannot be used, by file and line.
+            UserError: some cannot be used, by file and line.
         """
         options: dict[str, Any] = {"seed": self.seed, "asked": language_model}
         return [

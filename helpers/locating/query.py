@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from helpers import UserError
 from helpers.locating.masked import MaskedLanguageModel
 from helpers.models.language_model import LanguageModel
 from helpers.models.tokens import TokenError, answer_ids, prompt_ids, separator_after
-from helpers.records import RecordError
 
 SLOT = " _"
 
 
-class LocatorError(ValueError):
+class LocatorError(UserError):
     """Raised for a sentence or a comparison that a locating method cannot work with."""
 
 
@@ -68,10 +68,10 @@ def without_slot(cloze: str) -> str:
     """The prompt a causal model reads: the sentence without its trailing slot.
 
     Raises:
-        RecordError: the sentence does not end in the slot.
+        UserError: the sentence does not end in the slot.
     """
     if not cloze.endswith(SLOT) or not cloze.removesuffix(SLOT).strip():
-        raise RecordError(
+        raise UserError(
             f"sentence {cloze!r} has no answer slot: it must be text that ends in {SLOT!r}"
         )
     return cloze.removesuffix(SLOT).rstrip()
@@ -81,7 +81,7 @@ def encode(language_model: LanguageModel, sentences: Sequence[Sentence]) -> list
     """Token ids of sentences.
 
     Raises:
-        RecordError: a sentence without a slot.
+        UserError: a sentence without a slot.
         TokenError: an answer that tokenises to nothing, or a sentence beyond the model's context.
         LocatorError: a subject that is not in its sentence.
     """

@@ -7,8 +7,10 @@ from dataclasses import dataclass, replace
 from torch import Tensor
 from transformers import PreTrainedConfig, PreTrainedModel
 
+from helpers import UserError
 
-class ModelError(ValueError):
+
+class ModelError(UserError):
     """Raised for a model, dtype, device or shape that cannot be used here, with the reason."""
 
 

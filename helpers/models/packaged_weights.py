@@ -18,11 +18,12 @@ import torch
 from safetensors import safe_open
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
+from helpers import UserError
 from helpers.kept import kept, kept_at
 from helpers.paths import cache_folder
 
 
-class WeightsError(RuntimeError):
+class WeightsError(UserError):
     """Raised when packaged weights cannot be had or do not match their checksum."""
 
 

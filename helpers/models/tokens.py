@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
+from helpers import UserError
 from helpers.models.language_model import LanguageModel
 
 # Answers are tokenised after a word, or after a line break, so that their first token is that of a text.
@@ -26,7 +27,7 @@ Prompt = str | Sequence[Mapping[str, str]]  # a message, or the turns of a chat 
 _Text = TypeVar("_Text")
 
 
-class TokenError(ValueError):
+class TokenError(UserError):
     """Raised when text cannot be turned into the token ids asked for."""
 
 

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 import pandas as pd
 
+from helpers import UserError
 from helpers.editing.request import EditRequest
 from helpers.models.language_model import LanguageModel
 from helpers.peak.schema import PeakRecord
-from helpers.records import RecordError, Usable
+from helpers.records import Usable
 from helpers.scoring.answers import Question, tokenised
 
 KEYS = ["case_id", "role", "prompt_index", "list", "answer_index"]
@@ -68,7 +69,7 @@ def askable(
             edit_request(record)
             tokenised(language_model, questions(record)[0])
         except ValueError as error:
-            raise RecordError(f"{where}, case_id {record.case_id}: {error}") from error
+            raise UserError(f"{where}, case_id {record.case_id}: {error}") from error
         return record
 
     return Usable(dict(enumerate(records))).through(ask)

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from helpers import models
+from helpers import UserError, models
 from helpers.editing.methods import build_methods
 from helpers.editing.presets import preset_words
-from helpers.params import ParamsError
 from helpers.paths import REPOSITORY, run_name
 from helpers.peak.ablations import publish_ablations
 from helpers.peak.run import PeakRun
@@ -29,7 +28,7 @@ def publish(params: Mapping[str, Any], into: Archive, *, finished: bool = False)
             of records, which every table states.
 
     Raises:
-        ParamsError: nothing is finished.
+        UserError: nothing is finished.
         ArchiveError: the published run has another source, or more records; before anything is made.
     """
     return publish_runs(peak_run(params), params, into, finished=finished)
@@ -43,9 +42,7 @@ def publish_studies(params: Mapping[str, Any], into: Archive, *, finished: bool 
         into: the archive *ablations*.
     """
     if finished:
-        raise ParamsError(
-            "--finished is for notebook 03: studies are written piece by piece anyway"
-        )
+        raise UserError("--finished is for notebook 03: studies are written piece by piece anyway")
     last = max([params["records"], *params["checkpoints"]])
     run = peak_run({**params, "records": last})
     return publish_ablations(run, params, about_of(run, params), into)
@@ -64,7 +61,7 @@ def publish_runs(
     if known:
         records = known.about.caption["records"]
         if records > len(run.data.records):
-            raise ParamsError(
+            raise UserError(
                 f"{into.folder(name)} holds {records} records, which this run lacks: name as many in"
                 " the params file, or publish under --name NAME"
             )
@@ -76,7 +73,7 @@ def publish_runs(
     every = {label: run.scores(editor, finished=finished) for label, editor in missing.items()}
     scores = {label: small(table) for label, table in every.items() if len(table)}
     if not scores and len(missing) == len(editors):
-        raise ParamsError(f"none of {', '.join(editors)} is finished; nothing was stored")
+        raise UserError(f"none of {', '.join(editors)} is finished; nothing was stored")
     settings = {label: missing[label].settings() for label in scores}
     return into.put(name, scores, About(about.source, settings, about.caption))
 

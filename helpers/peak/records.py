@@ -10,14 +10,15 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from helpers.fetch import locate, official_file
+from helpers import UserError
+from helpers.fetch import locate, official_files
 from helpers.kept import file_digest
 from helpers.paths import PACKAGED
 from helpers.peak.anomalies import PeakWarning, find_anomalies
 from helpers.peak.schema import PeakRecord
-from helpers.records import RecordError, Usable, read_json, skipped_words
+from helpers.records import Usable, read_json, skipped_words
 
-OFFICIAL = {name: official_file(name) for name in ("peak-cf", "peak-t")}
+OFFICIAL = {name: official_files()[name] for name in ("peak-cf", "peak-t")}
 _PACKAGED_NAMES = ("peak-mini-cf", "peak-mini-t")
 MINI = {name: PACKAGED / "peak" / f"{name}.json" for name in _PACKAGED_NAMES}
 _SLICE = re.compile(r"(?P<name>.+)\[(?P<start>\d*):(?P<stop>\d*)\]")
@@ -86,8 +87,8 @@ def load_peak(
         skip_bad: leave out records that break the schema, each named in ``skipped``.
 
     Raises:
-        RecordError: not JSON, a record that breaks the schema, or no record is left.
-        FetchError: the official file is neither here nor downloadable, or not the published one.
+        UserError: not JSON, a record that breaks the schema, or no record is left.
+        UserError: the official file is neither here nor downloadable, or not the published one.
         ValueError: a limit below 1.
     """
     if limit is not None and limit < 1:
@@ -96,14 +97,14 @@ def load_peak(
     name, path = _find(whole)
     items = list(enumerate(_read(path)))
     if not items[chosen]:
-        raise RecordError(f"{name_or_path}: the slice is empty, {path} has {len(items)} records")
+        raise UserError(f"{name_or_path}: the slice is empty, {path} has {len(items)} records")
     taken = _taken_numbers(items, path)
     if not skip_bad:
         Usable({}, taken).checked()
 
     def read(position: int, item: object) -> tuple[PeakRecord, PeakRecord]:
         if position in taken:
-            raise RecordError(taken[position])
+            raise UserError(taken[position])
         record = PeakRecord.from_json(item, where=f"{path}, record {position}")
         return record, _strict(record, path) if strict_lists else record
 
@@ -153,7 +154,7 @@ def _find(name_or_path: str | Path) -> tuple[str, Path]:
     path = MINI.get(name, Path(name_or_path))
     if not path.is_file():
         known = ", ".join([*OFFICIAL, *MINI])
-        raise RecordError(f"{name}: neither a file nor a PEAK data set; known names: {known}")
+        raise UserError(f"{name}: neither a file nor a PEAK data set; known names: {known}")
     return path.stem, path
 
 
@@ -162,9 +163,9 @@ def _read(path: Path) -> list[Mapping[str, object]]:
     try:
         content = read_json(path.read_text(encoding="utf-8"), str(path))
     except UnicodeDecodeError as error:
-        raise RecordError(f"{path}: not UTF-8 text ({error}); save it as UTF-8") from error
+        raise UserError(f"{path}: not UTF-8 text ({error}); save it as UTF-8") from error
     if not isinstance(content, list) or not content:
-        raise RecordError(f"{path}: expected a non-empty JSON list of records")
+        raise UserError(f"{path}: expected a non-empty JSON list of records")
     return content
 
 
@@ -190,7 +191,7 @@ def _strict(record: PeakRecord, path: Path) -> PeakRecord:
     strict = record.with_strict_lists()
     for key, values in strict.to_json().items():
         if key in ("postive_list", "negtive_list", "negtive_random_list") and not values:
-            raise RecordError(
+            raise UserError(
                 f"{path}, case_id {record.case_id}: {key} holds nothing beyond contradictions; "
                 "mend the record or load with strict_lists=False"
             )

@@ -101,7 +101,7 @@ class PeakRun:
             make: from some records to tables by kind.
 
         Raises:
-            RecordError: records that the model cannot be asked about.
+            UserError: records that the model cannot be asked about.
         """
         results = self.open(how)
         missing = [self.cases.by_id[case_id] for case_id in self.cases.missing(results)]

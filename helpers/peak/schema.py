@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import NoReturn
 
-from helpers.records import RecordError, check_record, compared
+from helpers import UserError
+from helpers.records import compared
 
 STRICT = "names compared without case, Unicode form and outer blanks"
 
@@ -76,14 +77,13 @@ class PeakRecord:
         """Read one JSON object; ``where`` names file and position in error messages.
 
         Raises:
-            RecordError: a key is missing, or its value is not what the schema asks for.
+            UserError: a key is missing, or its value is not what the schema asks for.
         """
         reader = _Reader(where)
         record = reader.mapping(item, "the record")
         case_id = reader.get(record, "case_id")
         if not isinstance(case_id, int) or isinstance(case_id, bool):
             reader.fail("case_id must be a whole number")
-        check_record(case_id, record, where)
         reader = _Reader(f"{where}, case_id {case_id}")
         rewrite = reader.mapping(reader.get(record, "requested_rewrite"), "requested_rewrite")
         prompt = reader.text(rewrite, "prompt")
@@ -129,7 +129,7 @@ class _Reader:
         self.where = where
 
     def fail(self, problem: str) -> NoReturn:
-        raise RecordError(f"{self.where}: {problem}; mend or remove this record")
+        raise UserError(f"{self.where}: {problem}; mend or remove this record")
 
     def get(self, node: Mapping[str, object], key: str) -> object:
         if key not in node:

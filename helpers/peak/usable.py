@@ -23,7 +23,7 @@ def load_usable(
         options: further ones of ``load_peak``.
 
     Raises:
-        RecordError: such records, by name, or no record is left; and the errors of ``load_peak``.
+        UserError: such records, by name, or no record is left; and the errors of ``load_peak``.
     """
     data = load_peak(name_or_path, skip_bad=skip_bad, **options)
     return usable(language_model, data, skip_bad=skip_bad)

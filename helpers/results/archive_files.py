@@ -8,6 +8,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from helpers import UserError
 from helpers.kept import digest_of
 from helpers.paths import REPOSITORY, file_name, written_whole
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:  # pandas is imported where a table is read: names are listed 
 _SAID = {"source", "settings", "caption", "tables"}
 
 
-class ArchiveError(ValueError):
+class ArchiveError(UserError):
     """A run that is not there, is damaged, or cannot take the rows; the message names the remedy."""
 
 

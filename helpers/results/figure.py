@@ -16,7 +16,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from helpers import paths
+from helpers import UserError, paths
 from helpers.results.archive import DATA, Archive, Run
 
 if TYPE_CHECKING:
@@ -37,11 +37,8 @@ _REGISTRY: dict[str, Drawing] = {}
 Draw = TypeVar("Draw", bound=Callable[..., "Figure"])
 
 
-class FigureError(KeyError):
+class FigureError(UserError):
     """No figure of this name; the message says where the names are listed."""
-
-    def __str__(self) -> str:
-        return str(self.args[0])
 
 
 @dataclass(frozen=True)

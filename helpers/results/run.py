@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 
 import pandas as pd
 
-from helpers.progress import Progress
+from helpers.processes import Progress
 from helpers.results.store import Results
 
 Case = TypeVar("Case")

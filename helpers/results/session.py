@@ -22,7 +22,7 @@ def begin(language_model: LanguageModel | None = None, *, seed: int = 0) -> str:
     >>> print(begin(language_model, seed=0))
 
     Raises:
-        ParamsError: a parameter of the notebook has not the type that its cell declares.
+        UserError: a parameter of the notebook has not the type that its cell declares.
     """
     if session := get_ipython():
         _check_parameters(session.user_ns)

@@ -22,13 +22,14 @@ from typing import Any
 
 import pandas as pd
 
+from helpers import UserError
 from helpers.kept import DamagedError, kept_whole, read_kept
-from helpers.paths import PlaceError, written_whole
+from helpers.paths import written_whole
 
 KEY_LENGTH = 16
 
 
-class StoreError(PlaceError):
+class StoreError(UserError):
     """Raised when a store cannot be read or written, or its settings do not match their key."""
 
 
@@ -110,7 +111,7 @@ class Results:
 
         Raises:
             StoreError: a table has no ``case_id``.
-            PlaceError: the disk is full, or only read.
+            UserError: the disk is full, or only read.
         """
         if not all("case_id" in table for table in tables.values()):
             raise StoreError("a results table needs a column case_id")

@@ -15,7 +15,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
-from helpers.paths import PlaceError, figures_folder, file_name, in_one_line
+from helpers import UserError
+from helpers.paths import figures_folder, file_name, in_one_line
 
 # Eight colours that readers with any colour vision tell apart (seaborn's "colorblind").
 PALETTE = tuple(
@@ -103,7 +104,7 @@ def save_figure(figure: Figure, name: str, folder: Path | None = None) -> list[P
             figure.savefig(paths[0], metadata={"Software": None})
             figure.savefig(paths[1], metadata={"Date": None})
     except OSError as error:
-        raise PlaceError(in_one_line(error)) from error
+        raise UserError(in_one_line(error)) from error
     _tell_missing_letters(name, [str(each.message) for each in seen])
     return paths
 

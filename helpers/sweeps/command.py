@@ -5,22 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from helpers.editing.editors import EditorError
-from helpers.fetch import FetchError
 from helpers.models.weights_estimate import memory_in_words, weights_in_words
-from helpers.params import ParamsError, validate_params
+from helpers.params import validate_params
 from helpers.paths import RUNS
-from helpers.records import RecordError
 from helpers.sweeps.drive import plan_jobs, run_sweep, status, write_jobs
 from helpers.sweeps.jobs import Engine
 from helpers.sweeps.local import LocalEngine, worker_environments
 from helpers.sweeps.lock import in_use, sole_use, unwritable
 from helpers.sweeps.matrix import NOTEBOOK, Sweep, SweepError, expand, read_sweep
 from helpers.sweeps.report import forecast, made_tables, outcome, progress
-from helpers.sweeps.slurm import SlurmEngine, SlurmError
+from helpers.sweeps.slurm import SlurmEngine
 from helpers.values import check_values
-
-ERRORS = (SweepError, ParamsError, EditorError, RecordError, FetchError, SlurmError)
 
 
 def run_file(
@@ -48,8 +43,7 @@ def run_file(
         What to print, and whether a run failed.
 
     Raises:
-        SweepError, ParamsError, EditorError, RecordError, FetchError, SlurmError: the sweep cannot be
-            run; the message names the file and the remedy.
+        UserError: the sweep cannot be run; the message names the file and the remedy.
     """
     sweep = read_sweep(file)
     combinations = expand(sweep, where=str(file))
@@ -82,7 +76,7 @@ def progress_of(file: Path, *, folder: Path | None = None) -> list[str]:
     """How far a sweep is, whether it runs just now or not; nothing is run or written.
 
     Raises:
-        SweepError, ParamsError, EditorError, RecordError, FetchError: see ``run_file``.
+        UserError: see ``run_file``.
     """
     folder = folder or RUNS / "sweeps" / file.stem
     jobs = plan_jobs(expand(read_sweep(file), where=str(file)), folder)

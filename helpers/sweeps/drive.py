@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 from tqdm import tqdm
 
-from helpers.cells import SHARED, has_part
+from helpers.execute import SHARED, has_part
 from helpers.sweeps.jobs import (
     Engine,
     Job,

@@ -127,7 +127,7 @@ def record_death(job: Job) -> None:
             error=DEAD,
             helpers_version=__version__,
         )
-        record(planned, row, job.folder)
+        record(planned, row)
 
 
 def reason(row: ManifestRow) -> str:

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from helpers.processes import Environment, each_alone, shared_cores
-from helpers.sweeps.bound import end_with_starter
 from helpers.sweeps.jobs import Job, run_job
 
 
@@ -58,10 +57,5 @@ class LocalEngine:
 
     def __call__(self, jobs: Sequence[Job]) -> Iterator[Job]:
         """Run jobs, in order as workers become free, and yield each as it ends."""
-        for job, _ in each_alone(_run_bound, jobs, self.environments):
+        for job, _ in each_alone(run_job, jobs, self.environments):
             yield job
-
-
-def _run_bound(job: Job) -> None:
-    end_with_starter()
-    run_job(job)

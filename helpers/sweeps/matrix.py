@@ -16,11 +16,12 @@ from typing import Annotated, Any
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from helpers import UserError
 from helpers.editing.editors import method_label
 from helpers.params import explain, parameters_model, validate_params
 from helpers.paths import NOTEBOOKS, file_name
 from helpers.peak.records import load_peak, part_name
-from helpers.yaml_text import load_yaml
+from helpers.records import load_yaml
 
 NOTEBOOK = NOTEBOOKS / "03_editing_runs.ipynb"
 _SHELL = ("setup", "python", "srun_args", "additional_parameters")  # submitit's, and Slurm's own
@@ -29,7 +30,7 @@ _AXES = ("model", "dataset", "methods", "records")
 Names = Annotated[list[str], Field(min_length=1)]
 
 
-class SweepError(ValueError):
+class SweepError(UserError):
     """Raised for a sweep that cannot be run, naming the file and the remedy."""
 
 
@@ -105,8 +106,8 @@ def expand(sweep: Sweep, *, where: str, notebook: Path = NOTEBOOK) -> list[Combi
 
     Raises:
         SweepError: an axis also in ``params``, or two runs of one name.
-        ParamsError, EditorError: a parameter or an editor that does not exist.
-        RecordError, FetchError: a data set that cannot be read.
+        UserError, EditorError: a parameter or an editor that does not exist.
+        UserError, UserError: a data set that cannot be read.
     """
     double = [axis for axis in _AXES if axis in sweep.params]
     if double:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 
 from helpers.paths import written_whole
-from helpers.progress import in_words
+from helpers.processes import in_words
 from helpers.sweeps.drive import Group
 from helpers.sweeps.jobs import TABLE, done
 

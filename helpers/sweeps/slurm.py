@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from helpers import UserError
 from helpers.paths import written_whole
 from helpers.sweeps.jobs import Job, run_job, set_aside
 
@@ -20,7 +21,7 @@ _ARRAY_SIZE = re.compile(r"^MaxArraySize\s*=\s*(\d+)$", re.M)
 _USUAL_ARRAY_SIZE = 1001  # Slurm's own default
 
 
-class SlurmError(RuntimeError):
+class SlurmError(UserError):
     """Raised when jobs cannot be submitted, with the scheduler's own words."""
 
 

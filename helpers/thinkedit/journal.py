@@ -19,11 +19,12 @@ from typing import Any, Protocol
 
 from filelock import FileLock
 
+from helpers import UserError
 from helpers.models.tokens import Prompt
 from helpers.results.store import settings_key
 
 
-class JournalError(ValueError):
+class JournalError(UserError):
     """A journal that does not belong to this run, or is damaged."""
 
 

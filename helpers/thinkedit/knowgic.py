@@ -13,20 +13,21 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from helpers.fetch import locate, official_file
+from helpers import UserError
+from helpers.fetch import locate, official_files
 from helpers.paths import PACKAGED
-from helpers.records import RecordError, Usable, check_record, read_json
+from helpers.records import Usable, read_json
 from helpers.thinkedit.edits import Chain, Edit, Fact
 from helpers.thinkedit.wordings import read_wordings
 
-LAYOUTS = {layout: official_file(f"knowgic-{layout}") for layout in ("2025-06", "latest")}
-ALIASES = official_file("knowgic-aliases")
+LAYOUTS = {layout: official_files()[f"knowgic-{layout}"] for layout in ("2025-06", "latest")}
+ALIASES = official_files()["knowgic-aliases"]
 OWN = ("mini", "recalled-smollm2-135m", "recalled-gemma3-270m")  # packaged, not KnowGIC
 _Rewrite = tuple[str, str, str, str]  # subject, prompt, original object, new object
 _FIELDS = ("questions", "answers", "prompts", "subjects")
 
 
-class KnowGICError(RecordError):
+class KnowGICError(UserError):
     """A record that cannot be read; the message names file, record and remedy."""
 
 
@@ -40,7 +41,7 @@ def load_edits(layout: str = "2025-06") -> tuple[Edit, ...]:
 
     Raises:
         ValueError: no such layout or file.
-        FetchError: the file is not here and cannot be downloaded.
+        UserError: the file is not here and cannot be downloaded.
         KnowGICError: see ``read_edits``.
     """
     return read_edits(edits_file(layout))
@@ -83,7 +84,7 @@ def read_edits(path: Path) -> tuple[Edit, ...]:
             length; a chain is empty, passes an entity twice, does not hang together or does not end
             at the original object; or two edits share a case_id.
     """
-    return tuple(usable_edits(path).checked(error=KnowGICError).records.values())
+    return tuple(usable_edits(path).checked().records.values())
 
 
 def usable_edits(path: Path) -> Usable[Edit]:
@@ -98,7 +99,7 @@ def usable_edits(path: Path) -> Usable[Edit]:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise KnowGICError(f"{path}: not UTF-8 text ({error}); save it as UTF-8") from error
-    records = read_json(text, str(path), error=KnowGICError)
+    records = read_json(text, str(path))
     if not isinstance(records, list) or not records:
         raise KnowGICError(f"{path}: must hold a list of records, at least one")
     case_ids: dict[_Rewrite, int] = {}
@@ -107,7 +108,6 @@ def usable_edits(path: Path) -> Usable[Edit]:
     def read(number: int, record: Any) -> tuple[_Rewrite, list[Chain]]:
         place = f"{path}, record {number}"
         rewrite = _rewrite(record, place)
-        check_record(record["case_id"], record, place, error=KnowGICError)
         lists = record["chains"] if "chains" in record else [record["chain"]]
         if not isinstance(lists, list) or not lists:
             raise KnowGICError(f"{place}: chains must be a list of one or more, not {lists!r}")

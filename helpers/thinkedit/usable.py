@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from helpers import UserError
 from helpers.models.language_model import LanguageModel
-from helpers.records import RecordError, Usable
+from helpers.records import Usable
 from helpers.scoring.answers import tokenised
 from helpers.scoring.mentions import Aliases
 from helpers.thinkedit.edits import Edit
@@ -28,7 +29,7 @@ def load_usable(
         skip_bad: leave out records that break the schema and edits that cannot be asked about.
 
     Raises:
-        RecordError: such records, by file, or none is left; and the errors of ``load_edits``.
+        UserError: such records, by file, or none is left; and the errors of ``load_edits``.
     """
     path = edits_file(layout)
     found = askable(language_model, usable_edits(path), _alone, where=f"{path}, ")
@@ -57,7 +58,7 @@ def askable(
         try:
             tokenised(language_model, questions_of(probes(edit), aliases or {}))
         except ValueError as error:
-            raise RecordError(f"{where}case_id {edit.case_id}: {error}") from error
+            raise UserError(f"{where}case_id {edit.case_id}: {error}") from error
         return edit
 
     return edits.through(ask)

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 
+from helpers import UserError
 from helpers.paths import PACKAGED
-from helpers.yaml_text import load_yaml
+from helpers.records import load_yaml
 
 WORDINGS = PACKAGED / "thinkedit" / "wordings.yaml"
 
 
-class WordingError(ValueError):
+class WordingError(UserError):
     """A file of wordings that cannot be used; the message names file, relation and remedy."""
 
 

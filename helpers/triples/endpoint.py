@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from queue import Empty, SimpleQueue
 
-from helpers import __version__
+from helpers import UserError, __version__
 from helpers.kept import kept_whole, sound
 from helpers.paths import cache_folder
 from helpers.triples.triple_store import Binding, SparqlSource
@@ -29,7 +29,7 @@ LARGEST_ANSWER = 256 * 2**20  # bytes
 _RETRIED = (429, 500, 502, 503, 504)
 
 
-class EndpointError(RuntimeError):
+class EndpointError(UserError):
     """An endpoint that does not answer, with nothing in the cache."""
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
+from helpers import UserError
 from helpers.triples.endpoint import select_pages
 from helpers.triples.templates import INVERSE
 from helpers.triples.triple_store import SparqlSource
@@ -28,7 +29,7 @@ _ESCAPE = re.compile(r"\\u([0-9a-fA-F]{4})")
 AT_A_TIME = 200  # entities per query, as URLs and servers bear it
 
 
-class GraphError(ValueError):
+class GraphError(UserError):
     """A graph that nothing can be built from."""
 
 

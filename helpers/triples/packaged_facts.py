@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from helpers import UserError
 from helpers.paths import PACKAGED
 
 FACTS = PACKAGED / "facts"
@@ -27,7 +28,7 @@ COLUMNS = (
 )
 
 
-class FactError(ValueError):
+class FactError(UserError):
     """A malformed file of facts; the message names file, line and remedy."""
 
 

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from helpers.fetch import data_folder, locate, official_file
+from helpers.fetch import data_folder, locate, official_files
 from helpers.triples.endpoint import Endpoint
 from helpers.triples.labelled_graph import AT_A_TIME, label_patterns, types_of
 from helpers.triples.packaged_facts import Fact, packaged_triples
@@ -15,8 +15,8 @@ from helpers.triples.triple_store import SparqlSource, TripleError, TripleStore
 from helpers.triples.vocabulary import entity_id, entity_iri
 from helpers.triples.yago import yago_store
 
-CODEX_S = tuple(official_file(f"codex-s-{split}") for split in ("train", "valid", "test"))
-DYKNOW = official_file("v-dyknow")
+CODEX_S = tuple(official_files()[f"codex-s-{split}"] for split in ("train", "valid", "test"))
+DYKNOW = official_files()["v-dyknow"]
 TABLE_COLUMNS = ("subject", "relation", "object")
 _ADDRESS = ("http://", "https://")
 _OPTIONAL = ("subject_types", "object_types", "start", "end")
@@ -79,7 +79,7 @@ def codex_store(*, names: SparqlSource | None = None) -> TripleStore:
         names: where labels and types are asked for without the local files; default: Wikidata.
 
     Raises:
-        FetchError: triples neither here nor downloadable.
+        UserError: triples neither here nor downloadable.
         TripleError: a line that is no triple.
         EndpointError: no local labels, and the endpoint does not answer.
     """
@@ -126,7 +126,7 @@ def dyknow_store() -> TripleStore:
     """A store of V-DyKnow's dated answers: leaders, players, chief executives.
 
     Raises:
-        FetchError: the file is neither here nor downloadable.
+        UserError: the file is neither here nor downloadable.
         TripleError: an answer that is not ``name |S: date |E: date``.
     """
     path = locate(DYKNOW)

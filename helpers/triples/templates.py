@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from helpers import UserError
 from helpers.paths import PACKAGED
-from helpers.yaml_text import load_yaml
+from helpers.records import load_yaml
 
 TEMPLATES = PACKAGED / "templates" / "peak.yaml"
 SLOT = "{}"
@@ -24,7 +25,7 @@ _QUESTION_WORDS = ("who", "whom", "whose", "what", "which", "where", "when", "ho
                    "to", "from", "for", "with", "on", "at", "by")  # fmt: skip
 
 
-class TemplateError(ValueError):
+class TemplateError(UserError):
     """A relation without templates, or a template that breaks the rules."""
 
 

@@ -8,6 +8,7 @@ from typing import Protocol
 
 import pyoxigraph as ox
 
+from helpers import UserError
 from helpers.triples.packaged_facts import Fact
 from helpers.triples.vocabulary import (
     END,
@@ -22,7 +23,7 @@ DATE = re.compile(r"\d{4}(-\d{2}){0,2}")
 Binding = dict[str, str]
 
 
-class TripleError(ValueError):
+class TripleError(UserError):
     """A triple that cannot be stored, or a query that cannot be answered."""
 
 

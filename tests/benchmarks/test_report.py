@@ -9,7 +9,7 @@ import torch
 from benchmarks import records
 from benchmarks.machine import arithmetic, measured, peak_memory
 from benchmarks.report import Report
-from helpers.fetch import FetchError
+from helpers import UserError
 from helpers.peak.records import load_peak
 
 
@@ -53,7 +53,7 @@ def test_reports_of_other_models_and_types_stand_beside_each_other(tmp_path):
 def test_packaged_records_stand_in_where_nothing_can_be_fetched(monkeypatch, capsys):
     def nothing(name, **_):
         if name == "peak-cf":
-            raise FetchError("no network")
+            raise UserError("no network")
         return load_peak(name)
 
     monkeypatch.setattr(records, "load_peak", nothing)

@@ -12,7 +12,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from helpers import models
+from helpers import UserError, models
 from helpers.editing import methods
 from helpers.editing.app import App
 from helpers.editing.batch import EditBatch
@@ -32,7 +32,6 @@ from helpers.editing.rows import loss_row
 from helpers.editing.update import Update, apply
 from helpers.models.language_model import LanguageModel
 from helpers.models.tokens import answer_ids, prompt_ids
-from helpers.params import ParamsError
 from helpers.paths import PACKAGED
 from helpers.peak.records import load_peak
 from helpers.scoring.answers import Question, score_answers
@@ -539,7 +538,7 @@ def test_the_other_editors_go_on_without_an_untrained_network(tiny, tmp_path, mo
         methods.build_methods(["mend"], language_model, preset="paper")
     params = {"methods": ["mend", "rome"], "model": "gpt2-xl", "preset": "paper"}
     check_values(tmp_path, params)
-    with pytest.raises(ParamsError, match="no MEND network"):
+    with pytest.raises(UserError, match="no MEND network"):
         check_values(tmp_path, {**params, "methods": ["mend"]})
 
 

@@ -17,9 +17,8 @@ import pytest
 import torch
 from filelock import FileLock
 
-from helpers.execute import PlannedRun, RunError, execute, plan, run
-from helpers.params import ParamsError
-from helpers.paths import PlaceError
+from helpers import UserError
+from helpers.execute import PlannedRun, RunError, execute, place
 from helpers.peak.records import load_peak
 from helpers.peak.run import score_records
 from helpers.results.run import Cases
@@ -59,7 +58,7 @@ def test_a_full_disk_keeps_what_is_finished_and_the_run_resumes(small_disk):
         made.extend(case_ids)
         return {"scores": scores(case_ids)}
 
-    with pytest.raises(PlaceError, match=r"No space left.*free some space"):
+    with pytest.raises(UserError, match=r"No space left.*free some space"):
         Cases({n: n for n in IDS}, 4).completed(results, compute)
     finished = results.read()
     assert 0 < finished["case_id"].nunique() < len(IDS)
@@ -70,16 +69,7 @@ def test_a_full_disk_keeps_what_is_finished_and_the_run_resumes(small_disk):
     assert len(made) == len(IDS) + 4  # only the chunk that found no space was made twice
 
 
-def test_a_full_disk_under_the_executed_notebook(small_disk, tmp_path):
-    params = tmp_path / "03_editing_runs" / "mine.yaml"
-    params.parent.mkdir()
-    params.write_text("records: 2\n")
-    (small_disk / "filler").write_bytes(b"\0" * 256 * 1024)
-    with pytest.raises(RunError, match=r"No space left.*free some space"):
-        run(params, folder=small_disk / "runs")
-
-
-def test_no_flipped_bit_goes_unnoticed(tmp_path, tally, times):
+def test_no_flipped_bit_goes_unnoticed(tmp_path):
     """Wherever it is: in the numbers, or in the footer, where it may rename a column."""
     results = ResultsStore(tmp_path).open({})
     results.append(scores([1, 2]))
@@ -88,33 +78,14 @@ def test_no_flipped_bit_goes_unnoticed(tmp_path, tally, times):
     footer = len(intact) - 8 - int.from_bytes(intact[-8:-4], "little")
     draw = random.Random(0)
     numbers, footers = range(footer), range(footer, len(intact))
-    chosen = *draw.sample(numbers, times(15, 60)), *draw.sample(footers, times(30, 120))
+    chosen = *draw.sample(numbers, 15), *draw.sample(footers, 30)
     for position in chosen:
         damaged = bytearray(intact)
         damaged[position] ^= 1 << draw.randrange(8)
         part.write_bytes(damaged)
         with pytest.warns(UserWarning, match="computed again"):
-            tally("results store: flipped bits", results.read().empty)
+            assert results.read().empty
     part.write_bytes(intact)
-    pd.testing.assert_frame_equal(results.read(), scores([1, 2]))
-
-
-@pytest.mark.parametrize("content", [b"", b"PAR1", b"\0" * 5000, b'{"case_id": 1}'])
-def test_whatever_replaced_a_part_it_is_made_again_once(tmp_path, content):
-    results = ResultsStore(tmp_path).open({})
-    results.append(scores([1]))
-    (part,) = results.folder.glob("scores-*.parquet")
-    results.append(scores([2]))
-    part.write_bytes(content)
-    made: list[int] = []
-
-    def compute(case_ids: list[int]) -> dict[str, pd.DataFrame]:
-        made.extend(case_ids)
-        return {"scores": scores(case_ids)}
-
-    with pytest.warns(UserWarning, match="damaged"):
-        Cases({n: n for n in [1, 2]}, 1).completed(results, compute)
-    assert made == [1]
     pd.testing.assert_frame_equal(results.read(), scores([1, 2]))
 
 
@@ -132,30 +103,8 @@ def test_a_part_that_cannot_be_opened_is_not_taken_for_damaged(tmp_path, monkeyp
     assert results.done() == {1}
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ("recrods: 3", "no parameter 'recrods'; there are .*records"),
-        ("records: three", "records: .*integer.*'three'"),
-        ("methods: rome", "methods: .*list.*'rome'"),
-        ("strict_lists: [yes]", "strict_lists: .*boolean"),
-        ("records: [", "not valid YAML"),
-    ],
-)
-def test_a_typo_or_a_wrong_type_stops_before_anything_runs(tmp_path, line, message):
-    params = tmp_path / "03_editing_runs" / "mine.yaml"
-    params.parent.mkdir()
-    params.write_text(line + "\n")
-    with pytest.raises(ParamsError, match=rf"mine\.yaml.*{message}"):
-        run(params, folder=tmp_path / "runs")
-    assert not (tmp_path / "runs").exists()
-
-
 def test_a_row_that_was_cut_off_counts_as_not_run(tmp_path):
-    params = tmp_path / "03_editing_runs" / "mine.yaml"
-    params.parent.mkdir()
-    params.write_text("records: 2\n")
-    planned = plan(params, folder=tmp_path / "runs")
+    planned = place(Path("a.yaml"), {}, notebook=Path("03_editing_runs.ipynb"), folder=tmp_path)
     assert planned.row() is None
     planned.output_folder.mkdir(parents=True)
     for text in ("", '{"notebook": "03_edi', "{}", "[1]"):
@@ -225,11 +174,11 @@ def test_a_run_in_an_unusual_place(tmp_path, monkeypatch, places, said):
     (tmp_path / "file").touch()
     planned = PlannedRun(Path("03_editing_runs.ipynb"), Path("a.yaml"), {}, tmp_path / places / "x")
     if not said:
-        assert execute(planned, folder=tmp_path).status == "done"
+        assert execute(planned).status == "done"
         assert called == [str(planned.output)]
         return
     held = planned.output_folder if places == "runs" else tmp_path
     held.mkdir(parents=True, exist_ok=True)
     with FileLock(held / ".lock"), pytest.raises(RunError, match=said):
-        execute(planned, folder=tmp_path)
+        execute(planned)
     assert not called

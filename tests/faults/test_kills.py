@@ -1,28 +1,18 @@
-"""A kill at every file operation of everything that is kept: the next process reads what was meant."""
+"""A kill at every file operation of the store and of publishing: the next process reads what was meant."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
-import threading
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
 
-from helpers.fetch import Resource, locate
-from helpers.kept import kept, kept_at
-from helpers.models import packaged_weights
-from helpers.models.packaged_weights import PACKAGED_WEIGHTS, PackagedWeights, prepare
 from helpers.results.archive import About, Archive
 from helpers.results.store import ResultsStore
-from helpers.triples.endpoint import Endpoint
 
 # What pathlib, shutil and tempfile do to files in the end, and the two ways of writing a small one.
 _OPERATIONS = [(os, name) for name in ("replace", "rename", "link", "unlink", "mkdir", "rmdir")]
@@ -71,19 +61,6 @@ class Kept:
     least: int = 3
 
 
-# --- cached files -----------------------------------------------------------------------------------
-
-
-def _keep(folder: Path) -> int:
-    path = folder / "value.json"
-    return kept(path, lambda file: int(file.read_text()), lambda file: file.write_text("7"))
-
-
-def _damaged(folder: Path) -> None:
-    _keep(folder)
-    kept_at(folder / "value.json").write_text("8")
-
-
 # --- the results store ------------------------------------------------------------------------------
 
 
@@ -126,109 +103,21 @@ def _published(folder: Path) -> bool:
     return whole and files == {"about.json", "scores.parquet", "edits.parquet"}
 
 
-# --- downloads, packaged weights, answers of endpoints ----------------------------------------------
-
-_ROWS = {"results": {"bindings": [{"s": {"type": "literal", "value": "Peru"}}]}}
-_CONTENT = json.dumps(_ROWS).encode()
-
-
-@pytest.fixture(scope="module")
-def address() -> Iterator[str]:
-    """A server that answers everything with the same rows."""
-
-    class Answer(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(_CONTENT)))
-            self.end_headers()
-            self.wfile.write(_CONTENT)
-
-        do_POST = do_GET
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Answer) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}/rows.json"
-        server.shutdown()
-
-
-def _remote(address: str) -> dict[str, Kept]:
-    digest = hashlib.sha256(_CONTENT).hexdigest()
-    rows = Resource(
-        name="rows", relative_path="a/rows.json", url=address, sha256=digest, licence="none"
-    )
-
-    def download(folder: Path) -> bytes:
-        os.environ["HELPERS_CACHE"] = str(folder)
-        return locate(rows).read_bytes()
-
-    def ask(folder: Path) -> Any:
-        return Endpoint(address, folder=folder).select("SELECT")
-
-    return {
-        "downloads": Kept(download, lambda folder: download(folder) == _CONTENT),
-        "answers of endpoints": Kept(ask, lambda folder: ask(folder) == [{"s": "Peru"}], least=2),
-    }
-
-
-def _prepare(folder: Path) -> Path:
-    os.environ["HELPERS_CACHE"] = str(folder)
-    return prepare("small")
-
-
-def _prepared(folder: Path) -> bool:
-    made = _prepare(folder)
-    return all((made / name).read_text() == name for name in _FILES)
-
-
-def _spoiled(folder: Path) -> None:
-    (_prepare(folder) / _FILES[0]).write_text("another")
-
-
-_FILES = ("model.safetensors", "tokenizer.json")
-
-
-@pytest.fixture
-def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A packaged model of two small files."""
-
-    def dequantise(_: Path, folder: Path) -> None:
-        folder.mkdir()
-        for name in _FILES:
-            (folder / name).write_text(name)
-
-    weights = PackagedWeights(requirements=(), members=(), sha256="0" * 64, licence="MIT")
-    monkeypatch.setitem(PACKAGED_WEIGHTS, "small", weights)
-    monkeypatch.setattr(packaged_weights, "_assemble", lambda *_: tmp_path)
-    monkeypatch.setattr(packaged_weights, "_dequantise", dequantise)
-    monkeypatch.setenv("HELPERS_CACHE", str(tmp_path))
-    monkeypatch.delenv("HELPERS_DATA", raising=False)
-
-
 KEPT = {
-    "cached files": Kept(_keep, lambda folder: _keep(folder) == 7),
-    "damaged cached files": Kept(_keep, lambda folder: _keep(folder) == 7, _damaged),
     "results store": Kept(_add, _added, least=5),
     "publishing": Kept(lambda f: _publish(f, 2.0), _published, lambda f: _publish(f, 1.0)),
-    "packaged weights": Kept(_prepare, _prepared),
-    "damaged packaged weights": Kept(_prepare, _prepared, _spoiled),
 }
 
 
-@pytest.mark.parametrize("name", [*KEPT, "downloads", "answers of endpoints"])
-def test_a_kill_at_every_file_operation(small, address, tmp_path, tally, name):
-    what = {**KEPT, **_remote(address)}[name]
+@pytest.mark.parametrize("name", KEPT)
+def test_a_kill_at_every_file_operation(tmp_path, name):
+    what = KEPT[name]
     number, killed = 0, True
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        while killed:
-            folder = tmp_path / str(number)
-            folder.mkdir()
-            what.before(folder)
-            killed = killed_at(number, lambda f=folder: what.work(f))
-            tally(f"killed at a file operation: {name}", what.whole(folder))
-            number += 1
+    while killed:
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        what.before(folder)
+        killed = killed_at(number, lambda f=folder: what.work(f))
+        assert what.whole(folder), number
+        number += 1
     assert number > what.least

@@ -35,27 +35,8 @@ Path("PLACE").write_text(f"{os.getppid()} {os.getpid()}")
 time.sleep(600)"""
 
 
-_LATE = """
-import multiprocessing
-from types import SimpleNamespace
-from helpers.sweeps.bound import end_with_starter
-multiprocessing.parent_process = lambda: SimpleNamespace(pid=GONE)
-end_with_starter()
-print("goes on")
-"""
-
-
-def test_a_worker_whose_starter_ended_before_it_was_ready_ends(tally):
-    gone = subprocess.Popen([sys.executable, "-c", ""])
-    gone.wait()
-    late = [sys.executable, "-c", _LATE.replace("GONE", str(gone.pid))]
-    done = subprocess.run(late, capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stdout) == (1, "")
-    tally("sweep killed while a worker starts: the worker ends", True)
-
-
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
-def test_workers_and_kernels_end_with_a_killed_sweep(tmp_path, tally):
+def test_workers_and_kernels_end_with_a_killed_sweep(tmp_path):
     pids = tmp_path / "pids"
     cells = [
         nbformat.v4.new_code_cell("seed: int = 0  # none", metadata={"tags": ["parameters"]}),
@@ -74,43 +55,9 @@ def test_workers_and_kernels_end_with_a_killed_sweep(tmp_path, tally):
         sweep.wait()
         _until(lambda: not any(_alive(child) for child in children), 20)
         with sole_use(tmp_path):
-            tally("killed sweep: its workers and kernels end", True)
+            pass
     finally:
         sweep.kill()
-
-
-_POLLING = """
-import os, subprocess, sys, time
-from pathlib import Path
-
-child = '''
-import os, sys, time
-sys.platform = "elsewhere"  # where the kernel does not see to it
-from helpers.sweeps.bound import end_with
-end_with(os.getppid())
-time.sleep(600)
-'''
-started = subprocess.Popen([sys.executable, "-c", child])
-Path(sys.argv[1]).write_text(f"{started.pid} .")
-time.sleep(600)
-"""
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
-def test_a_worker_that_looks_for_its_parent_ends_with_it(tmp_path, tally):
-    place = tmp_path / "pid"
-    parent = subprocess.Popen([sys.executable, "-c", _POLLING, str(place)])
-    try:
-        _until(lambda: place.exists() and place.read_text().endswith("."), 60)
-        child = psutil.Process(int(place.read_text().split()[0]))
-        # The module is loaded, and the thread runs, once the child has two.
-        _until(lambda: child.num_threads() > 1, 60)
-        parent.send_signal(signal.SIGKILL)
-        parent.wait()
-        _until(lambda: not _alive(child), 20)
-        tally("killed sweep: a worker that polls ends", True)
-    finally:
-        parent.kill()
 
 
 def _alive(process: psutil.Process) -> bool:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers.fetch import FetchError
+from helpers import UserError
 from helpers.klob import examples as klob
 from helpers.klob.examples import (
     ConsistencyExample,
@@ -19,7 +19,6 @@ from helpers.klob.examples import (
     save_examples,
 )
 from helpers.locating.query import without_slot
-from helpers.records import RecordError
 
 CONSISTENCY = {
     "prompts": ["Utopia speaks _", "In Utopia people speak _", "The language of Utopia is _"],
@@ -67,9 +66,9 @@ def test_saved_examples_load_again(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["no slot", "glued_", " _", "_ first", "blank _ "])
 def test_sentences_without_a_slot(text: str, tmp_path: Path) -> None:
-    with pytest.raises(RecordError, match="slot"):
+    with pytest.raises(UserError, match="slot"):
         without_slot(text)
-    with pytest.raises(RecordError, match=r"line 2.*slot"):
+    with pytest.raises(UserError, match=r"line 2.*slot"):
         load_unbiasedness(write(tmp_path, "fine _", text))
 
 
@@ -80,22 +79,22 @@ def test_slot_is_stripped() -> None:
 
 def test_bad_records_name_file_and_line(tmp_path: Path) -> None:
     two_prompts = {**CONSISTENCY, "prompts": CONSISTENCY["prompts"][:2]}
-    with pytest.raises(RecordError, match=r"examples.jsonl, line 1: prompts must be 3"):
+    with pytest.raises(UserError, match=r"examples.jsonl, line 1: prompts must be 3"):
         load_consistency(write(tmp_path, two_prompts))
-    with pytest.raises(RecordError, match="another subtask"):
+    with pytest.raises(UserError, match="another subtask"):
         load_consistency(write(tmp_path, RELEVANCE))
-    with pytest.raises(RecordError, match="knowledge_chain must be 5"):
+    with pytest.raises(UserError, match="knowledge_chain must be 5"):
         load_relevance(write(tmp_path, {**RELEVANCE, "knowledge_chain": ["a", "b", "c"]}))
-    with pytest.raises(RecordError, match="must be text"):
+    with pytest.raises(UserError, match="must be text"):
         load_unbiasedness(write(tmp_path, ["a _"]))
-    with pytest.raises(RecordError, match="neither"):
+    with pytest.raises(UserError, match="neither"):
         load_consistency("klob-maxi")
     broken = tmp_path / "broken.jsonl"
     broken.write_text('"a _"\n"b', encoding="utf-8")
-    with pytest.raises(RecordError, match="line 2: not JSON"):
+    with pytest.raises(UserError, match="line 2: not JSON"):
         load_unbiasedness(broken)
     broken.write_text("", encoding="utf-8")
-    with pytest.raises(RecordError, match="empty"):
+    with pytest.raises(UserError, match="empty"):
         load_unbiasedness(broken)
 
 
@@ -107,7 +106,7 @@ def test_official_files_are_checked_by_git_blob(
     place.parent.mkdir()
     place.write_bytes(content)
     monkeypatch.setenv("HELPERS_DATA", str(tmp_path))
-    with pytest.raises(FetchError, match="not the published file"):
+    with pytest.raises(UserError, match="not the published file"):
         load_consistency("klob")
     blob = hashlib.sha1(f"blob {len(content)}\0".encode() + content).hexdigest()
     monkeypatch.setitem(klob.OFFICIAL, "klob-c", replace(klob.OFFICIAL["klob-c"], git_blob=blob))

@@ -16,6 +16,7 @@ from tokenizers import Regex, Tokenizer, models, pre_tokenizers
 from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 
+from helpers import UserError
 from helpers.locating import locators
 from helpers.locating.attribution import embedding_deviation
 from helpers.locating.locators import (
@@ -37,7 +38,6 @@ from helpers.locating.query import LocatorError, Query, Sentence, encode
 from helpers.locating.slots import own_answers
 from helpers.models import LanguageModel
 from helpers.models.tokens import TokenError
-from helpers.records import RecordError
 
 Tiny = Callable[..., LanguageModel]
 SENTENCES = (
@@ -366,7 +366,7 @@ def test_sentences_without_a_subject_can_be_traced(any_model: LanguageModel) -> 
 
 
 def test_bad_sentences(any_model: LanguageModel) -> None:
-    with pytest.raises(RecordError, match="slot"):
+    with pytest.raises(UserError, match="slot"):
         encode(any_model, [Sentence("in Utopia people speak", "Latin")])
     with pytest.raises(TokenError, match="empty"):
         encode(any_model, [Sentence("in Utopia people speak _", " ")])

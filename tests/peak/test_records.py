@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from helpers import UserError
 from helpers.peak.anomalies import find_anomalies
 from helpers.peak.records import (
     MINI,
     PeakData,
     PeakRecord,
-    RecordError,
     load_peak,
     part_name,
     save_peak,
@@ -159,7 +159,7 @@ def test_further_anomalies(tmp_path: Path) -> None:
 )
 def test_broken_records_are_named(tmp_path: Path, changes: dict, message: str) -> None:
     path = write(tmp_path, changed(case_id=1) | {"case_id": 1}, changed(**changes))
-    with pytest.raises(RecordError) as caught:
+    with pytest.raises(UserError) as caught:
         load_peak(path)
     assert message in str(caught.value)
     assert str(path) in str(caught.value)
@@ -171,7 +171,7 @@ def test_broken_records_are_named(tmp_path: Path, changes: dict, message: str) -
 def test_a_missing_key_is_named(tmp_path: Path, key: str) -> None:
     item = changed()
     del item[key]
-    with pytest.raises(RecordError, match=f"record 0.*key '{key}' is missing"):
+    with pytest.raises(UserError, match=f"record 0.*key '{key}' is missing"):
         load_peak(write(tmp_path, item))
 
 
@@ -179,7 +179,7 @@ def test_a_missing_key_is_named(tmp_path: Path, key: str) -> None:
 def test_a_missing_rewrite_key_is_named(tmp_path: Path, key: str) -> None:
     item = changed()
     del item["requested_rewrite"][key]
-    with pytest.raises(RecordError, match=f"case_id 7: key '{key}' is missing"):
+    with pytest.raises(UserError, match=f"case_id 7: key '{key}' is missing"):
         load_peak(write(tmp_path, item))
 
 
@@ -187,17 +187,17 @@ def test_a_missing_rewrite_key_is_named(tmp_path: Path, key: str) -> None:
 def test_broken_files_are_named(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "records.json"
     path.write_bytes(content)
-    with pytest.raises(RecordError, match=r"records\.json"):
+    with pytest.raises(UserError, match=r"records\.json"):
         load_peak(path)
 
 
 def test_case_ids_are_unique(tmp_path: Path) -> None:
-    with pytest.raises(RecordError, match="record 1: case_id 7 is taken"):
+    with pytest.raises(UserError, match="record 1: case_id 7 is taken"):
         load_peak(write(tmp_path, ITEM, ITEM))
 
 
 def test_an_unknown_name_lists_the_known_ones() -> None:
-    with pytest.raises(RecordError, match="peak-cf, peak-t, peak-mini-cf, peak-mini-t"):
+    with pytest.raises(UserError, match="peak-cf, peak-t, peak-mini-cf, peak-mini-t"):
         load_peak("peak-x")
 
 
@@ -306,9 +306,9 @@ def test_a_slice_is_a_part_of_the_same_data_set(tmp_path, written, positions) ->
 @pytest.mark.parametrize("part", ["", "[0:1]", "[1:2]"])
 def test_numbers_are_unique_in_the_file_whatever_is_read_of_it(tmp_path, part) -> None:
     path = write(tmp_path, ITEM, {**ITEM, "case_id": 9}, ITEM)
-    with pytest.raises(RecordError, match=r"record 2: case_id .* is taken"):
+    with pytest.raises(UserError, match=r"record 2: case_id .* is taken"):
         load_peak(f"{path}{part}")
-    with pytest.raises(RecordError, match=r"record 2: case_id .* is taken"):
+    with pytest.raises(UserError, match=r"record 2: case_id .* is taken"):
         load_peak(path, limit=1)
 
 
@@ -321,7 +321,7 @@ def test_a_part_of_a_slice_is_a_slice(tmp_path, outer) -> None:
 
 def test_an_empty_slice_says_how_many_records_there_are(tmp_path) -> None:
     path = write(tmp_path, ITEM)
-    with pytest.raises(RecordError, match="slice is empty"):
+    with pytest.raises(UserError, match="slice is empty"):
         load_peak(f"{path}[1:2]")
 
 

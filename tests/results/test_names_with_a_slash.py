@@ -12,11 +12,11 @@ import pytest
 from helpers.editing.presets import model_file
 from helpers.paths import NOTEBOOKS, PARAMS, file_name, run_name
 from helpers.peak.records import load_peak
+from helpers.records import load_yaml
 from helpers.results.archive import About, Archive
 from helpers.results.style import save_figure
 from helpers.sweeps.matrix import Sweep, _combinations
 from helpers.thinkedit import stored_scores
-from helpers.yaml_text import load_yaml
 
 NAMES = ["openai-community/gpt2-xl", "/home/someone/my model", "..\\up", "shape:gpt2-xl"]
 

@@ -64,7 +64,7 @@ def test_only_the_cases_asked_for_are_read(results):
 )
 def test_chunks_grow_from_one_case_and_are_reported(results, monkeypatch, capsys, chunk, sizes):
     """A chunk of 32 is silent for an hour on a model of a billion parameters; a sequence is whole."""
-    monkeypatch.setattr("helpers.progress._EVERY", 0.0)
+    monkeypatch.setattr("helpers.processes._EVERY", 0.0)
     monkeypatch.setenv("HELPERS_TELL", "1")
     maker = Maker()
     Cases(NAMES, chunk).completed(results, maker)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from helpers.paths import PlaceError
+from helpers import UserError
 from helpers.results.run import Cases
 from helpers.results.store import ResultsStore, StoreError, settings_key
 
@@ -82,7 +82,7 @@ def test_failed_write_leaves_nothing(tmp_path, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(Path, "write_bytes", full)
-        with pytest.raises(PlaceError, match="free some space"):
+        with pytest.raises(UserError, match="free some space"):
             results.append(table(2))
     assert results.done() == {1}
     assert sorted(p.suffix for p in results.folder.iterdir()) == [".json", ".parquet"]

@@ -33,7 +33,7 @@ def test_the_ray_recipe(tmp_path, monkeypatch, capsys):
         planned = job.planned()
         planned.output_folder.mkdir(parents=True)
         row = ManifestRow("", "", "", "", 1.0, "done", "", __version__)
-        record(planned, row, job.folder)
+        record(planned, row)
 
     def remote(**options: object):
         return lambda function: SimpleNamespace(remote=lambda job: (function(job), object())[1])

@@ -117,7 +117,7 @@ def test_what_shards_share_is_made_first_by_the_cells_that_say_so(notebook, tmp_
                 row = ManifestRow("", "", "", "", 2.0, "done", "", __version__)
                 planned = job.planned()
                 planned.output_folder.mkdir(parents=True)
-                record(planned, row, job.folder)
+                record(planned, row)
             yield job
 
     run_sweep(mine, engine)
@@ -150,7 +150,7 @@ def test_tables_of_a_sweep_are_told_and_written(notebook, tmp_path):
     planned.tables.mkdir(parents=True)
     (planned.tables / "07-editing.csv").write_text("method,ROME\nES,97 ± 4\n")
     assert list(made_tables(mine, tmp_path / "tables.csv")) == []  # the run has not ended well
-    record(planned, ManifestRow("", "", "", "", 2.0, "done", "", __version__), tmp_path)
+    record(planned, ManifestRow("", "", "", "", 2.0, "done", "", __version__))
     text, written = made_tables(mine, tmp_path / "tables.csv")
     assert text.startswith("\nshape:gpt2-xl on peak-mini-cf\n")
     assert "97 ± 4" in text

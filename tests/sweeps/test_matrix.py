@@ -7,8 +7,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from helpers import UserError
 from helpers.editing.editors import EditorError
-from helpers.params import ParamsError, read_params
+from helpers.params import read_params
 from helpers.paths import PARAMS
 from helpers.peak.records import load_peak
 from helpers.sweeps.matrix import Sweep, SweepError, expand, read_sweep
@@ -70,10 +71,10 @@ def test_mistakes_in_a_sweep_file(tmp_path, change, message):
     [
         (
             {"params": {"presett": "tuned"}},
-            ParamsError,
+            UserError,
             "no parameter 'presett'; there are .*preset",
         ),
-        ({"params": {"seed": "zero"}}, ParamsError, "seed: .*integer.*'zero'"),
+        ({"params": {"seed": "zero"}}, UserError, "seed: .*integer.*'zero'"),
         ({"params": {"records": 3}}, SweepError, "records in params"),
         ({"editors": ["rom"]}, EditorError, "no method 'rom': write an editor"),
         ({"editors": ["kn+app"]}, EditorError, "KN optimises no loss"),

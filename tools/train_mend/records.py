@@ -15,8 +15,8 @@ from pathlib import Path
 
 from helpers.editing.request import RequestError
 from helpers.paths import PACKAGED
+from helpers.records import load_yaml
 from helpers.triples.packaged_facts import Fact, packaged_triples
-from helpers.yaml_text import load_yaml
 
 TEMPLATES = PACKAGED / "mend" / "templates.yaml"
 

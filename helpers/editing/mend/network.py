@@ -21,6 +21,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from helpers import UserError
 from helpers.kept import DamagedError, read_kept
 from helpers.models.language_model import LanguageModel
 from helpers.paths import written_whole
@@ -29,7 +30,7 @@ FIRST_RATE = -2e-4  # negative: before it has learned anything, MEND is a step o
 _SMALLEST_DEVIATION = 1e-7
 
 
-class NetworkError(ValueError):
+class NetworkError(UserError):
     """Raised for a file that holds no hypernetwork, or one of another model or setting."""
 
 

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from helpers import UserError
 from helpers.klob.examples import PROMPTS_PER_FACT
 from helpers.locating.query import SLOT
 from helpers.paths import PACKAGED
-from helpers.yaml_text import load_yaml
+from helpers.records import load_yaml
 
 Variant = Literal["corrected", "paper"]
 
@@ -17,7 +18,7 @@ TEMPLATES = PACKAGED / "klob" / "templates.yaml"
 SUBJECT, ANSWER = "[X]", "[Y]"
 
 
-class TemplateError(ValueError):
+class TemplateError(UserError):
     """Raised for a relation without templates, or a template that cannot be filled."""
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from helpers.bounds import one_of, within
+from helpers.params import one_of, within
 from helpers.peak.additivity import keep_answers
 from helpers.peak.schema import PeakRecord
 

@@ -9,9 +9,8 @@ from typing import Any
 
 import pandas as pd
 
-from helpers import models
+from helpers import UserError, models
 from helpers.fetch import NotHereError, locate
-from helpers.params import ParamsError
 from helpers.paths import run_name
 from helpers.peak.construction.run import about_of, construct
 from helpers.peak.construction.tables import validation_report
@@ -33,7 +32,7 @@ def publish(params: Mapping[str, Any], into: Archive, *, finished: bool = False)
         ArchiveError: the published run was made otherwise.
     """
     if finished:
-        raise ParamsError("--finished is not for notebook 02: a construction is made as a whole")
+        raise UserError("--finished is not for notebook 02: a construction is made as a whole")
     model = models.load(params["model"], dtype=params["dtype"], device=params["device"])
     name, about = run_name(params["source"], model.name), about_of(params, model)
     into.check(name, about)

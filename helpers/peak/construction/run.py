@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
+from helpers import UserError
 from helpers.models.language_model import LanguageModel
-from helpers.params import ParamsError
 from helpers.paths import run_name
 from helpers.peak.construction.candidates import build_counterfactual, build_temporal
 from helpers.peak.construction.model_filter import (
@@ -81,7 +81,7 @@ def construct(params: Mapping[str, Any], language_model: LanguageModel) -> Run:
     """Read the facts, build both sets, filter them; a set without candidates is left out.
 
     Raises:
-        ParamsError: neither set has a candidate.
+        UserError: neither set has a candidate.
     """
     settings, templates = settings_of(params), packaged_templates()
     store = open_source(params["source"])
@@ -99,7 +99,7 @@ def construct(params: Mapping[str, Any], language_model: LanguageModel) -> Run:
             scores = score_answers(language_model, asked)
             filtered[name] = apply_filter(candidates.records, scores, settings.limits)
     if not filtered:
-        raise ParamsError(
+        raise UserError(
             f"no fact of {params['source']} becomes a candidate: ask for fewer answers (least_correct,"
             " least_hard, least_locality) or name other relations"
         )

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from helpers import models
-from helpers.fetching import files_of
-from helpers.params import ParamsError, read_params
+from helpers import UserError, models
+from helpers.fetch import files_of
+from helpers.params import read_params
 from helpers.paths import PARAMS
 from helpers.peak.construction import publish as publishing
 from helpers.peak.construction.publish import publish
@@ -49,7 +49,7 @@ def test_a_construction_is_made_once(params, tiny, tmp_path, monkeypatch):
     assert run.tables["funnel"]["left"].iloc[0] == 2 * len(COUNTRIES)  # both ways
     monkeypatch.setattr(publishing, "construct", None)  # making it again would fail
     assert publish(params, into) == folder
-    with pytest.raises(ParamsError, match="as a whole"):
+    with pytest.raises(UserError, match="as a whole"):
         publish(params, into, finished=True)
 
 
@@ -59,4 +59,4 @@ def test_official_files_that_are_not_here_are_no_mistake(tmp_path, monkeypatch):
     into = Archive(tmp_path / "construction")
     publishing.publish_official(into)
     assert into.names() == []
-    assert files_of(read_params(QUICK)) == []
+    assert files_of(read_params(QUICK)["source"]) == []
