@@ -12,6 +12,7 @@ import yaml
 
 from helpers import UserError
 
+SLOT = " _"  # the end of a sentence whose answer is asked for
 Record = TypeVar("Record")
 Other = TypeVar("Other")
 
@@ -138,3 +139,16 @@ def by_case_id(items: Iterable[Item], case_id: int) -> Item:
         more = f", … {max(numbered)}" if len(numbered) > 5 else ""
         raise UserError(f"no case_id {case_id}; there are {first}{more}")
     return numbered[case_id]
+
+
+def without_slot(cloze: str) -> str:
+    """The prompt a causal model reads: the sentence without its trailing slot.
+
+    Raises:
+        UserError: the sentence does not end in the slot.
+    """
+    if not cloze.endswith(SLOT) or not cloze.removesuffix(SLOT).strip():
+        raise UserError(
+            f"sentence {cloze!r} has no answer slot: it must be text that ends in {SLOT!r}"
+        )
+    return cloze.removesuffix(SLOT).rstrip()

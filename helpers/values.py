@@ -71,7 +71,8 @@ def wrong_values(params: Params) -> list[ValueError]:
     together = [
         (TOGETHER[name], (value, params)) for name, value in params.items() if name in TOGETHER
     ]
-    empty = [ValueError(f"{name}: name at least one") for name in _SOME if params.get(name) == []]
+    some = [name for name in _SOME if name != "editors" or not params.get("others")]
+    empty = [ValueError(f"{name}: name at least one") for name in some if params.get(name) == []]
     return empty or _raised(alone) or _raised(together)
 
 
@@ -215,6 +216,11 @@ _CONSTRUCTION = (
 _SOME = ("methods", "editors", "modes", "estimators")  # lists that may not be empty
 
 
+def _told(name: str, text: str) -> None:
+    if not text.strip():
+        raise ValueError(f"{name}: give the words of the fact")
+
+
 def _bounded(name: str, *bounds: float) -> Callable[[float], None]:
     return lambda number: within(name, number, *bounds)
 
@@ -238,6 +244,8 @@ ALONE: dict[str, Callable[[Any], object]] = {
     **{name: _bounded(name, 1, 10**6) for name in ("samples", "permutations", "max_new_tokens")},
     **{name: _bounded(name, 0) for name in ("counts", "edited_facts", "temperature")},
     **{name: _bounded(name, 0) for name in ("neighbours", "factors", "margins")},
+    **{name: partial(_told, name) for name in ("fact_subject", "fact_relation", "fact_answer")},
+    "fact_question": lambda text: text,  # none is one that the model asks itself
 }
 # ... and what looks at it beside others, once each is right by itself.
 TOGETHER: dict[str, Callable[[Any, Params], object]] = {

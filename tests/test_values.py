@@ -125,7 +125,7 @@ def written(folder: Path, notebook: str, values: dict[str, Any]) -> Path:
 @pytest.mark.parametrize(("notebook", "values"), CASES, ids=[f"{n[:2]}-{v}" for n, v in CASES])
 def test_nonsense_is_refused_before_a_model_is_loaded(tmp_path, monkeypatch, notebook, values):
     monkeypatch.setenv("HELPERS_DATA", str(tmp_path))  # no official data: nothing is left to chance
-    monkeypatch.setattr(execute, "_execute", lambda *_: pytest.fail("the notebook was started"))
+    monkeypatch.setattr(execute, "_recorded", lambda *_: pytest.fail("the notebook was started"))
     path = written(tmp_path, notebook, values)
     with pytest.raises(UserError, match=rf"{notebook}\.yaml: "):
         run(path, folder=tmp_path / "runs")
@@ -136,7 +136,7 @@ def test_every_parameter_has_its_check_and_no_other_has():
     """Folders are checked with the types, and of a truth value the type says all."""
     cells = [notebook_parameters(path) for path in NOTEBOOKS.glob("*.ipynb")]
     names = {p.name for cell in cells for p in cell if p.type != "bool"}
-    assert ALONE.keys() | TOGETHER.keys() == names - WRITTEN_FOLDERS
+    assert ALONE.keys() | TOGETHER.keys() == names - set(WRITTEN_FOLDERS)
 
 
 @pytest.mark.parametrize("notebook", ALL)

@@ -12,6 +12,7 @@ import hashlib
 import json
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 
 import numpy as np
 import pandas as pd
@@ -71,8 +72,7 @@ def figures() -> Iterator[tuple[str, str]]:
 def pages() -> Iterator[tuple[str, str]]:
     """The results page, a line for each of its sections, and the headlines."""
     sys.path.insert(0, str(REPOSITORY / "book"))
-    from tables import results_page  # type: ignore[import-not-found]
-
+    results_page = import_module("tables").results_page
     from tools.headlines.__main__ import all_headlines
 
     for section in results_page().split("\n### "):

@@ -15,9 +15,8 @@ from typing import Any, Literal
 
 from helpers import UserError
 from helpers.fetch import locate, official_files
-from helpers.locating.query import without_slot
 from helpers.paths import PACKAGED
-from helpers.records import Usable, read_json
+from helpers.records import Usable, read_json, without_slot
 
 PROMPTS_PER_FACT = 3
 OFFICIAL = {name: official_files()[name] for name in ("klob-c", "klob-r", "klob-u")}

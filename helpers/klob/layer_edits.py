@@ -28,9 +28,9 @@ from helpers.editing.rome import Rome, RomeHyperparameters
 from helpers.editing.update import Update
 from helpers.editing.vector import Vector
 from helpers.klob.examples import ConsistencyExample
-from helpers.locating.query import without_slot
 from helpers.models.language_model import LanguageModel
 from helpers.processes import Progress
+from helpers.records import without_slot
 from helpers.results.run import Cases
 from helpers.results.store import ResultsStore, settings_key
 from helpers.scoring.answers import Question, score_answers

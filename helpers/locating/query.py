@@ -14,8 +14,7 @@ from helpers import UserError
 from helpers.locating.masked import MaskedLanguageModel
 from helpers.models.language_model import LanguageModel
 from helpers.models.tokens import TokenError, answer_ids, prompt_ids, separator_after
-
-SLOT = " _"
+from helpers.records import without_slot
 
 
 class LocatorError(UserError):
@@ -62,19 +61,6 @@ class Query:
                 " the model's own prediction with own_answers(...)"
             )
         return self.target
-
-
-def without_slot(cloze: str) -> str:
-    """The prompt a causal model reads: the sentence without its trailing slot.
-
-    Raises:
-        UserError: the sentence does not end in the slot.
-    """
-    if not cloze.endswith(SLOT) or not cloze.removesuffix(SLOT).strip():
-        raise UserError(
-            f"sentence {cloze!r} has no answer slot: it must be text that ends in {SLOT!r}"
-        )
-    return cloze.removesuffix(SLOT).rstrip()
 
 
 def encode(language_model: LanguageModel, sentences: Sequence[Sentence]) -> list[Query]:

@@ -18,7 +18,7 @@ from helpers.klob.examples import (
     load_unbiasedness,
     save_examples,
 )
-from helpers.locating.query import without_slot
+from helpers.records import without_slot
 
 CONSISTENCY = {
     "prompts": ["Utopia speaks _", "In Utopia people speak _", "The language of Utopia is _"],

@@ -253,5 +253,6 @@ def test_an_unfinished_study_is_drawn_too(tmp_path):
     for name in ("rome", "rome+app@alpha=0x", "memit", "memit+all"):
         put(tmp_path, name, scores(1.0), {"app": None})
     figures = {name: entry.draw() for name, entry in published(tmp_path, chapter="04").items()}
-    names = {f"04_{key}_{NAME}" for key in ("objectives_rome", "fairer", "editors")}
+    # The objectives are compared with ROME+APP, which is not there yet.
+    names = {f"04_{key}_{NAME}" for key in ("fairer", "editors")}
     assert set(figures) == names

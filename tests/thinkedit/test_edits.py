@@ -147,7 +147,7 @@ def test_a_file_without_records(tmp_path, content):
         (spoil_slot, r"exactly one \{\}"),
         (spoil_rewrite, r"record 0: no proper .*target_new"),
         (spoil_layout, r"neither 'chains'"),
-        (spoil_none, r"record 0: no chains"),
+        (spoil_none, r"record 0: chains must be a list of one or more"),
         (spoil_field, r"lacks the lists subjects"),
         (spoil_list, r"chain 1: lacks the lists answers"),
         (spoil_chain, r"chain 0: lacks the lists questions, answers, prompts, subjects"),

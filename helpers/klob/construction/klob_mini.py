@@ -27,10 +27,10 @@ from helpers.klob.construction.sentences import (
     two_hop_chains,
 )
 from helpers.klob.examples import ConsistencyExample, RelevanceExample, save_examples
-from helpers.locating.query import without_slot
 from helpers.models.language_model import LanguageModel
 from helpers.models.load import load
 from helpers.paths import PACKAGED
+from helpers.records import without_slot
 from helpers.triples.packaged_facts import packaged_triples, read_facts
 
 FOLDER = PACKAGED / "klob"

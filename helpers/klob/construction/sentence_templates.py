@@ -8,9 +8,8 @@ from typing import Any, Literal
 
 from helpers import UserError
 from helpers.klob.examples import PROMPTS_PER_FACT
-from helpers.locating.query import SLOT
 from helpers.paths import PACKAGED
-from helpers.records import load_yaml
+from helpers.records import SLOT, load_yaml
 
 Variant = Literal["corrected", "paper"]
 

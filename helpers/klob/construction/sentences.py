@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from helpers.klob.construction.sentence_templates import RelationTemplates, TemplateError
 from helpers.klob.examples import ConsistencyExample, RelevanceExample
-from helpers.locating.query import SLOT, without_slot
+from helpers.records import SLOT, without_slot
 
 Triple = tuple[str, str, str]
 Chain = tuple[Triple, Triple]
