@@ -33,8 +33,8 @@ from helpers.editing.mend.network import NetworkError
 from helpers.editing.methods import build_method
 from helpers.editing.presets import preset_values
 from helpers.models.language_model import LanguageModel
-from helpers.models.load import torch_dtype
-from helpers.models.names import SHAPE_PREFIX
+from helpers.models.shapes import SHAPE_PREFIX
+from helpers.models.weights import torch_dtype
 from helpers.paths import RUNS
 from helpers.peak.run import edit_request, questions, score_records
 from helpers.peak.schema import PeakRecord

@@ -16,8 +16,8 @@ from benchmarks.machine import measured, warm_up
 from benchmarks.report import Report
 from helpers import models
 from helpers.models.language_model import LanguageModel
-from helpers.models.load import torch_dtype
 from helpers.models.tokens import prompt_ids
+from helpers.models.weights import torch_dtype
 from helpers.paths import RUNS
 from helpers.peak.records import load_peak
 from helpers.scoring.responses import Sampling, sample_responses

@@ -13,10 +13,9 @@ from helpers.editing.editor import Editor
 from helpers.editing.memit import AlphaEdit
 from helpers.editing.methods import build_method
 from helpers.models.language_model import LanguageModel
-from helpers.models.load import _ready, torch_dtype
-from helpers.models.names import SHAPE_TOKENIZER
-from helpers.models.packaged_weights import prepare
-from helpers.models.shapes import SHAPES, random_model, words_tokenizer
+from helpers.models.load import _ready
+from helpers.models.shapes import SHAPE_TOKENIZER, SHAPES, random_model, words_tokenizer
+from helpers.models.weights import prepare, torch_dtype
 from helpers.peak.records import load_peak
 from helpers.peak.schema import PeakRecord
 

@@ -24,7 +24,6 @@ from benchmarks.machine import (
 )
 from benchmarks.plain import plain_scores
 from benchmarks.plain_editors import PLAIN
-from helpers.models.load import avoid_cudnn_attention
 from helpers.paths import REPOSITORY
 from helpers.peak.run import edit_request, questions, score_records
 
@@ -48,7 +47,7 @@ def device_checks(setting: Setting) -> Iterator[Measurement]:
 def packed_gradients(setting: Setting) -> Iterator[Measurement]:
     """Gradients of attention in bf16 under packed masks against fp32; some kernels were wrong."""
     device = torch.device(setting.device)
-    avoid_cudnn_attention(device)
+    torch.backends.cuda.enable_cudnn_sdp(False)  # as loading a model does
     generator = torch.Generator().manual_seed(0)
     for queries, constant in ((86, 80), (64, 64), (7, 1)):
         shape = (2, 4, queries + constant, HEAD_SIZE)

@@ -29,10 +29,10 @@ LEVELS = (
 # Most lines a room may have, docstrings and blanks included; they only go down (tests/test_rooms.py).
 # What stands beside the rooms in `helpers` is "top-level"; the last four are folders of their own.
 BUDGETS = {
-    "models": 2192,
+    "models": 2046,
     "editing": 5349,
     "scoring": 554,
-    "locating": 930,
+    "locating": 862,
     "facts": 327,
     "results": 1863,
     "triples": 1254,

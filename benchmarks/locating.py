@@ -20,7 +20,7 @@ from helpers.klob.questions import load_examples
 from helpers.locating.locators import LOCATORS, make_locator
 from helpers.locating.query import Query, encode
 from helpers.models.language_model import LanguageModel
-from helpers.models.load import torch_dtype
+from helpers.models.weights import torch_dtype
 from helpers.paths import RUNS
 
 ALL = ",".join(LOCATORS)

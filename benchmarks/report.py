@@ -14,7 +14,7 @@ import pandas as pd
 import torch
 
 from benchmarks.machine import matmul_peak, peak_memory
-from helpers.models.precision import dtype_name
+from helpers.models.weights import dtype_name
 from helpers.paths import file_name
 from helpers.results.style import MARKERS, PALETTE, use_style
 

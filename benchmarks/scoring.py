@@ -23,7 +23,7 @@ from helpers import models
 from helpers.editing.deltas import LowRank
 from helpers.editing.update import Update
 from helpers.models.language_model import LanguageModel
-from helpers.models.load import torch_dtype
+from helpers.models.weights import torch_dtype
 from helpers.paths import RUNS
 from helpers.scoring.answers import Question, packed_tokens, score_answers
 

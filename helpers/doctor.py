@@ -30,10 +30,15 @@ from helpers.fetch import (
     locate,
     official_files,
 )
-from helpers.models.memory import free_bytes
-from helpers.models.names import HUB_NAMES, SHAPE_PREFIX
-from helpers.models.packaged_weights import PACKAGED_WEIGHTS, weights_folder
-from helpers.models.weights_estimate import memory_in_words, weight_bytes
+from helpers.models.shapes import SHAPE_PREFIX
+from helpers.models.weights import (
+    HUB_NAMES,
+    PACKAGED_WEIGHTS,
+    free_bytes,
+    memory_in_words,
+    weight_bytes,
+    weights_folder,
+)
 from helpers.params import notebook_of, notebook_parameters, read_params
 from helpers.paths import REPOSITORY, cache_folder
 from helpers.values import NotMadeError, methods_of, wrong_values

@@ -119,7 +119,7 @@ def checked_plan(
             that is not here.
     """
     # These load torch, which executing does not need.
-    from helpers.models.load import check_device
+    from helpers.models.weights import check_device
     from helpers.values import check_values
 
     notebook = notebook or notebook_of(params_file)

@@ -21,7 +21,8 @@ from helpers.klob.examples import Subtask
 from helpers.klob.questions import chosen_examples
 from helpers.klob.unit_sets import located_count
 from helpers.locating.locators import make_locator
-from helpers.models.load import model_source, torch_device, torch_dtype
+from helpers.models.load import model_source
+from helpers.models.weights import torch_device, torch_dtype
 from helpers.params import one_of, within
 from helpers.paths import REPOSITORY, run_name
 from helpers.peak.construction.run import settings_of

@@ -26,7 +26,6 @@ from tokenizers import models as token_models
 from transformers import BertConfig, BertForMaskedLM, PreTrainedTokenizerFast
 
 from helpers.editing.rome import RomeHyperparameters
-from helpers.locating.masked import MaskedLanguageModel, ready_masked
 from helpers.models import LanguageModel
 from helpers.models.load import _ready
 from helpers.models.shapes import random_model
@@ -269,7 +268,7 @@ WORDS = "[PAD] [CLS] [SEP] [MASK] [UNK] a the capital of Utopia is Amaurot speak
 
 
 @pytest.fixture(scope="session")
-def tiny_masked() -> MaskedLanguageModel:
+def tiny_masked() -> LanguageModel:
     """A tiny random BERT with a word-level tokenizer."""
     words = WORDS.split()
     tokenizer = Tokenizer(
@@ -294,14 +293,14 @@ def tiny_masked() -> MaskedLanguageModel:
         num_attention_heads=2,
         initializer_range=0.3,
     )
-    return ready_masked("tiny-bert", BertForMaskedLM(config), fast)
+    return _ready(LanguageModel("tiny-bert", BertForMaskedLM(config), fast))
 
 
 @pytest.fixture(params=["gpt2", "gptj", "llama", "qwen2", "mistral", "gemma3", "bert"])
 def any_model(
     request: pytest.FixtureRequest,
     tiny: Callable[..., LanguageModel],
-    tiny_masked: MaskedLanguageModel,
+    tiny_masked: LanguageModel,
 ) -> LanguageModel:
     """A tiny model of each causal architecture, and the masked one."""
     return tiny_masked if request.param == "bert" else tiny(request.param)

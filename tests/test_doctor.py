@@ -11,7 +11,7 @@ from helpers.doctor import needs, report
 from helpers.editing.corpus import corpus_named
 from helpers.editing.moments import moments_folder
 from helpers.fetch import official_files
-from helpers.models.packaged_weights import PACKAGED_WEIGHTS
+from helpers.models.weights import PACKAGED_WEIGHTS
 from helpers.paths import NOTEBOOKS, PACKAGED, PARAMS
 
 

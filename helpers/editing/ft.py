@@ -26,7 +26,7 @@ from helpers.editing.rows import EditRow
 from helpers.editing.update import Update
 from helpers.models.hooks import output_hooks
 from helpers.models.language_model import LanguageModel
-from helpers.models.memory import free_bytes
+from helpers.models.weights import free_bytes
 
 _COPIES = 5  # of the matrix per edit: change, gradient, Adam's two moments, one in transit
 

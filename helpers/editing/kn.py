@@ -33,7 +33,7 @@ from helpers.editing.update import Update
 from helpers.locating.attribution import integrated_gradients
 from helpers.locating.locators import IntegratedGradients
 from helpers.locating.query import Query
-from helpers.models.greedy import greedy_tokens
+from helpers.locating.slots import greedy_tokens
 from helpers.models.language_model import LanguageModel
 from helpers.models.tokens import answer_ids, prompt_ids, separator_after
 
@@ -121,12 +121,11 @@ class Kn(Editor):
     def edit(self, requests: Sequence[EditRequest]) -> list[Update]:
         """One independent column-sparse update per request, over all layers with chosen neurons."""
         texts = [self._texts(request) for request in several_requests(requests)]
-        old = greedy_tokens(
-            self.language_model, [t.prompts[0] for t in texts], [len(t.new) for t in texts]
-        )
+        longest = max((len(each.new) for each in texts), default=0)
+        old = greedy_tokens(self.language_model, [each.prompts[0] for each in texts], longest)
         pairs = zip(texts, old, strict=True)
         bar = tqdm(pairs, total=len(texts), desc="attributing", disable=not self.progress)
-        return [self._update(text, answer) for text, answer in bar]
+        return [self._update(text, answer[: len(text.new)]) for text, answer in bar]
 
     def attributions(self, request: EditRequest) -> Tensor:
         """Attributions [prompts, layers, neurons], averaged over the attributed answer's tokens."""
@@ -165,7 +164,7 @@ class Kn(Editor):
     def _attributions(self, texts: _Texts) -> Tensor:
         """Each token of the answer is attributed after the model's own continuation so far."""
         count = len(texts.attributed)
-        before = greedy_tokens(self.language_model, texts.prompts, [count - 1] * len(texts.prompts))
+        before = greedy_tokens(self.language_model, texts.prompts, count - 1)
         found = []
         for prompt, continuation in zip(texts.prompts, before, strict=True):
             parts = [

@@ -27,13 +27,12 @@ from tqdm.auto import tqdm
 from helpers import UserError
 from helpers.editing.corpus import Corpus
 from helpers.kept import DamagedError, kept, kept_at, kept_whole, read_kept, sound
-from helpers.models.batching import run_halving
+from helpers.models.batching import padded, run_halving
 from helpers.models.forward import hidden_states
+from helpers.models.hooks import record
 from helpers.models.language_model import LanguageModel
-from helpers.models.padding import padded
-from helpers.models.precision import exact_products
 from helpers.models.tokens import prompt_prefix
-from helpers.models.trace import record_inputs
+from helpers.models.weights import exact_products
 from helpers.paths import PACKAGED, cache_folder
 from helpers.processes import in_words
 
@@ -369,7 +368,7 @@ def _keys(
 ) -> dict[str, Tensor]:
     """Inputs of the named modules at every real token, [tokens, f] in fp32."""
     batch = padded(language_model, documents)
-    with record_inputs(language_model, names) as inputs:
+    with record(language_model, inputs=names) as inputs:
         hidden_states(language_model, batch.ids, batch.positions, batch.visible)
     return {name: inputs[name][batch.real].float() for name in names}
 

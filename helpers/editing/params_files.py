@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 import yaml
 
 from helpers.editing.editors import EditorError
-from helpers.models.names import EMBEDDED_NAMES, HUB_NAMES, SHAPE_PREFIX
+from helpers.models.shapes import SHAPE_PREFIX
+from helpers.models.weights import EMBEDDED_NAMES, HUB_NAMES
 from helpers.paths import PARAMS, require_checkout
 from helpers.records import load_yaml
 

@@ -32,10 +32,9 @@ from helpers.editing.moments import SecondMoment, SecondMomentError, check_finge
 from helpers.editing.request import EditRequest, several_requests
 from helpers.editing.rows import EditRow, edit_row, subject_prompts
 from helpers.editing.update import Update
-from helpers.models.batching import run_halving, token_batches
+from helpers.models.batching import run_halving, token_batches, tokens_at_once
 from helpers.models.hooks import output_hooks
 from helpers.models.language_model import LanguageModel
-from helpers.models.memory import tokens_at_once
 from helpers.models.tokens import SubjectPrompt
 
 if TYPE_CHECKING:

@@ -11,7 +11,6 @@ from helpers.klob.layer_edits import edit_every_layer, edit_settings, editable
 from helpers.klob.questions import chosen_examples
 from helpers.klob.run import Plan, about, collect, located_layers, run
 from helpers.locating.locators import LOCATORS
-from helpers.locating.masked import load_masked
 from helpers.models.language_model import LanguageModel
 from helpers.models.load import load
 from helpers.paths import RUNS, run_name
@@ -31,9 +30,8 @@ def publish(params: Mapping[str, Any], into: Archive, *, finished: bool = False)
     Raises:
         ArchiveError: the published run was made from other examples or in another way.
     """
-    how = {"dtype": params["dtype"], "device": params["device"]}
-    load_model = load_masked if params["masked"] else load
-    language_model: LanguageModel = load_model(params["model"], **how)
+    how = {name: params[name] for name in ("dtype", "device", "masked")}
+    language_model = load(params["model"], **how)
     name = run_name(params["model"], params["source"])
     consistency, relevance, unbiasedness = (count or None for count in params["counts"])
     plan = Plan(

@@ -26,9 +26,8 @@ from torch import Tensor
 from helpers.locating.query import Query
 from helpers.locating.slots import SlotBatch, branching, slot_batch, slot_logits
 from helpers.models.batching import run_halving
-from helpers.models.hooks import OnOutput, input_hooks, output_hooks
+from helpers.models.hooks import OnOutput, input_hooks, output_hooks, record
 from helpers.models.language_model import LanguageModel
-from helpers.models.trace import record_outputs
 
 Place = Literal["activation", "gate"]
 
@@ -133,7 +132,7 @@ def indirect_effects(
     noised, last = slice(start - offset, stop - offset), stop - offset - 1
     layout = language_model.layout
     blocks, names = layout.blocks, [layout.mlp_out(layer) for layer in range(layout.blocks)]
-    with record_outputs(language_model, names) as clean:
+    with record(language_model, outputs=names) as clean:
         slot_logits(language_model, batch)
     noise = torch.randn(
         samples,

@@ -23,12 +23,11 @@ from helpers.locating.attribution import (
     indirect_effects,
     integrated_gradients,
 )
-from helpers.locating.masked import MaskedLanguageModel
 from helpers.locating.query import LocatorError, Query
 from helpers.locating.slots import slot_batch, slot_logits, target_probabilities, traced
 from helpers.models.architectures import Layout
+from helpers.models.hooks import record
 from helpers.models.language_model import LanguageModel
-from helpers.models.trace import record_inputs
 
 Granularity = Literal["layer", "neuron", "parameter"]
 Scores = NDArray[np.float32]
@@ -104,7 +103,7 @@ class ActivationMagnitude(Locator):
     def scores(self, language_model: LanguageModel, queries: Sequence[Query]) -> Scores:
         """Absolute activations, [queries, layers x neurons]."""
         names, batch = _matrices(language_model), slot_batch(language_model, queries)
-        with record_inputs(language_model, names) as activations:
+        with record(language_model, inputs=names) as activations:
             slot_logits(language_model, batch)
         return _flat([batch.at_slots(activations[name]).abs() for name in names])
 
@@ -213,12 +212,12 @@ class LogitAttribution(Locator):
         Raises:
             LocatorError: a masked model, whose residual stream is normalised at every layer.
         """
-        if isinstance(language_model, MaskedLanguageModel):
+        if language_model.masked:
             raise LocatorError("logit attribution needs a causal model with one final norm")
         names = _matrices(language_model)
         norm_name = language_model.layout.architecture.final_norm
         batch = slot_batch(language_model, queries)
-        with record_inputs(language_model, [*names, norm_name]) as recorded:
+        with record(language_model, inputs=[*names, norm_name]) as recorded:
             slot_logits(language_model, batch)
         residual = batch.at_slots(recorded[norm_name]).float()
         norm = deepcopy(language_model.module(norm_name)).float()

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from helpers import UserError
-from helpers.locating.masked import MaskedLanguageModel
 from helpers.models.language_model import LanguageModel
 from helpers.models.tokens import TokenError, answer_ids, prompt_ids, separator_after
 from helpers.records import without_slot
@@ -78,7 +77,7 @@ def _encode(language_model: LanguageModel, sentence: Sentence) -> Query:
     text, answer = without_slot(sentence.cloze), sentence.answer
     before = separator_after(text)
     target = None if answer is None else answer_ids(language_model, answer, before)[0]
-    masked = isinstance(language_model, MaskedLanguageModel)
+    masked = language_model.masked
     if masked:
         text = f"{text} {language_model.tokenizer.mask_token}"
     ids = prompt_ids(language_model, text)

@@ -15,13 +15,11 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from helpers.locating.masked import MaskedLanguageModel
 from helpers.locating.query import LocatorError, Query
-from helpers.models.forward import hidden_states, prefill
+from helpers.models.batching import padded
+from helpers.models.forward import Past, hidden_states, prefill
 from helpers.models.hooks import OnOutput, input_hooks, output_hooks
 from helpers.models.language_model import LanguageModel
-from helpers.models.padding import padded
-from helpers.models.past import Past
 
 
 @dataclass(frozen=True)
@@ -57,11 +55,11 @@ def slot_batch(
         starts: first token of each query that runs with gradients and hooks; default: all do.
     """
     device = language_model.device
-    if starts is None or isinstance(language_model, MaskedLanguageModel):
+    if starts is None or language_model.masked:
         starts = [0] * len(queries)
     suffixes = padded(language_model, [q.ids[s:] for q, s in zip(queries, starts, strict=True)])
     ids = suffixes.ids
-    if isinstance(language_model, MaskedLanguageModel):
+    if language_model.masked:
         own = suffixes.real[:, None, :].expand(-1, ids.shape[1], -1)  # all see all real tokens
     else:
         own = suffixes.visible
@@ -84,7 +82,7 @@ def slot_logits(
 
     ``slots`` replaces the batch's own where rows were added on the way (``branching``).
     """
-    if isinstance(language_model, MaskedLanguageModel):
+    if language_model.masked:
         hidden = language_model.model.base_model(
             input_ids=batch.ids,
             position_ids=batch.positions,
@@ -117,6 +115,21 @@ def own_answers(language_model: LanguageModel, queries: Sequence[Query]) -> list
         for i, token in zip(chosen, best, strict=True):
             done[i] = replace(done[i], target=token)
     return done
+
+
+def greedy_tokens(
+    language_model: LanguageModel, prompts: Sequence[Sequence[int]], count: int
+) -> list[tuple[int, ...]]:
+    """The ``count`` tokens after each prompt when the likeliest is always taken, of a causal model.
+
+    Meant for the few tokens of an answer: each step runs the whole texts again.
+    """
+    texts = [tuple(prompt) for prompt in prompts]
+    for _ in range(count):
+        queries = [Query("", ids, len(ids) - 1, None, None) for ids in texts]
+        answered = own_answers(language_model, queries)
+        texts = [(*query.ids, query.required_target) for query in answered]
+    return [text[len(prompt) :] for text, prompt in zip(texts, prompts, strict=True)]
 
 
 @contextmanager

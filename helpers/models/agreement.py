@@ -19,8 +19,8 @@ from helpers.models.batching import out_of_memory
 from helpers.models.forest import Forest, pack
 from helpers.models.forward import hidden_states, log_probabilities
 from helpers.models.language_model import LanguageModel
-from helpers.models.precision import TF32
 from helpers.models.tokens import answer_ids, prompt_ids
+from helpers.models.weights import TF32
 
 _PROMPT, _ANSWER = "The capital of Italy is", "Rome"
 _LONGER = ("The capital of Norway is a city by the sea", "The capital of Peru is")
@@ -32,9 +32,6 @@ def own_scores(language_model: LanguageModel) -> tuple[list[int], Tensor]:
     """Token ids of a fixed text and log-probabilities [tokens - 1] by the model's own forward.
 
     Called before anything about the model is changed.
-
-    Raises:
-        ModelError: they are no numbers, as where float16 overflows.
     """
     ids = list(language_model.tokenizer(f"{_PROMPT} {_ANSWER}")["input_ids"])
     text = torch.tensor([ids], device=language_model.device)
@@ -58,9 +55,6 @@ def check_agreement(language_model: LanguageModel, ids: list[int], own: Tensor) 
         language_model: the model as it is used.
         ids: tokens of the fixed text, from ``own_scores``.
         own: their log-probabilities [tokens - 1].
-
-    Raises:
-        ModelError: with the difference and what the model's configuration says.
     """
     text = (*prompt_ids(language_model, _PROMPT), *answer_ids(language_model, _ANSWER))
     if list(text) != ids:
@@ -70,6 +64,9 @@ def check_agreement(language_model: LanguageModel, ids: list[int], own: Tensor) 
             f" is not the prompt and then the answer, {read(text)}; save it again so that it appends"
             " nothing to a text"
         )
+    # Half of the digits of the type that products are made in; TF32 has as many as float16.
+    tf32 = language_model.dtype_name == TF32
+    tolerance = torch.finfo(torch.float16 if tf32 else language_model.dtype).eps ** 0.5
     longer = [prompt_ids(language_model, prompt) for prompt in _LONGER]
     for words, others in (("alone", []), ("in a batch with a longer text", longer)):
         try:
@@ -79,7 +76,7 @@ def check_agreement(language_model: LanguageModel, ids: list[int], own: Tensor) 
                 raise
             raise _refused(language_model, f"cannot be computed {words} ({error})") from error
         apart = (found - own).abs()
-        if not bool((apart <= _tolerance(language_model) * (1 + own.abs())).all()):
+        if not bool((apart <= tolerance * (1 + own.abs())).all()):
             most = f"{float(apart.max()):.2g}"
             raise _refused(language_model, f"differ {words} by up to {most} from the model's own")
 
@@ -87,7 +84,7 @@ def check_agreement(language_model: LanguageModel, ids: list[int], own: Tensor) 
 def _packed_scores(
     language_model: LanguageModel, text: Sequence[int], others: Sequence[Sequence[int]]
 ) -> Tensor:
-    """Log-probabilities of a text's tokens [tokens - 1], the others in a second row of the batch."""
+    # The other texts, if any, are a second row of the batch.
     forests = [Forest(), Forest()] if others else [Forest()]
     forests[0].add(text)
     for other in others:
@@ -101,12 +98,6 @@ def _packed_scores(
         predicted = torch.tensor(text[1:], device=hidden.device)
         place = torch.arange(len(predicted), device=hidden.device)
         return log_probabilities(language_model, hidden[0], place, predicted)
-
-
-def _tolerance(language_model: LanguageModel) -> float:
-    """Half of the digits of the type that products are made in."""
-    tf32 = language_model.dtype_name == TF32  # as many bits as float16 has
-    return float(torch.finfo(torch.float16 if tf32 else language_model.dtype).eps ** 0.5)
 
 
 def _refused(language_model: LanguageModel, what: str) -> ModelError:

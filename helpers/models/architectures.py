@@ -4,44 +4,46 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from torch import Tensor
-from transformers import PreTrainedConfig, PreTrainedModel
+from transformers import PreTrainedConfig
 
 from helpers import UserError
 
 
 class ModelError(UserError):
-    """Raised for a model, dtype, device or shape that cannot be used here, with the reason."""
-
-
-class UnknownArchitectureError(ModelError):
-    """Raised for a model type that the table of architectures does not hold."""
+    """Raised for a model, dtype or device that cannot be had or used here, with the reason."""
 
 
 @dataclass(frozen=True)
 class Architecture:
     """Module names of one architecture; ``{}`` stands for the block index.
 
-    ``transposed`` says that the MLP's matrices are stored [in, out] (GPT-2's Conv1D) instead of
-    [out, in]. ``gate`` is the module whose output is gated before the activation function; for
-    ungated MLPs it is the first matrix itself; None where gate and up are one matrix.
-    ``eager_only`` marks architectures whose public implementation has no sdpa path,
-    ``tuple_output`` those whose blocks return a tuple. ``mlp_norm`` is a norm that the MLP's output
-    passes before it enters the residual stream, where there is one.
+    Attributes:
+        block: the residual stream's block.
+        mlp: its MLP.
+        mlp_in: the MLP's matrices that read the residual stream, the gate first.
+        mlp_out: its second matrix.
+        final_norm: the norm before the head.
+        embedding: of tokens.
+        head: from hidden states to logits.
+        mlp_norm: a norm that the MLP's output passes before it enters the residual stream.
+        fused_gate: gate and up are one matrix.
+        eager_only: the public implementation has no sdpa path.
+        tuple_output: blocks return a tuple.
+        masked: a masked language model, in which every token sees all others.
     """
 
     block: str
     mlp: str
     mlp_in: tuple[str, ...]
     mlp_out: str
-    gate: str | None
     final_norm: str
     embedding: str
-    head: str
-    transposed: bool = False
+    head: str = "lm_head"
+    mlp_norm: str | None = None
+    fused_gate: bool = False
     eager_only: bool = False
     tuple_output: bool = False
-    mlp_norm: str | None = None
+    masked: bool = False
 
 
 _LLAMA = Architecture(
@@ -49,10 +51,8 @@ _LLAMA = Architecture(
     mlp="model.layers.{}.mlp",
     mlp_in=("model.layers.{}.mlp.gate_proj", "model.layers.{}.mlp.up_proj"),
     mlp_out="model.layers.{}.mlp.down_proj",
-    gate="model.layers.{}.mlp.gate_proj",
     final_norm="model.norm",
     embedding="model.embed_tokens",
-    head="lm_head",
 )
 
 ARCHITECTURES: dict[str, Architecture] = {
@@ -61,21 +61,16 @@ ARCHITECTURES: dict[str, Architecture] = {
         mlp="transformer.h.{}.mlp",
         mlp_in=("transformer.h.{}.mlp.c_fc",),
         mlp_out="transformer.h.{}.mlp.c_proj",
-        gate="transformer.h.{}.mlp.c_fc",
         final_norm="transformer.ln_f",
         embedding="transformer.wte",
-        head="lm_head",
-        transposed=True,
     ),
     "gptj": Architecture(
         block="transformer.h.{}",
         mlp="transformer.h.{}.mlp",
         mlp_in=("transformer.h.{}.mlp.fc_in",),
         mlp_out="transformer.h.{}.mlp.fc_out",
-        gate="transformer.h.{}.mlp.fc_in",
         final_norm="transformer.ln_f",
         embedding="transformer.wte",
-        head="lm_head",
         eager_only=True,
         tuple_output=True,
     ),
@@ -84,33 +79,37 @@ ARCHITECTURES: dict[str, Architecture] = {
     "qwen3": _LLAMA,
     "mistral": _LLAMA,
     "olmo2": replace(_LLAMA, mlp_norm="model.layers.{}.post_feedforward_layernorm"),
-    "phi3": replace(  # Phi-3 and Phi-4: gate and up are one matrix
-        _LLAMA,
-        mlp_in=("model.layers.{}.mlp.gate_up_proj",),
-        gate=None,
+    "phi3": replace(  # Phi-3 and Phi-4
+        _LLAMA, mlp_in=("model.layers.{}.mlp.gate_up_proj",), fused_gate=True
     ),
     "gpt_neox": Architecture(  # Pythia among others
         block="gpt_neox.layers.{}",
         mlp="gpt_neox.layers.{}.mlp",
         mlp_in=("gpt_neox.layers.{}.mlp.dense_h_to_4h",),
         mlp_out="gpt_neox.layers.{}.mlp.dense_4h_to_h",
-        gate="gpt_neox.layers.{}.mlp.dense_h_to_4h",
         final_norm="gpt_neox.final_layer_norm",
         embedding="gpt_neox.embed_in",
-        head="lm_head",
     ),
     "falcon": Architecture(
         block="transformer.h.{}",
         mlp="transformer.h.{}.mlp",
         mlp_in=("transformer.h.{}.mlp.dense_h_to_4h",),
         mlp_out="transformer.h.{}.mlp.dense_4h_to_h",
-        gate="transformer.h.{}.mlp.dense_h_to_4h",
         final_norm="transformer.ln_f",
         embedding="transformer.word_embeddings",
-        head="lm_head",
         tuple_output=True,
     ),
     "gemma3_text": replace(_LLAMA, mlp_norm="model.layers.{}.post_feedforward_layernorm"),
+    "bert": Architecture(
+        block="bert.encoder.layer.{}",
+        mlp="bert.encoder.layer.{}.output.dense",
+        mlp_in=("bert.encoder.layer.{}.intermediate.dense",),
+        mlp_out="bert.encoder.layer.{}.output.dense",
+        final_norm="bert.encoder.layer.{}.output.LayerNorm",
+        embedding="bert.embeddings.word_embeddings",
+        head="cls",
+        masked=True,
+    ),
 }
 
 
@@ -145,17 +144,13 @@ class Layout:
         return None if name is None else self._fill(name, layer)
 
     def gate(self, layer: int) -> str:
-        """Name of the module whose output enters the activation function at ``layer``.
-
-        Raises:
-            UnknownArchitectureError: gate and up are one matrix, so that no module is the gate.
-        """
-        if self.architecture.gate is None:
-            raise UnknownArchitectureError(
+        """Name of the module whose output enters the activation function at ``layer``."""
+        if self.architecture.fused_gate:
+            raise ModelError(
                 "this architecture keeps gate and up in one matrix, so neurons cannot be attributed"
                 " at the gate; attribute them at 'activation'"
             )
-        return self._fill(self.architecture.gate, layer)
+        return self.mlp_in(layer)[0]
 
     def layer_of(self, module: str) -> int:
         """Index of the block that ``module`` is or belongs to."""
@@ -171,30 +166,13 @@ class Layout:
 
 
 def architecture_of(config: PreTrainedConfig) -> Architecture:
-    """The row of the table for a model's configuration.
-
-    Raises:
-        UnknownArchitectureError: the model type is not in ``ARCHITECTURES``.
-    """
+    """The row of the table for a model's configuration."""
     model_type = str(getattr(config, "model_type", "?"))
     if model_type not in ARCHITECTURES:
         known = ", ".join(sorted(ARCHITECTURES))
-        raise UnknownArchitectureError(
+        raise ModelError(
             f"architecture {model_type!r} is not known (known: {known}); add one entry to ARCHITECTURES"
             " in helpers/models/architectures.py with the names of its block, MLP, in- and"
-            " out-matrices (and whether they are stored transposed), final norm, embedding and head"
+            " out-matrices, final norm, embedding and head"
         )
     return ARCHITECTURES[model_type]
-
-
-def layout_of(model: PreTrainedModel) -> Layout:
-    """Build the layout of a loaded transformers model.
-
-    Raises:
-        UnknownArchitectureError: the model type is not in ``ARCHITECTURES``.
-    """
-    architecture = architecture_of(model.config)
-    weight = model.get_submodule(architecture.mlp_out.format(0)).weight
-    assert isinstance(weight, Tensor)
-    hidden, intermediate = weight.T.shape if architecture.transposed else weight.shape
-    return Layout(architecture, int(model.config.num_hidden_layers), int(hidden), int(intermediate))

@@ -9,17 +9,66 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from transformers import Cache, DynamicCache
+from transformers.cache_utils import DynamicLayer
 
 from helpers.models.hooks import input_hooks
 from helpers.models.language_model import LanguageModel
-from helpers.models.past import Past
 from helpers.models.tiles import TILED, Tiles
+
+
+@dataclass(frozen=True)
+class Past:
+    """Keys and values of constant tokens, per layer [rows, heads, tokens, head size].
+
+    ``positions`` [rows, tokens] are the position ids of those tokens.
+    """
+
+    keys: tuple[Tensor, ...]
+    values: tuple[Tensor, ...]
+    positions: Tensor
+
+    def rows(self, index: Tensor, skip: int = 0) -> Past:
+        """Keep the rows in ``index`` (a LongTensor), without the first ``skip`` tokens."""
+        return Past(
+            tuple(keys[index, :, skip:] for keys in self.keys),
+            tuple(values[index, :, skip:] for values in self.values),
+            self.positions[index, skip:],
+        )
+
+    @cached_property
+    def constant(self) -> Cache:
+        """A transformers cache of these keys and values that passes read and none adds to."""
+        return Cache(layers=[_Constant(*pair) for pair in zip(self.keys, self.values, strict=True)])
+
+    def cache(self) -> DynamicCache:
+        """A fresh transformers cache that starts from these keys and values and grows."""
+        cache = DynamicCache()
+        for layer, (keys, values) in enumerate(zip(self.keys, self.values, strict=True)):
+            cache.update(keys, values, layer)
+        return cache
+
+
+class _Constant(DynamicLayer):
+    """A layer whose new keys and values are put behind its own for one pass, and not kept."""
+
+    def __init__(self, keys: Tensor, values: Tensor) -> None:
+        super().__init__()
+        self.lazy_initialization(keys, values)
+        self.keys, self.values = keys, values
+
+    def update(
+        self, key_states: Tensor, value_states: Tensor, *_: Any, **__: Any
+    ) -> tuple[Tensor, Tensor]:
+        """All keys and values of this pass."""
+        keys = torch.cat([self.keys, key_states], dim=-2)
+        return keys, torch.cat([self.values, value_states], dim=-2)
 
 
 @dataclass(frozen=True)
@@ -74,19 +123,15 @@ def prefill(
     language_model: LanguageModel, ids: Tensor, positions: Tensor, visible: Tensor
 ) -> tuple[Tensor, Past]:
     """Run constant tokens once: their final hidden states and their keys and values."""
-    cache = DynamicCache()
-    hidden = _run(
-        language_model, ids, positions, Mask.of(language_model, positions, visible), cache
-    )
-    layers = cache.layers
-    keys = tuple(layer.keys for layer in layers)
-    return hidden, Past(keys, tuple(layer.values for layer in layers), positions)
+    cache, mask = DynamicCache(), Mask.of(language_model, positions, visible)
+    hidden = _run(language_model, ids, positions, mask, cache)
+    keys = tuple(layer.keys for layer in cache.layers)
+    return hidden, Past(keys, tuple(layer.values for layer in cache.layers), positions)
 
 
 def _run(
     language_model: LanguageModel, ids: Tensor, positions: Tensor, mask: Mask, cache: Cache | None
 ) -> Tensor:
-    """The call itself; attention goes by tiles where the mask has them."""
     output = language_model.model.base_model(
         input_ids=ids,
         position_ids=positions,
@@ -130,23 +175,21 @@ def additive_mask(
     Sliding-window layers also hide keys that lie a window or more to the left, counted in position
     ids (the depth in the prefix tree), as in the unpacked sequence.
     """
+
+    def additive(seen: Tensor) -> Tensor:
+        seen = tiles.visible(seen) if tiles else seen
+        mask = torch.zeros(seen.shape, dtype=language_model.dtype, device=seen.device)
+        return mask.masked_fill_(~seen, torch.finfo(mask.dtype).min)[:, None]
+
     config = language_model.model.config
     window = getattr(config, "sliding_window", None)
     kinds = set(getattr(config, "layer_types", None) or ())
-    full = _additive(visible, language_model.dtype, tiles)
+    full = additive(visible)
     if window is None or (kinds and "sliding_attention" not in kinds):
         return full
     keys = positions if past_positions is None else torch.cat([past_positions, positions], dim=1)
-    near = positions[:, :, None] - keys[:, None, :] < window
-    sliding = _additive(visible & near, language_model.dtype, tiles)
+    sliding = additive(visible & (positions[:, :, None] - keys[:, None, :] < window))
     return {"full_attention": full, "sliding_attention": sliding} if kinds else sliding
-
-
-def _additive(visible: Tensor, dtype: torch.dtype, tiles: Tiles | None) -> Tensor:
-    visible = tiles.visible(visible) if tiles else visible
-    lowest = torch.finfo(dtype).min
-    mask = torch.zeros(visible.shape, dtype=dtype, device=visible.device)
-    return mask.masked_fill_(~visible, lowest)[:, None]
 
 
 def log_probabilities(

@@ -1,9 +1,10 @@
-"""Hooks on named modules for the length of a block; they are taken off however it ends."""
+"""Hooks on named modules for the length of a block, and what modules read and write in a pass."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from typing import Any
 
 from torch import Tensor, nn
@@ -20,10 +21,15 @@ def input_hooks(language_model: LanguageModel, hooks: Mapping[str, OnInput]) -> 
 
     What a function returns takes the input's place; None leaves it as it is.
     """
+
+    def hook(on_input: OnInput, _: nn.Module, arguments: tuple[Any, ...]) -> Any:
+        changed = on_input(arguments[0])
+        return None if changed is None else (changed, *arguments[1:])
+
     with ExitStack() as stack:
         for name, on_input in hooks.items():
             module = language_model.module(name)
-            stack.callback(module.register_forward_pre_hook(_before(on_input)).remove)
+            stack.callback(module.register_forward_pre_hook(partial(hook, on_input)).remove)
         yield
 
 
@@ -34,25 +40,46 @@ def output_hooks(language_model: LanguageModel, hooks: Mapping[str, OnOutput]) -
     What a function returns takes the output's place; None leaves it as it is. Of a module that
     returns a tuple, as some architectures' blocks do, the output is the first.
     """
-    with ExitStack() as stack:
-        for name, on_output in hooks.items():
-            module = language_model.module(name)
-            stack.callback(module.register_forward_hook(_after(on_output)).remove)
-        yield
 
-
-def _before(on_input: OnInput) -> Any:
-    def hook(module: nn.Module, arguments: tuple[Any, ...]) -> tuple[Any, ...] | None:
-        changed = on_input(arguments[0])
-        return None if changed is None else (changed, *arguments[1:])
-
-    return hook
-
-
-def _after(on_output: OnOutput) -> Any:
-    def hook(module: nn.Module, arguments: tuple[Any, ...], output: Any) -> Any:
+    def hook(on_output: OnOutput, _: nn.Module, arguments: tuple[Any, ...], output: Any) -> Any:
         in_tuple = isinstance(output, tuple)
         changed = on_output(arguments[0], output[0] if in_tuple else output)
         return (changed, *output[1:]) if in_tuple and changed is not None else changed
 
-    return hook
+    with ExitStack() as stack:
+        for name, on_output in hooks.items():
+            module = language_model.module(name)
+            stack.callback(module.register_forward_hook(partial(hook, on_output)).remove)
+        yield
+
+
+class _StopForward(Exception):
+    """Leaves a forward pass whose remaining blocks nobody reads."""
+
+
+@contextmanager
+def record(
+    language_model: LanguageModel, *, inputs: Sequence[str] = (), outputs: Sequence[str] = ()
+) -> Iterator[dict[str, Tensor]]:
+    """Collect inputs and outputs of named modules in one forward pass, which ends at the last one.
+
+    A module is named in one of the two; one whose input is the last thing read is itself not run.
+
+    >>> with record(language_model, inputs=["model.layers.5.mlp.down_proj"]) as seen:
+    ...     hidden_states(language_model, ids, positions, visible)
+    >>> seen["model.layers.5.mlp.down_proj"].shape
+    """
+    seen: dict[str, Tensor] = {}
+    wanted = {*inputs, *outputs}
+
+    def keep(name: str, *tensors: Tensor) -> None:
+        seen[name] = tensors[-1]
+        if wanted <= seen.keys():
+            raise _StopForward
+
+    with (
+        input_hooks(language_model, {name: partial(keep, name) for name in inputs}),
+        output_hooks(language_model, {name: partial(keep, name) for name in outputs}),
+        suppress(_StopForward),
+    ):
+        yield seen

@@ -12,30 +12,36 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from helpers.models.architectures import Layout, layout_of
-from helpers.models.precision import dtype_name
+from helpers.models.architectures import Layout, architecture_of
+from helpers.models.weights import dtype_name
 
-_SAMPLED_VALUES = (
-    64  # per parameter: enough to tell two trainings of one shape apart, cheap to read
-)
+# Of each parameter: enough to tell two trainings of one shape apart, and read at once.
+_SAMPLED_VALUES = 64
 
 
 @dataclass(frozen=True)
 class LanguageModel:
-    """A loaded causal language model in evaluation mode, its weights frozen.
+    """A loaded language model in evaluation mode, its weights frozen.
 
-    ``name`` is what the user asked for, ``revision`` the hub commit or file checksum behind it.
+    ``name`` is what the user asked for.
     """
 
     name: str
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
-    revision: str = ""
 
     @cached_property
     def layout(self) -> Layout:
         """Module names and sizes of this model."""
-        return layout_of(self.model)
+        config = self.model.config
+        architecture = architecture_of(config)
+        hidden, intermediate = self.weight(architecture.mlp_out.format(0)).shape
+        return Layout(architecture, int(config.num_hidden_layers), hidden, intermediate)
+
+    @property
+    def masked(self) -> bool:
+        """Whether tokens are predicted at a mask, and not from what stands before them."""
+        return self.layout.architecture.masked
 
     @property
     def device(self) -> torch.device:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,8 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
-from helpers.models.randomness import seeded
+SHAPE_PREFIX = "shape:"
+SHAPE_TOKENIZER = "smollm2-135m"  # a packaged model, whose words and context templates shapes take
 
 
 def _llama(d: int, f: int, blocks: int, heads: int, kv_heads: int, **more: Any) -> dict[str, Any]:
@@ -37,14 +40,10 @@ SHAPES: dict[str, dict[str, Any]] = {
     "llama2-7b": _llama(4096, 11008, 32, 32, 32, vocab_size=32000),
     "llama2-13b": _llama(5120, 13824, 40, 40, 40, vocab_size=32000),
     "llama3-8b": _llama(4096, 14336, 32, 32, 8, vocab_size=128256),
-    "qwen2.5-1.5b": {
-        **_llama(1536, 8960, 28, 12, 2, vocab_size=151936, tie_word_embeddings=True),
-        "model_type": "qwen2",
-    },
-    "qwen2.5-7b": {
-        **_llama(3584, 18944, 28, 28, 4, vocab_size=152064),
-        "model_type": "qwen2",
-    },
+    "qwen2.5-1.5b": _llama(
+        1536, 8960, 28, 12, 2, vocab_size=151936, tie_word_embeddings=True, model_type="qwen2"
+    ),
+    "qwen2.5-7b": _llama(3584, 18944, 28, 28, 4, vocab_size=152064, model_type="qwen2"),
     "gpt2-xl": {
         "model_type": "gpt2",
         "n_embd": 1600,
@@ -60,9 +59,6 @@ SHAPES: dict[str, dict[str, Any]] = {
         "vocab_size": 50400,
     },
 }
-
-
-_SPECIAL = ("bos", "eos", "pad")
 
 
 def byte_tokenizer() -> PreTrainedTokenizerFast:
@@ -108,14 +104,28 @@ def random_model(
     device: str,
     tokenizer: PreTrainedTokenizerFast | None = None,
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """Build a random model from config settings (with ``model_type``) and a byte tokenizer.
+    """Build a random model from config settings (with ``model_type``), by default one of bytes.
 
     Weights are made on ``device`` directly, so a 13 B shape never passes through host memory.
-    ``tokenizer`` takes the place of the one of bytes.
     """
     tokenizer = tokenizer or byte_tokenizer()
-    special = {f"{kind}_token_id": getattr(tokenizer, f"{kind}_token_id") for kind in _SPECIAL}
+    special = {
+        f"{kind}_token_id": getattr(tokenizer, f"{kind}_token_id") for kind in ("bos", "eos", "pad")
+    }
     config = AutoConfig.for_model(**{"vocab_size": len(tokenizer), **special, **settings})
     with seeded(seed, torch.device(device)), torch.device(device):
         model = AutoModelForCausalLM.from_config(config, dtype=dtype)
     return model, tokenizer
+
+
+@contextmanager
+def seeded(seed: int, device: torch.device) -> Iterator[None]:
+    """Torch draws from ``seed``, on the CPU and on ``device``; the caller's state comes back after.
+
+    >>> with seeded(0, language_model.device):
+    ...     language_model.model.generate(...)
+    """
+    devices = [device] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices=devices):
+        torch.manual_seed(seed)
+        yield

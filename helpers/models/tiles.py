@@ -25,8 +25,6 @@ WIDTHS = (6, 8, 10, 12, 16, 24, 32)  # queries per tile that are tried
 GATHERING = 4  # to gather a key takes about as long as to score it against this many queries
 WORTHWHILE = 0.5  # tiles are left alone unless they take less than this share of the dense work
 
-Range = tuple[int, int]
-
 
 @dataclass(frozen=True)
 class Tiles:
@@ -70,9 +68,9 @@ class Tiles:
         count = max(len(cut) for cut in ranges)
         width = max(stop - start for cut in ranges for start, stop in cut)
         height = max(len(keys) for row in seen for keys in row)
-        queries = np.zeros((len(rows), count, width), dtype=np.int64)
-        keys = np.full((len(rows), count, height), -1, dtype=np.int64)
-        places = np.zeros(rows.shape[:2], dtype=np.int64)
+        queries = np.zeros((len(rows), count, width), np.int64)
+        keys = np.full((len(rows), count, height), -1)
+        places = np.zeros(rows.shape[:2], np.int64)
         for row, (cut, columns) in enumerate(zip(ranges, seen, strict=True)):
             for tile, ((start, stop), real) in enumerate(zip(cut, columns, strict=True)):
                 queries[row, tile] = start
@@ -91,14 +89,6 @@ class Tiles:
         row = torch.arange(len(visible))[:, None, None, None]
         part = visible[row, self.queries[..., None], self.keys[:, :, None]]
         return (part & ~self.padding[:, :, None]).flatten(0, 1)
-
-    def gather_queries(self, states: Tensor) -> Tensor:
-        """[rows, heads, queries, size] -> [rows, tiles, heads, width, size]."""
-        return _gather(states, self.queries)
-
-    def gather_keys(self, states: Tensor) -> Tensor:
-        """Keys or values [rows, heads, keys, size] -> [rows, tiles, heads, height, size]."""
-        return _gather(states, self.keys)
 
     def scatter(self, states: Tensor) -> Tensor:
         """[rows, tiles, heads, width, size] -> [rows, queries, heads, size]."""
@@ -121,7 +111,7 @@ def attention(
     tiles: Tiles | None = None,
     **options: Any,
 ) -> tuple[Tensor, Tensor | None]:
-    """An attention function as transformers' models call it.
+    """An attention function as transformers' models call it; without tiles, sdpa.
 
     Args:
         module: the model's attention module.
@@ -130,21 +120,19 @@ def attention(
         value: [rows, key heads, keys, size].
         attention_mask: additive, the tiles' [rows * tiles, 1, width, height].
         scaling: factor of the scores.
-        tiles: what meets what; without them everything is handed on to sdpa.
-        options: what else the model has to say; no dropout, since models are in evaluation.
+        tiles: what meets what.
+        options: for sdpa; no dropout, since models are in evaluation.
 
     Returns:
         [rows, queries, heads, size], and no attention weights.
     """
     if tiles is None:
-        options["scaling"] = scaling
-        return sdpa_attention_forward(module, query, key, value, attention_mask, **options)
+        return sdpa_attention_forward(
+            module, query, key, value, attention_mask, scaling=scaling, **options
+        )
     assert attention_mask is not None
-    queries, keys, values = (
-        tiles.gather_queries(query),
-        tiles.gather_keys(key),
-        tiles.gather_keys(value),
-    )
+    queries = _gather(query, tiles.queries)
+    keys, values = (_gather(states, tiles.keys) for states in (key, value))
     rows, count, heads, width, size = queries.shape
     key_heads, height = keys.shape[2:4]
     # Heads that share a key head become further queries of one product.
@@ -162,18 +150,15 @@ AttentionMaskInterface.register(TILED, sdpa_mask)
 
 
 def _gather(states: Tensor, columns: Tensor) -> Tensor:
-    """Columns [rows, tiles, n] of [rows, heads, columns, size]: [rows, tiles, heads, n, size]."""
+    # Columns [rows, tiles, n] of [rows, heads, columns, size]: [rows, tiles, heads, n, size].
     rows, heads, width, size = states.shape
     head = torch.arange(rows * heads).view(rows, 1, heads, 1)
     line = head * width + columns[:, :, None]
     return states.reshape(-1, size).index_select(0, line.flatten()).view(*line.shape, size)
 
 
-def _ranges(visible: np.ndarray, width: int) -> list[Range]:
-    """Cut the queries of one row into ranges of at most ``width``.
-
-    A branch (tokens each of which sees the one before it) is cut only if it is longer than that.
-    """
+def _ranges(visible: np.ndarray, width: int) -> list[tuple[int, int]]:
+    # A branch (tokens each of which sees the one before it) is cut only if it is longer than width.
     count, keys = visible.shape
     follows = visible[1:].diagonal(keys - count)
     starts: Sequence[int] = [0, *(np.flatnonzero(~follows) + 1).tolist(), count]

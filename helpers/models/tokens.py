@@ -32,11 +32,7 @@ class TokenError(UserError):
 
 
 def several(texts: Iterable[_Text]) -> tuple[_Text, ...]:
-    """Texts as a tuple.
-
-    Raises:
-        TypeError: a single text, which would be taken for its letters.
-    """
+    """Texts as a tuple; a single text would be taken for its letters."""
     if isinstance(texts, str):
         raise TypeError(f"expected several texts, not {texts!r}; write ({texts!r},)")
     return tuple(texts)
@@ -63,11 +59,7 @@ def prompt_ids(language_model: LanguageModel, prompt: str) -> tuple[int, ...]:
 def ids_of_prompts(
     language_model: LanguageModel, prompts: Iterable[str]
 ) -> dict[str, tuple[int, ...]]:
-    """``prompt_ids`` of many prompts, each distinct one tokenised once, in one call.
-
-    Raises:
-        TokenError: see ``prompt_ids``.
-    """
+    """``prompt_ids`` of many prompts, each distinct one tokenised once, in one call."""
     distinct = list(dict.fromkeys(prompts))
     for prompt in distinct:
         check_prompt(prompt)
@@ -76,11 +68,7 @@ def ids_of_prompts(
 
 
 def check_prompt(prompt: str) -> None:
-    """Refuse a prompt that no answer can follow.
-
-    Raises:
-        TokenError: see ``prompt_ids``.
-    """
+    """Refuse a prompt that no answer can follow (see ``prompt_ids``)."""
     if prompt[-1:].isspace() and prompt[-1] not in _LINE_BREAKS:
         raise TokenError(f"prompt {prompt!r} ends with a blank; remove it: answers bring their own")
     if not prompt.strip():
@@ -90,8 +78,7 @@ def check_prompt(prompt: str) -> None:
 def _encoded(
     language_model: LanguageModel, texts: Sequence[str], **options: bool
 ) -> list[list[int]]:
-    """Token ids of each text by one call of the tokenizer, which refuses an empty list."""
-    if not texts:
+    if not texts:  # which the tokenizer refuses
         return []
     options["return_attention_mask"] = False
     found: list[list[int]] = language_model.tokenizer(list(texts), **options)["input_ids"]
@@ -107,9 +94,6 @@ def chat_text(language_model: LanguageModel, prompt: Prompt) -> str:
     """A user's message, or turns that end with one, in the model's chat template, up to the reply.
 
     A template without system turns gets the instruction at the head of the first message.
-
-    Raises:
-        TokenError: the model has no chat template.
     """
     tokenizer = language_model.tokenizer
     if not getattr(tokenizer, "chat_template", None):
@@ -126,11 +110,7 @@ def chat_text(language_model: LanguageModel, prompt: Prompt) -> str:
 
 
 def chat_prompt(language_model: LanguageModel, message: str) -> str:
-    """``chat_text`` as a prompt, without special tokens that the tokenizer itself puts before a text.
-
-    Raises:
-        TokenError: no chat template, or one that does not begin as the tokenizer does.
-    """
+    """``chat_text`` as a prompt, without special tokens that the tokenizer itself puts before a text."""
     text = chat_text(language_model, message)
     ids = _encoded(language_model, [text], add_special_tokens=False)[0]
     prompt = text.removeprefix(language_model.tokenizer.decode(prompt_prefix(language_model)))
@@ -173,11 +153,7 @@ def answer_ids(language_model: LanguageModel, answer: str, separator: str = " ")
 def ids_of_answers(
     language_model: LanguageModel, answers: Iterable[str], separator: str = " "
 ) -> dict[str, tuple[int, ...]]:
-    """``answer_ids`` of many answers, each distinct one tokenised once, in one call.
-
-    Raises:
-        TokenError: see ``answer_ids``.
-    """
+    """``answer_ids`` of many answers, each distinct one tokenised once, in one call."""
     distinct = list(dict.fromkeys(answers))
     if not all(answer.strip() for answer in distinct):
         raise TokenError("an answer is empty; give at least one visible character")
@@ -208,11 +184,7 @@ def subject_prompt(language_model: LanguageModel, template: str, subject: str) -
 def subject_prompts(
     language_model: LanguageModel, templates: Sequence[str], subject: str
 ) -> list[SubjectPrompt]:
-    """``subject_prompt`` of several templates, tokenised in one call.
-
-    Raises:
-        TokenError: see ``subject_prompt``.
-    """
+    """``subject_prompt`` of several templates, tokenised in one call."""
     ends, prompts = [], []
     for template in templates:
         if template.count("{}") != 1:

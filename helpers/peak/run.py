@@ -12,8 +12,8 @@ import pandas as pd
 
 from helpers.editing.editor import Editor
 from helpers.editing.update import Update
+from helpers.models.batching import records_at_once
 from helpers.models.language_model import LanguageModel
-from helpers.models.memory import records_at_once
 from helpers.peak.asked import KEYS, askable, edit_request, questions
 from helpers.peak.records import PeakData
 from helpers.peak.schema import STRICT, PeakRecord

@@ -25,7 +25,7 @@ def model_words(name: str) -> str:
         return name
     if not (folder / "config.json").is_file():  # drawn elsewhere
         return folder.name
-    from helpers.models.weights_estimate import stored_parameters  # loads torch
+    from helpers.models.weights import stored_parameters  # loads torch
 
     kind = json.loads((folder / "config.json").read_text("utf-8"))["model_type"]
     size = (stored_parameters(folder) or 0) / 1e6

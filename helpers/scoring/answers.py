@@ -20,11 +20,10 @@ from tqdm.auto import tqdm
 
 from helpers.editing.overlay import overlay
 from helpers.editing.update import Update, moved_where_used
-from helpers.models.batching import run_halving, token_batches
+from helpers.models.batching import run_halving, token_batches, tokens_at_once
 from helpers.models.forest import Forest, pack
 from helpers.models.forward import hidden_states, log_probabilities
 from helpers.models.language_model import LanguageModel
-from helpers.models.memory import tokens_at_once
 from helpers.models.tokens import (
     TokenError,
     ids_of_answers,

@@ -21,11 +21,9 @@ from transformers import DynamicCache
 
 from helpers.editing.overlay import overlay
 from helpers.editing.update import Update, moved_where_used
-from helpers.models.batching import run_halving
-from helpers.models.forward import additive_mask, prefill
+from helpers.models.batching import padded, run_halving
+from helpers.models.forward import Past, additive_mask, prefill
 from helpers.models.language_model import LanguageModel
-from helpers.models.padding import padded
-from helpers.models.past import Past
 from helpers.models.tokens import Prompt, TokenError, chat_text, end_tokens, prompt_ids, several
 from helpers.scoring.answers import checked_owners
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from helpers.models.weights_estimate import memory_in_words, weights_in_words
+from helpers.models.weights import memory_in_words, weights_in_words
 from helpers.params import validate_params
 from helpers.paths import RUNS
 from helpers.sweeps.drive import plan_jobs, run_sweep, status, write_jobs

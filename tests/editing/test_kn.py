@@ -20,7 +20,7 @@ from helpers.editing.request import EditRequest, RequestError
 from helpers.editing.update import apply
 from helpers.locating.attribution import integrated_gradients
 from helpers.locating.query import Query
-from helpers.models.greedy import greedy_tokens
+from helpers.locating.slots import greedy_tokens
 from helpers.models.tokens import answer_ids, prompt_ids
 from helpers.scoring.answers import Question, score_answers
 
@@ -44,7 +44,7 @@ def test_the_update_is_one_vector_in_the_chosen_columns(tiny, requests, architec
     (update,) = kn(language_model, lambda_old=2.0, lambda_new=3.0).edit(requests[:1])
     new = list(answer_ids(language_model, requests[0].target))
     prompt = prompt_ids(language_model, requests[0].text)
-    (old,) = greedy_tokens(language_model, [prompt], [len(new)])
+    (old,) = greedy_tokens(language_model, [prompt], len(new))
     embeddings = language_model.model.get_input_embeddings().weight
     vector = 3 * embeddings[new].sum(0) - 2 * embeddings[list(old)].sum(0)
     chosen = {
@@ -155,7 +155,7 @@ def test_longer_answers_are_attributed_after_the_models_own_words(tiny) -> None:
     (found,) = editor.attributions(request)
     prompt = prompt_ids(language_model, request.text)
     tokens = answer_ids(language_model, "Io")
-    (own,) = greedy_tokens(language_model, [prompt], [len(tokens) - 1])
+    (own,) = greedy_tokens(language_model, [prompt], len(tokens) - 1)
     parts = [editor._attribution((*prompt, *own[:i]), token) for i, token in enumerate(tokens)]
     assert len(parts) == 3  # blank, I, o
     torch.testing.assert_close(found, torch.stack(parts).mean(0))
@@ -167,10 +167,10 @@ def test_greedy_tokens_are_the_models_own(tiny, architecture) -> None:
     prompts = [
         prompt_ids(language_model, text) for text in ("A short one", "Two", "A third, longer")
     ]
-    found = greedy_tokens(language_model, prompts, [3, 0, 5])
-    for prompt, count, tokens in zip(prompts, [3, 0, 5], found, strict=True):
+    found = greedy_tokens(language_model, prompts, 5)
+    for prompt, tokens in zip(prompts, found, strict=True):
         ids = list(prompt)
-        for _ in range(count):
+        for _ in range(5):
             logits = language_model.model(input_ids=torch.tensor([ids])).logits
             ids.append(int(logits[0, -1].argmax()))
         assert tokens == tuple(ids[len(prompt) :])

@@ -20,8 +20,8 @@ from helpers.editing.moments import (
     second_moment,
 )
 from helpers.editing.presets import read_hyperparameters
-from helpers.models.packaged_weights import PACKAGED_WEIGHTS
 from helpers.models.tokens import prompt_ids
+from helpers.models.weights import PACKAGED_WEIGHTS
 
 
 @pytest.fixture

@@ -39,7 +39,6 @@ from helpers.locating.locators import (
     make_locator,
     pool,
 )
-from helpers.locating.masked import MaskedLanguageModel
 from helpers.locating.query import LocatorError, Query, encode
 from helpers.models import LanguageModel
 from helpers.paths import run_name
@@ -345,7 +344,7 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Archive:
 
 
 def test_a_masked_model_is_published_locator_by_locator(
-    tiny_masked: MaskedLanguageModel, tmp_path: Path, runs: Archive
+    tiny_masked: LanguageModel, tmp_path: Path, runs: Archive
 ) -> None:
     folder = tmp_path / "tiny-bert"
     tiny_masked.model.save_pretrained(folder)

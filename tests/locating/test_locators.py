@@ -33,7 +33,6 @@ from helpers.locating.locators import (
     make_locator,
     pool,
 )
-from helpers.locating.masked import MaskedLanguageModel
 from helpers.locating.query import LocatorError, Query, Sentence, encode
 from helpers.locating.slots import own_answers
 from helpers.models import LanguageModel
@@ -105,7 +104,7 @@ LOCATORS: tuple[Locator, ...] = (
 
 
 def applies(locator: Locator, model: LanguageModel) -> bool:
-    return not (isinstance(locator, LogitAttribution) and isinstance(model, MaskedLanguageModel))
+    return not (isinstance(locator, LogitAttribution) and model.masked)
 
 
 @pytest.mark.parametrize("locator", LOCATORS, ids=lambda locator: locator.name)

@@ -8,16 +8,12 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
 
 from helpers import models
 from helpers.editing.deltas import Dense
 from helpers.editing.update import Update, UpdateError, write
-from helpers.locating.masked import load_masked
 from helpers.models.architectures import ModelError
-from helpers.models.load import NoModelError, reading_checkpoint
-
-MATRIX = "model.layers.1.mlp.down_proj.weight"
+from helpers.models.load import reading_checkpoint
 
 
 @pytest.fixture
@@ -62,15 +58,6 @@ def test_a_configuration_that_makes_no_model_is_refused(folder, settings):
         models.load(str(folder))
 
 
-@pytest.mark.parametrize("kind", [torch.int8, torch.uint8, torch.float8_e4m3fn])
-def test_codes_are_no_weights(folder, kind):
-    tensors = load_file(folder / "model.safetensors")
-    tensors[MATRIX] = tensors[MATRIX].abs().to(kind)
-    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
-    with pytest.raises(ModelError, match=rf"weights as codes \({MATRIX} is "):
-        models.load(str(folder))
-
-
 @pytest.mark.parametrize("method", ["bitsandbytes", "gptq"])
 def test_a_quantised_format_is_refused_whatever_is_installed(folder, method):
     _configure(
@@ -107,14 +94,28 @@ def test_a_model_on_the_hub_without_safetensors_is_not_missing():
         " model.safetensors.index.json and thus cannot be loaded with `safetensors`."
     )
     with (
-        pytest.raises(ModelError, match=r"^EleutherAI/gpt-j-6b has no safetensors") as raised,
+        pytest.raises(ModelError, match=r"^EleutherAI/gpt-j-6b has no safetensors"),
         reading_checkpoint("gpt-j-6b", "EleutherAI/gpt-j-6b"),
     ):
         raise OSError(words)
-    assert not isinstance(raised.value, NoModelError)
 
 
 def test_a_masked_model_is_read_by_the_same_rule(folder):
     (folder / "config.json").write_bytes(b"{")
     with pytest.raises(ModelError, match=rf"^the checkpoint of {folder} cannot be read"):
-        load_masked(str(folder))
+        models.load(str(folder), masked=True)
+
+
+def test_a_causal_model_is_no_masked_one(folder):
+    with pytest.raises(ModelError, match="is a causal language model: load it with masked=False"):
+        models.load(str(folder), masked=True)
+
+
+def test_a_masked_model_is_loaded_to_be_located_in(tiny_masked, tmp_path):
+    tiny_masked.model.save_pretrained(tmp_path)
+    tiny_masked.tokenizer.save_pretrained(tmp_path)
+    again = models.load(str(tmp_path), masked=True)
+    assert again.masked
+    assert again.fingerprint == tiny_masked.fingerprint
+    with pytest.raises(ModelError, match="is a masked language model: load it with masked=True"):
+        models.load(str(tmp_path))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
+from helpers.models.batching import padded
 from helpers.models.forward import hidden_states
 from helpers.models.hooks import input_hooks, output_hooks
-from helpers.models.padding import padded
 
 TEXTS = [[5, 6, 7, 8], [9], [10, 11]]
 
@@ -31,7 +31,6 @@ def test_padding_by_hand(tiny):
     assert batch.positions.tolist() == [[0, 1], [0, 1]]
     assert batch.real.tolist() == [[True, True], [True, False]]
     assert batch.visible.tolist() == [[[True, False], [True, True]]] * 2
-    assert batch.lengths.tolist() == [2, 1]
     assert batch.last(torch.tensor([[1, 2], [3, 4]])).tolist() == [2, 3]
 
 

@@ -11,8 +11,9 @@ import psutil
 import pytest
 import torch
 
-from helpers.models import memory
-from helpers.models.memory import free_bytes, group_rooms, records_at_once, tokens_at_once
+from helpers.models import batching, weights
+from helpers.models.batching import records_at_once, tokens_at_once
+from helpers.models.weights import free_bytes, group_rooms
 
 # A wide model, so that activations of all records at once would show.
 SCRIPT = """
@@ -62,22 +63,14 @@ def test_peak_memory_does_not_grow_with_records(task, few, many):
     assert peak(task, many) - peak(task, few) < 60
 
 
-@pytest.mark.parametrize(
-    ("groups", "folder", "file", "usage"),
-    [
-        ("0::/slurm/job_7\n", "slurm", "memory.max", "memory.current"),  # one group up
-        ("4:memory:/job\n0::/\n", "memory/job", "memory.limit_in_bytes", "memory.usage_in_bytes"),
-    ],
-)
-def test_what_a_jobs_processes_leave_of_its_limit_is_found(tmp_path, groups, folder, file, usage):
-    own = tmp_path / "cgroup"
-    own.write_text(groups)
-    control = tmp_path / "control"
-    (control / folder / "job_7").mkdir(parents=True)
-    (control / folder / file).write_text("123456\n")
-    (control / folder / usage).write_text("100000\n")  # of all its processes
-    (control / folder / "memory.stat").write_text("anon 80000\ninactive_file 20000\n")
-    (control / folder / "job_7" / "memory.max").write_text("max\n")
+def test_what_a_jobs_processes_leave_of_its_limit_is_found(tmp_path):
+    own, control = tmp_path / "cgroup", tmp_path / "control"
+    own.write_text("0::/slurm/job_7\n")
+    (control / "slurm" / "job_7").mkdir(parents=True)
+    (control / "slurm" / "memory.max").write_text("123456\n")  # one group up
+    (control / "slurm" / "memory.current").write_text("100000\n")  # of all its processes
+    (control / "slurm" / "memory.stat").write_text("anon 80000\ninactive_file 20000\n")
+    (control / "slurm" / "job_7" / "memory.max").write_text("max\n")
     assert list(group_rooms(own, control)) == [43456]
     assert not list(group_rooms(tmp_path / "no such file", control))
 
@@ -85,7 +78,7 @@ def test_what_a_jobs_processes_leave_of_its_limit_is_found(tmp_path, groups, fol
 def test_free_memory_is_what_the_tighter_of_machine_and_job_leaves(monkeypatch):
     total = psutil.virtual_memory().total
     for room, least, most in ((1000, 1000, 1000), (1 << 62, 1, total), (0, 0, 0)):
-        monkeypatch.setattr(memory, "group_rooms", lambda room=room: [room])
+        monkeypatch.setattr(weights, "group_rooms", lambda room=room: [room])
         assert least <= free_bytes(torch.device("cpu")) <= most
 
 
@@ -95,7 +88,7 @@ def test_a_large_device_takes_more_at_once(monkeypatch):
     config = SimpleNamespace(config=SimpleNamespace(vocab_size=32000))
 
     def found(device: str, gib: int) -> tuple[int, int, int]:
-        monkeypatch.setattr(memory, "free_bytes", lambda _: gib * 2**30)
+        monkeypatch.setattr(batching, "free_bytes", lambda _: gib * 2**30)
         placed = {"device": torch.device(device), "dtype": torch.bfloat16}
         model = SimpleNamespace(layout=sizes, model=config, **placed)
         optimised = tokens_at_once(model, 2048, gradients=True)

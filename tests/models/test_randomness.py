@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from helpers.models.randomness import seeded
+from helpers.models.shapes import seeded
 
 CPU = torch.device("cpu")
 

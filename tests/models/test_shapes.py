@@ -9,9 +9,9 @@ from transformers import AutoTokenizer
 from helpers.editing.contexts import context_templates
 from helpers.models import shapes
 from helpers.models.load import load
-from helpers.models.packaged_weights import prepare
 from helpers.models.shapes import words_tokenizer
 from helpers.models.tokens import answer_ids, prompt_ids
+from helpers.models.weights import prepare
 
 TEXTS = ["The mother tongue of Danielle Darrieux is", "Turkey borders", "Lac de Genève – 東京 🙂"]
 

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helpers.models import tiles
+from helpers.models.batching import padded
 from helpers.models.forest import Forest, pack
 from helpers.models.forward import hidden_states, prefill
-from helpers.models.padding import padded
 from helpers.models.tiles import TILED, Tiles
 
 ARCHITECTURES = ["gpt2", "llama", "qwen2", "mistral", "gemma3"]

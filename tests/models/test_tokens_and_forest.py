@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 from tokenizers import Regex, Tokenizer, models, pre_tokenizers, processors
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from helpers.models.batching import PADDING, PASS_TOKENS, run_halving, token_batches
+from helpers.models.batching import PADDING, PASS_TOKENS, padded, run_halving, token_batches
 from helpers.models.forest import Forest
 from helpers.models.forward import hidden_states, prefill
-from helpers.models.packaged_weights import prepare
-from helpers.models.padding import padded
+from helpers.models.hooks import record
 from helpers.models.tokens import (
     TokenError,
     answer_ids,
@@ -29,7 +28,7 @@ from helpers.models.tokens import (
     subject_prompt,
     subject_prompts,
 )
-from helpers.models.trace import record_inputs, record_outputs
+from helpers.models.weights import prepare
 from helpers.peak.asked import questions
 from helpers.peak.records import load_peak
 from helpers.scoring.answers import Question, tokenised
@@ -125,8 +124,8 @@ def test_a_prompt_may_end_in_a_line_break_and_in_no_other_blank(tiny, blank):
 def test_the_benchmarks_answers_all_follow_a_blank(data_folder):
     prompts = set()
     for name in ("peak-cf", "peak-t", "peak-mini-cf", "peak-mini-t"):
-        for record in load_peak(name).records:
-            asked, _ = questions(record)
+        for each in load_peak(name).records:
+            asked, _ = questions(each)
             prompts |= {question.prompt for question in asked}
     assert len(prompts) > 10_000
     assert {prompt for prompt in prompts if separator_after(prompt) != " "} == set()
@@ -243,9 +242,9 @@ def test_recording_reads_inputs_and_outputs_and_leaves_no_hook(tiny):
     batch = padded(language_model, [[1, 2, 3]])
     texts = batch.ids, batch.positions, batch.visible
     with torch.no_grad():
-        with record_inputs(language_model, [name]) as inputs:
+        with record(language_model, inputs=[name]) as inputs:
             hidden_states(language_model, *texts)
-        with record_outputs(language_model, [name]) as outputs:
+        with record(language_model, outputs=[name]) as outputs:
             hidden_states(language_model, *texts)
         expected = language_model.module(name)(inputs[name])
     torch.testing.assert_close(outputs[name], expected)

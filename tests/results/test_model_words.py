@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from helpers.models.packaged_weights import PACKAGED_WEIGHTS
+from helpers.models.weights import PACKAGED_WEIGHTS
 from helpers.results.model_words import PACKAGED_WORDS, model_words
 
 

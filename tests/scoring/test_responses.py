@@ -10,7 +10,7 @@ import torch
 
 from helpers.editing.deltas import Dense, LowRank
 from helpers.editing.update import Update, apply
-from helpers.models.greedy import greedy_tokens
+from helpers.locating.slots import greedy_tokens
 from helpers.models.tokens import TokenError, chat_text, prompt_ids
 from helpers.scoring import responses as module
 from helpers.scoring.responses import Sampling, sample_responses, sample_tokens, uses_chat
@@ -125,7 +125,7 @@ def test_every_configured_end_of_text_ends_a_response(tiny, monkeypatch):
     language_model = tiny("llama")
     sampling = Sampling(temperature=0, max_new_tokens=6)
     ((whole,),) = sample_responses(language_model, ["x"], n=1, sampling=sampling)
-    (ids,) = greedy_tokens(language_model, [prompt_ids(language_model, "x")], [6])
+    (ids,) = greedy_tokens(language_model, [prompt_ids(language_model, "x")], 6)
     end = next(token for token in ids if token != ids[0])
     monkeypatch.setattr(language_model.model.generation_config, "eos_token_id", [end, 999])
     ((cut,),) = sample_responses(language_model, ["x"], n=1, sampling=sampling)

