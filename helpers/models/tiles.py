@@ -111,20 +111,11 @@ def attention(
     tiles: Tiles | None = None,
     **options: Any,
 ) -> tuple[Tensor, Tensor | None]:
-    """An attention function as transformers' models call it; without tiles, sdpa.
+    """Attention as transformers' models call it; without tiles, sdpa.
 
-    Args:
-        module: the model's attention module.
-        query: [rows, heads, queries, size].
-        key: [rows, key heads, keys, size]; several heads may share a key head.
-        value: [rows, key heads, keys, size].
-        attention_mask: additive, the tiles' [rows * tiles, 1, width, height].
-        scaling: factor of the scores.
-        tiles: what meets what.
-        options: for sdpa; no dropout, since models are in evaluation.
-
-    Returns:
-        [rows, queries, heads, size], and no attention weights.
+    ``query`` is [rows, heads, queries, size]; ``key`` and ``value`` are [rows, key heads, keys, size],
+    where several heads may share a key head; the mask is additive, [rows * tiles, 1, width, height].
+    Returns [rows, queries, heads, size], and no attention weights.
     """
     if tiles is None:
         return sdpa_attention_forward(
@@ -134,9 +125,9 @@ def attention(
     queries = _gather(query, tiles.queries)
     keys, values = (_gather(states, tiles.keys) for states in (key, value))
     rows, count, heads, width, size = queries.shape
-    key_heads, height = keys.shape[2:4]
+    height = keys.shape[3]
     # Heads that share a key head become further queries of one product.
-    groups = rows * count * key_heads
+    groups = rows * count * keys.shape[2]
     queries, keys, values = (part.reshape(groups, -1, size) for part in (queries, keys, values))
     scores = torch.bmm(queries, keys.mT).view(rows * count, heads, width, height)
     weights = (scores * scaling + attention_mask).softmax(-1, dtype=torch.float32)
