@@ -41,7 +41,7 @@ BUDGETS = {
     "thinkedit": 6554,
     "explorer": 885,
     "sweeps": 949,
-    "top-level": 2077,
+    "top-level": 2059,
     "tools": 2700,
     "benchmarks": 2000,
     "book": 810,

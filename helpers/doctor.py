@@ -116,7 +116,6 @@ def needs(params_file: Path) -> Iterator[str]:
 
 
 def _weights(model: str) -> str:
-    """Where a model's weights will come from, and how much that is."""
     if model in PACKAGED_WEIGHTS:
         if weights_folder(model).exists():
             return "cached"
@@ -131,7 +130,6 @@ def _weights(model: str) -> str:
 
 
 def _second_moments(params: dict[str, Any]) -> Iterator[str]:
-    """Which second moments the run's editors need, and whether they are there."""
     editors = dict.fromkeys(name.partition("+")[0] for name in methods_of(params))
     model, corpus = params["model"], corpus_named(params["corpus"], seed=params["seed"])
     of_each = (moment_layers(name, model, params["preset"]) for name in editors)
@@ -162,7 +160,6 @@ def _megabytes(size: int | None) -> str:
 
 
 def _data(resources: Iterable[Resource]) -> Iterator[str]:
-    """The data folder and what is in it; without a proper folder, that alone."""
     try:
         yield f"{DATA_VARIABLE}: {data_folder() or 'not set'}"
     except UserError as error:

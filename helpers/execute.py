@@ -179,8 +179,6 @@ def usual_time(params_file: Path) -> str:
 
 
 def _run_and_tell(planned: PlannedRun) -> None:
-    """What a process does; it ends with code 1 where the run fails."""
-
     def tell(line: str) -> None:
         print(f"{planned.notebook.stem}: {line}", flush=True)
 
@@ -253,7 +251,6 @@ def execute(planned: PlannedRun, *, tell: Callable[[str], None] | None = None) -
 
 
 def _prepare(planned: PlannedRun) -> None:
-    """The output folder with the effective parameters and the cells, and nothing of an earlier run."""
     (planned.output_folder / ROW).unlink(missing_ok=True)
     for earlier in (*planned.tables.glob("*.csv"), *planned.figures.glob("*.*")):
         earlier.unlink()
@@ -264,7 +261,6 @@ def _prepare(planned: PlannedRun) -> None:
 
 
 def _recorded(planned: PlannedRun, tell: Callable[[str], None] | None) -> ManifestRow:
-    """Run the notebook, and write down how that ended."""
     # papermill takes "records: int | None" for unknown and warns; the parameters are checked already.
     logging.getLogger("papermill").setLevel(logging.ERROR)
     variables = {
@@ -358,7 +354,6 @@ def write_for_run(notebook: Path, params: Mapping[str, Any], path: Path, *, part
 
 
 def _without(cells: list[dict[str, Any]], tag: str, note: str) -> list[dict[str, Any]]:
-    """Cells without those of this tag; the note stands once, where the first of them was."""
     kept = [cell for cell in cells if tag not in _tags(cell)]
     place = next((i for i, cell in enumerate(cells) if tag in _tags(cell)), None)
     if place is not None:

@@ -147,7 +147,6 @@ def file_digest(path: Path) -> str:
 
 
 def _digest(path: Path) -> str:
-    """Of a file, or of a folder's files and their names."""
     if not path.is_dir():
         return file_digest(path)[:_DIGITS]
     listed = "".join(f"{file_digest(file)}  {file.name}\n" for file in _files(path))
@@ -156,12 +155,11 @@ def _digest(path: Path) -> str:
 
 @cache
 def _known_digest(path: Path, changed: tuple[int, ...]) -> str:
-    """``_digest``, computed once in a process while the files keep their times."""
+    # Computed once in a process while the files keep their times.
     return _digest(path)
 
 
 def _versions(path: Path) -> list[Path]:
-    """What is kept as ``path``: one file, or two for a moment."""
     stem, suffix = glob.escape(path.stem), glob.escape(path.suffix)
     return list(path.parent.glob(f"{stem}-{'[0-9a-f]' * _DIGITS}{suffix}"))
 

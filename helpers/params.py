@@ -81,7 +81,7 @@ def notebook_parameters(notebook: Path) -> tuple[Parameter, ...]:
 
 
 def declared(source: str, where: str) -> tuple[Parameter, ...]:
-    """What a parameter cell declares. Raises ``UserError`` as ``notebook_parameters`` does."""
+    """What a parameter cell declares; mistakes are errors as for ``notebook_parameters``."""
     comments = [line.partition("  # ")[2] for line in source.splitlines()]
     found = []
     for statement in ast.parse(source).body:

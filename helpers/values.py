@@ -109,34 +109,29 @@ def _preset(preset: str, params: Params) -> None:
         raise untrained
 
 
-def _here(name: str) -> str:
-    """A data set's name. Raises ``NotHereError`` where its files would have to be downloaded."""
+def _here(name: str) -> str:  # or ``NotHereError``, where its files would have to be downloaded
     for resource in files_of(name):
         locate(resource, download=False)
     return name
 
 
 def _records(params: Params) -> Any:
-    """The PEAK records, or else the edits, that ``case_id`` counts."""
     if "dataset" not in params:
         return _edits(params["layout"], params)
     return _dataset(params["dataset"], params).records
 
 
 def _edits(layout: str, params: Params) -> Iterable[Edit]:
-    """The edits, read as the notebook reads them."""
     found = usable_edits(edits_file(_here(layout))).checked(skip_bad=_skipping(params))
     return found.records.values()
 
 
 def _cases(numbers: list[int], params: Params) -> None:
-    """Edits whose stored graphs are drawn: the paper's."""
-    for number in numbers:
+    for number in numbers:  # of the paper's edits, whose stored graphs are drawn
         by_case_id(_edits("2025-06", params), number)
 
 
 def _dataset(name: str, params: Params) -> PeakData:
-    """The PEAK records, read as the notebook reads them."""
     return load_peak(
         _here(name),
         limit=params.get("records"),
@@ -150,7 +145,6 @@ def _skipping(params: Params) -> bool:
 
 
 def _examples(_fact: int, params: Params) -> None:
-    """The benchmark, how many examples of it are wanted, and which are looked at closely."""
     if len(counts := params["counts"]) != 3:
         raise ValueError(f"counts: give three, of c, r and u, not {len(counts)}; 0 takes all")
     for subtask, count, name in zip(get_args(Subtask), counts, ("fact", "chain", ""), strict=True):
@@ -166,13 +160,12 @@ def _examples(_fact: int, params: Params) -> None:
 
 
 def _source(value: str, params: Params) -> None:
-    """Facts for a construction; KLoB's source is opened with its examples."""
-    if "relations" in params:
+    if "relations" in params:  # KLoB's source is opened with its examples
         check_source(value)
 
 
 def _relations(values: list[str], params: Params) -> None:
-    """Relations of the packaged facts; those of other sources are known once they are read."""
+    # Those of other sources are known once they are read.
     if params["source"] == "packaged" and values:
         known = sorted({fact.relation for fact in packaged_triples()})
         for value in values:
@@ -190,7 +183,6 @@ def _example_fact(subject: str, params: Params) -> None:
 
 
 def _published(names: list[str], params: Params) -> None:
-    """Published runs that a notebook draws, named by their models or by themselves; or none."""
     if "stored" in params:  # notebooks 05 and 06
         source = params.get("source")
         for name in names:

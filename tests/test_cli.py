@@ -78,8 +78,6 @@ def test_mistakes_exit_with_one_line(arguments, message):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ({"dtype": "flot32"}, "dtype 'flot32' is not a torch dtype"),
-        ({"model": "shape:none"}, "no shape 'none'; known: "),
         ({"dataset": "no/such.json"}, "no/such.json"),
         ({"methods": ["rime"]}, "no method 'rime'"),
     ],
@@ -93,16 +91,6 @@ def test_publishing_what_does_not_exist_exits_with_one_line(tmp_path, content, m
     assert result.exit_code == 1
     assert isinstance(result.exception, SystemExit)
     assert message in result.output
-
-
-def test_a_sweep_with_a_wrong_dtype_exits_with_one_line(tmp_path):
-    content = yaml.safe_load((PARAMS / "sweeps" / "quick.yaml").read_text("utf-8"))
-    path = tmp_path / "wrong.yaml"
-    path.write_text(yaml.safe_dump({**content, "params": {"dtype": "flot32"}}), "utf-8")
-    result = runner.invoke(app, ["sweep", str(path), "--dry-run"])
-    assert result.exit_code == 1
-    assert "error: " in result.output
-    assert "flot32" in result.output
 
 
 def test_a_dry_run_lists_runs_edits_and_memory_and_runs_nothing(tmp_path):

@@ -122,11 +122,6 @@ def test_a_sweep_is_sent_to_its_own_command():
         list(needs(PARAMS / "sweeps" / "quick.yaml"))
 
 
-def test_a_wrong_file_is_an_error(tmp_path):
-    with pytest.raises(UserError, match="no params file"):
-        list(needs(tmp_path / "03_editing_runs.yaml"))
-
-
 @pytest.mark.parametrize(
     ("notebook", "changes", "message"),
     [
