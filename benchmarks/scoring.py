@@ -22,10 +22,11 @@ from benchmarks.report import Report
 from helpers import models
 from helpers.editing.deltas import LowRank
 from helpers.editing.update import Update
+from helpers.models.forest import Forest
 from helpers.models.language_model import LanguageModel
 from helpers.models.weights import torch_dtype
 from helpers.paths import RUNS
-from helpers.scoring.answers import Question, packed_tokens, score_answers
+from helpers.scoring.answers import Question, score_answers, tokenised
 
 ANSWERS, LENGTHS, OWNERS = (1, 4, 16, 35), (16, 64, 256, 1024), (1, 4, 16, 64, 256)
 
@@ -60,7 +61,7 @@ def main(
             cost.busy / len(questions),
             plain=several.busy / plain,
             flop=arithmetic(call) / len(questions),
-            tokens=_tokens_run(language_model, call) / packed_tokens(language_model, questions),
+            tokens=_tokens_run(language_model, call) / _distinct_tokens(language_model, questions),
         )
     report.save(folder, axis=grow)
 
@@ -88,6 +89,17 @@ def _random_updates(language_model: LanguageModel, count: int) -> list[Update]:
         for _ in range(count)
     ]
     return [Update({name: LowRank(left, right)}) for left, right in factors]
+
+
+def _distinct_tokens(language_model: LanguageModel, questions: Sequence[Question]) -> int:
+    """Prefix-tree tokens of the questions, each alone: the lower bound of the work."""
+    total = 0
+    for prompt, answers in tokenised(language_model, questions):
+        forest = Forest()
+        for ids in answers:
+            forest.add_answer(prompt, ids)
+        total += len(forest)
+    return total
 
 
 def _tokens_run(language_model: LanguageModel, call: partial) -> int:

@@ -87,7 +87,7 @@ def test_measures_are_of_tokens_and_the_text_is_only_shown(tiny):
     language_model = tiny("llama")
     greedy = replace(GREEDY, stop=None)
     starts = [f"{letter} is\n" for letter in string.ascii_letters]
-    own = sample_tokens(language_model, starts, n=1, sampling=greedy)
+    own = sample_tokens(language_model, starts, None, None, greedy)
     texts = [language_model.tokenizer.decode(ids[0][:1]) for ids in own]
     known, start = next(pair for pair in zip(texts, starts, strict=True) if pair[0].isalnum())
     facts = [
@@ -105,10 +105,7 @@ def test_measures_are_of_tokens_and_the_text_is_only_shown(tiny):
     assert first["P after"] == pytest.approx(np.exp(scores["sum"][1]), rel=1e-4)
     prompts = facts[0].prompts[1:]
     before, after = (
-        [
-            ids
-            for (ids,) in sample_tokens(language_model, prompts, [u], [o] * 3, n=1, sampling=greedy)
-        ]
+        [ids for (ids,) in sample_tokens(language_model, prompts, [u], [o] * 3, greedy)]
         for u, o in ((result.updates[0], -1), (result.updates[0], 0))
     )
     target = answer_ids(language_model, "Thailand")

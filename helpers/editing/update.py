@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -112,14 +112,6 @@ class Update(Mapping[str, Delta]):
             for module, (kind, settings) in json.loads(metadata["deltas"]).items()
         }
         return cls(deltas, json.loads(metadata["diagnostics"]))
-
-
-def moved_where_used(
-    updates: Sequence[Update], owners: Iterable[int], device: torch.device
-) -> list[Update]:
-    """The updates with those that own anything on the device, so that they are copied once."""
-    used = set(owners)
-    return [u.to(device) if index in used else u for index, u in enumerate(updates)]
 
 
 def write(language_model: LanguageModel, update: Update) -> None:

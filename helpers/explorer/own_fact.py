@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from helpers.peak.schema import PeakRecord
 from helpers.records import compared
-from helpers.scoring.mentions import fold
+from helpers.scoring.naming import fold
 
 
 def answers_of(text: str) -> tuple[str, ...]:

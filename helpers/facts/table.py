@@ -131,7 +131,7 @@ def _answered(
     flat = [prompt for fact in facts for prompt in fact.prompts]
     under = [owner for fact, owner in zip(facts, owners, strict=True) for _ in fact.prompts]
     greedy = replace(GREEDY, max_new_tokens=count, stop=None)
-    drawn = iter(sample_tokens(language_model, flat, updates, under, n=1, sampling=greedy))
+    drawn = iter(sample_tokens(language_model, flat, updates, under, greedy))
     return [[next(drawn)[0] for _ in fact.prompts] for fact in facts]
 
 

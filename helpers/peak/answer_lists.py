@@ -20,7 +20,7 @@ from helpers.peak.run import PeakRun, diagnostics_table, edit_request
 from helpers.peak.said_metrics import NOTHING
 from helpers.peak.schema import PeakRecord
 from helpers.results.store import Results
-from helpers.scoring.mentions import fold, starts
+from helpers.scoring.naming import fold, starts
 from helpers.scoring.responses import Sampling, sample_responses
 
 VERSION = 1  # raise it when what counts as naming an answer changes

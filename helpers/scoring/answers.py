@@ -15,11 +15,10 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 import torch
-from torch import Tensor
 from tqdm.auto import tqdm
 
 from helpers.editing.overlay import overlay
-from helpers.editing.update import Update, moved_where_used
+from helpers.editing.update import Update
 from helpers.models.batching import run_halving, token_batches, tokens_at_once
 from helpers.models.forest import Forest, pack
 from helpers.models.forward import hidden_states, log_probabilities
@@ -33,7 +32,7 @@ from helpers.models.tokens import (
 )
 
 Ids = tuple[int, ...]
-COLUMNS = ["question", "answer", "tokens", "sum", "mean"]
+ROW_TOKENS = 192  # questions of one owner share a row up to this many
 LOGITS_AT_A_TIME = 1 << 25  # 128 MiB in fp32
 
 
@@ -55,10 +54,7 @@ class Question:
 
 @dataclass
 class _Row:
-    """One packed row: its forest, its owner, and the predictions to read from it.
-
-    ``predictions`` holds (node that predicts, predicted token, index of the answer's table row).
-    """
+    """``predictions`` holds (node that predicts, predicted token, index of the answer's table row)."""
 
     owner: int
     forest: Forest = field(default_factory=Forest)
@@ -71,8 +67,6 @@ def score_answers(
     updates: Sequence[Update] | None = None,
     owners: Sequence[int] | None = None,
     *,
-    token_budget: int | None = None,
-    row_tokens: int = 192,
     progress: bool = False,
 ) -> pd.DataFrame:
     """Score every answer of every question.
@@ -82,8 +76,6 @@ def score_answers(
         updates: edits to score under, if any.
         owners: for each question the index of its update, -1 for the unedited model; needed with
             updates.
-        token_budget: tokens per forward pass, padding included; default: by free memory.
-        row_tokens: questions of one owner share a row up to this many tokens.
 
     Returns:
         One row per answer: question (index), answer (index), tokens (count), sum and mean of the
@@ -91,73 +83,67 @@ def score_answers(
 
     Raises:
         TokenError: an empty prompt or answer, or more tokens than the context.
-        ValueError: updates without owners, owners and questions that differ in number, or an owner
-            without update.
+        ValueError: see ``owned``.
     """
-    owner_of = checked_owners(questions, updates, owners)
-    moved = moved_where_used(updates or [], owner_of, language_model.device)
-    table, rows = _pack_questions(language_model, questions, owner_of, row_tokens)
+    moved, owner_of = owned(language_model, len(questions), updates, owners)
+    asked = tokenised(language_model, questions)
+    rows = _packed(asked, owner_of)
+    table = pd.DataFrame(
+        [(i, j, len(ids)) for i, (_, own) in enumerate(asked) for j, ids in enumerate(own)],
+        columns=["question", "answer", "tokens"],
+    )
     sums = np.zeros(len(table))
     lengths = [len(row.forest) for row in rows]
     bar = tqdm(total=sum(lengths), unit="token", desc="scoring", disable=not progress)
-    budget = token_budget or tokens_at_once(language_model, 4096, gradients=False)
+    budget = tokens_at_once(language_model, 4096, gradients=False)
     for batch in token_batches(lengths, budget):
         chosen = [rows[i] for i in batch]
         for part in run_halving(chosen, lambda c: _score_rows(language_model, c, moved)):
-            np.add.at(sums, part[0], part[1])
+            np.add.at(sums, *part)
         bar.update(sum(lengths[i] for i in batch))
     bar.close()
-    table["sum"] = sums
-    table["mean"] = sums / table["tokens"]
-    return table[COLUMNS]
+    return table.assign(sum=sums, mean=sums / table["tokens"])
 
 
-def packed_tokens(language_model: LanguageModel, questions: Sequence[Question]) -> int:
-    """Distinct prefix-tree tokens of the questions, each alone: the lower bound of the work."""
-    total = 0
-    for question in questions:
-        _, rows = _pack_questions(language_model, [question], [-1], 1)
-        total += sum(len(row.forest) for row in rows)
-    return total
-
-
-def checked_owners(
-    asked: Sequence[object], updates: Sequence[Update] | None, owners: Sequence[int] | None
-) -> list[int]:
-    """For each question or prompt the index of its update, -1 for the unedited model.
+def owned(
+    language_model: LanguageModel,
+    count: int,
+    updates: Sequence[Update] | None,
+    owners: Sequence[int] | None,
+) -> tuple[list[Update], list[int]]:
+    """The updates, those in use copied to the device once, and the owner of each of ``count`` prompts.
 
     Raises:
         ValueError: updates without owners, another number of owners, or an owner without update.
     """
+    updates = updates or []
     if updates and owners is None:
         raise ValueError("updates without owners: give for each prompt the index of its update")
-    owner_of = [-1] * len(asked) if owners is None else [int(owner) for owner in owners]
-    if len(owner_of) != len(asked):
-        raise ValueError(f"{len(owner_of)} owners for {len(asked)} prompts")
-    highest = len(updates or [])
-    if owner_of and not (min(owner_of) >= -1 and max(owner_of) < highest):
-        raise ValueError(f"owners must lie in -1 … {highest - 1} (there are {highest} updates)")
-    return owner_of
+    owner_of = [-1] * count if owners is None else [int(owner) for owner in owners]
+    if len(owner_of) != count:
+        raise ValueError(f"{len(owner_of)} owners for {count} prompts")
+    if owner_of and not -1 <= min(owner_of) <= max(owner_of) < len(updates):
+        highest = len(updates) - 1
+        raise ValueError(f"owners must lie in -1 … {highest} (there are {len(updates)} updates)")
+    used = set(owner_of)
+    device = language_model.device
+    return [u.to(device) if i in used else u for i, u in enumerate(updates)], owner_of
 
 
 def tokenised(
     language_model: LanguageModel, questions: Sequence[Question]
 ) -> list[tuple[Ids, list[Ids]]]:
-    """Token ids of each question's prompt and of its answers.
+    """Token ids of each question's prompt and of its answers; each distinct text tokenised once.
 
     Raises:
         TokenError: a text that cannot be asked, or a prompt and an answer longer than the context.
     """
     prompts = ids_of_prompts(language_model, (q.prompt for q in questions))
     separators = {prompt: separator_after(prompt) for prompt in prompts}
-    answers = {
-        each: ids_of_answers(
-            language_model,
-            (a for q in questions if separators[q.prompt] == each for a in q.answers),
-            each,
-        )
-        for each in set(separators.values())
-    }
+    texts: dict[str, list[str]] = {}
+    for q in questions:
+        texts.setdefault(separators[q.prompt], []).extend(q.answers)
+    answers = {each: ids_of_answers(language_model, own, each) for each, own in texts.items()}
     limit, found = language_model.context_length, []
     for q in questions:
         prompt, own = prompts[q.prompt], [answers[separators[q.prompt]][a] for a in q.answers]
@@ -171,37 +157,24 @@ def tokenised(
     return found
 
 
-def _pack_questions(
-    language_model: LanguageModel,
-    questions: Sequence[Question],
-    owners: Sequence[int],
-    row_tokens: int,
-) -> tuple[pd.DataFrame, list[_Row]]:
-    """Tokenise each distinct text once and fill rows, longest questions first."""
-    asked = tokenised(language_model, questions)
-    first = np.cumsum([0, *(len(q.answers) for q in questions)])
-    table = pd.DataFrame(
-        [(i, j, len(ids)) for i, (_, own) in enumerate(asked) for j, ids in enumerate(own)],
-        columns=["question", "answer", "tokens"],
-    )
-    sizes = [len(prompt) + sum(len(ids) - 1 for ids in own) for prompt, own in asked]
-    open_rows: dict[int, list[_Row]] = {}
-    answered = [index for index, question in enumerate(questions) if question.answers]
+def _packed(asked: Sequence[tuple[Ids, list[Ids]]], owners: Sequence[int]) -> list[_Row]:
+    """Rows filled with the questions of one owner each, longest questions first."""
+    first = np.cumsum([0, *(len(answers) for _, answers in asked)]).tolist()
+    sizes = [len(prompt) + sum(len(ids) - 1 for ids in answers) for prompt, answers in asked]
+    rows: dict[int, list[_Row]] = {}
+    answered = [index for index, (_, answers) in enumerate(asked) if answers]
     for index in sorted(answered, key=lambda i: (owners[i], -sizes[i], i)):
-        candidates = open_rows.setdefault(owners[index], [])
-        fits = (r for r in candidates if len(r.forest) + sizes[index] <= row_tokens)
-        row = next(fits, None)
+        prompt, answers = asked[index]
+        begun = rows.setdefault(owners[index], [])
+        fitting = (row for row in begun if len(row.forest) + sizes[index] <= ROW_TOKENS)
+        row = next(fitting, None)
         if row is None:
             row = _Row(owners[index])
-            candidates.append(row)
-        _add_question(row, *asked[index], int(first[index]))
-    return table, [row for rows in open_rows.values() for row in rows]
-
-
-def _add_question(row: _Row, prompt: Ids, answers: Sequence[Ids], first: int) -> None:
-    for offset, ids in enumerate(answers):
-        nodes = row.forest.add_answer(prompt, ids)
-        row.predictions += [(n, t, first + offset) for n, t in zip(nodes, ids, strict=True)]
+            begun.append(row)
+        for place, ids in enumerate(answers, start=first[index]):
+            nodes = row.forest.add_answer(prompt, ids)
+            row.predictions += [(n, t, place) for n, t in zip(nodes, ids, strict=True)]
+    return [row for own in rows.values() for row in own]
 
 
 @torch.inference_mode()
@@ -210,28 +183,19 @@ def _score_rows(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Table indices and log-probabilities of all predictions of a batch of rows."""
     packed = pack([row.forest for row in rows], language_model)
-    owners = torch.tensor([row.owner for row in rows])
-    with overlay(language_model, updates, owners):
+    with overlay(language_model, updates, [row.owner for row in rows]):
         hidden = hidden_states(language_model, packed.ids, packed.positions, packed.visible)
     width = packed.ids.shape[1]
     flat = [(r * width + n, t, i) for r, row in enumerate(rows) for n, t, i in row.predictions]
-    places, tokens, answers = torch.tensor(flat).unbind(1)
-    scores = _predicted(language_model, hidden.flatten(0, 1), places, tokens)
-    return answers.numpy(), scores.double().cpu().numpy()
-
-
-def _predicted(
-    language_model: LanguageModel, hidden: Tensor, places: Tensor, tokens: Tensor
-) -> Tensor:
-    """Log-probabilities of (place, token) pairs, the head run on bounded chunks of places."""
-    distinct, place_of = places.unique(return_inverse=True)
+    nodes, tokens, answers = torch.tensor(flat).unbind(1)
+    distinct, place = nodes.unique(return_inverse=True)
+    states = hidden.flatten(0, 1)[distinct.to(hidden.device)]
+    scores = torch.empty(len(nodes), dtype=torch.float64)
     chunk = max(1, LOGITS_AT_A_TIME // language_model.model.config.vocab_size)
-    scores = torch.empty(len(places), device=hidden.device)
     for start in range(0, len(distinct), chunk):
-        here = ((place_of >= start) & (place_of < start + chunk)).nonzero()[:, 0]
-        chosen = hidden[distinct[start : start + chunk].to(hidden.device)]
-        place = (place_of[here] - start).to(hidden.device)
-        scores[here.to(hidden.device)] = log_probabilities(
-            language_model, chosen, place, tokens[here].to(hidden.device)
+        here = (place >= start) & (place < start + chunk)
+        read = ((place[here] - start).to(hidden.device), tokens[here].to(hidden.device))
+        scores[here] = log_probabilities(language_model, states[start : start + chunk], *read).to(
+            scores
         )
-    return scores
+    return answers.numpy(), scores.numpy()

@@ -15,8 +15,7 @@ import pandas as pd
 
 from helpers.models.language_model import LanguageModel
 from helpers.scoring.answers import Question, score_answers
-from helpers.scoring.mentions import Aliases, begins, mentions, names_of
-from helpers.scoring.naming import exclusive, log_naming
+from helpers.scoring.naming import Aliases, begins, exclusive, log_naming, mentions, names_of
 from helpers.scoring.responses import Sampling, sample_responses, uses_chat
 from helpers.thinkedit.edits import Fact
 from helpers.thinkedit.prompts import answer_prompt

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from helpers.scoring.mentions import mentions
+from helpers.scoring.naming import mentions
 from helpers.thinkedit.graph import Triplet
 from helpers.thinkedit.wordings import Wordings
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import networkx as nx
 
-from helpers.scoring.mentions import Aliases, mentions, names_of
+from helpers.scoring.naming import Aliases, mentions, names_of
 from helpers.thinkedit.graph import Triplet
 
 Path = tuple[Triplet, ...]

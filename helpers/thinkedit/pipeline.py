@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any
 
 from helpers.models.tokens import Prompt
-from helpers.scoring.mentions import Aliases, mentions, names_of
+from helpers.scoring.naming import Aliases, mentions, names_of
 from helpers.thinkedit import extraction, prompts
 from helpers.thinkedit.chains import simple_chains
 from helpers.thinkedit.graph import Triplet, add_triplet

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from helpers.scoring.mentions import mentions
+from helpers.scoring.naming import mentions
 from helpers.thinkedit.graph import Triplet
 
 TRIPLET_QUESTION = """\

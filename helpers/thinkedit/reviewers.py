@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from helpers.scoring.mentions import mentions
+from helpers.scoring.naming import mentions
 from helpers.thinkedit.graph import Triplet, check_triplet
 from helpers.thinkedit.journal import JournalError, decisions
 

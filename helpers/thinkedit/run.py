@@ -21,7 +21,7 @@ from helpers.models.language_model import LanguageModel
 from helpers.records import Usable
 from helpers.results.run import Cases, flag_unusable
 from helpers.results.store import Results, ResultsStore, settings_key
-from helpers.scoring.mentions import Aliases
+from helpers.scoring.naming import Aliases
 from helpers.scoring.responses import Sampling
 from helpers.thinkedit import deep, probes, scores
 from helpers.thinkedit.edits import Edit

@@ -14,8 +14,7 @@ import pandas as pd
 from helpers.editing.update import Update
 from helpers.models.language_model import LanguageModel
 from helpers.scoring.answers import Question, score_answers
-from helpers.scoring.mentions import Aliases, mentions, names_of
-from helpers.scoring.naming import exclusive, log_naming
+from helpers.scoring.naming import Aliases, exclusive, log_naming, mentions, names_of
 from helpers.scoring.responses import Sampling, sample_responses, uses_chat
 from helpers.thinkedit.counterfact import consistency, fluency, inverse_document_frequencies
 from helpers.thinkedit.edits import Edit

@@ -8,7 +8,7 @@ from helpers import UserError
 from helpers.models.language_model import LanguageModel
 from helpers.records import Usable
 from helpers.scoring.answers import tokenised
-from helpers.scoring.mentions import Aliases
+from helpers.scoring.naming import Aliases
 from helpers.thinkedit.edits import Edit
 from helpers.thinkedit.knowgic import edits_file, usable_edits
 from helpers.thinkedit.probes import Probe, kinds_of, negations_of, probes_of, request_of

@@ -19,7 +19,7 @@ from helpers.models.language_model import LanguageModel
 from helpers.results.run import Cases
 from helpers.results.store import ResultsStore
 from helpers.scoring.answers import Question
-from helpers.scoring.mentions import mentions, names_of
+from helpers.scoring.naming import mentions, names_of
 from helpers.scoring.responses import Sampling, sample_responses, uses_chat
 from helpers.thinkedit.probes import Probe
 from helpers.thinkedit.prompts import answer_prompt

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from helpers.editing.deltas import ColumnSparse, Dense, LowRank, Masked
 from helpers.editing.update import Update, apply
 from helpers.models.tokens import TokenError, answer_ids, prompt_ids
-from helpers.scoring.answers import Question, packed_tokens, score_answers
+from helpers.scoring import answers as module
+from helpers.scoring.answers import Question, score_answers
 
 ARCHITECTURES = ["gpt2", "gptj", "llama", "qwen2", "mistral", "gemma3"]
 ARCHITECTURES += ["qwen3", "olmo2", "gpt_neox", "falcon", "phi3"]
@@ -62,9 +63,12 @@ def random_updates(language_model) -> list[Update]:
 
 @pytest.mark.parametrize("architecture", [*ARCHITECTURES, "windowed"])
 @pytest.mark.parametrize(("budget", "row_tokens"), [(4096, 400), (64, 1)])
-def test_packed_equals_one_by_one(tiny, architecture, budget, row_tokens):
+def test_packed_equals_one_by_one(tiny, monkeypatch, architecture, budget, row_tokens):
     language_model = tiny(architecture)
-    table = score_answers(language_model, QUESTIONS, token_budget=budget, row_tokens=row_tokens)
+    monkeypatch.setattr(module, "tokens_at_once", lambda *_, **__: budget)
+    monkeypatch.setattr(module, "ROW_TOKENS", row_tokens)
+    monkeypatch.setattr(module, "LOGITS_AT_A_TIME", 3 * language_model.model.config.vocab_size)
+    table = score_answers(language_model, QUESTIONS)
     expected = [row for question in QUESTIONS for row in one_by_one(language_model, question)]
     assert table["tokens"].tolist() == [count for count, _ in expected]
     np.testing.assert_allclose(table["sum"], [total for _, total in expected], atol=1e-4)
@@ -100,7 +104,7 @@ def test_scores_under_updates_equal_applied_weights(tiny, architecture):
 def test_any_questions_in_any_packing(tiny, pairs):
     questions = [Question(prompt, tuple(answers)) for prompt, answers in pairs]
     together = score_answers(tiny("llama"), questions)
-    alone = [score_answers(tiny("llama"), [q], row_tokens=1)["sum"] for q in questions]
+    alone = [score_answers(tiny("llama"), [q])["sum"] for q in questions]
     np.testing.assert_allclose(together["sum"], np.concatenate(alone), atol=1e-4)
 
 
@@ -116,11 +120,6 @@ def test_cpu_and_gpu_agree(tiny):
         np.testing.assert_allclose(score_answers(gpu, QUESTIONS)["sum"], on_cpu, atol=1e-3)
     finally:
         cpu.model.to("cpu")
-
-
-def test_shared_prefixes_are_counted_once(tiny):
-    # "ab" and "ac" after " ": prompt of 3 byte tokens, then the blank and "a"; last bytes unread.
-    assert packed_tokens(tiny("llama"), [Question("xyz", ("ab", "ac"))]) == 3 + 2
 
 
 def test_each_distinct_text_is_tokenised_once(tiny):
@@ -170,9 +169,7 @@ def test_a_question_without_answers_has_no_row(tiny):
 
 
 def test_memory_shortage_halves_the_batch(tiny, monkeypatch):
-    from helpers.scoring import answers
-
-    plain = answers._score_rows
+    plain = module._score_rows
     calls = []
 
     def failing(language_model, rows, updates):
@@ -181,10 +178,11 @@ def test_memory_shortage_halves_the_batch(tiny, monkeypatch):
             raise torch.OutOfMemoryError("CUDA out of memory")
         return plain(language_model, rows, updates)
 
+    monkeypatch.setattr(module, "ROW_TOKENS", 1)
     alike = [QUESTIONS[0]] * 4
-    expected = score_answers(tiny("llama"), alike, row_tokens=1)
-    monkeypatch.setattr(answers, "_score_rows", failing)
+    expected = score_answers(tiny("llama"), alike)
+    monkeypatch.setattr(module, "_score_rows", failing)
     with pytest.warns(UserWarning, match="halves"):
-        found = score_answers(tiny("llama"), alike, row_tokens=1)
+        found = score_answers(tiny("llama"), alike)
     np.testing.assert_allclose(found["sum"], expected["sum"], atol=1e-4)
     assert max(calls) == 4

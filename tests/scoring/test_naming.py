@@ -1,10 +1,51 @@
-"""The probability of naming an entity by any of its names."""
+"""Entities in responses, by whole words, any case, accents or alias; the probability of naming one."""
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from helpers.scoring.answers import Question, score_answers
-from helpers.scoring.naming import exclusive, log_naming
+from helpers.scoring.naming import exclusive, log_naming, mentions, names_of
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "found"),
+    [
+        ("He went to PARIS.", "Paris", True),
+        ("a usable tool", "USA", False),
+        ("Beyoncé sang", "Beyonce", True),
+        ("Rene Descartes", "René", True),
+        ("the  Red\nHouse", "red house", True),
+        ("Atari's console", "Atari", True),
+        ("Apple Inc.", "Apple Inc.", True),
+        ("Apple Inc.", "", False),
+        ("C++ and C", "C++", True),
+        ("東京都は日本の首都です", "東京", True),
+        ("서울은 한국의 수도", "서울", True),
+        ("อยู่ในกรุงเทพมหานคร", "กรุงเทพ", True),
+        ("iPhoneは東京で", "iPhone", True),
+        ("がくせい", "かくせい", False),  # another kana, no accent
+        ("선생", "서", False),  # half a syllable
+        ("กรุง", "กร", False),  # its vowel belongs to the last letter
+        ("हिन्दी", "हिन्द", False),
+        ("Ελλαδα", "Ελλάδα", True),
+        ("Москвы", "Москв", False),
+    ],
+)
+def test_mentions(text, name, found):
+    assert mentions(text, [name]) == found
+
+
+def test_names_include_aliases_whatever_the_case():
+    assert names_of("India", {"india": ("Bharat",)}) == ("India", "Bharat")
+    assert names_of("Oz", {}) == ("Oz",)
+
+
+@given(st.from_regex(r"[A-Za-zéüñ]+( [A-Za-z]+)?", fullmatch=True))
+def test_a_name_is_found_in_any_sentence_about_it(name):
+    assert mentions(f"It was {name.upper()}, they said.", [name])
+    assert not mentions(f"x{name}x", [name])
 
 
 def test_a_name_that_another_begins_is_covered_by_it(tiny):

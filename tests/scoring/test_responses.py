@@ -10,7 +10,6 @@ import torch
 
 from helpers.editing.deltas import Dense, LowRank
 from helpers.editing.update import Update, apply
-from helpers.locating.slots import greedy_tokens
 from helpers.models.tokens import TokenError, chat_text, prompt_ids
 from helpers.scoring import responses as module
 from helpers.scoring.responses import Sampling, sample_responses, sample_tokens, uses_chat
@@ -114,7 +113,7 @@ def test_a_stop_is_cut_off_once_there_is_text(tiny):
 def test_a_stop_before_there_is_text_ends_nothing(tiny, monkeypatch):
     language_model = tiny("llama")
     written = iter(language_model.tokenizer("\n\n Ada\nBo", add_special_tokens=False)["input_ids"])
-    monkeypatch.setattr(module._Batch, "_choose", lambda *_: torch.tensor([next(written)]))
+    monkeypatch.setattr(module, "_chosen", lambda *_: torch.tensor([next(written)]))
     sampling = Sampling(stop="\n", max_new_tokens=20)
     assert sample_responses(language_model, ["x"], n=1, sampling=sampling) == [["Ada"]]
     assert len(list(written)) == 2  # it was not asked for more
@@ -125,7 +124,7 @@ def test_every_configured_end_of_text_ends_a_response(tiny, monkeypatch):
     language_model = tiny("llama")
     sampling = Sampling(temperature=0, max_new_tokens=6)
     ((whole,),) = sample_responses(language_model, ["x"], n=1, sampling=sampling)
-    (ids,) = greedy_tokens(language_model, [prompt_ids(language_model, "x")], 6)
+    ((ids,),) = sample_tokens(language_model, ["x"], None, None, sampling)
     end = next(token for token in ids if token != ids[0])
     monkeypatch.setattr(language_model.model.generation_config, "eos_token_id", [end, 999])
     ((cut,),) = sample_responses(language_model, ["x"], n=1, sampling=sampling)
@@ -153,7 +152,7 @@ def test_a_chat_is_read_in_turns_as_paragraphs_or_without_a_system_turn(tiny, mo
 
     def drawn(prompt, chat=None):
         sampling = Sampling(max_new_tokens=8, chat=chat)
-        return sample_tokens(language_model, [prompt], n=1, sampling=sampling)
+        return sample_tokens(language_model, [prompt], None, None, sampling)
 
     assert drawn(chat) == drawn("Be brief.\n\nWho?\nAda.\n\nWhere?")
     turns = "{% for m in messages %}<{{ m['role'] }}>{{ m['content'] }}{% endfor %}"

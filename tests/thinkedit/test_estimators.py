@@ -12,7 +12,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from helpers.models import LanguageModel, load
 from helpers.models.load import _ready
-from helpers.scoring.mentions import begins
+from helpers.scoring.naming import begins
 from helpers.scoring.responses import Sampling, sample_responses
 from helpers.thinkedit import knowgic, tables
 from helpers.thinkedit.edits import Fact
