@@ -29,7 +29,7 @@ from helpers.editing.editor import Editor
 from helpers.editing.editors import EditorError
 from helpers.editing.memit import AlphaEdit
 from helpers.editing.memo import Memory
-from helpers.editing.mend.network import NetworkError
+from helpers.editing.mend import NetworkError
 from helpers.editing.methods import build_method
 from helpers.editing.presets import preset_values
 from helpers.models.language_model import LanguageModel

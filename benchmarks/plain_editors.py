@@ -16,7 +16,7 @@ from helpers.editing.deltas import Delta, Dense, LowRank
 from helpers.editing.ft import Ft
 from helpers.editing.kn import Kn
 from helpers.editing.memit import AlphaEdit, Memit, before_norm
-from helpers.editing.mend.mend import Mend
+from helpers.editing.mend import Mend
 from helpers.editing.rect import Rect
 from helpers.editing.request import EditRequest
 from helpers.editing.rome import Rome

@@ -14,7 +14,7 @@ from typing import Any, get_args
 from helpers import UserError
 from helpers.editing.corpus import corpus_named
 from helpers.editing.editors import method_label
-from helpers.editing.mend.network import UntrainedError
+from helpers.editing.mend import UntrainedError
 from helpers.editing.methods import check_method
 from helpers.fetch import NotHereError, files_of, locate
 from helpers.klob.examples import Subtask

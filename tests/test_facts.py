@@ -17,7 +17,7 @@ from helpers.editing import params_files
 from helpers.editing.app import App
 from helpers.editing.build import build_editor
 from helpers.editing.editors import EditorError
-from helpers.editing.mend.network import NetworkError
+from helpers.editing.mend import NetworkError
 from helpers.editing.params_files import FOLDER, Size, content_of, model_file
 from helpers.editing.presets import (
     base_hyperparameters,

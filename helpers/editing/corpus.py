@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 import torch
-from torch import Tensor
 from tqdm.auto import tqdm
 
 from helpers import UserError
@@ -25,19 +25,6 @@ DUMP = "the whole English Wikipedia, about 12 GB to download and 20 GB on the di
 
 class CorpusError(UserError):
     """Raised when a corpus cannot be read."""
-
-
-class Corpus(Protocol):
-    """Documents as token ids, in a fixed order, and a name that identifies them."""
-
-    @property
-    def name(self) -> str:
-        """Short name, used in cache paths and printed with results."""
-        ...
-
-    def documents(self, language_model: LanguageModel) -> Iterator[list[int]]:
-        """Token ids of each document, truncated to the segment length."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -67,48 +54,36 @@ class SelfCorpus:
         """
         root = cache_folder("corpora", language_model.fingerprint, self.name)
         packaged = PACKAGED / "samples" / language_model.fingerprint / self.name
-        for start in range(0, self.count, self.batch):
+        starts = range(0, self.count, self.batch)
+        for start in tqdm(starts, desc=f"corpus {self.name}", unit="batch", leave=False):
             path = (packaged if packaged.exists() else root) / f"{start}.json"
             make = partial(self._write, language_model, start)
             yield from kept(path, lambda file: json.loads(file.read_text()), make)
 
-    def _write(self, language_model: LanguageModel, start: int, path: Path) -> None:
-        with seeded(self.seed * 1_000_003 + start, language_model.device):
-            rows = self._sample(language_model, start)
-        path.write_text(json.dumps(rows))
-
     @torch.inference_mode()
-    def _sample(self, language_model: LanguageModel, start: int) -> list[list[int]]:
-        tokenizer = language_model.tokenizer
-        begins = tokenizer.bos_token_id, language_model.model.generation_config.bos_token_id
-        first = next((i for i in (*begins, tokenizer.eos_token_id) if i is not None), 0)
+    def _write(self, language_model: LanguageModel, start: int, path: Path) -> None:
+        tokenizer, model = language_model.tokenizer, language_model.model
+        configured = tokenizer.bos_token_id, model.generation_config.bos_token_id
+        begins = (i for i in (*configured, tokenizer.eos_token_id) if i is not None)
+        rows = min(self.batch, self.count - start)
+        starts = torch.full((rows, 1), next(begins, 0), device=language_model.device)
         # The first token is read, the last one is not: a short context holds as many.
         length = min(self.segment, language_model.context_length)
-        rows = min(self.batch, self.count - start)
-        starts = torch.full((rows, 1), first, device=language_model.device)
-        place = f"{start + rows} of {self.count} documents"
-        bar = tqdm(desc=f"sampling {place}", unit="token", total=self.segment, leave=False)
-
-        def after_each_token(ids: Tensor, _: Tensor, **__: object) -> Tensor:
-            bar.update()
-            return torch.zeros(len(ids), dtype=torch.bool, device=ids.device)
-
-        generated = language_model.model.generate(
-            starts,
-            attention_mask=torch.ones_like(starts),
-            do_sample=True,
-            top_k=0,
-            top_p=1.0,
-            temperature=1.0,
-            repetition_penalty=1.0,  # instruct models configure another
-            max_new_tokens=length,
-            min_new_tokens=length,
-            pad_token_id=0,  # never read: all texts end together
-            disable_compile=True,  # as some models would on a GPU, minutes for seconds
-            stopping_criteria=[after_each_token],
-        )
-        bar.close()
-        return generated[:, 1:].tolist()
+        with seeded(self.seed * 1_000_003 + start, language_model.device):
+            generated = model.generate(
+                starts,
+                attention_mask=torch.ones_like(starts),
+                do_sample=True,
+                top_k=0,
+                top_p=1.0,
+                temperature=1.0,
+                repetition_penalty=1.0,  # instruct models configure another
+                max_new_tokens=length,
+                min_new_tokens=length,
+                pad_token_id=0,  # never read: all texts end together
+                disable_compile=True,  # as some models would on a GPU, minutes for seconds
+            )
+        path.write_text(json.dumps(generated[:, 1:].tolist()))
 
 
 @dataclass(frozen=True)
@@ -167,6 +142,9 @@ class WikipediaCorpus:
                 yield ids[:limit]
 
 
+Corpus = SelfCorpus | TextCorpus | WikipediaCorpus
+
+
 def corpus_named(name: str, *, seed: int = 0) -> Corpus:
     """The corpus a params file names: ``self``, ``self-COUNTxSEGMENT``, ``wikipedia`` or a path.
 
@@ -176,10 +154,10 @@ def corpus_named(name: str, *, seed: int = 0) -> Corpus:
     if name == "self":
         return SelfCorpus(seed=seed)
     if name.startswith("self-"):
-        count, _, segment = name.removeprefix("self-").partition("x")
-        if not (count.isdigit() and segment.isdigit() and int(count) and int(segment)):
+        sizes = re.fullmatch(r"self-([1-9]\d*)x([1-9]\d*)", name)
+        if not sizes:
             raise CorpusError(f"corpus {name!r} should read self-COUNTxSEGMENT, e.g. self-512x128")
-        return SelfCorpus(count=int(count), segment=int(segment), seed=seed)
+        return SelfCorpus(int(sizes[1]), int(sizes[2]), seed)
     if name == "wikipedia":
         return WikipediaCorpus()
     if Path(name).is_file():

@@ -97,7 +97,7 @@ _ROWS = (
         values={"steps": 20, "at": "activation", "lambda_old_one_token": None, "lambda_new": 8},
         loss=False,
     ),
-    NamedEditor("mend", "mend", "MEND", "mend.mend.Mend", 7, "*", "--"),
+    NamedEditor("mend", "mend", "MEND", "mend.Mend", 7, "*", "--"),
 )
 EDITORS = {editor.name: editor for editor in _ROWS}
 """Every editor by name, in the order of tables and figures."""

@@ -37,21 +37,8 @@ from helpers.locating.slots import greedy_tokens
 from helpers.models.language_model import LanguageModel
 from helpers.models.tokens import answer_ids, prompt_ids, separator_after
 
+Ids = tuple[int, ...]
 _BARE = ContextTemplates(((BARE,),))
-
-
-@dataclass(frozen=True)
-class _Texts:
-    """One request as token ids: its prompts, the attributed answer and the new one."""
-
-    prompts: tuple[tuple[int, ...], ...]
-    attributed: tuple[int, ...]
-    new: tuple[int, ...]
-
-    @property
-    def longest(self) -> int:
-        """Tokens of the longest prompt with the longer answer."""
-        return max(map(len, self.prompts)) + max(len(self.attributed), len(self.new))
 
 
 class KnHyperparameters(Hyperparameters):
@@ -78,12 +65,18 @@ class KnHyperparameters(Hyperparameters):
     context_template_length_params: tuple[tuple[int, int], ...] = ()
 
 
+@dataclass(frozen=True)
+class _Texts:
+    """One request as token ids: its prompts, the attributed answer and the new one."""
+
+    prompts: tuple[Ids, ...]
+    attributed: Ids
+    new: Ids
+
+
 @dataclass
 class Kn(Editor):
-    """Knowledge neurons on one model.
-
-    ``contexts`` give the prompts over which the refined set is formed; ``rows`` bounds the rows
-    (layer x step) of one pass.
+    """Knowledge neurons on one model; ``contexts`` are the prompts that form the refined set.
 
     Raises:
         ValueError: APP is asked for; there is no loss to add it to.
@@ -93,7 +86,6 @@ class Kn(Editor):
     hyperparameters: KnHyperparameters
     contexts: ContextTemplates = _BARE
     app: App | None = None
-    rows: int = 1024
     progress: bool = False
 
     name = "kn"
@@ -121,15 +113,13 @@ class Kn(Editor):
     def edit(self, requests: Sequence[EditRequest]) -> list[Update]:
         """One independent column-sparse update per request, over all layers with chosen neurons."""
         texts = [self._texts(request) for request in several_requests(requests)]
-        longest = max((len(each.new) for each in texts), default=0)
-        old = greedy_tokens(self.language_model, [each.prompts[0] for each in texts], longest)
-        pairs = zip(texts, old, strict=True)
-        bar = tqdm(pairs, total=len(texts), desc="attributing", disable=not self.progress)
-        return [self._update(text, answer[: len(text.new)]) for text, answer in bar]
+        bar = tqdm(texts, desc="attributing", disable=not self.progress)
+        return [self._update(each) for each in bar]
 
     def attributions(self, request: EditRequest) -> Tensor:
         """Attributions [prompts, layers, neurons], averaged over the attributed answer's tokens."""
-        return self._attributions(self._texts(request))
+        texts = self._texts(request)
+        return self._attributions(texts, self._own_answers(texts))
 
     def neurons(self, attributions: Tensor) -> Tensor:
         """The refined set as booleans [layers, neurons] from attributions [prompts, ...]."""
@@ -140,12 +130,11 @@ class Kn(Editor):
 
     def _texts(self, request: EditRequest) -> _Texts:
         request.refuse_further("KN")
+        model, where = self.language_model, f"record {request.record or request.text!r}"
         if not request.correct:
             raise RequestError(
-                f"record {request.record or request.text!r}: KN attributes the answer known so far;"
-                " give it as the first of `correct`"
+                f"{where}: KN attributes the answer known so far; give it as the first of `correct`"
             )
-        model = self.language_model
         prompts = [template.replace("{}", request.text) for template in self.contexts.templates]
         before = separator_after(request.text)
         with request.named():
@@ -154,45 +143,45 @@ class Kn(Editor):
                 answer_ids(model, request.correct[0], before),
                 answer_ids(model, request.target, before),
             )
-        if texts.longest > model.context_length:
+        longest = max(map(len, texts.prompts)) + max(len(texts.attributed), len(texts.new))
+        if longest > model.context_length:
             raise RequestError(
-                f"record {request.record or request.text!r}: {texts.longest} tokens exceed the context"
-                f" of {model.context_length}; shorten prompt or answer"
+                f"{where}: {longest} tokens exceed the context of {model.context_length}; shorten"
+                " prompt or answer"
             )
         return texts
 
-    def _attributions(self, texts: _Texts) -> Tensor:
+    def _own_answers(self, texts: _Texts) -> list[Ids]:
+        """What the model itself continues each prompt with, as many tokens as either answer needs."""
+        count = max(len(texts.new), len(texts.attributed) - 1)
+        return greedy_tokens(self.language_model, texts.prompts, count)
+
+    def _attributions(self, texts: _Texts, own: Sequence[Ids]) -> Tensor:
         """Each token of the answer is attributed after the model's own continuation so far."""
-        count = len(texts.attributed)
-        before = greedy_tokens(self.language_model, texts.prompts, count - 1)
         found = []
-        for prompt, continuation in zip(texts.prompts, before, strict=True):
+        for prompt, before in zip(texts.prompts, own, strict=True):
             parts = [
-                self._attribution((*prompt, *continuation[:i]), token)
+                self._attribution((*prompt, *before[:i]), token)
                 for i, token in enumerate(texts.attributed)
             ]
             found.append(torch.stack(parts).mean(0))
         return torch.stack(found)
 
-    def _attribution(self, ids: tuple[int, ...], target: int) -> Tensor:
-        settings = self.hyperparameters
+    def _attribution(self, ids: Ids, target: int) -> Tensor:
+        query, settings = Query("", ids, len(ids) - 1, target, None), self.hyperparameters
         return integrated_gradients(
-            self.language_model,
-            Query("", ids, len(ids) - 1, target, None),
-            steps=settings.steps,
-            rows=self.rows,
-            at=settings.at,
+            self.language_model, query, steps=settings.steps, at=settings.at
         )
 
-    def _update(self, texts: _Texts, old: tuple[int, ...]) -> Update:
+    def _update(self, texts: _Texts) -> Update:
         """Add the answers' difference to the output weights of the chosen neurons."""
-        attributions = self._attributions(texts).float()
-        chosen = self.neurons(attributions)
+        own = self._own_answers(texts)
+        old = own[0][: len(texts.new)]
+        chosen = self.neurons(self._attributions(texts, own).float())
         record = {"neurons": chosen.nonzero().tolist(), "old_answer": list(old)}
         if not bool(chosen.any()):
             return Update({}, {"failure": "no neuron's attribution stands out", **record})
-        vector = self._vector(old, texts.new)
-        layout = self.language_model.layout
+        vector, layout = self._vector(old, texts.new), self.language_model.layout
         deltas: dict[str, Delta] = {
             layout.mlp_out(layer): ColumnSparse(
                 vector, row.nonzero()[:, 0], layout.intermediate_size

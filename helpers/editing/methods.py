@@ -12,8 +12,7 @@ from helpers.editing.build import build_editor
 from helpers.editing.editor import Editor
 from helpers.editing.editors import EditorError, Variant, method_label
 from helpers.editing.memo import Memory
-from helpers.editing.mend.mend import MendHyperparameters, network_file
-from helpers.editing.mend.network import UntrainedError
+from helpers.editing.mend import MendHyperparameters, UntrainedError, network_file
 from helpers.editing.presets import Preset, base_hyperparameters, check_preset
 from helpers.editing.rows import TARGETS
 from helpers.editing.wrapper import Wrapper

@@ -14,7 +14,7 @@ from helpers.editing.build import build_editor
 from helpers.editing.corpus import corpus_named
 from helpers.editing.editor import Editor
 from helpers.editing.editors import EditorError, method_label
-from helpers.editing.mend.network import NetworkError
+from helpers.editing.mend import NetworkError
 from helpers.editing.methods import check_method
 from helpers.editing.moments import missing_layers, moments_folder
 from helpers.editing.presets import moment_layers

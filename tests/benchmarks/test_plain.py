@@ -26,8 +26,7 @@ from helpers.editing.memit import (
     MemitHyperparameters,
     SpreadingEditor,
 )
-from helpers.editing.mend.mend import Mend, MendHyperparameters
-from helpers.editing.mend.network import Hypernetwork
+from helpers.editing.mend import Hypernetwork, Mend, MendHyperparameters
 from helpers.editing.moments import SecondMoment
 from helpers.editing.rect import Rect, RectHyperparameters
 from helpers.editing.request import EditRequest

@@ -23,8 +23,7 @@ from helpers.editing.contexts import ContextTemplates
 from helpers.editing.editor import Editor
 from helpers.editing.ft import Ft, FtHyperparameters
 from helpers.editing.kn import Kn, KnHyperparameters
-from helpers.editing.mend.mend import Mend, MendHyperparameters
-from helpers.editing.mend.network import Hypernetwork
+from helpers.editing.mend import Hypernetwork, Mend, MendHyperparameters
 from helpers.editing.prune import Prune
 from helpers.editing.rect import Rect
 from helpers.editing.update import Update, apply

@@ -13,7 +13,7 @@ from helpers.editing.build import build_editor
 from helpers.editing.contexts import ContextTemplates
 from helpers.editing.editors import EDITORS, EditorError
 from helpers.editing.memo import Memory
-from helpers.editing.mend.network import Hypernetwork
+from helpers.editing.mend import Hypernetwork
 from helpers.editing.params_files import model_file
 from helpers.editing.presets import moment_layers, preset_words, read_hyperparameters
 from helpers.paths import PARAMS

@@ -13,19 +13,20 @@ import torch
 from safetensors.torch import save_file
 
 from helpers import UserError, models
+from helpers.editing import mend as mend_module
 from helpers.editing import methods
 from helpers.editing.app import App
 from helpers.editing.batch import EditBatch
 from helpers.editing.deltas import LowRank
-from helpers.editing.mend import mend as mend_module
-from helpers.editing.mend.mend import (
+from helpers.editing.mend import (
+    Hypernetwork,
     Mend,
     MendHyperparameters,
+    NetworkError,
     load_network,
     network_file,
     token_gradients,
 )
-from helpers.editing.mend.network import Hypernetwork, NetworkError
 from helpers.editing.presets import read_hyperparameters
 from helpers.editing.request import EditRequest, RequestError
 from helpers.editing.rows import loss_row

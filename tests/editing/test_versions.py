@@ -15,8 +15,7 @@ from helpers.editing.editor import Editor
 from helpers.editing.ft import Ft, FtHyperparameters
 from helpers.editing.kn import Kn, KnHyperparameters
 from helpers.editing.memit import AlphaEdit, Memit
-from helpers.editing.mend.mend import Mend, MendHyperparameters
-from helpers.editing.mend.network import Hypernetwork
+from helpers.editing.mend import Hypernetwork, Mend, MendHyperparameters
 from helpers.editing.moments import SecondMoment
 from helpers.editing.prune import Prune
 from helpers.editing.rect import Rect

@@ -17,8 +17,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from helpers.editing.batch import EditBatch
-from helpers.editing.mend.mend import token_gradients
-from helpers.editing.mend.network import Hypernetwork
+from helpers.editing.mend import Hypernetwork, token_gradients
 from helpers.editing.rows import EditRow
 from helpers.models.forest import pack
 from helpers.models.forward import hidden_states

@@ -14,7 +14,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 
-from helpers.editing.mend.network import Hypernetwork, NetworkError, contributes
+from helpers.editing.mend import Hypernetwork, NetworkError, contributes
 from helpers.kept import DamagedError, kept_whole, read_kept
 from helpers.models.language_model import LanguageModel
 from tools.train_mend.outer import Learner, Text

@@ -1,12 +1,16 @@
-"""MEND's hypernetwork: from a token's input and output gradient to its share of a weight update.
+"""MEND: a trained hypernetwork turns a fine-tuning gradient into a low-rank edit.
 
-For a matrix with input x and output gradient delta (Mitchell et al. 2022, eqs. 3 and 4):
+The loss is the target's mean negative log-likelihood, with APP's first term where asked for. It is
+differentiated once. For a matrix whose tokens have inputs x and output gradients delta, the network
+computes (Mitchell et al. 2022, eqs. 3 and 4)
 
     z = [normalise(x); normalise(delta)],   z <- z + relu(s · (U V z + b) + o)   twice,
     Delta W = rate · sum over tokens of delta~ x~^T,   z = [x~; delta~]
 
 One network serves all matrices of a shape; scale s, shift o and rate are each matrix's own. The
-statistics of the normalisation are measured before training and then fixed.
+statistics of the normalisation are measured before training (``tools.train_mend``) and then fixed. All
+edits of a batch share one forward and one backward pass: their losses are summed, so each has its own
+gradient.
 """
 
 from __future__ import annotations
@@ -14,17 +18,34 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import torch
+from pydantic import Field
 from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from helpers import UserError
+from helpers.editing.app import App
+from helpers.editing.batch import EditBatch
+from helpers.editing.build import Setup
+from helpers.editing.deltas import LowRank
+from helpers.editing.editor import diagnostics_of
+from helpers.editing.hyperparameters import LayerHyperparameters
+from helpers.editing.loss_editor import LossEditor
+from helpers.editing.rows import EditRow
+from helpers.editing.update import Update
 from helpers.kept import DamagedError, read_kept
+from helpers.models.hooks import OnOutput, output_hooks
 from helpers.models.language_model import LanguageModel
-from helpers.paths import written_whole
+from helpers.paths import PACKAGED, cache_folder, written_whole
+
+TokenGradients = dict[str, tuple[Tensor, Tensor]]
+"""Inputs [rows, tokens, in] and output gradients [rows, tokens, out] of each matrix."""
 
 FIRST_RATE = -2e-4  # negative: before it has learned anything, MEND is a step of gradient descent
 _SMALLEST_DEVIATION = 1e-7
@@ -36,6 +57,147 @@ class NetworkError(UserError):
 
 class UntrainedError(NetworkError):
     """Raised where no network was trained for the model."""
+
+
+class MendHyperparameters(LayerHyperparameters):
+    """MEND: all MLP matrices of ``layers`` are edited.
+
+    ``rank`` is that of the hypernetwork's two layers. ``network`` is the file of the trained
+    hypernetwork: a path, or a name looked for in the packaged ``mend`` folder and the user's cache;
+    empty means ``<model>.safetensors``.
+    """
+
+    rank: int = Field(default=1920, gt=0)
+    network: str = ""
+
+
+@dataclass
+class Mend(LossEditor):
+    """MEND on one model, with a trained network."""
+
+    language_model: LanguageModel
+    hyperparameters: MendHyperparameters
+    network: Hypernetwork
+    app: App | None = None
+    targets: str = "new"
+    token_budget: int = 1024
+    progress: bool = False
+
+    name = "mend"
+    version = 1
+
+    @classmethod
+    def needs(cls, setup: Setup, hyperparameters: MendHyperparameters) -> dict[str, Any]:
+        """The trained network that its hyperparameters name."""
+        return {"network": load_network(setup.language_model, hyperparameters)}
+
+    @cached_property
+    def _checksum(self) -> str:
+        return self.network.checksum()
+
+    def settings(self) -> dict[str, Any]:
+        """Also a checksum of the network's weights."""
+        return super().settings() | {"network": self._checksum}
+
+    def edit_rows(self, rows: Sequence[EditRow]) -> list[Update]:
+        """Low-rank updates from one forward and one backward pass."""
+        names = list(self.network.shapes)
+        first = min(self.language_model.layout.layer_of(name) for name in names)
+        batch = EditBatch.build(self.language_model, rows, first)
+        gradients, terms = token_gradients(batch, names, self.app)
+        deltas = self._deltas(gradients)
+        updates = []
+        for row in range(len(rows)):
+            own = {name: of_rows[row] for name, of_rows in deltas.items()}
+            losses = {name: float(term[row]) for name, term in terms.items()}
+            record = {"steps": 1, "losses": [losses]}
+            numbers = [torch.tensor(list(losses.values()))]
+            numbers += [factor for delta in own.values() for factor in (delta.left, delta.right)]
+            if all(bool(each.isfinite().all()) for each in numbers):
+                made = Update(own, diagnostics_of(self.language_model, own, extra=record))
+            else:
+                reason = f"non-finite loss or gradient: {losses}"
+                made = Update({}, {"failure": reason, **record})
+            updates.append(made)
+        return updates
+
+    @torch.no_grad()
+    def _deltas(self, gradients: TokenGradients) -> dict[str, list[LowRank]]:
+        """Each matrix's deltas, one per row; all rows' tokens pass the hypernetwork together."""
+        found = {}
+        for name, (x, delta) in gradients.items():
+            real = contributes(x, delta)
+            counts = real.sum(-1).tolist()
+            factors = (part.split(counts) for part in self.network(name, x[real], delta[real]))
+            found[name] = [LowRank(left.T, right.T) for right, left in zip(*factors, strict=True)]
+        return found
+
+
+def token_gradients(
+    batch: EditBatch, names: Sequence[str], app: App | None = None
+) -> tuple[TokenGradients, dict[str, Tensor]]:
+    """What the hypernetwork reads: each row's own loss, differentiated at the matrices' outputs.
+
+    Of APP only the first term has a gradient before any change is made.
+
+    Returns:
+        Inputs and gradients by matrix, and the loss terms [rows].
+    """
+    inputs: dict[str, Tensor] = {}
+    outputs: dict[str, Tensor] = {}
+
+    def keep(name: str) -> OnOutput:
+        def on_output(entering: Tensor, output: Tensor) -> None:
+            inputs[name], outputs[name] = entering, output
+
+        return on_output
+
+    # The graph begins at the first edited block's input: the weights themselves are frozen.
+    batch.entering = batch.entering.detach().requires_grad_()
+    hooks = {name: keep(name) for name in names}
+    with output_hooks(batch.language_model, hooks), torch.enable_grad():
+        terms = batch.loss_terms(batch.hidden(), app)
+        total = torch.stack(list(terms.values())).sum()
+        gradients = torch.autograd.grad(total, [outputs[name] for name in names])
+    pairs = zip(names, gradients, strict=True)
+    found = {name: (inputs[name].detach().float(), g.float()) for name, g in pairs}
+    return found, {name: term.detach() for name, term in terms.items()}
+
+
+def load_network(
+    language_model: LanguageModel, hyperparameters: MendHyperparameters
+) -> Hypernetwork:
+    """The trained hypernetwork that hyperparameters name.
+
+    Raises:
+        NetworkError: no such file, or a network of another model, of other layers or rank.
+    """
+    path = network_file(language_model.name, hyperparameters)
+    network = Hypernetwork.load(path, language_model)
+    layers = {language_model.layout.layer_of(name) for name in network.shapes}
+    if layers != set(hyperparameters.layers) or network.rank != hyperparameters.rank:
+        raise NetworkError(
+            f"{path} edits layers {sorted(layers)} at rank {network.rank}; the hyperparameters say"
+            f" layers {sorted(hyperparameters.layers)}, rank {hyperparameters.rank}: make them agree"
+        )
+    return network
+
+
+def network_file(model: str, hyperparameters: MendHyperparameters) -> Path:
+    """Where the trained hypernetwork is that hyperparameters name.
+
+    Raises:
+        UntrainedError: no such file, with the places that were looked at.
+    """
+    file = hyperparameters.network or f"{Path(model).name}.safetensors"
+    places = [Path(file).expanduser(), PACKAGED / "mend" / file, cache_folder("mend") / file]
+    for place in places:
+        if place.is_file():
+            return place
+    raise UntrainedError(
+        f"no MEND network {file} (looked in {', '.join(map(str, places))}); train one with"
+        f" python -m tools.train_mend --model {model}"
+    )
 
 
 class _Layer(nn.Module):
@@ -75,12 +237,9 @@ class _ShapeNetwork(nn.Module):
 
 
 class Hypernetwork(nn.Module):
-    """Networks for the MLP matrices of some layers of one model.
+    """Networks of U and V of a ``rank`` for matrices of ``shapes`` [out, in], by module name.
 
-    Args:
-        shapes: [out, in] of every edited matrix, by module name.
-        rank: of each layer's U and V.
-        seed: of the random V.
+    ``seed`` is that of the random V.
     """
 
     def __init__(self, shapes: Mapping[str, tuple[int, int]], rank: int, *, seed: int = 0) -> None:
@@ -106,8 +265,8 @@ class Hypernetwork(nn.Module):
         """An untrained network for all MLP matrices of ``layers``."""
         layout = language_model.layout
         names = [n for layer in layers for n in (*layout.mlp_in(layer), layout.mlp_out(layer))]
-        shapes = {name: _shape(language_model.weight(name)) for name in names}
-        return cls(shapes, rank, seed=seed)
+        sizes = ((name, language_model.weight(name).shape) for name in names)
+        return cls({name: (out, into) for name, (out, into) in sizes}, rank, seed=seed)
 
     def forward(self, name: str, x: Tensor, delta: Tensor) -> tuple[Tensor, Tensor]:
         """Factors of the update of matrix ``name``: right [..., in] and left [..., out] per token.
@@ -152,10 +311,7 @@ class Hypernetwork(nn.Module):
             for name, tensor in self.state_dict().items()
         }
         described = {"shapes": self.shapes, "rank": self.rank, "model": language_model.name}
-        metadata = {
-            "mend": json.dumps(described),
-            "fingerprint": language_model.fingerprint,
-        }
+        metadata = {"mend": json.dumps(described), "fingerprint": language_model.fingerprint}
         with written_whole(path) as scratch:
             save_file({k: v.contiguous().cpu() for k, v in state.items()}, scratch, metadata)
 
@@ -196,10 +352,6 @@ def _read(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
 def contributes(x: Tensor, delta: Tensor) -> Tensor:
     """Boolean [..., tokens]: tokens with a non-zero input and a non-zero gradient."""
     return (x != 0).any(-1) & (delta != 0).any(-1)
-
-
-def _shape(weight: Tensor) -> tuple[int, int]:
-    return int(weight.shape[0]), int(weight.shape[1])
 
 
 def _key(shape: tuple[int, int]) -> str:

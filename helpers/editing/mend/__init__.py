@@ -1,1 +1,0 @@
-"""MEND: a trained hypernetwork turns a gradient into an edit."""
