@@ -1,12 +1,14 @@
-"""Edits of one's own facts: make them, look at what they did, write them for good."""
+"""Edits of facts of your own: make them, look at what they did in one table, write them for good."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from helpers.editing.app import App
@@ -17,22 +19,24 @@ from helpers.editing.presets import Preset, base_hyperparameters, default_preset
 from helpers.editing.request import RequestError
 from helpers.editing.update import Update, check_update, write
 from helpers.facts.fact import Fact
-from helpers.facts.table import GREEDY, facts_table, question_of
 from helpers.models.language_model import LanguageModel
 from helpers.models.tokens import subject_prompt
-from helpers.scoring.answers import Question, tokenised
-from helpers.scoring.responses import Sampling, sample_responses
+from helpers.peak.additivity import additivity, keep_answers, probability_change
+from helpers.scoring.answers import Ids, Question, score_answers, tokenised
+from helpers.scoring.responses import Sampling, response_text, sample_responses, sample_tokens
+
+GREEDY = Sampling(temperature=0, max_new_tokens=12, stop="\n", chat=False)
+_FACTORS = ("CPC", "AFF", "ANF")
+# Tokens generated after each of a fact's prompts, and scores of its answers, the target's first.
+_Answered = tuple[list[Ids], pd.DataFrame]
 
 
 @dataclass(frozen=True)
 class EditedFacts:
-    """Facts with their edits, and what these did.
+    """Facts with their edits, and what these did; the model is unedited until ``write``.
 
-    Attributes:
-        language_model: the model, unedited until ``write``.
-        facts: the facts, in order.
-        updates: one update a fact, or one for all of them where they were edited together.
-        table: one row a fact; see ``edit_facts``.
+    ``updates`` holds one a fact, or one for all of them where they were edited together; ``table`` has
+    one row a fact, see ``edit_facts``.
     """
 
     language_model: LanguageModel
@@ -47,22 +51,16 @@ class EditedFacts:
         """What the model generates after each prompt under one fact's edit; once written, under all.
 
         By default greedily, and in the chat template where the fact is.
-
-        Raises:
-            RequestError: no such fact.
         """
         if not 0 <= fact < len(self.facts):
             raise RequestError(f"no fact {fact}: there are {len(self.facts)}, counted from 0")
         owner = -1 if self._written else 0 if len(self.updates) == 1 else fact
+        owners = [owner] * len(prompts)
+        how = sampling or replace(GREEDY, chat=self.facts[fact].chat)
         drawn = sample_responses(
-            self.language_model,
-            prompts,
-            self.updates,
-            [owner] * len(prompts),
-            n=1,
-            sampling=sampling or replace(GREEDY, chat=self.facts[fact].chat),
+            self.language_model, prompts, self.updates, owners, n=1, sampling=how
         )
-        return [texts[0] for texts in drawn]
+        return [text for (text,) in drawn]
 
     def write(self) -> LanguageModel:
         """Add all updates to the model's weights for good, and hand the model back.
@@ -76,10 +74,9 @@ class EditedFacts:
         if self._written:
             warnings.warn("these edits are in the weights already; nothing is added", stacklevel=2)
             return self.language_model
-        for update in self.updates:
-            check_update(self.language_model, update)
-        for update in self.updates:
-            write(self.language_model, update)
+        for step in (check_update, write):
+            for update in self.updates:
+                step(self.language_model, update)
         self._written.extend(self.updates)
         return self.language_model
 
@@ -99,7 +96,6 @@ def edit_facts(
 
     Args:
         language_model: the model; its weights are not touched.
-        facts: the facts.
         editor: an editor's name, such as ``rome``, ``memit``, ``ft-m``.
         app: the APP objectives, for facts with ``correct`` or ``false`` answers; True takes the
             preset's coefficients.
@@ -138,7 +134,8 @@ def edit_facts(
             "give a list of facts: edit_facts(model, [Fact(subject, prompt, target)])"
         )
     chosen = preset if preset is not None else default_preset(editor, language_model.name)
-    read = [_checked(language_model, fact, app=bool(app)) for fact in facts]
+    read = [fact.as_read(language_model) for fact in facts]
+    targets = [_targets(language_model, fact, app=bool(app)) for fact in read]
     remarks = [_remark(language_model, fact, editor, chosen) for fact in read]
     for remark in filter(None, remarks):
         warnings.warn(remark, stacklevel=2)
@@ -146,24 +143,36 @@ def edit_facts(
     made = build_editor(editor, language_model, preset=chosen, app=app, **options)
     requests = [fact.request for fact in read]
     updates = [made.edit_jointly(requests)] if together else made.edit(requests)
-    table = facts_table(language_model, facts, updates, remarks)
-    table.attrs["caption"] = _caption(language_model, editor, chosen, len(facts))
+    owners = [0 if together else number for number in range(len(facts))]
+    count = max(GREEDY.max_new_tokens, *(len(ids) for group in targets for ids in group))
+    before, after = (
+        _answered(language_model, read, updates, each, count)
+        for each in ([-1] * len(facts), owners)
+    )
+    diagnostics = [updates[owner].diagnostics for owner in owners]
+    parts = zip(facts, targets, before, after, diagnostics, remarks, strict=True)
+    table = pd.DataFrame([_row(language_model, *each) for each in parts])
+    empty = [n for n in ("generality", "locality", *_FACTORS) if table[n].isna().all()]
+    table = table.drop(columns=[*empty, *([] if table["warning"].any() else ["warning"])])
+    words = chosen if isinstance(chosen, str) else "own hyperparameters"
+    untuned = " (untuned)" if chosen == GENERIC else ""
+    table.attrs["caption"] = (
+        f"{editor}, {words}{untuned}, {len(facts)} facts, {language_model.description}"
+    )
     return EditedFacts(language_model, tuple(facts), tuple(updates), table)
 
 
-def _checked(language_model: LanguageModel, fact: Fact, *, app: bool) -> Fact:
-    """The fact as the model reads it, each of its texts tokenised once, before any time is spent."""
+def _targets(language_model: LanguageModel, fact: Fact, *, app: bool) -> list[Ids]:
+    """The target's tokens after each prompt of a fact whose every text this model reads."""
     if app and not (fact.correct or fact.false):
         raise RequestError(
             f"{fact.request.text!r}: APP protects correct and false answers, and this fact has none;"
             " give it `correct` or `false`, or leave APP out"
         )
-    read = fact.as_read(language_model)
     with fact.request.named():
-        asked = [Question(prompt, (fact.target,)) for prompt in read.prompts]
-        tokenised(language_model, [question_of(read), *asked])
-        subject_prompt(language_model, read.prompt, read.subject)
-    return read
+        questions = [Question(prompt, (fact.target,)) for prompt in fact.prompts]
+        _, *asked = tokenised(language_model, [_question(fact), *questions])
+    return [target for _, (target,) in asked]
 
 
 def _remark(language_model: LanguageModel, fact: Fact, editor: str, preset: Preset) -> str:
@@ -178,7 +187,90 @@ def _remark(language_model: LanguageModel, fact: Fact, editor: str, preset: Pres
     )
 
 
-def _caption(language_model: LanguageModel, editor: str, preset: Preset, facts: int) -> str:
-    words = preset if isinstance(preset, str) else "own hyperparameters"
-    untuned = " (untuned)" if preset == GENERIC else ""
-    return f"{editor}, {words}{untuned}, {facts} facts, {language_model.description}"
+def _question(fact: Fact) -> Question:
+    return Question(fact.prompts[0], (fact.target, *fact.correct, *fact.false))
+
+
+def _answered(
+    language_model: LanguageModel,
+    facts: Sequence[Fact],
+    updates: Sequence[Update],
+    owners: Sequence[int],
+    count: int,
+) -> list[_Answered]:
+    """Each fact's answers: the ``count`` most probable tokens, fewer where the text ends, and scores."""
+    prompts = [prompt for fact in facts for prompt in fact.prompts]
+    under = [owner for fact, owner in zip(facts, owners, strict=True) for _ in fact.prompts]
+    greedy = replace(GREEDY, max_new_tokens=count, stop=None)
+    drawn = iter(sample_tokens(language_model, prompts, updates, under, greedy))
+    scores = score_answers(language_model, [_question(fact) for fact in facts], updates, owners)
+    parts = [part for _, part in scores.groupby("question", sort=True)]
+    return [([next(drawn)[0] for _ in f.prompts], p) for f, p in zip(facts, parts, strict=True)]
+
+
+def _row(
+    language_model: LanguageModel,
+    fact: Fact,
+    targets: Sequence[Ids],
+    before: _Answered,
+    after: _Answered,
+    diagnostics: Mapping[str, Any],
+    remark: str,
+) -> dict[str, object]:
+    (own, plain), (now, edited) = before, after
+    wordings = 1 + len(fact.paraphrases)
+    given = [ids[: len(target)] == target for ids, target in zip(now, targets, strict=True)]
+    known = own[0][: len(targets[0])] == targets[0]
+    outcome = "known before" if known else "written" if given[0] else "not written"
+    failure, same = diagnostics.get("failure"), diagnostics.get("same_as")
+    shown = [
+        response_text(language_model, texts[0][: GREEDY.max_new_tokens], GREEDY)
+        for texts in (own, now)
+    ]
+    odd = [remark]
+    if diagnostics.get("exploding"):
+        largest = max(diagnostics["relative_norm"].values())
+        odd.append(f"the update is {largest:.1f} times as large as the weights")
+    if same:
+        odd.append(f"PRUNE restrained nothing; this is the update of {same}")
+    return {
+        "fact": fact.request.text,
+        "target": fact.target,
+        "outcome": f"given up: {failure}" if failure else outcome,
+        "generated before": shown[0],
+        "generated after": shown[1],
+        "P before": float(np.exp(plain["sum"].iloc[0])),
+        "P after": float(np.exp(edited["sum"].iloc[0])),
+        "efficacy": float("nan") if known else float(given[0]),
+        "generality": _mean(given[1:wordings]),
+        "locality": _mean([*map(_kept, own[wordings:], now[wordings:])]),
+        **_additivity(fact, plain["mean"].to_numpy()[1:], edited["mean"].to_numpy()[1:]),
+        "warning": "; ".join(filter(None, odd)),
+    }
+
+
+def _additivity(fact: Fact, before: np.ndarray, after: np.ndarray) -> dict[str, float]:
+    """CPC, AFF and ANF of a fact's lists; NaN where they are not given or nothing is kept."""
+    many, found = len(fact.correct), dict.fromkeys(_FACTORS, float("nan"))
+    if many and not fact.false:
+        return found | {"CPC": probability_change(before[:many], after[:many])}
+    kept = keep_answers(before[:many], before[many:], before[many:])
+    if kept.usable:
+        found = additivity(
+            correct_before=before[:many][kept.correct],
+            correct_after=after[:many][kept.correct],
+            false_before=before[many:][kept.hard],
+            false_after=after[many:][kept.hard],
+        )
+    return {name: found[name] for name in _FACTORS}
+
+
+def _kept(before: Ids, after: Ids) -> float:
+    """The share of a continuation, its end among it, that is generated before another one departs."""
+    one, two = ((*ids, -1)[: GREEDY.max_new_tokens] for ids in (before, after))
+    same = takewhile(bool, (a == b for a, b in zip(one, two, strict=False)))
+    return sum(same) / len(one)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return float(np.mean(values)) if values else float("nan")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from helpers.editing.request import EditRequest, RequestError
@@ -42,17 +42,17 @@ class Fact:
     chat: bool = False
 
     def __post_init__(self) -> None:
+        texts = {name: (getattr(self, name),) for name in ("subject", "prompt", "target")}
         for name in ("paraphrases", "locality", "correct", "false"):
-            object.__setattr__(self, name, several(getattr(self, name)))
+            texts[name] = several(getattr(self, name))
+            object.__setattr__(self, name, texts[name])
         where = f"fact {self.prompt!r} of {self.subject!r}"
-        single = {name: (getattr(self, name),) for name in ("subject", "prompt", "target")}
-        for name, texts in {**asdict(self), **single, "chat": ()}.items():
-            for text in texts:
-                if not isinstance(text, str) or not text.strip():
-                    raise RequestError(f"{where}: {name} must be text, not blank; got {text!r}")
+        for name, text in ((name, text) for name, own in texts.items() for text in own):
+            if not isinstance(text, str) or not text.strip():
+                raise RequestError(f"{where}: {name} must be text, not blank; got {text!r}")
         places: dict[str, str] = {}
         for name in ("target", "correct", "false"):
-            for answer in single.get(name) or getattr(self, name):
+            for answer in texts[name]:
                 if other := places.get(compared(answer)):
                     raise RequestError(
                         f"{where}: {answer!r} in {name} is in {other}, too (case, Unicode form and"
@@ -75,11 +75,7 @@ class Fact:
         return tuple(text.replace("{}", self.subject) for text in texts)
 
     def as_read(self, language_model: LanguageModel) -> Fact:
-        """The fact with its prompts as the model reads them, with ``chat`` in its chat template.
-
-        Raises:
-            TokenError: see ``chat_prompt``.
-        """
+        """The fact with its prompts as the model reads them, with ``chat`` in its chat template."""
         if not self.chat:
             return self
         inside = partial(chat_prompt, language_model)

@@ -97,8 +97,9 @@ def score_answers(
     bar = tqdm(total=sum(lengths), unit="token", desc="scoring", disable=not progress)
     budget = tokens_at_once(language_model, 4096, gradients=False)
     for batch in token_batches(lengths, budget):
-        chosen = [rows[i] for i in batch]
-        for part in run_halving(chosen, lambda c: _score_rows(language_model, c, moved)):
+        for part in run_halving(
+            batch, lambda b: _score_rows(language_model, [rows[i] for i in b], moved)
+        ):
             np.add.at(sums, *part)
         bar.update(sum(lengths[i] for i in batch))
     bar.close()

@@ -99,15 +99,12 @@ def _ends(text: str, place: int) -> bool:
     """Whether a word may end, or begin, before this place of a folded text."""
     if not 0 < place < len(text):
         return True
-    before, after = text[place - 1], text[place]
-    if unicodedata.category(after)[0] == "M":  # part of the letter before it
+    if unicodedata.category(text[place])[0] == "M":  # part of the letter before it
         return False
-    return not (_in_word(before) and _in_word(after))
-
-
-def _in_word(character: str) -> bool:
-    of_a_word = character == "_" or unicodedata.category(character)[0] in "LMN"
-    return of_a_word and _script(character) not in _UNSPACED
+    return not all(
+        (c == "_" or unicodedata.category(c)[0] in "LMN") and _script(c) not in _UNSPACED
+        for c in text[place - 1 : place + 1]
+    )
 
 
 def _script(character: str) -> str:

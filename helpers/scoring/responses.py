@@ -110,15 +110,15 @@ def sample_tokens(
     ids = [_request_ids(language_model, prompt, sampling) for prompt in prompts]
     responses: list[list[Ids]] = [[] for _ in prompts]
 
+    def stream(index: int, sample: int) -> np.ndarray:
+        """One uniform number per token to come."""
+        text = zlib.crc32(_paragraphs(prompts[index]).encode())
+        return np.random.default_rng([sampling.seed, sample, text]).random(sampling.max_new_tokens)
+
     def draw(batch: Sequence[int]) -> None:
-        drawn = _generated(
-            language_model,
-            [ids[i] for i in batch],
-            np.stack([_draws(prompts[i], k, sampling) for i in batch for k in range(n)]),
-            moved,
-            [owner_of[i] for i in batch],
-            sampling,
-        )
+        draws = np.stack([stream(i, k) for i in batch for k in range(n)])
+        asked, own = [ids[i] for i in batch], [owner_of[i] for i in batch]
+        drawn = _generated(language_model, asked, draws, moved, own, sampling)
         for place, index in enumerate(batch):
             responses[index] = drawn[place * n : (place + 1) * n]
 
@@ -163,12 +163,6 @@ def _paragraphs(prompt: Prompt) -> str:
     return "".join(turn["content"] + ends[turn["role"]] for turn in prompt).rstrip()
 
 
-def _draws(prompt: Prompt, sample: int, sampling: Sampling) -> np.ndarray:
-    """One uniform number per token to come, [max_new_tokens]."""
-    seed = [sampling.seed, sample, zlib.crc32(_paragraphs(prompt).encode())]
-    return np.random.default_rng(seed).random(sampling.max_new_tokens)
-
-
 @torch.inference_mode()
 def _generated(
     language_model: LanguageModel,
@@ -179,6 +173,16 @@ def _generated(
     sampling: Sampling,
 ) -> list[Ids]:
     """All responses, sample by sample within each prompt; ``draws`` are [prompts * n, tokens]."""
+    ends, decode = end_tokens(language_model), language_model.tokenizer.decode
+
+    def continues(response: list[int], token: int) -> bool:
+        if token in ends:
+            return False
+        response.append(token)
+        if sampling.stop is None:
+            return True
+        return sampling.stop not in str(decode(response, skip_special_tokens=True)).lstrip()
+
     batch = padded(language_model, ids)
     with overlay(language_model, updates, owners):
         hidden, past = prefill(language_model, batch.ids, batch.positions, batch.visible)
@@ -193,7 +197,7 @@ def _generated(
     for step in range(sampling.max_new_tokens):
         chosen = _chosen(language_model, hidden, draws[alive, step], sampling.temperature)
         drawn = zip(alive, chosen.tolist(), strict=True)  # one host transfer
-        going = [_continues(language_model, tokens[row], token, sampling) for row, token in drawn]
+        going = [continues(tokens[row], token) for row, token in drawn]
         if not any(going) or step + 1 == sampling.max_new_tokens:
             break
         if not all(going):
@@ -229,17 +233,3 @@ def _chosen(
     level = torch.from_numpy(draws).to(cumulative.device)[:, None] * cumulative[:, -1:]
     found = torch.searchsorted(cumulative, level, right=True)[:, 0]
     return found.clamp_max(logits.shape[-1] - 1)
-
-
-def _continues(
-    language_model: LanguageModel, tokens: list[int], token: int, sampling: Sampling
-) -> bool:
-    """Append the token unless it ends the response; whether the response continues."""
-    if token in end_tokens(language_model):
-        return False
-    tokens.append(token)
-    return (
-        sampling.stop is None
-        or sampling.stop
-        not in str(language_model.tokenizer.decode(tokens, skip_special_tokens=True)).lstrip()
-    )
