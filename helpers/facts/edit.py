@@ -27,7 +27,7 @@ from helpers.scoring.responses import Sampling, response_text, sample_responses,
 
 GREEDY = Sampling(temperature=0, max_new_tokens=12, stop="\n", chat=False)
 _FACTORS = ("CPC", "AFF", "ANF")
-# Tokens generated after each of a fact's prompts, and scores of its answers, the target's first.
+# Tokens generated after each of a fact's prompts; scores of its answers, the target's first.
 _Answered = tuple[list[Ids], pd.DataFrame]
 
 
@@ -45,31 +45,25 @@ class EditedFacts:
     table: pd.DataFrame
     _written: list[Update] = field(default_factory=list, init=False, repr=False, compare=False)
 
-    def generate(
-        self, prompts: Sequence[str], *, fact: int = 0, sampling: Sampling | None = None
-    ) -> list[str]:
-        """What the model generates after each prompt under one fact's edit; once written, under all.
+    def generate(self, prompts: Sequence[str], *, fact: int = 0) -> list[str]:
+        """Greedy continuations of prompts under one fact's edit; once written, under all.
 
-        By default greedily, and in the chat template where the fact is.
+        They are asked in the chat template where the fact is.
         """
         if not 0 <= fact < len(self.facts):
             raise RequestError(f"no fact {fact}: there are {len(self.facts)}, counted from 0")
         owner = -1 if self._written else 0 if len(self.updates) == 1 else fact
         owners = [owner] * len(prompts)
-        how = sampling or replace(GREEDY, chat=self.facts[fact].chat)
-        drawn = sample_responses(
-            self.language_model, prompts, self.updates, owners, n=1, sampling=how
-        )
-        return [text for (text,) in drawn]
+        greedy = replace(GREEDY, chat=self.facts[fact].chat)
+        asked = (self.language_model, prompts, self.updates, owners)
+        return [text for (text,) in sample_responses(*asked, n=1, sampling=greedy)]
 
     def write(self) -> LanguageModel:
         """Add all updates to the model's weights for good, and hand the model back.
 
         Independent edits are made without regard to one another: edit many facts ``together``
-        before they are written. A second call changes nothing, and warns.
-
-        Raises:
-            UpdateError: see ``helpers.editing.update.write``; nothing is written then.
+        before they are written. Nothing is written where one update does not fit the model. A second
+        call changes nothing, and warns.
         """
         if self._written:
             warnings.warn("these edits are in the weights already; nothing is added", stacklevel=2)
@@ -95,7 +89,6 @@ def edit_facts(
     """Edit each fact from the unedited model, all in one pass, and look at what became of it.
 
     Args:
-        language_model: the model; its weights are not touched.
         editor: an editor's name, such as ``rome``, ``memit``, ``ft-m``.
         app: the APP objectives, for facts with ``correct`` or ``false`` answers; True takes the
             preset's coefficients.
@@ -107,27 +100,20 @@ def edit_facts(
     Returns:
         The edits and a table with one row a fact:
 
-        - ``outcome``: *written* where the edited model's greedy continuation of the prompt begins with
-          the target's tokens; *known before* where the unedited model's does; else *not written*, or
-          why the edit was given up;
-        - ``generated before``, ``generated after``: that continuation, to be read;
+        - ``generated before``, ``generated after``: the greedy continuation of the prompt;
+        - ``outcome``: *known before* where the unedited model's begins with the target's tokens; else
+          *written* where the edited model's does, *not written*, or why the edit was given up;
         - ``P before``, ``P after``: probability of the whole target, the product over its tokens;
         - ``efficacy``: 1 where the target is generated after the edit, else 0 (reliability of Yao et
-          al. 2023); NaN where it was known before;
-        - ``generality``: the share of paraphrases after which the target is generated;
+          al. 2023), NaN where it was known; ``generality``: the share of paraphrases with 1;
         - ``locality``: the share of the unedited model's next 12 tokens that the edited model generates
-          before it first departs from them, averaged over the locality prompts; 1 where nothing changed
-          (the agreement of tokens in EasyEdit, without the right tokens being given);
+          before it first departs from them, averaged over the locality prompts (the agreement of tokens
+          in EasyEdit, without the right tokens being given);
         - ``CPC``: change of the correct answers' probability (PEAK, equation 3); ``AFF``, ``ANF`` (5, 6)
           where false answers are given, too, on those that the filter of Section 5.1 keeps;
         - ``warning``: what is odd about an edit that was made.
 
         Columns that no fact asks for are omitted; NaN where this fact does not.
-
-    Raises:
-        RequestError: no facts, something else than facts, or APP for a fact without other answers.
-        TokenError: a text that this model cannot read, or no chat template for ``chat``.
-        EditorError: see ``build_editor``.
     """
     if isinstance(facts, Fact) or not facts or not all(isinstance(fact, Fact) for fact in facts):
         raise RequestError(
@@ -135,12 +121,12 @@ def edit_facts(
         )
     chosen = preset if preset is not None else default_preset(editor, language_model.name)
     read = [fact.as_read(language_model) for fact in facts]
-    targets = [_targets(language_model, fact, app=bool(app)) for fact in read]
-    remarks = [_remark(language_model, fact, editor, chosen) for fact in read]
+    checked = [_checked(language_model, fact, editor, chosen, app=bool(app)) for fact in read]
+    targets, remarks = zip(*checked, strict=True)
     for remark in filter(None, remarks):
         warnings.warn(remark, stacklevel=2)
-    options: dict[str, Any] = {"corpus": corpus, "seed": seed, "progress": True}
-    made = build_editor(editor, language_model, preset=chosen, app=app, **options)
+    how: dict[str, Any] = {"preset": chosen, "app": app, "corpus": corpus, "seed": seed}
+    made = build_editor(editor, language_model, **how, progress=True)
     requests = [fact.request for fact in read]
     updates = [made.edit_jointly(requests)] if together else made.edit(requests)
     owners = [0 if together else number for number in range(len(facts))]
@@ -162,8 +148,10 @@ def edit_facts(
     return EditedFacts(language_model, tuple(facts), tuple(updates), table)
 
 
-def _targets(language_model: LanguageModel, fact: Fact, *, app: bool) -> list[Ids]:
-    """The target's tokens after each prompt of a fact whose every text this model reads."""
+def _checked(
+    language_model: LanguageModel, fact: Fact, editor: str, preset: Preset, *, app: bool
+) -> tuple[list[Ids], str]:
+    """The target's tokens after each prompt; a warning where an editor changes the first token's state."""
     if app and not (fact.correct or fact.false):
         raise RequestError(
             f"{fact.request.text!r}: APP protects correct and false answers, and this fact has none;"
@@ -172,16 +160,12 @@ def _targets(language_model: LanguageModel, fact: Fact, *, app: bool) -> list[Id
     with fact.request.named():
         questions = [Question(prompt, (fact.target,)) for prompt in fact.prompts]
         _, *asked = tokenised(language_model, [_question(fact), *questions])
-    return [target for _, (target,) in asked]
-
-
-def _remark(language_model: LanguageModel, fact: Fact, editor: str, preset: Preset) -> str:
-    """A warning where the edited token is the first of all: models keep no facts there."""
+        place = subject_prompt(language_model, fact.prompt, fact.subject).subject_last
+    targets = [target for _, (target,) in asked]
     found = base_hyperparameters(editor, language_model.name, preset)
-    place = subject_prompt(language_model, fact.prompt, fact.subject).subject_last
     if place or not isinstance(found, VectorHyperparameters):
-        return ""
-    return (
+        return targets, ""
+    return targets, (
         f"{fact.request.text!r}: the subject is the text's first token, whose state holds no fact, so"
         f" {editor} mostly fails; put a word before it, such as 'The country {{}} …'"
     )
@@ -242,8 +226,8 @@ def _row(
         "P before": float(np.exp(plain["sum"].iloc[0])),
         "P after": float(np.exp(edited["sum"].iloc[0])),
         "efficacy": float("nan") if known else float(given[0]),
-        "generality": _mean(given[1:wordings]),
-        "locality": _mean([*map(_kept, own[wordings:], now[wordings:])]),
+        "generality": pd.Series(given[1:wordings], dtype=float).mean(),
+        "locality": pd.Series([*map(_kept, own[wordings:], now[wordings:])], dtype=float).mean(),
         **_additivity(fact, plain["mean"].to_numpy()[1:], edited["mean"].to_numpy()[1:]),
         "warning": "; ".join(filter(None, odd)),
     }
@@ -270,7 +254,3 @@ def _kept(before: Ids, after: Ids) -> float:
     one, two = ((*ids, -1)[: GREEDY.max_new_tokens] for ids in (before, after))
     same = takewhile(bool, (a == b for a, b in zip(one, two, strict=False)))
     return sum(same) / len(one)
-
-
-def _mean(values: Sequence[float]) -> float:
-    return float(np.mean(values)) if values else float("nan")

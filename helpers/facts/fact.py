@@ -16,9 +16,7 @@ class Fact:
     """One fact to write: the model should answer ``prompt`` with ``target``.
 
     Attributes:
-        subject: the entity that the fact is about.
         prompt: a text that breaks off where the answer follows, with ``{}`` for the subject.
-        target: the new answer.
         paraphrases: other wordings, with or without ``{}``, which the edit should reach.
         locality: prompts about other things, whose answers should stay.
         correct: answers of the fact that should remain in addition to the new one (PEAK's O).
@@ -26,10 +24,8 @@ class Fact:
         chat: edit and score inside the model's chat template: each prompt is a user's message, and the
             answer begins the reply.
 
-    Raises:
-        RequestError: a prompt that ends with a blank or lacks its ``{}``, what is no text, and answers
-            that contradict each other (``compared`` as those of records are).
-        TypeError: a single text where several belong.
+    A prompt that ends with a blank or lacks its ``{}``, what is no text, and answers that contradict
+    each other (``compared`` as those of records are) are refused.
     """
 
     subject: str
