@@ -33,7 +33,7 @@ from helpers.editing.update import Update
 from helpers.locating.attribution import integrated_gradients
 from helpers.locating.locators import IntegratedGradients
 from helpers.locating.query import Query
-from helpers.models.greedy import greedy_tokens
+from helpers.locating.slots import greedy_tokens
 from helpers.models.language_model import LanguageModel
 from helpers.models.tokens import answer_ids, prompt_ids, separator_after
 
@@ -154,7 +154,7 @@ class Kn(Editor):
     def _own_answers(self, texts: _Texts) -> list[Ids]:
         """What the model itself continues each prompt with, as many tokens as either answer needs."""
         count = max(len(texts.new), len(texts.attributed) - 1)
-        return greedy_tokens(self.language_model, texts.prompts, [count] * len(texts.prompts))
+        return greedy_tokens(self.language_model, texts.prompts, count)
 
     def _attributions(self, texts: _Texts, own: Sequence[Ids]) -> Tensor:
         """Each token of the answer is attributed after the model's own continuation so far."""

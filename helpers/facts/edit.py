@@ -33,11 +33,7 @@ _Answered = tuple[list[Ids], pd.DataFrame]
 
 @dataclass(frozen=True)
 class EditedFacts:
-    """Facts with their edits, and what these did; the model is unedited until ``write``.
-
-    ``updates`` holds one a fact, or one for all of them where they were edited together; ``table`` has
-    one row a fact, see ``edit_facts``.
-    """
+    """Facts, their updates (one each, or one for all) and what these did (``edit_facts``: the table)."""
 
     language_model: LanguageModel
     facts: tuple[Fact, ...]
@@ -46,24 +42,19 @@ class EditedFacts:
     _written: list[Update] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def generate(self, prompts: Sequence[str], *, fact: int = 0) -> list[str]:
-        """Greedy continuations of prompts under one fact's edit; once written, under all.
-
-        They are asked in the chat template where the fact is.
-        """
+        """Greedy continuations under one fact's edit, in its chat template; once written, under all."""
         if not 0 <= fact < len(self.facts):
             raise RequestError(f"no fact {fact}: there are {len(self.facts)}, counted from 0")
         owner = -1 if self._written else 0 if len(self.updates) == 1 else fact
-        owners = [owner] * len(prompts)
         greedy = replace(GREEDY, chat=self.facts[fact].chat)
-        asked = (self.language_model, prompts, self.updates, owners)
+        asked = (self.language_model, prompts, self.updates, [owner] * len(prompts))
         return [text for (text,) in sample_responses(*asked, n=1, sampling=greedy)]
 
     def write(self) -> LanguageModel:
         """Add all updates to the model's weights for good, and hand the model back.
 
-        Independent edits are made without regard to one another: edit many facts ``together``
-        before they are written. Nothing is written where one update does not fit the model. A second
-        call changes nothing, and warns.
+        Independent edits are made without regard to one another: edit many facts ``together`` before.
+        Nothing is written where one does not fit the model. A second call changes nothing, and warns.
         """
         if self._written:
             warnings.warn("these edits are in the weights already; nothing is added", stacklevel=2)
@@ -94,8 +85,7 @@ def edit_facts(
             preset's coefficients.
         preset: see ``build_editor``; None takes what the model's file recommends.
         together: one update that makes all edits, instead of one each.
-        corpus: text behind the second moments.
-        seed: of all random choices.
+        corpus: text behind the second moments (``helpers.editing.corpus``).
 
     Returns:
         The edits and a table with one row a fact:
@@ -110,15 +100,12 @@ def edit_facts(
           before it first departs from them, averaged over the locality prompts (the agreement of tokens
           in EasyEdit, without the right tokens being given);
         - ``CPC``: change of the correct answers' probability (PEAK, equation 3); ``AFF``, ``ANF`` (5, 6)
-          where false answers are given, too, on those that the filter of Section 5.1 keeps;
-        - ``warning``: what is odd about an edit that was made.
+          where false answers are given, too, on those that the filter of Section 5.1 keeps.
 
-        Columns that no fact asks for are omitted; NaN where this fact does not.
+        Columns that no fact asks for are omitted, ``warning`` where no edit is odd.
     """
     if isinstance(facts, Fact) or not facts or not all(isinstance(fact, Fact) for fact in facts):
-        raise RequestError(
-            "give a list of facts: edit_facts(model, [Fact(subject, prompt, target)])"
-        )
+        raise RequestError("give a list of facts: edit_facts(model, [Fact(subject, …)])")
     chosen = preset if preset is not None else default_preset(editor, language_model.name)
     read = [fact.as_read(language_model) for fact in facts]
     checked = [_checked(language_model, fact, editor, chosen, app=bool(app)) for fact in read]
@@ -206,16 +193,14 @@ def _row(
     given = [ids[: len(target)] == target for ids, target in zip(now, targets, strict=True)]
     known = own[0][: len(targets[0])] == targets[0]
     outcome = "known before" if known else "written" if given[0] else "not written"
-    failure, same = diagnostics.get("failure"), diagnostics.get("same_as")
-    shown = [
-        response_text(language_model, texts[0][: GREEDY.max_new_tokens], GREEDY)
-        for texts in (own, now)
-    ]
+    failure = diagnostics.get("failure")
+    starts = (texts[0][: GREEDY.max_new_tokens] for texts in (own, now))
+    shown = [response_text(language_model, start, GREEDY) for start in starts]
     odd = [remark]
     if diagnostics.get("exploding"):
         largest = max(diagnostics["relative_norm"].values())
         odd.append(f"the update is {largest:.1f} times as large as the weights")
-    if same:
+    if same := diagnostics.get("same_as"):
         odd.append(f"PRUNE restrained nothing; this is the update of {same}")
     return {
         "fact": fact.request.text,

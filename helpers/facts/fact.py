@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 from helpers.editing.request import EditRequest, RequestError
 from helpers.models.language_model import LanguageModel
@@ -23,9 +24,6 @@ class Fact:
         false: answers that should stay wrong (PEAK's O_h); with ``correct`` they switch AFF and ANF on.
         chat: edit and score inside the model's chat template: each prompt is a user's message, and the
             answer begins the reply.
-
-    A prompt that ends with a blank or lacks its ``{}``, what is no text, and answers that contradict
-    each other (``compared`` as those of records are) are refused.
     """
 
     subject: str
@@ -75,10 +73,7 @@ class Fact:
         if not self.chat:
             return self
         inside = partial(chat_prompt, language_model)
-        return replace(
-            self,
-            prompt=inside(self.prompt),
-            paraphrases=tuple(map(inside, self.paraphrases)),
-            locality=tuple(map(inside, self.locality)),
-            chat=False,
-        )
+        lists: dict[str, Any] = {
+            name: tuple(map(inside, getattr(self, name))) for name in ("paraphrases", "locality")
+        }
+        return replace(self, prompt=inside(self.prompt), chat=False, **lists)
