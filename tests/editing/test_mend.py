@@ -307,28 +307,6 @@ def test_held_out_measures_of_a_network_that_edits_nothing(tiny) -> None:
     assert found == pytest.approx({"ES": first, "GS": second, "LS": 100, "KL": 0}, abs=1e-4)
 
 
-def test_nothing_is_edited_by_a_network_of_rate_zero(tiny) -> None:
-    language_model = tiny("qwen2")
-    trainer = Trainer(language_model, RECORDS, settings())
-    trainer.measure()
-    with torch.no_grad():
-        trainer.network.rates.zero_()
-    learner = trainer.learner
-    factors = learner.factors([(RECORDS[0].prompts[0], "Peru")])
-    kl, same = learner.change(factors, [("Oslo lies in", "Norway")])
-    assert float(kl[0].detach()) == pytest.approx(0, abs=1e-5)
-    assert float(same[0].detach()) == 1
-    (nll,) = learner.nll(factors, [("Oslo lies in", "Norway")], torch.tensor([0]))
-    prompt, answer = (
-        prompt_ids(language_model, "Oslo lies in"),
-        answer_ids(language_model, "Norway"),
-    )
-    logits = language_model.model(input_ids=torch.tensor([[*prompt, *answer]])).logits[0]
-    picked = logits.log_softmax(-1)[len(prompt) - 1 : -1]
-    expected = -picked.gather(1, torch.tensor(answer)[:, None]).mean()
-    assert float(nll.detach()) == pytest.approx(float(expected), abs=1e-4)
-
-
 @torch.no_grad()
 def test_what_an_edit_changes_is_the_divergence_from_the_unedited_model(tiny, requests) -> None:
     """KL(base || edited) and the share of equal best tokens, over each text's positions."""
