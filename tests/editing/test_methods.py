@@ -7,8 +7,10 @@ import yaml
 
 from helpers.editing.editors import EditorError, method_label
 from helpers.editing.methods import build_methods
-from helpers.editing.presets import preset_values
+from helpers.editing.presets import preset_values, read_hyperparameters
 from helpers.paths import PARAMS
+from helpers.peak.schema import STRICT
+from helpers.results.archive import archive
 
 FILES = sorted((PARAMS / "paper" / "03_editing_runs").glob("*.yaml"))
 
@@ -25,6 +27,21 @@ def test_every_method_has_its_preset(file):
             values = preset_values(base, model, preset)
         if suffix == "app":
             assert {"alpha", "beta", "gamma"} <= set(values["app"])
+
+
+@pytest.mark.parametrize("name", archive("peak").names())
+def test_published_rows_are_of_their_presets_and_lists(name):
+    """FT-L and KN had stood there with other values than their presets."""
+    run = archive("peak").get(name)
+    params = yaml.safe_load((FILES[0].parent / f"{name}.yaml").read_text(encoding="utf-8"))
+    assert run.about.source["strict_lists"] == STRICT
+    assert set(run.tables) <= set(map(method_label, params["methods"]))
+    for method in params["methods"]:
+        if method_label(method) in run.tables:
+            values = read_hyperparameters(method.partition("+")[0], params["model"], "tuned")
+            stored = run.about.settings[method_label(method)]["hyperparameters"]
+            wanted = {k: v for k, v in values.model_dump(mode="json").items() if k != "stop_on"}
+            assert {k: v for k, v in stored.items() if k != "stop_on"} == wanted, method
 
 
 @pytest.mark.parametrize("method", ["rome+APP", "roma", "+app"])
