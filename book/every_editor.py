@@ -13,7 +13,7 @@ from helpers.peak.beside_paper import MAIN_TABLES, PAPER_NAMES
 from helpers.peak.metrics_table import summarise
 from helpers.peak.stored_scores import variants_of
 from helpers.results.archive import Run
-from helpers.results.published import published_table
+from helpers.results.text import published_table
 from helpers.thinkedit import stored_scores as thinkedit_scores
 from helpers.thinkedit.gallery import is_recalled
 from helpers.thinkedit.known import BY_RANK

@@ -17,8 +17,8 @@ from helpers.klob.null import permutation_null
 from helpers.peak import reading as peak
 from helpers.peak.additivity import ranking_forgetting_factor, ranking_noise_factor
 from helpers.peak.said_metrics import said_metrics
-from helpers.results.evidence import in_points, paired_means
-from helpers.results.statistics import mean_interval
+from helpers.results.statistics import mean_interval, paired_means
+from helpers.results.text import in_points
 from helpers.thinkedit import reading as thinkedit
 from helpers.thinkedit.counterfact import efficacy, fluency, neighbourhood_success
 

@@ -18,8 +18,8 @@ from helpers.peak.beside_paper import beside_paper, paper_setting
 from helpers.peak.metrics_table import metrics_table
 from helpers.peak.tables import editing_table
 from helpers.results.archive import Archive, Run
-from helpers.results.model_words import PACKAGED_WORDS
 from helpers.results.show import table_html
+from helpers.results.text import PACKAGED_WORDS
 from helpers.thinkedit import stored_scores as thinkedit_scores
 from helpers.thinkedit.gallery import is_recalled
 from helpers.thinkedit.known import BY_RANK, DEFAULT, Known

@@ -27,7 +27,7 @@ from helpers.peak.findings import findings
 from helpers.peak.stored_scores import scores_of, studies_of
 from helpers.peak.tables import method_metrics
 from helpers.results.archive import archive
-from helpers.results.evidence import Evidence, corrected_verdicts
+from helpers.results.text import Evidence, corrected_verdicts
 
 EDITORS = ("ft-m", "rome")  # of notebook 04
 

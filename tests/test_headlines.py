@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from helpers.paths import FIGURES
-from helpers.results.evidence import Contrast, Evidence
-from helpers.results.statistics import Estimate
+from helpers.results.statistics import Contrast, Estimate
+from helpers.results.text import Evidence
 from tools.headlines.__main__ import README, all_headlines, notebook, readme, replaced
 from tools.headlines.headline import UnsupportedError, holds
 

@@ -140,7 +140,7 @@ def test_imports_are_light(module):
         *(f"peak.{name}" for name in ("metrics", "metrics_table", "findings", "tables", "figures")),
         *(f"klob.{name}" for name in ("metrics", "criteria", "tables", "figures")),
         *(f"thinkedit.{name}" for name in ("metrics", "report_tables", "figures")),
-        *("results.statistics", "results.style", "results.published", "results.show"),
+        *("results.statistics", "results.style", "results.text", "results.show"),
     ],
 )
 def test_metrics_and_figures_know_no_model(module):

@@ -31,8 +31,7 @@ from helpers.klob.examples import ConsistencyExample
 from helpers.models.language_model import LanguageModel
 from helpers.processes import Progress
 from helpers.records import without_slot
-from helpers.results.run import Cases
-from helpers.results.store import ResultsStore, settings_key
+from helpers.results.store import Cases, ResultsStore, settings_key
 from helpers.scoring.answers import Question, score_answers
 
 Facts = Mapping[int, ConsistencyExample]  # by their place in the file

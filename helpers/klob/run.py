@@ -26,8 +26,7 @@ from helpers.locating.query import encode
 from helpers.models.language_model import LanguageModel
 from helpers.processes import Progress
 from helpers.results.archive import About, ArchiveError, Run
-from helpers.results.run import Cases
-from helpers.results.store import Results, ResultsStore, settings_key
+from helpers.results.store import Cases, Results, ResultsStore, settings_key
 
 TABLES = ("sentences", "similarities", "null", "layers", "cost")
 VERSION = 1  # of the scores; raise it when a locator's numbers change

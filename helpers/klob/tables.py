@@ -15,8 +15,7 @@ from helpers.klob.metrics import headline
 from helpers.klob.unit_sets import DEFAULT_SHARE
 from helpers.records import skipped_words
 from helpers.results.archive import Run
-from helpers.results.model_words import model_words
-from helpers.results.published import published_table
+from helpers.results.text import model_words, published_table
 
 
 def size_table(ours: Mapping[str, Mapping[str, float]], name: str) -> pd.DataFrame:

@@ -16,8 +16,7 @@ from helpers.peak.ablation_pairs import FACTORS
 from helpers.peak.ablation_tables import ByVariant, with_field
 from helpers.peak.figures import grouped_bars
 from helpers.peak.metrics_table import metric_interval
-from helpers.results import method_looks as looks
-from helpers.results.style import BESIDE, MARKERS, PALETTE, told, use_style
+from helpers.results.style import BESIDE, MARKERS, PALETTE, method_line, told, use_style
 
 LINES = ("-", "--", ":")
 _ASIDE = 0.06  # how far lines over the same places stand apart
@@ -34,7 +33,7 @@ def neighbours_lines(
             chosen = with_field(metrics, editor, "neighbours")
             names = [f"{v.value:g}" if v.field else "all" for v in chosen]
             places = np.arange(len(names))
-            look = looks.line(editor) | {"linestyle": LINES[index % len(LINES)]}
+            look = method_line(editor) | {"linestyle": LINES[index % len(LINES)]}
             _line(axes, places + _ASIDE * (index - 0.5), chosen.values(), metric, **look)
             axes.set_xticks(places, names)
         axes.set_title(title)
@@ -102,7 +101,7 @@ def sequence_lines(
             points = {n: t for (each, n), t in metrics.items() if each == method}
             aside = 1.06 ** (index - (len(methods) - 1) / 2)  # on a logarithmic axis
             places = aside * np.array(list(points))
-            _line(axes, places, points.values(), metric, **looks.line(method))
+            _line(axes, places, points.values(), metric, **method_line(method))
         ticks = sorted({n for _, n in metrics})
         axes.set_xscale("log")
         axes.set_xticks(ticks, [str(n) for n in ticks])

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from helpers.editing.editors import OBJECTIVES, Variant, fairer, method_label
 from helpers.peak.ablation_tables import ByVariant
 from helpers.peak.findings import paired
-from helpers.results.evidence import Evidence
+from helpers.results.text import Evidence
 
 FACTORS = ("AFF_hard", "ANF_hard")
 EDITS = ("ES", "GS")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from helpers.editing.editors import Variant
-    from helpers.results.evidence import Evidence
+    from helpers.results.text import Evidence
 
 # The runs notebook 04 shows; figures of others carry the run's name.
 MAIN = "smollm2-135m_peak-cf"
@@ -150,7 +150,7 @@ def sequences(run: Run) -> Figure:
     from helpers.peak import ablation_figures as figures
     from helpers.peak.ablation_findings import app_findings
     from helpers.peak.ablation_tables import sequence_metrics
-    from helpers.results.evidence import corrected_verdicts
+    from helpers.results.text import corrected_verdicts
 
     stored = studies_of(run)
     metrics = sequence_metrics(stored)
@@ -195,7 +195,7 @@ def _metrics(stored: Studies, variants: list[Variant]) -> dict[Variant, pd.DataF
 
 def _held(tested: Sequence[Evidence], *parts: str) -> str:
     """How many of the tests with these parts hold, all of them corrected for: ``3 of 4``."""
-    from helpers.results.evidence import corrected_verdicts
+    from helpers.results.text import corrected_verdicts
 
     verdicts = [
         verdict

@@ -16,10 +16,8 @@ from helpers.peak.ablation_tables import ByVariant
 from helpers.peak.figures import LISTS
 from helpers.peak.metrics_table import probabilities_table, summarise
 from helpers.peak.said_metrics import rank_correlation
-from helpers.results import method_looks as looks
-from helpers.results.evidence import paired_means
-from helpers.results.statistics import Estimate
-from helpers.results.style import MARKERS, PALETTE, told, use_style
+from helpers.results.statistics import Estimate, paired_means
+from helpers.results.style import MARKERS, PALETTE, method_colour, told, use_style
 
 FACTORS = {"AFF_hard": "AFF, hard", "ANF_hard": "ANF, hard"}
 _LIST_COLOURS = {"correct": PALETTE[2], "hard": PALETTE[3], "random": PALETTE[7]}
@@ -104,7 +102,7 @@ def said_scatter(beside: pd.DataFrame, *, caption: str = "") -> Figure:
         for axes, method in zip(row, methods, strict=True):
             table = beside.loc[beside["method"] == method, [factor, measure]].dropna()
             places = (100 * table).round().value_counts().reset_index()
-            look = {"color": looks.colour(method), "alpha": 0.8, "linewidth": 0.6}
+            look = {"color": method_colour(method), "alpha": 0.8, "linewidth": 0.6}
             axes.scatter(
                 places[factor], places[measure], s=16 * places["count"], edgecolor="black", **look
             )

@@ -12,8 +12,8 @@ from helpers.peak.metrics_table import metrics_table, summarise
 from helpers.peak.said_metrics import MEASURES, rank_correlation, said_metrics
 from helpers.peak.stored_scores import Studies
 from helpers.peak.tables import paired_contrast, percent_cell
-from helpers.results.evidence import LEVEL, holm
-from helpers.results.published import published_table
+from helpers.results.statistics import LEVEL, holm
+from helpers.results.text import published_table
 
 HARD_METRICS = ("ES", "GS", "LS", "AFF_hard", "ANF_hard")
 PAIRS = {

@@ -9,7 +9,7 @@ import pandas as pd
 
 from helpers.peak.metrics_table import summarise
 from helpers.peak.tables import MAIN_METRICS
-from helpers.results.published import published_table
+from helpers.results.text import published_table
 
 MAIN_TABLES = ("peak_table_3", "peak_table_4", "peak_table_9")
 PAPER_NAMES = {"FT-L": "FT", "FT-L+APP": "FT+APP"}  # whose FT has that objective

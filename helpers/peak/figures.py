@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from helpers.peak.metrics_table import probabilities_table, summarise
-from helpers.results.evidence import paired_means
 from helpers.results.figure import figure
+from helpers.results.statistics import paired_means
 from helpers.results.style import (
     HATCHES,
     MARKERS,

@@ -2,7 +2,7 @@
 
 Each finding is one or more comparisons of two sets of per-record values: paired where both come
 from the same records, Welch otherwise. Every comparison of several editors weighs each of them
-once. What APP costs is a finding like what it gains. Verdicts: ``helpers.results.evidence``.
+once. What APP costs is a finding like what it gains. Verdicts: ``helpers.results.text``.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from collections.abc import Iterator, Mapping
 import pandas as pd
 
 from helpers.peak.metrics import SHARES
-from helpers.results.evidence import (
-    Evidence,
+from helpers.results.statistics import (
     mean_above,
     paired_means,
     paired_shares,
     share_above,
     unpaired_means,
 )
+from helpers.results.text import Evidence
 
 Metrics = Mapping[str, pd.DataFrame]
 """For each method, one row per case_id and one column per metric."""

@@ -34,8 +34,7 @@ from helpers.peak.metrics import (
     record_metrics,
     record_probabilities,
 )
-from helpers.results.proportions import fraction_interval, share_interval
-from helpers.results.statistics import Estimate, mean_interval
+from helpers.results.statistics import Estimate, fraction_interval, mean_interval, share_interval
 
 Normalise = Literal["mean", "sum"]
 Place = tuple[str, int, str]  # role, prompt_index, list

@@ -17,9 +17,14 @@ from helpers.peak.metrics_table import metric_interval
 from helpers.peak.stored_scores import scores_of
 from helpers.peak.tables import app_contrast, method_metrics
 from helpers.results.archive import Run
-from helpers.results.evidence import INCONCLUSIVE, Evidence, corrected_verdicts, in_points
-from helpers.results.published import published_table
 from helpers.results.style import MARKERS, PALETTE, told, use_style
+from helpers.results.text import (
+    INCONCLUSIVE,
+    Evidence,
+    corrected_verdicts,
+    in_points,
+    published_table,
+)
 
 METHODS = (
     *("FT-L", "FT-L+APP", "KN", "MEND", "MEND+APP"),

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 
 from helpers.peak.metrics_table import Normalise, metric_interval, metrics_table
-from helpers.results.evidence import in_points
+from helpers.results.text import in_points
 
 HARD_SHARES = (0.1, 0.2, 0.3, 0.4, 0.5)
 _WORDS: dict[Normalise, str] = {"mean": "geometric mean", "sum": "whole answer"}

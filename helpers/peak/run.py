@@ -17,8 +17,7 @@ from helpers.models.language_model import LanguageModel
 from helpers.peak.asked import KEYS, askable, edit_request, questions
 from helpers.peak.records import PeakData
 from helpers.peak.schema import STRICT, PeakRecord
-from helpers.results.run import Cases, flag_unusable
-from helpers.results.store import Results, ResultsStore, settings_key
+from helpers.results.store import Cases, Results, ResultsStore, flag_unusable, settings_key
 from helpers.scoring.answers import Question, score_answers
 
 EDIT_COLUMNS = [

@@ -12,17 +12,8 @@ from helpers.peak.metrics_table import metrics_table, summarise
 from helpers.peak.records import PeakData
 from helpers.peak.schema import PeakRecord
 from helpers.records import skipped_words
-from helpers.results.evidence import (
-    LEVEL,
-    Contrast,
-    holm,
-    in_points,
-    mark,
-    paired_means,
-    paired_shares,
-)
-from helpers.results.model_words import model_words
-from helpers.results.statistics import Estimate
+from helpers.results.statistics import LEVEL, Contrast, Estimate, holm, paired_means, paired_shares
+from helpers.results.text import in_points, mark, model_words
 
 MAIN_METRICS = (
     *SHARES,
@@ -125,7 +116,7 @@ def app_contrast(
 def paired_contrast(metric: str, first: pd.DataFrame, second: pd.DataFrame) -> Contrast:
     """Second minus first of one metric on the records both have, by the test that fits the metric.
 
-    AFF and ANF: the paired t-test, the paper's. Shares: ``helpers.results.evidence.paired_shares``.
+    AFF and ANF: the paired t-test, the paper's. Shares: ``helpers.results.statistics.paired_shares``.
     """
     one, two = first[metric].align(second[metric], join="inner")
     return (paired_shares if metric in SHARES else paired_means)(one, two)

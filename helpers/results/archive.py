@@ -5,26 +5,32 @@
 
 One rule says which rows may stand together: whatever new rows say about their source (model, data,
 scoring), the run they join must say, too. Under that rule a run takes further tables, or further rows of
-a table; everything else is refused before anything is written.
+a table; everything else is refused before anything is written. A table whose bytes have changed is not
+read.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from helpers.paths import FIGURES, file_name
-from helpers.results.archive_files import ArchiveError as ArchiveError
-from helpers.results.archive_files import StoredTables, read_about, write_tables
+from helpers import UserError
+from helpers.kept import digest_of
+from helpers.paths import FIGURES, REPOSITORY, file_name, written_whole
 
 if TYPE_CHECKING:  # pandas is imported where a table is read: names are listed at once without it
     import pandas as pd
 
 DATA = FIGURES / "data"
+
+
+class ArchiveError(UserError):
+    """A run that is not there, is damaged, or cannot take the rows; the message names the remedy."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +40,7 @@ class About:
     Attributes:
         source: what all its rows have in common, such as model, data and scoring.
         settings: how each part was made, by the part's name: a table, a method, a locator.
+        caption: what captions report besides, such as the number of records.
     """
 
     source: Mapping[str, Any]
@@ -55,16 +62,38 @@ class Run:
         return self.name.partition("@")[2]
 
 
+class StoredTables(Mapping[str, "pd.DataFrame"]):
+    """A folder's tables as its ``about.json`` lists them, read once each."""
+
+    def __init__(self, folder: Path, listed: Mapping[str, Mapping[str, Any]]) -> None:
+        self.listed = listed
+        self._folder = folder
+        self._read: dict[str, pd.DataFrame] = {}
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.listed)
+
+    def __len__(self) -> int:
+        return len(self.listed)
+
+    def __contains__(self, name: object) -> bool:  # Mapping's own would read the table
+        return name in self.listed
+
+    def __getitem__(self, name: str) -> pd.DataFrame:
+        if name not in self._read:
+            entry = self.listed[name]
+            self._read[name] = _intact(self._folder / entry["file"], entry["digest"])
+        return self._read[name]
+
+
 @dataclass(frozen=True)
 class Archive:
     """The published runs of one paper: a folder with one subfolder per run.
 
-    ``how`` ends the message about a run that is not there: the command that makes one. With a ``label``
-    every run is the one of that label, ``smollm2-135m_peak-cf@mine``.
+    With a ``label`` every run is the one of that label, ``smollm2-135m_peak-cf@mine``.
     """
 
     root: Path
-    how: str = "python -m helpers publish PARAMS"
     label: str = ""
 
     def names(self) -> list[str]:
@@ -83,11 +112,11 @@ class Archive:
         if not path.exists():
             there = ", ".join(self.names()) or "none"
             raise ArchiveError(
-                f"no run {run!r} in {self.root}; there are: {there}; make it with {self.how}"
+                f"no run {run!r} in {self.root}; there are: {there}; make it with python -m helpers"
+                " publish PARAMS"
             )
-        said = read_about(path)
-        tables = StoredTables(folder, said.pop("tables"))
-        return Run(folder.name, About(**said), tables)
+        about, listed = _read_about(path)
+        return Run(folder.name, about, StoredTables(folder, listed))
 
     def known(self, run: str) -> Run | None:
         """One run, or None where there is none."""
@@ -107,13 +136,7 @@ class Archive:
         return [self.get(name) for name in self.names()]
 
     def put(
-        self,
-        run: str,
-        tables: Mapping[str, pd.DataFrame],
-        about: About,
-        *,
-        by: Sequence[str] = (),
-        whole: bool = False,
+        self, run: str, tables: Mapping[str, pd.DataFrame], about: About, *, by: Sequence[str] = ()
     ) -> Path:
         """Add tables to a run, which is made where there is none. Tables without rows are left out.
 
@@ -121,7 +144,6 @@ class Archive:
             tables: by name. A table takes the place of one that has its name.
             by: columns. In a table that has them, only rows that are equal there give way to new
                 ones; the others stay.
-            whole: these tables are all of the run; what it held before goes.
 
         Returns:
             The run's folder.
@@ -132,21 +154,23 @@ class Archive:
         """
         folder = self.folder(run)
         new = _as_read(about)
-        known = (None if whole else self.known(run)) or Run(run, new, {})
+        known = self.known(run) or Run(run, new, {})
         _check_alike(folder, known.about.source, new.source)
         filled = {name: table for name, table in tables.items() if len(table)}
-        if by:
-            _check_settings(folder, known, filled, new)
-            filled = {name: _joined(known, name, rows, by) for name, rows in filled.items()}
-        else:
-            _check_nothing_lost(folder, known, filled, new)
+        for name, table in filled.items():
+            if name in known.tables and by:
+                made = known.about.settings.get(name, {})
+                _check_alike(folder / name, made, new.settings.get(name, {}))
+                filled[name] = _joined(known.tables[name], table, by)
+            elif name in known.tables:
+                _check_nothing_lost(folder, known, new, name, len(table))
         joined = About(
             source=known.about.source,
             settings={**known.about.settings, **new.settings},
             caption={**known.about.caption, **new.caption},
         )
         listed = known.tables.listed if isinstance(known.tables, StoredTables) else {}
-        write_tables(folder, filled, asdict(joined), listed)
+        _write(folder, filled, joined, listed)
         return folder
 
     def folder(self, run: str) -> Path:
@@ -177,35 +201,95 @@ def _check_alike(what: Path, known: Mapping[str, Any], new: Mapping[str, Any]) -
         )
 
 
-def _check_settings(folder: Path, known: Run, tables: Mapping[str, object], new: About) -> None:
-    """Rows of one table are made with the settings that its name has, if it has some."""
-    for name in tables:
-        if name in known.tables:
-            settings = new.settings.get(name, {})
-            _check_alike(folder / name, known.about.settings.get(name, {}), settings)
+def _check_nothing_lost(folder: Path, known: Run, new: About, name: str, rows: int) -> None:
+    there = len(known.tables[name])
+    if rows < there and known.about.settings.get(name) == new.settings.get(name):
+        raise ArchiveError(
+            f"{folder} holds {there} rows of {name}, this run has {rows}: run with as many records,"
+            " or publish under --name NAME"
+        )
 
 
-def _check_nothing_lost(
-    folder: Path, known: Run, tables: Mapping[str, pd.DataFrame], new: About
-) -> None:
-    for name, table in tables.items():
-        if name not in known.tables or known.about.settings.get(name) != new.settings.get(name):
-            continue
-        there = len(known.tables[name])
-        if len(table) < there:
-            raise ArchiveError(
-                f"{folder} holds {there} rows of {name}, this run has {len(table)}: run with as many"
-                " records, or publish under --name NAME"
-            )
-
-
-def _joined(known: Run, name: str, rows: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
+def _joined(stored: pd.DataFrame, rows: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
     """The rows of a stored table that differ in ``by`` from all new ones, then the new ones."""
     import pandas as pd
 
-    if name not in known.tables or not set(by) <= set(rows):
+    if not set(by) <= set(rows):
         return rows
-    stored = known.tables[name]
     replaced = pd.MultiIndex.from_frame(rows[list(by)])
     kept = stored[~pd.MultiIndex.from_frame(stored[list(by)]).isin(replaced)]
     return pd.concat([kept, rows], ignore_index=True)
+
+
+def _read_about(path: Path) -> tuple[About, dict[str, Any]]:
+    """What a run says about itself, and its list of tables."""
+    try:
+        said = json.loads(path.read_text("utf-8"))
+        if said.pop("digest") != _digest_of(said):
+            raise ValueError("not what was published")
+        listed = said.pop("tables")
+        return About(**said), listed
+    except (ValueError, AttributeError, LookupError, TypeError) as error:
+        raise ArchiveError(f"{path} cannot be read ({error}); {_restore(path)}") from error
+
+
+def _intact(path: Path, digest: str) -> pd.DataFrame:
+    """A table whose bytes are those that were published."""
+    import pandas as pd
+
+    new = _new(path)
+    if new.exists() and digest_of(new.read_bytes()) == digest:
+        new.replace(path)  # whoever published it ended between its last two steps
+    if not path.exists():
+        raise ArchiveError(f"{path} is missing; {_restore(path)}")
+    content = path.read_bytes()
+    if digest_of(content) != digest:
+        raise ArchiveError(f"{path} is not the table that was published; {_restore(path)}")
+    return pd.read_parquet(BytesIO(content))
+
+
+def _write(
+    folder: Path,
+    tables: Mapping[str, pd.DataFrame],
+    about: About,
+    listed: Mapping[str, Mapping[str, Any]],
+) -> None:
+    """Write tables, then ``about.json``, which lists them and those that are ``listed`` already.
+
+    A table stands next to the one whose place it takes until the list names it: whenever the process
+    ends, the run is as it was or as it becomes.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    entries = dict(listed)
+    for name, table in tables.items():
+        content = table.to_parquet(None, index=False, compression="zstd")
+        file = f"{file_name(name).lower()}.parquet"
+        entries[name] = {"file": file, "rows": len(table), "digest": digest_of(content)}
+        with written_whole(_new(folder / file)) as scratch:
+            scratch.write_bytes(content)
+    said = {**asdict(about), "tables": entries}
+    text = json.dumps({**said, "digest": _digest_of(said)}, indent=1, ensure_ascii=False)
+    with written_whole(folder / "about.json") as scratch:
+        scratch.write_text(text + "\n", "utf-8")
+    files = {folder / entry["file"] for entry in entries.values()}
+    for name in tables:
+        path = folder / entries[name]["file"]
+        _new(path).replace(path)
+    for path in {*folder.glob("*.parquet"), *folder.glob("*.parquet.new")} - files:
+        path.unlink()
+
+
+def _digest_of(said: Mapping[str, Any]) -> str:
+    return digest_of(json.dumps(said).encode())
+
+
+def _new(path: Path) -> Path:
+    return path.with_name(f"{path.name}.new")
+
+
+def _restore(path: Path) -> str:
+    """How to get a published file back, as the end of a message."""
+    shown = path.relative_to(REPOSITORY) if path.is_relative_to(REPOSITORY) else path
+    return (
+        f"restore it (git checkout -- {shown}) or publish the run again after deleting its folder"
+    )

@@ -94,15 +94,10 @@ class Drawing:
                 yield Entry(self.name, self.title, partial(self.draw, joint))
             return
         for run in runs:
-            for options in self._options(run):
+            each = [{self.each[0]: value} for value in self.each[1](run)] if self.each else [{}]
+            for options in each:
                 title = ", ".join([self.title, *options.values(), run.name])
                 yield Entry(self.file(run, **options), title, partial(self.draw, run, **options))
-
-    def _options(self, run: Run) -> list[dict[str, str]]:
-        if self.each is None:
-            return [{}]
-        parameter, values = self.each
-        return [{parameter: value} for value in values(run)]
 
 
 @dataclass(frozen=True)

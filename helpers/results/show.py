@@ -53,7 +53,12 @@ def show(what: str | pd.DataFrame, *values: Any, **options: Any) -> None:
         _keep_as_csv(what, options.pop("name", "") or options.get("title", ""))
         display(table_output(what, **options), raw=True)
         return
-    drawn, name, title = _drawn(what, *values, **options)
+    if not values and not options and what in (entries := published(chapter=what[:2])):
+        name, title, drawn = what, entries[what].title, entries[what].draw()
+    else:
+        kind = drawing(what)
+        name, title = kind.file(*values, **options), kind.title
+        drawn = kind.draw(*values, **options)
     try:
         save_figure(drawn, name)
         output, size = figure_output(drawn, f"figure {name}")
@@ -93,21 +98,21 @@ def table_html(table: pd.DataFrame, *, decimals: int = 2, index: bool = True) ->
         index: whether the index is shown.
     """
     flat = _additivity_first(table)
-    if index:
-        flat = flat.reset_index(names=_index_titles(flat))
-    titles = [" ".join(filter(None, map(str, _levels(column)))) for column in flat.columns]
-    rows = [[_cell(value, decimals) for value in row] for row in flat.astype(object).to_numpy()]
-    long = [
-        any(len(row[i]) > _LONG and "[" not in row[i] for row in rows) for i in range(len(titles))
-    ]
-    look = [' class="words"' if words else "" for words in long]
-    head = "".join(f"<th{k}>{_broken(t)}</th>" for k, t in zip(look, titles, strict=True))
-    body = "".join(
-        f"<tr>{''.join(f'<td{k}>{_tied(c)}</td>' for k, c in zip(look, row, strict=True))}</tr>"
-        for row in rows
-    )
-    table_ = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-    return f'<div class="ke-table">{table_}</div>'
+    if index:  # a level without a name has a title of blanks, another one for each
+        named = [str(name) if name is not None else "" for name in flat.index.names]
+        flat = flat.reset_index(names=[name or " " * (n + 1) for n, name in enumerate(named)])
+    head, columns = "", []
+    for column, values in zip(flat.columns, flat.astype(object).to_numpy().T, strict=True):
+        cells = [_cell(value, decimals) for value in values]
+        long = any(len(cell) > _LONG and "[" not in cell for cell in cells)
+        look = ' class="words"' if long else ""
+        levels = column if isinstance(column, tuple) else (column,)
+        title = escape(" ".join(filter(None, map(str, levels))).strip())
+        head += f"<th{look}>{title.replace('_', '_<wbr>')}</th>"  # may break there
+        columns.append([f"<td{look}>{_tied(cell)}</td>" for cell in cells])
+    body = "".join(f"<tr>{''.join(row)}</tr>" for row in zip(*columns, strict=True))
+    inner = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return f'<div class="ke-table">{inner}</div>'
 
 
 def figure_output(drawn: Figure, caption: str) -> tuple[dict[str, str], dict[str, int]]:
@@ -132,29 +137,11 @@ def _keep_as_csv(table: pd.DataFrame, name: str) -> None:
         table.to_csv(path, index=not numbered, index_label=rows, float_format="%.6g")
 
 
-def _drawn(name: str, *values: Any, **options: Any) -> tuple[Figure, str, str]:
-    """A figure, the name of its files and its title."""
-    if not values and not options and name in (entries := published(chapter=name[:2])):
-        return entries[name].draw(), name, entries[name].title
-    kind = drawing(name)
-    return kind.draw(*values, **options), kind.file(*values, **options), kind.title
-
-
 def _additivity_first(table: pd.DataFrame) -> pd.DataFrame:
     """The factors of additivity are what is asked; the rest follows in its own order."""
     columns = list(table.columns)
     first = [name for name in columns if str(name).startswith(("AFF", "ANF"))]
     return table[first + [name for name in columns if name not in first]] if first else table
-
-
-def _index_titles(table: pd.DataFrame) -> list[str]:
-    """Titles for an index's levels; one without a name has an empty title, another one for each."""
-    named = [str(name) if name is not None else "" for name in table.index.names]
-    return [name or " " * (place + 1) for place, name in enumerate(named)]
-
-
-def _levels(column: Any) -> tuple[Any, ...]:
-    return column if isinstance(column, tuple) else (column,)
 
 
 def _cell(value: Any, decimals: int) -> str:
@@ -166,8 +153,3 @@ def _cell(value: Any, decimals: int) -> str:
 def _tied(text: str) -> str:
     """A cell as HTML, its intervals unbroken."""
     return TIED.sub("\u00a0", escape(text)).replace("\n", "<br>")
-
-
-def _broken(title: str) -> str:
-    """A title as HTML that may break after an underscore."""
-    return escape(title.strip()).replace("_", "_<wbr>")

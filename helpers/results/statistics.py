@@ -1,12 +1,18 @@
-"""Means with their uncertainty, and the paired t-test."""
+"""Means and shares over records with their intervals, and tests of their differences.
+
+Each p-value belongs to its interval: the interval leaves zero out where the p-value is below 0.05.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
+from scipy import optimize, stats
+
+LEVEL = 0.05
 
 
 @dataclass(frozen=True)
@@ -24,18 +30,11 @@ class Estimate:
 
 
 @dataclass(frozen=True)
-class PairedTest:
-    """Paired t-test of two methods on the same records.
+class Contrast:
+    """A difference with its 95 % interval, and the two-sided p-value of its being zero."""
 
-    Attributes:
-        difference: mean of second minus first.
-        p_value: two-sided; 1 when the two never differ, NaN with fewer than two pairs.
-        n: pairs with both values.
-    """
-
-    difference: float
+    difference: Estimate
     p_value: float
-    n: int
 
 
 def mean_interval(values: ArrayLike, *, confidence: float = 0.95) -> Estimate:
@@ -46,88 +45,164 @@ def mean_interval(values: ArrayLike, *, confidence: float = 0.95) -> Estimate:
     """
     numbers = defined(values)
     n = len(numbers)
-    if n == 0:
-        return Estimate(float("nan"), float("nan"), float("nan"), 0)
-    mean = float(numbers.mean())
-    if n == 1:
-        return Estimate(mean, float("nan"), float("nan"), 1)
+    mean = float(numbers.mean()) if n else float("nan")
+    if n < 2:
+        return Estimate(mean, float("nan"), float("nan"), n)
     quantile = float(stats.t.ppf((1 + confidence) / 2, n - 1))
     half = quantile * float(numbers.std(ddof=1)) / n**0.5
     return Estimate(mean, mean - half, mean + half, n)
 
 
+def fraction_interval(values: ArrayLike, *, confidence: float = 0.95) -> Estimate:
+    """Mean of values between 0 and 1 with Student's t interval, cut at 0 and 1, where no mean lies."""
+    found = mean_interval(values, confidence=confidence)
+    low, high = (float(np.clip(end, 0.0, 1.0)) for end in (found.low, found.high))
+    return Estimate(found.mean, low, high, found.n)
+
+
 def bootstrap_interval(
     values: ArrayLike, *, confidence: float = 0.95, resamples: int = 10_000, seed: int = 0
 ) -> Estimate:
-    """Mean over records with the percentile bootstrap interval.
+    """Mean over records with the percentile bootstrap interval; ``values`` as in ``mean_interval``."""
+    return _bootstrap(defined(values), confidence, resamples, seed)[0]
+
+
+def proportion_interval(values: ArrayLike, *, confidence: float = 0.95) -> Estimate:
+    """Share of records that give 1, with the exact interval of Clopper and Pearson.
 
     Args:
-        values: as in ``mean_interval``.
+        values: 0 or 1 per record, shape (n,); NaN is left out.
+        confidence: least coverage of the interval.
+
+    Raises:
+        ValueError: a value is neither 0 nor 1.
     """
     numbers = defined(values)
-    n = len(numbers)
-    if n < 2:
-        return mean_interval(numbers, confidence=confidence)
-    means = bootstrap_means(numbers, resamples=resamples, seed=seed)
-    low, high = np.quantile(means, [(1 - confidence) / 2, (1 + confidence) / 2])
-    return Estimate(float(numbers.mean()), float(low), float(high), n)
-
-
-def bootstrap_means(values: NDArray[np.float64], *, resamples: int, seed: int = 0) -> NDArray:
-    """Means of resampled records, shape (resamples,); the values hold no NaN."""
-    generator, n = np.random.default_rng(seed), len(values)
-    block = max(1, 1_000_000 // n)  # keeps memory at a few megabytes
-    sizes = [min(block, resamples - start) for start in range(0, resamples, block)]
-    return np.concatenate([values[generator.integers(n, size=(k, n))].mean(axis=1) for k in sizes])
-
-
-def welch_interval(first: ArrayLike, second: ArrayLike, *, confidence: float = 0.95) -> Estimate:
-    """Mean of second minus mean of first with Welch's interval, for values of different records.
-
-    ``n`` is the smaller number of values. NaN is left out; with fewer than two values on a side
-    the interval is NaN.
-    """
-    first, second = defined(first), defined(second)
-    n = min(len(first), len(second))
+    if not _is_binary(numbers):
+        raise ValueError("an exact interval needs records that give 0 or 1; see share_interval")
+    n, ones = len(numbers), int(numbers.sum())
     if n == 0:
-        return Estimate(float("nan"), float("nan"), float("nan"), 0)
-    mean = float(second.mean() - first.mean())
-    if n == 1:
-        return Estimate(mean, float("nan"), float("nan"), 1)
-    interval = stats.ttest_ind(second, first, equal_var=False).confidence_interval(confidence)
-    return Estimate(mean, float(interval.low), float(interval.high), n)
+        return mean_interval(numbers)
+    interval = stats.binomtest(ones, n).proportion_ci(confidence, method="exact")
+    return Estimate(ones / n, float(interval.low), float(interval.high), n)
 
 
-def paired_test(first: ArrayLike, second: ArrayLike) -> PairedTest:
-    """Two-sided paired t-test over records (the test behind PEAK's †).
+def share_interval(values: ArrayLike, *, confidence: float = 0.95) -> Estimate:
+    """Mean share over records: exact where every record gives 0 or 1, else the bootstrap over records.
+
+    Where all records agree on 1 (or on 0) the exact bound holds for shares, too: a mean is at least
+    the probability of a 1.
+
+    Args:
+        values: between 0 and 1 per record, shape (n,); NaN is left out.
+    """
+    numbers = defined(values)
+    if _is_binary(numbers):
+        return proportion_interval(numbers, confidence=confidence)
+    return bootstrap_interval(numbers, confidence=confidence, resamples=2_000)
+
+
+def paired_proportions(
+    first: ArrayLike, second: ArrayLike, *, confidence: float = 0.95
+) -> Estimate:
+    """Second minus first share of the same records, each 0 or 1 (Newcombe 1998, method 10).
+
+    Built from Wilson's intervals of both shares, so that it has a width where no record changes.
+
+    Args:
+        first: 0 or 1 per record, shape (n,).
+        second: the other method's, same records in the same order, without NaN.
+    """
+    one, two = (np.asarray(values, dtype=np.float64).reshape(-1) for values in (first, second))
+    n = len(one)
+    if n == 0:
+        return mean_interval(one)
+    (a, alow, ahigh), (b, blow, bhigh) = (_wilson(values, confidence) for values in (two, one))
+    phi = _correlation(one, two)
+    below, above = ((a - alow, bhigh - b), (ahigh - a, b - blow))
+    low, high = ((x**2 - 2 * phi * x * y + y**2) ** 0.5 for x, y in (below, above))
+    return Estimate(a - b, a - b - low, a - b + high, n)
+
+
+def paired_means(first: ArrayLike, second: ArrayLike) -> Contrast:
+    """Second minus first by the two-sided paired t-test over records (the test behind PEAK's †).
 
     Args:
         first: one number per record, shape (n,), for instance the plain method's.
-        second: the other method's, same records in the same order; a record where either is NaN
-            is left out.
-
-    Raises:
-        ValueError: the two differ in length.
+        second: the other method's, same records in the same order; a record where either is NaN is
+            left out. The p-value is 1 where the two never differ, NaN with fewer than two pairs.
     """
-    first, second = (np.asarray(values, dtype=np.float64).reshape(-1) for values in (first, second))
-    if len(first) != len(second):
-        raise ValueError(f"pairs need equal lengths, got {len(first)} and {len(second)}")
-    differences = defined(second - first)
-    n = len(differences)
+    one, two = _pairs(first, second)
+    differences = two - one
+    if len(differences) < 2:
+        p_value = float("nan")
+    elif np.ptp(differences) == 0:  # every record changed by the same amount
+        p_value = float(differences[0] == 0)
+    else:
+        p_value = float(stats.ttest_rel(two, one).pvalue)
+    return Contrast(mean_interval(differences), p_value)
+
+
+def paired_shares(first: ArrayLike, second: ArrayLike) -> Contrast:
+    """The same for shares between 0 and 1.
+
+    Newcombe's interval where every record gives 0 or 1 on both sides, else the bootstrap over
+    records; where no record changes, the exact bound of how many may.
+    """
+    one, two = _pairs(first, second)
+    differences = two - one
+    if _is_binary(one) and _is_binary(two):
+        return Contrast(paired_proportions(one, two), _newcombe_p(one, two))
+    if not differences.any():
+        bound = proportion_interval(np.abs(differences)).high
+        return Contrast(Estimate(0.0, -bound, bound, len(differences)), 1.0)
+    return _bootstrapped(differences)
+
+
+def mean_above(values: ArrayLike, level: float) -> Contrast:
+    """A mean over records minus a level, by the t-test."""
+    return paired_means(np.full(np.shape(values), level), values)
+
+
+def share_above(values: ArrayLike, level: float) -> Contrast:
+    """A share over records minus a level: exact where every record gives 0 or 1, else bootstrapped."""
+    numbers = defined(values)
+    if not _is_binary(numbers):
+        return _bootstrapped(numbers - level)
+    found, ones = proportion_interval(numbers), int(numbers.sum())
+    below = stats.binom.cdf(ones, len(numbers), level)
+    above = stats.binom.sf(ones - 1, len(numbers), level)
+    shifted = Estimate(found.mean - level, found.low - level, found.high - level, found.n)
+    return Contrast(shifted, min(1.0, 2 * float(min(below, above))) if found.n else float("nan"))
+
+
+def unpaired_means(first: ArrayLike, second: ArrayLike) -> Contrast:
+    """Second minus first of different records, by Welch's test.
+
+    ``n`` is the smaller number of values; with fewer than two on a side interval and p-value are NaN.
+    """
+    one, two = defined(first), defined(second)
+    n = min(len(one), len(two))
+    mean = float(two.mean() - one.mean()) if n else float("nan")
     if n < 2:
-        return PairedTest(float(differences.mean()) if n else float("nan"), float("nan"), n)
-    mean = float(differences.mean())
-    spread = float(differences.std(ddof=1))
-    if spread == 0:  # every record changed by the same amount
-        return PairedTest(mean, 1.0 if mean == 0 else 0.0, n)
-    p_value = 2 * float(stats.t.sf(abs(mean) * n**0.5 / spread, n - 1))
-    return PairedTest(mean, p_value, n)
+        return Contrast(Estimate(mean, float("nan"), float("nan"), n), float("nan"))
+    test = stats.ttest_ind(two, one, equal_var=False)
+    low, high = test.confidence_interval(1 - LEVEL)
+    return Contrast(Estimate(mean, float(low), float(high), n), float(test.pvalue))
 
 
-def defined(values: ArrayLike) -> NDArray[np.float64]:
-    """The values that are not NaN, flat."""
-    numbers = np.asarray(values, dtype=np.float64).reshape(-1)
-    return numbers[~np.isnan(numbers)]
+def holm(p_values: Sequence[float]) -> NDArray[np.float64]:
+    """p-values corrected for their number (Holm 1979); NaN counts as no test.
+
+    >>> holm([0.01, 0.04, 0.03])
+    array([0.03, 0.06, 0.06])
+    """
+    values = np.asarray(p_values, dtype=np.float64)
+    corrected = np.full(values.shape, np.nan)
+    order = np.argsort(values)[: int((~np.isnan(values)).sum())]
+    factors = np.arange(len(order), 0, -1)
+    corrected[order] = np.minimum(1.0, np.maximum.accumulate(factors * values[order]))
+    return corrected
 
 
 def one_sided(observed: float, permuted: NDArray[np.floating]) -> float:
@@ -140,3 +215,82 @@ def one_sided(observed: float, permuted: NDArray[np.floating]) -> float:
         return float("nan")
     at_least = int((permuted >= observed - 1e-12).sum())
     return (1 + at_least) / (1 + len(permuted))
+
+
+def defined(values: ArrayLike) -> NDArray[np.float64]:
+    """The values that are not NaN, flat."""
+    numbers = np.asarray(values, dtype=np.float64).reshape(-1)
+    return numbers[~np.isnan(numbers)]
+
+
+def _pairs(first: ArrayLike, second: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    one, two = (np.asarray(values, dtype=np.float64).reshape(-1) for values in (first, second))
+    both = ~np.isnan(one) & ~np.isnan(two)
+    return one[both], two[both]
+
+
+def _is_binary(values: NDArray[np.float64]) -> bool:
+    return bool(np.isin(values, (0.0, 1.0)).all())
+
+
+def _bootstrap(
+    values: NDArray[np.float64], confidence: float, resamples: int, seed: int
+) -> tuple[Estimate, NDArray[np.float64]]:
+    """Percentile bootstrap over records, and the resampled means, shape (resamples,)."""
+    n = len(values)
+    if n < 2:
+        return mean_interval(values), np.empty(0)
+    found = stats.bootstrap(
+        (values,),
+        np.mean,
+        n_resamples=resamples,
+        batch=max(1, 1_000_000 // n),  # keeps memory at a few megabytes
+        confidence_level=confidence,
+        method="percentile",
+        rng=np.random.default_rng(seed),
+    )
+    low, high = found.confidence_interval
+    return Estimate(float(values.mean()), float(low), float(high), n), found.bootstrap_distribution
+
+
+def _bootstrapped(differences: NDArray[np.float64]) -> Contrast:
+    """Mean of the differences with the percentile bootstrap over records."""
+    found, means = _bootstrap(differences, 1 - LEVEL, 10_000, 0)
+    if found.n < 2:
+        return Contrast(found, float("nan"))
+    beyond = min(int((means <= 0).sum()), int((means >= 0).sum()))
+    return Contrast(found, min(1.0, 2 * (1 + beyond) / (1 + len(means))))
+
+
+def _newcombe_p(one: NDArray[np.float64], two: NDArray[np.float64]) -> float:
+    """One minus the highest confidence at which Newcombe's interval leaves zero out."""
+    if not len(one):
+        return float("nan")
+    if one.sum() == two.sum():
+        return 1.0
+    upwards = two.sum() > one.sum()
+
+    def end(z: float) -> float:
+        interval = paired_proportions(one, two, confidence=1 - 2 * float(stats.norm.sf(z)))
+        return interval.low if upwards else -interval.high
+
+    highest = 6.0  # p of 2e-9
+    z = highest if end(highest) > 0 else float(optimize.brentq(end, 1e-6, highest))
+    return 2 * float(stats.norm.sf(z))
+
+
+def _wilson(values: NDArray[np.float64], confidence: float) -> tuple[float, float, float]:
+    """A share and its Wilson interval."""
+    ones, n = int(values.sum()), len(values)
+    found = stats.binomtest(ones, n).proportion_ci(confidence, method="wilson")
+    return ones / n, float(found.low), float(found.high)
+
+
+def _correlation(one: NDArray[np.float64], two: NDArray[np.float64]) -> float:
+    """Correlation of two binary columns with Newcombe's continuity correction; 0 for a constant one."""
+    n, both = len(one), float((one * two).sum())
+    ones, twos = float(one.sum()), float(two.sum())
+    scale = (ones * (n - ones) * twos * (n - twos)) ** 0.5
+    excess = n * both - ones * twos  # ad - bc of the fourfold table
+    corrected = max(excess - n / 2, 0.0) if excess > 0 else excess
+    return corrected / scale if scale else 0.0

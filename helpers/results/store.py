@@ -14,36 +14,34 @@ import hashlib
 import json
 import uuid
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import pandas as pd
 
 from helpers import UserError
 from helpers.kept import DamagedError, kept_whole, read_kept
 from helpers.paths import written_whole
+from helpers.processes import Progress
 
-KEY_LENGTH = 16
+Case = TypeVar("Case")
+_GROWTH = 4
+_NONE = pd.DataFrame({"case_id": pd.Series(dtype="int64")})
+_NOT_FINITE = "scores under the edited model are not finite; use a wider dtype"
 
 
 class StoreError(UserError):
-    """Raised when a store cannot be read or written, or its settings do not match their key."""
+    """A store that cannot be read or written."""
 
 
 def settings_key(settings: Mapping[str, Any]) -> str:
-    """Sixteen hex digits of the settings' canonical JSON.
-
-    Raises:
-        StoreError: a value is not JSON-serialisable.
-    """
-    try:
-        text = json.dumps(settings, sort_keys=True, ensure_ascii=False, allow_nan=False)
-    except (TypeError, ValueError) as error:
-        raise StoreError(f"settings must be plain JSON values: {error}") from error
-    return hashlib.sha256(text.encode()).hexdigest()[:KEY_LENGTH]
+    """Sixteen hex digits of the settings' canonical JSON."""
+    text = json.dumps(settings, sort_keys=True, ensure_ascii=False, allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)
@@ -59,8 +57,9 @@ class ResultsStore:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             if not path.exists():
+                text = json.dumps(settings, sort_keys=True, ensure_ascii=False, indent=1)
                 with written_whole(path) as scratch:
-                    scratch.write_text(_pretty(settings), "utf-8")
+                    scratch.write_text(text, "utf-8")
         except OSError as error:
             raise StoreError(
                 f"{folder} cannot be made ({error}); choose another results folder, that can be written"
@@ -74,47 +73,16 @@ class Results:
 
     folder: Path
 
-    @property
-    def settings(self) -> dict[str, Any]:
-        """What the numbers depend on.
-
-        Raises:
-            StoreError: their file is damaged or missing.
-        """
-        path = self.folder / "settings.json"
-        try:
-            loaded: dict[str, Any] = json.loads(path.read_text("utf-8"))
-            if settings_key(loaded) != self.folder.name:
-                raise ValueError(f"they are not those of the key {self.folder.name}")
-        except (OSError, ValueError) as error:
-            raise StoreError(
-                f"could not read the settings {path} ({error}); delete that file, the scores are not"
-                " in it: the next run with these settings writes it anew"
-            ) from error
-        return loaded
-
     def done(self, kind: str = "scores") -> set[int]:
         """Records that have a part of this kind."""
-        table = self.read(kind)
-        return set(table["case_id"].unique().tolist()) if len(table) else set()
-
-    def append(self, table: pd.DataFrame, kind: str = "scores") -> None:
-        """Write one part that stands for itself.
-
-        Raises:
-            StoreError: see ``add``.
-        """
-        self.add({kind: table})
+        return set(self.read(kind)["case_id"].tolist())
 
     def add(self, tables: Mapping[str, pd.DataFrame]) -> None:
         """Write the parts of one chunk, by kind; the last one marks its records as done.
 
         Raises:
-            StoreError: a table has no ``case_id``.
             UserError: the disk is full, or only read.
         """
-        if not all("case_id" in table for table in tables.values()):
-            raise StoreError("a results table needs a column case_id")
         number = uuid.uuid4().hex[:12]
         for kind, table in tables.items():
             with kept_whole(self.folder / f"{kind}-{number}.parquet") as scratch:
@@ -160,8 +128,92 @@ class Results:
             raise StoreError(f"could not read {path} ({error}); repair that and resume") from error
 
 
-_NONE = pd.DataFrame({"case_id": pd.Series(dtype="int64")})
+@dataclass(frozen=True)
+class Cases(Generic[Case]):
+    """A resumable run over cases, by the number that the column ``case_id`` of its results has.
+
+    Chunks of 1, 4, 16, … up to ``chunk`` cases are made together, so that a run reports early how far it
+    is, and an interruption costs little; None: all at once. ``content`` gives, as JSON values, all that a
+    case's rows depend on beside the settings: the rows are then kept under a number made of it, so that
+    repairing one case of a file leaves those of the others as they are.
+    """
+
+    by_id: Mapping[int, Case]
+    chunk: int | None = 32
+    content: Callable[[Case], object] | None = None
+
+    def completed(
+        self,
+        results: Results,
+        make: Callable[[Sequence[Case]], Mapping[str, pd.DataFrame]],
+        *,
+        mark: str = "scores",
+    ) -> pd.DataFrame:
+        """The rows of all cases, made where they are missing.
+
+        Args:
+            make: from some cases to tables by kind, with a column ``case_id``.
+            mark: the kind that says of a case that it is done, and is returned.
+        """
+        missing = self.missing(results, mark=mark)
+        progress, done = Progress(len(missing)), 0
+        size, most = (1, self.chunk) if self.chunk else (len(missing), len(missing))
+        while done < len(missing):
+            made = make([self.by_id[each] for each in missing[done : done + size]])
+            tables = {
+                kind: table.assign(case_id=table["case_id"].map(self._numbers).astype("int64"))
+                for kind, table in made.items()
+            }
+            last = tables.pop(mark)
+            results.add({**tables, mark: last})  # last: it marks the chunk as done
+            progress.at(done := done + size)
+            size = min(_GROWTH * size, most)
+        return self.read(results, mark)
+
+    def missing(self, results: Results, *, mark: str = "scores") -> list[int]:
+        """Cases that are not done."""
+        done = results.done(mark)
+        return [case_id for case_id, number in self._numbers.items() if number not in done]
+
+    def read(self, results: Results, kind: str = "scores") -> pd.DataFrame:
+        """What is kept of these cases, whether all are done or not."""
+        case_ids = {number: case_id for case_id, number in self._numbers.items()}
+        table = results.read(kind)
+        mine = table[table["case_id"].isin(list(case_ids))]
+        named = mine.assign(case_id=mine["case_id"].map(case_ids).astype("int64"))
+        return named.sort_values("case_id", kind="stable", ignore_index=True)
+
+    @cached_property
+    def _numbers(self) -> dict[int, int]:
+        """What each case's rows are kept under."""
+        content = self.content
+        if content is None:
+            return {case_id: case_id for case_id in self.by_id}
+        return {
+            case_id: _content_number((case_id, content(case)))
+            for case_id, case in self.by_id.items()
+        }
 
 
-def _pretty(settings: Mapping[str, Any]) -> str:
-    return json.dumps(settings, sort_keys=True, ensure_ascii=False, indent=1)
+def flag_unusable(edits: pd.DataFrame, scores: pd.DataFrame, column: str) -> pd.DataFrame:
+    """Give edits a failure, unless they have one, where a score is not a number.
+
+    A model may no longer give numbers under an edit, as can happen in half precision.
+
+    Args:
+        edits: columns case_id and failure (empty: none), one row per edit.
+        scores: column case_id and scores.
+        column: the scores.
+
+    Returns:
+        A changed copy of ``edits``.
+    """
+    unusable = edits["case_id"].isin(scores.loc[scores[column].isna(), "case_id"])
+    failure = edits["failure"].mask(unusable & (edits["failure"] == ""), _NOT_FINITE)
+    return edits.assign(failure=failure)
+
+
+def _content_number(content: object) -> int:
+    """A number of 63 bits that stands for JSON values."""
+    text = json.dumps(content, sort_keys=True, ensure_ascii=False)
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1

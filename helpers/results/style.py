@@ -1,11 +1,10 @@
-"""One look for all figures: colour-blind-safe, readable in grey, written deterministically."""
+"""One look for all figures and editing methods: colour-blind-safe, readable in grey, deterministic."""
 
 from __future__ import annotations
 
 import re
 import textwrap
 import warnings
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
 from helpers import UserError
+from helpers.editing.editors import EDITORS, method_label
 from helpers.paths import figures_folder, file_name, in_one_line
 
 # Eight colours that readers with any colour vision tell apart (seaborn's "colorblind").
@@ -93,7 +93,8 @@ def told(figure: Figure, finding: str, caption: str) -> Figure:
 def save_figure(figure: Figure, name: str, folder: Path | None = None) -> list[Path]:
     """Write ``name``.png and ``name``.svg without dates, so equal figures are equal files.
 
-    They go to ``folder``, by default where ``figures_folder`` says.
+    They go to ``folder``, by default where ``figures_folder`` says. All letters that no font has are one
+    warning, in place of matplotlib's for each.
     """
     folder = folder or figures_folder()
     paths = [folder / f"{file_name(name)}.{kind}" for kind in ("png", "svg")]
@@ -105,19 +106,52 @@ def save_figure(figure: Figure, name: str, folder: Path | None = None) -> list[P
             figure.savefig(paths[1], metadata={"Date": None})
     except OSError as error:
         raise UserError(in_one_line(error)) from error
-    _tell_missing_letters(name, [str(each.message) for each in seen])
+    messages = dict.fromkeys(str(each.message) for each in seen)
+    missing = {text: m[1] for text in messages if (m := re.match(r"Glyph (\d+) .*missing", text))}
+    if missing:
+        letters = "".join(chr(int(code)) for code in dict.fromkeys(missing.values()))[:20]
+        warnings.warn(
+            f"figure {name}: no font that matplotlib uses has {letters}; install one that does (such as"
+            " Noto Sans CJK) and put it first in matplotlib's font.sans-serif",
+            stacklevel=2,
+        )
+    for text in messages.keys() - missing.keys():
+        warnings.warn(text, stacklevel=2)
     return paths
 
 
-def _tell_missing_letters(name: str, messages: Sequence[str]) -> None:
-    """One warning for all letters that no font has, in place of matplotlib's for each; others pass."""
-    letters = {m[1]: None for text in messages if (m := re.match(r"Glyph (\d+) .*missing", text))}
-    if letters:
-        shown = "".join(chr(int(code)) for code in letters)[:20]
-        warnings.warn(
-            f"figure {name}: no font that matplotlib uses has {shown}; install one that does (such as Noto"
-            " Sans CJK) and put it first in matplotlib's font.sans-serif",
-            stacklevel=3,
-        )
-    for text in dict.fromkeys(text for text in messages if not text.startswith("Glyph ")):
-        warnings.warn(text, stacklevel=3)
+def method_place(method: str) -> int:
+    """Where a method's editor stands among all editors, from 0."""
+    return list(EDITORS).index(_editor_name(method))
+
+
+def method_colour(method: str) -> tuple[float, float, float]:
+    """Of the method's editor; editors of one class share theirs, there are only eight."""
+    return PALETTE[EDITORS[_editor_name(method)].colour]
+
+
+def method_hatch(method: str) -> str:
+    """Of the bars of the method's editor."""
+    return EDITORS[_editor_name(method)].hatch
+
+
+def method_line(method: str) -> dict[str, Any]:
+    """Label, colour, marker and line; with APP dashed and hollow."""
+    large = method in EDITORS and EDITORS[method].large
+    return {
+        "label": method_label(method),
+        "color": method_colour(method),
+        "marker": EDITORS[_editor_name(method)].marker,
+        "linestyle": "--" if "+" in method else "-",
+        "fillstyle": "none" if "+" in method or large else "full",
+        "markersize": 10 if large else 6,
+    }
+
+
+def method_mark(method: str) -> dict[str, Any]:
+    """``method_line`` without the line, of one size."""
+    return {**method_line(method), "linestyle": "", "markersize": 6}
+
+
+def _editor_name(method: str) -> str:
+    return method.partition("+")[0]

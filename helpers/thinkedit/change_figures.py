@@ -8,9 +8,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from helpers.editing.editors import method_label
-from helpers.results import method_looks as looks
-from helpers.results.evidence import INCONCLUSIVE
-from helpers.results.style import told, use_style
+from helpers.results.style import method_mark, told, use_style
+from helpers.results.text import INCONCLUSIVE
 
 _BETTER = {"IFR": "← better", "CKP": "better →"}
 
@@ -50,7 +49,7 @@ def paired_changes(changes: pd.DataFrame, *, finding: str, caption: str = "") ->
 
 def _change(axes: Axes, place: int, method: str, row: pd.Series) -> None:
     """One method's row: its change with the interval, and the values it leads from and to."""
-    look = looks.mark(method) | {"label": None}
+    look = method_mark(method) | {"label": None}
     look["fillstyle"] = "none" if row["verdict"] == INCONCLUSIVE else "full"
     mean, low, high = (float(row[end]) for end in ("mean", "low", "high"))
     sides = [[max(0.0, mean - low)], [max(0.0, high - mean)]]

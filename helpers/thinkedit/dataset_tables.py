@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from helpers.paths import PACKAGED
-from helpers.results.published import published_table
+from helpers.results.text import published_table
 
 _METRICS = (
     ("Efficacy", "the new object at the edit prompt", "no", "no"),

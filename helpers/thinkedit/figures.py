@@ -8,8 +8,17 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from helpers.editing.editors import method_label
-from helpers.results import method_looks as looks
-from helpers.results.style import WHISKERS, plain, told, use_style
+from helpers.results.style import (
+    WHISKERS,
+    method_colour,
+    method_hatch,
+    method_line,
+    method_mark,
+    method_place,
+    plain,
+    told,
+    use_style,
+)
 
 THE_PAPER = "the paper's numbers (Table 10), not ours"
 _BARS = "; bars: 95 % intervals over edits"
@@ -36,7 +45,7 @@ def recovery_by_length(lengths: pd.DataFrame, *, finding: str = "", caption: str
         mine = lengths[lengths["model"] == model]
         for place, (_, row) in enumerate(mine.iterrows()):
             aside = np.arange(len(_STEPS)) + 0.1 * (place - (len(mine) - 1) / 2)
-            look = looks.line(row["method"]) | {"elinewidth": 0.8, "capsize": 2, "linewidth": 0.9}
+            look = method_line(row["method"]) | {"elinewidth": 0.8, "capsize": 2, "linewidth": 0.9}
             values = row[_STEPS].to_numpy(float)
             axes.errorbar(aside, values, yerr=_ends_of(row, values), **look)
         counts = mine["chains"].iloc[0].split("/")[1:] if "chains" in mine else [""] * len(_STEPS)
@@ -79,8 +88,8 @@ def method_bars(
             wide[method],
             width,
             label=method_label(method),
-            color=looks.colour(method),
-            hatch=looks.hatch(method),
+            color=method_colour(method),
+            hatch=method_hatch(method),
             edgecolor="white",
             yerr=[wide[method] - low[method], high[method] - wide[method]],
             error_kw=WHISKERS,
@@ -115,15 +124,15 @@ def recovery_against_preservation(
     for axes, model in zip(panels[0], models, strict=True):
         rows = techniques[techniques["model"] == model].set_index("method")
         for method, row in rows.iterrows():
-            large = looks.line(str(method))["markersize"]
-            axes.plot(row["IFR"], row["CKP"], **{**looks.mark(str(method)), "markersize": large})
+            large = method_line(str(method))["markersize"]
+            axes.plot(row["IFR"], row["CKP"], **{**method_mark(str(method)), "markersize": large})
             axes.errorbar(
                 row["IFR"],
                 row["CKP"],
                 xerr=_sides(row, "IFR"),
                 yerr=_sides(row, "CKP"),
                 fmt="none",
-                color=looks.colour(str(method)),
+                color=method_colour(str(method)),
                 linewidth=0.8,
                 alpha=0.6,
                 capsize=2,
@@ -174,7 +183,7 @@ def chain_counts_bars(counts: pd.DataFrame, *, caption: str = "") -> Figure:
             part = mine[mine["method"] == method]
             # Side by side, since methods often leave the same number.
             aside = 0.7 * ((place + 0.5) / len(methods) - 0.5)
-            axes.plot(part["length"] + aside, part["active"], **looks.mark(str(method)))
+            axes.plot(part["length"] + aside, part["active"], **method_mark(str(method)))
         names = [f"{row.length}\nof {row.chains}" for row in first.itertuples()]
         axes.set_xticks(first["length"], names)
         axes.set(title=model, xlabel="steps of the chain, of all chains")
@@ -200,7 +209,7 @@ def sequence_lines(leads: pd.DataFrame, *, finding: str = "", caption: str = "")
         leads: table of ``side_tables.sequence_leads``.
     """
     use_style()
-    methods = sorted(leads["method"].unique(), key=looks.place)
+    methods = sorted(leads["method"].unique(), key=method_place)
     models = sorted(leads["model"].unique())
     size = (1.45 * len(methods) + 1.0, 0.6 + 2.0 * len(models))
     figure, panels = plt.subplots(
@@ -209,7 +218,7 @@ def sequence_lines(leads: pd.DataFrame, *, finding: str = "", caption: str = "")
     for row, model in zip(panels, models, strict=True):
         for axes, method in zip(row, methods, strict=True):
             mine = leads[(leads["method"] == method) & (leads["model"] == model)]
-            colour = looks.colour(method)
+            colour = method_colour(method)
             axes.vlines(
                 mine["place"], mine["right after"], mine["at the end"], color="0.8", zorder=1
             )

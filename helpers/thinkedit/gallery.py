@@ -261,7 +261,7 @@ def _plain(runs: Sequence[Run], mode: str) -> Evaluation:
 def _against_memit(found: Evaluation, mode: str) -> str:
     """Which differences from MEMIT Holm's correction leaves."""
     from helpers.editing.editors import method_label
-    from helpers.results.evidence import INCONCLUSIVE
+    from helpers.results.text import INCONCLUSIVE
     from helpers.thinkedit.technique_tables import against_method, difference_table
 
     tests = difference_table(against_method(found, "memit", mode=mode))
@@ -282,7 +282,7 @@ def _caption(runs: Sequence[Run], mode: str, *, kind: str = "exact") -> str:
 
 def _changed(runs: Sequence[Run], pairs: Pairs, *, mode: str, what: str) -> Figure:
     """Paired differences, and how many of them chance does not explain."""
-    from helpers.results.evidence import INCONCLUSIVE
+    from helpers.results.text import INCONCLUSIVE
     from helpers.thinkedit import change_figures, technique_tables
 
     changes = technique_tables.changes(pairs)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from helpers.results.evidence import INCONCLUSIVE, holm, paired_shares
-from helpers.results.proportions import share_interval
+from helpers.results.statistics import holm, paired_shares, share_interval
+from helpers.results.text import INCONCLUSIVE
 from helpers.thinkedit.report_tables import of_mode, ordered
 from helpers.thinkedit.technique_tables import with_interval
 

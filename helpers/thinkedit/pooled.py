@@ -14,8 +14,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from helpers.results.evidence import INCONCLUSIVE
 from helpers.results.statistics import Estimate
+from helpers.results.text import INCONCLUSIVE
 from helpers.thinkedit.metrics import OVERALL, preservation_terms, recovery_terms, sums
 from helpers.thinkedit.report_tables import Evaluation, of_mode
 

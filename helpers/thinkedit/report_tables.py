@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 import pandas as pd
 
 from helpers.results.archive import ArchiveError
-from helpers.results.published import published_table
+from helpers.results.text import published_table
 from helpers.thinkedit import metrics, tables
 from helpers.thinkedit.known import DEFAULT, Known
 

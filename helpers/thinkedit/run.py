@@ -19,8 +19,7 @@ from helpers.editing.request import EditRequest
 from helpers.editing.update import Update
 from helpers.models.language_model import LanguageModel
 from helpers.records import Usable
-from helpers.results.run import Cases, flag_unusable
-from helpers.results.store import Results, ResultsStore, settings_key
+from helpers.results.store import Cases, Results, ResultsStore, flag_unusable, settings_key
 from helpers.scoring.naming import Aliases
 from helpers.scoring.responses import Sampling
 from helpers.thinkedit import deep, probes, scores

@@ -20,7 +20,7 @@ from helpers import paths
 from helpers.paths import file_name
 from helpers.records import skipped_words
 from helpers.results.archive import ArchiveError, Run
-from helpers.results.model_words import model_words
+from helpers.results.text import model_words
 from helpers.thinkedit import tables
 from helpers.thinkedit.knowgic import LAYOUTS
 from helpers.thinkedit.known import DEFAULT, Known

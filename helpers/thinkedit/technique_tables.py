@@ -7,9 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from helpers.results.evidence import INCONCLUSIVE, holm
-from helpers.results.proportions import share_interval
-from helpers.results.statistics import Estimate
+from helpers.results.statistics import Estimate, holm, share_interval
+from helpers.results.text import INCONCLUSIVE
 from helpers.thinkedit import pooled
 from helpers.thinkedit.known import Known
 from helpers.thinkedit.report_tables import STEPS, Evaluation, evaluate_scores, of_mode, ordered

@@ -16,8 +16,7 @@ import numpy as np
 import pandas as pd
 
 from helpers.models.language_model import LanguageModel
-from helpers.results.run import Cases
-from helpers.results.store import ResultsStore
+from helpers.results.store import Cases, ResultsStore
 from helpers.scoring.answers import Question
 from helpers.scoring.naming import mentions, names_of
 from helpers.scoring.responses import Sampling, sample_responses, uses_chat

@@ -9,7 +9,7 @@ import pytest
 
 from helpers.editing.editors import EDITORS
 from helpers.editing.hyperparameters import Hyperparameters
-from helpers.results import method_looks as looks
+from helpers.results.style import method_place
 
 
 @pytest.mark.parametrize("editor", EDITORS.values(), ids=EDITORS)
@@ -22,13 +22,13 @@ def test_the_table_says_what_the_class_says(editor):
 def test_editors_come_in_the_order_of_their_colours():
     colours = [editor.colour for editor in EDITORS.values()]
     assert colours == sorted(colours)
-    assert [looks.place(name) for name in EDITORS] == list(range(len(EDITORS)))
+    assert [method_place(name) for name in EDITORS] == list(range(len(EDITORS)))
 
 
 def test_labels_and_looks_need_no_torch():
     code = (
-        "import sys; from helpers.results import method_looks as looks\n"
-        "looks.line('rome+app'); print('torch' in sys.modules)"
+        "import sys; from helpers.results.style import method_line, method_place\n"
+        "method_line('rome+app'); print('torch' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

@@ -24,7 +24,7 @@ from helpers.params import read_params
 from helpers.paths import NOTEBOOKS
 from helpers.paths import PARAMS as FOLDER
 from helpers.peak.ablations import studies
-from helpers.results.published import published_table
+from helpers.results.text import published_table
 
 NAME = "04_app_ablations"
 # A draft awaits its published run; its params files are checked all the same.

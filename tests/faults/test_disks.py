@@ -81,7 +81,7 @@ def test_what_is_kept_on_a_full_disk_names_the_file_and_the_remedy(tmp_path):
 
 def test_a_damaged_part_of_a_store_that_is_only_read_is_passed_over(tmp_path, monkeypatch):
     results = ResultsStore(tmp_path).open({})
-    results.append(pd.DataFrame({"case_id": [1], "sum": [1.0]}))
+    results.add({"scores": pd.DataFrame({"case_id": [1], "sum": [1.0]})})
     (part,) = results.folder.glob("scores-*")
     part.write_bytes(part.read_bytes()[:-1])
     for operation in ("replace", "unlink"):
@@ -89,4 +89,4 @@ def test_a_damaged_part_of_a_store_that_is_only_read_is_passed_over(tmp_path, mo
     with pytest.warns(UserWarning, match="the records of its chunk will be computed again"):
         assert results.read().empty
     with pytest.raises(UserError, match=r"Read-only.*choose a folder that can be .*written"):
-        results.append(pd.DataFrame({"case_id": [1], "sum": [1.0]}))
+        results.add({"scores": pd.DataFrame({"case_id": [1], "sum": [1.0]})})

@@ -21,8 +21,7 @@ from helpers import UserError
 from helpers.execute import PlannedRun, RunError, execute, place
 from helpers.peak.records import load_peak
 from helpers.peak.run import score_records
-from helpers.results.run import Cases
-from helpers.results.store import ResultsStore, StoreError
+from helpers.results.store import Cases, ResultsStore, StoreError
 
 IDS = list(range(40))
 
@@ -72,7 +71,7 @@ def test_a_full_disk_keeps_what_is_finished_and_the_run_resumes(small_disk):
 def test_no_flipped_bit_goes_unnoticed(tmp_path):
     """Wherever it is: in the numbers, or in the footer, where it may rename a column."""
     results = ResultsStore(tmp_path).open({})
-    results.append(scores([1, 2]))
+    results.add({"scores": scores([1, 2])})
     (part,) = results.folder.glob("scores-*.parquet")
     intact = part.read_bytes()
     footer = len(intact) - 8 - int.from_bytes(intact[-8:-4], "little")
@@ -91,7 +90,7 @@ def test_no_flipped_bit_goes_unnoticed(tmp_path):
 
 def test_a_part_that_cannot_be_opened_is_not_taken_for_damaged(tmp_path, monkeypatch):
     results = ResultsStore(tmp_path).open({})
-    results.append(scores([1]))
+    results.add({"scores": scores([1])})
 
     def refuse(path: Path, **options: object) -> pd.DataFrame:
         raise PermissionError(13, "Permission denied")

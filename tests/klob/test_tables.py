@@ -19,7 +19,7 @@ from helpers.klob.construction.sentence_templates import load_templates
 from helpers.klob.criteria import criteria_table, rsim_table
 from helpers.results.archive import About, Archive, ArchiveError, Run
 from helpers.results.figure import published
-from helpers.results.published import published_table
+from helpers.results.text import published_table
 
 LOCATORS = ("knowledge-neurons", "random")
 

@@ -29,9 +29,9 @@ from helpers.peak.said_metrics import NOTHING
 from helpers.peak.stored_scores import said_key, sequence_key, small, studies_of
 from helpers.peak.tables import Caption, editing_table
 from helpers.results.archive import About, Archive
-from helpers.results.evidence import in_points
 from helpers.results.figure import published
 from helpers.results.statistics import Estimate
+from helpers.results.text import in_points
 
 mpl.use("Agg")
 NAME = "m_peak-cf"

@@ -13,8 +13,8 @@ from helpers.peak.findings import findings
 from helpers.peak.stored_scores import scores_of
 from helpers.peak.tables import method_metrics
 from helpers.results.archive import archive
-from helpers.results.evidence import findings_table
-from helpers.results.statistics import welch_interval
+from helpers.results.statistics import unpaired_means
+from helpers.results.text import findings_table
 
 COLUMNS = ["ES", "GS", "LS", "AFF_hard", "ANF_hard", "AFF_random", "ANF_random"]
 
@@ -71,17 +71,17 @@ def test_data_sets_are_compared_without_pairing():
     only_here = metrics(AFF_hard=[0.0, 0.0, 0.0])  # a method that the other set lacks
     found = findings({"ROME": metrics(), "KN": only_here}, temporal={"ROME": temporal})
     lower = evidence_of(found, "AFF hard PEAK-CF - PEAK-T, plain editors")
-    assert lower.difference == welch_interval([0.1, 0.3, 0.2], [0.5, 0.6, 0.4])
+    assert lower.difference == unpaired_means([0.1, 0.3, 0.2], [0.5, 0.6, 0.4]).difference
     assert lower.difference.mean == pytest.approx(0.3)
 
 
 def test_welch_interval_by_hand():
-    found = welch_interval([1.0, 3.0], [6.0, 8.0, np.nan])
+    found = unpaired_means([1.0, 3.0], [6.0, 8.0, np.nan]).difference
     # both variances are 2, so df = 2 and the half width is t(0.975, 2) * sqrt(2/2 + 2/2)
     assert found.mean == 5
     assert found.high - found.mean == pytest.approx(4.302652729911275 * 2**0.5)
     # Variances 1 and 4 are not pooled: df = (5/3)^2 / ((1/3)^2 / 2 + (4/3)^2 / 2) = 50/17.
-    found = welch_interval([0.0, 1.0, 2.0], [5.0, 7.0, 9.0])
+    found = unpaired_means([0.0, 1.0, 2.0], [5.0, 7.0, 9.0]).difference
     assert (found.mean, found.n) == (6, 3)
     assert found.high - found.mean == pytest.approx(stats.t.ppf(0.975, 50 / 17) * (5 / 3) ** 0.5)
 

@@ -7,8 +7,7 @@ import pytest
 from helpers.peak.findings import findings
 from helpers.peak.paper_against_ours import METHODS, METRICS, Ours, price_table, verdicts_table
 from helpers.results.archive import archive
-from helpers.results.evidence import findings_table
-from helpers.results.published import published_table
+from helpers.results.text import findings_table, published_table
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from helpers.peak.stored_scores import scores_of
 from helpers.peak.tables import method_metrics
 from helpers.results.archive import archive
 from helpers.results.figure import published
-from helpers.results.published import published_table
+from helpers.results.text import published_table
 
 MAIN = "smollm2-135m_peak-cf"
 FACTORS = ("AFF_hard", "ANF_hard")

@@ -67,13 +67,3 @@ def test_notebook_02_keeps_its_records(tmp_path, name):
     exec(saving, given)
     (path,) = (tmp_path / "made").iterdir()
     assert load_peak(str(path)).records == records.records
-
-
-def test_letters_that_no_font_has_are_one_warning(tmp_path):
-    figure, axes = plt.subplots()
-    axes.set_title("東京")
-    with pytest.warns(
-        UserWarning, match=r"cities: no font that matplotlib uses has 東京; install"
-    ) as told:
-        save_figure(figure, "cities", tmp_path)
-    assert len(told) == 1

@@ -1,16 +1,21 @@
-"""The store: nothing finished is lost, nothing is counted twice, damage is contained."""
+"""The store: nothing finished is lost, nothing is counted or made twice, damage is contained."""
 
 from __future__ import annotations
 
 import warnings
+from itertools import accumulate
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from helpers import UserError
-from helpers.results.run import Cases
-from helpers.results.store import ResultsStore, StoreError, settings_key
+from helpers.results.store import Cases, ResultsStore, settings_key
+
+
+@pytest.fixture
+def results(tmp_path):
+    return ResultsStore(tmp_path).open({"model": "tiny"})
 
 
 def table(*case_ids: int, value: float = 1.0) -> pd.DataFrame:
@@ -20,50 +25,26 @@ def table(*case_ids: int, value: float = 1.0) -> pd.DataFrame:
 def test_key_depends_on_every_setting_but_not_on_order():
     assert settings_key({"a": 1, "b": [2]}) == settings_key({"b": [2], "a": 1})
     assert settings_key({"a": 1, "b": [2]}) != settings_key({"a": 1, "b": [3]})
-    with pytest.raises(StoreError, match="JSON"):
-        settings_key({"a": object()})
-    with pytest.raises(StoreError, match="JSON"):
+    with pytest.raises(ValueError, match="JSON"):
         settings_key({"a": float("nan")})
 
 
-def test_append_and_read(tmp_path):
-    results = ResultsStore(tmp_path).open({"model": "m"})
+def test_append_and_read(results):
     assert results.done() == set()
-    results.append(table(3, 3, 1))
-    results.append(table(2))
+    results.add({"scores": table(3, 3, 1)})
+    results.add({"scores": table(2)})
     assert results.done() == {1, 2, 3}
     assert results.read()["case_id"].tolist() == [1, 2, 3, 3]
-    assert results.settings == {"model": "m"}
 
 
-def test_interrupted_run_resumes_where_it_stopped(tmp_path):
-    results = ResultsStore(tmp_path).open({})
-    calls: list[list[int]] = []
-
-    def compute(case_ids: list[int]) -> dict[str, pd.DataFrame]:
-        calls.append(case_ids)
-        if 5 in case_ids:
-            raise KeyboardInterrupt
-        return {"scores": table(*case_ids), "edits": table(*case_ids)}
-
-    with pytest.raises(KeyboardInterrupt):
-        Cases({n: n for n in range(8)}, 2).completed(results, compute)
-    assert results.done() == {0, 1, 2, 3, 4}
-    Cases({n: n for n in [0, 1, 2, 3, 4, 6, 7]}, 2).completed(results, compute)
-    assert calls == [[0], [1, 2], [3, 4], [5, 6], [6], [7]]
-    assert results.done("edits") == results.done() == {0, 1, 2, 3, 4, 6, 7}
-
-
-def test_two_writers_of_one_record_count_once(tmp_path):
-    results = ResultsStore(tmp_path).open({})
-    results.append(table(1, 1, 2))
-    results.append(table(1, 1, 3))
+def test_two_writers_of_one_record_count_once(results):
+    results.add({"scores": table(1, 1, 2)})
+    results.add({"scores": table(1, 1, 3)})
     assert results.read()["case_id"].tolist() == [1, 1, 2, 3]
 
 
-def test_damaged_part_is_set_aside_and_its_records_are_missing(tmp_path):
-    results = ResultsStore(tmp_path).open({})
-    results.append(table(1))
+def test_damaged_part_is_set_aside_and_its_records_are_missing(results):
+    results.add({"scores": table(1)})
     (part,) = results.folder.glob("scores-*.parquet")
     part.write_bytes(part.read_bytes()[:40])
     with pytest.warns(UserWarning, match="damaged"):
@@ -71,9 +52,8 @@ def test_damaged_part_is_set_aside_and_its_records_are_missing(tmp_path):
     assert not part.exists()
 
 
-def test_failed_write_leaves_nothing(tmp_path, monkeypatch):
-    results = ResultsStore(tmp_path).open({})
-    results.append(table(1))
+def test_failed_write_leaves_nothing(results, monkeypatch):
+    results.add({"scores": table(1)})
 
     def full(self, content):
         with self.open("wb") as file:
@@ -83,22 +63,16 @@ def test_failed_write_leaves_nothing(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(Path, "write_bytes", full)
         with pytest.raises(UserError, match="free some space"):
-            results.append(table(2))
+            results.add({"scores": table(2)})
     assert results.done() == {1}
     assert sorted(p.suffix for p in results.folder.iterdir()) == [".json", ".parquet"]
-
-
-def test_a_table_without_records_is_refused(tmp_path):
-    with pytest.raises(StoreError, match="case_id"):
-        ResultsStore(tmp_path).open({}).append(pd.DataFrame({"x": [1]}))
 
 
 KINDS = ("edits", "texts", "scores")
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_whatever_kind_is_damaged_its_records_are_made_again(tmp_path, kind):
-    results = ResultsStore(tmp_path).open({})
+def test_whatever_kind_is_damaged_its_records_are_made_again(results, kind):
     calls: list[list[int]] = []
 
     def compute(case_ids: list[int]) -> dict[str, pd.DataFrame]:
@@ -123,10 +97,9 @@ def test_whatever_kind_is_damaged_its_records_are_made_again(tmp_path, kind):
     assert [each for chunk in calls for each in chunk] == damaged
 
 
-def test_scores_that_were_stored_alone_need_no_other_part(tmp_path):
+def test_scores_that_were_stored_alone_need_no_other_part(results):
     """Adopted scores have no edits; those of other records do."""
-    results = ResultsStore(tmp_path).open({})
-    results.append(table(1))
+    results.add({"scores": table(1)})
     results.add({"edits": table(2), "scores": table(2)})
     (edits,) = results.folder.glob("edits-*.parquet")
     edits.write_bytes(b"")
@@ -134,12 +107,71 @@ def test_scores_that_were_stored_alone_need_no_other_part(tmp_path):
         assert results.done() == {1}
 
 
-@pytest.mark.parametrize("content", ["", '{"model": "m', '{"model": "n"}', "[1]", "\udcff"])
-def test_damaged_settings_name_the_file_and_the_remedy(tmp_path, content):
-    results = ResultsStore(tmp_path).open({"model": "m"})
-    path = results.folder / "settings.json"
-    path.write_bytes(content.encode(errors="surrogateescape"))
-    with pytest.raises(StoreError, match=r"settings\.json.*delete that file"):
-        _ = results.settings
-    path.unlink()
-    assert ResultsStore(tmp_path).open({"model": "m"}).settings == {"model": "m"}
+NAMES = {1: "one", 2: "two", 5: "five"}
+
+
+class Maker:
+    """Counts letters; stops where it is told to."""
+
+    def __init__(self, stop=""):
+        self.stop, self.asked = stop, []
+
+    def __call__(self, cases):
+        self.asked.append(list(cases))
+        if self.stop in cases:
+            raise KeyboardInterrupt
+        numbers = [number for number, name in NAMES.items() if name in cases]
+        scores = pd.DataFrame({"case_id": numbers, "letters": [len(c) for c in cases]})
+        return {"scores": scores, "edits": scores.assign(letters=0)}
+
+
+def test_what_is_missing_is_made_in_chunks_and_once(results):
+    cases, maker = Cases(NAMES), Maker()
+    table = cases.completed(results, maker)
+    assert maker.asked == [["one"], ["two", "five"]]
+    assert table["letters"].tolist() == [3, 3, 4]
+    assert cases.read(results, "edits")["letters"].tolist() == [0, 0, 0]
+    pd.testing.assert_frame_equal(cases.completed(results, None), table)  # nothing is made again
+
+
+def test_an_interrupted_run_goes_on_where_it_was(results):
+    cases = Cases(NAMES, 1)
+    with pytest.raises(KeyboardInterrupt):
+        cases.completed(results, Maker(stop="five"))
+    assert cases.missing(results) == [5]
+    again = Maker()
+    assert len(cases.completed(results, again)) == 3
+    assert again.asked == [["five"]]
+
+
+def test_only_the_cases_asked_for_are_read(results):
+    Cases(NAMES).completed(results, Maker())
+    few = Cases({2: "two"})
+    assert few.completed(results, None)["case_id"].tolist() == [2]
+    assert few.read(results, "edits")["case_id"].tolist() == [2]
+
+
+@pytest.mark.parametrize(
+    ("chunk", "sizes"), [(1, [1, 1, 1]), (2, [1, 2]), (32, [1, 2]), (None, [3])]
+)
+def test_chunks_grow_from_one_case_and_are_reported(results, monkeypatch, capsys, chunk, sizes):
+    """A chunk of 32 is silent for an hour on a model of a billion parameters; a sequence is whole."""
+    monkeypatch.setattr("helpers.processes._EVERY", 0.0)
+    monkeypatch.setenv("HELPERS_TELL", "1")
+    maker = Maker()
+    Cases(NAMES, chunk).completed(results, maker)
+    assert [len(asked) for asked in maker.asked] == sizes
+    told = capsys.readouterr().err.splitlines()
+    assert [line.partition(",")[0] for line in told] == [
+        f"progress: {done} of 3 records" for done in accumulate(sizes[:-1])
+    ]
+
+
+def test_another_kind_may_mark_a_case_as_done(results):
+    def make(cases):
+        table = pd.DataFrame({"case_id": [1], "x": [1.0]})
+        return {"sentences": table, "null": table}
+
+    one = Cases({1: "one"})
+    assert one.completed(results, make, mark="sentences")["x"].tolist() == [1.0]
+    assert one.missing(results, mark="sentences") == []

@@ -26,7 +26,7 @@ from pathlib import Path
 import pandas as pd
 
 from helpers.peak.records import load_peak
-from helpers.results.run import Cases
+from helpers.results.store import Cases
 from helpers.results.store import ResultsStore""",
     """\
 def compute(case_ids):

@@ -9,7 +9,7 @@ import pytest
 matplotlib.use("Agg")
 
 from helpers.results.archive import About, ArchiveError, Run, archive
-from helpers.results.published import published_table
+from helpers.results.text import published_table
 from helpers.thinkedit import figures as thinkedit_figures
 from helpers.thinkedit import graph_drawings, knowgic, tables, technique_tables
 from helpers.thinkedit import report_tables as thinkedit_tables

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from helpers.results.archive import archive
-from helpers.results.evidence import holm
+from helpers.results.statistics import holm
 from helpers.thinkedit import knowgic, pooled, stored_scores, tables
 from helpers.thinkedit import technique_tables as techniques
 from helpers.thinkedit.known import Known

@@ -12,7 +12,7 @@ import pytest
 from helpers.paths import PACKAGED
 from helpers.results.archive import ArchiveError, archive
 from helpers.results.figure import published
-from helpers.results.published import published_table
+from helpers.results.text import published_table
 from helpers.thinkedit import stored_scores
 from helpers.thinkedit.graph_drawings import stored_case
 from helpers.thinkedit.knowgic import load_edits

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from helpers.paths import NOTEBOOKS, REPOSITORY
-from helpers.results.evidence import Evidence, corrected_verdicts
+from helpers.results.text import Evidence, corrected_verdicts
 
 _USUAL = re.compile(r"^# Usual time: (\d+) s", re.MULTILINE)
 

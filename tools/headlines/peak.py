@@ -14,9 +14,8 @@ from helpers.peak.records import load_peak
 from helpers.peak.stored_scores import scores_of, studies_of
 from helpers.peak.tables import method_metrics
 from helpers.results.archive import archive
-from helpers.results.evidence import INCONCLUSIVE, Evidence, corrected_verdicts, in_points
-from helpers.results.proportions import proportion_interval
-from helpers.results.statistics import Estimate
+from helpers.results.statistics import Estimate, proportion_interval
+from helpers.results.text import INCONCLUSIVE, Evidence, corrected_verdicts, in_points
 from tools.headlines.headline import Headline, UnsupportedError, holds
 
 SMALL = "SmolLM2-135M-Instruct (4-bit weights, dequantised)"

@@ -26,7 +26,7 @@ from helpers.klob.construction.sentences import (
 )
 from helpers.klob.examples import load_consistency, load_relevance, save_examples
 from helpers.models import LanguageModel
-from helpers.results.published import published_table
+from helpers.results.text import published_table
 
 LANGUAGE = ("Utopia", "P37", "Latin")
 CAPITAL_OF = ("Amaurot", "P1376", "Utopia")

@@ -1,15 +1,85 @@
-"""The packaged copies of the papers' numbers load, are complete, and agree with their papers."""
+"""Verdicts, intervals in words, what captions report of a model, and the papers' own numbers."""
+
+from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 import pytest
 
+from helpers.models.weights import PACKAGED_WEIGHTS
 from helpers.peak.metrics import METRICS
 from helpers.peak.records import load_peak
-from helpers.results.published import published_names, published_table
+from helpers.results.statistics import Contrast, Estimate, paired_means
+from helpers.results.text import (
+    PACKAGED_WORDS,
+    Evidence,
+    findings_table,
+    in_points,
+    mark,
+    model_words,
+    published_names,
+    published_table,
+)
 
 PLAIN = ["FT", "KN", "MEND", "MEMIT", "ROME"]
 WITH_APP = ["FT+APP", "MEND+APP", "MEMIT+APP", "ROME+APP"]
+
+
+def test_the_table_says_what_survives_holms_correction() -> None:
+    strong = Contrast(Estimate(0.2, 0.1, 0.3, 9), 0.001)
+    weak, against = (
+        Contrast(Estimate(0.2, 0.01, 0.39, 9), 0.04),
+        Contrast(Estimate(-0.2, -0.3, -0.1, 9), 0.002),
+    )
+    table = findings_table([Evidence("f", "m", item) for item in (strong, weak, against)])
+    assert table["verdict"].tolist() == ["holds", "holds", "reversed"]
+    assert table["Holm"].tolist() == ["holds", "holds", "reversed"]
+    many = findings_table([Evidence("f", "m", item) for item in (strong, weak, weak, against)])
+    assert many["Holm"].tolist() == ["holds", "inconclusive", "inconclusive", "reversed"]
+    assert findings_table([]).empty
+
+
+def test_points_are_symmetric_or_bracketed() -> None:
+    assert in_points(Estimate(0.876, 0.837, 0.915, 112)) == "87.6 ± 3.9"
+    assert in_points(Estimate(1.0, 0.9, 1.0, 36)) == "100.0 [90.0, 100.0]"
+    assert in_points(Estimate(0.1, 0.003, 0.1, 36), signed=True) == "+10.0 [+0.3, +10.0]"
+    nan = float("nan")
+    assert in_points(Estimate(0.5, nan, nan, 1)) == "50.0"
+    assert in_points(Estimate(nan, nan, nan, 0)) == "n/a"
+
+
+def test_marks_tell_gain_from_loss() -> None:
+    plain, low = [0.5, 0.6, 0.7, 0.6], [0.3, 0.3, 0.5, 0.3]
+    fallen = paired_means(plain, low)
+    assert mark(fallen, higher_is_better=False) == "†"
+    assert mark(fallen, higher_is_better=True) == "‡"
+    assert mark(paired_means(plain, plain), higher_is_better=True) == ""
+    assert mark(paired_means([1], [0]), higher_is_better=True) == ""
+
+
+def test_every_packaged_model_has_its_words():
+    assert set(PACKAGED_WORDS) == set(PACKAGED_WEIGHTS)
+    assert model_words("gpt2-xl") == "gpt2-xl"
+
+
+def test_a_local_folder_goes_by_its_last_name_with_type_and_size(tiny, tmp_path):
+    made = tiny("llama")
+    folder = tmp_path / "my-llama"
+    made.model.save_pretrained(folder)
+    named = replace(made, name=str(folder))
+    size = f"{made.model.num_parameters() / 1e6:.3g} million parameters"
+    assert model_words(str(folder)) == f"my-llama (llama, {size})"
+    assert named.description == f"my-llama (llama, {size}), float32 on cpu"
+    assert model_words("/not/here/other") == "other"
+
+
+@pytest.mark.parametrize("name", PACKAGED_WEIGHTS)
+def test_the_words_are_those_of_the_file(name):
+    member = PACKAGED_WEIGHTS[name].members[0]
+    words = PACKAGED_WORDS[name]
+    assert words.rsplit("(", 1)[1].rstrip(")") in member
+    assert ("Instruct" in member) == ("Instruct" in words)
 
 
 def values(name: str, model: str, method: str) -> list[float]:

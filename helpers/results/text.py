@@ -1,0 +1,144 @@
+"""What tables and captions report in words: verdicts of claims, models, the papers' own numbers.
+
+A claim *holds* where the 95 % interval of its difference lies on the side it describes, is
+*reversed* where the interval lies on the other, and *inconclusive* in between.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from helpers.paths import PACKAGED
+from helpers.results.statistics import LEVEL, Contrast, Estimate, holm
+
+INCONCLUSIVE = "inconclusive"
+# Every packaged model has its words; the light modules that write captions load no weights.
+PACKAGED_WORDS = {
+    "smollm2-135m": "SmolLM2-135M-Instruct, dequantised from 4 bits (Q4_1)",
+    "gemma3-270m": "Gemma 3 270M, dequantised from 4 bits (q4_k_m)",
+}
+_PUBLISHED = PACKAGED / "published"
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """One comparison: the difference is positive where the finding says so, in fractions."""
+
+    finding: str
+    measure: str
+    contrast: Contrast
+
+    @property
+    def difference(self) -> Estimate:
+        """The difference and its interval."""
+        return self.contrast.difference
+
+    @property
+    def verdict(self) -> str:
+        """``holds``, ``reversed`` or ``inconclusive``."""
+        if self.difference.low > 0:
+            return "holds"
+        return "reversed" if self.difference.high < 0 else INCONCLUSIVE
+
+
+def mark(contrast: Contrast, *, higher_is_better: bool) -> str:
+    """``†`` where the second side is better with p < 0.05, ``‡`` where it is worse, else nothing."""
+    if not contrast.p_value < LEVEL:
+        return ""
+    return "†" if (contrast.difference.mean > 0) == higher_is_better else "‡"
+
+
+def corrected_verdicts(evidence: Sequence[Evidence]) -> list[str]:
+    """The verdict that is left of each when all of them are corrected for (Holm 1979)."""
+    p_values = holm([item.contrast.p_value for item in evidence])
+    return [
+        item.verdict if p_value < LEVEL else INCONCLUSIVE
+        for item, p_value in zip(evidence, p_values, strict=True)
+    ]
+
+
+def findings_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
+    """Evidence as text, one row each.
+
+    Returns:
+        finding, measure, difference and 95 % interval in percentage points, n (records), verdict,
+        and ``Holm`` (``corrected_verdicts``).
+    """
+    rows = [
+        (
+            item.finding,
+            item.measure,
+            in_points(item.difference, signed=True),
+            item.difference.n,
+            item.verdict,
+            corrected,
+        )
+        for item, corrected in zip(evidence, corrected_verdicts(evidence), strict=True)
+    ]
+    columns = ["finding", "measure", "difference", "n", "verdict", "Holm"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def in_points(estimate: Estimate, *, signed: bool = False) -> str:
+    """A fraction in percent: ``87.6 ± 3.9``, or ``97.2 [92.2, 99.4]`` where the sides differ."""
+    mean, low, high = (100 * value for value in (estimate.mean, estimate.low, estimate.high))
+    if np.isnan(mean):
+        return "n/a"
+    sign = "+z" if signed else "z"  # z: no minus before a zero
+    text = f"{mean:{sign}.1f}"
+    if np.isnan(low):
+        return text
+    if abs((high - mean) - (mean - low)) < 0.1:
+        return f"{text} ± {(high - low) / 2:.1f}"
+    return f"{text} [{low:{sign}.1f}, {high:{sign}.1f}]"
+
+
+def model_words(name: str) -> str:
+    """A model as captions name it: a packaged one with its weights, a folder by its last name.
+
+    >>> model_words("smollm2-135m")
+    'smollm2-135m (SmolLM2-135M-Instruct, dequantised from 4 bits (Q4_1))'
+    """
+    folder = Path(name).expanduser()
+    if name in PACKAGED_WORDS:
+        return f"{name} ({PACKAGED_WORDS[name]})"
+    if not (folder.is_absolute() or folder.is_dir()):
+        return name
+    if not (folder / "config.json").is_file():  # drawn elsewhere
+        return folder.name
+    from helpers.models.weights import stored_parameters  # loads torch
+
+    kind = json.loads((folder / "config.json").read_text("utf-8"))["model_type"]
+    size = (stored_parameters(folder) or 0) / 1e6
+    return f"{folder.resolve().name} ({kind}, {size:.3g} million parameters)"
+
+
+def published_names() -> list[str]:
+    """Names of the papers' tables at hand, such as ``"peak_table_3"``."""
+    return sorted(path.stem for path in _PUBLISHED.glob("*.csv"))
+
+
+def published_table(name: str) -> pd.DataFrame:
+    """A table of a paper in tidy form: one row per number.
+
+    PEAK's tables have the columns model, dataset, method, metric (named as in
+    ``helpers.peak.metrics``), value (percent in Tables 3, 4, 5 and 9), significant (PEAK's †: True
+    or False where a method with APP is tested against the plain one, else missing), source and
+    note (how to read the number, or a slip in the paper).
+
+    Raises:
+        KeyError: no such table; the message names the tables at hand.
+    """
+    if name not in published_names():
+        raise KeyError(f"no published table {name!r}; there are: {', '.join(published_names())}")
+    table = pd.read_csv(_PUBLISHED / f"{name}.csv", dtype=str, keep_default_na=False)
+    if "significant" in table:
+        marks = {"yes": True, "no": False, "": pd.NA}
+        table["significant"] = table["significant"].map(marks).astype("boolean")
+    return table.astype({"value": "float64"})
