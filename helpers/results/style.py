@@ -115,8 +115,9 @@ def save_figure(figure: Figure, name: str, folder: Path | None = None) -> list[P
             " Noto Sans CJK) and put it first in matplotlib's font.sans-serif",
             stacklevel=2,
         )
-    for text in messages.keys() - missing.keys():
-        warnings.warn(text, stacklevel=2)
+    for text in messages:
+        if text not in missing:
+            warnings.warn(text, stacklevel=2)
     return paths
 
 
