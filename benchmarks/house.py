@@ -34,7 +34,7 @@ BUDGETS = {
     "scoring": 549,
     "locating": 862,
     "facts": 326,
-    "results": 1484,
+    "results": 1485,
     "triples": 1254,
     "peak": 5716,
     "klob": 3198,
