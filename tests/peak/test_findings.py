@@ -125,5 +125,5 @@ def test_the_published_verdicts_claim_no_more_than_their_records():
     grown = evidence_of(found, "AFF hard larger - smaller model, plain editors")
     assert grown.verdict == "inconclusive"
     costs = [item.verdict for item in found if item.finding == "APP costs edits"]
-    assert (costs.count("holds"), len(costs)) == (7, 10)
+    assert (costs.count("holds"), len(costs)) == (8, 10)
     assert evidence_of(findings(larger), "ES - 90, MEMIT").verdict == "inconclusive"
