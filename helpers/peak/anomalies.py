@@ -9,12 +9,7 @@ from helpers.peak.schema import PeakRecord
 from helpers.records import compared
 
 RANDOM_FALSE_ANSWERS = 10  # per record, as published
-_NAMES = {
-    "target": "appended",
-    "correct": "correct",
-    "hard": "hard false",
-    "random": "random false",
-}
+_NAME = {"target": "appended", "correct": "correct", "hard": "hard false", "random": "random false"}
 _ESCAPE = re.compile(r"\\u[0-9a-fA-F]{4}")
 
 
@@ -61,13 +56,13 @@ def _between_lists(record: PeakRecord) -> Iterator[tuple[str, str]]:
     places = {compared(record.subject): "subject"}
     found: dict[str, list[str]] = defaultdict(list)
     for name, answers in record.lists.items():
-        here = f"{_NAMES[name]} answer"
+        here = f"{_NAME[name]} answer"
         for answer in answers:
             first = places.get(compared(answer), "")
             if first == here:
                 found[f"{here} repeated"].append(answer)
             elif first:
-                found[f"{first} among {_NAMES[name]}"].append(answer)
+                found[f"{first} among {_NAME[name]}"].append(answer)
             else:
                 places[compared(answer)] = here
     yield from ((kind, "; ".join(answers)) for kind, answers in found.items())
