@@ -25,12 +25,11 @@ from benchmarks.plain_editors import PLAIN
 from benchmarks.records import records_at_hand
 from benchmarks.report import Report
 from helpers import models
+from helpers.editing.build import build_editor
 from helpers.editing.editor import Editor
 from helpers.editing.editors import EditorError
 from helpers.editing.memit import AlphaEdit
-from helpers.editing.memo import Memory
 from helpers.editing.mend import NetworkError
-from helpers.editing.methods import build_method
 from helpers.editing.presets import preset_values
 from helpers.models.language_model import LanguageModel
 from helpers.models.shapes import SHAPE_PREFIX
@@ -94,7 +93,7 @@ def main(
         counts = [int(n) for n in growing] if grow == "edits" else [records]
         options: dict[str, Any] = {"preset": preset or preset_of(name)}
         if share:  # a second run, which counts arithmetic, would find every vector
-            options, flops = {**options, "memory": Memory()}, False
+            options, flops = {**options, "memo": {}}, False
         for method in methods.split(","):
             editor = editor_of(method, language_model, options)
             if editor is None:
@@ -127,7 +126,7 @@ def editor_of(
 ) -> Editor | None:
     """The editor; None, with a word, where it cannot be had for the model."""
     try:
-        editor = build_method(method, language_model, **options)
+        editor = build_editor(method, language_model, **options)
     except (NetworkError, EditorError) as error:
         typer.echo(f"{method} is left out: {error}", err=True)
         return None

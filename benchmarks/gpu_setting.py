@@ -9,9 +9,9 @@ from typing import Any
 
 from benchmarks.editing import shape_threshold
 from helpers import models
+from helpers.editing.build import build_editor
 from helpers.editing.editor import Editor
 from helpers.editing.memit import AlphaEdit
-from helpers.editing.methods import build_method
 from helpers.models.language_model import LanguageModel
 from helpers.models.load import _ready
 from helpers.models.shapes import SHAPE_TOKENIZER, SHAPES, random_model, words_tokenizer
@@ -62,8 +62,8 @@ class Setting:
         if method == "alphaedit":
             options["overrides"] = {"nullspace_threshold": 1e9}
         if language_model is not None:
-            return build_method(method, language_model, preset="tuned")
-        editor = build_method(method, self.model, **options)
+            return build_editor(method, language_model, preset="tuned")
+        editor = build_editor(method, self.model, **options)
         return shape_threshold(editor) if isinstance(editor, AlphaEdit) else editor
 
 

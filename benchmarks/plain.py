@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from helpers.editing.contexts import ContextTemplates
-from helpers.editing.hyperparameters import VectorHyperparameters
+from helpers.editing.presets import VectorHyperparameters
 from helpers.editing.request import EditRequest
 from helpers.models.language_model import LanguageModel
 from helpers.models.tokens import answer_ids, prompt_ids, subject_prompt

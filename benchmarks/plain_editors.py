@@ -12,15 +12,14 @@ import torch
 from torch import Tensor
 
 from benchmarks.plain import _template_rows, plain_read, plain_vector
-from helpers.editing.deltas import Delta, Dense, LowRank
 from helpers.editing.ft import Ft
 from helpers.editing.kn import Kn
 from helpers.editing.memit import AlphaEdit, Memit, before_norm
 from helpers.editing.mend import Mend
-from helpers.editing.rect import Rect
+from helpers.editing.rect_prune import Rect
 from helpers.editing.request import EditRequest
 from helpers.editing.rome import Rome
-from helpers.editing.update import Update, apply
+from helpers.editing.update import Delta, Dense, LowRank, Update, apply
 from helpers.models.tokens import answer_ids, prompt_ids
 
 

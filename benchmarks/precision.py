@@ -24,7 +24,6 @@ from benchmarks.machine import measured
 from benchmarks.records import records_at_hand
 from helpers import models
 from helpers.editing.editor import Editor
-from helpers.editing.memo import Memory
 from helpers.editing.vector import VectorEditor
 from helpers.models.language_model import LanguageModel
 from helpers.paths import RUNS, file_name
@@ -50,7 +49,7 @@ def main(
     chosen = records_at_hand(dataset)[:records]
     full = models.load(model, device=device)
     lowered = {name: models.load(model, dtype=name, device=device) for name in dtypes.split(",")}
-    options = {"preset": preset_of(model), "memory": Memory()}
+    options = {"preset": preset_of(model), "memo": {}}
     rows = []
     for method in methods.split(","):
         editor = editor_of(method, full, options)

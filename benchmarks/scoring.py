@@ -20,8 +20,7 @@ from benchmarks.plain import plain_scores
 from benchmarks.records import records_at_hand
 from benchmarks.report import Report
 from helpers import models
-from helpers.editing.deltas import LowRank
-from helpers.editing.update import Update
+from helpers.editing.update import LowRank, Update
 from helpers.models.forest import Forest
 from helpers.models.language_model import LanguageModel
 from helpers.models.weights import torch_dtype

@@ -19,8 +19,7 @@ from helpers import UserError, __version__
 from helpers.editing.corpus import DUMP, corpus_named
 from helpers.editing.mend import UntrainedError
 from helpers.editing.moments import missing_layers, moments_folder
-from helpers.editing.params_files import content_of, model_file
-from helpers.editing.presets import moment_layers
+from helpers.editing.presets import content_of, model_file, moment_layers
 from helpers.fetch import (
     DATA_VARIABLE,
     NotHereError,

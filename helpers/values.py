@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, get_args
 
 from helpers import UserError
+from helpers.editing.build import check_method
 from helpers.editing.corpus import corpus_named
 from helpers.editing.editors import method_label
 from helpers.editing.mend import UntrainedError
-from helpers.editing.methods import check_method
 from helpers.fetch import NotHereError, files_of, locate
 from helpers.klob.examples import Subtask
 from helpers.klob.questions import chosen_examples

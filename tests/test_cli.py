@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from helpers import UserError, paths
 from helpers.cli import app
-from helpers.editing.params_files import model_file
+from helpers.editing.presets import model_file
 from helpers.models import weights as estimate
 from helpers.paths import PARAMS
 from helpers.sweeps import command

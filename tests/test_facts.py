@@ -13,14 +13,17 @@ import torch
 import yaml
 
 from helpers import models
-from helpers.editing import params_files
+from helpers.editing import presets
 from helpers.editing.app import App
 from helpers.editing.build import build_editor
 from helpers.editing.editors import EditorError
 from helpers.editing.mend import NetworkError
-from helpers.editing.params_files import FOLDER, Size, content_of, model_file
 from helpers.editing.presets import (
+    FOLDER,
+    Size,
     base_hyperparameters,
+    content_of,
+    model_file,
     moment_layers,
     preset_words,
     read_hyperparameters,
@@ -174,7 +177,7 @@ VECTOR = {
 
 
 @pytest.mark.parametrize(
-    ("editor", "own"), [("rect", {"keep": 0.25}), ("prune", {"restraint": "linear"})]
+    ("editor", "own"), [("rect", {"keep": 0.25}), ("prune", {"log_base": 2.0})]
 )
 def test_a_wrapping_editor_takes_its_own_hyperparameters_and_its_bases(tiny, tmp_path, editor, own):
     language_model, options = tiny("llama"), {"corpus": "self-8x16"}
@@ -372,7 +375,7 @@ def test_a_stray_params_file_breaks_no_other_model(tmp_path, monkeypatch):
     (tmp_path / "config.json").write_text(
         json.dumps(dict(zip(names, configuration.values(), strict=True)))
     )
-    monkeypatch.setattr(params_files, "FOLDER", tmp_path)
+    monkeypatch.setattr(presets, "FOLDER", tmp_path)
     assert model_file(str(tmp_path)).name == "b.yaml"
     (tmp_path / "a.yaml").write_text("just a text")
     with pytest.raises(EditorError, match=r"a\.yaml holds no hyperparameters"):

@@ -11,8 +11,7 @@ import pytest
 import torch
 import yaml
 
-from helpers.editing.deltas import LowRank
-from helpers.editing.update import Update
+from helpers.editing.update import LowRank, Update
 from helpers.fetch import files_of
 from helpers.params import notebook_of, notebook_parameters, read_params
 from helpers.paths import FIGURES, NOTEBOOKS, PARAMS

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from helpers import UserError
-from helpers.editing import methods
+from helpers.editing import build
 from helpers.editing.app import App
 from helpers.editing.contexts import ContextTemplates
 from helpers.editing.rome import Rome
@@ -54,7 +54,8 @@ def rome(run, rome_settings, monkeypatch):
         "rome+all": replace(plain, targets="all"),
         "rome+all-sum": replace(plain, targets="all-sum"),
     }
-    monkeypatch.setattr(methods, "build_method", lambda method, *_, **options: built[method])
+    for module in (build, ablations):
+        monkeypatch.setattr(module, "build_editor", lambda method, *_, **options: built[method])
     return plain
 
 
@@ -89,7 +90,8 @@ def test_every_study_is_stored(published):
 def test_factors_of_a_coefficient_that_is_zero_are_no_variants(run, rome, tmp_path, monkeypatch):
     """As with MEND, whose APP has L1 alone."""
     built = {"rome": rome, "rome+app": replace(rome, app=App(0.3, 0, 0))}
-    monkeypatch.setattr(methods, "build_method", lambda method, *_, **options: built[method])
+    for module in (build, ablations):
+        monkeypatch.setattr(module, "build_editor", lambda method, *_, **options: built[method])
     params = {**PARAMS, "fairer": [], "said": [], "sequences": [], "checkpoints": [1]}
     into = Archive(tmp_path / "p")
     path = ablations.publish_ablations(run, params, about_of(run, params), into)

@@ -26,8 +26,8 @@ import typer
 
 from helpers import models
 from helpers.editing.app import App
-from helpers.editing.memo import Memory
-from helpers.editing.methods import build_method
+from helpers.editing.build import build_editor
+from helpers.editing.memo import Memo
 from helpers.paths import PARAMS, RUNS, file_name
 from helpers.peak.metrics_table import metrics_table
 from helpers.peak.records import PeakData, load_peak
@@ -57,21 +57,21 @@ def main(
     language_model = models.load(model, dtype=dtype, device=device)
     run = PeakRun(language_model, held_out(dataset, records), ResultsStore(RUNS / "search"))
     axes = {name: json.loads(values) for name, _, values in (item.partition("=") for item in grid)}
-    memory = Memory()
+    memo: Memo = {}
     for values in itertools.product(*axes.values()):
         point = dict(zip(axes, values, strict=True))
-        row = _measure(run, method, preset, point, memory)
+        row = _measure(run, method, preset, point, memo)
         _append(PARAMS / "models" / "search" / f"{file_name(model)}.csv", row)
         print(pd.DataFrame([row]).to_string(index=False))
 
 
 def _measure(
-    run: PeakRun, method: str, preset: str, point: dict[str, Any], memory: Memory
+    run: PeakRun, method: str, preset: str, point: dict[str, Any], memo: Memo
 ) -> dict[str, Any]:
     overrides = {name: value for name, value in point.items() if name != "app"}
     app = App(**point["app"]) if "app" in point else None
-    options: dict[str, Any] = {"app": app, "overrides": overrides, "memory": memory}
-    editor = build_method(method, run.language_model, preset=preset, **options)
+    options: dict[str, Any] = {"app": app, "overrides": overrides, "memo": memo}
+    editor = build_editor(method, run.language_model, preset=preset, **options)
     table = metrics_table(run.scores(editor))
     means, edits = 100 * table[METRICS].mean(), run.edits(editor)
     efficacy, generality, locality = means["ES"], means["GS"], means["LS"]

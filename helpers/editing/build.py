@@ -1,139 +1,221 @@
-"""A name becomes a ready editor: hyperparameters, context templates and second moments put together.
+"""A method's name becomes a ready editor: hyperparameters, context templates and statistics put together.
 
->>> editor = build_editor("memit", language_model, preset="tuned", app=True)
+>>> editor = build_editor("memit+app", language_model, preset="tuned")
 >>> updates = editor.edit(requests)
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields, replace
 from typing import Any
 
 from helpers.editing.app import App
-from helpers.editing.contexts import ContextTemplates, context_templates
+from helpers.editing.contexts import context_templates
 from helpers.editing.corpus import corpus_named
 from helpers.editing.editor import Editor
-from helpers.editing.editors import EditorError, split_method
-from helpers.editing.memo import Memory
+from helpers.editing.editors import EditorError, NamedEditor, Variant, method_label, split_method
+from helpers.editing.memo import Memo, memoised
+from helpers.editing.mend import (
+    MendHyperparameters,
+    UntrainedError,
+    load_network,
+    network_file,
+)
 from helpers.editing.moments import SecondMoment, second_moment
-from helpers.editing.params_files import Size, check_fits
-from helpers.editing.presets import Preset, is_of_model, preset_values, read_hyperparameters
+from helpers.editing.presets import (
+    Preset,
+    Size,
+    WrapperHyperparameters,
+    base_preset,
+    preset_place,
+    preset_values,
+    read_hyperparameters,
+)
+from helpers.editing.rect_prune import Wrapper
 from helpers.models.language_model import LanguageModel
 
 
-@dataclass(frozen=True)
-class Setup:
-    """The model to edit, and what its editors are built of (arguments of ``build_editor``)."""
-
-    language_model: LanguageModel
-    preset: Preset
-    corpus: str = "self"
-    seed: int = 0
-    progress: bool = False
-    memory: Memory | None = None
-
-    @property
-    def size(self) -> Size:
-        """The model's depth and width."""
-        return Size(self.language_model.layout.blocks, self.language_model.layout.hidden_size)
-
-    def contexts(
-        self, lengths: Sequence[tuple[int, int]], *, grouped: bool, start: str = "words"
-    ) -> ContextTemplates:
-        """Context templates; ``grouped`` weighs the bare prompt as much as all sampled ones."""
-        return context_templates(
-            self.language_model, lengths, grouped=grouped, start=start, seed=self.seed
-        )
-
-    def second_moments(self, layers: Sequence[int]) -> dict[int, SecondMoment]:
-        """Second moments by layer; those that are missing in the cache are computed."""
-
-        def make(missing: Sequence[int]) -> list[SecondMoment]:
-            corpus = corpus_named(self.corpus, seed=self.seed)
-            made = second_moment(self.language_model, missing, corpus)
-            return [made[layer] for layer in missing]
-
-        how = json.dumps([self.language_model.fingerprint, self.corpus, self.seed])
-        memory = Memory() if self.memory is None else self.memory
-        return dict(zip(layers, memory.get(how, layers, make), strict=True))
-
-
-@dataclass(frozen=True)
-class Order:
-    """One editor to be built: ``overrides`` replace single hyperparameters of its preset."""
-
-    name: str
-    setup: Setup
-    app: App | bool | None = None
-    targets: str = "new"
-    overrides: Mapping[str, Any] = field(default_factory=dict)
-
-    def hyperparameters(self, **overrides: Any) -> Any:
-        """The preset's, with ``overrides`` in place of its own values."""
-        setup = self.setup
-        model, preset = setup.language_model.name, setup.preset
-        if is_of_model(preset):
-            check_fits(model, setup.size)
-        return read_hyperparameters(self.name, model, preset, size=setup.size, **overrides)
-
-    def read(self) -> tuple[Any, App | None]:
-        """Hyperparameters, those that change with APP (its stop rule) among them, and APP itself."""
-        if self.app is None or self.app is False:
-            return self.hyperparameters(**self.overrides), None
-        model, (known, _) = self.setup.language_model.name, split_method(self.name + "+app")
-        values = preset_values(self.name, model, self.setup.preset, self.setup.size).get("app")
-        if values is None and self.app is True:
-            raise EditorError(
-                f"{model}: {known.section} has no coefficients for APP in this preset; write them"
-                " under app (alpha, beta, gamma), pass app=App(alpha=…, beta=…, gamma=…), or leave"
-                " APP out"
-            )
-        names = {field.name for field in fields(App)}
-        coefficients = {k: v for k, v in (values or {}).items() if k in names}
-        app = App(**coefficients) if self.app is True else self.app
-        others = {k: v for k, v in (values or {}).items() if k not in {*names, "extrapolated"}}
-        # What the name stands for holds whatever goes with APP.
-        return self.hyperparameters(**{**others, **known.values, **self.overrides}), app
-
-    def build(self) -> Editor:
-        """The editor, put together by its class."""
-        editor: Editor = split_method(self.name)[0].kind.build(self)
-        return editor
-
-
 def build_editor(
-    name: str,
+    method: str,
     language_model: LanguageModel,
     *,
     preset: Preset,
     app: App | bool | None = None,
+    targets: str = "new",
     corpus: str = "self",
     seed: int = 0,
-    targets: str = "new",
     overrides: Mapping[str, Any] | None = None,
     progress: bool = False,
-    memory: Memory | None = None,
+    memo: Memo | None = None,
 ) -> Editor:
     """Assemble an editor by name.
 
     Args:
-        name: one of ``EDITORS``.
+        method: one of ``EDITORS``, as it is or with ``+app``, ``+all`` or ``+all-sum``.
         language_model: the model to edit; its name chooses ``params/models/<model>.yaml``.
         preset: ``paper``, ``original``, ``easyedit`` or ``tuned``, where the file has it; ``generic``
             for any model; a YAML file, a dictionary or an object with the hyperparameters.
-        app: APP's coefficients; True takes those of the file.
+        app: APP's coefficients; True, or ``+app`` alone, takes those of the file.
+        targets: which answers are made likely, of ``helpers.editing.rows.TARGETS``; as ``+all`` says.
         corpus: corpus of the second moments (see ``helpers.editing.corpus``).
         seed: of the context templates and the corpus.
-        targets: which answers are made likely, of ``helpers.editing.rows.TARGETS``.
         overrides: single hyperparameters to replace.
-        memory: shared by editors that are to find second moments and vectors once.
+        memo: shared by editors that are to find second moments and vectors once.
 
     Raises:
         EditorError: an unknown editor, preset or key, or no coefficients for ``app=True``.
         NetworkError: no trained network of this model for MEND.
         CorpusError: an unknown corpus, where second moments have to be made.
     """
-    setup = Setup(language_model, preset, corpus, seed, progress, memory)
-    return Order(name, setup, app, targets, overrides or {}).build()
+    editor, suffix = split_method(method)
+    app = (app or suffix == "app") or None
+    targets = suffix if suffix in ("all", "all-sum") else targets
+    if (app or targets != "new") and not editor.loss:
+        raise EditorError(
+            f"{editor.label} optimises no loss that APP or further targets could join; leave them out"
+        )
+    shared: dict[str, Any] = {"corpus": corpus, "seed": seed, "progress": progress, "memo": memo}
+    if issubclass(editor.hyperparameters, WrapperHyperparameters):
+        choice: dict[str, Any] = {"app": app, "targets": targets, "overrides": overrides or {}}
+        return _upon_base(editor, language_model, preset, **choice, **shared)
+    changes, app = _with_app(editor, language_model, preset, app)
+    values = {**changes, **(overrides or {})}
+    size = _size(language_model)
+    name = language_model.name
+    hyperparameters = read_hyperparameters(editor.name, name, preset, size=size, **values)
+    own = {"hyperparameters": hyperparameters, "app": app, "targets": targets}
+    parts = {"language_model": language_model, "progress": progress, "memo": memo, **own}
+    takes = {field.name for field in fields(editor.kind)}
+    if "contexts" in takes:
+        lengths = hyperparameters.context_template_length_params
+        start = getattr(hyperparameters, "context_template_start", "words")
+        how = {"grouped": editor.kind.grouped, "start": start, "seed": seed}
+        parts["contexts"] = context_templates(language_model, lengths, **how)
+    if "second_moments" in takes:
+        layers = hyperparameters.moment_layers
+        parts["second_moments"] = _second_moments(language_model, layers, corpus, seed, memo)
+    if "network" in takes:
+        parts["network"] = load_network(language_model, hyperparameters)
+    built: Editor = editor.kind(**{part: value for part, value in parts.items() if part in takes})
+    return built
+
+
+def build_editors(
+    methods: Iterable[str | Variant], language_model: LanguageModel, **options: Any
+) -> dict[str, Editor]:
+    """Editors by the names of methods or variants, in the order given; what several need is made once.
+
+    MEND is left out with a warning where no network was trained for the model, unless it is alone.
+
+    Raises:
+        EditorError: an unknown name, or one text in place of a list.
+        UntrainedError: no method is left.
+    """
+    if isinstance(methods, str):
+        raise EditorError(
+            f"methods is one text, {methods!r}, where a list is needed: [{methods!r}]"
+        )
+    variants = [Variant.parse(str(method)) for method in methods]
+    options = {"memo": Memo(), **options}
+    built: dict[str, Editor] = {}
+    for method in (names := dict.fromkeys(variant.method for variant in variants)):
+        try:
+            built[method] = build_editor(method, language_model, **options)
+        except UntrainedError as error:
+            if not built and method == list(names)[-1]:
+                raise
+            warnings.warn(f"{method_label(method)} is left out: {error}", stacklevel=2)
+    return {str(v): _changed(built[v.method], v) for v in variants if v.method in built}
+
+
+def check_method(method: str, model: str, preset: Preset) -> None:
+    """Refuse a method that cannot be built for a model by this preset, before the model is loaded.
+
+    Raises:
+        EditorError: see ``read_hyperparameters``; or APP has no loss or no coefficients there.
+        UntrainedError: MEND has no trained network of this model.
+    """
+    editor, suffix = split_method(method)
+    hyperparameters = read_hyperparameters(editor.name, model, preset)
+    if isinstance(hyperparameters, WrapperHyperparameters):
+        base = base_preset(editor.name, model, preset)
+        check_method(f"{hyperparameters.base}+{suffix}", model, base)
+    elif suffix == "app" and "app" not in preset_values(editor.name, model, preset):
+        raise EditorError(
+            f"{preset_place(editor.name, model, preset)} has no coefficients for APP; write them under"
+            " app (alpha, beta, gamma), or leave APP out"
+        )
+    if isinstance(hyperparameters, MendHyperparameters):
+        network_file(model, hyperparameters)
+
+
+def _upon_base(
+    editor: NamedEditor,
+    language_model: LanguageModel,
+    preset: Preset,
+    *,
+    overrides: Mapping[str, Any],
+    **options: Any,
+) -> Editor:
+    # The base editor gets the overrides that the wrapper does not know itself.
+    known = editor.hyperparameters.model_fields
+    own = {name: value for name, value in overrides.items() if name in known}
+    others = {name: value for name, value in overrides.items() if name not in known}
+    model, size = language_model.name, _size(language_model)
+    hyperparameters = read_hyperparameters(editor.name, model, preset, size=size, **own)
+    options |= {"preset": base_preset(editor.name, model, preset), "overrides": others}
+    base = build_editor(hyperparameters.base, language_model, **options)
+    built: Editor = editor.kind(base, hyperparameters)
+    return built
+
+
+def _with_app(
+    editor: NamedEditor, language_model: LanguageModel, preset: Preset, app: App | bool | None
+) -> tuple[dict[str, Any], App | None]:
+    """Hyperparameters that change with APP (its stop rule), and APP itself."""
+    if not app:
+        return {}, None
+    size = _size(language_model)
+    values = preset_values(editor.name, language_model.name, preset, size).get("app")
+    if values is None and app is True:
+        raise EditorError(
+            f"{language_model.name}: {editor.section} has no coefficients for APP in this preset; write"
+            " them under app (alpha, beta, gamma), pass app=App(alpha=…, beta=…, gamma=…), or leave"
+            " APP out"
+        )
+    names, values = {field.name for field in fields(App)}, values or {}
+    others = {k: v for k, v in values.items() if k not in {*names, "extrapolated"}}
+    if app is True:
+        app = App(**{name: value for name, value in values.items() if name in names})
+    # What the name stands for holds whatever goes with APP.
+    return {**others, **editor.values}, app
+
+
+def _second_moments(
+    language_model: LanguageModel,
+    layers: Sequence[int],
+    corpus: str,
+    seed: int,
+    memo: Memo | None,
+) -> dict[int, SecondMoment]:
+    def make(missing: Sequence[int]) -> list[SecondMoment]:
+        made = second_moment(language_model, missing, corpus_named(corpus, seed=seed))
+        return [made[layer] for layer in missing]
+
+    how = json.dumps([language_model.fingerprint, corpus, seed])
+    return dict(zip(layers, memoised(memo, how, layers, make), strict=True))
+
+
+def _size(language_model: LanguageModel) -> Size:
+    return Size(language_model.layout.blocks, language_model.layout.hidden_size)
+
+
+def _changed(editor: Editor, variant: Variant) -> Editor:
+    if not variant.field or editor.app is None:
+        return editor
+    if isinstance(editor, Wrapper):  # its APP is that of the editor it stands on
+        return replace(editor, base=_changed(editor.base, variant))
+    return replace(editor, app=variant.changed(editor.app))  # type: ignore[type-var]

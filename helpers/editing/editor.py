@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, fields
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from helpers.editing.app import App
-from helpers.editing.deltas import Delta
-from helpers.editing.editors import EDITORS, EditorError
-from helpers.editing.hyperparameters import Hyperparameters
+from helpers.editing.editors import EDITORS
 from helpers.editing.overlay import overlay_all
+from helpers.editing.presets import Hyperparameters
 from helpers.editing.request import EditRequest
 from helpers.editing.rows import check_targets
-from helpers.editing.update import Update
+from helpers.editing.update import Delta, Update
 from helpers.models.language_model import LanguageModel
 
 if TYPE_CHECKING:
-    from helpers.editing.build import Order, Setup
     from helpers.editing.vector import Vector
 
 Item = TypeVar("Item")
@@ -31,6 +29,7 @@ class Editor(ABC):
 
     name: ClassVar[str]  # of its section in the params files
     version: ClassVar[int] = 1  # raise it when the same settings would give other updates
+    grouped: ClassVar[bool] = False  # whether the bare prompt weighs as much as all contexts
     language_model: LanguageModel
     hyperparameters: Hyperparameters
     app: App | None
@@ -45,33 +44,6 @@ class Editor(ABC):
         ]
         name = max(rows, key=lambda row: len(row.values)).name if rows else self.name
         return name + ("+app" if self.app else "" if self.targets == "new" else f"+{self.targets}")
-
-    @classmethod
-    def needs(cls, setup: Setup, hyperparameters: Any) -> dict[str, Any]:
-        """What it is built of beside a model: contexts, statistics, a network, by field."""
-        return {}
-
-    @classmethod
-    def build(cls, order: Order) -> Self:
-        """The editor that is ordered by name.
-
-        Raises:
-            EditorError: targets for an editor that has none.
-        """
-        hyperparameters, app = order.read()
-        setup, known = order.setup, {field.name for field in fields(cls)}  # type: ignore[arg-type]
-        if order.targets != "new" and "targets" not in known:
-            raise EditorError(f"{order.name} optimises nothing, so it takes no further targets")
-        parts: dict[str, Any] = {
-            "language_model": setup.language_model,
-            "hyperparameters": hyperparameters,
-            "app": app,
-            "targets": order.targets,
-            "progress": setup.progress,
-            "memory": setup.memory,
-            **cls.needs(setup, hyperparameters),
-        }
-        return cls(**{name: part for name, part in parts.items() if name in known})
 
     def __post_init__(self) -> None:
         check_targets(self.targets)

@@ -17,12 +17,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import Any, get_type_hints
 
 from helpers import UserError
-from helpers.editing.app import OBJECTIVES, SYMBOLS
+from helpers.editing.app import OBJECTIVES, SYMBOLS, App
 
 
 class EditorError(UserError):
@@ -72,10 +72,10 @@ class NamedEditor:
 _ROWS = (
     NamedEditor("alphaedit", "alphaedit", "AlphaEdit", "memit.AlphaEdit", 0, "o", ""),
     NamedEditor("memit", "memit", "MEMIT", "memit.Memit", 1, "s", "///"),
-    NamedEditor("rect", "rect", "RECT", "rect.Rect", 2, "^", "..."),
-    NamedEditor("prune", "prune", "PRUNE", "prune.Prune", 3, "D", "\\\\\\", large=True),
+    NamedEditor("rect", "rect", "RECT", "rect_prune.Rect", 2, "^", "..."),
+    NamedEditor("prune", "prune", "PRUNE", "rect_prune.Prune", 3, "D", "\\\\\\", large=True),
     NamedEditor(
-        *("prune-added", "prune", "PRUNE added", "prune.Prune", 3, "d", "||"),
+        *("prune-added", "prune", "PRUNE added", "rect_prune.Prune", 3, "d", "||"),
         values={"prune_compat": "added"},
     ),
     NamedEditor("rome", "rome", "ROME", "rome.Rome", 4, "v", "xxx"),
@@ -171,6 +171,12 @@ class Variant:
     def __str__(self) -> str:
         change = f"@{self.field}={self.value:g}{'x' * self.times}" if self.field else ""
         return self.method + change
+
+    def changed(self, app: App) -> App:
+        """A method's APP with the variant's change."""
+        value = self.value * getattr(app, self.field) if self.times else self.value
+        change: Any = {self.field: int(value) if self.field == "neighbours" else value}
+        return replace(app, **change)
 
     @property
     def editor(self) -> str:

@@ -18,12 +18,11 @@ from torch import Tensor
 
 from helpers.editing.app import App
 from helpers.editing.batch import EditBatch
-from helpers.editing.deltas import Dense
 from helpers.editing.editor import diagnostics_of
-from helpers.editing.hyperparameters import LayerHyperparameters
 from helpers.editing.loss_editor import LossEditor
+from helpers.editing.presets import LayerHyperparameters
 from helpers.editing.rows import EditRow
-from helpers.editing.update import Update
+from helpers.editing.update import Dense, Update
 from helpers.models.hooks import output_hooks
 from helpers.models.language_model import LanguageModel
 from helpers.models.weights import free_bytes

@@ -23,13 +23,11 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from helpers.editing.app import App
-from helpers.editing.build import Setup
 from helpers.editing.contexts import BARE, ContextTemplates
-from helpers.editing.deltas import ColumnSparse, Delta
 from helpers.editing.editor import Editor, diagnostics_of
-from helpers.editing.hyperparameters import Hyperparameters
+from helpers.editing.presets import Hyperparameters
 from helpers.editing.request import EditRequest, RequestError, several_requests
-from helpers.editing.update import Update
+from helpers.editing.update import ColumnSparse, Delta, Update
 from helpers.locating.attribution import integrated_gradients
 from helpers.locating.locators import IntegratedGradients
 from helpers.locating.query import Query
@@ -90,12 +88,6 @@ class Kn(Editor):
 
     name = "kn"
     version = 1
-
-    @classmethod
-    def needs(cls, setup: Setup, hyperparameters: KnHyperparameters) -> dict[str, Any]:
-        """Context templates."""
-        lengths = hyperparameters.context_template_length_params
-        return {"contexts": setup.contexts(lengths, grouped=False)}
 
     def __post_init__(self) -> None:
         if self.app is not None:

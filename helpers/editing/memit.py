@@ -40,13 +40,12 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from helpers.editing.contexts import read_at_subjects
-from helpers.editing.deltas import LowRank
 from helpers.editing.editor import batches_of, diagnostics_of, failed, joint_diagnostics
-from helpers.editing.hyperparameters import VectorHyperparameters
 from helpers.editing.moments import NullSpace
 from helpers.editing.overlay import overlay_all
+from helpers.editing.presets import VectorHyperparameters
 from helpers.editing.request import EditRequest
-from helpers.editing.update import Update
+from helpers.editing.update import LowRank, Update
 from helpers.editing.vector import Vector, VectorEditor
 from helpers.models.tokens import SubjectPrompt
 
@@ -271,7 +270,7 @@ class AlphaEdit(SpreadingEditor):
         A batch's keys are read again on the model it has just edited, and kept for this run only.
         """
         total, history = Update({}), KeyHistory()
-        editor = replace(self, memory=None)  # vectors of the edited model are not shared
+        editor = replace(self, memo=None)  # vectors of the edited model are not shared
         for chunk in batches_of(requests, batch):
             with overlay_all(self.language_model, total):
                 step = editor.jointly(chunk, partial(self.solve_jointly, history=history))

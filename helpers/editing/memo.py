@@ -2,28 +2,94 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass, field
+import json
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
+
+from helpers.editing.app import App
+from helpers.editing.editor import Editor
+from helpers.editing.rect_prune import Wrapper
+from helpers.editing.request import EditRequest
+from helpers.editing.update import Update
+from helpers.models.language_model import LanguageModel
 
 Item = TypeVar("Item", bound=Hashable)
 Value = TypeVar("Value")
+Memo = dict[tuple[str, Hashable], Any]
+
+
+def memoised(
+    memo: Memo | None,
+    how: str,
+    items: Sequence[Item],
+    make: Callable[[list[Item]], Iterable[Value]],
+) -> list[Value]:
+    """One value per item; ``make`` finds those that ``memo`` lacks. Without a memo, it finds all.
+
+    ``how`` names all else that the values depend on.
+    """
+    memo = {} if memo is None else memo
+    missing = [item for item in dict.fromkeys(items) if (how, item) not in memo]
+    for item, value in zip(missing, make(missing) if missing else (), strict=True):
+        memo[how, item] = value
+    return [memo[how, item] for item in items]
 
 
 @dataclass
-class Memory:
-    """Values by the item they belong to and by ``how``, all else that they depend on."""
+class Memoised(Editor):
+    """An editor whose updates of the unedited model are kept in ``memo`` by its settings.
 
-    _kept: dict[tuple[str, Hashable], Any] = field(default_factory=dict, repr=False)
+    Editors of one model with equal settings and one memo make an edit once.
+    """
 
-    def __len__(self) -> int:
-        return len(self._kept)
+    base: Editor
+    memo: Memo = field(repr=False)
+    language_model: LanguageModel = field(init=False, repr=False)
+    app: App | None = field(init=False, repr=False)
 
-    def get(
-        self, how: str, items: Sequence[Item], make: Callable[[list[Item]], Iterable[Value]]
-    ) -> list[Value]:
-        """One value per item; ``make`` finds those that are not there yet."""
-        missing = [item for item in dict.fromkeys(items) if (how, item) not in self._kept]
-        for item, value in zip(missing, make(missing) if missing else (), strict=True):
-            self._kept[how, item] = value
-        return [self._kept[how, item] for item in items]
+    name = "memoised"
+
+    def __post_init__(self) -> None:
+        self.language_model = self.base.language_model
+        self.hyperparameters = self.base.hyperparameters
+        self.app = self.base.app
+
+    def edit(self, requests: Sequence[EditRequest]) -> list[Update]:
+        """The base editor's independent updates."""
+        return list(self._once("edit", requests, lambda: self.base.edit(requests)))
+
+    def edit_jointly(self, requests: Sequence[EditRequest]) -> Update:
+        """The base editor's joint update."""
+        update: Update = self._once("joint", requests, lambda: self.base.edit_jointly(requests))
+        return update
+
+    def edit_sequentially(
+        self, requests: Sequence[EditRequest], *, batch: int = 1
+    ) -> Iterator[Update]:
+        """The base editor's cumulative updates, kept off the device: they can be dense."""
+
+        def make() -> list[Update]:
+            made = self.base.edit_sequentially(requests, batch=batch)
+            return [update.to("cpu") for update in made]
+
+        yield from self._once(f"sequence by {batch}", requests, make)
+
+    def edit_after(self, earlier: Update, requests: Sequence[EditRequest]) -> Update:
+        """What the base editor adds to an edited model; not kept."""
+        return self.base.edit_after(earlier, requests)
+
+    def settings(self) -> dict[str, Any]:
+        """The base editor's, so that results are kept under its key."""
+        return self.base.settings()
+
+    def _once(self, what: str, requests: Sequence[EditRequest], make: Callable[[], Any]) -> Any:
+        how = what + json.dumps(self.settings(), sort_keys=True)
+        return memoised(self.memo, how, [tuple(requests)], lambda _: [make()])[0]
+
+
+def with_memo(editor: Editor, memo: Memo) -> Editor:
+    """The editor, or the base of RECT or PRUNE, with its updates in ``memo``: MEMIT edits once for all."""
+    if isinstance(editor, Wrapper):
+        return replace(editor, base=Memoised(editor.base, memo))
+    return Memoised(editor, memo)

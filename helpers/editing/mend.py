@@ -32,13 +32,11 @@ from torch import Tensor, nn
 from helpers import UserError
 from helpers.editing.app import App
 from helpers.editing.batch import EditBatch
-from helpers.editing.build import Setup
-from helpers.editing.deltas import LowRank
 from helpers.editing.editor import diagnostics_of
-from helpers.editing.hyperparameters import LayerHyperparameters
 from helpers.editing.loss_editor import LossEditor
+from helpers.editing.presets import LayerHyperparameters
 from helpers.editing.rows import EditRow
-from helpers.editing.update import Update
+from helpers.editing.update import LowRank, Update
 from helpers.kept import DamagedError, read_kept
 from helpers.models.hooks import OnOutput, output_hooks
 from helpers.models.language_model import LanguageModel
@@ -85,11 +83,6 @@ class Mend(LossEditor):
 
     name = "mend"
     version = 1
-
-    @classmethod
-    def needs(cls, setup: Setup, hyperparameters: MendHyperparameters) -> dict[str, Any]:
-        """The trained network that its hyperparameters name."""
-        return {"network": load_network(setup.language_model, hyperparameters)}
 
     @cached_property
     def _checksum(self) -> str:

@@ -13,8 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from helpers.editing.deltas import Delta, LowRank
-from helpers.editing.update import Update, check_update
+from helpers.editing.update import Delta, LowRank, Update, check_update
 from helpers.models.hooks import OnOutput, output_hooks
 from helpers.models.language_model import LanguageModel
 

@@ -7,39 +7,129 @@ layers by relative depth for any model, untuned.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Literal, NamedTuple
 
-from pydantic import ValidationError
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from helpers.editing.editors import EditorError, split_method
-from helpers.editing.hyperparameters import (
-    Hyperparameters,
-    WrapperHyperparameters,
-)
-from helpers.editing.params_files import (
-    GENERIC,
-    OTHER_WAYS,
-    Size,
-    content_of,
-    generic_values,
-    has_generic,
-    model_file,
-)
+from helpers.models.shapes import SHAPE_PREFIX
+from helpers.models.weights import EMBEDDED_NAMES, HUB_NAMES
+from helpers.paths import PARAMS, require_checkout
 from helpers.records import load_yaml
+
+GENERIC = "generic"
+FOLDER = PARAMS / "models"
+_GENERIC_FILE = PARAMS / "generic.yaml"
+_OTHER_WAYS = (
+    "or pass preset='generic' (untuned), or a file, dictionary or object with the hyperparameters"
+)
+_NOT_HYPERPARAMETERS = ("app", "source")
+
+
+class Hyperparameters(BaseModel):
+    """Base: unknown keys are errors, values are checked, instances are immutable."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @property
+    def moment_layers(self) -> tuple[int, ...]:
+        """Layers whose second moments the edit is solved with; none by default."""
+        return ()
+
+
+class LayerHyperparameters(Hyperparameters):
+    """Those of an editor that is told which blocks to edit."""
+
+    one_layer: ClassVar[bool] = False  # whether the editor edits no more than one
+    layers: tuple[int, ...] = Field(min_length=1)
+
+    @field_validator("layers")
+    @classmethod
+    def _ascending(cls, layers: tuple[int, ...]) -> tuple[int, ...]:
+        if list(layers) != sorted(set(layers)):
+            raise ValueError("layers must be in ascending order, each named once")
+        if cls.one_layer and len(layers) != 1:
+            raise ValueError("this editor edits exactly one layer")
+        return layers
+
+
+class VectorHyperparameters(LayerHyperparameters):
+    """What ROME, MEMIT and AlphaEdit share: the optimised vector.
+
+    ``v_loss_layer`` is not here: the loss is read from the model's own logits, as all published
+    settings amount to.
+    """
+
+    v_num_grad_steps: int = Field(gt=0)
+    v_lr: float = Field(gt=0)
+    v_weight_decay: float = Field(ge=0)
+    clamp_norm_factor: float = Field(gt=0)
+    kl_factor: float = Field(ge=0)
+    context_template_length_params: tuple[tuple[int, int], ...]
+    context_template_start: Literal["words", "end_of_text"] = "words"
+    stop_on: Literal["nll", "total"] = "total"
+    stop_threshold: float = 0.05
+
+    @property
+    def moment_layers(self) -> tuple[int, ...]:
+        """Layers whose second moments the edit is solved with."""
+        return self.layers
+
+
+class WrapperHyperparameters(Hyperparameters):
+    """Those of an editor that changes the updates of another one, ``base``."""
+
+    base: str
+
 
 Preset = str | Path | Mapping[str, Any] | Hyperparameters
 """A preset's name, a YAML file with one editor's hyperparameters, or these themselves."""
 
-_NOT_HYPERPARAMETERS = ("app", "source")
+
+class Size(NamedTuple):
+    """What generic hyperparameters depend on."""
+
+    blocks: int
+    hidden_size: int
 
 
-_ANY_SIZE = Size(32, 4096)  # to check values before the model is known
+def read_hyperparameters(
+    editor: str, model: str, preset: Preset, *, size: Size | None = None, **overrides: Any
+) -> Any:
+    """Hyperparameters of an editor, an instance of its own class of them.
+
+    Args:
+        editor: name of the editor, e.g. ``"ft-m"``.
+        model: its name chooses the params file.
+        preset: a name of the model's file, ``generic``, a YAML file, or the values themselves.
+        size: of the model, where it is known: ``generic`` depends on it, and a file must fit it.
+        overrides: single values to replace, also those that the editor's name stands for.
+
+    Raises:
+        EditorError: no editor, file, section, preset or key of that name, a bad value, or a file of
+            another model.
+    """
+    row, _ = split_method(editor)
+    if size and _is_named(preset) and preset != GENERIC:
+        _check_fits(model, size)
+    values = preset_values(editor, model, preset, size)
+    values = {k: v for k, v in values.items() if k not in _NOT_HYPERPARAMETERS}
+    kind = row.hyperparameters
+    if issubclass(kind, WrapperHyperparameters) and not _is_named(preset):
+        values = {k: v for k, v in values.items() if k in kind.model_fields}
+    try:
+        return kind(**{**values, **row.values, **overrides})
+    except ValidationError as error:
+        lines = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
+        raise EditorError(f"{preset_place(editor, model, preset)}: {lines}") from error
 
 
 def preset_values(
-    editor: str, model: str, preset: Preset, size: Size = _ANY_SIZE
+    editor: str, model: str, preset: Preset, size: Size | None = None
 ) -> dict[str, Any]:
     """One preset of an editor as it is written, ``app`` and ``source`` included.
 
@@ -50,16 +140,16 @@ def preset_values(
         return preset.model_dump()
     if isinstance(preset, Mapping):
         return dict(preset)
-    if isinstance(preset, Path) or preset.endswith((".yaml", ".yml")):
+    if not _is_named(preset):
         return _of_file(Path(preset).expanduser())
     if preset == GENERIC:
-        return generic_values(split_method(editor)[0].section, size)
+        return _generic_values(split_method(editor)[0].section, size or Size(32, 4096))
     path = model_file(model)
     if not path.exists():
         known = ", ".join(sorted(p.stem for p in path.parent.glob("*.yaml")))
         raise EditorError(
             f"no hyperparameters for model {model!r} (known models: {known}): write {path}, a copy of"
-            f" one of its architecture with layers of its own; {OTHER_WAYS}"
+            f" one of its architecture with layers of its own; {_OTHER_WAYS}"
         )
     sections = content_of(path)["editors"]
     section = _section(editor, sections)
@@ -67,19 +157,9 @@ def preset_values(
         raise EditorError(f"{path.name} has no editor {section!r}; it has {sorted(sections)}")
     presets = sections[section]
     if preset not in presets:
-        offered = sorted(presets) + [GENERIC] * has_generic(section)
+        offered = sorted(presets) + [GENERIC] * (section in content_of(_GENERIC_FILE)["editors"])
         raise EditorError(f"{path.name}: {section} has no preset {preset!r}; it has {offered}")
     return dict(presets[preset])
-
-
-def is_of_model(preset: Preset) -> bool:
-    """Whether a preset is one of those that a model's own file has."""
-    return _is_named(preset) and preset != GENERIC
-
-
-def _is_named(preset: Preset) -> bool:
-    """Whether a preset is a name rather than the values themselves or their file."""
-    return isinstance(preset, str) and not preset.endswith((".yaml", ".yml"))
 
 
 def default_preset(editor: str, model: str) -> str:
@@ -88,58 +168,31 @@ def default_preset(editor: str, model: str) -> str:
     Raises:
         EditorError: no editor or file of that name.
     """
-    path = model_file(model)
-    sections = content_of(path)["editors"] if path.exists() else {}
+    sections = _sections(model)
     presets = sections.get(_section(editor, sections), {})
     return next((name for name in ("tuned", "paper", *presets) if name in presets), "tuned")
 
 
-def read_hyperparameters(
-    editor: str, model: str, preset: Preset, *, size: Size = _ANY_SIZE, **overrides: Any
-) -> Any:
-    """Hyperparameters of an editor, an instance of its entry's class.
+def base_preset(editor: str, model: str, preset: Preset) -> Preset:
+    """The preset of an editor's base: the same name; of given values those that are not its own.
 
-    Args:
-        editor: name of the editor, e.g. ``"ft-m"``.
-        preset: a name of the model's file, ``generic``, a YAML file, or the values themselves.
-        size: of the model, for ``generic``.
-        overrides: single values to replace, also those that the editor's name stands for.
-
-    Raises:
-        EditorError: no editor, file, section, preset or key of that name, or a bad value.
+    Where no others are given, the base takes what the model's file recommends.
     """
-    values = preset_values(editor, model, preset, size)
-    values = {k: v for k, v in values.items() if k not in _NOT_HYPERPARAMETERS}
-    known = split_method(editor)[0]
-    if issubclass(known.hyperparameters, WrapperHyperparameters) and not _is_named(preset):
-        values = {k: v for k, v in values.items() if k in known.hyperparameters.model_fields}
-    try:
-        return known.hyperparameters(**{**values, **known.values, **overrides})
-    except ValidationError as error:
-        lines = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
-        raise EditorError(f"{_where(editor, model, preset)}: {lines}") from error
+    if _is_named(preset):
+        return preset
+    own = split_method(editor)[0].hyperparameters.model_fields
+    others = {k: v for k, v in preset_values(editor, model, preset).items() if k not in own}
+    if set(others) - set(_NOT_HYPERPARAMETERS):
+        return others
+    return default_preset(read_hyperparameters(editor, model, preset).base, model)
 
 
-def check_preset(method: str, model: str, preset: Preset) -> None:
-    """Refuse a method that cannot be built for a model by this preset.
-
-    Args:
-        method: an editor, as it is or with ``+app`` or ``+all``.
-
-    Raises:
-        EditorError: see ``read_hyperparameters``; or APP has no loss or no coefficients there.
-    """
-    editor, suffix = split_method(method)
-    name = editor.name
-    hyperparameters = read_hyperparameters(name, model, preset)
-    if isinstance(hyperparameters, WrapperHyperparameters):
-        base = base_preset(name, model, preset)
-        check_preset(f"{hyperparameters.base}+{suffix}", model, base)
-    elif suffix == "app" and "app" not in preset_values(name, model, preset):
-        raise EditorError(
-            f"{_where(name, model, preset)} has no coefficients for APP; write them under app (alpha,"
-            " beta, gamma), or leave APP out"
-        )
+def base_hyperparameters(editor: str, model: str, preset: Preset) -> Any:
+    """Those of the editor that makes the updates: RECT's and PRUNE's base, or the editor itself."""
+    found = read_hyperparameters(editor, model, preset)
+    if not isinstance(found, WrapperHyperparameters):
+        return found
+    return base_hyperparameters(found.base, model, base_preset(editor, model, preset))
 
 
 def moment_layers(editor: str, model: str, preset: Preset) -> tuple[int, ...]:
@@ -152,29 +205,6 @@ def moment_layers(editor: str, model: str, preset: Preset) -> tuple[int, ...]:
     return layers
 
 
-def base_hyperparameters(editor: str, model: str, preset: Preset) -> Any:
-    """Those of the editor that makes the updates: RECT's and PRUNE's base, or the editor itself."""
-    found = read_hyperparameters(editor, model, preset)
-    if not isinstance(found, WrapperHyperparameters):
-        return found
-    return base_hyperparameters(found.base, model, base_preset(editor, model, preset))
-
-
-def base_preset(editor: str, model: str, preset: Preset) -> Preset:
-    """The preset of an editor's base: the same name; of given values those that are not its own.
-
-    Where no others are given, the base takes what the model's file recommends.
-    """
-    if _is_named(preset):
-        return preset
-    kind = split_method(editor)[0].hyperparameters
-    values = preset_values(editor, model, preset)
-    others = {k: v for k, v in values.items() if k not in kind.model_fields}
-    if set(others) - set(_NOT_HYPERPARAMETERS):
-        return others
-    return default_preset(read_hyperparameters(editor, model, preset).base, model)
-
-
 def preset_words(model: str, preset: str, methods: Iterable[str]) -> str:
     """A preset as captions name it: with the editors whose APP coefficients are another model's.
 
@@ -183,8 +213,7 @@ def preset_words(model: str, preset: str, methods: Iterable[str]) -> str:
     """
     if preset == GENERIC:
         return f"{GENERIC} (untuned: layers by relative depth)"
-    path = model_file(model)
-    sections = content_of(path)["editors"] if path.exists() else {}
+    sections = _sections(model)
     carried = []
     for name in methods:
         editor, _, suffix = name.partition("+")
@@ -197,25 +226,66 @@ def preset_words(model: str, preset: str, methods: Iterable[str]) -> str:
     return f"{preset} (APP's coefficients extrapolated: {named})" if named else preset
 
 
-def _section(editor: str, sections: Mapping[str, Any]) -> str:
-    """Where a file has an editor: under its own name, or that of its class, whose editors share it."""
-    return editor if editor in sections else split_method(editor)[0].section
-
-
-def _where(editor: str, model: str, preset: Preset) -> str:
+def preset_place(editor: str, model: str, preset: Preset) -> str:
     """Where a preset stands, for messages."""
-    if is_of_model(preset):
-        path = model_file(model)
-        return f"{path.name}: {_section(editor, content_of(path)['editors'])}.{preset}"
+    if _is_named(preset) and preset != GENERIC:
+        return f"{model_file(model).name}: {_section(editor, _sections(model))}.{preset}"
     return str(preset) if isinstance(preset, str | Path) else f"{editor}'s hyperparameters"
 
 
-def _of_file(path: Path) -> dict[str, Any]:
-    """The hyperparameters that a file of the user's holds.
+def model_file(model: str) -> Path:
+    """The params file of a model, whether it exists or not.
+
+    A local folder takes the file whose ``configuration`` is its own, whatever the folder is called.
+    A hub name takes the file of its short name or last component. A random model
+    (``shape:llama3-8b``) takes that of the model, or instruct model, that it imitates.
 
     Raises:
-        EditorError: no such file, or it holds something else.
+        EditorError: a local folder that no file fits.
     """
+    require_checkout()
+    folder = Path(model).expanduser()
+    if model and (folder / "config.json").is_file():
+        return _fitting_file(model, _configuration_of(folder))
+    short = {hub: name for name, hub in HUB_NAMES.items()} | EMBEDDED_NAMES
+    short_name = short.get(model, model)
+    name = Path(short_name.removeprefix(SHAPE_PREFIX)).name.lower()
+    path = FOLDER / f"{name}.yaml"
+    if short_name.startswith(SHAPE_PREFIX) and not path.exists():
+        return path.with_name(f"{name}-instruct.yaml")
+    return path
+
+
+def content_of(path: Path) -> dict[str, Any]:
+    """A params file: ``configuration`` and ``editors``.
+
+    Raises:
+        EditorError: the file holds something else.
+    """
+    try:
+        content = load_yaml(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise EditorError(f"{path} is no YAML ({error}); correct or remove it") from error
+    if not isinstance(content, dict):
+        raise EditorError(f"{path} holds no hyperparameters; correct or remove it")
+    return content
+
+
+def _is_named(preset: Preset) -> bool:
+    return isinstance(preset, str) and not preset.endswith((".yaml", ".yml"))
+
+
+def _sections(model: str) -> dict[str, Any]:
+    path = model_file(model)
+    sections: dict[str, Any] = content_of(path)["editors"] if path.exists() else {}
+    return sections
+
+
+def _section(editor: str, sections: Mapping[str, Any]) -> str:
+    return editor if editor in sections else split_method(editor)[0].section
+
+
+def _of_file(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise EditorError(f"no file {path} with hyperparameters")
     content = load_yaml(path.read_text("utf-8"))
@@ -224,3 +294,60 @@ def _of_file(path: Path) -> dict[str, Any]:
             f"{path} must hold one editor's hyperparameters, a line each, such as `layers: [5]`"
         )
     return content
+
+
+def _generic_values(section: str, size: Size) -> dict[str, Any]:
+    sections = content_of(_GENERIC_FILE)["editors"]
+    if section not in sections:
+        raise EditorError(f"{section} has no generic preset; it has to be trained first")
+    values = dict(sections[section])
+    if "depth" in values:
+        many = min(values.pop("blocks", 1), size.blocks)
+        first = min(round(values.pop("depth") * size.blocks), size.blocks - many)
+        values["layers"] = list(range(first, first + many))
+    if "mom2_update_weight_per_width" in values:
+        values["mom2_update_weight"] = values.pop("mom2_update_weight_per_width") * size.hidden_size
+    return values
+
+
+def _check_fits(model: str, size: Size) -> None:
+    # A file that was chosen by a hub name's last component, although the model is another one.
+    path = model_file(model)
+    if "/" in model and path.exists():
+        known = content_of(path)["configuration"]
+        if (known["blocks"], known["hidden_size"]) != size:
+            raise EditorError(
+                f"{path.name} fits {model} by name only: it is for {known['blocks']} blocks of width"
+                f" {known['hidden_size']}, the model has {size.blocks} of {size.hidden_size};"
+                f" {_OTHER_WAYS}"
+            )
+
+
+def _configuration_of(folder: Path) -> dict[str, Any]:
+    content = json.loads((folder / "config.json").read_text("utf-8"))
+    content = content.get("text_config") or content
+    hidden = content.get("hidden_size") or content.get("n_embd")
+    width = content.get("intermediate_size") or content.get("n_inner")
+    return {
+        "model_type": content.get("model_type"),
+        "blocks": content.get("num_hidden_layers") or content.get("n_layer"),
+        "hidden_size": hidden,
+        "intermediate_size": width or (hidden and 4 * hidden),
+    }
+
+
+def _fitting_file(model: str, configuration: Mapping[str, Any]) -> Path:
+    # The file of its own name first.
+    named = FOLDER / f"{Path(model).name.lower()}.yaml"
+    paths = sorted(FOLDER.glob("*.yaml"), key=lambda path: (path != named, path))
+    known = {path: content_of(path).get("configuration", {}) for path in paths}
+    for path, theirs in known.items():
+        if theirs == configuration:
+            return path
+    kind = configuration["model_type"]
+    alike = (path.name for path, theirs in known.items() if theirs.get("model_type") == kind)
+    only_name = f", though {named.name} has its name" if named.exists() else ""
+    raise EditorError(
+        f"no hyperparameters fit {model}, {configuration}{only_name}: copy {next(alike, 'one')} in"
+        f" {FOLDER}, with this configuration and layers of its own; {_OTHER_WAYS}"
+    )

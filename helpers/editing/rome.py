@@ -19,11 +19,10 @@ import torch
 from torch import Tensor
 
 from helpers.editing.contexts import read_at_subjects
-from helpers.editing.deltas import LowRank
 from helpers.editing.editor import diagnostics_of, failed
-from helpers.editing.hyperparameters import VectorHyperparameters
+from helpers.editing.presets import VectorHyperparameters
 from helpers.editing.request import EditRequest
-from helpers.editing.update import Update
+from helpers.editing.update import LowRank, Update
 from helpers.editing.vector import VectorEditor
 
 AVERAGED_VERSION = 1  # raise it when the averaged key gives another update

@@ -16,7 +16,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -26,9 +26,9 @@ from helpers.editing.app import App
 from helpers.editing.batch import EditBatch
 from helpers.editing.contexts import ContextTemplates
 from helpers.editing.editor import Editor
-from helpers.editing.hyperparameters import VectorHyperparameters
-from helpers.editing.memo import Memory
+from helpers.editing.memo import Memo, memoised
 from helpers.editing.moments import SecondMoment, SecondMomentError, check_fingerprint
+from helpers.editing.presets import VectorHyperparameters
 from helpers.editing.request import EditRequest, several_requests
 from helpers.editing.rows import EditRow, edit_row, subject_prompts
 from helpers.editing.update import Update
@@ -36,9 +36,6 @@ from helpers.models.batching import run_halving, token_batches, tokens_at_once
 from helpers.models.hooks import output_hooks
 from helpers.models.language_model import LanguageModel
 from helpers.models.tokens import SubjectPrompt
-
-if TYPE_CHECKING:
-    from helpers.editing.build import Setup
 
 _BETAS, _EPSILON = (0.9, 0.999), 1e-8  # Adam's defaults, as every implementation uses them
 
@@ -228,7 +225,7 @@ class VectorEditor(Editor):
     """Base of the editors that optimise a vector at the subject's last token.
 
     ``second_moments`` maps each edited layer to its statistics. ``targets`` says which answers are
-    made likely (``rows.TARGETS``; PEAK, Table 5). ``memory`` holds vectors of the unedited model,
+    made likely (``rows.TARGETS``; PEAK, Table 5). ``memo`` holds vectors of the unedited model,
     shared with other editors of it; without, every call optimises.
 
     Raises:
@@ -243,19 +240,7 @@ class VectorEditor(Editor):
     app: App | None = None
     targets: str = "new"
     progress: bool = False
-    memory: Memory | None = field(default=None, repr=False)
-
-    grouped: ClassVar[bool] = False  # whether the bare prompt weighs as much as all contexts
-
-    @classmethod
-    def needs(cls, setup: Setup, hyperparameters: VectorHyperparameters) -> dict[str, Any]:
-        """Context templates and second moments."""
-        lengths = hyperparameters.context_template_length_params
-        start = hyperparameters.context_template_start
-        return {
-            "contexts": setup.contexts(lengths, grouped=cls.grouped, start=start),
-            "second_moments": setup.second_moments(hyperparameters.moment_layers),
-        }
+    memo: Memo | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -293,8 +278,6 @@ class VectorEditor(Editor):
     def optimised(self, requests: Sequence[EditRequest], module: str) -> list[Vector]:
         """One vector per request, added to the output of ``module``."""
         requests = several_requests(requests)
-        if self.memory is None:
-            return self._optimise(requests, module)
         elsewhere = {"layers", "context_template_length_params", "context_template_start"}
         optimisation = set(VectorHyperparameters.model_fields) - elsewhere
         model = self.language_model
@@ -307,7 +290,7 @@ class VectorEditor(Editor):
             "targets": self.targets,
         }
         key = json.dumps(settings, sort_keys=True)
-        return self.memory.get(key, requests, lambda missing: self._optimise(missing, module))
+        return memoised(self.memo, key, requests, lambda missing: self._optimise(missing, module))
 
     def _optimise(self, requests: Sequence[EditRequest], module: str) -> list[Vector]:
         model, contexts = self.language_model, self.contexts
@@ -318,4 +301,4 @@ class VectorEditor(Editor):
 
     def edit_after(self, earlier: Update, requests: Sequence[EditRequest]) -> Update:
         """As every editor does; vectors found on an edited model are not shared."""
-        return Editor.edit_after(replace(self, memory=None), earlier, requests)
+        return Editor.edit_after(replace(self, memo=None), earlier, requests)

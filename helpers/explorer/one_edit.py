@@ -10,12 +10,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from helpers.editing.build import build_editor
+from helpers.editing.build import build_editor, check_method
 from helpers.editing.corpus import corpus_named
 from helpers.editing.editor import Editor
 from helpers.editing.editors import EditorError, method_label
 from helpers.editing.mend import NetworkError
-from helpers.editing.methods import check_method
 from helpers.editing.moments import missing_layers, moments_folder
 from helpers.editing.presets import moment_layers
 from helpers.models.language_model import LanguageModel

@@ -13,9 +13,13 @@ import pandas as pd
 
 from helpers.editing.app import App
 from helpers.editing.build import build_editor
-from helpers.editing.hyperparameters import VectorHyperparameters
-from helpers.editing.params_files import GENERIC
-from helpers.editing.presets import Preset, base_hyperparameters, default_preset
+from helpers.editing.presets import (
+    GENERIC,
+    Preset,
+    VectorHyperparameters,
+    base_hyperparameters,
+    default_preset,
+)
 from helpers.editing.request import RequestError
 from helpers.editing.update import Update, check_update, write
 from helpers.facts.fact import Fact

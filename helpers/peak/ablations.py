@@ -10,8 +10,8 @@ from typing import Any
 
 import pandas as pd
 
+from helpers.editing.build import build_editor, build_editors
 from helpers.editing.editors import OBJECTIVES, Variant, fairer, objectives
-from helpers.editing.methods import build_methods, build_variants
 from helpers.paths import run_name
 from helpers.peak.answer_lists import AnswerLists
 from helpers.peak.run import PeakRun
@@ -114,8 +114,8 @@ class _Pieces:
 def _publish_variants(run: PeakRun, params: Mapping[str, Any], pieces: _Pieces) -> None:
     for variants in studies(params).values():
         whole = [Variant(variant.method) for variant in variants]
-        editors = build_variants([*whole, *variants], run.language_model, **_options(params))
-        for variant in dict.fromkeys(variants):
+        editors = build_editors([*whole, *variants], run.language_model, **_options(params))
+        for variant in (each for each in dict.fromkeys(variants) if str(each) in editors):
             name, editor = str(variant), editors[str(variant)]
             if variant.field and editor.settings() == editors[variant.method].settings():
                 continue  # half of nothing: MEND's APP has L1 alone
@@ -132,13 +132,13 @@ def _publish_said(run: PeakRun, params: Mapping[str, Any], pieces: _Pieces) -> N
     pieces.put(said_key("before"), lists.said(), sampling)
     pieces.put(said_key("again"), lists.again().said(), sampling)
     for method in params["said"]:
-        (editor,) = build_methods([method], run.language_model, **_options(params)).values()
+        editor = build_editor(method, run.language_model, **_options(params))
         pieces.put(said_key(method), lists.said(editor), {**editor.settings(), **sampling})
 
 
 def _publish_sequences(run: PeakRun, params: Mapping[str, Any], pieces: _Pieces) -> None:
     for method in params["sequences"]:
-        (editor,) = build_methods([method], run.language_model, **_options(params)).values()
+        editor = build_editor(method, run.language_model, **_options(params))
         sequence, reached = PeakSequence(run, editor), []
         for edits in sorted(params["checkpoints"]):
             key = sequence_key(method, edits)

@@ -16,9 +16,10 @@ from typing import Any
 import pandas as pd
 
 from helpers import models
+from helpers.editing.build import build_editors
 from helpers.editing.editor import Editor
+from helpers.editing.editors import method_label
 from helpers.editing.memit import AlphaEdit
-from helpers.editing.methods import build_methods
 from helpers.params import read_params
 from helpers.paths import REPOSITORY, run_name
 from helpers.peak.run import (
@@ -90,7 +91,8 @@ def publish_edits(
     known = archive("peak").get(name)
     options = {key: params[key] for key in ("preset", "corpus", "seed")}
     folder = Path()
-    for label, editor in build_methods(methods, language_model, **options).items():
+    for method, editor in build_editors(methods, language_model, **options).items():
+        label = method_label(method)
         table = edits_again(run, editor, finished=finished)[COLUMNS].assign(method=label)
         how = {"largest_difference": None, "records_compared": 0, **_dimensions(editor)}
         if label in known.tables and checked:

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from helpers import UserError, models
-from helpers.editing.methods import build_methods
+from helpers.editing.build import build_editors
+from helpers.editing.editors import method_label
 from helpers.editing.presets import preset_words
 from helpers.paths import REPOSITORY, run_name
 from helpers.peak.ablations import publish_ablations
@@ -53,7 +54,8 @@ def publish_runs(
 ) -> Path:
     """``publish`` for a model and records that are at hand."""
     options = {key: params[key] for key in ("preset", "corpus", "seed")}
-    editors = build_methods(params["methods"], run.language_model, **options)
+    built = build_editors(params["methods"], run.language_model, **options)
+    editors = {method_label(method): editor for method, editor in built.items()}
     name = run_name(run.language_model.name, run.data.name)
     known = into.known(name)
     about = about_of(run, params, published=list(known.tables) if known else [])

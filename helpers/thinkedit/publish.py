@@ -12,11 +12,10 @@ from typing import Any
 
 import pandas as pd
 
+from helpers.editing.build import build_editor
 from helpers.editing.editor import Editor
-from helpers.editing.memo import Memory
-from helpers.editing.methods import build_method
+from helpers.editing.memo import Memo, Memoised, with_memo
 from helpers.editing.presets import preset_words
-from helpers.editing.remembering import Remembering, sharing
 from helpers.models import LanguageModel, load
 from helpers.paths import RUNS
 from helpers.results.archive import About, Archive, Run
@@ -106,9 +105,11 @@ def evaluate(
         for estimator in estimators
     ]
     options: dict[str, Any] = {"preset": preset, "corpus": corpus, "seed": seed}
-    options |= {"progress": True, "memory": Memory()}
-    editors = {method: build_method(method, language_model, **options) for method in methods}
-    scores = _evaluated(runs, sharing(editors), modes, finished=finished)
+    memo: Memo = {}  # what several methods need, found once
+    options |= {"progress": True, "memo": memo}
+    editors = {method: build_editor(method, language_model, **options) for method in methods}
+    shared = {method: with_memo(editor, memo) for method, editor in editors.items()}
+    scores = _evaluated(runs, shared, modes, finished=finished)
     scored = {run.estimator: run.settings() for run in runs}
     settings: dict[str, Any] = {}
     for kind, table in scores.items():
@@ -204,7 +205,7 @@ def _evaluated(
     for run in runs:
         add(run.estimator, _timed(f"{run.estimator}: before", run.before), "none", "before")
     for name, editor in editors.items():
-        once = Remembering(editor)  # for this method's estimators, and forgotten with it
+        once = Memoised(editor, {})  # for this method's estimators, and forgotten with it
         for mode in modes:
             found, given_up = {}, set()
             for run in runs:

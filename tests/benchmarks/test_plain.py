@@ -28,7 +28,7 @@ from helpers.editing.memit import (
 )
 from helpers.editing.mend import Hypernetwork, Mend, MendHyperparameters
 from helpers.editing.moments import SecondMoment
-from helpers.editing.rect import Rect, RectHyperparameters
+from helpers.editing.rect_prune import Rect, RectHyperparameters
 from helpers.editing.request import EditRequest
 from helpers.editing.rome import Rome, RomeHyperparameters
 from helpers.editing.update import apply

@@ -24,8 +24,7 @@ from helpers.editing.editor import Editor
 from helpers.editing.ft import Ft, FtHyperparameters
 from helpers.editing.kn import Kn, KnHyperparameters
 from helpers.editing.mend import Hypernetwork, Mend, MendHyperparameters
-from helpers.editing.prune import Prune
-from helpers.editing.rect import Rect
+from helpers.editing.rect_prune import Prune, Rect
 from helpers.editing.update import Update, apply
 from helpers.locating.locators import LOCATORS, make_locator
 from helpers.locating.query import Sentence, encode

@@ -14,8 +14,7 @@ from helpers.editing.corpus import TextCorpus
 from helpers.editing.editor import Editor
 from helpers.editing.memit import AlphaEdit, AlphaEditHyperparameters, Memit, MemitHyperparameters
 from helpers.editing.moments import SecondMoment, second_moment
-from helpers.editing.prune import Prune, PruneHyperparameters
-from helpers.editing.rect import Rect, RectHyperparameters
+from helpers.editing.rect_prune import Prune, PruneHyperparameters, Rect, RectHyperparameters
 from helpers.editing.request import EditRequest
 from helpers.editing.rome import Rome, RomeHyperparameters
 from helpers.editing.update import Update

@@ -13,9 +13,9 @@ import torch
 from helpers import models
 from helpers.editing.app import App
 from helpers.editing.contexts import ContextTemplates
-from helpers.editing.hyperparameters import VectorHyperparameters
 from helpers.editing.memit import AlphaEdit, AlphaEditHyperparameters, Memit, MemitHyperparameters
 from helpers.editing.moments import SecondMoment
+from helpers.editing.presets import VectorHyperparameters
 from helpers.editing.request import EditRequest
 from helpers.editing.rome import Rome, RomeHyperparameters
 from helpers.scoring.answers import Question, score_answers

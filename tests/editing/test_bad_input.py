@@ -9,8 +9,8 @@ import torch
 
 from helpers.editing import vector as vector_module
 from helpers.editing.batch import EditBatch
-from helpers.editing.hyperparameters import LayerHyperparameters
 from helpers.editing.moments import SecondMomentError
+from helpers.editing.presets import LayerHyperparameters
 from helpers.editing.request import EditRequest, RequestError
 
 EDITORS = ["rome", "memit", "alphaedit"]

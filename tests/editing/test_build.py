@@ -12,10 +12,8 @@ from helpers.editing.app import App
 from helpers.editing.build import build_editor
 from helpers.editing.contexts import ContextTemplates
 from helpers.editing.editors import EDITORS, EditorError
-from helpers.editing.memo import Memory
 from helpers.editing.mend import Hypernetwork
-from helpers.editing.params_files import model_file
-from helpers.editing.presets import moment_layers, preset_words, read_hyperparameters
+from helpers.editing.presets import model_file, moment_layers, preset_words, read_hyperparameters
 from helpers.paths import PARAMS
 
 FILES = sorted((PARAMS / "models").glob("*.yaml"))
@@ -220,11 +218,9 @@ def test_a_name_stands_for_values_that_can_be_overridden() -> None:
 
 
 def test_editors_of_one_run_share_their_second_moments(named) -> None:
-    memory = Memory()
+    memo: dict = {}
     first, second = (
-        build_editor(
-            name, named, preset="tuned", app=app, overrides={"layers": (1,)}, memory=memory
-        )
+        build_editor(name, named, preset="tuned", app=app, overrides={"layers": (1,)}, memo=memo)
         for name, app in (("memit", None), ("rome", True))
     )
     assert first.second_moments[1] is second.second_moments[1]

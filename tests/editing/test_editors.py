@@ -1,15 +1,49 @@
-"""The table of editors: it says what the classes say, and is read without torch."""
+"""The table of editors, the names of methods and variants, their labels and the studies made of them."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
-from helpers.editing.editors import EDITORS
-from helpers.editing.hyperparameters import Hyperparameters
+from helpers.editing import build
+from helpers.editing.app import App
+from helpers.editing.build import build_editors, check_method
+from helpers.editing.editors import (
+    EDITORS,
+    OBJECTIVES,
+    SYMBOLS,
+    EditorError,
+    Variant,
+    method_label,
+    objectives,
+)
+from helpers.editing.presets import Hyperparameters, read_hyperparameters
+from helpers.editing.rect_prune import Rect, RectHyperparameters
+from helpers.params import read_params
+from helpers.paths import NOTEBOOKS, PARAMS
+from helpers.peak.ablations import studies
+from helpers.peak.schema import STRICT
+from helpers.results.archive import archive
 from helpers.results.style import method_place
+from helpers.results.text import published_table
+
+NOTEBOOK = next(NOTEBOOKS.glob("**/04_app_ablations.ipynb"))
+RUNS = sorted((PARAMS / "paper" / "03_editing_runs").glob("*.yaml"))
+STUDIES = sorted((PARAMS / "paper" / NOTEBOOK.stem).glob("*.yaml"))
+CHOSEN = {
+    "editors": ["ft-m"],
+    "fairer": ["rome"],
+    "others": ["rect"],
+    "neighbours": [0, 3],
+    "factors": [0.5],
+    "margins": [4.0],
+}
 
 
 @pytest.mark.parametrize("editor", EDITORS.values(), ids=EDITORS)
@@ -36,7 +70,114 @@ def test_labels_and_looks_need_no_torch():
 
 def test_an_editor_knows_the_name_it_was_built_by(tiny, make_editor):
     model = tiny("llama")
-    assert make_editor("r-rome", model).method == "r-rome"
-    assert make_editor("rome", model).method == "rome"
+    for name in ("r-rome", "rome", "prune"):
+        assert make_editor(name, model).method == name
     assert make_editor("prune", model, prune_compat="added").method == "prune-added"
-    assert make_editor("prune", model).method == "prune"
+
+
+@pytest.mark.parametrize(
+    ("name", "label"),
+    [
+        ("rome", "ROME"),
+        ("rome+app", "ROME+APP"),
+        ("rome+all", "ROME+ (mean)"),
+        ("rome+all-sum", "ROME+ (sum)"),
+        ("rome+app@alpha=0x", "ROME+APP, without L1"),
+        ("ft-m+app@gamma=0.5x", "FT-M+APP, 0.5 γ"),
+        ("memit+app@neighbours=3", "MEMIT+APP, k = 3"),
+        ("rome+app@margin=4", "ROME+APP, M = 4"),
+    ],
+)
+def test_names_and_labels(name, label):
+    assert str(Variant.parse(name)) == name
+    assert Variant.parse(name).label == label
+
+
+@given(st.sampled_from(list(SYMBOLS)), st.integers(0, 40), st.booleans())
+def test_every_variant_is_read_back_from_its_name(field, quarters, times):
+    variant = Variant("rome+app", field, quarters / 4, times)
+    assert Variant.parse(str(variant)) == variant
+
+
+@pytest.mark.parametrize("bad", ["rom", "rome@alpha=0x", "rome+app@delta=1", "rome+app@alpha=", ""])
+def test_names_that_mean_nothing_are_refused(bad):
+    with pytest.raises(EditorError):
+        Variant.parse(bad)
+
+
+@pytest.mark.parametrize("method", ["rome+APP", "roma", "+app"])
+def test_other_methods_are_refused(method):
+    with pytest.raises(EditorError, match="write an editor"):
+        method_label(method)
+
+
+def test_one_text_in_place_of_a_list_is_told_so():
+    with pytest.raises(EditorError, match=r"'ft-m', where a list is needed: \['ft-m'\]"):
+        build_editors("ft-m", None, preset="tuned")
+
+
+def test_studies_hold_what_the_parameters_ask_for():
+    found = {name: [str(v) for v in variants] for name, variants in studies(CHOSEN).items()}
+    assert found["objectives"] == ["ft-m", "ft-m+app", *(f"ft-m+app@{f}=0x" for f in OBJECTIVES)]
+    assert found["fairer"] == ["rome", "rome+all", "rome+all-sum", "rome+app"]
+    assert found["neighbours"] == ["ft-m+app@neighbours=0", "ft-m+app@neighbours=3"]
+    assert found["others"] == ["rect", "rect+app"]
+    assert found["sensitivity"][-1] == "ft-m+app@margin=4"
+    assert len(found["sensitivity"]) == 4
+
+
+def test_a_variant_changes_one_field_of_app(tiny, make_editor, monkeypatch):
+    app = App(alpha=0.2, beta=0.4, gamma=0.1)
+    rome = make_editor("rome", tiny("llama"), app=app)
+    built = {"rome": replace(rome, app=None), "rome+app": rome}
+    built["rect+app"] = Rect(rome, RectHyperparameters())
+    monkeypatch.setattr(build, "build_editor", lambda method, *_, **__: built[method])
+    names = ["rome+app@beta=0.5x", "rome+app@neighbours=3", "rome+app@margin=4"]
+    names += ["rect+app@beta=0.5x", *map(str, objectives("rome"))]
+    assert [editor.app for editor in build_editors(names, None).values()] == [
+        App(0.2, 0.2, 0.1),
+        App(0.2, 0.4, 0.1, neighbours=3),
+        App(0.2, 0.4, 0.1, margin=4),
+        App(0.2, 0.2, 0.1),
+        *(None, app),
+        *(App(0, 0.4, 0.1), App(0.2, 0, 0.1), App(0.2, 0.4, 0)),
+    ]
+    assert rome.app == app
+
+
+@pytest.mark.parametrize("file", [*RUNS, *STUDIES], ids=lambda path: path.stem)
+def test_published_methods_have_hyperparameters_for_their_model(file, monkeypatch):
+    monkeypatch.setattr(build, "network_file", lambda *_: None)  # not all are here
+    if file in STUDIES:
+        params = read_params(file, NOTEBOOK)
+        methods = {variant.method for study in studies(params).values() for variant in study}
+        methods |= {*params["said"], *params["sequences"]}
+    else:
+        params = yaml.safe_load(file.read_text(encoding="utf-8"))
+        methods = set(params["methods"])
+    for method in methods:
+        check_method(method, params["model"], params.get("preset", "tuned"))
+
+
+def test_the_papers_ablations_have_the_papers_four_editors():
+    """Figure 4 and Table 5: FT, MEND, MEMIT and ROME on LLaMA-2 (7B)."""
+    params = read_params(STUDIES[0].parent / "llama2-7b_peak-cf.yaml", NOTEBOOK)
+    rows = published_table("peak_table_5").query("model == 'llama2-7b'")["method"].unique()
+    for key in ("editors", "fairer"):
+        labels = [method_label(editor).removesuffix("-L") for editor in params[key]]
+        assert sorted(f"{label}+" for label in labels) == sorted(rows)
+
+
+@pytest.mark.parametrize("name", archive("peak").names())
+def test_published_rows_are_of_their_presets_and_lists(name):
+    """FT-L and KN had stood there with other values than their presets."""
+    run = archive("peak").get(name)
+    params = yaml.safe_load((RUNS[0].parent / f"{name}.yaml").read_text(encoding="utf-8"))
+    assert run.about.source["strict_lists"] == STRICT
+    assert set(run.tables) <= set(map(method_label, params["methods"]))
+    for method in params["methods"]:
+        if method_label(method) in run.tables:
+            values = read_hyperparameters(method.partition("+")[0], params["model"], "tuned")
+            stored = run.about.settings[method_label(method)]["hyperparameters"]
+            wanted = {k: v for k, v in values.model_dump(mode="json").items() if k != "stop_on"}
+            assert {k: v for k, v in stored.items() if k != "stop_on"} == wanted, method

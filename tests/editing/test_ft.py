@@ -15,10 +15,9 @@ from helpers.editing import ft as ft_module
 from helpers.editing import rows
 from helpers.editing.app import App, app_terms
 from helpers.editing.batch import EditBatch
-from helpers.editing.deltas import Dense
 from helpers.editing.ft import Ft, FtHyperparameters
 from helpers.editing.request import EditRequest, RequestError
-from helpers.editing.update import apply
+from helpers.editing.update import Dense, apply
 from helpers.models.tokens import answer_ids
 from helpers.scoring.answers import Question, score_answers
 

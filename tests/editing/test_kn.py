@@ -14,10 +14,9 @@ from helpers import models
 from helpers.editing import kn as kn_module
 from helpers.editing.app import App
 from helpers.editing.contexts import ContextTemplates
-from helpers.editing.deltas import ColumnSparse
 from helpers.editing.kn import Kn, KnHyperparameters
 from helpers.editing.request import EditRequest, RequestError
-from helpers.editing.update import apply
+from helpers.editing.update import ColumnSparse, apply
 from helpers.locating.attribution import integrated_gradients
 from helpers.locating.query import Query
 from helpers.locating.slots import greedy_tokens

@@ -1,4 +1,4 @@
-"""Editors that would find the same vectors find them once; their updates stay what they were."""
+"""What several editors need is found once, vectors and updates; the updates stay what they were."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from helpers.editing import vector
-from helpers.editing.memo import Memory
+from helpers.editing.memo import Memoised, with_memo
 from helpers.results.store import settings_key
 
 
@@ -30,8 +30,8 @@ def optimised(monkeypatch) -> Counter[str]:
 def pair(tiny, make_editor):
     """MEMIT and AlphaEdit with one setting of the optimisation, apart and sharing."""
     apart = {n: make_editor(n, tiny("llama"), v_num_grad_steps=3) for n in ("memit", "alphaedit")}
-    memory = Memory()
-    return apart, {name: replace(editor, memory=memory) for name, editor in apart.items()}
+    memo: dict = {}
+    return apart, {name: replace(editor, memo=memo) for name, editor in apart.items()}
 
 
 def test_memit_and_alphaedit_optimise_once_and_edit_as_they_would_alone(
@@ -40,7 +40,7 @@ def test_memit_and_alphaedit_optimise_once_and_edit_as_they_would_alone(
     apart, sharing = pair
     made = {name: editor.edit(requests) for name, editor in sharing.items()}
     assert set(optimised.values()) == {1}
-    assert len(sharing["memit"].memory) == len(requests)
+    assert len(sharing["memit"].memo) == len(requests)
     for name, editor in apart.items():
         assert editor.settings() == sharing[name].settings()
         for mine, alone in zip(made[name], editor.edit(requests), strict=True):
@@ -67,10 +67,10 @@ def test_another_optimisation_is_another_vector(pair, requests, optimised, chang
 
 
 def test_another_model_is_another_vector(tiny, make_editor, requests, optimised) -> None:
-    memory = Memory()
+    memo: dict = {}
     for seed in (0, 1):
         editor = make_editor("memit", tiny("llama", seed), v_num_grad_steps=2)
-        replace(editor, memory=memory).edit(requests[:1])
+        replace(editor, memo=memo).edit(requests[:1])
     assert set(optimised.values()) == {2}
 
 
@@ -97,14 +97,14 @@ def test_so_are_other_answers_targets_layers_and_contexts(
 @pytest.mark.parametrize("name", ["memit", "alphaedit"])
 def test_vectors_of_an_edited_model_are_never_kept(same, pair, requests, name) -> None:
     apart, sharing = pair
-    sharing[name].edit(requests)  # fills the memory with the unedited model's
+    sharing[name].edit(requests)  # fills the memo with the unedited model's
     for mine, alone in zip(
         sharing[name].edit_sequentially(requests),
         apart[name].edit_sequentially(requests),
         strict=True,
     ):
         assert same(mine, alone)
-    assert len(sharing[name].memory) == len(requests)
+    assert len(sharing[name].memo) == len(requests)
 
 
 def test_settings_tell_apart_whatever_an_update_depends_on(pair, protective) -> None:
@@ -122,3 +122,57 @@ def test_settings_tell_apart_whatever_an_update_depends_on(pair, protective) -> 
     keys = [settings_key(replace(editor, **change).settings()) for change in changes]
     assert len(set(keys)) == len(changes)
     assert settings_key(pair[0]["alphaedit"].settings()) not in keys
+
+
+@pytest.fixture
+def editors(tiny, make_editor):
+    language_model = tiny("llama")
+    options = {"v_num_grad_steps": 3}
+    return {
+        "memit": make_editor("memit", language_model, **options),
+        "rect": make_editor("rect", language_model, base="memit", **options),
+        "prune": make_editor("prune", language_model, base="memit", **options),
+    }
+
+
+def shared(editors):
+    memo: dict = {}
+    return {name: with_memo(editor, memo) for name, editor in editors.items()}
+
+
+def test_kept_updates_and_settings_are_those_of_the_editor(same, editors, requests) -> None:
+    for name, keeping in shared(editors).items():
+        plain = editors[name]
+        assert keeping.settings() == plain.settings()
+        for _ in range(2):
+            for mine, own in zip(keeping.edit(requests), plain.edit(requests), strict=True):
+                assert same(mine, own)
+            assert same(keeping.edit_jointly(requests), plain.edit_jointly(requests))
+            mine, own = (list(e.edit_sequentially(requests[:2])) for e in (keeping, plain))
+            assert all(same(*pair) for pair in zip(mine, own, strict=True))
+
+
+def test_a_shared_edit_is_made_once(editors, requests, optimised) -> None:
+    keeping, times = shared(editors), []
+    for mode in ("edit", "edit_jointly"):
+        for editor in keeping.values():
+            getattr(editor, mode)(requests)
+        times.append(set(optimised.values()))
+    for name in ("memit", "prune", "rect"):  # RECT: upon masked updates, other edits
+        list(keeping[name].edit_sequentially(requests))
+        times.append(set(optimised.values()))
+    assert times == [{1}, {2}, {3}, {3}, {4}]
+
+
+def test_a_sequence_given_up_is_not_kept(editors, requests) -> None:
+    editor = Memoised(editors["memit"], {})
+    next(editor.edit_sequentially(requests))
+    assert len(list(editor.edit_sequentially(requests))) == len(requests)
+
+
+def test_other_settings_are_other_updates(tiny, make_editor, requests, optimised) -> None:
+    memo: dict = {}
+    for steps in (3, 4, 3):
+        editor = make_editor("memit", tiny("llama"), v_num_grad_steps=steps)
+        Memoised(editor, memo).edit(requests)
+    assert set(optimised.values()) == {2}

@@ -13,11 +13,10 @@ import torch
 from safetensors.torch import save_file
 
 from helpers import UserError, models
+from helpers.editing import build
 from helpers.editing import mend as mend_module
-from helpers.editing import methods
 from helpers.editing.app import App
 from helpers.editing.batch import EditBatch
-from helpers.editing.deltas import LowRank
 from helpers.editing.mend import (
     Hypernetwork,
     Mend,
@@ -30,7 +29,7 @@ from helpers.editing.mend import (
 from helpers.editing.presets import read_hyperparameters
 from helpers.editing.request import EditRequest, RequestError
 from helpers.editing.rows import loss_row
-from helpers.editing.update import Update, apply
+from helpers.editing.update import LowRank, Update, apply
 from helpers.models.language_model import LanguageModel
 from helpers.models.tokens import answer_ids, prompt_ids
 from helpers.paths import PACKAGED
@@ -506,15 +505,15 @@ def test_the_other_editors_go_on_without_an_untrained_network(tiny, tmp_path, mo
     language_model = replace(tiny("llama"), name="gpt2-xl")
     built = []
     monkeypatch.setattr(
-        methods,
+        build,
         "build_editor",
         lambda name, model, **_: built.append(name) or network_file_of(name, model),
     )
     with pytest.warns(UserWarning, match="MEND is left out: no MEND network gpt2-xl"):
-        editors = methods.build_methods(["mend", "rome"], language_model, preset="paper")
-    assert (list(editors), built) == (["ROME"], ["mend", "rome"])
+        editors = build.build_editors(["mend", "rome"], language_model, preset="paper")
+    assert (list(editors), built) == (["rome"], ["mend", "rome"])
     with pytest.raises(NetworkError, match="train_mend --model gpt2-xl"):
-        methods.build_methods(["mend"], language_model, preset="paper")
+        build.build_editors(["mend"], language_model, preset="paper")
     params = {"methods": ["mend", "rome"], "model": "gpt2-xl", "preset": "paper"}
     check_values(tmp_path, params)
     with pytest.raises(UserError, match="no MEND network"):

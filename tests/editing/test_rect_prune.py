@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from helpers.editing.deltas import Dense, LowRank
-from helpers.editing.prune import PruneHyperparameters, largest_singular_value, restrain
-from helpers.editing.rect import keep_largest
-from helpers.editing.update import Update
+from helpers.editing.rect_prune import (
+    keep_largest,
+    largest_singular_value,
+    restrain,
+)
+from helpers.editing.update import Dense, LowRank, Update
 
 
 def normal(seed: int, *shape: int) -> torch.Tensor:
@@ -91,10 +92,9 @@ def by_full_decomposition(delta: torch.Tensor, limit: float, base: float) -> tor
 @settings(max_examples=40)
 def test_prune_equals_the_full_decomposition(seed, rank, limit, base) -> None:
     delta = LowRank(normal(seed, 8, rank), normal(seed + 1, 10, rank))
-    settings_ = PruneHyperparameters(log_base=base)
     expected = by_full_decomposition(delta.dense(), limit, base).float()
     for one in (delta, Dense(delta.dense())):
-        restrained, count = restrain(one, limit, settings_)
+        restrained, count = restrain(one, limit, base)
         torch.testing.assert_close(restrained.dense(), expected, rtol=1e-4, atol=1e-4)
         assert count == int((torch.linalg.svdvals(delta.dense()) >= limit).sum())
 
@@ -103,28 +103,9 @@ def test_prune_does_nothing_below_the_largest_singular_value() -> None:
     delta = LowRank(normal(0, 8, 3), normal(1, 10, 3))
     limit = float(torch.linalg.matrix_norm(delta.dense(), 2)) * 1.01
     assert limit < delta.norm()  # so the shortcut by the Frobenius norm does not apply
-    restrained, count = restrain(delta, limit, PruneHyperparameters())
+    restrained, count = restrain(delta, limit, math.e)
     assert restrained is delta
     assert count == 0
-
-
-@pytest.mark.parametrize("log_base", [1.01, 1e9])
-def test_a_restraint_that_enlarges_is_noted(tiny, make_editor, requests, log_base) -> None:
-    editor = make_editor("prune", tiny("llama"))
-    editor = replace(editor, hyperparameters=PruneHyperparameters(log_base=log_base))
-    (update,) = editor.edit(requests[:1])
-    for about in update.diagnostics["prune"].values():
-        enlarges = about["largest_singular_value"] * math.log(log_base) < 1
-        assert about.get("enlarges", False) == enlarges
-
-
-def test_prune_linear_by_hand() -> None:
-    delta = Dense(torch.diag(torch.tensor([6.0, 3.0, 1.0])), torch.ones(3))
-    restrained, count = restrain(delta, 2.0, PruneHyperparameters(restraint="linear"))
-    expected = torch.diag(torch.tensor([4.0, 2.5, 1.0]))
-    torch.testing.assert_close(restrained.dense(), expected, rtol=0, atol=1e-6)
-    assert count == 2
-    assert restrained.bias_term() is not None
 
 
 @given(seed=st.integers(0, 10_000), rows=st.integers(1, 20), columns=st.integers(1, 20))

@@ -10,11 +10,10 @@ import torch
 
 from helpers.editing.app import App
 from helpers.editing.contexts import read_at_subjects
-from helpers.editing.deltas import LowRank, Masked
 from helpers.editing.editor import batches_of
 from helpers.editing.overlay import overlay_all
 from helpers.editing.request import EditRequest
-from helpers.editing.update import Update, apply
+from helpers.editing.update import LowRank, Masked, Update, apply
 from helpers.models import LanguageModel
 
 ARCHITECTURES = ["gpt2", "gptj", "llama", "qwen2", "mistral", "gemma3"]

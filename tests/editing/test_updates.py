@@ -8,10 +8,19 @@ import warnings
 import pytest
 import torch
 
-from helpers.editing.deltas import ColumnSparse, Delta, Dense, LowRank, Masked
 from helpers.editing.editor import EXPLODING, diagnostics_of
 from helpers.editing.overlay import overlay
-from helpers.editing.update import Update, UpdateError, apply, write
+from helpers.editing.update import (
+    ColumnSparse,
+    Delta,
+    Dense,
+    LowRank,
+    Masked,
+    Update,
+    UpdateError,
+    apply,
+    write,
+)
 
 
 def deltas(out: int, width: int) -> list[Delta]:

@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from helpers.editing import vector as vector_module
 from helpers.editing.app import App
 from helpers.editing.contexts import ContextTemplates
-from helpers.editing.hyperparameters import VectorHyperparameters
+from helpers.editing.presets import VectorHyperparameters
 from helpers.editing.request import EditRequest
 from helpers.editing.rows import edit_row
 from helpers.editing.vector import optimise_vectors

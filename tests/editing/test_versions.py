@@ -17,8 +17,7 @@ from helpers.editing.kn import Kn, KnHyperparameters
 from helpers.editing.memit import AlphaEdit, Memit
 from helpers.editing.mend import Hypernetwork, Mend, MendHyperparameters
 from helpers.editing.moments import SecondMoment
-from helpers.editing.prune import Prune
-from helpers.editing.rect import Rect
+from helpers.editing.rect_prune import Prune, Rect
 from helpers.editing.rome import Rome
 from helpers.editing.vector import Vector
 from helpers.locating.locators import IntegratedGradients

@@ -12,9 +12,8 @@ import torch
 
 from helpers import kept as keeping
 from helpers.editing.corpus import TextCorpus
-from helpers.editing.deltas import Dense
 from helpers.editing.moments import second_moment
-from helpers.editing.update import Update, UpdateError
+from helpers.editing.update import Dense, Update, UpdateError
 from helpers.kept import DamagedError
 from helpers.models import weights as model_weights
 from helpers.models.architectures import ModelError

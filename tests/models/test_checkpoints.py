@@ -10,8 +10,7 @@ import pytest
 import torch
 
 from helpers import models
-from helpers.editing.deltas import Dense
-from helpers.editing.update import Update, UpdateError, write
+from helpers.editing.update import Dense, Update, UpdateError, write
 from helpers.models.architectures import ModelError
 from helpers.models.load import reading_checkpoint
 

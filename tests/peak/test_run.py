@@ -11,10 +11,9 @@ import pytest
 import torch
 
 from helpers.editing.contexts import ContextTemplates
-from helpers.editing.deltas import LowRank
 from helpers.editing.editors import EditorError, method_label
 from helpers.editing.rome import Rome
-from helpers.editing.update import Update
+from helpers.editing.update import LowRank, Update
 from helpers.peak import run as peak_scores
 from helpers.peak.metrics_table import metrics_table
 from helpers.peak.one_record import edit_prompt_probabilities, joined_scores, record_scores

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from helpers.editing.contexts import ContextTemplates
-from helpers.editing.prune import Prune, PruneHyperparameters
+from helpers.editing.rect_prune import Prune, PruneHyperparameters
 from helpers.editing.rome import Rome
 from helpers.editing.update import Update, apply
 from helpers.peak import sequences

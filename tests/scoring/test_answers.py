@@ -10,8 +10,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from helpers.editing.deltas import ColumnSparse, Dense, LowRank, Masked
-from helpers.editing.update import Update, apply
+from helpers.editing.update import ColumnSparse, Dense, LowRank, Masked, Update, apply
 from helpers.models.tokens import TokenError, answer_ids, prompt_ids
 from helpers.scoring import answers as module
 from helpers.scoring.answers import Question, score_answers

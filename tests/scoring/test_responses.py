@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from helpers.editing.deltas import Dense, LowRank
-from helpers.editing.update import Update, apply
+from helpers.editing.update import Dense, LowRank, Update, apply
 from helpers.models.tokens import TokenError, chat_text, prompt_ids
 from helpers.scoring import responses as module
 from helpers.scoring.responses import Sampling, sample_responses, sample_tokens, uses_chat

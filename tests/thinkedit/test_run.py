@@ -9,10 +9,9 @@ import pandas as pd
 import pytest
 import torch
 
-from helpers.editing.deltas import LowRank
 from helpers.editing.editor import Editor
-from helpers.editing.hyperparameters import Hyperparameters
-from helpers.editing.update import Update, apply
+from helpers.editing.presets import Hyperparameters
+from helpers.editing.update import LowRank, Update, apply
 from helpers.params import notebook_parameters
 from helpers.paths import NOTEBOOKS
 from helpers.records import Usable
@@ -273,7 +272,7 @@ def test_every_estimator_looks_at_the_same_edits(tiny, edits, tmp_path, monkeypa
     editor = RandomEditor(language_model)
     monkeypatch.setattr(publish, "load_usable", lambda *_, **__: Usable(dict(enumerate(edits))))
     monkeypatch.setattr(publish, "load_aliases", lambda layout: {})
-    monkeypatch.setattr(publish, "build_method", lambda *a, **k: editor)
+    monkeypatch.setattr(publish, "build_editor", lambda *a, **k: editor)
     options = {"modes": ["sequential", "independent"], "estimators": ["exact", "texts"]}
     made = publish.evaluate(language_model, ["rome"], store=tmp_path, **options)
     tables = made.tables
@@ -295,7 +294,7 @@ def publishing(edits, tmp_path, monkeypatch):
         monkeypatch.setattr(publish, "load", lambda *_, **__: language_model)
         monkeypatch.setattr(publish, "load_usable", lambda *_, **__: Usable(dict(enumerate(edits))))
         monkeypatch.setattr(publish, "load_aliases", lambda layout: {})
-        monkeypatch.setattr(publish, "build_method", lambda *a, **k: RandomEditor(language_model))
+        monkeypatch.setattr(publish, "build_editor", lambda *a, **k: RandomEditor(language_model))
         parameters = notebook_parameters(NOTEBOOKS / "06_thinkedit_case_study.ipynb")
         params = {parameter.name: parameter.default for parameter in parameters}
         publish.publish({**params, "rivals": False, **given}, into)
@@ -359,7 +358,7 @@ def test_edits_that_cannot_be_scored_are_left_out(tiny, edits, tmp_path, monkeyp
 
     monkeypatch.setattr(publish, "load_usable", lambda *_, **__: Usable(dict(enumerate(edits))))
     monkeypatch.setattr(publish, "load_aliases", lambda layout: {})
-    monkeypatch.setattr(publish, "build_method", lambda *a, **k: Failing(tiny("llama")))
+    monkeypatch.setattr(publish, "build_editor", lambda *a, **k: Failing(tiny("llama")))
     ways = {"modes": ["independent"], "estimators": ["exact", "sampled"], "max_new_tokens": 2}
     found = publish.evaluate(tiny("llama"), ["rome"], **ways, samples=1, store=tmp_path)
     for kind in ("exact", "sampled"):
@@ -390,7 +389,7 @@ def test_methods_are_published_one_by_one(tiny, edits, tmp_path, monkeypatch):
     language_model = tiny("llama")
     monkeypatch.setattr(publish, "load_usable", lambda *_, **__: Usable(dict(enumerate(edits))))
     monkeypatch.setattr(publish, "load_aliases", lambda layout: {})
-    monkeypatch.setattr(publish, "build_method", lambda *a, **k: RandomEditor(language_model))
+    monkeypatch.setattr(publish, "build_editor", lambda *a, **k: RandomEditor(language_model))
     archive, ways = Archive(tmp_path / "p"), {"modes": ["independent"], "store": tmp_path / "s"}
     for method in ("rome", "memit"):
         run = publish.evaluate(language_model, [method], **ways)
@@ -418,7 +417,7 @@ def test_what_is_finished_is_published_without_an_edit(tiny, edits, tmp_path, mo
     editor = RandomEditor(tiny("llama"))
     monkeypatch.setattr(publish, "load_usable", lambda *_, **__: Usable(dict(enumerate(edits))))
     monkeypatch.setattr(publish, "load_aliases", lambda layout: {})
-    monkeypatch.setattr(publish, "build_method", lambda *a, **k: editor)
+    monkeypatch.setattr(publish, "build_editor", lambda *a, **k: editor)
     ways = {"modes": ["independent"], "store": tmp_path}
     nothing = publish.evaluate(editor.language_model, ["rome"], **ways, finished=True)
     assert set(nothing.tables["exact"]["mode"]) == {"before"}

@@ -1,0 +1,216 @@
+"""RECT and PRUNE, which change the updates of another editor, MEMIT or ROME as a rule.
+
+RECT keeps, of each Delta W, the share ``keep`` of entries with the largest |Delta W / W|; the rest is
+zero (Gu et al. 2024).
+
+PRUNE draws in the large singular values of what a whole sequence of edits added up to. Let
+D = W_N - W_0 after N edits, with singular values s, and s_max the largest singular value of the
+unedited W_0. Every s >= s_max becomes log_a(s) - log_a(s_max) + s_max, the others stay (Ma et al.
+2025). D is never decomposed in full: with D = A B^T, one QR of each factor leaves an N x N
+problem. A single edit is usually far below s_max, where PRUNE changes nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from helpers.editing.app import App
+from helpers.editing.editor import Editor, diagnostics_of
+from helpers.editing.presets import WrapperHyperparameters
+from helpers.editing.request import EditRequest
+from helpers.editing.update import Delta, Dense, LowRank, Masked, Update
+from helpers.models.language_model import LanguageModel
+
+_TINY = 1e-8  # added to W, so that a weight of zero does not divide
+
+
+@dataclass
+class Wrapper(Editor):
+    """An editor that changes the updates of ``base``, whose model, APP and targets it shares."""
+
+    base: Editor
+    hyperparameters: WrapperHyperparameters
+    language_model: LanguageModel = field(init=False, repr=False)
+    app: App | None = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.language_model = self.base.language_model
+        self.app = self.base.app
+        self.targets = self.base.targets
+
+    def changed(self, update: Update) -> Update:
+        """The base editor's update, made on the unedited model, as this editor leaves it."""
+        raise NotImplementedError
+
+    def edit(self, requests: Sequence[EditRequest]) -> list[Update]:
+        """The base editor's independent updates, each changed."""
+        return [self.changed(update) for update in self.base.edit(requests)]
+
+    def edit_jointly(self, requests: Sequence[EditRequest]) -> Update:
+        """The base editor's joint update, changed."""
+        return self.changed(self.base.edit_jointly(requests))
+
+    def settings(self) -> dict[str, Any]:
+        """Also the base editor's settings."""
+        return super().settings() | {"base": self.base.settings()}
+
+
+class RectHyperparameters(WrapperHyperparameters):
+    """RECT: ``keep`` is the share of each matrix's entries whose change survives."""
+
+    base: Literal["memit", "rome"] = "memit"
+    keep: float = Field(default=0.4, gt=0, le=1)
+
+
+@dataclass
+class Rect(Wrapper):
+    """RECT on top of another editor."""
+
+    hyperparameters: RectHyperparameters
+
+    name = "rect"
+    version = 1
+
+    def changed(self, update: Update, earlier: Update | None = None) -> Update:
+        """The update masked, relative to the weights with the earlier updates in them."""
+        deltas = {}
+        for name, delta in update.items():
+            weight = self.language_model.weight(name).float()
+            if earlier and name in earlier:
+                weight = weight + earlier[name].dense().to(weight)
+            deltas[name] = keep_largest(delta, weight, self.hyperparameters.keep)
+        recorded = diagnostics_of(self.language_model, deltas) if deltas else {}
+        return Update(deltas, {**update.diagnostics, **recorded})
+
+    def edit_after(self, earlier: Update, requests: Sequence[EditRequest]) -> Update:
+        """What the base editor adds, masked."""
+        return self.changed(self.base.edit_after(earlier, requests), earlier)
+
+
+def keep_largest(delta: Delta, weight: Tensor, share: float) -> Delta:
+    """``delta`` with all entries zeroed but the ``share`` with the largest |delta / weight|.
+
+    Entries that tie with the smallest ratio kept are kept too.
+    """
+    dense = delta.dense().to(weight)
+    ratio = (dense / (weight + _TINY)).abs()
+    dropped = int((1 - share) * ratio.numel())
+    if ratio.is_cuda:  # where kthvalue is many times slower than sorting
+        threshold = ratio.flatten().sort().values[dropped]
+    else:
+        threshold = ratio.flatten().kthvalue(dropped + 1).values
+    keep = ratio >= threshold
+    if isinstance(delta, LowRank):
+        return Masked.from_mask(delta, keep)
+    return Dense(torch.where(keep, dense, 0.0), delta.bias_term())
+
+
+class PruneHyperparameters(WrapperHyperparameters):
+    """PRUNE: ``log_base`` is the a of log_a; the paper's code takes the natural logarithm.
+
+    ``prune_compat="added"`` adds the restrained update to the full one, as one public port does.
+    """
+
+    base: Literal["memit", "rome", "alphaedit", "rect", "mend"] = "memit"
+    restraint: Literal["log"] = "log"
+    log_base: float = Field(default=math.e, gt=1)
+    prune_compat: Literal["replaced", "added"] = "replaced"
+
+
+@dataclass
+class Prune(Wrapper):
+    """PRUNE on top of another editor.
+
+    A sequence continues from the unrestrained edits before it; each cumulative update is
+    restrained only where it is yielded.
+    """
+
+    hyperparameters: PruneHyperparameters
+    _largest: dict[str, float] = field(default_factory=dict, init=False, repr=False)
+
+    name = "prune"
+    version = 1
+
+    def edit_sequentially(
+        self, requests: Sequence[EditRequest], *, batch: int = 1
+    ) -> Iterator[Update]:
+        """The base editor's cumulative updates, each restrained as if it were the last."""
+        for total in self.base.edit_sequentially(requests, batch=batch):
+            yield self.changed(total)
+
+    def edit_after(self, earlier: Update, requests: Sequence[EditRequest]) -> Update:
+        """What the base editor adds, unrestrained: only a whole sequence is restrained."""
+        return self.base.edit_after(earlier, requests)
+
+    def changed(self, update: Update) -> Update:
+        """The update restrained; its diagnostics name s_max and how many values exceeded it."""
+        deltas: dict[str, Delta] = {}
+        noted: dict[str, dict[str, float]] = {}
+        for name, delta in update.items():
+            if name not in self._largest:
+                self._largest[name] = largest_singular_value(self.language_model.weight(name))
+            limit = self._largest[name]
+            restrained, count = restrain(delta, limit, self.hyperparameters.log_base)
+            added = self.hyperparameters.prune_compat == "added"
+            deltas[name] = delta.plus(restrained) if added else restrained
+            noted[name] = {"largest_singular_value": limit, "restrained": count}
+        recorded: dict[str, Any] = {}
+        if deltas:
+            extra: dict[str, Any] = {"prune": noted}
+            if all(deltas[name] is update[name] for name in deltas):
+                extra["same_as"] = self.base.method
+            recorded = diagnostics_of(self.language_model, deltas, extra=extra)
+        return Update(deltas, {**update.diagnostics, **recorded})
+
+
+def restrain(delta: Delta, limit: float, log_base: float) -> tuple[Delta, int]:
+    """A delta with its singular values from ``limit`` on mapped by the logarithm, and how many.
+
+    The logarithm draws values in only where ``limit`` is at least 1 / ln(base); below, it enlarges
+    those just above the limit, as the published formula does.
+    """
+    if delta.norm() < limit:  # no singular value exceeds the Frobenius norm
+        return delta, 0
+    left, values, right = _decomposed(delta)
+    large = values >= limit
+    if not bool(large.any()):
+        return delta, 0
+    drawn_in = (values / limit).log() / math.log(log_base) + limit
+    scaled = left * torch.where(large, drawn_in, values)
+    if delta.factors() is None:
+        return Dense((scaled @ right.T).float(), delta.bias_term()), int(large.sum())
+    return LowRank(scaled.float(), right.float()), int(large.sum())
+
+
+def _decomposed(delta: Delta) -> tuple[Tensor, Tensor, Tensor]:
+    """Singular vectors (in columns) and values of a delta, through its factors where it has them."""
+    factors = delta.factors()
+    if factors is None:
+        left, values, right = torch.linalg.svd(delta.dense().double(), full_matrices=False)
+        return left, values, right.T
+    (q_left, r_left), (q_right, r_right) = (torch.linalg.qr(f.double()) for f in factors)
+    left, values, right = torch.linalg.svd(r_left @ r_right.T, full_matrices=False)
+    return q_left @ left, values, q_right @ right.T
+
+
+def largest_singular_value(
+    matrix: Tensor, *, tolerance: float = 1e-9, most_steps: int = 10_000
+) -> float:
+    """Power iteration on W^T W from a seeded start, until the value stands still."""
+    weight = matrix.float()
+    generator = torch.Generator().manual_seed(0)
+    vector = torch.randn(weight.shape[1], generator=generator).to(weight)
+    value = 0.0
+    for _ in range(most_steps):
+        vector = weight.T @ (weight @ (vector / vector.norm()))
+        previous, value = value, float(vector.norm()) ** 0.5
+        if abs(value - previous) <= tolerance * value:
+            break
+    return value
