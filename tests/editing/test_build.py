@@ -234,7 +234,7 @@ def test_knowledge_neurons_by_name_take_no_objective(named, requests) -> None:
         build_editor("kn", named, preset="tuned", app=True)
     with pytest.raises(ValueError, match="no loss that APP"):
         build_editor("kn", named, preset="tuned", app=App())
-    with pytest.raises(EditorError, match="no further targets"):
+    with pytest.raises(EditorError, match="APP or further targets"):
         build_editor("kn", named, preset="tuned", targets="all")
 
 
