@@ -11,15 +11,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from helpers.editing import presets
 from helpers.editing.app import App
 from helpers.editing.build import build_editor
-from helpers.editing.presets import (
-    GENERIC,
-    Preset,
-    VectorHyperparameters,
-    base_hyperparameters,
-    default_preset,
-)
+from helpers.editing.presets import GENERIC, Preset, VectorHyperparameters
 from helpers.editing.request import RequestError
 from helpers.editing.update import Update, check_update, write
 from helpers.facts.fact import Fact
@@ -110,7 +105,7 @@ def edit_facts(
     """
     if isinstance(facts, Fact) or not facts or not all(isinstance(fact, Fact) for fact in facts):
         raise RequestError("give a list of facts: edit_facts(model, [Fact(subject, …)])")
-    chosen = preset if preset is not None else default_preset(editor, language_model.name)
+    chosen = preset if preset is not None else presets.default_preset(editor, language_model.name)
     read = [fact.as_read(language_model) for fact in facts]
     checked = [_checked(language_model, fact, editor, chosen, app=bool(app)) for fact in read]
     targets, remarks = zip(*checked, strict=True)
@@ -153,7 +148,7 @@ def _checked(
         _, *asked = tokenised(language_model, [_question(fact), *questions])
         place = subject_prompt(language_model, fact.prompt, fact.subject).subject_last
     targets = [target for _, (target,) in asked]
-    found = base_hyperparameters(editor, language_model.name, preset)
+    found = presets.base_hyperparameters(editor, language_model.name, preset)
     if place or not isinstance(found, VectorHyperparameters):
         return targets, ""
     return targets, (
