@@ -282,7 +282,7 @@ def test_every_estimator_looks_at_the_same_edits(tiny, edits, tmp_path, monkeypa
     assert set(DRAWN) <= set(made.about.settings["texts"])
     assert not set(DRAWN) & set(made.about.settings["exact"])
     again = publish.evaluate(language_model, ["rome"], store=tmp_path, **options)
-    assert editor.calls == 4
+    assert editor.calls == 3 + 2
     pd.testing.assert_frame_equal(again.tables["exact"], tables["exact"])
 
 
