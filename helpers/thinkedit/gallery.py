@@ -116,6 +116,7 @@ def recalled_methods(run: Run) -> Figure:
     "06_definition_2",
     title="Deep edits: no longer chain is left (Definition 2)",
     when=lambda run: is_recalled(run) and _made(run, ", independent"),
+    main=f"{MAIN}_recalled-{MAIN}",
     together=True,
 )
 def definition_2(runs: Sequence[Run], *, mode: str = "independent") -> Figure:
@@ -176,6 +177,7 @@ def chains(runs: Sequence[Run], *, mode: str = "sequential") -> Figure:
     "06_deep_edit",
     title="Deep edits: change of IFR and CKP",
     when=lambda run: is_recalled(run) and _made(run, ", deep"),
+    main=f"{MAIN}_recalled-{MAIN}",
     together=True,
 )
 def deep(runs: Sequence[Run]) -> Figure:
@@ -191,6 +193,7 @@ def deep(runs: Sequence[Run]) -> Figure:
     "06_app",
     title="Edits with APP: change of IFR and CKP",
     when=lambda run: is_recalled(run) and _made(run, "+app, independent"),
+    main=f"{MAIN}_recalled-{MAIN}",
     together=True,
 )
 def with_app(runs: Sequence[Run], *, mode: str = "independent") -> Figure:

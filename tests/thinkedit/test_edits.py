@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from helpers import UserError
 from helpers.thinkedit import knowgic
 from helpers.thinkedit.edits import Chain, Edit, Fact, chain_lengths
 
@@ -132,7 +133,7 @@ def spoil_target(record):
 
 @pytest.mark.parametrize("content", [{}, [], None])
 def test_a_file_without_records(tmp_path, content):
-    with pytest.raises(knowgic.KnowGICError, match="at least one"):
+    with pytest.raises(UserError, match="at least one"):
         read(tmp_path, content)
 
 
@@ -158,7 +159,7 @@ def test_a_file_without_records(tmp_path, content):
 def test_bad_records_name_file_and_remedy(tmp_path, spoil, message):
     records = nested()
     spoil(records[0])
-    with pytest.raises(knowgic.KnowGICError, match=message) as error:
+    with pytest.raises(UserError, match=message) as error:
         read(tmp_path, records)
     assert "chains.json" in str(error.value)
 
@@ -166,7 +167,7 @@ def test_bad_records_name_file_and_remedy(tmp_path, spoil, message):
 def test_a_file_that_is_not_json_and_an_unknown_layout(tmp_path):
     path = tmp_path / "chains.json"
     path.write_text("{")
-    with pytest.raises(knowgic.KnowGICError, match="not JSON"):
+    with pytest.raises(UserError, match="not JSON"):
         knowgic.read_edits(path)
     with pytest.raises(ValueError, match=r"choose from 2025-06, latest, mini"):
         knowgic.load_edits("2024")
@@ -208,7 +209,7 @@ def test_the_packaged_edits_load_without_any_download(monkeypatch):
 def test_two_edits_under_one_number_are_refused(tmp_path):
     other = nested()[0]
     other["requested_rewrite"][0]["target_new"] = {"str": "Utopia"}
-    with pytest.raises(knowgic.KnowGICError, match=r"share a case_id \(7\)"):
+    with pytest.raises(UserError, match=r"share a case_id \(7\)"):
         read(tmp_path, [*nested(), other])
 
 
