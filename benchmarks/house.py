@@ -38,14 +38,14 @@ BUDGETS = {
     "triples": 1278,
     "peak": 5717,
     "klob": 3184,
-    "thinkedit": 6836,
+    "thinkedit": 6839,
     "explorer": 884,
     "sweeps": 901,
     "top-level": 2086,
     "tools": 2221,
     "benchmarks": 1918,
     "book": 816,
-    "tests": 22859,
+    "tests": 22865,
 }
 OUTSIDE = ("tools", "benchmarks", "book", "tests")
 # A paper's room has these, as the others have.
