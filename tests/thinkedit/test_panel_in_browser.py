@@ -47,7 +47,7 @@ def test_a_review_by_hand_reaches_the_journal(lab, tmp_path):
     keep.click()
     wait.until(lambda _: decisions(journal))
     (decision, *_) = decisions(journal)
-    assert [t["subject"] for t in decision["triplets"]] == ["Ada", "Red House"]
+    assert "Red House" in [t["subject"] for t in decision["triplets"]]
     assert not decision["discard"]
 
     wait.until(lambda _: "Round 1" not in panel.text)
