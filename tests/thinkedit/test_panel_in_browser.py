@@ -47,7 +47,8 @@ def test_a_review_by_hand_reaches_the_journal(lab, tmp_path):
     keep.click()
     wait.until(lambda _: decisions(journal))
     (decision, *_) = decisions(journal)
-    assert "Red House" in [t["subject"] for t in decision["triplets"]]
+    # What Ada studied at is a link already and not offered; where she lives was unticked.
+    assert [t["subject"] for t in decision["triplets"]] == ["Red House"]
     assert not decision["discard"]
 
     wait.until(lambda _: "Round 1" not in panel.text)
