@@ -13,6 +13,7 @@ problem. A single edit is usually far below s_max, where PRUNE changes nothing.
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -41,13 +42,12 @@ class Wrapper(Editor):
     app: App | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self.language_model = self.base.language_model
-        self.app = self.base.app
+        self.language_model, self.app = self.base.language_model, self.base.app
         self.targets = self.base.targets
 
+    @abstractmethod
     def changed(self, update: Update) -> Update:
         """The base editor's update, made on the unedited model, as this editor leaves it."""
-        raise NotImplementedError
 
     def edit(self, requests: Sequence[EditRequest]) -> list[Update]:
         """The base editor's independent updates, each changed."""

@@ -47,8 +47,7 @@ def test_a_review_by_hand_reaches_the_journal(lab, tmp_path):
     keep.click()
     wait.until(lambda _: decisions(journal))
     (decision, *_) = decisions(journal)
-    # What Ada studied at is a link already and not offered; where she lives was unticked.
-    assert [t["subject"] for t in decision["triplets"]] == ["Red House"]
+    assert [t["subject"] for t in decision["triplets"]] == ["Red House"]  # no link is offered again
     assert not decision["discard"]
 
     wait.until(lambda _: "Round 1" not in panel.text)
