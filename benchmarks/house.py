@@ -38,7 +38,7 @@ BUDGETS = {
     "triples": 1278,
     "peak": 5717,
     "klob": 3184,
-    "thinkedit": 6839,
+    "thinkedit": 6834,
     "explorer": 884,
     "sweeps": 901,
     "top-level": 2086,

@@ -213,7 +213,7 @@ class EditBatch:
             for number, row in enumerate(rows)
             for node in np.flatnonzero(row.forest.edited)
         ]
-        edit_row, edit_column = torch.tensor(edited or [(0, 0)], device=device).T
+        places = torch.tensor(edited, dtype=torch.long, device=device).view(-1, 2)
         lengths = [(int(row.active().sum()), len(row.forest)) for row in rows]
         moving, all_ = torch.tensor(lengths, device=device).T
         return cls(
@@ -223,7 +223,7 @@ class EditBatch:
             entering=entering,
             active=active,
             lengths=(moving, all_ - moving),
-            edits=(edit_row, edit_column),
+            edits=(places[:, 0], places[:, 1]),
             bare=column("bare_node"),
             kl=column("kl_node"),
             readout=Readout.of(rows, columns, device),

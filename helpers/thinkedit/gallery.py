@@ -38,6 +38,7 @@ def _sequence(run: Run, kind: str = "exact") -> bool:
 _stored = partial(figure, of="thinkedit", main=MAIN, together=True, when=_sequence)
 _exact = partial(_stored, needs=("exact", "chains"))
 _recalled = partial(figure, of="thinkedit", when=is_recalled, needs=("exact", "chains"))
+_own = partial(_recalled, main=f"{MAIN}_recalled-{MAIN}", together=True)
 
 
 @figure("06_reading", title="ThinkEdit's measures in one picture each", alone=True)
@@ -112,12 +113,10 @@ def recalled_methods(run: Run) -> Figure:
     )
 
 
-@_recalled(
+@_own(
     "06_definition_2",
     title="Deep edits: no longer chain is left (Definition 2)",
     when=lambda run: is_recalled(run) and _made(run, ", independent"),
-    main=f"{MAIN}_recalled-{MAIN}",
-    together=True,
 )
 def definition_2(runs: Sequence[Run], *, mode: str = "independent") -> Figure:
     """Share of edits after which no chain of two or more steps is fully known."""
@@ -173,12 +172,10 @@ def chains(runs: Sequence[Run], *, mode: str = "sequential") -> Figure:
     return figures.chain_counts_bars(counts, caption=_caption(runs, mode))
 
 
-@_recalled(
+@_own(
     "06_deep_edit",
     title="Deep edits: change of IFR and CKP",
     when=lambda run: is_recalled(run) and _made(run, ", deep"),
-    main=f"{MAIN}_recalled-{MAIN}",
-    together=True,
 )
 def deep(runs: Sequence[Run]) -> Figure:
     """What deep edits change against plain independent ones, on the same edits."""
@@ -189,12 +186,10 @@ def deep(runs: Sequence[Run]) -> Figure:
     return _changed(runs, pairs, mode="independent", what="A deep edit")
 
 
-@_recalled(
+@_own(
     "06_app",
     title="Edits with APP: change of IFR and CKP",
     when=lambda run: is_recalled(run) and _made(run, "+app, independent"),
-    main=f"{MAIN}_recalled-{MAIN}",
-    together=True,
 )
 def with_app(runs: Sequence[Run], *, mode: str = "independent") -> Figure:
     """What APP changes, on the same edits."""
