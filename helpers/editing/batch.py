@@ -159,6 +159,7 @@ class EditBatch:
     readout: Readout
     reference: Reading | None = None
     mask: Mask = field(init=False)
+    edit_place: Tensor = field(init=False)  # of every edited token in rows x active
     _read: Callable[[LanguageModel, Tensor], Reading] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -166,6 +167,7 @@ class EditBatch:
         active, past = self.active, None if self.past is None else self.past.positions
         self.mask = Mask.of(self.language_model, active.positions, active.visible, past)
         rows, columns = active.ids.shape
+        self.edit_place = self.edits[0] * columns + self.edits[1]
         self._read = self.readout.plan((rows, columns), self.kl)
 
     @classmethod

@@ -125,11 +125,12 @@ def _optimise(
     delta.requires_grad_(True)
     adam = _Adam(torch.zeros_like(delta), torch.zeros_like(delta))
     present, vectors = list(range(len(rows))), list[Vector]()
+    seen: list[Tensor] = []
     initial = limit = torch.empty(0)
     for step in range(settings.v_num_grad_steps):
-        hidden, output = _forward(batch, module, delta)
+        hidden = _forward(batch, module, delta, seen)
         if step == 0:
-            initial = output
+            (initial,) = seen
             vectors = [Vector(torch.zeros_like(v), v) for v in initial]
             limit = settings.clamp_norm_factor * initial.norm(dim=-1, keepdim=True)
         terms = _loss_terms(batch, hidden, delta, initial, settings, app)
@@ -152,23 +153,18 @@ def _optimise(
     return vectors
 
 
-def _forward(batch: EditBatch, module: str, delta: Tensor) -> tuple[Tensor, Tensor]:
-    """Final hidden states [rows, active, hidden] with ``delta`` added, and what it was added to.
-
-    The latter [rows, hidden] is read at the bare prompt's subject.
-    """
-    row, column = batch.edits
-    found: list[Tensor] = []
+def _forward(batch: EditBatch, module: str, delta: Tensor, seen: list[Tensor]) -> Tensor:
+    """Final hidden states with ``delta`` added; what it is added to goes into ``seen``, once."""
 
     def adding(_: Tensor, output: Tensor) -> Tensor:
-        rows = torch.arange(len(delta), device=delta.device)
-        found.append(output[rows, batch.bare].detach().float())
-        added = delta.index_select(0, row).to(output.dtype)
-        place = row * output.shape[1] + column
-        return output.flatten(0, 1).index_add(0, place, added).view_as(output)
+        if not seen:
+            rows = torch.arange(len(delta), device=delta.device)
+            seen.append(output[rows, batch.bare].detach().float())
+        added = delta.index_select(0, batch.edits[0]).to(output.dtype)
+        return output.flatten(0, 1).index_add(0, batch.edit_place, added).view_as(output)
 
     with output_hooks(batch.language_model, {module: adding}):
-        return batch.hidden(), found[0]
+        return batch.hidden()
 
 
 def _loss_terms(
