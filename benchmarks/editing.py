@@ -4,7 +4,6 @@ python -m benchmarks.editing --records 16 --plain 2
 python -m benchmarks.editing --methods memit,alphaedit,rect --share   # as one run makes them
 python -m benchmarks.editing --methods rome --grow edits       # 1 … 256 edits at once
 python -m benchmarks.editing --methods rome --grow model       # random models up to 13 B
-python -m benchmarks.editing --methods ft-m --grow edits --points 1,16   # only so far
 python -m benchmarks.editing --model shape:llama2-7b --dtype bfloat16 --device cuda
 """
 
@@ -20,10 +19,8 @@ import torch
 import typer
 
 from benchmarks.machine import arithmetic, cost_of
-from benchmarks.plain import plain_scores
-from benchmarks.plain_editors import PLAIN
-from benchmarks.records import records_at_hand
-from benchmarks.report import Report
+from benchmarks.plain import PLAIN, plain_scores
+from benchmarks.report import Report, records_at_hand
 from helpers import models
 from helpers.editing.build import build_editor
 from helpers.editing.editor import Editor
@@ -48,20 +45,11 @@ def main(
     model: str = "smollm2-135m",
     dataset: str = "peak-cf",
     records: int = 16,
-    plain: Annotated[
-        int,
-        typer.Option(
-            help="records the plain path edits, one by one; as many as --records to compare like with like"
-        ),
-    ] = 2,
+    plain: Annotated[int, typer.Option(help="records the plain path edits, one by one")] = 2,
     methods: str = "rome,rome+app,memit,memit+app,alphaedit,ft-m,kn,mend",
     grow: Annotated[str, typer.Option(help="methods, edits or model")] = "methods",
-    points: Annotated[
-        str, typer.Option(help="numbers of edits, or models, to grow through; default: all")
-    ] = "",
-    share: Annotated[
-        bool, typer.Option(help="methods share their vectors, as in a run; adds their total")
-    ] = False,
+    points: Annotated[str, typer.Option(help="edits, or models, to grow through")] = "",
+    share: Annotated[bool, typer.Option(help="methods share vectors, as in a run")] = False,
     flops: Annotated[bool, typer.Option(help="count arithmetic, in a second run")] = True,
     preset: Annotated[str, typer.Option(help="default: tuned, or else paper")] = "",
     dtype: str = "float32",
@@ -70,27 +58,18 @@ def main(
     folder: Path = RUNS / "benchmarks",
 ) -> None:
     """Print busy seconds per record of editing and full scoring, and plain / ours per editor."""
-    if share and grow != "methods":
-        raise typer.BadParameter("--share compares methods on the same edits: leave out --grow")
-    if grow not in ("methods", *POINTS):
-        raise typer.BadParameter(f"--grow is methods, edits or model, not {grow!r}")
-    if points and grow == "methods":
-        raise typer.BadParameter("--points says how far to grow: add --grow edits or --grow model")
+    if grow not in ("methods", *POINTS) or (share and grow != "methods"):
+        raise typer.BadParameter(
+            f"--grow is methods, edits or model, not {grow!r}; --share takes no --grow"
+        )
     torch.set_num_threads(threads)
     chosen = records_at_hand(dataset)
     growing = (points or POINTS.get(grow, "")).split(",")
-    if grow == "edits":
-        if points and not all(n.isdigit() and 0 < int(n) <= len(chosen) for n in growing):
-            raise typer.BadParameter(
-                f"--points {points}: give numbers of edits from 1 to {len(chosen)}, the records of"
-                f" {dataset}"
-            )
-        growing = [n for n in growing if int(n) <= len(chosen)]
+    counts = [int(n) for n in growing if int(n) <= len(chosen)] if grow == "edits" else [records]
     label = "_".join([*([] if grow == "model" else [model]), methods])
     report = Report(f"editing_{grow}", "record", torch_dtype(dtype), device, label)
     for name in growing if grow == "model" else (model,):
         language_model = models.load(name, dtype=dtype, device=device)
-        counts = [int(n) for n in growing] if grow == "edits" else [records]
         options: dict[str, Any] = {"preset": preset or preset_of(name)}
         if share:  # a second run, which counts arithmetic, would find every vector
             options, flops = {**options, "memo": {}}, False
@@ -102,13 +81,13 @@ def main(
                 x = {"edits": str(count), "model": name, "methods": method}[grow]
                 series = "editing" if grow == "methods" else method
                 _edit(report, series, x, editor, chosen[:count], PLAIN.get(method), plain, flops)
-                report.save(folder, axis=grow)  # each row at once: the next one may not fit
+                report.save(folder)  # each row at once: the next one may not fit
         if share:
-            _total(report)
-        _score(
-            report, language_model, {"model": name}.get(grow, "scoring"), chosen[:records], plain
-        )
-        report.save(folder, axis=grow)  # after each: the next model may not fit
+            ours, several = (sum(float(str(r[k])) for r in report.rows) for k in ("ours", "plain"))
+            report.add("together", "together", ours, plain=several)
+        x = name if grow == "model" else "scoring"
+        _score(report, language_model, x, chosen[:records], plain)
+        report.save(folder)
         del editor, language_model  # before the next one comes
 
 
@@ -124,7 +103,7 @@ def preset_of(model: str) -> str:
 def editor_of(
     method: str, language_model: LanguageModel, options: Mapping[str, Any]
 ) -> Editor | None:
-    """The editor; None, with a word, where it cannot be had for the model."""
+    """The editor; None, with a notice, where it cannot be built for the model."""
     try:
         editor = build_editor(method, language_model, **options)
     except (NetworkError, EditorError) as error:
@@ -170,12 +149,6 @@ def _edit(
     flop = arithmetic(partial(editor.edit, requests)) if flops else float("nan")
     n = len(requests)
     report.add(series, x, cost.busy / n, plain=one_by_one, flop=flop / n, wall=cost.wall / n)
-
-
-def _total(report: Report) -> None:
-    """One row: what the methods so far cost together, beside the plain paths of them all."""
-    ours, plain = (sum(float(str(row[side])) for row in report.rows) for side in ("ours", "plain"))
-    report.add("together", "together", ours, plain=plain)
 
 
 def _score(

@@ -5,20 +5,19 @@
     python -m benchmarks.gpu --device cpu --tiny   # the same steps with tiny shapes
 
 Every measurement is a JSON line of its own, written at once. A step runs in a process of its own, so
-that its memory goes with it; one that fails or takes too long leaves a line that says so, and the next
-one runs. A file that is brought back to another machine goes on where it stopped: measurements in it
-of such a machine are not made again, and a step that failed is tried anew.
+that its memory is freed with it; one that fails or takes too long leaves a line with the error, and the
+next one runs. A file that is brought back to another machine of the kind resumes where it stopped.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import platform
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from dataclasses import astuple
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -30,8 +29,7 @@ from benchmarks.gpu_steps import STEPS, Setting, Step
 from helpers.paths import REPOSITORY, RUNS
 
 Line = dict[str, Any]
-DONE = "done"
-GRACE = 15.0  # seconds kept for the summary
+SLOWER = 10  # how many times as long a step may take on a CPU
 
 
 def main(
@@ -44,121 +42,79 @@ def main(
     plain: Annotated[int, typer.Option(help="records of the plain path")] = 2,
     tiny: Annotated[bool, typer.Option(help="the shapes' depth, nothing of their size")] = False,
     summary: Annotated[bool, typer.Option(help="print the table and measure nothing")] = False,
-    one: Annotated[str, typer.Option(hidden=True)] = "",
+    here: Annotated[bool, typer.Option(hidden=True, help="measure in this process")] = False,
 ) -> None:
     """Measure step by step, and print what was found as a table."""
     setting = Setting(device, dtype, records, plain, tiny)
-    chosen = _chosen(steps)
+    wanted = steps.split(",") if steps else [step.name for step in STEPS]
+    if unknown := set(wanted) - {step.name for step in STEPS}:
+        raise typer.BadParameter(f"no step {unknown}; known: {[step.name for step in STEPS]}")
+    chosen = [step for step in STEPS if step.name in wanted]
     file.parent.mkdir(parents=True, exist_ok=True)
-    if one:
-        measure(_chosen(one)[0], setting, file)
+    if here:
+        measure(chosen[0], setting, file)
         return
-    if not summary:
-        ends = time.monotonic() + 60 * minutes - GRACE if minutes else float("inf")
-        _all(chosen, setting, file, ends)
+    ends = time.monotonic() + 60 * minutes - 15 if minutes else float("inf")
+    for step in chosen if not summary else ():
+        print(f"{step.name}: {_made(step, setting, file, ends)}", flush=True)
     print(table(read(file)))
 
 
-def _chosen(names: str) -> list[Step]:
-    known = {step.name: step for step in STEPS}
-    wanted = [name.strip() for name in names.split(",") if names]
-    if unknown := [name for name in wanted if name not in known]:
-        raise typer.BadParameter(f"no step {unknown}; known: {', '.join(known)}")
-    return [known[name] for name in wanted] or list(STEPS)
-
-
-def _all(chosen: Sequence[Step], setting: Setting, file: Path, ends: float) -> None:
-    """Run the steps that are not done, each in a process of its own with its time limit."""
-    for step in chosen:
-        if is_done(step, setting, read(file)):
-            print(f"{step.name}: done before", flush=True)
-        elif time.monotonic() + limit(step, setting) > ends:
-            print(f"{step.name}: may take {limit(step, setting)} s: left for the next call")
-        else:
-            print(f"{step.name}: at most {limit(step, setting)} s", flush=True)
-            if problem := _in_its_own_process(step, setting, file):
-                write(file, _line(step, setting) | {"error": problem})
-                print(f"{step.name} failed: {problem[-300:]}", flush=True)
-
-
-def limit(step: Step, setting: Setting) -> int:
-    """Seconds that a step may take: its own on a GPU, ten times as many on a CPU."""
-    return step.seconds * (10 if setting.device == "cpu" else 1)
-
-
-def _in_its_own_process(step: Step, setting: Setting, file: Path) -> str:
-    """What went wrong, if anything."""
-    command = [sys.executable, "-m", "benchmarks.gpu", "--one", step.name, "--file", str(file)]
-    command += ["--device", setting.device, "--dtype", setting.dtype]
+def _made(step: Step, setting: Setting, file: Path, ends: float) -> str:
+    """Run a step that is not done in a process of its own; what came of it."""
+    head = _head(step, setting)
+    kept = {key: head[key] for key in ("step", "setting", "machine")}
+    if any(line.get("done") and kept.items() <= line.items() for line in read(file)):
+        return "done before"
+    limit = step.seconds * (SLOWER if setting.device == "cpu" else 1)
+    if time.monotonic() + limit > ends:
+        return f"may take {limit} s: left for the next call"
+    command = [sys.executable, "-m", "benchmarks.gpu", "--here", "--steps", step.name]
+    command += ["--file", str(file), "--device", setting.device, "--dtype", setting.dtype]
     command += ["--records", str(setting.records), "--plain", str(setting.plain)]
     command += ["--tiny"] if setting.tiny else []
+    how: dict[str, Any] = {"cwd": REPOSITORY, "stderr": subprocess.PIPE, "text": True}
     try:
-        run = subprocess.run(
-            command,
-            cwd=REPOSITORY,
-            stderr=subprocess.PIPE,
-            text=True,
-            timeout=limit(step, setting),
-            check=False,
-        )
+        run = subprocess.run(command, timeout=limit, check=False, **how)
+        problem = run.stderr[-2000:] or f"exit code {run.returncode}" if run.returncode else ""
     except subprocess.TimeoutExpired:
-        return f"took longer than its {limit(step, setting)} s"
-    return run.stderr[-2000:] or f"ended with code {run.returncode}" if run.returncode else ""
+        problem = f"took longer than its {limit} s"
+    if problem:
+        write(file, head | {"error": problem})
+    return f"failed: {problem[-300:]}" if problem else "done"
 
 
 def measure(step: Step, setting: Setting, file: Path) -> None:
-    """Run one step here; its measurements are written as they come, then that it is done."""
-    began = time.monotonic()
+    """Run one step here; its measurements are written as they are made, then that it is done."""
+    began, head = time.monotonic(), _head(step, setting)
     for measurement in step.run(setting):
-        write(file, _line(step, setting) | measurement)
+        write(file, head | measurement)
         print(f"  {measurement}", flush=True)
-    write(file, _line(step, setting) | {DONE: True, "seconds": time.monotonic() - began})
+    write(file, head | {"done": True, "seconds": time.monotonic() - began})
 
 
-def _line(step: Step, setting: Setting) -> Line:
-    """What every line says: the step, what it ran with and on."""
+def _head(step: Step, setting: Setting) -> Line:
+    """What every line begins with: the step, what it ran with and on."""
+    on_gpu = setting.device.startswith("cuda") and torch.cuda.is_available()
     return {
         "step": step.name,
-        "setting": _what(setting),
-        "machine": _machine(setting),
+        "setting": list(astuple(setting)),
+        "machine": torch.cuda.get_device_name() if on_gpu else platform.processor() or "CPU",
         "torch": torch.__version__,
         "transformers": transformers.__version__,
-        "at": time.strftime("%Y-%m-%d %H:%M:%S"),
     }
 
 
-def _machine(setting: Setting) -> str:
-    on_gpu = setting.device.startswith("cuda") and torch.cuda.is_available()
-    return torch.cuda.get_device_name() if on_gpu else platform.processor() or "CPU"
-
-
-def _what(setting: Setting) -> list[Any]:
-    return [setting.device, setting.dtype, setting.records, setting.plain, setting.tiny]
-
-
-def is_done(step: Step, setting: Setting, lines: Iterable[Line]) -> bool:
-    """Whether the step was finished with this setting, on a machine of this kind."""
-    wanted = {"step": step.name, "setting": _what(setting), "machine": _machine(setting)}
-    return any(line.get(DONE) and wanted.items() <= line.items() for line in lines)
-
-
 def write(file: Path, line: Line) -> None:
-    """Add one line; it is on the disk when this returns."""
+    """Add one line."""
     with file.open("a", encoding="utf-8") as stream:
         stream.write(json.dumps(line, ensure_ascii=False) + "\n")
-        stream.flush()
-        os.fsync(stream.fileno())
 
 
 def read(file: Path) -> list[Line]:
-    """The lines so far; one that was cut off in the middle is left out."""
-    found = []
-    for text in file.read_text(encoding="utf-8").splitlines() if file.exists() else ():
-        try:
-            found.append(json.loads(text))
-        except json.JSONDecodeError:
-            continue
-    return found
+    """The lines so far, without one that was cut off in the middle."""
+    lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+    return [json.loads(line) for line in lines if line.endswith("}")]
 
 
 def table(lines: Sequence[Line]) -> str:
@@ -172,22 +128,16 @@ def table(lines: Sequence[Line]) -> str:
     head = f"{last['machine']} ({device}), {dtype}, {shape}, torch {last['torch']}, transformers"
     rows = [f"{head} {last['transformers']}.", "", "| | |", "|---|---|"]
     rows += [f"| {line['name']} | {_in_words(line)} |" for line in newest.values()]
-    done = {line["step"] for line in lines if line.get(DONE)}
-    failed = {line["step"]: line["error"] for line in lines if "error" in line}
-    rows += [
-        f"| {step} | failed: {error.strip().splitlines()[-1]} |"
-        for step, error in failed.items()
-        if step not in done
-    ]
+    ended = {line["step"]: line.get("error", "") for line in lines if "name" not in line}
+    rows += [f"| {step} | failed: {e.splitlines()[-1]} |" for step, e in ended.items() if e]
     return "\n".join(rows)
 
 
 def _in_words(line: Line) -> str:
     """A line's own numbers, with three digits."""
-    known = {"step", "setting", "machine", "torch", "transformers", "at", "name"}
-    own = {key: value for key, value in line.items() if key not in known}
-    words = {k: f"{v:.3g}" if isinstance(v, float) else v for k, v in own.items()}
-    return ", ".join(f"{key} {value}" for key, value in words.items())
+    known = ("step", "setting", "machine", "torch", "transformers", "name")
+    own = ((key, value) for key, value in line.items() if key not in known)
+    return ", ".join(f"{k} {v:.3g}" if isinstance(v, float) else f"{k} {v}" for k, v in own)
 
 
 if __name__ == "__main__":

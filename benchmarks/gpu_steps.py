@@ -7,29 +7,75 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
+from itertools import cycle, islice
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
-from benchmarks.gpu_setting import Setting
+from benchmarks.editing import editor_of
 from benchmarks.machine import (
     copy_speed,
+    cost_of,
     matmul_peak,
-    measured,
     median_cost,
     peak_memory,
     reset_peak_memory,
 )
-from benchmarks.plain import plain_scores
-from benchmarks.plain_editors import PLAIN
+from benchmarks.plain import PLAIN, plain_scores
+from helpers import models
+from helpers.editing.build import build_editor
+from helpers.editing.editor import Editor
+from helpers.models.language_model import LanguageModel
+from helpers.models.shapes import SHAPE_PREFIX, SHAPES
 from helpers.paths import REPOSITORY
+from helpers.peak.records import load_peak
 from helpers.peak.run import edit_request, questions, score_records
+from helpers.peak.schema import PeakRecord
 
 Measurement = dict[str, Any]
+SHAPE = "llama2-7b"
+TINY = {
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 2,
+}
 BATCHES = (1, 4, 16, 64, 256)
-HEAD_SIZE = 128
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a step measures with; ``tiny`` keeps the shape's depth and nothing else of its size."""
+
+    device: str = "cuda"
+    dtype: str = "bfloat16"
+    records: int = 16
+    plain: int = 2
+    tiny: bool = False
+
+    @cached_property
+    def model(self) -> LanguageModel:
+        """The random model of the shape."""
+        with patch.dict(SHAPES, {SHAPE: SHAPES[SHAPE] | (TINY if self.tiny else {})}):
+            return models.load(SHAPE_PREFIX + SHAPE, dtype=self.dtype, device=self.device)
+
+    def chosen(self, count: int | None = None) -> list[PeakRecord]:
+        """Packaged records, repeated where there are fewer: no download is needed."""
+        packaged = load_peak("peak-mini-cf").records
+        return list(islice(cycle(packaged), count or self.records))
+
+    def editor(self, method: str) -> Editor:
+        """A method's editor on the shape with the paper's preset."""
+        corpus = "self-64x32" if self.tiny else "self"
+        options: dict[str, Any] = {"preset": "paper", "corpus": corpus}
+        if method == "alphaedit":
+            options["overrides"] = {"nullspace_threshold": 1e9}
+        editor = editor_of(method, self.model, options)
+        assert editor is not None
+        return editor
 
 
 def device_checks(setting: Setting) -> Iterator[Measurement]:
@@ -50,7 +96,7 @@ def packed_gradients(setting: Setting) -> Iterator[Measurement]:
     torch.backends.cuda.enable_cudnn_sdp(False)  # as loading a model does
     generator = torch.Generator().manual_seed(0)
     for queries, constant in ((86, 80), (64, 64), (7, 1)):
-        shape = (2, 4, queries + constant, HEAD_SIZE)
+        shape = (2, 4, queries + constant, 128)
         exact = [torch.randn(shape, generator=generator) for _ in range(3)]
         visible = torch.rand(2, 1, queries, queries + constant, generator=generator) < 0.2
         visible[..., constant:] |= torch.eye(queries, dtype=torch.bool)
@@ -93,9 +139,8 @@ def edited(method: str, setting: Setting) -> Iterator[Measurement]:
     editor = setting.editor(method)
     yield _measured(f"{method}, ours", partial(editor.edit, requests), len(requests), setting)
     if plain := PLAIN.get(method):
-        alone = requests[: setting.plain]
-        call = partial(_each, partial(plain, editor), alone)
-        yield _measured(f"{method}, plain", call, len(alone), setting)
+        alone = [partial(plain, editor, request) for request in requests[: setting.plain]]
+        yield _measured(f"{method}, plain", partial(_each, alone), len(alone), setting)
 
 
 def scored(setting: Setting) -> Iterator[Measurement]:
@@ -104,8 +149,8 @@ def scored(setting: Setting) -> Iterator[Measurement]:
     call = partial(score_records, model, records)
     yield _measured("scoring, ours", call, len(records), setting)
     asked = [questions(record)[0] for record in records[: setting.plain]]
-    plain = partial(_each, partial(plain_scores, model), asked)
-    yield _measured("scoring, plain", plain, len(asked), setting)
+    alone = [partial(plain_scores, model, own) for own in asked]
+    yield _measured("scoring, plain", partial(_each, alone), len(alone), setting)
 
 
 def batches(method: str, setting: Setting) -> Iterator[Measurement]:
@@ -122,9 +167,9 @@ def real_weights(setting: Setting) -> Iterator[Measurement]:
     if setting.tiny:
         yield {"name": "embedded model", "skipped": "no tiny one has real weights"}
         return
-    model, records = setting.embedded, setting.chosen()
+    model, records = models.load("smollm2-135m", device=setting.device), setting.chosen()
     requests = [edit_request(record) for record in records]
-    editor = setting.editor("rome", model)
+    editor = build_editor("rome", model, preset="tuned")
     yield _measured("embedded, rome", partial(editor.edit, requests), len(records), setting)
     updates = editor.edit(requests)
     nll = [update.diagnostics["losses"][-1]["nll"] for update in updates if not update.failed]
@@ -163,10 +208,7 @@ STEPS = (
 def _measured(name: str, call: Callable[[], object], count: int, setting: Setting) -> Measurement:
     """The cost per record, the middle of three runs, and the memory they took."""
     reset_peak_memory(setting.device)
-    if setting.tiny:
-        cost, _ = measured(call, setting.device)
-    else:
-        cost = median_cost(call, setting.device)
+    cost = (cost_of if setting.tiny else median_cost)(call, setting.device)
     return {
         "name": name,
         "records": count,
@@ -176,6 +218,6 @@ def _measured(name: str, call: Callable[[], object], count: int, setting: Settin
     }
 
 
-def _each(call: Callable[[Any], object], items: Sequence[Any]) -> None:
-    for item in items:
-        call(item)
+def _each(calls: Sequence[Callable[[], object]]) -> None:
+    for call in calls:
+        call()

@@ -1,5 +1,5 @@
-"""How much there is to hold in the head: lines by room next to their budgets, imports, and the files
-that one addition touches.
+"""How much there is to hold in the head: lines by room next to their budgets, the files that one
+addition touches, and the modules between a notebook's cell and its number.
 
 python -m benchmarks.house
 """
@@ -12,22 +12,17 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
+from textwrap import indent
+from types import FrameType
 
 from helpers.paths import NOTEBOOKS, REPOSITORY
 
 PACKAGE = REPOSITORY / "helpers"
-# The drawing of docs/architecture.md, from the ground up; rooms of one row are level.
-LEVELS = (
-    ("paths", "processes", "kept", "records", "fetch"),
-    ("models",),
-    ("scoring", "editing", "locating"),
-    ("results", "triples", "params"),
-    ("peak", "klob", "thinkedit"),
-    ("explorer", "sweeps", "values", "doctor", "publish", "execute", "cli"),
-)
 # Most lines a room may have, docstrings and blanks included; they only go down (tests/test_rooms.py).
-# What stands beside the rooms in `helpers` is "top-level"; the last four are folders of their own.
+# Modules next to the rooms in `helpers` are "top-level"; the last four are folders of their own.
 BUDGETS = {
     "models": 2043,
     "editing": 4879,
@@ -43,38 +38,33 @@ BUDGETS = {
     "sweeps": 901,
     "top-level": 2086,
     "tools": 2221,
-    "benchmarks": 1918,
+    "benchmarks": 1500,
     "book": 816,
-    "tests": 22865,
+    "tests": 22562,
 }
 OUTSIDE = ("tools", "benchmarks", "book", "tests")
-# A paper's room has these, as the others have.
-PARALLEL = (
-    *("records", "metrics", "run", "tables", "figures", "gallery", "publish", "stored_scores"),
-    "reading",
-)
-# What an addition stands for: a word that one such thing that is there already is known by, in code.
+# What an addition is: a word by which code names one that exists, and the files it may touch.
 ADDITIONS = {
-    "a coefficient of APP": "gamma",
-    "a table column": "LS_unfiltered",
-    "an editor": "RectHyperparameters",
-    "a published figure": "05_share",
-    "a figure of a notebook": "06_chain_samples",
-    "a data set with its own schema": "LAYOUTS",
+    "a coefficient of APP": ("gamma", 2),
+    "a table column": ("LS_unfiltered", 1),
+    "a figure": ("05_share", 1),
+    "an editor": ("kn", 3),
+    "a locator": ("causal-tracing", 2),
+    "a data set with its own schema": ("LAYOUTS", 4),
 }
+# A notebook, and the call in one of its cells that gives a table.
+DISTANCES = {"03": "editing_table", "05": "criteria_text", "06": "technique_table"}
+# What notebooks do before and after a table, and no part of the way to its number.
+LEFT_OUT = ("helpers.models.load", "helpers.results.session.begin", "helpers.results.show.show")
 
 
-def module_name(path: Path) -> str:
-    """Such as ``helpers.klob.run``."""
-    parts = path.relative_to(REPOSITORY).with_suffix("").parts
-    return ".".join(part for part in parts if part != "__init__")
+def python_files() -> list[Path]:
+    """Those of the package and of the folders next to it."""
+    folders = (PACKAGE, *(REPOSITORY / name for name in OUTSIDE))
+    return sorted(path for folder in folders for path in folder.rglob("*.py"))
 
 
-def room_of(module: str) -> str:
-    """The part of the package that a module belongs to."""
-    return module.partition(".")[2].partition(".")[0]
-
-
+@cache
 def lines_by_room() -> dict[str, Counter[str]]:
     """For each room its files and its lines: all, docstrings, and blank or comment."""
     rooms: dict[str, Counter[str]] = {name: Counter() for name in BUDGETS}
@@ -83,18 +73,12 @@ def lines_by_room() -> dict[str, Counter[str]]:
         room = parts[0] if parts[0] in OUTSIDE else parts[1] if len(parts) > 2 else "top-level"
         text = path.read_text("utf-8")
         written = [line.strip() for line in text.splitlines()]
-        words = sum(_docstring_lines(ast.parse(text)))
+        words = sum(len(_docstring_places(node)) for node in ast.walk(ast.parse(text)))
         blank = sum(not line or line.startswith("#") for line in written)
         rooms.setdefault(room, Counter()).update(
             {"files": 1, "lines": len(written), "docstrings": words, "blank or comment": blank}
         )
     return rooms
-
-
-def python_files() -> list[Path]:
-    """Those of the package and of the folders next to it."""
-    folders = (PACKAGE, *(REPOSITORY / name for name in OUTSIDE))
-    return sorted(path for folder in folders for path in folder.rglob("*.py"))
 
 
 def density() -> tuple[float, float]:
@@ -115,10 +99,6 @@ def density() -> tuple[float, float]:
     return sum(code) / len(code), sorted(functions)[int(0.95 * len(functions))]
 
 
-def _docstring_lines(tree: ast.Module) -> Iterator[int]:
-    yield from (len(_docstring_places(node)) for node in ast.walk(tree))
-
-
 def _docstring_places(node: ast.AST) -> range:
     """Numbers of the lines that a node's docstring takes, if it has one."""
     if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and (
@@ -129,80 +109,74 @@ def _docstring_places(node: ast.AST) -> range:
     return range(0)
 
 
-def modules_of_notebook(notebook: Path) -> list[str]:
-    """Modules of helpers that the cells' imports and every editor's class load, in a process of its own."""
-    cells = json.loads(notebook.read_text("utf-8"))["cells"]
-    sources = ("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
-    imports = [
-        ast.unparse(node)
-        for source in sources
-        for node in ast.walk(ast.parse(source))
-        if isinstance(node, ast.Import | ast.ImportFrom)
+def files_naming(word: str) -> list[str]:
+    """Files of the package with code that names this, and the folder of hyperparameters if they do."""
+    files = sorted(PACKAGE.rglob("*.py"))
+    found = [str(path.relative_to(PACKAGE)) for path in files if word in _names(path)]
+    presets = (REPOSITORY / "params" / "models").glob("*.yaml")
+    return found + ["params/models"] * any(f"{word}:" in p.read_text("utf-8") for p in presets)
+
+
+@cache
+def _names(path: Path) -> set[str]:
+    fields = ("id", "attr", "arg", "name", "value")
+    nodes = ast.walk(ast.parse(path.read_text("utf-8")))
+    values = (getattr(node, field, None) for node in nodes for field in fields)
+    return {value for value in values if isinstance(value, str)}
+
+
+@contextmanager
+def modules_run() -> Iterator[set[str]]:
+    """Modules of the package whose functions run inside; what imports run is left out."""
+    found: set[str] = set()
+    importing = 0
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        nonlocal importing
+        code = frame.f_code
+        if code.co_name == "_find_and_load":
+            importing += {"call": 1, "return": -1}.get(event, 0)
+        elif not importing and event == "call" and code.co_filename.startswith(f"{PACKAGE}/"):
+            found.add(code.co_filename.removeprefix(f"{PACKAGE}/"))
+
+    sys.setprofile(note)
+    try:
+        yield found
+    finally:
+        sys.setprofile(None)
+
+
+def modules_to_a_number(notebook: str, word: str) -> list[str]:
+    """Modules that run in the first cell that calls ``word``; no model is loaded, nothing is shown."""
+    (path,) = NOTEBOOKS.glob(f"{notebook}_*.ipynb")
+    cells = json.loads(path.read_text("utf-8"))["cells"]
+    sources = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+    place = next(number for number, source in enumerate(sources) if f"{word}(" in source)
+    code = [
+        "from unittest.mock import patch",
+        "from benchmarks.house import modules_run",
+        *(f"patch({name!r}).start()" for name in LEFT_OUT),
+        *sources[:place],
+        "with modules_run() as found:",
+        indent(sources[place], "    "),
+        "print(*sorted(found))",
     ]
-    code = "\n".join(
-        [
-            *imports,
-            "from helpers.editing.editors import EDITORS",
-            "[editor.kind for editor in EDITORS.values()]",
-            "import sys",
-            "print(*sorted(name for name in sys.modules if name.startswith('helpers')))",
-        ]
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    command = [sys.executable, "-c", "\n".join(code)]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True)
     return done.stdout.splitlines()[-1].split()
 
 
-def imports_of(path: Path) -> set[str]:
-    """Modules of helpers that one imports, wherever that stands, or names to import later."""
-    found = set()
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("helpers"):
-            module = str(node.module)
-            found |= {module, *(f"{module}.{alias.name}" for alias in node.names)}
-        elif isinstance(node, ast.Constant) and str(node.value).startswith("helpers."):
-            found.add(str(node.value))
-    return found
+def modules_of_rome() -> list[str]:
+    """Modules of ``editing`` that run from a method's name to its update, on a small random model."""
+    from benchmarks.gpu_steps import Setting
+    from helpers.editing.request import EditRequest
 
-
-def climbs_of_publish() -> set[tuple[str, str]]:
-    """(module, module it names in a room above its own), among all that ``publish`` reaches."""
-    paths = {module_name(path): path for path in PACKAGE.rglob("*.py")}
-    level = {room: number for number, rooms in enumerate(LEVELS) for room in rooms}
-    reached, waiting, climbs = set(), ["helpers.publish"], set()
-    while waiting:
-        module = waiting.pop()
-        if module in reached:
-            continue
-        reached.add(module)
-        for other in imports_of(paths[module]) & paths.keys():
-            here, there = (level.get(room_of(name), -1) for name in (module, other))
-            if there > here >= 0:
-                climbs.add((module, other))
-            else:
-                waiting.append(other)
-    return climbs
-
-
-def files_naming(word: str) -> list[str]:
-    """Files of the package with code (not docstrings or comments) that names this."""
-    return [
-        str(path.relative_to(PACKAGE))
-        for path in sorted(PACKAGE.rglob("*.py"))
-        if word in set(_names(ast.parse(path.read_text("utf-8"))))
-    ]
-
-
-def _names(tree: ast.Module) -> Iterator[str]:
-    for node in ast.walk(tree):
-        for field in ("id", "attr", "arg", "name", "value"):
-            if isinstance(name := getattr(node, field, None), str):
-                yield name
-
-
-def twins() -> list[str]:
-    """Names of modules that are there more than once, but for those that the papers' rooms share."""
-    counted = Counter(path.stem for path in PACKAGE.rglob("[!_]*.py"))
-    return sorted(name for name, times in counted.items() if times > 1 and name not in PARALLEL)
+    setting = Setting(device="cpu", dtype="float32", tiny=True)
+    _ = setting.model
+    request = EditRequest("Sudan", "{} shares a border with", "Thailand")
+    with modules_run() as found:
+        setting.editor("rome").edit([request])
+    return sorted(found)
 
 
 def main() -> None:
@@ -214,19 +188,17 @@ def main() -> None:
         print(f"{name:11s} budget {allowed[name]:6,}  ", end="")
         print("  ".join(f"{what} {counted[what]:,}" for what in total))
     characters, longest = density()
-    print(
-        f"mean code line: {characters:.1f} characters; 95 % of functions: at most {longest} lines"
-    )
-    long = [p for p in PACKAGE.rglob("*.py") if len(p.read_text("utf-8").splitlines()) > 500]
-    print("modules over 500 lines:", ", ".join(map(module_name, sorted(long))) or "none")
-    print("modules of one name:", ", ".join(twins()) or "none")
-    (notebook,) = NOTEBOOKS.glob("03_*.ipynb")
-    print("modules that notebook 03 imports:", len(modules_of_notebook(notebook)))
-    climbs = climbs_of_publish()
-    pairs = {(room_of(here), room_of(there)) for here, there in climbs}
-    print(f"publish climbs back {len(pairs)} times:", *sorted(climbs))
-    for what, word in ADDITIONS.items():
-        print(f"{what}, such as {word}:", ", ".join(files_naming(word)))
+    print(f"mean code line: {characters:.1f} characters; 95 % of functions: <= {longest} lines")
+    sizes = {path: len(path.read_text("utf-8").splitlines()) for path in PACKAGE.rglob("*.py")}
+    long = [str(path.relative_to(PACKAGE)) for path, lines in sizes.items() if lines > 500]
+    print("modules over 500 lines:", ", ".join(sorted(long)) or "none")
+    for what, (word, most) in ADDITIONS.items():
+        print(f"{what}, such as {word} (at most {most}):", ", ".join(files_naming(word)))
+    for notebook, word in DISTANCES.items():
+        found = modules_to_a_number(notebook, word)
+        print(f"{word} of {notebook}: {len(found)} modules:", ", ".join(found))
+    found = modules_of_rome()
+    print(f"ROME: {len(found)} modules:", ", ".join(found))
 
 
 if __name__ == "__main__":

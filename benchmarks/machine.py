@@ -6,12 +6,10 @@ import resource
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any
 
 import torch
 from torch.utils.flop_counter import FlopCounterMode
-
-Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -22,13 +20,14 @@ class Cost:
     busy: float
 
 
-def measured(call: Callable[[], Result], device: torch.device | str = "cpu") -> tuple[Cost, Result]:
+def measured(call: Callable[[], Any], device: torch.device | str = "cpu") -> tuple[Cost, Any]:
     """Run once and time it; also what the call returned."""
     on_gpu = torch.device(device).type == "cuda"
-    _synchronise(device)
+    wait = torch.cuda.synchronize if on_gpu else lambda: None
+    wait()
     wall, cpu = time.perf_counter(), time.process_time()
     result = call()
-    _synchronise(device)
+    wait()
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
     return Cost(wall, wall if on_gpu else cpu), result
 
@@ -36,10 +35,7 @@ def measured(call: Callable[[], Result], device: torch.device | str = "cpu") -> 
 def median_cost(
     call: Callable[[], object], device: torch.device | str = "cpu", *, times: int = 3
 ) -> Cost:
-    """The middle one of several runs, after one that is not timed.
-
-    A first run at the full shape loads kernels and libraries, and takes its memory.
-    """
+    """The middle one of several runs, after an untimed one, which loads kernels and libraries."""
     call()
     costs = sorted((measured(call, device)[0] for _ in range(times)), key=lambda cost: cost.busy)
     return costs[times // 2]
@@ -65,18 +61,8 @@ def copy_speed(device: torch.device | str = "cpu", *, gib: float = 0.25) -> floa
     return 2 * source.numel() / median_cost(lambda: target.copy_(source), device).wall
 
 
-def warm_up(device: torch.device | str, *calls: Callable[[], object]) -> None:
-    """On a GPU, run each call once untimed: first calls load kernels and libraries."""
-    if torch.device(device).type == "cuda":
-        for call in calls:
-            call()
-
-
 def arithmetic(call: Callable[[], object]) -> float:
-    """Floating-point operations of the matrix products and attention of one call.
-
-    Counted in a run of its own, because counting costs time.
-    """
+    """Floating-point operations of the matrix products and attention of one call."""
     counter = FlopCounterMode(display=False)
     with counter:
         call()
@@ -109,8 +95,3 @@ def peak_memory(device: torch.device | str = "cpu") -> float:
     if torch.device(device).type == "cuda":
         return torch.cuda.max_memory_allocated(device) / 2**30
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-
-
-def _synchronise(device: torch.device | str) -> None:
-    if torch.device(device).type == "cuda":
-        torch.cuda.synchronize(device)

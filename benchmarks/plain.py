@@ -1,23 +1,44 @@
-"""The plain path everyone writes first: one edit at a time, whole sequences, logits everywhere.
+"""The plain path everyone writes first: one edit at a time, whole sequences, dense solves, weights written.
 
 It is the yardstick of the benchmarks and, because it shares no code with the engine beyond the
-tokenisation, an independent check of its results in the tests.
+tokenisation, an independent check of its results in the tests. An editor here takes one of ours for its
+settings and shares none of its computation.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from helpers.editing.contexts import ContextTemplates
+from helpers.editing.ft import Ft
+from helpers.editing.kn import Kn
+from helpers.editing.memit import AlphaEdit, Memit, before_norm
+from helpers.editing.mend import Mend
 from helpers.editing.presets import VectorHyperparameters
 from helpers.editing.request import EditRequest
+from helpers.editing.rome import Rome
+from helpers.editing.update import Dense, LowRank, Update, apply
 from helpers.models.language_model import LanguageModel
 from helpers.models.tokens import answer_ids, prompt_ids, subject_prompt
 from helpers.scoring.answers import Question
+
+
+@contextmanager
+def _hooked(
+    language_model: LanguageModel, name: str, hook: Callable, *, before: bool = False
+) -> Iterator[None]:
+    module = language_model.module(name)
+    register = module.register_forward_pre_hook if before else module.register_forward_hook
+    handle = register(hook)
+    try:
+        yield
+    finally:
+        handle.remove()
 
 
 def plain_scores(
@@ -41,8 +62,7 @@ def plain_scores(
     return scores
 
 
-@dataclass(frozen=True)
-class PlainVector:
+class PlainVector(NamedTuple):
     """An optimised vector with what the update needs: keys [templates, f], the value before."""
 
     delta: Tensor
@@ -65,9 +85,15 @@ def plain_vector(
     delta = torch.zeros_like(initial, requires_grad=True)
     optimiser = torch.optim.Adam([delta], lr=settings.v_lr)
     reference: Tensor | None = None
+
+    def add(_module: object, _inputs: object, output: Tensor | tuple) -> Tensor | tuple:
+        edited = (output[0] if isinstance(output, tuple) else output).clone()
+        edited[torch.arange(len(places)), places] += delta
+        return (edited, *output[1:]) if isinstance(output, tuple) else edited
+
     for step in range(settings.v_num_grad_steps):
-        logits = _edited_logits(language_model, rows, places, module, delta)
-        log_probabilities = logits.log_softmax(-1)
+        with _hooked(language_model, module, add):
+            log_probabilities = _logits(language_model, rows).log_softmax(-1)
         nll = torch.stack(
             [
                 -log_probabilities[i, len(row) - len(target) + j, token]
@@ -106,12 +132,8 @@ def plain_read(
         tensor = arguments[0] if inputs else output[0] if isinstance(output, tuple) else output
         seen.append(tensor[torch.arange(len(places)), places])
 
-    handle = language_model.module(name).register_forward_hook(hook)
-    try:
-        with torch.no_grad():
-            _logits(language_model, rows)
-    finally:
-        handle.remove()
+    with _hooked(language_model, name, hook), torch.no_grad():
+        _logits(language_model, rows)
     return seen[0]
 
 
@@ -129,33 +151,176 @@ def _template_rows(
     return rows, torch.tensor([p.subject_last for p in (*prompts, kl)]), target
 
 
-def _padded(language_model: LanguageModel, rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
+def _logits(language_model: LanguageModel, rows: Sequence[Sequence[int]]) -> Tensor:
     width = max(map(len, rows))
     padded = [[*row, *[0] * (width - len(row))] for row in rows]
     real = [[1] * len(row) + [0] * (width - len(row)) for row in rows]
-    device = language_model.device
-    return torch.tensor(padded, device=device), torch.tensor(real, device=device)
-
-
-def _logits(language_model: LanguageModel, rows: Sequence[Sequence[int]]) -> Tensor:
-    ids, mask = _padded(language_model, rows)
+    ids, mask = (torch.tensor(t, device=language_model.device) for t in (padded, real))
     return language_model.model(input_ids=ids, attention_mask=mask).logits.float()
 
 
-def _edited_logits(
-    language_model: LanguageModel,
-    rows: Sequence[Sequence[int]],
-    places: Tensor,
-    module: str,
-    delta: Tensor,
-) -> Tensor:
-    def hook(_module: object, _inputs: object, output: Tensor | tuple) -> Tensor | tuple:
-        edited = (output[0] if isinstance(output, tuple) else output).clone()
-        edited[torch.arange(len(places)), places] += delta
-        return (edited, *output[1:]) if isinstance(output, tuple) else edited
+def plain_rome(editor: Rome, request: EditRequest) -> Update:
+    """ROME, one edit."""
+    language_model, layer = editor.language_model, editor.hyperparameters.layers[0]
+    module = language_model.layout.mlp(layer)
+    found = plain_vector(language_model, request, editor.contexts, editor.hyperparameters, module)
+    moment = editor.second_moments[layer].matrix.to(found.keys.device).double()
+    direction = torch.linalg.solve(moment, found.keys.double().mean(0))
+    direction = direction / direction.norm()
+    left = found.delta.double() / (found.keys[0].double() @ direction)
+    low_rank = LowRank(left.float()[:, None], direction.float()[:, None])
+    return Update({language_model.layout.mlp_out(layer): low_rank})
 
-    handle = language_model.module(module).register_forward_hook(hook)
-    try:
-        return _logits(language_model, rows)
-    finally:
-        handle.remove()
+
+def plain_memit(editor: Memit, request: EditRequest) -> Update:
+    """MEMIT, one edit: layer by layer, an [f, f] solve each, weights written in between."""
+    weight = editor.hyperparameters.mom2_update_weight
+
+    def solve(layer: int, key: Tensor, residual: Tensor) -> Tensor:
+        moment = editor.second_moments[layer].matrix.to(key.device).double()
+        system = weight * moment + torch.outer(key, key)
+        return torch.outer(residual, torch.linalg.solve(system, key))
+
+    return _spread(editor, request, solve)
+
+
+def plain_alphaedit(editor: AlphaEdit, request: EditRequest) -> Update:
+    """AlphaEdit, one edit: the projection as a matrix, an [f, f] solve per layer."""
+
+    def solve(layer: int, key: Tensor, residual: Tensor) -> Tensor:
+        identity = torch.eye(len(key)).to(key)
+        occupied = editor.null_space(layer).occupied
+        projection = identity - occupied @ occupied.T
+        system = projection @ torch.outer(key, key) + editor.hyperparameters.L2 * identity
+        return torch.linalg.solve(system, projection @ torch.outer(key, residual)).T
+
+    return _spread(editor, request, solve)
+
+
+def _spread(editor: Any, request: EditRequest, solve: Any) -> Update:
+    language_model, layers = editor.language_model, editor.hyperparameters.layers
+    layout = language_model.layout
+    last = layout.block(layers[-1])
+    found = plain_vector(language_model, request, editor.contexts, editor.hyperparameters, last)
+    rows, places, _ = _template_rows(language_model, request, editor.contexts)
+    weights = torch.tensor(editor.contexts.weights, dtype=torch.float64).to(language_model.device)
+    deltas = {}
+    with ExitStack() as written:
+        for index, layer in enumerate(layers):
+            name = layout.mlp_out(layer)
+            keys = plain_read(language_model, rows, places, name, inputs=True)[:-1]
+            current = plain_read(language_model, rows, places, last, inputs=False)[0]
+            residual = (found.initial + found.delta - current).double() / (len(layers) - index)
+            if norm := layout.mlp_norm(layer):
+                mlp = layout.mlp(layer)
+                output = plain_read(language_model, rows, places, mlp, inputs=False)[:1].T
+                module = language_model.module(norm)
+                residual = before_norm(module, output, residual[:, None])[:, 0]
+            deltas[name] = Dense(solve(layer, weights @ keys.double(), residual).float())
+            written.enter_context(apply(language_model, Update({name: deltas[name]})))
+    return Update(deltas)
+
+
+def plain_ft(editor: Ft, request: EditRequest) -> Update:
+    """FT-M or FT-L, one edit: Adam on the model's own matrix, whole forward passes."""
+    language_model, settings = editor.language_model, editor.hyperparameters
+    prompt = prompt_ids(language_model, request.text)
+    target = answer_ids(language_model, request.target)
+    together = settings.objective == "prompt_last"
+    row = prompt if together else (*prompt, *target[:-1])
+    weight = language_model.module(editor.module).get_parameter("weight")
+    before = weight.detach().clone()
+    weight.requires_grad_(True)
+    optimiser = torch.optim.Adam([weight], lr=settings.lr)
+    for _ in range(settings.num_steps):
+        scores = _logits(language_model, [row])[0].log_softmax(-1)
+        places = [len(prompt) - 1 + (0 if together else i) for i in range(len(target))]
+        loss = -scores[places, list(target)].mean()
+        if float(loss.detach()) < settings.stop_threshold:
+            break
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        if settings.norm_constraint:
+            bound = settings.norm_constraint
+            with torch.no_grad():
+                weight.copy_(before + (weight - before).clamp(-bound, bound))
+    weight.requires_grad_(False)
+    delta = Dense((weight - before).detach())
+    weight.copy_(before)
+    return Update({editor.module: delta})
+
+
+def plain_mend(editor: Mend, request: EditRequest) -> Update:
+    """MEND, one edit: a whole backward pass with weight gradients, dense updates summed."""
+    language_model, network = editor.language_model, editor.network
+    prompt = prompt_ids(language_model, request.text)
+    target = answer_ids(language_model, request.target)
+    seen: dict[str, tuple[Tensor, Tensor]] = {}
+
+    def keep(name: str) -> Any:
+        def hook(_module: object, arguments: tuple[Tensor, ...], output: Tensor) -> None:
+            output.retain_grad()
+            seen[name] = arguments[0], output
+
+        return hook
+
+    weights = [language_model.module(name).get_parameter("weight") for name in network.shapes]
+    with ExitStack() as hooked:
+        for name, weight in zip(network.shapes, weights, strict=True):
+            weight.requires_grad_(True)
+            hooked.enter_context(_hooked(language_model, name, keep(name)))
+        logits = _logits(language_model, [(*prompt, *target[:-1])])[0]
+        places = [len(prompt) - 1 + i for i in range(len(target))]
+        (-logits.log_softmax(-1)[places, list(target)].mean()).backward()
+    for weight in weights:
+        weight.requires_grad_(False)
+        weight.grad = None
+    deltas = {}
+    for name, (inputs, output) in seen.items():
+        assert output.grad is not None
+        with torch.no_grad():
+            right, left = network(name, inputs[0].detach(), output.grad[0])
+            deltas[name] = Dense(left.T @ right)
+    return Update(deltas)
+
+
+def plain_kn(editor: Kn, request: EditRequest) -> Tensor:
+    """KN's attributions [layers, f] of one edit: layer by layer, whole sequences, m rows each."""
+    language_model, steps = editor.language_model, editor.hyperparameters.steps
+    layout = language_model.layout
+    ids = list(prompt_ids(language_model, request.text))
+    device = language_model.device
+    total = torch.zeros(layout.blocks, layout.intermediate_size, device=device)
+    target = answer_ids(language_model, request.correct[0])
+    for token in target:
+        place = torch.tensor([len(ids) - 1], device=device)
+        for layer in range(layout.blocks):
+            name = layout.mlp_out(layer)
+            activation = plain_read(language_model, [ids], place, name, inputs=True)[0]
+            scaled = torch.linspace(0, 1, steps, device=device)[:, None] * activation
+            scaled.requires_grad_(True)
+
+            def hook(_module: object, arguments: tuple, scaled: Tensor = scaled) -> tuple:
+                changed = arguments[0].clone()
+                changed[:, -1] = scaled
+                return (changed,)
+
+            with _hooked(language_model, name, hook, before=True):
+                logits = _logits(language_model, [ids] * steps)[:, -1]
+            (gradient,) = torch.autograd.grad(logits.softmax(-1)[:, token].sum(), scaled)
+            total[layer] += activation * gradient.sum(0) / steps
+        with torch.no_grad():
+            ids.append(int(_logits(language_model, [ids])[0, -1].argmax()))
+    return total / len(target)
+
+
+PLAIN: dict[str, Any] = {
+    "rome": plain_rome,
+    "memit": plain_memit,
+    "alphaedit": plain_alphaedit,
+    "ft-l": plain_ft,
+    "ft-m": plain_ft,
+    "kn": plain_kn,
+    "mend": plain_mend,
+}

@@ -1,32 +1,39 @@
-"""One table per benchmark: ours, the plain path, their ratio, and the fraction of the peak.
-
-Rows are printed as they are made and kept as parquet with a plot beside it.
+"""What every benchmark begins and ends with: records at hand, and one table with ours, the plain path,
+their ratio and the fraction of the machine's peak.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-import matplotlib.pyplot as plt
 import pandas as pd
 import torch
+import typer
 
 from benchmarks.machine import matmul_peak, peak_memory
+from helpers import UserError
 from helpers.models.weights import dtype_name
 from helpers.paths import file_name
-from helpers.results.style import MARKERS, PALETTE, use_style
+from helpers.peak.records import load_peak
+from helpers.peak.schema import PeakRecord
+
+
+def records_at_hand(dataset: str) -> list[PeakRecord]:
+    """The data set's records; packaged ones, with a notice, where it can be neither found nor fetched."""
+    try:
+        return list(load_peak(dataset).records)
+    except UserError as error:
+        typer.echo(f"peak-mini-cf takes the place of {dataset}: {error}", err=True)
+        return list(load_peak("peak-mini-cf").records)
 
 
 @dataclass
 class Report:
-    """Rows of one benchmark on one machine.
+    """Rows of one benchmark on one machine, printed as they are made and kept as parquet.
 
-    ``unit`` is what costs are divided by (``record``, ``sentence``, ``token``); ``label`` says what
-    else one report differs by from the next, such as model and methods. Columns: series and
-    x (for the plot), ours and plain (busy seconds per unit), ratio, GFLOP per unit and per busy
-    second, and the share of ``peak`` that is reached.
+    ``unit`` is what costs are divided by, ``label`` what tells reports apart. Columns: series and x,
+    ours and plain (busy seconds per unit), ratio, GFLOP, and the share of ``peak`` that is reached.
     """
 
     name: str
@@ -39,13 +46,16 @@ class Report:
 
     def __post_init__(self) -> None:
         self.peak = matmul_peak(self.dtype, self.device)
-        kind = dtype_name(self.dtype, torch.device(self.device))
         print(
-            f"{self.name}: {kind} on {self.device}, {torch.get_num_threads()} threads;"
-            f" busy seconds per {self.unit};"
-            f" matrix peak {self.peak / 1e9:.0f} GFLOP per busy second",
+            f"{self.name}: {self.kind} on {self.device}, {torch.get_num_threads()} threads; busy"
+            f" seconds per {self.unit}; matrix peak {self.peak / 1e9:.0f} GFLOP per busy second",
             flush=True,
         )
+
+    @property
+    def kind(self) -> str:
+        """The floating-point type in words."""
+        return dtype_name(self.dtype, torch.device(self.device))
 
     def add(
         self,
@@ -73,39 +83,12 @@ class Report:
         table = pd.DataFrame([row]).to_string(index=False, float_format="{:.4g}".format)
         print(table if len(self.rows) == 1 else table.partition("\n")[2], flush=True)
 
-    def save(self, folder: Path, *, axis: str) -> Path:
-        """Write ``<name>_<label>_<dtype>_<device>.parquet`` and a plot over ``axis``; its path."""
+    def save(self, folder: Path) -> Path:
+        """Write ``<name>_<label>_<dtype>_<device>.parquet``; its path."""
         print(f"peak memory {peak_memory(self.device):.1f} GiB")
         folder.mkdir(parents=True, exist_ok=True)
-        kind = dtype_name(self.dtype, torch.device(self.device))
-        parts = [self.name, self.label, kind, self.device]
+        parts = [self.name, self.label, self.kind, self.device]
         path = folder / f"{file_name('_'.join(filter(None, parts)))}.parquet"
-        table = pd.DataFrame(self.rows).assign(
-            unit=self.unit, dtype=kind, device=self.device, peak=self.peak
-        )
-        table.to_parquet(path, index=False)
-        figure = self._plot(table, axis)
-        figure.savefig(path.with_suffix(".png"))
-        plt.close(figure)
+        table = pd.DataFrame(self.rows)
+        table.assign(unit=self.unit, dtype=self.kind, device=self.device).to_parquet(path)
         return path
-
-    def _plot(self, table: pd.DataFrame, axis: str) -> plt.Figure:
-        use_style()
-        figure, axes = plt.subplots(figsize=(6.6, 3.4))
-        labels = list(dict.fromkeys(table["x"]))
-        for index, (series, part) in enumerate(table.groupby("series", sort=False)):
-            places = [labels.index(x) for x in part["x"]]
-            style: dict[str, Any] = {
-                "marker": MARKERS[index % len(MARKERS)],
-                "color": PALETTE[index % 8],
-            }
-            axes.plot(places, part["ours"], label=str(series), **style)
-            if part["plain"].notna().any():
-                axes.plot(places, part["plain"], linestyle=":", fillstyle="none", **style)
-        axes.set_xticks(range(len(labels)), labels)
-        axes.set_yscale("log")
-        axes.set_xlabel(axis)
-        axes.set_ylabel(f"busy seconds per {self.unit}")
-        axes.set_title(f"{self.name}: ours (solid), plain (dotted)", loc="left")
-        axes.legend()
-        return figure

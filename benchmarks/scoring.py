@@ -17,15 +17,13 @@ import typer
 
 from benchmarks.machine import arithmetic, cost_of
 from benchmarks.plain import plain_scores
-from benchmarks.records import records_at_hand
-from benchmarks.report import Report
+from benchmarks.report import Report, records_at_hand
 from helpers import models
 from helpers.editing.update import LowRank, Update
-from helpers.models.forest import Forest
 from helpers.models.language_model import LanguageModel
 from helpers.models.weights import torch_dtype
 from helpers.paths import RUNS
-from helpers.scoring.answers import Question, score_answers, tokenised
+from helpers.scoring.answers import Question, score_answers
 
 ANSWERS, LENGTHS, OWNERS = (1, 4, 16, 35), (16, 64, 256, 1024), (1, 4, 16, 64, 256)
 
@@ -41,7 +39,7 @@ def main(
     threads: int = torch.get_num_threads(),
     folder: Path = RUNS / "benchmarks",
 ) -> None:
-    """Print busy seconds per question, packed and plain, and tokens run over distinct tokens."""
+    """Print busy seconds per question, packed and plain."""
     torch.set_num_threads(threads)
     language_model = models.load(model, dtype=dtype, device=device)
     records = records_at_hand(dataset)[:count]
@@ -60,9 +58,8 @@ def main(
             cost.busy / len(questions),
             plain=several.busy / plain,
             flop=arithmetic(call) / len(questions),
-            tokens=_tokens_run(language_model, call) / _distinct_tokens(language_model, questions),
         )
-    report.save(folder, axis=grow)
+    report.save(folder)
 
 
 def _grown(
@@ -88,31 +85,6 @@ def _random_updates(language_model: LanguageModel, count: int) -> list[Update]:
         for _ in range(count)
     ]
     return [Update({name: LowRank(left, right)}) for left, right in factors]
-
-
-def _distinct_tokens(language_model: LanguageModel, questions: Sequence[Question]) -> int:
-    """Prefix-tree tokens of the questions, each alone: the lower bound of the work."""
-    total = 0
-    for prompt, answers in tokenised(language_model, questions):
-        forest = Forest()
-        for ids in answers:
-            forest.add_answer(prompt, ids)
-        total += len(forest)
-    return total
-
-
-def _tokens_run(language_model: LanguageModel, call: partial) -> int:
-    """Tokens, padding included, that enter the first block during a call."""
-    seen: list[int] = []
-    block = language_model.module(language_model.layout.block(0))
-    handle = block.register_forward_pre_hook(
-        lambda _, arguments: seen.append(arguments[0].shape[:2].numel())
-    )
-    try:
-        call()
-    finally:
-        handle.remove()
-    return sum(seen)
 
 
 if __name__ == "__main__":

@@ -9,163 +9,159 @@ line per check: its name, and what went wrong, if anything.
 from __future__ import annotations
 
 import json
+import os
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from tempfile import mkdtemp
+from typing import Any
 
 import torch
 
-from benchmarks.plain_editors import PLAIN
+from benchmarks.editing import shape_threshold
+from benchmarks.plain import PLAIN
 from helpers.editing.app import App
-from helpers.editing.contexts import ContextTemplates
+from helpers.editing.build import build_editor
 from helpers.editing.editor import Editor
-from helpers.editing.ft import Ft, FtHyperparameters
-from helpers.editing.kn import Kn, KnHyperparameters
+from helpers.editing.editors import EDITORS
+from helpers.editing.memit import AlphaEdit
 from helpers.editing.mend import Hypernetwork, Mend, MendHyperparameters
-from helpers.editing.rect_prune import Prune, Rect
+from helpers.editing.request import EditRequest
 from helpers.editing.update import Update, apply
 from helpers.locating.locators import LOCATORS, make_locator
 from helpers.locating.query import Sentence, encode
 from helpers.models import LanguageModel
+from helpers.models.load import _ready
+from helpers.models.shapes import random_model
 from helpers.scoring.answers import Question, score_answers
 from helpers.scoring.responses import Sampling, sample_responses
-from tests import conftest as root
-from tests.editing import conftest as editing
+from tests.conftest import TINY
 
 MODES = ("edit", "edit_jointly", "edit_sequentially")
 CLOSE = 2e-3  # nats a token after optimisations on both devices
+REQUESTS = [
+    EditRequest("Mars", "{} is a planet near", "Venus", ("Earth",), ("Paris", "Rome"), "a"),
+    EditRequest("Lake Chad", "The shore of {} touches", "Peru", ("Niger",), ("Nepal",), "b"),
+    EditRequest("Bach", "{} wrote", "Aida", ("fugues", "a mass"), ("Tosca",), "c"),
+]
+VECTOR = {"layers": (1, 2), "v_num_grad_steps": 8, "context_template_length_params": ()}
+QUICK: dict[str, dict[str, Any]] = {
+    "ft": {"num_steps": 4, "lr": 1e-3},
+    "kn": {"steps": 2, "at": "activation", "context_template_length_params": ()},
+    "rome": VECTOR | {"layers": (1,)},
+    "alphaedit": VECTOR | {"nullspace_threshold": 1e9},
+}
 
 
-def _model() -> LanguageModel:
-    model, tokenizer = root.random_model(
-        root.TINY["llama"], seed=0, dtype=torch.float32, device="cpu"
-    )
-    return root._ready(LanguageModel("tiny-llama", model, tokenizer))
-
-
-def _other_device(name: str) -> torch.device:
-    if name != "elsewhere":
-        return torch.device(name)
-    from tests.devices.elsewhere import ELSEWHERE  # which changes torch for good
-
-    return ELSEWHERE
-
-
-HERE, THERE = _model(), _model()
-THERE.model.to(_other_device(sys.argv[1]))
-root._ready(THERE)
-MOMENTS = editing.second_moment(
-    HERE,
-    (1, 2),
-    editing.TextCorpus(Path(__file__), 64),
-    folder=Path(mkdtemp()),
-)
-
-
-def editors(language_model: LanguageModel) -> dict[str, Editor]:
-    """One of every kind on a model, those of the ROME family with APP."""
-    app = App(0.5, 0.5, 0.5)
-    moments = {k: m.to(language_model.device) for k, m in MOMENTS.items()}
+def every_editor(language_model: LanguageModel, app: App | None = None) -> dict[str, Editor]:
+    """One of every kind on a tiny model, with few steps."""
     network = Hypernetwork.for_layers(language_model, (2, 3), 4).to(language_model.device)
-    made: dict[str, Editor] = {
-        name: editing._vector_editor(name, language_model, moments, app=app)
-        for name in ("rome", "r-rome", "memit", "alphaedit")
-    }
-    plain = editing._vector_editor("memit", language_model, moments)
-    tuning = {"layers": (1,), "num_steps": 4, "lr": 1e-3}
-    return made | {
-        "rect": Rect(plain, editing.RectHyperparameters()),
-        "prune": Prune(plain, editing.PruneHyperparameters()),
-        "ft-m": Ft(language_model, FtHyperparameters(objective="target_new", **tuning), app),
-        "ft-l": Ft(language_model, FtHyperparameters(objective="prompt_last", **tuning)),
-        "kn": Kn(language_model, KnHyperparameters(steps=2), ContextTemplates((("{}",),))),
-        "mend": Mend(language_model, MendHyperparameters(layers=(2, 3), rank=4), network),
-    }
+    settings = MendHyperparameters(layers=(2, 3), rank=4)
+    made: dict[str, Editor] = {"mend": Mend(language_model, settings, network)}
+    options: dict[str, Any] = {"preset": "generic", "corpus": "self-64x32", "memo": {}}
+    for name in EDITORS.keys() - made.keys():
+        own = app if EDITORS[name].loss else None
+        quick = QUICK.get(EDITORS[name].section, VECTOR)
+        editor = build_editor(name, language_model, app=own, overrides=quick, **options)
+        made[name] = shape_threshold(editor) if isinstance(editor, AlphaEdit) else editor
+    return dict(sorted(made.items()))
+
+
+def two_models(device: str) -> tuple[LanguageModel, LanguageModel]:
+    """One tiny model here, and the same on the other device."""
+    if device == "elsewhere":
+        from tests.devices import elsewhere  # which changes torch for good
+
+        device = str(elsewhere.ELSEWHERE)
+    made = []
+    for place in ("cpu", device):
+        model, tokenizer = random_model(TINY["llama"], seed=0, dtype=torch.float32, device="cpu")
+        made.append(_ready(LanguageModel("tiny-llama", model.to(place), tokenizer)))
+    here, there = made
+    return here, there
 
 
 def scores(language_model: LanguageModel, updates: list[Update] | None = None) -> torch.Tensor:
     """Mean log-probabilities of the requests' answers."""
-    requests = editing.REQUESTS
-    questions = [Question(r.text, (r.target, *r.correct)) for r in requests]
+    questions = [Question(r.text, (r.target, *r.correct)) for r in REQUESTS]
     owners = None
     if updates is not None:
-        owners = list(range(len(requests))) if len(updates) > 1 else [0] * len(requests)
+        owners = list(range(len(REQUESTS))) if len(updates) > 1 else [0] * len(REQUESTS)
     return torch.tensor(score_answers(language_model, questions, updates, owners)["mean"])
 
 
-def scored() -> None:
-    """Answers have the same scores on both devices."""
-    torch.testing.assert_close(scores(HERE), scores(THERE), atol=1e-4, rtol=0)
+def edited(editor: Editor, mode: str) -> torch.Tensor:
+    """The scores under what an editor makes in a mode."""
+    made = getattr(editor, mode)(REQUESTS)
+    updates = [made] if isinstance(made, Update) else list(made)
+    return scores(editor.language_model, updates)
 
 
-def edited(name: str, mode: str) -> None:
-    """An editor in a mode gives the same scores on both devices."""
-    found = []
-    for language_model in (HERE, THERE):
-        made = getattr(editors(language_model)[name], mode)(editing.REQUESTS)
-        found.append(scores(language_model, [made] if isinstance(made, Update) else list(made)))
-    torch.testing.assert_close(*found, atol=CLOSE, rtol=1e-3)
+def plainly_edited(name: str, editor: Editor) -> torch.Tensor:
+    """The same by the plain path, which benchmarks compare with; of KN its attributions."""
+    made = PLAIN[name](editor, REQUESTS[0])
+    return scores(editor.language_model, [made]) if isinstance(made, Update) else made.cpu()
 
 
-def plainly_edited(name: str) -> None:
-    """An editor's plain path, which benchmarks run beside it, gives the same on both devices."""
-    found = []
-    for language_model in (HERE, THERE):
-        made = PLAIN[name](editors(language_model)[name], editing.REQUESTS[0])
-        found.append(scores(language_model, [made]) if isinstance(made, Update) else made.cpu())
-    torch.testing.assert_close(*found, atol=CLOSE, rtol=1e-3)
-
-
-def written() -> None:
+def written(editor: Editor) -> None:
     """An update that was saved, loaded and written scores as its overlay does."""
-    (update, *_) = editors(THERE)["memit"].edit(editing.REQUESTS)
+    language_model, (update, *_) = editor.language_model, editor.edit(REQUESTS)
     path = Path(mkdtemp()) / "update.safetensors"
     update.to("cpu").save(path)
-    overlaid = scores(THERE, [update])
-    with apply(THERE, Update.load(path)):
-        torch.testing.assert_close(scores(THERE), overlaid, atol=1e-4, rtol=0)
+    overlaid = scores(language_model, [update])
+    with apply(language_model, Update.load(path)):
+        torch.testing.assert_close(scores(language_model), overlaid, atol=1e-4, rtol=0)
 
 
-def sampled() -> None:
-    """Responses are the same on both devices, unedited and under an update."""
-    (update, *_) = editors(HERE)["memit"].edit(editing.REQUESTS)
-    prompts, how = [r.text for r in editing.REQUESTS], Sampling(max_new_tokens=6)
-    for updates, owners in ((None, None), ([update], [0, -1, 0])):
-        here, there = (
-            sample_responses(m, prompts, updates, owners, n=2, sampling=how) for m in (HERE, THERE)
-        )
+def sampled(language_model: LanguageModel, update: Update) -> list[object]:
+    """Responses, unedited and under an update."""
+    prompts, how = [r.text for r in REQUESTS], Sampling(max_new_tokens=6)
+    return [
+        sample_responses(language_model, prompts, updates, owners, n=2, sampling=how)
+        for updates, owners in ((None, None), ([update], [0, -1, 0]))
+    ]
+
+
+def located(name: str, language_model: LanguageModel) -> torch.Tensor:
+    """A locator's scores of two sentences."""
+    sentences = (Sentence("Mars is a planet near _", "Venus", "Mars"), Sentence("Bach _", "a", "B"))
+    return torch.tensor(
+        make_locator(name).scores(language_model, encode(language_model, sentences))
+    )
+
+
+def checks(device: str) -> Iterator[tuple[str, Callable[[], None]]]:
+    """All checks by name."""
+    models = two_models(device)
+    editors = [every_editor(model, App(0.5, 0.5, 0.5)) for model in models]
+    (update, *_) = editors[0]["memit"].edit(REQUESTS)
+
+    def same(of: Callable[[Any], torch.Tensor], pair: Sequence[Any], atol: float) -> None:
+        torch.testing.assert_close(*map(of, pair), atol=atol, rtol=1e-3)
+
+    def same_responses() -> None:
+        here, there = (sampled(model, update) for model in models)
         assert here == there, (here, there)
 
-
-def located(name: str) -> None:
-    """A locator gives the same scores on both devices."""
-    sentences = (Sentence("Mars is a planet near _", "Venus", "Mars"), Sentence("Bach _", "a", "B"))
-    here, there = (
-        torch.tensor(make_locator(name).scores(m, encode(m, sentences))) for m in (HERE, THERE)
-    )
-    torch.testing.assert_close(here, there, atol=1e-4, rtol=1e-3)
-
-
-def checks() -> Iterator[tuple[str, Callable[[], None]]]:
-    """All checks by name."""
-    yield "scoring", scored
-    yield "sampling", sampled
-    yield "writing", written
-    for name in editors(HERE):
-        for mode in MODES:
-            yield f"{name}, {mode}", lambda name=name, mode=mode: edited(name, mode)
-    for name in PLAIN:
-        yield f"plain {name}", lambda name=name: plainly_edited(name)
+    yield "scoring", partial(same, scores, models, 1e-4)
+    yield "sampling", same_responses
+    yield "writing", partial(written, editors[1]["memit"])
+    for name in editors[0]:
+        pair = [own[name] for own in editors]
+        for mode in MODES if name in ("rome", "memit", "ft-m") else MODES[:1]:
+            yield f"{name}, {mode}", partial(same, partial(edited, mode=mode), pair, CLOSE)
+        if name in PLAIN:
+            yield f"plain {name}", partial(same, partial(plainly_edited, name), pair, CLOSE)
     for name in LOCATORS:
-        yield f"locating: {name}", lambda name=name: located(name)
+        yield f"locating: {name}", partial(same, partial(located, name), models, 1e-4)
 
 
 if __name__ == "__main__":
-    chosen = sys.argv[2:]
-    for name, check in checks():
-        if chosen and not any(word in name for word in chosen):
+    os.environ["HELPERS_CACHE"] = mkdtemp()
+    for name, check in checks(sys.argv[1]):
+        if sys.argv[2:] and not any(word in name for word in sys.argv[2:]):
             continue
         problem = ""
         try:

@@ -1,0 +1,98 @@
+"""The plain path checks the engine; every benchmark runs; what is counted of the house holds."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from benchmarks import gpu, house, locating, precision
+from benchmarks.gpu_steps import STEPS, Setting, Step
+from benchmarks.plain import PLAIN, plain_scores
+from benchmarks.report import Report
+from helpers import models
+from helpers.editing.update import apply
+from helpers.scoring.answers import Question, score_answers
+from tests.devices.checks import REQUESTS, every_editor
+
+TINY = Setting("cpu", "float32", records=2, plain=1, tiny=True)
+
+
+@pytest.mark.parametrize("architecture", ["qwen2", "llama", "gemma3"])
+def test_batched_edits_equal_the_plain_path(tiny, architecture, tmp_path, monkeypatch):
+    """The plain path shares no code with the engine: whole sequences, dense solves, one at a time."""
+    monkeypatch.setenv("HELPERS_CACHE", str(tmp_path))
+    editors = every_editor(tiny(architecture))
+    for name, plain in PLAIN.items():
+        editor = editors[name]
+        if name == "kn":
+            ours = editor.attributions(REQUESTS[0])[0]
+            torch.testing.assert_close(ours, plain(editor, REQUESTS[0]), atol=1e-6, rtol=1e-3)
+            continue
+        for request, update in zip(REQUESTS, editor.edit(REQUESTS), strict=True):
+            expected = plain(editor, request)
+            assert set(update) == set(expected)
+            for module, delta in update.items():
+                dense = expected[module].dense()
+                torch.testing.assert_close(delta.dense(), dense, atol=2e-4, rtol=2e-3, msg=name)
+
+
+def test_scores_under_an_update_equal_the_plain_path(tiny, tmp_path, monkeypatch):
+    monkeypatch.setenv("HELPERS_CACHE", str(tmp_path))
+    language_model = tiny("llama")
+    updates = every_editor(language_model)["memit"].edit(REQUESTS)
+    questions = [Question(r.text, (r.target, "Rome", "Paris, France")) for r in REQUESTS]
+    ours = score_answers(language_model, questions, updates, range(len(updates)))
+    plain: list[float] = []
+    for question, update in zip(questions, updates, strict=True):
+        with apply(language_model, update):
+            plain += plain_scores(language_model, [question])
+    np.testing.assert_allclose(ours["mean"], plain, atol=1e-4)
+
+
+def test_a_gpus_steps_measure_on_a_cpu(tmp_path):
+    file = tmp_path / "gpu.jsonl"
+    for step in (step for step in STEPS if step.name in ("gradients", "ft-m")):
+        gpu.measure(step, TINY, file)
+        assert gpu._made(step, TINY, file, float("inf")) == "done before"
+    lines = gpu.read(file)
+    assert all(line.get("finite", True) and line.get("relative error", 0) < 0.02 for line in lines)
+    assert "| ft-m, ours | records 2, seconds a record" in gpu.table(lines)
+
+
+def test_a_step_that_fails_or_takes_too_long_is_recorded(tmp_path):
+    wrong, file = Setting("cpu", "no-such-type", tiny=True), tmp_path / "gpu.jsonl"
+    scoring = next(step for step in STEPS if step.name == "scoring")
+    for step, setting in ((scoring, wrong), (Step("ft-m", 0, partial(iter, ())), TINY)):
+        assert "failed" in gpu._made(step, setting, file, float("inf"))
+    unknown, late = gpu.read(file)
+    assert "no-such-type" in unknown["error"]
+    assert "took longer" in late["error"]
+    assert "left for the next call" in gpu._made(scoring, TINY, file, 0.0)
+
+
+def test_locating_and_precision_leave_out_what_cannot_be_had(tiny, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(models, "load", lambda *_, **__: tiny("llama"))
+    monkeypatch.setattr(precision, "preset_of", lambda _: "generic")
+    locating.main("tiny", "activation,random", sentences=1, folder=tmp_path)
+    (file,) = tmp_path.glob("*.parquet")
+    assert list(pd.read_parquet(file)["x"]) == ["activation", "random"]
+    precision.main("tiny", "peak-mini-cf", 1, "mend,ft-m")
+    assert "mend is left out" in capsys.readouterr().err
+    report = Report("example", "record", torch.float32, "cpu")
+    report.add("ours", 1, 2.0, plain=6.0, flop=4e9)
+    assert report.rows[0]["ratio"] == 3
+
+
+def test_the_house_is_counted():
+    rooms = house.lines_by_room()
+    assert sum(room["files"] for room in rooms.values()) == len(house.python_files())
+    characters, longest = house.density()
+    assert 30 < characters < 43
+    assert 10 < longest < 40
+    for word, most in house.ADDITIONS.values():
+        assert 1 <= len(house.files_naming(word)) <= most
+    assert "klob/metrics.py" in house.modules_to_a_number("05", "criteria_text")
