@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -83,11 +83,10 @@ def device_checks(setting: Setting) -> Iterator[Measurement]:
     if setting.device == "cpu":
         yield {"name": "device checks", "skipped": "the CPU is what devices are checked against"}
         return
-    command = [sys.executable, "-m", "tests.devices.checks", setting.device]
-    run = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True)
-    found = [json.loads(line) for line in run.stdout.splitlines() if line.startswith("{")]
-    wrong = {check["check"]: check["problem"][-400:] for check in found if check["problem"]}
-    yield {"name": "device checks", "checks": len(found), "wrong": wrong}
+    command = [sys.executable, "-m", "pytest", "-q", "--tb=line", "tests/devices"]
+    options: dict[str, Any] = {"env": {**os.environ, "HELPERS_DEVICE": setting.device}}
+    run = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, **options)
+    yield {"name": "device checks", "wrong": run.returncode, "report": run.stdout[-2000:]}
 
 
 def packed_gradients(setting: Setting) -> Iterator[Measurement]:

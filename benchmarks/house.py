@@ -38,9 +38,9 @@ BUDGETS = {
     "sweeps": 901,
     "top-level": 2086,
     "tools": 2221,
-    "benchmarks": 1500,
+    "benchmarks": 1499,
     "book": 816,
-    "tests": 22562,
+    "tests": 22442,
 }
 OUTSIDE = ("tools", "benchmarks", "book", "tests")
 # What an addition is: a word by which code names one that exists, and the files it may touch.

@@ -10,40 +10,66 @@ import pytest
 import torch
 
 from benchmarks import gpu, house, locating, precision
+from benchmarks.editing import shape_threshold
 from benchmarks.gpu_steps import STEPS, Setting, Step
 from benchmarks.plain import PLAIN, plain_scores
 from benchmarks.report import Report
 from helpers import models
+from helpers.editing.build import build_editor
+from helpers.editing.mend import Hypernetwork, Mend, MendHyperparameters
+from helpers.editing.request import EditRequest
 from helpers.editing.update import apply
 from helpers.scoring.answers import Question, score_answers
-from tests.devices.checks import REQUESTS, every_editor
 
 TINY = Setting("cpu", "float32", records=2, plain=1, tiny=True)
 
 
-@pytest.mark.parametrize("architecture", ["qwen2", "llama", "gemma3"])
-def test_batched_edits_equal_the_plain_path(tiny, architecture, tmp_path, monkeypatch):
+REQUESTS = [
+    EditRequest("Mars", "{} is a planet near", "Venus", ("Earth",)),
+    EditRequest("Lake Chad", "The shore of {} touches", "Peru", ("Niger",)),
+    EditRequest("Bach", "{} wrote", "Aida", ("fugues", "a mass")),
+]
+VECTOR = {"layers": (1, 2), "v_num_grad_steps": 8, "context_template_length_params": ()}
+QUICK = {
+    "rome": VECTOR | {"layers": (1,)},
+    "alphaedit": VECTOR | {"nullspace_threshold": 1e9},
+    "ft-m": {"num_steps": 4},
+    "ft-l": {"num_steps": 4},
+    "kn": {"steps": 2, "at": "activation", "context_template_length_params": ()},
+}
+
+
+def quick_editor(name, language_model):
+    if name == "mend":
+        network = Hypernetwork.for_layers(language_model, (2, 3), 4)
+        return Mend(language_model, MendHyperparameters(layers=(2, 3), rank=4), network)
+    how = {"preset": "generic", "corpus": "self-64x32", "overrides": QUICK.get(name, VECTOR)}
+    editor = build_editor(name, language_model, **how)
+    return shape_threshold(editor) if name == "alphaedit" else editor
+
+
+@pytest.mark.parametrize("name", PLAIN)
+@pytest.mark.parametrize("architecture", ["qwen2", "gemma3"])
+def test_batched_edits_equal_the_plain_path(tiny, architecture, name, tmp_path, monkeypatch):
     """The plain path shares no code with the engine: whole sequences, dense solves, one at a time."""
     monkeypatch.setenv("HELPERS_CACHE", str(tmp_path))
-    editors = every_editor(tiny(architecture))
-    for name, plain in PLAIN.items():
-        editor = editors[name]
-        if name == "kn":
-            ours = editor.attributions(REQUESTS[0])[0]
-            torch.testing.assert_close(ours, plain(editor, REQUESTS[0]), atol=1e-6, rtol=1e-3)
-            continue
-        for request, update in zip(REQUESTS, editor.edit(REQUESTS), strict=True):
-            expected = plain(editor, request)
-            assert set(update) == set(expected)
-            for module, delta in update.items():
-                dense = expected[module].dense()
-                torch.testing.assert_close(delta.dense(), dense, atol=2e-4, rtol=2e-3, msg=name)
+    editor, plain = quick_editor(name, tiny(architecture)), PLAIN[name]
+    if name == "kn":
+        ours = editor.attributions(REQUESTS[0])[0]
+        torch.testing.assert_close(ours, plain(editor, REQUESTS[0]), atol=1e-6, rtol=1e-3)
+        return
+    for request, update in zip(REQUESTS, editor.edit(REQUESTS), strict=True):
+        expected = plain(editor, request)
+        assert set(update) == set(expected)
+        for module, delta in update.items():
+            dense = expected[module].dense()
+            torch.testing.assert_close(delta.dense(), dense, atol=2e-4, rtol=2e-3)
 
 
 def test_scores_under_an_update_equal_the_plain_path(tiny, tmp_path, monkeypatch):
     monkeypatch.setenv("HELPERS_CACHE", str(tmp_path))
     language_model = tiny("llama")
-    updates = every_editor(language_model)["memit"].edit(REQUESTS)
+    updates = quick_editor("memit", language_model).edit(REQUESTS)
     questions = [Question(r.text, (r.target, "Rome", "Paris, France")) for r in REQUESTS]
     ours = score_answers(language_model, questions, updates, range(len(updates)))
     plain: list[float] = []

@@ -1,0 +1,94 @@
+"""Editors, scoring, sampling and locators give the same numbers on another device as on the CPU.
+
+HELPERS_DEVICE=elsewhere python -m pytest tests/devices    (CI; or HELPERS_DEVICE=cuda on a GPU)
+"""
+
+from __future__ import annotations
+
+import os
+from importlib import import_module
+
+import pytest
+import torch
+
+from helpers.editing.build import build_editor
+from helpers.editing.editors import EDITORS
+from helpers.editing.mend import Hypernetwork, Mend, MendHyperparameters
+from helpers.editing.update import Update, apply
+from helpers.locating.locators import LOCATORS, make_locator
+from helpers.locating.query import Sentence, encode
+from helpers.scoring.answers import Question, score_answers
+from helpers.scoring.responses import Sampling, sample_responses
+from tests import conftest as root
+from tests.editing.conftest import REQUESTS
+
+DEVICE = os.environ.get("HELPERS_DEVICE", "")
+pytestmark = pytest.mark.skipif(not DEVICE, reason="HELPERS_DEVICE: elsewhere or cuda")
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory):
+    """One tiny model on the CPU and on the device, with one cache: statistics are the CPU's."""
+    os.environ["HELPERS_CACHE"] = str(tmp_path_factory.mktemp("cache"))
+    name = "tests.devices.elsewhere"
+    device = import_module(name).DEVICE if DEVICE == "elsewhere" else torch.device(DEVICE)
+    models = []
+    for place in (torch.device("cpu"), device):
+        model, tokenizer = root.random_model(
+            root.TINY["llama"], seed=0, dtype=torch.float32, device="cpu"
+        )
+        language_model = root.LanguageModel("tiny-llama", model, tokenizer)
+        models.append(root._ready(language_model))
+        model.to(place)
+        root._ready(language_model)
+    return models
+
+
+def scores(language_model, updates=None):
+    """Mean log-probabilities of the requests' answers."""
+    questions = [Question(r.text, (r.target, *r.correct)) for r in REQUESTS]
+    owners = None if updates is None else [min(i, len(updates) - 1) for i in range(len(REQUESTS))]
+    return torch.tensor(score_answers(language_model, questions, updates, owners)["mean"])
+
+
+def make(name, language_model):
+    if name == "mend":
+        network = Hypernetwork.for_layers(language_model, (2, 3), 4).to(language_model.device)
+        return Mend(language_model, MendHyperparameters(layers=(2, 3), rank=4), network)
+    quick = {"kn": {"steps": 2}, "ft": {"num_steps": 4}}
+    section = EDITORS[name].section
+    overrides = quick.get(section, {"v_num_grad_steps": 4, "context_template_length_params": ()})
+    if name == "alphaedit":
+        overrides = {**overrides, "nullspace_threshold": 1.0}
+    app = None if section == "kn" else True
+    how = {"preset": "generic", "corpus": "self-8x16", "app": app}
+    return build_editor(name, language_model, **how, overrides=overrides)
+
+
+@pytest.mark.parametrize("mode", ["edit", "edit_jointly", "edit_sequentially"])
+@pytest.mark.parametrize("name", EDITORS)
+def test_edits(both, name, mode):
+    found = []
+    for language_model in both:
+        made = getattr(make(name, language_model), mode)(REQUESTS)
+        found.append(scores(language_model, [made] if isinstance(made, Update) else list(made)))
+    torch.testing.assert_close(*found, atol=5e-2, rtol=1e-2)  # nats a token, after optimisation
+
+
+def test_scores_samples_and_files(both, tmp_path):
+    here, there = both
+    torch.testing.assert_close(scores(here), scores(there), atol=1e-4, rtol=0)
+    update = make("memit", here).edit(REQUESTS)[0]
+    asked = [r.text for r in REQUESTS], [update], [0, -1, 0]
+    drawn = [sample_responses(m, *asked, n=2, sampling=Sampling(max_new_tokens=6)) for m in both]
+    assert drawn[0] == drawn[1]
+    update.to("cpu").save(tmp_path / "update.safetensors")
+    with apply(there, Update.load(tmp_path / "update.safetensors")):
+        torch.testing.assert_close(scores(there), scores(here, [update]), atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("name", LOCATORS)
+def test_locators(both, name):
+    sentences = (Sentence("Mars is a planet near _", "Venus", "Mars"), Sentence("Bach _", "a", "B"))
+    found = [torch.from_numpy(make_locator(name).scores(m, encode(m, sentences))) for m in both]
+    torch.testing.assert_close(*found, atol=1e-4, rtol=1e-3)
