@@ -14,9 +14,11 @@ from helpers import UserError
 from helpers.params import notebook_of, read_params
 from helpers.paths import REPOSITORY
 from helpers.results.archive import DATA, Archive
+from helpers.results.publish import publish_parts
 from helpers.values import check_values
 
-# Notebook: its archive, and the module and function that publish it.
+# Notebook: its archive, and the module and function that list its run's parts. A room that is not yet
+# converted has a function that publishes by itself, called ``publish…``.
 PUBLISHED = {
     "02_peak_construction": ("construction", "helpers.peak.construction.publish", "publish"),
     "03_editing_runs": ("peak", "helpers.peak.publish", "publish"),
@@ -52,7 +54,8 @@ def publish(
     paper, module, function = PUBLISHED[notebook]
     with chdir(REPOSITORY):  # from where the notebooks read paths, too
         check_values(params_file, params, published=False)
-        written: Path = getattr(import_module(module), function)(
-            params, Archive(data / paper, label=name), finished=finished
-        )
+        into, make = Archive(data / paper, label=name), getattr(import_module(module), function)
+        if not function.startswith("publish"):
+            return publish_parts(make(params), into, finished=finished)
+        written: Path = make(params, into, finished=finished)
     return written

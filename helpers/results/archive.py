@@ -56,6 +56,28 @@ class Run:
     about: About
     tables: Mapping[str, pd.DataFrame]
 
+    def joined(self, kind: str) -> pd.DataFrame:
+        """All tables ``kind: …`` as one, in the order of publication; or the table of that name.
+
+        Raises:
+            ArchiveError: there is none.
+        """
+        import pandas as pd
+
+        names = [name for name in self.tables if name.partition(": ")[0] == kind]
+        if not names:
+            source = self.about.source
+            raise ArchiveError(
+                f"run {self.name!r} has no table {kind!r}: publish it from a params file with"
+                f" model: {source.get('model', self.name)}"
+            )
+        return pd.concat([self.tables[name] for name in names], ignore_index=True)
+
+    @property
+    def kinds(self) -> list[str]:
+        """The names of its tables up to a colon, each once."""
+        return list(dict.fromkeys(name.partition(": ")[0] for name in self.tables))
+
     @property
     def label(self) -> str:
         """What it was published under besides its model and data; such runs are in no joint figure."""

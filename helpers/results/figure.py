@@ -51,7 +51,7 @@ class Drawing:
         draw: the function that draws one.
         of: the paper whose published runs it is drawn from; without one a figure is drawn from
             values that a notebook has, or from nothing if ``alone``.
-        needs: tables that a run must have.
+        needs: tables, or kinds of parts, that a run must have.
         when: what else it must have, as far as it says so about itself.
         main: the run whose figure has no run in its name; those of other runs end in theirs.
         each: where a run has several figures of the kind, the name of the parameter that tells them
@@ -87,7 +87,7 @@ class Drawing:
         if not self.of:
             return
         stored = Archive(data / self.of).runs()
-        runs = [run for run in stored if set(self.needs) <= set(run.tables) and self.when(run)]
+        runs = [run for run in stored if set(self.needs) <= set(run.kinds) and self.when(run)]
         if self.together:
             joint = sorted((r for r in runs if not r.label), key=lambda run: run.name != self.main)
             if joint:

@@ -1,0 +1,113 @@
+"""One loop publishes every paper's run: check its source, skip what is there, make the rest, store it.
+
+Each paper's room lists the parts of its run in ``publish.py``, as ``publication(params)``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from helpers import UserError
+from helpers.results.archive import About, Archive, ArchiveError, Run
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class Part:
+    """One table of a run.
+
+    Attributes:
+        name: in the archive, such as "ROME+APP", "similarities: mass" or "exact: rome, deep"; parts
+            whose names begin alike, up to a colon, are read as one table by ``Run.joined``.
+        settings: what its rows depend on besides the run's source.
+        make: gives the whole table; an interrupted one resumes through the results store.
+        stored: gives the rows that are finished; None where a table is made as a whole.
+        cases: values of ``case_id`` that a published table must hold to be kept as it is.
+    """
+
+    name: str
+    settings: Mapping[str, Any]
+    make: Callable[[], pd.DataFrame]
+    stored: Callable[[], pd.DataFrame] | None = None
+    cases: Collection[int] = ()
+
+
+@dataclass(frozen=True)
+class Publication:
+    """A run to be published.
+
+    Attributes:
+        name: of the run.
+        about: its source and caption; the settings are those of the parts.
+        parts: in the order in which they are made.
+        caption: gives the caption from the names of all tables that the run will have, where that
+            depends on them; else it is that of ``about``.
+    """
+
+    name: str
+    about: About
+    parts: Sequence[Part]
+    caption: Callable[[Collection[str]], Mapping[str, Any]] | None = None
+
+
+def publish_parts(publication: Publication, into: Archive, *, finished: bool = False) -> Path:
+    """Make the parts that are not published with these settings and cases; each is stored at once.
+
+    Args:
+        into: the paper's archive.
+        finished: compute nothing and store what is finished.
+
+    Returns:
+        The run's folder.
+
+    Raises:
+        ArchiveError: the published run has another source, or more records; before anything is made.
+        UserError: nothing is finished.
+    """
+    name, about, parts = publication.name, publication.about, publication.parts
+    into.check(name, about)
+    known = into.known(name)
+    if known:
+        _check_counts(known, about, into)
+    missing = [part for part in parts if not (known and is_published(known, part))]
+    stored = len(parts) - len(missing)
+    for part in missing:
+        table = _finished(part) if finished else part.make()
+        if table is not None and len(table):
+            names = dict.fromkeys([*(known.tables if known else ()), part.name])
+            caption = publication.caption(names) if publication.caption else about.caption
+            made = About(about.source, {part.name: part.settings}, caption)
+            into.put(name, {part.name: table}, made)
+            known = into.known(name)
+            stored += 1
+    if not stored:
+        raise UserError(f"nothing of {name} is finished; nothing was stored")
+    return into.folder(name)
+
+
+def is_published(run: Run, part: Part) -> bool:
+    """Whether a run has a part's table, made with the same settings and holding all of its cases."""
+    settings = json.loads(json.dumps(part.settings))  # as JSON gives them back: tuples are lists
+    if part.name not in run.tables or run.about.settings.get(part.name) != settings:
+        return False
+    return not part.cases or set(part.cases) <= set(run.tables[part.name]["case_id"])
+
+
+def _finished(part: Part) -> pd.DataFrame | None:
+    return part.stored() if part.stored else None
+
+
+def _check_counts(known: Run, about: About, into: Archive) -> None:
+    """Refuse a run of fewer records: captions count those of all tables."""
+    for name, count in known.about.caption.items():
+        if isinstance(count, int) and count > about.caption.get(name, 0):
+            raise ArchiveError(
+                f"{into.folder(known.name)} holds {count} {name}, this run fewer: name as many in the"
+                " params file, or publish under --name NAME"
+            )
