@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import io
 import os
 import sys
@@ -160,18 +159,13 @@ def figure(
     show: Annotated[bool, typer.Option("--list", help="list the names")] = False,
 ) -> None:
     """Redraw a published figure from the stored result tables, without a model."""
-    gc.disable()  # collecting takes longer than a figure's garbage is worth
-    from helpers.results.figure import published, save
+    from helpers.results.figure import LIST, save
 
-    try:
-        if show or not names:
-            for each, entry in published().items():
-                typer.echo(f"{each:40s} {entry.title}")
-            return
-        for path in (path for name in names for path in save(name)):
-            typer.echo(str(path))
-    finally:
-        gc.enable()
+    if show or not names:
+        typer.echo(LIST.read_text("utf-8"), nl=False)
+        return
+    for path in (path for name in names for path in save(name)):
+        typer.echo(str(path))
 
 
 @app.command()

@@ -14,6 +14,7 @@ from helpers import UserError
 from helpers.params import notebook_of, read_params
 from helpers.paths import REPOSITORY
 from helpers.results.archive import DATA, Archive
+from helpers.results.figure import write_list
 from helpers.results.publish import publish_parts
 from helpers.values import check_values
 
@@ -55,7 +56,10 @@ def publish(
     with chdir(REPOSITORY):  # from where the notebooks read paths, too
         check_values(params_file, params, published=False)
         into, make = Archive(data / paper, label=name), getattr(import_module(module), function)
-        if not function.startswith("publish"):
-            return publish_parts(make(params), into, finished=finished)
-        written: Path = make(params, into, finished=finished)
+        if function.startswith("publish"):
+            written: Path = make(params, into, finished=finished)
+        else:
+            written = publish_parts(make(params), into, finished=finished)
+    if data == DATA:
+        write_list()
     return written

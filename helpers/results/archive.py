@@ -3,10 +3,8 @@
     figures/data/<paper>/<run>/about.json       what the run's rows are, and the digest of each table
     figures/data/<paper>/<run>/<table>.parquet  rows
 
-One rule says which rows may stand together: whatever new rows say about their source (model, data,
-scoring), the run they join must say, too. Under that rule a run takes further tables, or further rows of
-a table; everything else is refused before anything is written. A table whose bytes have changed is not
-read.
+All tables of a run have one source (model, data, scoring); a table of another source is refused before
+anything is written. A table whose bytes have changed is not read.
 """
 
 from __future__ import annotations
@@ -21,21 +19,22 @@ from typing import TYPE_CHECKING, Any
 
 from helpers import UserError
 from helpers.kept import digest_of
-from helpers.paths import FIGURES, REPOSITORY, file_name, written_whole
+from helpers.paths import FIGURES, file_name, written_whole
 
-if TYPE_CHECKING:  # pandas is imported where a table is read: names are listed at once without it
+if TYPE_CHECKING:  # pandas is imported where a table is read: values are checked without it
     import pandas as pd
 
 DATA = FIGURES / "data"
+_NEXT = ".new"  # a table's file until ``about.json`` lists it
 
 
 class ArchiveError(UserError):
-    """A run that is not there, is damaged, or cannot take the rows; the message names the remedy."""
+    """A run that is missing, is damaged, or cannot take the rows; the message names the remedy."""
 
 
 @dataclass(frozen=True)
 class About:
-    """What a run says about itself.
+    """How a run was made.
 
     Attributes:
         source: what all its rows have in common, such as model, data and scoring.
@@ -50,11 +49,21 @@ class About:
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """A run's tables by name, each read when it is first asked for, and what they are of."""
+    """A run's tables by name, each read when it is first asked for, and how they were made."""
 
     name: str
     about: About
     tables: Mapping[str, pd.DataFrame]
+
+    @property
+    def label(self) -> str:
+        """What it was published under besides its model and data; such runs are in no joint figure."""
+        return self.name.partition("@")[2]
+
+    @property
+    def kinds(self) -> list[str]:
+        """The names of its tables up to a colon, each once."""
+        return list(dict.fromkeys(name.partition(": ")[0] for name in self.tables))
 
     def joined(self, kind: str) -> pd.DataFrame:
         """All tables ``kind: …`` as one, in the order of publication; or the table of that name.
@@ -66,22 +75,12 @@ class Run:
 
         names = [name for name in self.tables if name.partition(": ")[0] == kind]
         if not names:
-            source = self.about.source
+            model = self.about.source.get("model", self.name)
             raise ArchiveError(
                 f"run {self.name!r} has no table {kind!r}: publish it from a params file with"
-                f" model: {source.get('model', self.name)}"
+                f" model: {model}"
             )
         return pd.concat([self.tables[name] for name in names], ignore_index=True)
-
-    @property
-    def kinds(self) -> list[str]:
-        """The names of its tables up to a colon, each once."""
-        return list(dict.fromkeys(name.partition(": ")[0] for name in self.tables))
-
-    @property
-    def label(self) -> str:
-        """What it was published under besides its model and data; such runs are in no joint figure."""
-        return self.name.partition("@")[2]
 
 
 class StoredTables(Mapping[str, "pd.DataFrame"]):
@@ -119,30 +118,40 @@ class Archive:
     label: str = ""
 
     def names(self) -> list[str]:
-        """Runs at hand, such as ``smollm2-135m_peak-cf``."""
+        """Stored runs, such as ``smollm2-135m_peak-cf``."""
         return sorted(path.parent.name for path in self.root.glob("*/about.json"))
 
     def get(self, run: str) -> Run:
         """One run.
 
         Raises:
-            ArchiveError: no such run; the message names those at hand. A table whose bytes are not
+            ArchiveError: no such run; the message names the stored ones. A table whose bytes are not
                 those that were published is refused when it is read.
         """
         folder = self.folder(run)
         path = folder / "about.json"
         if not path.exists():
-            there = ", ".join(self.names()) or "none"
+            stored = ", ".join(self.names()) or "none"
             raise ArchiveError(
-                f"no run {run!r} in {self.root}; there are: {there}; make it with python -m helpers"
+                f"no run {run!r} in {self.root}; there are: {stored}; make it with python -m helpers"
                 " publish PARAMS"
             )
-        about, listed = _read_about(path)
+        try:
+            parts = json.loads(path.read_text("utf-8"))
+            listed = parts.pop("tables")
+            parts.pop("digest", None)
+            about = About(**parts)
+        except (ValueError, AttributeError, LookupError, TypeError) as error:
+            raise ArchiveError(f"{path} cannot be read ({error}); {_RESTORE}") from error
         return Run(folder.name, about, StoredTables(folder, listed))
 
     def known(self, run: str) -> Run | None:
         """One run, or None where there is none."""
         return self.get(run) if (self.folder(run) / "about.json").exists() else None
+
+    def runs(self) -> list[Run]:
+        """All runs, by name."""
+        return [self.get(name) for name in self.names()]
 
     def check(self, run: str, about: About) -> None:
         """Refuse what ``put`` would refuse for its source, before time is spent on it.
@@ -151,16 +160,12 @@ class Archive:
             ArchiveError: the run was made from another source.
         """
         if known := self.known(run):
-            _check_alike(self.folder(run), known.about.source, _as_read(about).source)
-
-    def runs(self) -> list[Run]:
-        """All runs, by name."""
-        return [self.get(name) for name in self.names()]
+            _check_alike(self.folder(run), known.about.source, about.source)
 
     def put(
         self, run: str, tables: Mapping[str, pd.DataFrame], about: About, *, by: Sequence[str] = ()
     ) -> Path:
-        """Add tables to a run, which is made where there is none. Tables without rows are left out.
+        """Add tables to a run, which is made where there is none. Tables without rows are omitted.
 
         Args:
             tables: by name. A table takes the place of one that has its name.
@@ -179,13 +184,16 @@ class Archive:
         known = self.known(run) or Run(run, new, {})
         _check_alike(folder, known.about.source, new.source)
         filled = {name: table for name, table in tables.items() if len(table)}
-        for name, table in filled.items():
-            if name in known.tables and by:
-                made = known.about.settings.get(name, {})
-                _check_alike(folder / name, made, new.settings.get(name, {}))
-                filled[name] = _joined(known.tables[name], table, by)
-            elif name in known.tables:
-                _check_nothing_lost(folder, known, new, name, len(table))
+        for name in filled.keys() & known.tables.keys():
+            stored, rows = known.tables[name], filled[name]
+            made, now = (each.settings.get(name) for each in (known.about, new))
+            if by and set(by) <= set(rows):
+                filled[name] = _joined(stored, rows, by)
+            elif len(rows) < len(stored) and made == now:
+                raise ArchiveError(
+                    f"{folder} holds {len(stored)} rows of {name}, this run has {len(rows)}: run with"
+                    " as many records, or publish under --name NAME"
+                )
         joined = About(
             source=known.about.source,
             settings={**known.about.settings, **new.settings},
@@ -206,29 +214,24 @@ def archive(paper: str) -> Archive:
     return Archive(DATA / paper)
 
 
+_RESTORE = "restore it (git checkout), or delete the run's folder and publish it again"
+
+
 def _as_read(about: About) -> About:
     """As JSON gives it back, where tuples are lists."""
     return About(**json.loads(json.dumps(asdict(about))))
 
 
-def _check_alike(what: Path, known: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+def _check_alike(folder: Path, known: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+    new = json.loads(json.dumps(new))
     differing = [key for key in new if key not in known or known[key] != new[key]]
     if differing:
         words = "; ".join(
             f"{key} {known.get(key, 'unknown')!r}, now {new[key]!r}" for key in differing
         )
         raise ArchiveError(
-            f"{what} was made otherwise ({words}), so its rows and these cannot stand together: run"
-            " with the stored settings, or publish under --name NAME"
-        )
-
-
-def _check_nothing_lost(folder: Path, known: Run, new: About, name: str, rows: int) -> None:
-    there = len(known.tables[name])
-    if rows < there and known.about.settings.get(name) == new.settings.get(name):
-        raise ArchiveError(
-            f"{folder} holds {there} rows of {name}, this run has {rows}: run with as many records,"
-            " or publish under --name NAME"
+            f"{folder} was made from another source ({words}): run with the stored settings, or publish"
+            " under --name NAME"
         )
 
 
@@ -236,38 +239,20 @@ def _joined(stored: pd.DataFrame, rows: pd.DataFrame, by: Sequence[str]) -> pd.D
     """The rows of a stored table that differ in ``by`` from all new ones, then the new ones."""
     import pandas as pd
 
-    if not set(by) <= set(rows):
-        return rows
     replaced = pd.MultiIndex.from_frame(rows[list(by)])
     kept = stored[~pd.MultiIndex.from_frame(stored[list(by)]).isin(replaced)]
     return pd.concat([kept, rows], ignore_index=True)
-
-
-def _read_about(path: Path) -> tuple[About, dict[str, Any]]:
-    """What a run says about itself, and its list of tables."""
-    try:
-        said = json.loads(path.read_text("utf-8"))
-        if said.pop("digest") != _digest_of(said):
-            raise ValueError("not what was published")
-        listed = said.pop("tables")
-        return About(**said), listed
-    except (ValueError, AttributeError, LookupError, TypeError) as error:
-        raise ArchiveError(f"{path} cannot be read ({error}); {_restore(path)}") from error
 
 
 def _intact(path: Path, digest: str) -> pd.DataFrame:
     """A table whose bytes are those that were published."""
     import pandas as pd
 
-    new = _new(path)
-    if new.exists() and digest_of(new.read_bytes()) == digest:
-        new.replace(path)  # whoever published it ended between its last two steps
-    if not path.exists():
-        raise ArchiveError(f"{path} is missing; {_restore(path)}")
-    content = path.read_bytes()
-    if digest_of(content) != digest:
-        raise ArchiveError(f"{path} is not the table that was published; {_restore(path)}")
-    return pd.read_parquet(BytesIO(content))
+    for place in (path, Path(f"{path}{_NEXT}")):  # the latter where a writer was killed at its end
+        if place.exists() and digest_of(content := place.read_bytes()) == digest:
+            return pd.read_parquet(BytesIO(content))
+    state = "is not the table that was published" if path.exists() else "is missing"
+    raise ArchiveError(f"{path} {state}; {_RESTORE}")
 
 
 def _write(
@@ -278,40 +263,26 @@ def _write(
 ) -> None:
     """Write tables, then ``about.json``, which lists them and those that are ``listed`` already.
 
-    A table stands next to the one whose place it takes until the list names it: whenever the process
-    ends, the run is as it was or as it becomes.
+    A new table is next to the one that it replaces until the list names it: whenever the process ends,
+    the run is as it was or as it becomes.
     """
     folder.mkdir(parents=True, exist_ok=True)
+    for left in folder.glob(f"*{_NEXT}"):
+        if digest_of(left.read_bytes()) in {entry["digest"] for entry in listed.values()}:
+            left.replace(left.with_suffix(""))
     entries = dict(listed)
     for name, table in tables.items():
         content = table.to_parquet(None, index=False, compression="zstd")
         file = f"{file_name(name).lower()}.parquet"
         entries[name] = {"file": file, "rows": len(table), "digest": digest_of(content)}
-        with written_whole(_new(folder / file)) as scratch:
+        with written_whole(folder / f"{file}{_NEXT}") as scratch:
             scratch.write_bytes(content)
-    said = {**asdict(about), "tables": entries}
-    text = json.dumps({**said, "digest": _digest_of(said)}, indent=1, ensure_ascii=False)
+    text = json.dumps({**asdict(about), "tables": entries}, indent=1, ensure_ascii=False)
     with written_whole(folder / "about.json") as scratch:
         scratch.write_text(text + "\n", "utf-8")
     files = {folder / entry["file"] for entry in entries.values()}
     for name in tables:
         path = folder / entries[name]["file"]
-        _new(path).replace(path)
-    for path in {*folder.glob("*.parquet"), *folder.glob("*.parquet.new")} - files:
+        Path(f"{path}{_NEXT}").replace(path)
+    for path in set(folder.glob("*.parquet*")) - files:
         path.unlink()
-
-
-def _digest_of(said: Mapping[str, Any]) -> str:
-    return digest_of(json.dumps(said).encode())
-
-
-def _new(path: Path) -> Path:
-    return path.with_name(f"{path.name}.new")
-
-
-def _restore(path: Path) -> str:
-    """How to get a published file back, as the end of a message."""
-    shown = path.relative_to(REPOSITORY) if path.is_relative_to(REPOSITORY) else path
-    return (
-        f"restore it (git checkout -- {shown}) or publish the run again after deleting its folder"
-    )

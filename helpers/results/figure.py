@@ -1,10 +1,10 @@
-"""The figures by name: a function that draws one says so, and whatever shows figures asks here.
+"""The figures by name: a function that draws one is registered where it is defined.
 
     @figure("05_share", title="RSim against the located share", of="klob", needs=("similarities",))
     def shares(run): ...
 
-A module of figures is imported when a figure of its chapter is asked for. Those of published figures
-import what computes and draws inside their functions, so that all names are listed at once.
+The modules of a chapter are imported when a figure of it is asked for. ``LIST`` holds the names of all
+figures that stored tables give, so that they are listed without importing anything.
 """
 
 from __future__ import annotations
@@ -14,24 +14,25 @@ from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from helpers import UserError, paths
+from helpers.paths import written_whole
 from helpers.results.archive import DATA, Archive, Run
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# Chapter: the module of its published figures, if any, then of those that only its notebook draws.
+LIST = paths.FIGURES / "figures.txt"
 # Names instead of imports: a paper's room lies above this one.
 CHAPTERS = {
-    "01": ("", "helpers.peak.figures"),
+    "01": ("helpers.peak.figures",),
     "02": ("helpers.peak.construction.gallery",),
     "03": ("helpers.peak.gallery", "helpers.peak.figures"),
     "04": ("helpers.peak.ablation_gallery",),
     "05": ("helpers.klob.gallery", "helpers.klob.figures"),
     "06": ("helpers.thinkedit.gallery", "helpers.thinkedit.graph_drawings"),
-    "07": ("", "helpers.peak.figures", "helpers.explorer.chain_panel"),
+    "07": ("helpers.peak.figures", "helpers.explorer.chain_panel"),
 }
 _REGISTRY: dict[str, Drawing] = {}
 Draw = TypeVar("Draw", bound=Callable[..., "Figure"])
@@ -39,6 +40,14 @@ Draw = TypeVar("Draw", bound=Callable[..., "Figure"])
 
 class FigureError(UserError):
     """No figure of this name; the message says where the names are listed."""
+
+
+class Entry(NamedTuple):
+    """A published figure: its name, its title and how to draw it."""
+
+    name: str
+    title: str
+    draw: Callable[[], Figure]
 
 
 @dataclass(frozen=True)
@@ -52,10 +61,10 @@ class Drawing:
         of: the paper whose published runs it is drawn from; without one a figure is drawn from
             values that a notebook has, or from nothing if ``alone``.
         needs: tables, or kinds of parts, that a run must have.
-        when: what else it must have, as far as it says so about itself.
+        when: what else must be true of a run.
         main: the run whose figure has no run in its name; those of other runs end in theirs.
-        each: where a run has several figures of the kind, the name of the parameter that tells them
-            apart, and how to list its values.
+        each: where a run has several figures of the kind, the name of the parameter that
+            distinguishes them, and how to list its values.
         alone: whether it is drawn from numbers that come with the package.
         together: whether all runs are in one figure, the main one first.
     """
@@ -84,9 +93,7 @@ class Drawing:
         """The figures of this kind whose tables are stored under ``data``."""
         if self.alone:
             yield Entry(self.name, self.title, self.draw)
-        if not self.of:
-            return
-        stored = Archive(data / self.of).runs()
+        stored = Archive(data / self.of).runs() if self.of else []
         runs = [run for run in stored if set(self.needs) <= set(run.kinds) and self.when(run)]
         if self.together:
             joint = sorted((r for r in runs if not r.label), key=lambda run: run.name != self.main)
@@ -98,15 +105,6 @@ class Drawing:
             for options in each:
                 title = ", ".join([self.title, *options.values(), run.name])
                 yield Entry(self.file(run, **options), title, partial(self.draw, run, **options))
-
-
-@dataclass(frozen=True)
-class Entry:
-    """A published figure: its name, its title and how to draw it."""
-
-    name: str
-    title: str
-    draw: Callable[[], Figure]
 
 
 def figure(name: str, *, title: str, **how: Any) -> Callable[[Draw], Draw]:
@@ -126,21 +124,27 @@ def drawing(name: str) -> Drawing:
         FigureError: no such kind.
     """
     for module in CHAPTERS.get(name[:2], ()):
-        if module and name not in _REGISTRY:
-            import_module(module)
+        import_module(module)
     if name not in _REGISTRY:
-        raise FigureError(f"no figure {name!r}; see python -m helpers figure --list")
+        raise _unknown(name)
     return _REGISTRY[name]
 
 
 def published(data: Path = DATA, *, chapter: str = "") -> dict[str, Entry]:
     """All figures that can be drawn from stored tables, or those of one chapter, by name."""
     for known in [chapter] if chapter in CHAPTERS else CHAPTERS:
-        if CHAPTERS[known][0]:
-            import_module(CHAPTERS[known][0])
+        for module in CHAPTERS[known]:
+            import_module(module)
     kinds = [kind for name, kind in _REGISTRY.items() if name.startswith(chapter)]
     entries = [entry for kind in kinds for entry in kind.published(data)]
     return {entry.name: entry for entry in sorted(entries, key=lambda entry: entry.name)}
+
+
+def write_list(path: Path = LIST) -> None:
+    """Write down the names and titles of all published figures."""
+    lines = [f"{name:40s} {entry.title}\n" for name, entry in published().items()]
+    with written_whole(path) as scratch:
+        scratch.write_text("".join(lines), "utf-8")
 
 
 def save(name: str, folder: Path | None = None, *, data: Path = DATA) -> list[Path]:
@@ -151,7 +155,7 @@ def save(name: str, folder: Path | None = None, *, data: Path = DATA) -> list[Pa
     """
     entries = published(data, chapter=name[:2])
     if name not in entries:
-        raise FigureError(f"no figure {name!r}; see python -m helpers figure --list")
+        raise _unknown(name)
     import matplotlib.pyplot as plt
 
     from helpers.results.style import save_figure
@@ -161,3 +165,7 @@ def save(name: str, folder: Path | None = None, *, data: Path = DATA) -> list[Pa
         return save_figure(drawn, name, folder or paths.FIGURES)
     finally:
         plt.close(drawn)
+
+
+def _unknown(name: str) -> FigureError:
+    return FigureError(f"no figure {name!r}; see python -m helpers figure --list")

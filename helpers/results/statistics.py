@@ -1,6 +1,6 @@
-"""Means and shares over records with their intervals, and tests of their differences.
+"""Means and shares over records with their 95 % intervals, and tests of their differences.
 
-Each p-value belongs to its interval: the interval leaves zero out where the p-value is below 0.05.
+Each p-value belongs to its interval: the interval excludes zero where the p-value is below 0.05.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import optimize, stats
 
 LEVEL = 0.05
+_NAN = float("nan")
 
 
 @dataclass(frozen=True)
@@ -41,20 +42,19 @@ def mean_interval(values: ArrayLike, *, confidence: float = 0.95) -> Estimate:
     """Mean over records with the Student t interval, mean ± t(n - 1) · s / sqrt(n).
 
     Args:
-        values: one number per record, shape (n,); NaN (undefined for that record) is left out.
+        values: one number per record, shape (n,); NaN (undefined for that record) is omitted.
     """
     numbers = defined(values)
     n = len(numbers)
-    mean = float(numbers.mean()) if n else float("nan")
+    mean = float(numbers.mean()) if n else _NAN
     if n < 2:
-        return Estimate(mean, float("nan"), float("nan"), n)
-    quantile = float(stats.t.ppf((1 + confidence) / 2, n - 1))
-    half = quantile * float(numbers.std(ddof=1)) / n**0.5
-    return Estimate(mean, mean - half, mean + half, n)
+        return Estimate(mean, _NAN, _NAN, n)
+    half = stats.t.ppf((1 + confidence) / 2, n - 1) * numbers.std(ddof=1) / n**0.5
+    return Estimate(mean, mean - float(half), mean + float(half), n)
 
 
 def fraction_interval(values: ArrayLike, *, confidence: float = 0.95) -> Estimate:
-    """Mean of values between 0 and 1 with Student's t interval, cut at 0 and 1, where no mean lies."""
+    """Mean of values between 0 and 1 with Student's t interval, cut at 0 and 1."""
     found = mean_interval(values, confidence=confidence)
     low, high = (float(np.clip(end, 0.0, 1.0)) for end in (found.low, found.high))
     return Estimate(found.mean, low, high, found.n)
@@ -71,7 +71,7 @@ def proportion_interval(values: ArrayLike, *, confidence: float = 0.95) -> Estim
     """Share of records that give 1, with the exact interval of Clopper and Pearson.
 
     Args:
-        values: 0 or 1 per record, shape (n,); NaN is left out.
+        values: 0 or 1 per record, shape (n,); NaN is omitted.
         confidence: least coverage of the interval.
 
     Raises:
@@ -80,21 +80,19 @@ def proportion_interval(values: ArrayLike, *, confidence: float = 0.95) -> Estim
     numbers = defined(values)
     if not _is_binary(numbers):
         raise ValueError("an exact interval needs records that give 0 or 1; see share_interval")
-    n, ones = len(numbers), int(numbers.sum())
-    if n == 0:
+    if not len(numbers):
         return mean_interval(numbers)
-    interval = stats.binomtest(ones, n).proportion_ci(confidence, method="exact")
-    return Estimate(ones / n, float(interval.low), float(interval.high), n)
+    return Estimate(*_binomial(numbers, confidence, "exact"), len(numbers))
 
 
 def share_interval(values: ArrayLike, *, confidence: float = 0.95) -> Estimate:
     """Mean share over records: exact where every record gives 0 or 1, else the bootstrap over records.
 
-    Where all records agree on 1 (or on 0) the exact bound holds for shares, too: a mean is at least
+    Where all records agree on 1 (or on 0) the exact bound holds for shares as well: a mean is at least
     the probability of a 1.
 
     Args:
-        values: between 0 and 1 per record, shape (n,); NaN is left out.
+        values: between 0 and 1 per record, shape (n,); NaN is omitted.
     """
     numbers = defined(values)
     if _is_binary(numbers):
@@ -114,14 +112,17 @@ def paired_proportions(
         second: the other method's, same records in the same order, without NaN.
     """
     one, two = (np.asarray(values, dtype=np.float64).reshape(-1) for values in (first, second))
-    n = len(one)
-    if n == 0:
+    if not len(one):
         return mean_interval(one)
-    (a, alow, ahigh), (b, blow, bhigh) = (_wilson(values, confidence) for values in (two, one))
+    a, a_low, a_high = _binomial(two, confidence, "wilson")
+    b, b_low, b_high = _binomial(one, confidence, "wilson")
     phi = _correlation(one, two)
-    below, above = ((a - alow, bhigh - b), (ahigh - a, b - blow))
-    low, high = ((x**2 - 2 * phi * x * y + y**2) ** 0.5 for x, y in (below, above))
-    return Estimate(a - b, a - b - low, a - b + high, n)
+
+    def length(x: float, y: float) -> float:
+        return float((x**2 - 2 * phi * x * y + y**2) ** 0.5)
+
+    low, high = length(a - a_low, b_high - b), length(a_high - a, b - b_low)
+    return Estimate(a - b, a - b - low, a - b + high, len(one))
 
 
 def paired_means(first: ArrayLike, second: ArrayLike) -> Contrast:
@@ -130,12 +131,12 @@ def paired_means(first: ArrayLike, second: ArrayLike) -> Contrast:
     Args:
         first: one number per record, shape (n,), for instance the plain method's.
         second: the other method's, same records in the same order; a record where either is NaN is
-            left out. The p-value is 1 where the two never differ, NaN with fewer than two pairs.
+            omitted. The p-value is 1 where the two never differ, NaN with fewer than two pairs.
     """
     one, two = _pairs(first, second)
     differences = two - one
     if len(differences) < 2:
-        p_value = float("nan")
+        p_value = _NAN
     elif np.ptp(differences) == 0:  # every record changed by the same amount
         p_value = float(differences[0] == 0)
     else:
@@ -173,7 +174,7 @@ def share_above(values: ArrayLike, level: float) -> Contrast:
     below = stats.binom.cdf(ones, len(numbers), level)
     above = stats.binom.sf(ones - 1, len(numbers), level)
     shifted = Estimate(found.mean - level, found.low - level, found.high - level, found.n)
-    return Contrast(shifted, min(1.0, 2 * float(min(below, above))) if found.n else float("nan"))
+    return Contrast(shifted, min(1.0, 2 * float(min(below, above))) if found.n else _NAN)
 
 
 def unpaired_means(first: ArrayLike, second: ArrayLike) -> Contrast:
@@ -183,9 +184,9 @@ def unpaired_means(first: ArrayLike, second: ArrayLike) -> Contrast:
     """
     one, two = defined(first), defined(second)
     n = min(len(one), len(two))
-    mean = float(two.mean() - one.mean()) if n else float("nan")
+    mean = float(two.mean() - one.mean()) if n else _NAN
     if n < 2:
-        return Contrast(Estimate(mean, float("nan"), float("nan"), n), float("nan"))
+        return Contrast(Estimate(mean, _NAN, _NAN, n), _NAN)
     test = stats.ttest_ind(two, one, equal_var=False)
     low, high = test.confidence_interval(1 - LEVEL)
     return Contrast(Estimate(mean, float(low), float(high), n), float(test.pvalue))
@@ -212,7 +213,7 @@ def one_sided(observed: float, permuted: NDArray[np.floating]) -> float:
         permuted: the same under the null, one value per draw.
     """
     if np.isnan(observed):
-        return float("nan")
+        return _NAN
     at_least = int((permuted >= observed - 1e-12).sum())
     return (1 + at_least) / (1 + len(permuted))
 
@@ -231,6 +232,15 @@ def _pairs(first: ArrayLike, second: ArrayLike) -> tuple[NDArray[np.float64], ND
 
 def _is_binary(values: NDArray[np.float64]) -> bool:
     return bool(np.isin(values, (0.0, 1.0)).all())
+
+
+def _binomial(
+    values: NDArray[np.float64], confidence: float, method: str
+) -> tuple[float, float, float]:
+    """A share of ones with its interval."""
+    ones, n = int(values.sum()), len(values)
+    found = stats.binomtest(ones, n).proportion_ci(confidence, method=method)
+    return ones / n, float(found.low), float(found.high)
 
 
 def _bootstrap(
@@ -257,15 +267,15 @@ def _bootstrapped(differences: NDArray[np.float64]) -> Contrast:
     """Mean of the differences with the percentile bootstrap over records."""
     found, means = _bootstrap(differences, 1 - LEVEL, 10_000, 0)
     if found.n < 2:
-        return Contrast(found, float("nan"))
+        return Contrast(found, _NAN)
     beyond = min(int((means <= 0).sum()), int((means >= 0).sum()))
     return Contrast(found, min(1.0, 2 * (1 + beyond) / (1 + len(means))))
 
 
 def _newcombe_p(one: NDArray[np.float64], two: NDArray[np.float64]) -> float:
-    """One minus the highest confidence at which Newcombe's interval leaves zero out."""
+    """One minus the highest confidence at which Newcombe's interval excludes zero."""
     if not len(one):
-        return float("nan")
+        return _NAN
     if one.sum() == two.sum():
         return 1.0
     upwards = two.sum() > one.sum()
@@ -277,13 +287,6 @@ def _newcombe_p(one: NDArray[np.float64], two: NDArray[np.float64]) -> float:
     highest = 6.0  # p of 2e-9
     z = highest if end(highest) > 0 else float(optimize.brentq(end, 1e-6, highest))
     return 2 * float(stats.norm.sf(z))
-
-
-def _wilson(values: NDArray[np.float64], confidence: float) -> tuple[float, float, float]:
-    """A share and its Wilson interval."""
-    ones, n = int(values.sum()), len(values)
-    found = stats.binomtest(ones, n).proportion_ci(confidence, method="wilson")
-    return ones / n, float(found.low), float(found.high)
 
 
 def _correlation(one: NDArray[np.float64], two: NDArray[np.float64]) -> float:

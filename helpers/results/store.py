@@ -1,11 +1,10 @@
-"""The results store: append-only parquet parts under a key that says what determines them.
+"""The results store: append-only parquet parts under a key that names what determines them.
 
     store/<key>/settings.json      everything the numbers depend on
     store/<key>/<kind>-<number>-<digest>.parquet   a chunk of records, written once, never changed
 
-Parts are kept as all our files are (``helpers.kept``): a reader sees all of one or nothing, and its name
-ends in the digest of its bytes. Parts of one chunk share a number: where one of them is damaged, the
-chunk is undone. Records that are done are never computed again; several processes may add to one key.
+Parts are kept as all our files are (``helpers.kept``): a reader sees all of one or nothing. Parts of one
+chunk share a number. Records that are done are never computed again; several processes may add to a key.
 """
 
 from __future__ import annotations
@@ -23,7 +22,6 @@ from typing import Any, Generic, TypeVar
 
 import pandas as pd
 
-from helpers import UserError
 from helpers.kept import DamagedError, kept_whole, read_kept
 from helpers.paths import written_whole
 from helpers.processes import Progress
@@ -32,10 +30,6 @@ Case = TypeVar("Case")
 _GROWTH = 4
 _NONE = pd.DataFrame({"case_id": pd.Series(dtype="int64")})
 _NOT_FINITE = "scores under the edited model are not finite; use a wider dtype"
-
-
-class StoreError(UserError):
-    """A store that cannot be read or written."""
 
 
 def settings_key(settings: Mapping[str, Any]) -> str:
@@ -53,17 +47,11 @@ class ResultsStore:
     def open(self, settings: Mapping[str, Any]) -> Results:
         """The results of one setting, created where they do not exist yet."""
         folder = self.root / settings_key(settings)
-        path = folder / "settings.json"
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            if not path.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        if not (path := folder / "settings.json").exists():
+            with written_whole(path) as scratch:
                 text = json.dumps(settings, sort_keys=True, ensure_ascii=False, indent=1)
-                with written_whole(path) as scratch:
-                    scratch.write_text(text, "utf-8")
-        except OSError as error:
-            raise StoreError(
-                f"{folder} cannot be made ({error}); choose another results folder, that can be written"
-            ) from error
+                scratch.write_text(text, "utf-8")
         return Results(folder)
 
 
@@ -81,7 +69,7 @@ class Results:
         """Write the parts of one chunk, by kind; the last one marks its records as done.
 
         Raises:
-            UserError: the disk is full, or only read.
+            UserError: the disk is full or read-only.
         """
         number = uuid.uuid4().hex[:12]
         for kind, table in tables.items():
@@ -89,53 +77,48 @@ class Results:
                 scratch.write_bytes(table.to_parquet(None, index=False))
 
     def read(self, kind: str = "scores") -> pd.DataFrame:
-        """All parts of a kind in one table, sorted by record; each record once.
+        """All parts of a kind in one table, sorted by record.
 
         A chunk with a damaged part is removed with a warning; its records count as not done. Where two
-        processes computed the same record, the first part by name stands.
-
-        Raises:
-            StoreError: a part cannot be opened, though it may be intact.
+        processes computed the same record, the first part by name is taken.
         """
-        kept: list[pd.DataFrame] = []
+        found: list[pd.DataFrame] = []
         seen: set[int] = set()
         for path in sorted(self.folder.glob(f"{kind}-*-*.parquet")):
             table = self._part(path)
             fresh = table[~table["case_id"].isin(seen)]
             seen |= set(fresh["case_id"].tolist())
-            kept.append(fresh)
-        if not kept:
+            found.append(fresh)
+        if not found:
             return _NONE.copy()
-        together = pd.concat(kept, ignore_index=True)
+        together = pd.concat(found, ignore_index=True)
         return together.sort_values("case_id", kind="stable", ignore_index=True)
 
     def _part(self, path: Path) -> pd.DataFrame:
         """A part whose whole chunk is as it was written, else no rows."""
         chunk = sorted(self.folder.glob(f"*-{path.stem.split('-')[1]}-*.parquet"))
         try:
-            for each in chunk:
-                read_kept(each, Path.exists)
+            for part in chunk:
+                read_kept(part, Path.exists)
             return read_kept(path, pd.read_parquet)
         except DamagedError as error:
-            with suppress(OSError):  # the store is only read
-                for each in chunk:
-                    each.unlink(missing_ok=True)
+            with suppress(OSError):  # a read-only disk
+                for part in chunk:
+                    part.unlink(missing_ok=True)
             warnings.warn(f"{error}; the records of its chunk will be computed again", stacklevel=3)
             return _NONE
         except FileNotFoundError:  # another process found the damage first
             return _NONE
-        except OSError as error:
-            raise StoreError(f"could not read {path} ({error}); repair that and resume") from error
 
 
 @dataclass(frozen=True)
 class Cases(Generic[Case]):
-    """A resumable run over cases, by the number that the column ``case_id`` of its results has.
+    """A resumable run over cases, by the number in the column ``case_id`` of their results.
 
-    Chunks of 1, 4, 16, … up to ``chunk`` cases are made together, so that a run reports early how far it
-    is, and an interruption costs little; None: all at once. ``content`` gives, as JSON values, all that a
-    case's rows depend on beside the settings: the rows are then kept under a number made of it, so that
-    repairing one case of a file leaves those of the others as they are.
+    Chunks of 1, 4, 16, … up to ``chunk`` cases are made together, so that a run reports its progress
+    early, and an interruption costs little; None: all at once. ``content`` gives, as JSON values, all
+    that a case's rows depend on besides the settings: rows are then stored under a number made of it,
+    so that correcting one case of a file leaves those of the others as they are.
     """
 
     by_id: Mapping[int, Case]
@@ -153,7 +136,7 @@ class Cases(Generic[Case]):
 
         Args:
             make: from some cases to tables by kind, with a column ``case_id``.
-            mark: the kind that says of a case that it is done, and is returned.
+            mark: the kind that marks a case as done, and is returned.
         """
         missing = self.missing(results, mark=mark)
         progress, done = Progress(len(missing)), 0
@@ -165,7 +148,7 @@ class Cases(Generic[Case]):
                 for kind, table in made.items()
             }
             last = tables.pop(mark)
-            results.add({**tables, mark: last})  # last: it marks the chunk as done
+            results.add({**tables, mark: last})
             progress.at(done := done + size)
             size = min(_GROWTH * size, most)
         return self.read(results, mark)
@@ -176,44 +159,40 @@ class Cases(Generic[Case]):
         return [case_id for case_id, number in self._numbers.items() if number not in done]
 
     def read(self, results: Results, kind: str = "scores") -> pd.DataFrame:
-        """What is kept of these cases, whether all are done or not."""
+        """What is stored of these cases, whether all are done or not."""
         case_ids = {number: case_id for case_id, number in self._numbers.items()}
         table = results.read(kind)
-        mine = table[table["case_id"].isin(list(case_ids))]
-        named = mine.assign(case_id=mine["case_id"].map(case_ids).astype("int64"))
+        own = table[table["case_id"].isin(list(case_ids))]
+        named = own.assign(case_id=own["case_id"].map(case_ids).astype("int64"))
         return named.sort_values("case_id", kind="stable", ignore_index=True)
 
     @cached_property
     def _numbers(self) -> dict[int, int]:
-        """What each case's rows are kept under."""
+        """What each case's rows are stored under: 63 bits of a digest, or its own number."""
         content = self.content
         if content is None:
             return {case_id: case_id for case_id in self.by_id}
-        return {
-            case_id: _content_number((case_id, content(case)))
+        texts = {
+            case_id: json.dumps((case_id, content(case)), sort_keys=True, ensure_ascii=False)
             for case_id, case in self.by_id.items()
+        }
+        digests = {case_id: hashlib.sha256(text.encode()) for case_id, text in texts.items()}
+        return {
+            case_id: int.from_bytes(digest.digest()[:8], "big") >> 1
+            for case_id, digest in digests.items()
         }
 
 
 def flag_unusable(edits: pd.DataFrame, scores: pd.DataFrame, column: str) -> pd.DataFrame:
     """Give edits a failure, unless they have one, where a score is not a number.
 
-    A model may no longer give numbers under an edit, as can happen in half precision.
+    A model may no longer give numbers under an edit, for instance in half precision.
 
     Args:
         edits: columns case_id and failure (empty: none), one row per edit.
         scores: column case_id and scores.
         column: the scores.
-
-    Returns:
-        A changed copy of ``edits``.
     """
     unusable = edits["case_id"].isin(scores.loc[scores[column].isna(), "case_id"])
     failure = edits["failure"].mask(unusable & (edits["failure"] == ""), _NOT_FINITE)
     return edits.assign(failure=failure)
-
-
-def _content_number(content: object) -> int:
-    """A number of 63 bits that stands for JSON values."""
-    text = json.dumps(content, sort_keys=True, ensure_ascii=False)
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import re
 import textwrap
-import warnings
 from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
-from helpers import UserError
 from helpers.editing.editors import EDITORS, method_label
-from helpers.paths import figures_folder, file_name, in_one_line
+from helpers.paths import figures_folder, file_name
 
 # Eight colours that readers with any colour vision tell apart (seaborn's "colorblind").
 PALETTE = tuple(
@@ -91,34 +89,34 @@ def told(figure: Figure, finding: str, caption: str) -> Figure:
 
 
 def save_figure(figure: Figure, name: str, folder: Path | None = None) -> list[Path]:
-    """Write ``name``.png and ``name``.svg without dates, so equal figures are equal files.
+    """Write ``name``.png and ``name``.svg without dates, so that equal figures are equal files.
 
-    They go to ``folder``, by default where ``figures_folder`` says. All letters that no font has are one
-    warning, in place of matplotlib's for each.
+    They go to ``folder``, by default where ``figures_folder`` says.
     """
     folder = folder or figures_folder()
-    paths = [folder / f"{file_name(name)}.{kind}" for kind in ("png", "svg")]
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with warnings.catch_warnings(record=True) as seen:
-            warnings.simplefilter("always")
-            figure.savefig(paths[0], metadata={"Software": None})
-            figure.savefig(paths[1], metadata={"Date": None})
-    except OSError as error:
-        raise UserError(in_one_line(error)) from error
-    messages = dict.fromkeys(str(each.message) for each in seen)
-    missing = {text: m[1] for text in messages if (m := re.match(r"Glyph (\d+) .*missing", text))}
-    if missing:
-        letters = "".join(chr(int(code)) for code in dict.fromkeys(missing.values()))[:20]
-        warnings.warn(
-            f"figure {name}: no font that matplotlib uses has {letters}; install one that does (such as"
-            " Noto Sans CJK) and put it first in matplotlib's font.sans-serif",
-            stacklevel=2,
-        )
-    for text in messages:
-        if text not in missing:
-            warnings.warn(text, stacklevel=2)
-    return paths
+    folder.mkdir(parents=True, exist_ok=True)
+    png, svg = (folder / f"{file_name(name)}.{kind}" for kind in ("png", "svg"))
+    figure.savefig(png, metadata={"Software": None})
+    figure.savefig(svg, metadata={"Date": None})
+    return [png, svg]
+
+
+def marked(
+    axes: Axes, places: ArrayLike, table: pd.DataFrame, *, across: bool = False, **look: Any
+) -> None:
+    """Marks with their 95 % intervals; a missing end has no whisker.
+
+    Args:
+        places: one per row, on the axis of the categories.
+        table: columns mean, low and high.
+        across: whether values lie along the horizontal axis.
+        look: matplotlib's, such as ``fmt`` or ``color``.
+    """
+    mean, low, high = (table[name].to_numpy(float) for name in ("mean", "low", "high"))
+    sides = np.nan_to_num(np.clip([mean - low, high - mean], 0, None))
+    where = (mean, places) if across else (places, mean)
+    ends = {"xerr" if across else "yerr": sides}
+    axes.errorbar(*where, **ends, **{"elinewidth": 0.8, "capsize": 2, **look})
 
 
 def method_place(method: str) -> int:

@@ -1,4 +1,4 @@
-"""What tables and captions report in words: verdicts of claims, models, the papers' own numbers.
+"""What tables and captions report in words: verdicts, intervals, models, the papers' own numbers.
 
 A claim *holds* where the 95 % interval of its difference lies on the side it describes, is
 *reversed* where the interval lies on the other, and *inconclusive* in between.
@@ -7,9 +7,10 @@ A claim *holds* where the 95 % interval of its difference lies on the side it de
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -54,49 +55,63 @@ def mark(contrast: Contrast, *, higher_is_better: bool) -> str:
     return "†" if (contrast.difference.mean > 0) == higher_is_better else "‡"
 
 
+def survivors(verdicts: Sequence[str], p_values: Sequence[float]) -> list[str]:
+    """The verdicts of several tests after Holm's correction for their number."""
+    corrected = zip(verdicts, holm(p_values), strict=True)
+    return [verdict if p_value < LEVEL else INCONCLUSIVE for verdict, p_value in corrected]
+
+
 def corrected_verdicts(evidence: Sequence[Evidence]) -> list[str]:
-    """The verdict that is left of each when all of them are corrected for (Holm 1979)."""
-    p_values = holm([item.contrast.p_value for item in evidence])
-    return [
-        item.verdict if p_value < LEVEL else INCONCLUSIVE
-        for item, p_value in zip(evidence, p_values, strict=True)
-    ]
+    """``survivors`` of evidence."""
+    return survivors([e.verdict for e in evidence], [e.contrast.p_value for e in evidence])
 
 
 def findings_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
-    """Evidence as text, one row each.
-
-    Returns:
-        finding, measure, difference and 95 % interval in percentage points, n (records), verdict,
-        and ``Holm`` (``corrected_verdicts``).
-    """
+    """Evidence as text: finding, measure, difference (percentage points), n, verdict and ``Holm``."""
+    columns = ["finding", "measure", "difference", "n", "verdict", "Holm"]
     rows = [
         (
-            item.finding,
-            item.measure,
-            in_points(item.difference, signed=True),
-            item.difference.n,
-            item.verdict,
-            corrected,
+            e.finding,
+            e.measure,
+            in_points(e.difference, signed=True),
+            e.difference.n,
+            e.verdict,
+            left,
         )
-        for item, corrected in zip(evidence, corrected_verdicts(evidence), strict=True)
+        for e, left in zip(evidence, corrected_verdicts(evidence), strict=True)
     ]
-    columns = ["finding", "measure", "difference", "n", "verdict", "Holm"]
     return pd.DataFrame(rows, columns=columns)
+
+
+def with_interval(estimate: Estimate, *, digits: int = 2, signed: bool = False) -> str:
+    """``0.17 [0.05, 0.41]``; without brackets where there is no interval, n/a where no value."""
+    if np.isnan(estimate.mean):
+        return "n/a"
+    sign = "+z" if signed else "z"  # z: no minus before a zero
+    mean, low, high = (
+        f"{value:{sign}.{digits}f}" for value in (estimate.mean, estimate.low, estimate.high)
+    )
+    return mean if np.isnan(estimate.low) else f"{mean} [{low}, {high}]"
 
 
 def in_points(estimate: Estimate, *, signed: bool = False) -> str:
     """A fraction in percent: ``87.6 ± 3.9``, or ``97.2 [92.2, 99.4]`` where the sides differ."""
     mean, low, high = (100 * value for value in (estimate.mean, estimate.low, estimate.high))
-    if np.isnan(mean):
-        return "n/a"
-    sign = "+z" if signed else "z"  # z: no minus before a zero
-    text = f"{mean:{sign}.1f}"
-    if np.isnan(low):
-        return text
+    text = with_interval(Estimate(mean, low, high, estimate.n), digits=1, signed=signed)
     if abs((high - mean) - (mean - low)) < 0.1:
-        return f"{text} ± {(high - low) / 2:.1f}"
-    return f"{text} [{low:{sign}.1f}, {high:{sign}.1f}]"
+        return f"{text.partition(' ')[0]} ± {(high - low) / 2:.1f}"
+    return text
+
+
+def caption(source: Mapping[str, Any], *parts: str) -> str:
+    """How a table or figure was made: model, the given parts, dtype and device.
+
+    Args:
+        source: of a published run (``About.source``).
+        parts: such as data, number of records and preset; empty ones are omitted.
+    """
+    made = f"{source['dtype']} on {source['device']}"
+    return ", ".join(filter(None, [f"ours: {model_words(source['model'])}", *parts, made]))
 
 
 def model_words(name: str) -> str:
@@ -119,24 +134,14 @@ def model_words(name: str) -> str:
     return f"{folder.resolve().name} ({kind}, {size:.3g} million parameters)"
 
 
-def published_names() -> list[str]:
-    """Names of the papers' tables at hand, such as ``"peak_table_3"``."""
-    return sorted(path.stem for path in _PUBLISHED.glob("*.csv"))
-
-
 def published_table(name: str) -> pd.DataFrame:
-    """A table of a paper in tidy form: one row per number.
+    """A table of a paper in tidy form, such as ``"peak_table_3"``: one row per number.
 
     PEAK's tables have the columns model, dataset, method, metric (named as in
     ``helpers.peak.metrics``), value (percent in Tables 3, 4, 5 and 9), significant (PEAK's †: True
     or False where a method with APP is tested against the plain one, else missing), source and
     note (how to read the number, or a slip in the paper).
-
-    Raises:
-        KeyError: no such table; the message names the tables at hand.
     """
-    if name not in published_names():
-        raise KeyError(f"no published table {name!r}; there are: {', '.join(published_names())}")
     table = pd.read_csv(_PUBLISHED / f"{name}.csv", dtype=str, keep_default_na=False)
     if "significant" in table:
         marks = {"yes": True, "no": False, "": pd.NA}

@@ -43,15 +43,6 @@ def test_two_writers_of_one_record_count_once(results):
     assert results.read()["case_id"].tolist() == [1, 1, 2, 3]
 
 
-def test_damaged_part_is_set_aside_and_its_records_are_missing(results):
-    results.add({"scores": table(1)})
-    (part,) = results.folder.glob("scores-*.parquet")
-    part.write_bytes(part.read_bytes()[:40])
-    with pytest.warns(UserWarning, match="damaged"):
-        assert results.done() == set()
-    assert not part.exists()
-
-
 def test_failed_write_leaves_nothing(results, monkeypatch):
     results.add({"scores": table(1)})
 
@@ -134,7 +125,7 @@ def test_what_is_missing_is_made_in_chunks_and_once(results):
     pd.testing.assert_frame_equal(cases.completed(results, None), table)  # nothing is made again
 
 
-def test_an_interrupted_run_goes_on_where_it_was(results):
+def test_an_interrupted_run_resumes(results):
     cases = Cases(NAMES, 1)
     with pytest.raises(KeyboardInterrupt):
         cases.completed(results, Maker(stop="five"))
@@ -142,10 +133,6 @@ def test_an_interrupted_run_goes_on_where_it_was(results):
     again = Maker()
     assert len(cases.completed(results, again)) == 3
     assert again.asked == [["five"]]
-
-
-def test_only_the_cases_asked_for_are_read(results):
-    Cases(NAMES).completed(results, Maker())
     few = Cases({2: "two"})
     assert few.completed(results, None)["case_id"].tolist() == [2]
     assert few.read(results, "edits")["case_id"].tolist() == [2]
