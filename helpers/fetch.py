@@ -28,7 +28,7 @@ _SETS = {
 
 
 class NotHereError(UserError):
-    """Raised where a file would have to be downloaded and may not be."""
+    """A file would have to be downloaded and may not be."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,13 +98,10 @@ def locate(resource: Resource, *, download: bool = True) -> Path:
 
     Looks below ``$HELPERS_DATA``, then in the cache, then downloads into the cache.
 
-    Args:
-        download: whether the network may be used.
-
     Raises:
         NotHereError: there is no copy, and none may be downloaded.
-        UserError: the copy below ``$HELPERS_DATA`` is stale or damaged, or there is no copy
-            and it cannot be downloaded; the message says which file to put where.
+        UserError: the copy below ``$HELPERS_DATA`` is not the published file, or a download fails;
+            the message says which file to put where.
     """
     folder = data_folder()
     if folder is not None and (local := folder / resource.relative_path).is_file():
@@ -117,10 +114,9 @@ def locate(resource: Resource, *, download: bool = True) -> Path:
     cached = cache_folder("data") / resource.relative_path
     if cached.is_file() and resource.matches(cached):
         return cached
-    place = (folder or Path(f"${DATA_VARIABLE}")) / resource.relative_path
-    unset = "" if folder else f" (set the environment variable {DATA_VARIABLE} to a folder)"
     by_hand = (
-        f"save {resource.url} ({resource.checksum}; licence: {resource.licence}) as {place}{unset}"
+        f"save {resource.url} ({resource.checksum}; licence: {resource.licence}) as"
+        f" ${DATA_VARIABLE}/{resource.relative_path}"
     )
     if not download:
         raise NotHereError(f"{resource.name}: no local copy; {by_hand}")

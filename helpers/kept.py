@@ -1,10 +1,8 @@
 """Files that are kept to be read again: a file's name ends in the digest of its bytes.
 
 ``layer5.safetensors`` is kept as ``layer5-<16 hexadecimal digits of its SHA-256>.safetensors``, a
-folder likewise. A flipped bit in a number changes results without a word, so nothing is read whose
-bytes are not those of its name: what is damaged is reported, removed, and made again where its maker is
-at hand. A file under its plain name is not ours to guard (git guards what is packaged, its owner what
-was saved) and is read as it is.
+folder likewise. Nothing is read whose bytes are not those of its name: what is damaged is reported,
+removed, and made again. A file under its plain name (packaged, or saved by a user) is read as it is.
 """
 
 from __future__ import annotations
@@ -34,7 +32,7 @@ _DIGEST = re.compile(rf"-([0-9a-f]{{{_DIGITS}}})$")
 
 
 class DamagedError(UserError):
-    """Raised for a file whose bytes are not those that were written; names the file."""
+    """A file whose bytes are not those that were written; names the file."""
 
 
 @contextmanager
@@ -42,7 +40,7 @@ def kept_whole(path: Path) -> Iterator[Path]:
     """A scratch path for a file or folder, which becomes what is kept as ``path``.
 
     Raises:
-        UserError: the disk is full or only read.
+        UserError: the disk is full or read-only.
     """
 
     def named(scratch: Path) -> Path:
@@ -64,9 +62,7 @@ def kept_whole(path: Path) -> Iterator[Path]:
     except SafetensorError as error:
         if "os error" not in str(error):
             raise
-        raise UserError(
-            f"{path} cannot be written ({error}); free some space or choose another folder"
-        ) from error
+        raise UserError(f"{path} cannot be written ({error}); free some space") from error
 
 
 def kept_at(path: Path) -> Path:
@@ -89,7 +85,7 @@ def read_kept(path: Path, read: Callable[[Path], T]) -> T:
     try:
         return read(there)
     except _DAMAGE as error:
-        if isinstance(error, FileNotFoundError | DamagedError):  # the former may lack its number
+        if isinstance(error, FileNotFoundError | DamagedError):
             raise
         if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
             raise
@@ -100,21 +96,17 @@ def sound(path: Path, read: Callable[[Path], T]) -> T | None:
     """``read_kept``; None where there is no file, or a damaged one, which is removed with a warning.
 
     Raises:
-        DamagedError: a file that is not ours to remove cannot be read.
+        DamagedError: a file under a plain name, which is not ours to remove, cannot be read.
     """
     there = kept_at(path)
-    if not there.exists():
-        return None
     try:
         return read_kept(there, read)
-    except FileNotFoundError:  # another process has just replaced it
+    except FileNotFoundError:
         return None
     except DamagedError as error:
         if not _DIGEST.search(there.stem):
-            raise DamagedError(
-                f"{error}; restore it (git checkout -- {there}), or delete it"
-            ) from error
-        with suppress(OSError):  # the disk is only read
+            raise
+        with suppress(OSError):  # a read-only disk
             remove(there)
         warnings.warn(f"{error}; it is made again", stacklevel=3)
         return None

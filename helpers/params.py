@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import ast
 import json
-import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -19,27 +18,19 @@ from typing import Annotated, Any
 import yaml
 from pydantic import (
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
-    TypeAdapter,
+    Strict,
     ValidationError,
     create_model,
 )
 
 from helpers import UserError
-from helpers.paths import FIGURES, NOTEBOOKS, REPOSITORY, RUNS
+from helpers.paths import NOTEBOOKS
 from helpers.records import load_yaml
 
-
-def _no_truth_value(value: object) -> object:
-    if isinstance(value, bool):  # pydantic takes true for 1
-        raise ValueError("a number is needed")
-    return value
-
-
-_Int = Annotated[int, BeforeValidator(_no_truth_value)]
-_Float = Annotated[float, BeforeValidator(_no_truth_value), Field(allow_inf_nan=False)]
+_Int = Annotated[int, Strict()]  # pydantic takes true for 1
+_Float = Annotated[float, Field(allow_inf_nan=False)]
 _TYPES: dict[str, Any] = {
     "str": str,
     "int": _Int,
@@ -53,8 +44,6 @@ _TYPES: dict[str, Any] = {
     "float | None": _Float | None,
     "str | None": str | None,
 }
-# Parameters that name folders a notebook writes to, and below which folders those stay.
-WRITTEN_FOLDERS = {"results": (RUNS,), "output": (RUNS,), "stored": (RUNS, FIGURES)}
 
 
 @dataclass(frozen=True)
@@ -77,52 +66,18 @@ def notebook_parameters(notebook: Path) -> tuple[Parameter, ...]:
     tagged = [c for c in cells if "parameters" in c["metadata"].get("tags", [])]
     if len(tagged) != 1:
         raise UserError(f"{notebook.name} needs exactly one cell tagged 'parameters'")
-    return declared("".join(tagged[0]["source"]), notebook.name)
-
-
-def declared(source: str, where: str) -> tuple[Parameter, ...]:
-    """What a parameter cell declares; mistakes are errors as for ``notebook_parameters``."""
+    source = "".join(tagged[0]["source"])
     comments = [line.partition("  # ")[2] for line in source.splitlines()]
     found = []
-    for statement in ast.parse(source).body:
-        if not (isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name)):
-            raise UserError(f"{where}, parameters: write every line as name: type = value")
-        kind = ast.unparse(statement.annotation)
-        if kind not in _TYPES or statement.value is None:
-            raise UserError(f"{where}, {statement.target.id}: type {kind} is not supported")
-        default = ast.literal_eval(statement.value)
-        help_text = comments[statement.lineno - 1]
-        found.append(Parameter(statement.target.id, kind, default, help_text))
+    for line in ast.parse(source).body:
+        if not (isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name)):
+            raise UserError(f"{notebook.name}, parameters: write every line as name: type = value")
+        name, kind = line.target.id, ast.unparse(line.annotation)
+        if kind not in _TYPES or line.value is None:
+            raise UserError(f"{notebook.name}, {name}: type {kind} is not supported")
+        default = ast.literal_eval(line.value)
+        found.append(Parameter(name, kind, default, comments[line.lineno - 1]))
     return tuple(found)
-
-
-def check_types(parameters: Iterable[Parameter], values: Mapping[str, Any]) -> None:
-    """Refuse values that have not the types their cell declares, as papermill's ``-p`` may give.
-
-    Args:
-        parameters: what the cell declares.
-        values: by name, as a session holds them.
-
-    Raises:
-        UserError: with what came, and what to write instead.
-    """
-    for parameter in parameters:
-        value = values[parameter.name]
-        if not _fits(value, parameter):
-            right = [value] if _fits([value], parameter) else parameter.default
-            line = yaml.safe_dump({parameter.name: right}, default_flow_style=True, width=10_000)
-            raise UserError(
-                f"{parameter.name} is {value!r}, where {parameter.type} is needed;"
-                f" for instance {right!r}, with papermill -y '{line.strip()[1:-1]}'"
-            )
-
-
-def _fits(value: object, parameter: Parameter) -> bool:
-    try:
-        TypeAdapter(_TYPES[parameter.type]).validate_python(value, strict=True)
-    except ValidationError:
-        return False
-    return True
 
 
 def notebook_of(params_file: Path) -> Path:
@@ -154,9 +109,7 @@ def read_params(params_file: Path, notebook: Path | None = None) -> dict[str, An
     notebook = notebook or notebook_of(params_file)
     try:
         values = load_yaml(params_file.read_text(encoding="utf-8")) or {}
-    except UnicodeDecodeError as error:
-        raise UserError(f"{params_file} cannot be read as UTF-8 text: {error}") from error
-    except yaml.YAMLError as error:
+    except (UnicodeDecodeError, yaml.YAMLError) as error:
         raise UserError(f"{params_file} is not valid YAML: {error}") from error
     if not isinstance(values, dict) or not all(isinstance(name, str) for name in values):
         raise UserError(f"{params_file} must be a flat mapping of parameter names to values")
@@ -175,16 +128,6 @@ def validate_params(values: dict[str, Any], notebook: Path, *, where: str) -> di
     except ValidationError as error:
         lines = [explain(problem, model) for problem in error.errors()]
         raise UserError(f"{where}: " + "; ".join(lines)) from error
-    for name, places in WRITTEN_FOLDERS.items():
-        if name in params:
-            # Not resolved: a symbolic link there may lead to a larger disk.
-            folder = Path(os.path.normpath(REPOSITORY / params[name]))
-            if not any(folder.is_relative_to(place) for place in places):
-                below = " or ".join(place.name for place in places)
-                raise UserError(
-                    f"{where}: {name}: {params[name]!r} must lie below {below}; to use another disk,"
-                    " make the folder there and a symbolic link to it in runs"
-                )
     return params
 
 

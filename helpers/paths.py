@@ -20,12 +20,11 @@ NOTEBOOKS = REPOSITORY / "notebooks"
 FIGURES = REPOSITORY / "figures"
 RUNS = REPOSITORY / "runs"
 
+_FULL = "free some space, or choose a folder on a larger disk"
+_FILE = "a file is in the place of a folder: move it away"
 _REMEDIES = {
-    errno.ENOSPC: "free some space, or choose a folder on a larger disk",
-    errno.EDQUOT: "free some space, or choose a folder on a larger disk",
-    errno.ENOENT: "check the path",
-    errno.ENOTDIR: "a file stands where a folder should be: move it away",
-    errno.EEXIST: "a file stands where a folder should be: move it away",
+    **{errno.ENOSPC: _FULL, errno.EDQUOT: _FULL, errno.ENOENT: "check the path"},
+    **{errno.ENOTDIR: _FILE, errno.EEXIST: _FILE},
 }
 
 

@@ -1,4 +1,4 @@
-"""Files of records: how they are read, what is wrong with some of them, what is left."""
+"""Files of records: how they are read, and what is wrong with some of them."""
 
 from __future__ import annotations
 
@@ -9,54 +9,62 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
 import yaml
+from pydantic import ValidationError
 
 from helpers import UserError
 
 SLOT = " _"  # the end of a sentence whose answer is asked for
 Record = TypeVar("Record")
 Other = TypeVar("Other")
+load_yaml = yaml.safe_load
 
 
 def read_json(text: str, where: str) -> Any:
     """The value of a JSON text; ``where`` names the file, and the line where it has many.
 
     Raises:
-        UserError: it is no JSON.
+        UserError: it is not JSON.
     """
     try:
         return json.loads(text)
     except ValueError as problem:
-        raise UserError(
-            f"{where}: not JSON ({problem}); mend it, or fetch it again if it was cut off"
-        ) from problem
+        raise UserError(f"{where}: not JSON ({problem}); correct it or fetch it again") from problem
 
 
-class _Loader(yaml.SafeLoader):
-    """Plain values only, and every key of a mapping once, besides what it merges from another."""
+def read_all(items: Iterable[tuple[str, Other]], read: Callable[[Other], Record]) -> list[Record]:
+    """What ``read`` makes of each item, such as a pydantic model's ``model_validate``.
 
-    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
-        node = super().compose_mapping_node(anchor)
-        seen = set()
-        for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
-            if key.value in seen:
-                raise yaml.MarkedYAMLError(
-                    problem=f"the key {key.value!r} stands twice", problem_mark=key.start_mark
-                )
-            seen.add(key.value)
-        return node
-
-
-def load_yaml(text: str) -> Any:
-    """The value of a YAML text.
+    Args:
+        items: each with its place, such as "mine.json, case_id 3".
+        read: raises a ValueError for an item that cannot be used.
 
     Raises:
-        yaml.YAMLError: not YAML, a key that stands twice, or a value that is no plain one.
+        UserError: with the place, fields and problem of the first five such items, in one line.
     """
-    loader = _Loader(text)
-    try:
-        return loader.get_single_data()
-    finally:
-        loader.dispose()
+    made, wrong = [], []
+    for place, item in items:
+        try:
+            made.append(read(item))
+        except ValueError as error:
+            wrong.append(f"{place}: {in_words(error)}")
+    if wrong:
+        raise UserError(_all_of(wrong))
+    return made
+
+
+def in_words(error: ValueError) -> str:
+    """An error in one line; pydantic's with the field, the problem and the value of each."""
+    if not isinstance(error, ValidationError):
+        return str(error)
+    return "; ".join(
+        f"{'.'.join(map(str, each['loc']))}: {each['msg'].lower()}, not {each['input']!r:.60}"
+        for each in error.errors()
+    )
+
+
+def _all_of(wrong: list[str]) -> str:
+    more = f"; and {len(wrong) - 5} more" if len(wrong) > 5 else ""
+    return f"{'; '.join(wrong[:5])}{more}: nothing was edited yet; correct the file"
 
 
 def compared(name: str) -> str:
@@ -66,12 +74,7 @@ def compared(name: str) -> str:
 
 @dataclass(frozen=True)
 class Usable(Generic[Record]):
-    """The records of a file that can be used.
-
-    Attributes:
-        records: by their place in the file.
-        wrong: what is wrong with each of the others, by its place.
-    """
+    """The records of a file that can be used, and what is wrong with the others, by their places."""
 
     records: Mapping[int, Record]
     wrong: Mapping[int, str] = field(default_factory=dict)
@@ -93,26 +96,18 @@ class Usable(Generic[Record]):
         return Usable(records, {p: self.wrong[p] for p in chosen if p in self.wrong})
 
     def checked(self, *, skip_bad: bool = False) -> Usable[Record]:
-        """Itself, if nothing is wrong, or if what is wrong may be left out and something remains.
+        """Itself, if nothing is wrong.
 
         Raises:
             UserError: with what is wrong.
         """
-        if not self.wrong or (skip_bad and self.records):
-            return self
-        wrong = [self.wrong[place] for place in sorted(self.wrong)]
-        more = f"; and {len(wrong) - 5} more" if len(wrong) > 5 else ""
-        remedy = (
-            "no record is left"
-            if skip_bad
-            else "nothing was edited yet; mend them, or leave them out with skip_bad_records: true"
-            " (notebooks 03 to 06)"
-        )
-        raise UserError(f"{'; '.join(wrong[:5])}{more}: {remedy}")
+        if self.wrong and not skip_bad:
+            raise UserError(_all_of([self.wrong[place] for place in sorted(self.wrong)]))
+        return self
 
 
 def skipped_words(count: int) -> str:
-    """What a caption says of records that were left out; nothing where none was."""
+    """What a caption reports of records that were left out."""
     return f" ({count} skipped)" if count else ""
 
 
