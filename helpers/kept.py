@@ -100,8 +100,8 @@ def sound(path: Path, read: Callable[[Path], T]) -> T | None:
     """
     there = kept_at(path)
     try:
-        return read_kept(there, read)
-    except FileNotFoundError:
+        return read_kept(there, read) if there.exists() else None
+    except FileNotFoundError:  # another process has just replaced it
         return None
     except DamagedError as error:
         if not _DIGEST.search(there.stem):

@@ -12,7 +12,7 @@ from helpers.editing.corpus import corpus_named
 from helpers.editing.moments import moments_folder
 from helpers.fetch import official_files
 from helpers.models.weights import PACKAGED_WEIGHTS
-from helpers.paths import NOTEBOOKS, PACKAGED, PARAMS
+from helpers.paths import NOTEBOOKS, PARAMS
 
 
 @pytest.fixture(autouse=True)
@@ -50,9 +50,10 @@ def test_what_a_paper_run_needs(monkeypatch):
     assert "weights in float32 25.1 GiB; asks for cuda, but torch sees no GPU" in text
     (untrained,) = [line for line in text.splitlines() if "no MEND network llama2-7b" in line]
     assert (
-        "train_mend --model llama2-7b (1,200 steps, beside weights in float32 25.1 GiB" in untrained
+        "train_mend --model llama2-7b (1,200 steps, next to weights in float32 25.1 GiB"
+        in untrained
     )
-    assert untrained.endswith("until then MEND is left out")
+    assert untrained.endswith("until then MEND is omitted")
     assert "data peak-cf: will be downloaded" in text
     assert "dataset: peak-cf  # peak-cf, peak-t, a packaged set" in text
     assert "records: all  # edit the first records only" in text
@@ -98,12 +99,6 @@ def test_klob_needs_second_moments_of_every_layer_and_wikipedia_has_a_size(tmp_p
     assert "corpus wikipedia: the whole English Wikipedia, about 12 GB to download" in text
 
 
-@pytest.mark.parametrize("name", PACKAGED_WEIGHTS)
-def test_known_fingerprints_are_those_of_the_packaged_samples(name):
-    samples = PACKAGED / "samples" / PACKAGED_WEIGHTS[name].fingerprint / "README.md"
-    assert name in samples.read_text("utf-8")
-
-
 def test_a_wrong_data_folder_is_said_once(empty_machine, monkeypatch):
     monkeypatch.setenv("HELPERS_DATA", str(empty_machine / "nowhere"))
     for lines in (report(), needs(PARAMS / "paper" / "05_klob_localisation" / "gpt2-xl.yaml")):
@@ -112,12 +107,9 @@ def test_a_wrong_data_folder_is_said_once(empty_machine, monkeypatch):
         assert "is not a folder: correct it or unset it" in text
 
 
-def test_a_set_of_several_files_is_listed_whole():
+def test_a_set_of_several_files_is_listed_whole_and_a_sweep_has_its_own_command():
     text = "\n".join(needs(PARAMS / "paper" / "05_klob_localisation" / "gpt2-xl.yaml"))
     assert all(f"data klob-{subtask}: will be downloaded" in text for subtask in "cru")
-
-
-def test_a_sweep_is_sent_to_its_own_command():
     with pytest.raises(UserError, match="sweep FILE --dry-run"):
         list(needs(PARAMS / "sweeps" / "quick.yaml"))
 
@@ -128,7 +120,7 @@ def test_a_sweep_is_sent_to_its_own_command():
         ("03_editing_runs", {"methods": ["roem"]}, "no method 'roem'"),
         ("03_editing_runs", {"dataset": "peak-mini-cf[500:1000]"}, "the slice is empty"),
         ("06_thinkedit_case_study", {"case_id": 999}, "no case_id 999"),
-        ("05_klob_localisation", {"share": 1.5}, "share must lie in (0, 1]"),
+        ("05_klob_localisation", {"examples": 0}, "examples: must be at least 1, not 0"),
     ],
 )
 def test_wrong_values_are_problems(tmp_path, notebook, changes, message):

@@ -1,34 +1,34 @@
-"""A YAML key stands once; a record by its number, or a sentence that names those there are."""
+"""All wrong records of a file are named at once; a record by its number, or the numbers there are."""
 
 import pytest
-import yaml
+from pydantic import BaseModel
 
 from helpers import UserError
 from helpers.peak.records import load_peak
-from helpers.records import by_case_id, load_yaml
-
-MERGED = """
-first: &first {rate: 1, steps: 5}
-deep: {inner: &inner {<<: *first, rate: 2}}
-second: {<<: *inner, steps: 6}
-"""
+from helpers.records import by_case_id, read_all, read_json
 
 
-def test_merged_keys_may_be_replaced():
-    read = load_yaml(MERGED)
-    assert read["second"] == {"rate": 2, "steps": 6}
-    assert read["deep"]["inner"] == {"rate": 2, "steps": 5}
+class Fact(BaseModel):
+    subject: str
+    year: int
 
 
-@pytest.mark.parametrize("text", ["a: 1\na: 2", "a: {b: 1, c: 2, b: 1}", "- {a: 1, 'a': 2}"])
-def test_a_key_that_stands_twice_is_an_error(text):
-    with pytest.raises(yaml.YAMLError, match=r"stands twice\n.*line"):
-        load_yaml(text)
+def test_all_wrong_records_are_named_in_one_line():
+    good, bad = {"subject": "Oslo", "year": 1048}, {"year": "soon"}
+    assert read_all([("f.json, 0", good)], Fact.model_validate) == [Fact(**good)]
+    items = [("f.json, 0", good), ("f.json, 1", bad), *((f"f.json, {n}", {}) for n in range(2, 8))]
+    with pytest.raises(UserError) as error:
+        read_all(items, Fact.model_validate)
+    (line,) = str(error.value).splitlines()
+    assert "f.json, 1: subject: field required" in line
+    assert "year: input should be a valid integer" in line
+    assert "f.json, 5: " in line
+    assert line.endswith("; and 2 more: nothing was edited yet; correct the file")
 
 
-def test_only_plain_values_are_made():
-    with pytest.raises(yaml.YAMLError):
-        load_yaml("!!python/object/apply:os.getcwd []")
+def test_what_is_not_json_is_named():
+    with pytest.raises(UserError, match=r"f\.json, line 3: not JSON"):
+        read_json("{", "f.json, line 3")
 
 
 def test_the_record_or_the_numbers_there_are():

@@ -248,9 +248,11 @@ def _intact(path: Path, digest: str) -> pd.DataFrame:
     """A table whose bytes are those that were published."""
     import pandas as pd
 
-    for place in (path, Path(f"{path}{_NEXT}")):  # the latter where a writer was killed at its end
-        if place.exists() and digest_of(content := place.read_bytes()) == digest:
-            return pd.read_parquet(BytesIO(content))
+    new = Path(f"{path}{_NEXT}")
+    if new.exists() and digest_of(new.read_bytes()) == digest:
+        new.replace(path)  # its writer was killed between its last two steps
+    if path.exists() and digest_of(content := path.read_bytes()) == digest:
+        return pd.read_parquet(BytesIO(content))
     state = "is not the table that was published" if path.exists() else "is missing"
     raise ArchiveError(f"{path} {state}; {_RESTORE}")
 
@@ -267,9 +269,6 @@ def _write(
     the run is as it was or as it becomes.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    for left in folder.glob(f"*{_NEXT}"):
-        if digest_of(left.read_bytes()) in {entry["digest"] for entry in listed.values()}:
-            left.replace(left.with_suffix(""))
     entries = dict(listed)
     for name, table in tables.items():
         content = table.to_parquet(None, index=False, compression="zstd")
@@ -284,5 +283,5 @@ def _write(
     for name in tables:
         path = folder / entries[name]["file"]
         Path(f"{path}{_NEXT}").replace(path)
-    for path in set(folder.glob("*.parquet*")) - files:
+    for path in set(folder.glob("*.parquet")) - files:
         path.unlink()

@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 
 from helpers.results.archive import About, Archive
+from helpers.results.publish import Part, Publication, publish_parts
 from helpers.results.store import ResultsStore
 
 # What pathlib, shutil and tempfile do to files in the end, and the two ways of writing a small one.
@@ -85,21 +86,25 @@ def _added(folder: Path) -> bool:
 
 
 def _publish(folder: Path, value: float) -> None:
-    table = pd.DataFrame({"method": ["rome"], "AFF": [value]})
-    tables = {"scores": table, "edits": table}
-    Archive(folder).put("run", tables, About({"model": "tiny"}), by=["method"])
+    def part(name: str) -> Part:
+        return Part(name, {"AFF": value}, lambda: pd.DataFrame({"AFF": [value]}))
+
+    parts = [part("scores"), part("edits")]
+    publish_parts(Publication("run", About({"model": "tiny"}), parts), Archive(folder))
 
 
 def _published(folder: Path) -> bool:
-    """The run is as it was or as it becomes, and publishing again ends it."""
+    """Every part is as it was or as it becomes, and publishing again ends it."""
 
-    def found() -> list[list[float]]:
-        return [table["AFF"].tolist() for table in Archive(folder).get("run").tables.values()]
+    def found() -> list[tuple[float, float]]:
+        run = Archive(folder).get("run")
+        made = [run.about.settings[name]["AFF"] for name in run.tables]
+        return list(zip((table["AFF"].item() for table in run.tables.values()), made, strict=True))
 
     at_first = found()
     _publish(folder, 2.0)
+    whole = set(at_first) <= {(1.0, 1.0), (2.0, 2.0)} and found() == [(2.0, 2.0), (2.0, 2.0)]
     files = {path.name for path in (folder / "run").glob("[!.]*")}
-    whole = at_first in ([[1.0], [1.0]], [[2.0], [2.0]]) and found() == [[2.0], [2.0]]
     return whole and files == {"about.json", "scores.parquet", "edits.parquet"}
 
 
