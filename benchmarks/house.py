@@ -29,7 +29,7 @@ BUDGETS = {
     "scoring": 549,
     "locating": 848,
     "facts": 325,
-    "results": 1565,
+    "results": 1564,
     "triples": 1278,
     "peak": 5717,
     "klob": 3184,
@@ -40,7 +40,7 @@ BUDGETS = {
     "tools": 2221,
     "benchmarks": 1499,
     "book": 816,
-    "tests": 22442,
+    "tests": 22076,
 }
 OUTSIDE = ("tools", "benchmarks", "book", "tests")
 # What an addition is: a word by which code names one that exists, and the files it may touch.
