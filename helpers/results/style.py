@@ -115,8 +115,8 @@ def marked(
     mean, low, high = (table[name].to_numpy(float) for name in ("mean", "low", "high"))
     sides = np.nan_to_num(np.clip([mean - low, high - mean], 0, None))
     where = (mean, places) if across else (places, mean)
-    ends = {"xerr" if across else "yerr": sides}
-    axes.errorbar(*where, **ends, **{"elinewidth": 0.8, "capsize": 2, **look})
+    drawn: dict[str, Any] = {"elinewidth": 0.8, "capsize": 2, "xerr" if across else "yerr": sides}
+    axes.errorbar(*where, **drawn | look)
 
 
 def method_place(method: str) -> int:
