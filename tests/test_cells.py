@@ -106,19 +106,8 @@ def test_nothing_that_is_left_needs_what_is_left_out(path, part, tmp_path):
     write_for_run(path, {**params, "published": []}, written, part=part)
     command = [
         sys.executable,
-        "-m",
-        "ruff",
-        "check",
-        "--isolated",
-        "--select",
-        "F821",
+        *["-m", "ruff", "check", "--isolated", "--select", "F821"],
         str(written),
     ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
-
-
-def test_the_notebooks_with_results_say_which_prose_is_theirs():
-    assert [path.stem[:2] for path in DRAWN] == ["03", "04", "05", "06"]
-    assert all(has_part(path, "results") for path in ALL)
-    assert has_part(NOTEBOOKS / "03_editing_runs.ipynb", "shared")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from helpers import UserError
-from helpers.fetch import Resource, data_folder, locate
+from helpers.fetch import Resource, locate
 from helpers.paths import cache_folder
 
 CONTENT = b'[{"case_id": 0}]\n'
@@ -78,12 +78,6 @@ def test_a_stale_local_file_is_an_error_and_is_kept(
     assert str(local) in str(caught.value)
     assert SHA256 in str(caught.value)
     assert local.read_bytes() == CONTENT + b" "
-
-
-def test_a_wrong_data_folder_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HELPERS_DATA", str(tmp_path / "nowhere"))
-    with pytest.raises(UserError, match="not a folder"):
-        data_folder()
 
 
 @pytest.mark.parametrize("check", [{}, {"sha256": None, "git_blob": GIT_BLOB}])

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 import helpers
-from helpers.paths import FIGURES, NOTEBOOKS, PARAMS, REPOSITORY
+from helpers.paths import REPOSITORY
 
 CONFIG = yaml.safe_load((REPOSITORY / ".pre-commit-config.yaml").read_text("utf-8"))
 HOOKS = {hook["id"]: hook for repo in CONFIG["repos"] for hook in repo["hooks"]}
@@ -30,16 +30,6 @@ def test_a_hook_runs_a_tool_of_the_active_environment(hook):
     assert done.returncode == 0, done.stderr
     if not hook.get("pass_filenames", True):
         assert all((REPOSITORY / argument).exists() for argument in arguments)
-
-
-def test_notebooks_are_checked_with_what_they_depend_on():
-    files = [NOTEBOOKS / "01_preliminaries.ipynb", PARAMS / "quick" / "01_preliminaries.yaml"]
-    files += [FIGURES / "01_one_record.png", FIGURES / "01_one_record.svg"]
-    assert all(file.exists() for file in files)
-    names = [file.relative_to(REPOSITORY).as_posix() for file in files]
-    pattern = HOOKS["notebooks"]["files"]
-    assert all(re.search(pattern, name) for name in names)
-    assert not re.search(pattern, "helpers/paths.py")
 
 
 def test_the_citation_is_whole_and_of_this_version():

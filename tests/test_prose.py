@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
-
-from tools.prose import hard_places, texts
+from tools.prose import hard_places
 
 LONG = "This sentence " + "goes on " * 20 + "to its end."
 
@@ -28,10 +26,3 @@ def test_a_sentence_of_more_than_35_words_is_listed():
 def test_code_formulas_tables_and_names_do_not_count():
     text = f"```\n{LONG}\n```\n\n| 1 | 2 | 3 | 4 | 5 |\n\n`1 2 3 4 5` and $1+2+3+4+5$ in GPT2 and Table 3."
     assert problems(text) == []
-
-
-def test_a_notebook_is_read_cell_by_cell(tmp_path):
-    cells = [{"cell_type": "code", "source": [LONG]}, {"cell_type": "markdown", "source": ["Hi."]}]
-    path = tmp_path / "01.ipynb"
-    path.write_text(json.dumps({"cells": cells}))
-    assert list(texts(path)) == [("01.ipynb[1]", "Hi.")]

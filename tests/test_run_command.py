@@ -12,7 +12,7 @@ import nbformat
 import pytest
 
 from helpers import UserError, params
-from helpers.execute import CellTimes, run_files, usual_time
+from helpers.execute import run_files, usual_time
 from helpers.paths import FIGURES, NOTEBOOKS, PARAMS
 
 CELL = 'act: str = "print"  # what the notebook does'
@@ -94,15 +94,14 @@ def test_figures_and_tables_stand_beside_the_run_and_progress_is_told(folder, ca
     committed = {
         path: path.stat().st_mtime_ns for path in (*FIGURES.rglob("*"), *NOTEBOOKS.glob("*"))
     }
-    for _ in range(2):  # a second time: what the first one made is gone
-        assert run_files(files(folder, "show"), folder=folder / "runs", tell=print)
-        out, _ = capfd.readouterr()
-        (made,) = (folder / "runs" / "01_try").iterdir()
-        assert f"01_try: 1 figures in {made / 'figures'}: 01-one" in out
-        assert f"01_try: 1 tables as CSV files in {made / 'tables'}" in out
-        assert f"-> {made / 'notebook.ipynb'}" in out
-        told = '01_try: 6 of 9 records, 30.0 a minute, 6 s left, in "What takes long"'
-        assert [line for line in out.splitlines() if "records" in line] == [told]
+    assert run_files(files(folder, "show"), folder=folder / "runs", tell=print)
+    out, _ = capfd.readouterr()
+    (made,) = (folder / "runs" / "01_try").iterdir()
+    assert f"01_try: 1 figures in {made / 'figures'}: 01-one" in out
+    assert f"01_try: 1 tables as CSV files in {made / 'tables'}" in out
+    assert f"-> {made / 'notebook.ipynb'}" in out
+    told = '01_try: 6 of 9 records, 30.0 a minute, 6 s left, in "What takes long"'
+    assert [line for line in out.splitlines() if "records" in line] == [told]
     assert {path: path.stat().st_mtime_ns for path in committed} == committed
 
 
@@ -134,18 +133,6 @@ def test_an_interrupt_ends_every_notebook_with_one_line(folder):
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130
     assert err.splitlines() == ["stopped; finished records are kept, the same command resumes"]
-
-
-def test_only_slow_cells_are_told(monkeypatch):
-    told: list[str] = []
-    watch = CellTimes(told.append)
-    code = nbformat.v4.new_code_cell("1", execution_count=4)
-    for seconds in (1.9, 2.6):
-        watch.begins(nbformat.v4.new_markdown_cell("# One\n\n## Two\ntext"), 0)
-        watch.begins(code, 1)
-        watch.began -= seconds
-        watch.ended(code, 1, {})
-    assert told == ['3 s, cell 4 of "Two"']
 
 
 def test_every_quick_notebook_says_how_long_it_takes():

@@ -24,9 +24,7 @@ from helpers.models import weights as model_weights
 from helpers.models.architectures import ModelError
 from helpers.models.weights import PACKAGED_WEIGHTS, PackagedWeights
 from helpers.paths import NOTEBOOKS, REPOSITORY, file_name, written_whole
-from helpers.results.archive import About, Archive
 from helpers.results.store import ResultsStore
-from helpers.sweeps.matrix import Sweep, expand
 
 PYTHON = sorted(
     path
@@ -73,18 +71,6 @@ def test_options_that_would_execute_code_are_off():
     }
     assert values["trust_remote_code"] == {"False"}
     assert values["allow_pickle"] | values["shell"] | values["weights_only"] <= {"False"}
-
-
-def test_code_that_comes_with_a_model_is_declined_wherever_one_is_read():
-    """Said at every call, not left to the library's default."""
-    reading = [(p, call) for p, name, call in calls() if name.endswith(".from_pretrained")]
-    assert len({place for place, _ in reading}) >= 3
-    silent = [
-        f"{place}:{call.lineno}"
-        for place, call in reading
-        if "trust_remote_code" not in {keyword.arg for keyword in call.keywords}
-    ]
-    assert silent == []
 
 
 def test_a_checkpoint_that_is_a_pickle_is_refused(tmp_path, tiny):
@@ -194,15 +180,6 @@ def test_whatever_the_text_its_name_is_one_part_of_a_path(text):
     named = root / file_name(text)
     assert named.parent == root
     assert os.path.normpath(named) == str(named)
-
-
-def test_names_of_models_do_not_become_paths(tmp_path):
-    sweep = Sweep(models=["../../up", "/etc/m"], datasets=["peak-mini-cf"], editors=["rome"])
-    for combination in expand(sweep, where="here"):
-        for run in (*combination.shards, combination.table):
-            assert (tmp_path / f"{run.name}.yaml").parent == tmp_path
-    folder = tmp_path / "stored"
-    assert Archive(folder).put("../../up_d", {}, About({})).parent == folder
 
 
 def test_a_file_is_written_whole_or_not_at_all(tmp_path):
