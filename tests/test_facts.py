@@ -282,7 +282,7 @@ def test_hyperparameters_come_from_anywhere(tiny, tmp_path):
     with pytest.raises(EditorError, match=r"no file .*absent\.yaml"):
         edit_facts(language_model, [SUDAN], editor="ft-m", preset=tmp_path / "absent.yaml")
     path.write_text("editors: {}\n")
-    with pytest.raises(EditorError, match="must hold one editor's hyperparameters"):
+    with pytest.raises(EditorError, match="editors: Extra inputs"):
         edit_facts(language_model, [SUDAN], editor="ft-m", preset=path)
 
 
@@ -305,9 +305,8 @@ def test_a_folder_takes_hyperparameters_by_configuration_and_never_by_name(check
     for name in ("my-model", "smollm2-135m"):
         folder = checkpoint if name == "my-model" else checkpoint.rename(tmp_path / name)
         language_model = models.load(str(folder))
-        with pytest.raises(EditorError, match=r"copy .*\.yaml .*'generic'") as refused:
+        with pytest.raises(EditorError, match=r"copy .*\.yaml .*'generic'"):
             edit_facts(language_model, [SUDAN], editor="rome")
-        assert ("has its name" in str(refused.value)) == (name == "smollm2-135m")
     real = tmp_path / "anything"
     real.mkdir()
     (real / "config.json").write_text(

@@ -14,41 +14,40 @@ must not need torch for it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, ClassVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from helpers.editing.request import EditRequest
 
-
-def _field(default: Any, symbol: str, objective: str = "") -> Any:
-    """A field with the symbol tables give it; a coefficient with the objective it weighs."""
-    return field(default=default, metadata={"symbol": symbol, "objective": objective})
+OBJECTIVES = {"alpha": "L1", "beta": "L2", "gamma": "L3"}
+"""Each coefficient of ``App`` with the objective it weighs."""
+SYMBOLS = {"alpha": "α", "beta": "β", "gamma": "γ", "margin": "M", "neighbours": "k"}
+"""Each field of ``App`` as tables write it."""
 
 
 @dataclass(frozen=True)
 class App:
     """Coefficients of APP. ``neighbours=k`` keeps the first k answers of each list (None: all)."""
 
-    version: ClassVar[int] = 1  # raise it when the objectives change
-    alpha: float = _field(0.2, "α", "L1")
-    beta: float = _field(0.2, "β", "L2")
-    gamma: float = _field(0.1, "γ", "L3")
-    margin: float = _field(2.0, "M")
-    neighbours: int | None = _field(None, "k")
-
-    @property
-    def coefficients(self) -> tuple[float, ...]:
-        """The objectives' weights, in the order of ``OBJECTIVES``."""
-        return tuple(getattr(self, name) for name in OBJECTIVES)
+    alpha: float = 0.2
+    beta: float = 0.2
+    gamma: float = 0.1
+    margin: float = 2.0
+    neighbours: int | None = None
 
     def __post_init__(self) -> None:
         if min(*self.coefficients, self.margin) < 0:
             raise ValueError(f"APP's coefficients and margin cannot be negative: {self}")
         if self.neighbours is not None and self.neighbours < 0:
             raise ValueError("neighbours must be 0 or more, or None for all")
+
+    @property
+    def coefficients(self) -> tuple[float, ...]:
+        """The objectives' weights, in the order of ``OBJECTIVES``."""
+        return tuple(getattr(self, name) for name in OBJECTIVES)
 
     @property
     def inert(self) -> bool:
@@ -68,10 +67,6 @@ class App:
             weight * term for weight, term in zip(self.coefficients, terms.unbind(-1), strict=True)
         )
         return sum(others, start=apart)
-
-
-SYMBOLS = {field.name: field.metadata["symbol"] for field in fields(App)}
-OBJECTIVES = {f.name: f.metadata["objective"] for f in fields(App) if f.metadata["objective"]}
 
 
 @dataclass(frozen=True)

@@ -9,15 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from helpers.editing.app import AnswerScores, App, app_terms
-from helpers.editing.request import RequestError
-from helpers.editing.rows import EditRow, Prediction
+from helpers.editing.rows import EditRow, check_length
 from helpers.models.forest import PackedRows
 from helpers.models.forward import Mask, Past, hidden_states, prefill, resumed, vocabulary_scores
 from helpers.models.hooks import record
@@ -75,16 +73,13 @@ class Readout:
     def of(cls, rows: Sequence[EditRow], columns: np.ndarray, device: torch.device) -> Readout:
         """What the rows predict; ``columns[row, node]`` is a node's column."""
         correct, false = (max(len(getattr(r, a)) for r in rows) for a in ("correct", "false"))
-        kinds: tuple[tuple[int, Callable[[EditRow], list[list[Prediction]]]], ...] = (
-            (0, lambda row: [row.target]),
-            (1, lambda row: row.correct),
-            (1 + correct, lambda row: row.false),
-        )
         flat = [
             (number, int(columns[number, p.node]), p.token, p.weight, first + place)
-            for first, slots_of in kinds
+            for first, kind in ((0, "target"), (1, "correct"), (1 + correct, "false"))
             for number, row in enumerate(rows)
-            for place, predictions in enumerate(slots_of(row))
+            for place, predictions in enumerate(
+                [row.target] if kind == "target" else getattr(row, kind)
+            )
             for p in predictions
         ]
         row, column, token, weight, slot = (
@@ -146,7 +141,6 @@ class EditBatch:
     edited). ``reference`` is the first reading, of the unedited model.
     """
 
-    version: ClassVar[int] = 1  # raise it when the same rows of FT and MEND give other losses
     language_model: LanguageModel
     layer: int
     past: Past | None
@@ -307,11 +301,7 @@ def _laid_out(
         positions[number, places] = np.array(row.forest.positions)[nodes]
         visible[number][np.ix_(places, places)] = row.forest.visible()[np.ix_(nodes, nodes)]
         columns[number, moving] = np.arange(len(moving))
-    if positions.max() >= language_model.context_length:
-        longest = rows[int(positions.max(axis=1).argmax())]
-        raise RequestError(
-            f"record {longest.record!r}: prompt and target of {positions.max() + 1} tokens exceed the"
-            f" context of {language_model.context_length}; shorten them"
-        )
+    longest = int(positions.max(axis=1).argmax())
+    check_length(language_model, rows[longest].record, int(positions.max()) + 1)
     tensors = (torch.from_numpy(a).to(language_model.device) for a in (ids, positions, visible))
     return PackedRows(*tensors), constant, columns

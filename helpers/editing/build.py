@@ -29,8 +29,8 @@ from helpers.editing.presets import (
     Preset,
     Size,
     WrapperHyperparameters,
+    app_values,
     base_preset,
-    preset_place,
     preset_values,
     read_hyperparameters,
 )
@@ -44,7 +44,6 @@ def build_editor(
     *,
     preset: Preset,
     app: App | bool | None = None,
-    targets: str = "new",
     corpus: str = "self",
     seed: int = 0,
     overrides: Mapping[str, Any] | None = None,
@@ -59,7 +58,6 @@ def build_editor(
         preset: ``paper``, ``original``, ``easyedit`` or ``tuned``, where the file has it; ``generic``
             for any model; a YAML file, a dictionary or an object with the hyperparameters.
         app: APP's coefficients; True, or ``+app`` alone, takes those of the file.
-        targets: which answers are made likely, of ``helpers.editing.rows.TARGETS``; as ``+all`` says.
         corpus: corpus of the second moments (see ``helpers.editing.corpus``).
         seed: of the context templates and the corpus.
         overrides: single hyperparameters to replace.
@@ -72,22 +70,18 @@ def build_editor(
     """
     editor, suffix = split_method(method)
     app = (app or suffix == "app") or None
-    targets = suffix if suffix in ("all", "all-sum") else targets
-    if (app or targets != "new") and not editor.loss:
-        raise EditorError(
-            f"{editor.label} optimises no loss that APP or further targets could join; leave them out"
-        )
+    if app and not editor.loss:
+        raise EditorError(f"{editor.label} optimises no loss that APP could join; leave APP out")
     shared: dict[str, Any] = {"corpus": corpus, "seed": seed, "progress": progress, "memo": memo}
     if issubclass(editor.hyperparameters, WrapperHyperparameters):
-        choice: dict[str, Any] = {"app": app, "targets": targets, "overrides": overrides or {}}
-        return _upon_base(editor, language_model, preset, **choice, **shared)
-    changes, app = _with_app(editor, language_model, preset, app)
+        choice: dict[str, Any] = {"app": app, "overrides": overrides or {}}
+        return _upon_base(editor, suffix, language_model, preset, **choice, **shared)
+    name, size = language_model.name, _size(language_model)
+    changes, app = _with_app(editor, name, preset, size, app)
     values = {**changes, **(overrides or {})}
-    size = _size(language_model)
-    name = language_model.name
     hyperparameters = read_hyperparameters(editor.name, name, preset, size=size, **values)
-    own = {"hyperparameters": hyperparameters, "app": app, "targets": targets}
-    parts = {"language_model": language_model, "progress": progress, "memo": memo, **own}
+    parts = {"language_model": language_model, "hyperparameters": hyperparameters, "app": app}
+    parts |= {"targets": suffix if suffix.startswith("all") else "new", **shared}
     takes = {field.name for field in fields(editor.kind)}
     if "contexts" in takes:
         lengths = hyperparameters.context_template_length_params
@@ -143,17 +137,15 @@ def check_method(method: str, model: str, preset: Preset) -> None:
     if isinstance(hyperparameters, WrapperHyperparameters):
         base = base_preset(editor.name, model, preset)
         check_method(f"{hyperparameters.base}+{suffix}", model, base)
-    elif suffix == "app" and "app" not in preset_values(editor.name, model, preset):
-        raise EditorError(
-            f"{preset_place(editor.name, model, preset)} has no coefficients for APP; write them under"
-            " app (alpha, beta, gamma), or leave APP out"
-        )
+    elif suffix == "app":
+        app_values(editor.name, model, preset)
     if isinstance(hyperparameters, MendHyperparameters):
         network_file(model, hyperparameters)
 
 
 def _upon_base(
     editor: NamedEditor,
+    suffix: str,
     language_model: LanguageModel,
     preset: Preset,
     *,
@@ -167,26 +159,22 @@ def _upon_base(
     model, size = language_model.name, _size(language_model)
     hyperparameters = read_hyperparameters(editor.name, model, preset, size=size, **own)
     options |= {"preset": base_preset(editor.name, model, preset), "overrides": others}
-    base = build_editor(hyperparameters.base, language_model, **options)
+    base = build_editor(f"{hyperparameters.base}+{suffix}", language_model, **options)
     built: Editor = editor.kind(base, hyperparameters)
     return built
 
 
 def _with_app(
-    editor: NamedEditor, language_model: LanguageModel, preset: Preset, app: App | bool | None
+    editor: NamedEditor, model: str, preset: Preset, size: Size, app: App | bool | None
 ) -> tuple[dict[str, Any], App | None]:
     """Hyperparameters that change with APP (its stop rule), and APP itself."""
     if not app:
         return {}, None
-    size = _size(language_model)
-    values = preset_values(editor.name, language_model.name, preset, size).get("app")
-    if values is None and app is True:
-        raise EditorError(
-            f"{language_model.name}: {editor.section} has no coefficients for APP in this preset; write"
-            " them under app (alpha, beta, gamma), pass app=App(alpha=…, beta=…, gamma=…), or leave"
-            " APP out"
-        )
-    names, values = {field.name for field in fields(App)}, values or {}
+    if app is True:
+        values = app_values(editor.name, model, preset, size)
+    else:
+        values = preset_values(editor.name, model, preset, size).get("app") or {}
+    names = {field.name for field in fields(App)}
     others = {k: v for k, v in values.items() if k not in {*names, "extrapolated"}}
     if app is True:
         app = App(**{name: value for name, value in values.items() if name in names})
@@ -216,6 +204,6 @@ def _size(language_model: LanguageModel) -> Size:
 def _changed(editor: Editor, variant: Variant) -> Editor:
     if not variant.field or editor.app is None:
         return editor
-    if isinstance(editor, Wrapper):  # its APP is that of the editor it stands on
+    if isinstance(editor, Wrapper):  # its APP is that of the editor it changes
         return replace(editor, base=_changed(editor.base, variant))
     return replace(editor, app=variant.changed(editor.app))  # type: ignore[type-var]

@@ -1,8 +1,7 @@
 """Context templates, and the keys and values that a module has at the subject in them.
 
 Templates are short texts sampled from the model that precede the edit prompt: they make an edit hold
-in more than one context. Sampling is an explicit, seeded, cached step; the
-cache is keyed by the model's fingerprint, so templates never pass from one model to another.
+in more than one context. They are sampled once, seeded, and cached by the model's fingerprint.
 
 The packaged templates of smollm2-135m, on which the published runs rest, were sampled with the seed
 set anew for each length, so that their short ones are beginnings of the long ones.
@@ -15,16 +14,16 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 from tqdm.auto import tqdm
 
+from helpers.editing.corpus import written_by
+from helpers.editing.editor import made_in_batches
 from helpers.editing.overlay import overlay
 from helpers.editing.update import Update
 from helpers.kept import kept
-from helpers.models.batching import run_halving, token_batches
 from helpers.models.forest import Forest, pack
 from helpers.models.forward import hidden_states
 from helpers.models.hooks import record
@@ -46,15 +45,11 @@ class ContextTemplates:
     One group with everything is ROME's plain mean; ({bare}, {sampled}) is MEMIT's weighting.
     """
 
-    version: ClassVar[int] = 1  # raise it when they are used in another way; results name the texts
     groups: tuple[tuple[str, ...], ...]
 
     def __post_init__(self) -> None:
         if not self.groups or self.groups[0][:1] != (BARE,):
             raise ValueError("the first template of the first group must be the bare '{}'")
-        for template in self.templates:
-            if template.count("{}") != 1:
-                raise ValueError(f"context template {template!r} must hold exactly one {{}}")
 
     @property
     def templates(self) -> tuple[str, ...]:
@@ -79,7 +74,6 @@ def context_templates(
     grouped: bool,
     start: str = "words",
     seed: int = 0,
-    folder: Path | None = None,
 ) -> ContextTemplates:
     """Sample templates, or read those sampled before.
 
@@ -90,20 +84,16 @@ def context_templates(
         start: ``"words"`` spreads each length over five start words, ``"end_of_text"`` starts from
             the end-of-text token, as ROME's own code does.
         seed: random seed of the sampler (top-k 5, no temperature).
-        folder: cache folder; default: the user's cache.
 
     Raises:
-        ValueError: an unknown ``start``, one that the tokenizer lacks, or a count that the start words do
-            not divide.
+        ValueError: a ``start`` that the tokenizer lacks, or a count that the start words do not divide.
     """
-    if start not in ("words", "end_of_text"):
-        raise ValueError(f"start must be 'words' or 'end_of_text', not {start!r}")
     name = "_".join(f"{length}x{count}" for length, count in lengths) or "bare"
     file = f"{name}_{start}_seed{seed}.json"
     # Packaged for the embedded models, so that every machine has the same templates.
     path = PACKAGED / "samples" / _writer(language_model) / "context_templates" / file
-    if folder is not None or not path.exists():
-        path = (folder or cache_folder(_CACHE, language_model.fingerprint)) / file
+    if not path.exists():
+        path = cache_folder(_CACHE, language_model.fingerprint) / file
 
     def make(scratch: Path) -> None:
         # Seeded once, or short templates would be beginnings of long ones.
@@ -112,11 +102,7 @@ def context_templates(
             texts = [t for pair in bar for t in _sample(language_model, *pair, start)]
         scratch.write_text(json.dumps(texts, ensure_ascii=False, indent=1), encoding="utf-8")
 
-    def read(file: Path) -> list[str]:
-        texts: list[str] = json.loads(file.read_text(encoding="utf-8"))
-        return texts
-
-    sampled = kept(path, read, make)
+    sampled = kept(path, lambda file: json.loads(file.read_text(encoding="utf-8")), make)
     if not sampled:
         return ContextTemplates(((BARE,),))
     return ContextTemplates(((BARE,), tuple(sampled)) if grouped else ((BARE, *sampled),))
@@ -129,7 +115,6 @@ def _writer(language_model: LanguageModel) -> str:
     return language_model.fingerprint
 
 
-@torch.inference_mode()
 def _sample(language_model: LanguageModel, length: int, count: int, start: str) -> list[str]:
     tokenizer = language_model.tokenizer
     if start == "words":
@@ -146,29 +131,15 @@ def _sample(language_model: LanguageModel, length: int, count: int, start: str) 
         texts = [tokenizer.eos_token] * count
     starts: list[list[int]] = tokenizer(texts)["input_ids"]
     # Together only where they are equally long, as these words are: padding would be read as text.
-    if len({len(ids) for ids in starts}) != 1:
-        return [t for ids in starts for t in _continue(language_model, [ids], length)]
-    return _continue(language_model, starts, length)
-
-
-def _continue(language_model: LanguageModel, starts: list[list[int]], length: int) -> list[str]:
-    tokenizer = language_model.tokenizer
-    ids = torch.tensor(starts, device=language_model.device)
-    new = max(1, length - ids.shape[1])
-    generated = language_model.model.generate(
-        input_ids=ids,
-        attention_mask=torch.ones_like(ids),
-        do_sample=True,
-        top_k=5,
-        top_p=1.0,
-        temperature=1.0,
-        repetition_penalty=1.0,
-        min_new_tokens=new,
-        max_new_tokens=new,
-        pad_token_id=0,  # never read: all texts end together
-        disable_compile=True,  # as some models would on a GPU, for a handful of tokens
-    )
-    return [f"{_clean(tokenizer.decode(row, skip_special_tokens=True))}. {{}}" for row in generated]
+    alike = len({len(ids) for ids in starts}) == 1
+    templates = []
+    for group in [starts] if alike else [[ids] for ids in starts]:
+        ids = torch.tensor(group, device=language_model.device)
+        rows = written_by(language_model, ids, max(1, length - ids.shape[1]), top_k=5)
+        templates += [
+            f"{_clean(tokenizer.decode(r, skip_special_tokens=True))}. {{}}" for r in rows
+        ]
+    return templates
 
 
 def _clean(text: str) -> str:
@@ -184,7 +155,6 @@ def read_at_subjects(
     inputs: Sequence[str] = (),
     outputs: Sequence[str] = (),
     updates: Sequence[Update] | None = None,
-    token_budget: int = 4096,
 ) -> dict[str, list[Tensor]]:
     """Inputs and outputs of modules at the subject's last token, read in the same forward passes.
 
@@ -201,9 +171,8 @@ def read_at_subjects(
     for forest, group in zip(forests, prompts, strict=True):
         nodes.append([forest.add(p.ids[: p.subject_last + 1])[-1] for p in group])
     names = (*inputs, *outputs)
-    found: dict[str, dict[int, Tensor]] = {name: {} for name in names}
 
-    def run(chosen: Sequence[int]) -> None:
+    def read(chosen: Sequence[int]) -> list[dict[str, Tensor]]:
         packed = pack([forests[i] for i in chosen], language_model)
         owners = chosen if updates is not None else [-1] * len(chosen)
         with (
@@ -211,10 +180,8 @@ def read_at_subjects(
             record(language_model, inputs=inputs, outputs=outputs) as seen,
         ):
             hidden_states(language_model, packed.ids, packed.positions, packed.visible)
-        for name in names:
-            for row, index in enumerate(chosen):
-                found[name][index] = seen[name][row, nodes[index]].float()
+        places = [(row, nodes[index]) for row, index in enumerate(chosen)]
+        return [{name: seen[name][place].float() for name in names} for place in places]
 
-    for batch in token_batches([len(forest) for forest in forests], token_budget):
-        run_halving(batch, run)
-    return {name: [found[name][i] for i in range(len(prompts))] for name in names}
+    found = made_in_batches([len(forest) for forest in forests], 4096, read)
+    return {name: [of_edit[name] for of_edit in found] for name in names}

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import ClassVar
 
 import torch
+from torch import Tensor
 from tqdm.auto import tqdm
 
 from helpers import UserError
@@ -21,10 +21,37 @@ from helpers.models.shapes import seeded
 from helpers.paths import PACKAGED, cache_folder
 
 DUMP = "the whole English Wikipedia, about 12 GB to download and 20 GB on the disk"
+_TOGETHER = 64  # documents sampled at once, which shapes the text as the seed does
 
 
 class CorpusError(UserError):
     """Raised when a corpus cannot be read."""
+
+
+@torch.inference_mode()
+def written_by(language_model: LanguageModel, starts: Tensor, length: int, *, top_k: int) -> Tensor:
+    """``length`` tokens sampled after each of ``starts`` [rows, tokens], at temperature 1.
+
+    Args:
+        top_k: the most probable tokens to choose from; 0: all.
+
+    Returns:
+        Token ids [rows, tokens + length].
+    """
+    written: Tensor = language_model.model.generate(
+        starts,
+        attention_mask=torch.ones_like(starts),
+        do_sample=True,
+        top_k=top_k,
+        top_p=1.0,
+        temperature=1.0,
+        repetition_penalty=1.0,  # instruct models configure another
+        min_new_tokens=length,
+        max_new_tokens=length,
+        pad_token_id=0,  # never read: all texts end together
+        disable_compile=True,  # as some models would on a GPU, minutes for seconds
+    )
+    return written
 
 
 @dataclass(frozen=True)
@@ -32,7 +59,7 @@ class SelfCorpus:
     """Text sampled from the model itself: needs no download and fits any model.
 
     Documents start from the beginning-of-text token (from token 0 where there is none) and are sampled
-    at temperature 1 without truncation of the distribution; ``documents`` x ``segment`` tokens in all,
+    at temperature 1 without truncation of the distribution; ``count`` x ``segment`` tokens in all,
     fewer where the context is shorter.
     """
 
@@ -40,50 +67,33 @@ class SelfCorpus:
     segment: int = 128
     seed: int = 0
 
-    batch: ClassVar[int] = 64  # sampled together, which shapes the text as the seed does
-
     @property
     def name(self) -> str:
         """E.g. ``self-512x128-seed0``."""
         return f"self-{self.count}x{self.segment}-seed{self.seed}"
 
     def documents(self, language_model: LanguageModel) -> Iterator[list[int]]:
-        """Sampled documents; each batch is cached once it is written.
-
-        For the embedded models the batches are packaged, so that every machine has the same.
-        """
-        root = cache_folder("corpora", language_model.fingerprint, self.name)
-        packaged = PACKAGED / "samples" / language_model.fingerprint / self.name
-        starts = range(0, self.count, self.batch)
+        """Sampled documents, cached as they are written; those of the embedded models are packaged."""
+        root = PACKAGED / "samples" / language_model.fingerprint / self.name
+        if not root.exists():
+            root = cache_folder("corpora", language_model.fingerprint, self.name)
+        starts = range(0, self.count, _TOGETHER)
         for start in tqdm(starts, desc=f"corpus {self.name}", unit="batch", leave=False):
-            path = (packaged if packaged.exists() else root) / f"{start}.json"
             make = partial(self._write, language_model, start)
+            path = root / f"{start}.json"
             yield from kept(path, lambda file: json.loads(file.read_text()), make)
 
-    @torch.inference_mode()
     def _write(self, language_model: LanguageModel, start: int, path: Path) -> None:
-        tokenizer, model = language_model.tokenizer, language_model.model
-        configured = tokenizer.bos_token_id, model.generation_config.bos_token_id
-        begins = (i for i in (*configured, tokenizer.eos_token_id) if i is not None)
-        rows = min(self.batch, self.count - start)
-        starts = torch.full((rows, 1), next(begins, 0), device=language_model.device)
+        tokenizer, configured = language_model.tokenizer, language_model.model.generation_config
+        begins = (tokenizer.bos_token_id, configured.bos_token_id, tokenizer.eos_token_id)
+        first = next((token for token in begins if token is not None), 0)
+        rows = min(_TOGETHER, self.count - start)
+        starts = torch.full((rows, 1), first, device=language_model.device)
         # The first token is read, the last one is not: a short context holds as many.
         length = min(self.segment, language_model.context_length)
         with seeded(self.seed * 1_000_003 + start, language_model.device):
-            generated = model.generate(
-                starts,
-                attention_mask=torch.ones_like(starts),
-                do_sample=True,
-                top_k=0,
-                top_p=1.0,
-                temperature=1.0,
-                repetition_penalty=1.0,  # instruct models configure another
-                max_new_tokens=length,
-                min_new_tokens=length,
-                pad_token_id=0,  # never read: all texts end together
-                disable_compile=True,  # as some models would on a GPU, minutes for seconds
-            )
-        path.write_text(json.dumps(generated[:, 1:].tolist()))
+            written = written_by(language_model, starts, length, top_k=0)
+        path.write_text(json.dumps(written[:, 1:].tolist()))
 
 
 @dataclass(frozen=True)
@@ -104,8 +114,6 @@ class TextCorpus:
         """Consecutive segments, without special tokens."""
         text = Path(self.path).read_text(encoding="utf-8")
         ids = language_model.tokenizer(text, add_special_tokens=False)["input_ids"]
-        if not ids:
-            raise CorpusError(f"{self.path} holds no text")
         for start in range(0, len(ids), self.segment):
             yield ids[start : start + self.segment]
 
@@ -153,15 +161,13 @@ def corpus_named(name: str, *, seed: int = 0) -> Corpus:
     """
     if name == "self":
         return SelfCorpus(seed=seed)
-    if name.startswith("self-"):
-        sizes = re.fullmatch(r"self-([1-9]\d*)x([1-9]\d*)", name)
-        if not sizes:
-            raise CorpusError(f"corpus {name!r} should read self-COUNTxSEGMENT, e.g. self-512x128")
+    if sizes := re.fullmatch(r"self-([1-9]\d*)x([1-9]\d*)", name):
         return SelfCorpus(int(sizes[1]), int(sizes[2]), seed)
     if name == "wikipedia":
         return WikipediaCorpus()
     if Path(name).is_file():
         return TextCorpus(Path(name))
     raise CorpusError(
-        f"no corpus {name!r}: use 'self', 'self-COUNTxSEGMENT', 'wikipedia' or a file"
+        f"no corpus {name!r}: use 'self', 'self-COUNTxSEGMENT' (such as self-512x128), 'wikipedia' or a"
+        " file"
     )

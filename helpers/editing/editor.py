@@ -1,25 +1,28 @@
-"""The protocol of all editors, and the diagnostics every edit carries."""
+"""The protocol of all editors, how they work in batches, and the diagnostics every edit carries."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+from tqdm.auto import tqdm
 
 from helpers.editing.app import App
 from helpers.editing.editors import EDITORS
 from helpers.editing.overlay import overlay_all
 from helpers.editing.presets import Hyperparameters
 from helpers.editing.request import EditRequest
-from helpers.editing.rows import check_targets
 from helpers.editing.update import Delta, Update
+from helpers.models.batching import run_halving, token_batches
 from helpers.models.language_model import LanguageModel
 
 if TYPE_CHECKING:
     from helpers.editing.vector import Vector
 
 Item = TypeVar("Item")
+Made = TypeVar("Made")
 
 EXPLODING = 1.0  # ||Delta W|| / ||W|| above which an update is flagged
 
@@ -33,7 +36,7 @@ class Editor(ABC):
     language_model: LanguageModel
     hyperparameters: Hyperparameters
     app: App | None
-    targets: str = "new"
+    targets: str = "new"  # which answers are made likely, of ``rows.TARGETS``
 
     @property
     def method(self) -> str:
@@ -44,9 +47,6 @@ class Editor(ABC):
         ]
         name = max(rows, key=lambda row: len(row.values)).name if rows else self.name
         return name + ("+app" if self.app else "" if self.targets == "new" else f"+{self.targets}")
-
-    def __post_init__(self) -> None:
-        check_targets(self.targets)
 
     @abstractmethod
     def edit(self, requests: Sequence[EditRequest]) -> list[Update]:
@@ -84,12 +84,9 @@ class Editor(ABC):
         with overlay_all(self.language_model, earlier):
             return self.edit(requests)[0] if len(requests) == 1 else self.edit_jointly(requests)
 
-    def versions(self) -> dict[str, int]:
-        """The version of each piece of code that takes part in an edit, by name.
-
-        Each stands beside the code it counts, as ``version`` or ``VERSION``.
-        """
-        return {self.name: self.version} | ({"app": App.version} if self.app else {})
+    def parts(self) -> tuple[str, ...]:
+        """Parts of an edit that its settings name; each counts as of the editor's ``version``."""
+        return ()
 
     def settings(self) -> dict[str, Any]:
         """Everything about this editor that its updates depend on, as plain JSON values.
@@ -97,9 +94,10 @@ class Editor(ABC):
         Results are keyed by it and tables print it; editors that read more (context templates,
         statistics, targets) add theirs.
         """
+        parts = (self.name, *self.parts(), *(["app"] if self.app else []))
         return {
             "editor": self.name,
-            "versions": self.versions(),
+            "versions": dict.fromkeys(parts, self.version),
             "hyperparameters": self.hyperparameters.model_dump(mode="json"),
             "app": None if self.app is None else asdict(self.app),
         }
@@ -111,6 +109,33 @@ def batches_of(items: Sequence[Item], size: int) -> Iterator[Sequence[Item]]:
         raise ValueError(f"a batch of {size} edits cannot be made; use 1 or more")
     for start in range(0, len(items), size):
         yield items[start : start + size]
+
+
+def made_in_batches(
+    lengths: Sequence[int],
+    budget: int,
+    make: Callable[[Sequence[int]], list[Made]],
+    *,
+    most: int | None = None,
+    activity: str = "",
+) -> list[Made]:
+    """What ``make`` gives for each item, made for items of like length together.
+
+    Args:
+        lengths: tokens of each item.
+        budget: tokens of a batch, padding included.
+        make: one result for each of the chosen items; where memory runs out, it gets half of them.
+        most: items of a batch; None: as many as their tokens allow.
+        activity: what a progress bar says; empty: no bar.
+    """
+    made: dict[int, Made] = {}
+    with tqdm(total=len(lengths), unit="edit", desc=activity, disable=not activity) as bar:
+        for alike in token_batches(lengths, budget):
+            for batch in batches_of(alike, most or len(alike)):
+                results = [one for part in run_halving(batch, make) for one in part]
+                made.update(zip(batch, results, strict=True))
+                bar.update(len(batch))
+    return [made[place] for place in range(len(lengths))]
 
 
 def diagnostics_of(

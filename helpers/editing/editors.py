@@ -35,7 +35,6 @@ class NamedEditor:
 
     Attributes:
         name: by which it is built.
-        section: of ``params/models/<model>.yaml``, the ``name`` of its class.
         label: how tables and figures call it.
         place: module in this folder and class.
         colour: number in the palette; editors of one class share theirs.
@@ -47,7 +46,6 @@ class NamedEditor:
     """
 
     name: str
-    section: str
     label: str
     place: str
     colour: int
@@ -64,40 +62,32 @@ class NamedEditor:
         return getattr(import_module(f"{__package__}.{module}"), name)
 
     @property
+    def section(self) -> str:
+        """Of ``params/models/<model>.yaml``, for all editors of its class: the class in lower case."""
+        return self.place.rpartition(".")[2].lower()
+
+    @property
     def hyperparameters(self) -> Any:
         """The class its hyperparameters are checked with."""
         return get_type_hints(self.kind)["hyperparameters"]
 
 
+_KN_TUNED = {"steps": 20, "at": "activation", "lambda_old_one_token": None, "lambda_new": 8}
 _ROWS = (
-    NamedEditor("alphaedit", "alphaedit", "AlphaEdit", "memit.AlphaEdit", 0, "o", ""),
-    NamedEditor("memit", "memit", "MEMIT", "memit.Memit", 1, "s", "///"),
-    NamedEditor("rect", "rect", "RECT", "rect_prune.Rect", 2, "^", "..."),
-    NamedEditor("prune", "prune", "PRUNE", "rect_prune.Prune", 3, "D", "\\\\\\", large=True),
+    NamedEditor("alphaedit", "AlphaEdit", "memit.AlphaEdit", 0, "o", ""),
+    NamedEditor("memit", "MEMIT", "memit.Memit", 1, "s", "///"),
+    NamedEditor("rect", "RECT", "rect_prune.Rect", 2, "^", "..."),
+    NamedEditor("prune", "PRUNE", "rect_prune.Prune", 3, "D", "\\\\\\", large=True),
     NamedEditor(
-        *("prune-added", "prune", "PRUNE added", "rect_prune.Prune", 3, "d", "||"),
-        values={"prune_compat": "added"},
+        "prune-added", "PRUNE added", "rect_prune.Prune", 3, "d", "||", {"prune_compat": "added"}
     ),
-    NamedEditor("rome", "rome", "ROME", "rome.Rome", 4, "v", "xxx"),
-    NamedEditor(
-        *("r-rome", "rome", "R-ROME", "rome.Rome", 4, "<", "x"),
-        values={"rome_key": "averaged"},
-    ),
-    NamedEditor(
-        *("ft-m", "ft", "FT-M", "ft.Ft", 5, "P", "++"),
-        values={"objective": "target_new"},
-    ),
-    NamedEditor(
-        *("ft-l", "ft", "FT-L", "ft.Ft", 5, ">", "+"),
-        values={"objective": "prompt_last"},
-    ),
-    NamedEditor("kn", "kn", "KN", "kn.Kn", 6, "X", "ooo", loss=False),
-    NamedEditor(
-        *("kn-tuned", "kn", "KN (tuned)", "kn.Kn", 6, "x", "oo"),
-        values={"steps": 20, "at": "activation", "lambda_old_one_token": None, "lambda_new": 8},
-        loss=False,
-    ),
-    NamedEditor("mend", "mend", "MEND", "mend.Mend", 7, "*", "--"),
+    NamedEditor("rome", "ROME", "rome.Rome", 4, "v", "xxx"),
+    NamedEditor("r-rome", "R-ROME", "rome.Rome", 4, "<", "x", {"rome_key": "averaged"}),
+    NamedEditor("ft-m", "FT-M", "ft.Ft", 5, "P", "++", {"objective": "target_new"}),
+    NamedEditor("ft-l", "FT-L", "ft.Ft", 5, ">", "+", {"objective": "prompt_last"}),
+    NamedEditor("kn", "KN", "kn.Kn", 6, "X", "ooo", loss=False),
+    NamedEditor("kn-tuned", "KN (tuned)", "kn.Kn", 6, "x", "oo", _KN_TUNED, loss=False),
+    NamedEditor("mend", "MEND", "mend.Mend", 7, "*", "--"),
 )
 EDITORS = {editor.name: editor for editor in _ROWS}
 """Every editor by name, in the order of tables and figures."""

@@ -8,9 +8,10 @@ the loss is the target's mean negative log-likelihood, with APP's terms added (P
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -18,16 +19,76 @@ from torch import Tensor
 
 from helpers.editing.app import App
 from helpers.editing.batch import EditBatch
-from helpers.editing.editor import diagnostics_of
-from helpers.editing.loss_editor import LossEditor
+from helpers.editing.editor import Editor, diagnostics_of, made_in_batches
 from helpers.editing.presets import LayerHyperparameters
-from helpers.editing.rows import EditRow
+from helpers.editing.request import EditRequest, checked_requests
+from helpers.editing.rows import EditRow, loss_row
 from helpers.editing.update import Dense, Update
 from helpers.models.hooks import output_hooks
 from helpers.models.language_model import LanguageModel
 from helpers.models.weights import free_bytes
 
 _COPIES = 5  # of the matrix per edit: change, gradient, Adam's two moments, one in transit
+
+
+class LossEditor(Editor):
+    """FT and MEND: their losses are read from whole rows, as every token changes from one block on.
+
+    ``token_budget`` bounds the tokens of a batch.
+    """
+
+    token_budget: int
+    progress: bool
+    activity: ClassVar[str] = "editing"  # what its progress bar says
+    prompt_last: bool = False  # whether a target is read from the distribution after the prompt
+
+    @property
+    def edits_at_a_time(self) -> int | None:
+        """Most edits of a batch; None: as many as its tokens allow."""
+        return None
+
+    @abstractmethod
+    def edit_rows(self, rows: Sequence[EditRow]) -> list[Update]:
+        """One independent update per row, made in one batch."""
+
+    def parts(self) -> tuple[str, ...]:
+        """The loss."""
+        return ("loss",)
+
+    def settings(self) -> dict[str, Any]:
+        """Also the choice of targets."""
+        return super().settings() | {"targets": self.targets}
+
+    def edit(self, requests: Sequence[EditRequest]) -> list[Update]:
+        """One independent update per request."""
+        how: dict[str, Any] = {"targets": self.targets, "prompt_last": self.prompt_last}
+        rows = [
+            loss_row(self.language_model, request, self.app, **how)
+            for request in checked_requests(requests)
+        ]
+        return made_in_batches(
+            [len(row.forest) for row in rows],
+            self.token_budget,
+            lambda chosen: self.edit_rows([rows[i] for i in chosen]),
+            most=self.edits_at_a_time,
+            activity=self.activity if self.progress else "",
+        )
+
+
+class FtHyperparameters(LayerHyperparameters):
+    """FT on one layer.
+
+    ``norm_constraint`` bounds every entry's change (L-infinity; None: unbounded). An edit whose loss
+    is below ``stop_threshold`` takes no further step. A module's bias, where it has one (GPT-2,
+    GPT-J), is trained with its matrix.
+    """
+
+    one_layer = True
+    num_steps: int = Field(gt=0)
+    lr: float = Field(gt=0)
+    norm_constraint: float | None = Field(default=None, gt=0)
+    objective: Literal["prompt_last", "target_new"] = "prompt_last"
+    stop_threshold: float = 1e-2
 
 
 @dataclass
@@ -50,28 +111,12 @@ class _Change:
         return product if self.bias is None else product + self.bias
 
 
-class FtHyperparameters(LayerHyperparameters):
-    """FT on one layer.
-
-    ``norm_constraint`` bounds every entry's change (L-infinity; None: unbounded). An edit whose loss
-    is below ``stop_threshold`` takes no further step. A module's bias, where it has one (GPT-2,
-    GPT-J), is trained with its matrix.
-    """
-
-    one_layer = True
-    num_steps: int = Field(gt=0)
-    lr: float = Field(gt=0)
-    norm_constraint: float | None = Field(default=None, gt=0)
-    objective: Literal["prompt_last", "target_new"] = "prompt_last"
-    stop_threshold: float = 1e-2
-
-
 @dataclass
 class Ft(LossEditor):
     """FT on one model; the edits' private matrices and Adam states take a quarter of free memory.
 
     Raises:
-        ValueError: a layer the model does not have, or unknown ``targets``.
+        ValueError: a layer the model does not have.
     """
 
     language_model: LanguageModel
@@ -82,27 +127,13 @@ class Ft(LossEditor):
     progress: bool = False
 
     name = "ft"
-    version = 1
     activity = "fine-tuning"
 
     def __post_init__(self) -> None:
-        super().__post_init__()
+        (self.layer,) = self.hyperparameters.layers
         self.language_model.layout.block(self.layer)  # raises for a layer that does not exist
-
-    @property
-    def layer(self) -> int:
-        """The edited block."""
-        return self.hyperparameters.layers[0]
-
-    @property
-    def module(self) -> str:
-        """The edited matrix."""
-        return self.language_model.layout.mlp_out(self.layer)
-
-    @property
-    def prompt_last(self) -> bool:
-        """FT-L's objective."""
-        return self.hyperparameters.objective == "prompt_last"
+        self.module = self.language_model.layout.mlp_out(self.layer)
+        self.prompt_last = self.hyperparameters.objective == "prompt_last"
 
     @property
     def edits_at_a_time(self) -> int:
@@ -136,13 +167,12 @@ class Ft(LossEditor):
 
     def _unchanged(self) -> _Change:
         """A zero change in fp32, whatever the model's type."""
-        module = self.language_model.module(self.module)
         device = self.language_model.device
         out, into = self.language_model.weight(self.module).shape
-        bias = getattr(module, "bias", None)
+        biased = getattr(self.language_model.module(self.module), "bias", None) is not None
         return _Change(
             torch.zeros(out, into, device=device, requires_grad=True),
-            None if bias is None else torch.zeros(out, device=device, requires_grad=True),
+            torch.zeros(out, device=device, requires_grad=True) if biased else None,
         )
 
     def _hidden(self, batch: EditBatch, present: Sequence[_Change]) -> Tensor:

@@ -6,7 +6,7 @@ and to each one's output weights, a column of W, the same vector is added:
     lambda_new · Σ embeddings of the new answer − lambda_old · Σ embeddings of the old answer
 
 The attributed answer is the request's first correct one. The old answer that is subtracted is what
-the model itself says, as many tokens as the new one has. There is no loss, hence no APP.
+the model itself generates, as many tokens as the new one has. There is no loss, hence no APP.
 
 ``kn-tuned`` has the values of our search (``params/models/search``) in place of the paper's code's.
 """
@@ -15,21 +15,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 from pydantic import Field
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from helpers.editing.app import App
 from helpers.editing.contexts import BARE, ContextTemplates
 from helpers.editing.editor import Editor, diagnostics_of
 from helpers.editing.presets import Hyperparameters
-from helpers.editing.request import EditRequest, RequestError, several_requests
-from helpers.editing.update import ColumnSparse, Delta, Update
+from helpers.editing.request import EditRequest, RequestError, checked_requests
+from helpers.editing.rows import check_length
+from helpers.editing.update import Delta, LowRank, Update
 from helpers.locating.attribution import integrated_gradients
-from helpers.locating.locators import IntegratedGradients
 from helpers.locating.query import Query
 from helpers.locating.slots import greedy_tokens
 from helpers.models.language_model import LanguageModel
@@ -63,55 +62,44 @@ class KnHyperparameters(Hyperparameters):
     context_template_length_params: tuple[tuple[int, int], ...] = ()
 
 
-@dataclass(frozen=True)
-class _Texts:
-    """One request as token ids: its prompts, the attributed answer and the new one."""
+class _Texts(NamedTuple):
+    """One request as token ids; ``own`` is how the model itself continues each prompt."""
 
     prompts: tuple[Ids, ...]
     attributed: Ids
     new: Ids
+    own: list[Ids]
 
 
 @dataclass
 class Kn(Editor):
-    """Knowledge neurons on one model; ``contexts`` are the prompts that form the refined set.
-
-    Raises:
-        ValueError: APP is asked for; there is no loss to add it to.
-    """
+    """Knowledge neurons on one model; ``contexts`` are the prompts that form the refined set."""
 
     language_model: LanguageModel
     hyperparameters: KnHyperparameters
     contexts: ContextTemplates = _BARE
-    app: App | None = None
     progress: bool = False
 
     name = "kn"
-    version = 1
+    app = None
 
-    def __post_init__(self) -> None:
-        if self.app is not None:
-            raise ValueError("KN optimises nothing, so APP cannot be added; leave app out")
-
-    def versions(self) -> dict[str, int]:
-        """Also those of the contexts and of the attributions."""
-        parts = {"contexts": ContextTemplates.version, "attributions": IntegratedGradients.version}
-        return super().versions() | parts
+    def parts(self) -> tuple[str, ...]:
+        """The contexts and the attributions."""
+        return ("contexts", "attributions")
 
     def settings(self) -> dict[str, Any]:
         """Also the context templates."""
         return super().settings() | {"contexts": [list(group) for group in self.contexts.groups]}
 
     def edit(self, requests: Sequence[EditRequest]) -> list[Update]:
-        """One independent column-sparse update per request, over all layers with chosen neurons."""
-        texts = [self._texts(request) for request in several_requests(requests)]
+        """One independent update of rank one per request and layer with chosen neurons."""
+        texts = [self._texts(request) for request in checked_requests(requests)]
         bar = tqdm(texts, desc="attributing", disable=not self.progress)
         return [self._update(each) for each in bar]
 
     def attributions(self, request: EditRequest) -> Tensor:
         """Attributions [prompts, layers, neurons], averaged over the attributed answer's tokens."""
-        texts = self._texts(request)
-        return self._attributions(texts, self._own_answers(texts))
+        return self._attributions(self._texts(request))
 
     def neurons(self, attributions: Tensor) -> Tensor:
         """The refined set as booleans [layers, neurons] from attributions [prompts, ...]."""
@@ -121,63 +109,46 @@ class Kn(Editor):
         return coarse.sum(0) > settings.p * len(attributions)
 
     def _texts(self, request: EditRequest) -> _Texts:
-        request.refuse_further("KN")
-        model, where = self.language_model, f"record {request.record or request.text!r}"
+        model, record = self.language_model, request.record or request.text
         if not request.correct:
             raise RequestError(
-                f"{where}: KN attributes the answer known so far; give it as the first of `correct`"
+                f"record {record!r}: KN attributes the answer known so far; give it as the first of"
+                " `correct`"
             )
-        prompts = [template.replace("{}", request.text) for template in self.contexts.templates]
+        templates = (template.replace("{}", request.text) for template in self.contexts.templates)
         before = separator_after(request.text)
         with request.named():
-            texts = _Texts(
-                tuple(prompt_ids(model, prompt) for prompt in prompts),
-                answer_ids(model, request.correct[0], before),
-                answer_ids(model, request.target, before),
-            )
-        longest = max(map(len, texts.prompts)) + max(len(texts.attributed), len(texts.new))
-        if longest > model.context_length:
-            raise RequestError(
-                f"{where}: {longest} tokens exceed the context of {model.context_length}; shorten"
-                " prompt or answer"
-            )
-        return texts
+            prompts = tuple(prompt_ids(model, prompt) for prompt in templates)
+            attributed = answer_ids(model, request.correct[0], before)
+            new = answer_ids(model, request.target, before)
+        check_length(model, record, max(map(len, prompts)) + max(len(attributed), len(new)))
+        # As many tokens as either answer needs.
+        own = greedy_tokens(model, prompts, max(len(new), len(attributed) - 1))
+        return _Texts(prompts, attributed, new, own)
 
-    def _own_answers(self, texts: _Texts) -> list[Ids]:
-        """What the model itself continues each prompt with, as many tokens as either answer needs."""
-        count = max(len(texts.new), len(texts.attributed) - 1)
-        return greedy_tokens(self.language_model, texts.prompts, count)
-
-    def _attributions(self, texts: _Texts, own: Sequence[Ids]) -> Tensor:
+    def _attributions(self, texts: _Texts) -> Tensor:
         """Each token of the answer is attributed after the model's own continuation so far."""
+        model, how = self.language_model, self.hyperparameters
         found = []
-        for prompt, before in zip(texts.prompts, own, strict=True):
-            parts = [
-                self._attribution((*prompt, *before[:i]), token)
-                for i, token in enumerate(texts.attributed)
-            ]
+        for prompt, before in zip(texts.prompts, texts.own, strict=True):
+            parts = []
+            for i, token in enumerate(texts.attributed):
+                ids = (*prompt, *before[:i])
+                query = Query("", ids, len(ids) - 1, token, None)
+                parts.append(integrated_gradients(model, query, steps=how.steps, at=how.at))
             found.append(torch.stack(parts).mean(0))
         return torch.stack(found)
 
-    def _attribution(self, ids: Ids, target: int) -> Tensor:
-        query, settings = Query("", ids, len(ids) - 1, target, None), self.hyperparameters
-        return integrated_gradients(
-            self.language_model, query, steps=settings.steps, at=settings.at
-        )
-
     def _update(self, texts: _Texts) -> Update:
         """Add the answers' difference to the output weights of the chosen neurons."""
-        own = self._own_answers(texts)
-        old = own[0][: len(texts.new)]
-        chosen = self.neurons(self._attributions(texts, own).float())
+        old = texts.own[0][: len(texts.new)]
+        chosen = self.neurons(self._attributions(texts).float())
         record = {"neurons": chosen.nonzero().tolist(), "old_answer": list(old)}
         if not bool(chosen.any()):
             return Update({}, {"failure": "no neuron's attribution stands out", **record})
         vector, layout = self._vector(old, texts.new), self.language_model.layout
         deltas: dict[str, Delta] = {
-            layout.mlp_out(layer): ColumnSparse(
-                vector, row.nonzero()[:, 0], layout.intermediate_size
-            )
+            layout.mlp_out(layer): LowRank(vector[:, None], row.to(vector)[:, None])
             for layer, row in enumerate(chosen)
             if bool(row.any())
         }

@@ -49,8 +49,6 @@ from helpers.editing.update import LowRank, Update
 from helpers.editing.vector import Vector, VectorEditor
 from helpers.models.tokens import SubjectPrompt
 
-SPREADING_VERSION = 1  # raise it when the layer loop gives other updates
-NORM_VERSION = 1  # raise it when other residuals are handed back through a norm
 Factors = tuple[Tensor, Tensor]
 """left [d, n] and right [f, n] of a matrix left @ right.T."""
 
@@ -89,12 +87,10 @@ class SpreadingEditor(VectorEditor):
     def solve_jointly(self, layer: int, keys: Tensor, residuals: Tensor) -> Factors:
         """Factors of one update that takes up all keys (arguments as in ``solve_each``)."""
 
-    def versions(self) -> dict[str, int]:
-        """The layer loop's, and the way back through the MLP's norm where there is one."""
-        parts = {"spreading": SPREADING_VERSION}
-        if self.language_model.layout.architecture.mlp_norm is not None:
-            parts["normed"] = NORM_VERSION
-        return super().versions() | parts
+    def parts(self) -> tuple[str, ...]:
+        """The layer loop, and the way back through the MLP's norm where there is one."""
+        normed = self.language_model.layout.architecture.mlp_norm is not None
+        return (*super().parts(), "spreading", *(["normed"] if normed else []))
 
     def noted(self, layer: int) -> dict[str, Any]:
         """What else the diagnostics report of a layer."""
@@ -201,7 +197,6 @@ class Memit(SpreadingEditor):
     hyperparameters: MemitHyperparameters
 
     name = "memit"
-    version = 1
 
     def solve_each(self, layer: int, keys: Tensor, residuals: Tensor) -> Factors:
         """r s^T / (1 + k . s) for every column."""
@@ -237,7 +232,6 @@ class AlphaEdit(SpreadingEditor):
     hyperparameters: AlphaEditHyperparameters
 
     name = "alphaedit"
-    version = 1
 
     def null_space(self, layer: int) -> NullSpace:
         """The null space of a layer's second moment."""

@@ -51,9 +51,8 @@ class Memoised(Editor):
     name = "memoised"
 
     def __post_init__(self) -> None:
-        self.language_model = self.base.language_model
+        self.language_model, self.app = self.base.language_model, self.base.app
         self.hyperparameters = self.base.hyperparameters
-        self.app = self.base.app
 
     def edit(self, requests: Sequence[EditRequest]) -> list[Update]:
         """The base editor's independent updates."""
@@ -68,12 +67,10 @@ class Memoised(Editor):
         self, requests: Sequence[EditRequest], *, batch: int = 1
     ) -> Iterator[Update]:
         """The base editor's cumulative updates, kept off the device: they can be dense."""
-
-        def make() -> list[Update]:
-            made = self.base.edit_sequentially(requests, batch=batch)
-            return [update.to("cpu") for update in made]
-
-        yield from self._once(f"sequence by {batch}", requests, make)
+        made = self.base.edit_sequentially(requests, batch=batch)
+        yield from self._once(
+            f"sequence by {batch}", requests, lambda: [update.to("cpu") for update in made]
+        )
 
     def edit_after(self, earlier: Update, requests: Sequence[EditRequest]) -> Update:
         """What the base editor adds to an edited model; not kept."""

@@ -33,11 +33,11 @@ from helpers import UserError
 from helpers.editing.app import App
 from helpers.editing.batch import EditBatch
 from helpers.editing.editor import diagnostics_of
-from helpers.editing.loss_editor import LossEditor
+from helpers.editing.ft import LossEditor
 from helpers.editing.presets import LayerHyperparameters
 from helpers.editing.rows import EditRow
 from helpers.editing.update import LowRank, Update
-from helpers.kept import DamagedError, read_kept
+from helpers.kept import read_kept
 from helpers.models.hooks import OnOutput, output_hooks
 from helpers.models.language_model import LanguageModel
 from helpers.paths import PACKAGED, cache_folder, written_whole
@@ -82,7 +82,6 @@ class Mend(LossEditor):
     progress: bool = False
 
     name = "mend"
-    version = 1
 
     @cached_property
     def _checksum(self) -> str:
@@ -109,8 +108,7 @@ class Mend(LossEditor):
             if all(bool(each.isfinite().all()) for each in numbers):
                 made = Update(own, diagnostics_of(self.language_model, own, extra=record))
             else:
-                reason = f"non-finite loss or gradient: {losses}"
-                made = Update({}, {"failure": reason, **record})
+                made = Update({}, {"failure": f"non-finite loss or gradient: {losses}", **record})
             updates.append(made)
         return updates
 
@@ -157,40 +155,9 @@ def token_gradients(
     return found, {name: term.detach() for name, term in terms.items()}
 
 
-def load_network(
-    language_model: LanguageModel, hyperparameters: MendHyperparameters
-) -> Hypernetwork:
-    """The trained hypernetwork that hyperparameters name.
-
-    Raises:
-        NetworkError: no such file, or a network of another model, of other layers or rank.
-    """
-    path = network_file(language_model.name, hyperparameters)
-    network = Hypernetwork.load(path, language_model)
-    layers = {language_model.layout.layer_of(name) for name in network.shapes}
-    if layers != set(hyperparameters.layers) or network.rank != hyperparameters.rank:
-        raise NetworkError(
-            f"{path} edits layers {sorted(layers)} at rank {network.rank}; the hyperparameters say"
-            f" layers {sorted(hyperparameters.layers)}, rank {hyperparameters.rank}: make them agree"
-        )
-    return network
-
-
-def network_file(model: str, hyperparameters: MendHyperparameters) -> Path:
-    """Where the trained hypernetwork is that hyperparameters name.
-
-    Raises:
-        UntrainedError: no such file, with the places that were looked at.
-    """
-    file = hyperparameters.network or f"{Path(model).name}.safetensors"
-    places = [Path(file).expanduser(), PACKAGED / "mend" / file, cache_folder("mend") / file]
-    for place in places:
-        if place.is_file():
-            return place
-    raise UntrainedError(
-        f"no MEND network {file} (looked in {', '.join(map(str, places))}); train one with"
-        f" python -m tools.train_mend --model {model}"
-    )
+def contributes(x: Tensor, delta: Tensor) -> Tensor:
+    """Boolean [..., tokens]: tokens with a non-zero input and a non-zero gradient."""
+    return (x != 0).any(-1) & (delta != 0).any(-1)
 
 
 class _Layer(nn.Module):
@@ -308,31 +275,55 @@ class Hypernetwork(nn.Module):
         with written_whole(path) as scratch:
             save_file({k: v.contiguous().cpu() for k, v in state.items()}, scratch, metadata)
 
-    @classmethod
-    def load(cls, path: Path, language_model: LanguageModel) -> Hypernetwork:
-        """Read a network and check that it was trained for this model.
 
-        Raises:
-            NetworkError: no network in the file, a damaged one, or one of another model.
-        """
-        try:
-            metadata, state = read_kept(path, _read)
-        except DamagedError as error:
-            remedy = "fetch the file again, or train one with python -m tools.train_mend"
-            raise NetworkError(f"{error}; {remedy}") from error
-        if "mend" not in metadata:
-            raise NetworkError(f"{path} holds no MEND network: write it with mend_training")
-        described = json.loads(metadata["mend"])
-        if metadata["fingerprint"] != language_model.fingerprint:
-            raise NetworkError(
-                f"{path} was trained for {described['model']} ({metadata['fingerprint']}), not for"
-                f" {language_model.name} ({language_model.fingerprint}): its gradients are another"
-                " model's; train one with python -m tools.train_mend"
-            )
-        shapes = {name: (shape[0], shape[1]) for name, shape in described["shapes"].items()}
-        network = cls(shapes, described["rank"])
-        network.load_state_dict(state)
-        return network.to(language_model.device).requires_grad_(False)
+def load_network(
+    language_model: LanguageModel, hyperparameters: MendHyperparameters
+) -> Hypernetwork:
+    """The trained hypernetwork that hyperparameters name.
+
+    Raises:
+        NetworkError: no such file, or a network of another model, of other layers or rank.
+    """
+    path = network_file(language_model.name, hyperparameters)
+    metadata, state = read_kept(path, _read)
+    if "mend" not in metadata:
+        raise NetworkError(
+            f"{path} holds no MEND network: train one with python -m tools.train_mend"
+        )
+    described = json.loads(metadata["mend"])
+    if metadata["fingerprint"] != language_model.fingerprint:
+        raise NetworkError(
+            f"{path} was trained for {described['model']} ({metadata['fingerprint']}), not for"
+            f" {language_model.name} ({language_model.fingerprint}): its gradients are another"
+            " model's; train one with python -m tools.train_mend"
+        )
+    shapes = {name: (out, into) for name, (out, into) in described["shapes"].items()}
+    layers, rank = {language_model.layout.layer_of(name) for name in shapes}, described["rank"]
+    if layers != set(hyperparameters.layers) or rank != hyperparameters.rank:
+        raise NetworkError(
+            f"{path} edits layers {sorted(layers)} at rank {rank}; the hyperparameters name"
+            f" layers {sorted(hyperparameters.layers)}, rank {hyperparameters.rank}: make them agree"
+        )
+    network = Hypernetwork(shapes, rank)
+    network.load_state_dict(state)
+    return network.to(language_model.device).requires_grad_(False)
+
+
+def network_file(model: str, hyperparameters: MendHyperparameters) -> Path:
+    """Where the trained hypernetwork is that hyperparameters name.
+
+    Raises:
+        UntrainedError: no such file, with the places that were looked at.
+    """
+    file = hyperparameters.network or f"{Path(model).name}.safetensors"
+    places = [Path(file).expanduser(), PACKAGED / "mend" / file, cache_folder("mend") / file]
+    for place in places:
+        if place.is_file():
+            return place
+    raise UntrainedError(
+        f"no MEND network {file} (looked in {', '.join(map(str, places))}); train one with"
+        f" python -m tools.train_mend --model {model}"
+    )
 
 
 def _read(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
@@ -340,11 +331,6 @@ def _read(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
     with safe_open(path, "pt") as file:
         tensors = {name: file.get_tensor(name).float() for name in file.keys()}  # noqa: SIM118
         return file.metadata() or {}, tensors
-
-
-def contributes(x: Tensor, delta: Tensor) -> Tensor:
-    """Boolean [..., tokens]: tokens with a non-zero input and a non-zero gradient."""
-    return (x != 0).any(-1) & (delta != 0).any(-1)
 
 
 def _key(shape: tuple[int, int]) -> str:

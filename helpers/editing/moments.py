@@ -9,14 +9,12 @@ where it stopped. The ROME layers of the embedded models come with the package.
 from __future__ import annotations
 
 import json
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Any, ClassVar
 
 import torch
 from safetensors import safe_open
@@ -26,7 +24,7 @@ from tqdm.auto import tqdm
 
 from helpers import UserError
 from helpers.editing.corpus import Corpus
-from helpers.kept import DamagedError, kept, kept_at, kept_whole, read_kept, sound
+from helpers.kept import kept, kept_at, kept_whole, read_kept, sound
 from helpers.models.batching import padded, run_halving
 from helpers.models.forward import hidden_states
 from helpers.models.hooks import record
@@ -34,12 +32,9 @@ from helpers.models.language_model import LanguageModel
 from helpers.models.tokens import prompt_prefix
 from helpers.models.weights import exact_products
 from helpers.paths import PACKAGED, cache_folder
-from helpers.processes import in_words
 
 LARGE = 4096  # rows of a matrix whose decomposition is announced, and kept on the disk
 SAVE_EVERY = 300.0  # seconds between two copies of unfinished sums: gigabytes, for a large model
-_TRIAL = 64  # documents after which the time is estimated: `self` samples as many at once
-_UNFINISHED = "sums-{}.partial.safetensors"  # layers, so that runs over others leave it alone
 
 
 class SecondMomentError(UserError):
@@ -70,7 +65,6 @@ class SecondMoment:
     ``file`` is where it was read from, if it was.
     """
 
-    version: ClassVar[int] = 1  # raise it when keys are counted in another way
     matrix: Tensor
     tokens: int
     layer: int
@@ -99,7 +93,7 @@ class SecondMoment:
     def directions(self) -> tuple[Tensor, Tensor]:
         """Its eigenvalues [f], ascending, and eigenvectors [f, f], in fp64.
 
-        Those of a large matrix take minutes: they are kept beside its file.
+        Those of a large matrix take minutes: they are kept next to its file.
         """
         matrix = self.matrix.to(self.device).double()
         if len(matrix) < LARGE or self.file is None:
@@ -139,10 +133,6 @@ class SecondMoment:
     def _null_spaces(self) -> dict[float, NullSpace]:
         return {}
 
-    def to(self, device: str | torch.device) -> SecondMoment:
-        """The same, solved with on another device."""
-        return replace(self, device=device)
-
 
 def second_moment(
     language_model: LanguageModel,
@@ -150,41 +140,45 @@ def second_moment(
     corpus: Corpus,
     *,
     token_budget: int = 4096,
-    folder: Path | None = None,
 ) -> dict[int, SecondMoment]:
-    """Second moments of the given layers, made where the cache does not hold them.
+    """Second moments of the given layers, made where cache and package do not hold them.
 
     Partial sums are saved every few minutes, so an interrupted run resumes.
 
     Args:
         layers: blocks whose second MLP matrix's input is measured.
         corpus: the documents (see ``helpers.editing.corpus``).
-        folder: cache folder; default: the user's cache under the model's fingerprint.
 
     Raises:
-        SecondMomentError: a cached file belongs to another model.
+        SecondMomentError: the corpus is empty.
     """
     prefixed, fingerprint = bool(prompt_prefix(language_model)), language_model.fingerprint
-    root = folder or moments_folder(fingerprint, corpus, prefixed=prefixed)
-    missing = [layer for layer in layers if sound(_path(root, layer), _read) is None]
-    if folder is None:
-        for layer in [each for each in missing if packaged_file(root, each).exists()]:
-            save(unpacked(packaged_file(root, layer)), _path(root, layer))
-            missing.remove(layer)
+    root = moments_folder(fingerprint, corpus, prefixed=prefixed)
+    missing = []
+    for layer in layers:
+        if sound(_path(root, layer), _read) is None:
+            if packaged_file(root, layer).exists():
+                _save(unpacked(packaged_file(root, layer)), _path(root, layer))
+            else:
+                missing.append(layer)
     if missing:
         root.mkdir(parents=True, exist_ok=True)
         name = _described(corpus, prefixed=prefixed)
+        unfinished = root / f"sums-{'-'.join(map(str, sorted(missing)))}.partial.safetensors"
         with exact_products():  # shared by models of one fingerprint, whatever their products
-            sums = sum_keys(language_model, missing, corpus, root, token_budget=token_budget)
+            sums = _summed_keys(language_model, missing, corpus, unfinished, token_budget)
         if not sums.tokens:
             raise SecondMomentError(f"corpus {name} holds no tokens")
         for layer, matrix in sums.matrices.items():
             mean = matrix / sums.tokens
-            save(SecondMoment(mean, sums.tokens, layer, fingerprint, name), _path(root, layer))
-        for path, of_layers in _unfinished(root):
-            if all(kept_at(_path(root, layer)).exists() for layer in of_layers):
-                path.unlink(missing_ok=True)
-    return {layer: load(_path(root, layer), language_model) for layer in layers}
+            _save(SecondMoment(mean, sums.tokens, layer, fingerprint, name), _path(root, layer))
+        kept_at(unfinished).unlink(missing_ok=True)
+    found = {layer: read_kept(_path(root, layer), _read) for layer in layers}
+    device = language_model.device
+    return {
+        layer: replace(moment, device=device, file=kept_at(_path(root, layer)))
+        for layer, moment in found.items()
+    }
 
 
 def moments_folder(fingerprint: str, corpus: Corpus, *, prefixed: bool) -> Path:
@@ -195,9 +189,7 @@ def moments_folder(fingerprint: str, corpus: Corpus, *, prefixed: bool) -> Path:
         corpus: the documents.
         prefixed: whether the model's tokenizer puts special tokens before each document.
     """
-    version = SecondMoment.version
-    name = "second_moments" if version == 1 else f"second_moments_{version}"
-    return cache_folder(name) / fingerprint / _described(corpus, prefixed=prefixed)
+    return cache_folder("second_moments") / fingerprint / _described(corpus, prefixed=prefixed)
 
 
 def missing_layers(layers: Sequence[int], folder: Path) -> list[int]:
@@ -209,40 +201,14 @@ def missing_layers(layers: Sequence[int], folder: Path) -> list[int]:
     return [layer for layer in layers if not there(layer)]
 
 
-def load(path: Path, language_model: LanguageModel) -> SecondMoment:
-    """Read one layer's statistics and check that this model made them.
-
-    Raises:
-        SecondMomentError: another model's fingerprint, no such file, or a damaged one.
-    """
-    try:
-        moment = read_kept(path, _read)
-    except FileNotFoundError as error:
-        raise SecondMomentError(
-            f"no second moment at {path}; compute it with second_moment(...)"
-        ) from error
-    except DamagedError as error:
-        raise SecondMomentError(f"{error}; delete it, second_moment(...) makes it again") from error
-    check_fingerprint(moment, language_model, str(path))
-    return replace(moment, device=language_model.device, file=kept_at(path))
-
-
-def check_fingerprint(
-    moment: SecondMoment, language_model: LanguageModel, where: str = "given"
-) -> None:
+def check_fingerprint(moment: SecondMoment, language_model: LanguageModel) -> None:
     """Raise ``SecondMomentError`` where the statistics were made with another model."""
     if moment.fingerprint != language_model.fingerprint:
         raise SecondMomentError(
-            f"the second moment of layer {moment.layer} ({where}) was made with model"
-            f" {moment.fingerprint}, but {language_model.name} is {language_model.fingerprint};"
+            f"the second moment of layer {moment.layer} was made with model {moment.fingerprint}, but"
+            f" {language_model.name} is {language_model.fingerprint};"
             " compute it again with second_moment(...)"
         )
-
-
-def save(moment: SecondMoment, path: Path) -> None:
-    """Write one layer's statistics with their provenance."""
-    with kept_whole(path) as scratch:
-        save_file({"matrix": moment.matrix.float().cpu()}, scratch, _about(moment))
 
 
 def packaged_file(root: Path, layer: int) -> Path:
@@ -255,14 +221,8 @@ def packaged_file(root: Path, layer: int) -> Path:
     return PACKAGED / "samples" / root.parent.name / root.name / f"layer{layer}.safetensors"
 
 
-def pack(moment: SecondMoment, path: Path) -> None:
-    """Write the upper half of a layer's statistics, to the last bit, for the package."""
-    rows, columns = torch.triu_indices(*moment.matrix.shape)
-    save_file({"upper": moment.matrix[rows, columns]}, path, _about(moment))
-
-
 def unpacked(path: Path) -> SecondMoment:
-    """What ``pack`` wrote."""
+    """A packaged layer's statistics, of which the file holds the upper half."""
     with safe_open(path, "pt") as file:
         half, about = file.get_tensor("upper"), json.loads(file.metadata()["about"])
     size = int((2 * len(half)) ** 0.5)
@@ -272,8 +232,28 @@ def unpacked(path: Path) -> SecondMoment:
     return SecondMoment(matrix, **about)
 
 
+def _path(root: Path, layer: int) -> Path:
+    return root / f"layer{layer}.safetensors"
+
+
+def _described(corpus: Corpus, *, prefixed: bool) -> str:
+    return f"{corpus.name}-bos" if prefixed else corpus.name
+
+
+def _read(path: Path) -> SecondMoment:
+    with safe_open(path, "pt") as file:
+        return SecondMoment(file.get_tensor("matrix"), **json.loads(file.metadata()["about"]))
+
+
+def _save(moment: SecondMoment, path: Path) -> None:
+    names = ("tokens", "layer", "fingerprint", "corpus")
+    about = json.dumps({name: getattr(moment, name) for name in names})
+    with kept_whole(path) as scratch:
+        save_file({"matrix": moment.matrix.float().cpu()}, scratch, {"about": about})
+
+
 @dataclass
-class KeySums:
+class _Sums:
     """Running sums of k k^T [f, f] per layer, and how far the corpus was read."""
 
     matrices: dict[int, Tensor]
@@ -281,71 +261,47 @@ class KeySums:
     documents: int = 0
 
     def save(self, path: Path) -> None:
-        """Write them, to be resumed."""
         about = {"tokens": str(self.tokens), "documents": str(self.documents)}
         with kept_whole(path) as scratch:
             save_file({str(k): v.cpu() for k, v in self.matrices.items()}, scratch, about)
 
     @classmethod
-    def _read(cls, path: Path) -> KeySums:
+    def read(cls, path: Path) -> _Sums:
         with safe_open(path, "pt") as file:
             about = file.metadata()
             matrices = {int(key): file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
             return cls(matrices, int(about["tokens"]), int(about["documents"]))
 
-    @classmethod
-    def resume(cls, root: Path, layers: Sequence[int], size: int, device: torch.device) -> KeySums:
-        """The sums of an unfinished run over these layers, and perhaps more; else none yet."""
-        for path, _ in _unfinished(root):
-            found = sound(path, cls._read)
-            if found is not None and set(layers) <= set(found.matrices):
-                matrices = {layer: found.matrices[layer].to(device) for layer in layers}
-                return cls(matrices, found.tokens, found.documents)
-        return cls({layer: torch.zeros(size, size, device=device) for layer in layers})
 
-
-def sum_keys(
+def _summed_keys(
     language_model: LanguageModel,
     layers: Sequence[int],
     corpus: Corpus,
-    folder: Path,
-    *,
+    unfinished: Path,
     token_budget: int,
-) -> KeySums:
-    """The sums of these layers over the whole corpus; unfinished ones are kept in the folder.
-
-    This takes minutes, so a bar shows it, and one line what it is and how long it takes.
-    """
-    layout, longest = language_model.layout, language_model.context_length
-    unfinished = folder / _UNFINISHED.format("-".join(map(str, sorted(layers))))
-    sums = KeySums.resume(folder, layers, layout.intermediate_size, language_model.device)
-    names, prefix = {layout.mlp_out(i): i for i in layers}, prompt_prefix(language_model)
-    first, total = sums.documents, getattr(corpus, "count", None)
-    documents_left = (
-        [*prefix, *document][:longest]
-        for document in islice(corpus.documents(language_model), first, None)
-    )
-    which = f"layer{'s' * (len(layers) > 1)} {', '.join(map(str, layers))}"
-    title = f"second moments of {which} over {corpus.name}"
-    bar = tqdm(desc=title, unit="document", total=total, initial=first)
-    told, began = False, time.monotonic()
-    saved = began
-    for documents in _batches(documents_left, token_budget):
-        for part in run_halving(documents, lambda d: _keys(language_model, d, list(names))):
-            for module, keys in part.items():
-                sums.matrices[names[module]].addmm_(keys.T, keys)
-        sums.tokens += sum(map(len, documents))
-        sums.documents += len(documents)
-        bar.update(len(documents))
-        done, now = sums.documents - first, time.monotonic()
-        if not told and total and done >= min(_TRIAL, total - first):
-            told, span = True, in_words((now - began) / done * (total - first))
-            line = f"making the {title}, once for {language_model.name}: about {span} in all"
-            bar.write(line, file=sys.stderr)
-        if now - saved >= SAVE_EVERY:
-            sums.save(unfinished)
-            saved = time.monotonic()
-    bar.close()
+) -> _Sums:
+    """The sums of these layers over the whole corpus; a file keeps them while they are unfinished."""
+    layout, device = language_model.layout, language_model.device
+    size = layout.intermediate_size
+    sums = sound(unfinished, _Sums.read) or _Sums({i: torch.zeros(size, size) for i in layers})
+    sums.matrices = {layer: matrix.to(device) for layer, matrix in sums.matrices.items()}
+    modules, prefix = {layout.mlp_out(i): i for i in layers}, prompt_prefix(language_model)
+    left = islice(corpus.documents(language_model), sums.documents, None)
+    documents = ([*prefix, *each][: language_model.context_length] for each in left)
+    of_layers = f"layer{'s' * (len(layers) > 1)} {', '.join(map(str, layers))}"
+    title = f"second moments of {of_layers} over {corpus.name}, once for {language_model.name}"
+    total, saved = getattr(corpus, "count", None), time.monotonic()
+    with tqdm(desc=title, unit="document", total=total, initial=sums.documents) as bar:
+        for batch in _batches(documents, token_budget):
+            for part in run_halving(batch, lambda d: _keys(language_model, d, list(modules))):
+                for module, keys in part.items():
+                    sums.matrices[modules[module]].addmm_(keys.T, keys)
+            sums.tokens += sum(map(len, batch))
+            sums.documents += len(batch)
+            bar.update(len(batch))
+            if time.monotonic() - saved >= SAVE_EVERY:
+                sums.save(unfinished)
+                saved = time.monotonic()
     return sums
 
 
@@ -371,30 +327,3 @@ def _keys(
     with record(language_model, inputs=names) as inputs:
         hidden_states(language_model, batch.ids, batch.positions, batch.visible)
     return {name: inputs[name][batch.real].float() for name in names}
-
-
-def _about(moment: SecondMoment) -> dict[str, str]:
-    names = ("tokens", "layer", "fingerprint", "corpus")
-    about: dict[str, Any] = {name: getattr(moment, name) for name in names}
-    return {"about": json.dumps(about)}
-
-
-def _read(path: Path) -> SecondMoment:
-    with safe_open(path, "pt") as file:
-        return SecondMoment(file.get_tensor("matrix"), **json.loads(file.metadata()["about"]))
-
-
-def _described(corpus: Corpus, *, prefixed: bool) -> str:
-    """The corpus's name, with a word where special tokens come before each document."""
-    return f"{corpus.name}-bos" if prefixed else corpus.name
-
-
-def _path(root: Path, layer: int) -> Path:
-    return root / f"layer{layer}.safetensors"
-
-
-def _unfinished(root: Path) -> Iterator[tuple[Path, list[int]]]:
-    """Files of unfinished sums and their layers."""
-    for path in sorted(root.glob("sums-*.partial-*.safetensors")):
-        layers = path.name.split(".")[0].removeprefix("sums-").split("-")
-        yield path, [int(layer) for layer in layers]

@@ -6,9 +6,8 @@ contribution to the module's output, so nothing has to be restored.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -36,11 +35,10 @@ def overlay(
     used = {int(i): updates[int(i)] for i in owners.unique() if i >= 0}
     for update in used.values():
         check_update(language_model, update)
-    modules = sorted({name for update in used.values() for name in update})
     hooks = {}
-    for name in modules:
+    for name in sorted({name for update in used.values() for name in update}):
         deltas = {i: update[name] for i, update in used.items() if name in update}
-        hooks[name] = _RowContributions(deltas, owners, language_model.device).added
+        hooks[name] = _adding_by_row(deltas, owners.tolist(), language_model.device)
     with output_hooks(language_model, hooks):
         yield
 
@@ -67,50 +65,40 @@ def overlay_all(language_model: LanguageModel, update: Update) -> Iterator[None]
 
 def _adding(delta: Delta) -> OnOutput:
     def on_output(x: Tensor, output: Tensor) -> Tensor:
-        added = delta.rows(x.to(_precision(delta)))
-        return output + added.to(output.dtype)
+        return output + delta.rows(x.to(delta.dtype)).to(output.dtype)
 
     return on_output
 
 
-class _RowContributions:
-    """The deltas of one module, grouped so that rank-one edits share one batched product."""
+def _adding_by_row(
+    deltas: Mapping[int, Delta], owners: Sequence[int], device: torch.device
+) -> OnOutput:
+    """Each row's contribution in its delta's precision; rank-one deltas share one batched product."""
+    thin = {i: d for i, d in deltas.items() if isinstance(d, LowRank) and d.rank == 1}
+    others = [
+        (_places(owners, {i}, device), d.to(device)) for i, d in deltas.items() if i not in thin
+    ]
+    thin_rows = _places(owners, thin.keys(), device)
+    if thin:
+        own = [thin[owner] for owner in owners if owner in thin]
+        left = torch.stack([delta.left[:, 0] for delta in own]).to(device)
+        right = torch.stack([delta.right[:, 0] for delta in own]).to(device)
 
-    def __init__(self, deltas: dict[int, Delta], owners: Tensor, device: torch.device) -> None:
-        self.count = len(owners)
-        thin = {o: d for o, d in deltas.items() if isinstance(d, LowRank) and d.rank == 1}
-        self.thin_rows = _rows_of(owners, thin, device)
-        self.left = self.right = None
-        if thin:
-            index = [o for o in owners.tolist() if o in thin]
-            self.left = torch.stack([thin[o].left[:, 0] for o in index]).to(device)
-            self.right = torch.stack([thin[o].right[:, 0] for o in index]).to(device)
-        self.others = [
-            (_rows_of(owners, {owner: delta}, device), delta.to(device))
-            for owner, delta in deltas.items()
-            if owner not in thin
-        ]
-
-    def added(self, x: Tensor, output: Tensor) -> Tensor:
-        """The output with each row's contribution, computed in the delta's own precision."""
-        if x.shape[0] != self.count:
-            raise ValueError(f"overlay has {self.count} owners, the batch has {x.shape[0]} rows")
+    def on_output(x: Tensor, output: Tensor) -> Tensor:
+        if x.shape[0] != len(owners):
+            raise ValueError(f"overlay has {len(owners)} owners, the batch has {x.shape[0]} rows")
         output = output.clone()
-        if self.left is not None and self.right is not None:
-            chosen = x[self.thin_rows].to(self.right.dtype)
-            strength = torch.einsum("btf,bf->bt", chosen, self.right)
-            added = strength[:, :, None] * self.left[:, None, :]
-            output[self.thin_rows] += added.to(output.dtype)
-        for rows, delta in self.others:
-            added = delta.rows(x[rows].to(_precision(delta)))
-            output[rows] += added.to(output.dtype)
+        if thin:
+            strength = torch.einsum("btf,bf->bt", x[thin_rows].to(right.dtype), right)
+            added = strength[:, :, None] * left[:, None, :]
+            output[thin_rows] += added.to(output.dtype)
+        for rows, delta in others:
+            output[rows] += delta.rows(x[rows].to(delta.dtype)).to(output.dtype)
         return output
 
-
-def _rows_of(owners: Tensor, deltas: dict[int, Any], device: torch.device) -> Tensor:
-    chosen = torch.isin(owners.cpu(), torch.tensor(sorted(deltas), dtype=owners.dtype))
-    return chosen.nonzero()[:, 0].to(device)
+    return on_output
 
 
-def _precision(delta: Delta) -> torch.dtype:
-    return next(t.dtype for t in delta.tensors().values() if t.is_floating_point())
+def _places(owners: Sequence[int], chosen: Collection[int], device: torch.device) -> Tensor:
+    rows = [row for row, owner in enumerate(owners) if owner in chosen]
+    return torch.tensor(rows, dtype=torch.long, device=device)

@@ -76,7 +76,7 @@ class VectorHyperparameters(LayerHyperparameters):
 
     @property
     def moment_layers(self) -> tuple[int, ...]:
-        """Layers whose second moments the edit is solved with."""
+        """All edited layers."""
         return self.layers
 
 
@@ -110,12 +110,9 @@ def read_hyperparameters(
         overrides: single values to replace, also those that the editor's name stands for.
 
     Raises:
-        EditorError: no editor, file, section, preset or key of that name, a bad value, or a file of
-            another model.
+        EditorError: no editor, file, preset or key of that name, a bad value, or another model's file.
     """
     row, _ = split_method(editor)
-    if size and _is_named(preset) and preset != GENERIC:
-        _check_fits(model, size)
     values = preset_values(editor, model, preset, size)
     values = {k: v for k, v in values.items() if k not in _NOT_HYPERPARAMETERS}
     kind = row.hyperparameters
@@ -125,51 +122,50 @@ def read_hyperparameters(
         return kind(**{**values, **row.values, **overrides})
     except ValidationError as error:
         lines = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
-        raise EditorError(f"{preset_place(editor, model, preset)}: {lines}") from error
+        raise EditorError(f"{_place(editor, model, preset)}: {lines}") from error
 
 
 def preset_values(
     editor: str, model: str, preset: Preset, size: Size | None = None
 ) -> dict[str, Any]:
-    """One preset of an editor as it is written, ``app`` and ``source`` included.
-
-    Raises:
-        EditorError: no editor, file, section or preset of that name, or no such file.
-    """
+    """One preset of an editor as it is written, ``app`` and ``source`` included."""
     if isinstance(preset, Hyperparameters):
         return preset.model_dump()
     if isinstance(preset, Mapping):
         return dict(preset)
     if not _is_named(preset):
-        return _of_file(Path(preset).expanduser())
+        return content_of(Path(preset).expanduser())
     if preset == GENERIC:
         return _generic_values(split_method(editor)[0].section, size or Size(32, 4096))
-    path = model_file(model)
+    path, section, presets = _found(editor, model)
     if not path.exists():
         known = ", ".join(sorted(p.stem for p in path.parent.glob("*.yaml")))
         raise EditorError(
             f"no hyperparameters for model {model!r} (known models: {known}): write {path}, a copy of"
             f" one of its architecture with layers of its own; {_OTHER_WAYS}"
         )
-    sections = content_of(path)["editors"]
-    section = _section(editor, sections)
-    if section not in sections:
-        raise EditorError(f"{path.name} has no editor {section!r}; it has {sorted(sections)}")
-    presets = sections[section]
+    if size and "/" in model:
+        _check_fits(path, model, size)
     if preset not in presets:
         offered = sorted(presets) + [GENERIC] * (section in content_of(_GENERIC_FILE)["editors"])
         raise EditorError(f"{path.name}: {section} has no preset {preset!r}; it has {offered}")
     return dict(presets[preset])
 
 
-def default_preset(editor: str, model: str) -> str:
-    """``tuned`` where the model's file has it for this editor, else ``paper``, else its first.
+def app_values(editor: str, model: str, preset: Preset, size: Size | None = None) -> dict[str, Any]:
+    """APP's coefficients in a preset, and the hyperparameters that change with APP (its stop rule)."""
+    values = preset_values(editor, model, preset, size).get("app")
+    if values is None:
+        raise EditorError(
+            f"{_place(editor, model, preset)} has no coefficients for APP; write them under app"
+            " (alpha, beta, gamma), pass app=App(alpha=…, beta=…, gamma=…), or leave APP out"
+        )
+    return dict(values)
 
-    Raises:
-        EditorError: no editor or file of that name.
-    """
-    sections = _sections(model)
-    presets = sections.get(_section(editor, sections), {})
+
+def default_preset(editor: str, model: str) -> str:
+    """``tuned`` where the model's file has it for this editor, else ``paper``, else its first."""
+    presets = _found(editor, model)[2]
     return next((name for name in ("tuned", "paper", *presets) if name in presets), "tuned")
 
 
@@ -196,11 +192,7 @@ def base_hyperparameters(editor: str, model: str, preset: Preset) -> Any:
 
 
 def moment_layers(editor: str, model: str, preset: Preset) -> tuple[int, ...]:
-    """Layers whose second moments an editor needs, told before it is built: making them takes minutes.
-
-    Raises:
-        EditorError: the model's params file has no such editor or preset.
-    """
+    """Layers whose second moments an editor needs, told before it is built: making them takes minutes."""
     layers: tuple[int, ...] = base_hyperparameters(editor, model, preset).moment_layers
     return layers
 
@@ -213,24 +205,15 @@ def preset_words(model: str, preset: str, methods: Iterable[str]) -> str:
     """
     if preset == GENERIC:
         return f"{GENERIC} (untuned: layers by relative depth)"
-    sections = _sections(model)
     carried = []
-    for name in methods:
-        editor, _, suffix = name.partition("+")
-        section = _section(editor, sections)
-        section = sections.get(section, {}).get(preset, {}).get("base", section)
-        coefficients = sections.get(section, {}).get(preset, {}).get("app") or {}
-        if suffix.startswith("app") and coefficients.get("extrapolated"):
+    for editor in (name.partition("+")[0] for name in methods if "+app" in name):
+        _, section, presets = _found(editor, model)
+        if base := presets.get(preset, {}).get("base"):
+            _, section, presets = _found(base, model)
+        if presets.get(preset, {}).get("app", {}).get("extrapolated"):
             carried.append(section)
     named = ", ".join(dict.fromkeys(carried))
     return f"{preset} (APP's coefficients extrapolated: {named})" if named else preset
-
-
-def preset_place(editor: str, model: str, preset: Preset) -> str:
-    """Where a preset stands, for messages."""
-    if _is_named(preset) and preset != GENERIC:
-        return f"{model_file(model).name}: {_section(editor, _sections(model))}.{preset}"
-    return str(preset) if isinstance(preset, str | Path) else f"{editor}'s hyperparameters"
 
 
 def model_file(model: str) -> Path:
@@ -239,14 +222,11 @@ def model_file(model: str) -> Path:
     A local folder takes the file whose ``configuration`` is its own, whatever the folder is called.
     A hub name takes the file of its short name or last component. A random model
     (``shape:llama3-8b``) takes that of the model, or instruct model, that it imitates.
-
-    Raises:
-        EditorError: a local folder that no file fits.
     """
     require_checkout()
     folder = Path(model).expanduser()
     if model and (folder / "config.json").is_file():
-        return _fitting_file(model, _configuration_of(folder))
+        return _fitting_file(folder)
     short = {hub: name for name, hub in HUB_NAMES.items()} | EMBEDDED_NAMES
     short_name = short.get(model, model)
     name = Path(short_name.removeprefix(SHAPE_PREFIX)).name.lower()
@@ -257,13 +237,11 @@ def model_file(model: str) -> Path:
 
 
 def content_of(path: Path) -> dict[str, Any]:
-    """A params file: ``configuration`` and ``editors``.
-
-    Raises:
-        EditorError: the file holds something else.
-    """
+    """A params file (``configuration`` and ``editors``), or a file of one editor's hyperparameters."""
     try:
         content = load_yaml(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise EditorError(f"no file {path} with hyperparameters") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise EditorError(f"{path} is no YAML ({error}); correct or remove it") from error
     if not isinstance(content, dict):
@@ -275,25 +253,20 @@ def _is_named(preset: Preset) -> bool:
     return isinstance(preset, str) and not preset.endswith((".yaml", ".yml"))
 
 
-def _sections(model: str) -> dict[str, Any]:
+def _found(editor: str, model: str) -> tuple[Path, str, dict[str, Any]]:
+    """The model's file, the editor's section there, and the presets in it."""
     path = model_file(model)
-    sections: dict[str, Any] = content_of(path)["editors"] if path.exists() else {}
-    return sections
+    sections = content_of(path)["editors"] if path.exists() else {}
+    section = editor if editor in sections else split_method(editor)[0].section
+    return path, section, sections.get(section, {})
 
 
-def _section(editor: str, sections: Mapping[str, Any]) -> str:
-    return editor if editor in sections else split_method(editor)[0].section
-
-
-def _of_file(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        raise EditorError(f"no file {path} with hyperparameters")
-    content = load_yaml(path.read_text("utf-8"))
-    if not isinstance(content, dict) or "editors" in content:
-        raise EditorError(
-            f"{path} must hold one editor's hyperparameters, a line each, such as `layers: [5]`"
-        )
-    return content
+def _place(editor: str, model: str, preset: Preset) -> str:
+    # Where a preset is, for messages.
+    if _is_named(preset) and preset != GENERIC:
+        path, section, _ = _found(editor, model)
+        return f"{path.name}: {section}.{preset}"
+    return str(preset) if isinstance(preset, str | Path) else f"{editor}'s hyperparameters"
 
 
 def _generic_values(section: str, size: Size) -> dict[str, Any]:
@@ -310,44 +283,32 @@ def _generic_values(section: str, size: Size) -> dict[str, Any]:
     return values
 
 
-def _check_fits(model: str, size: Size) -> None:
+def _check_fits(path: Path, model: str, size: Size) -> None:
     # A file that was chosen by a hub name's last component, although the model is another one.
-    path = model_file(model)
-    if "/" in model and path.exists():
-        known = content_of(path)["configuration"]
-        if (known["blocks"], known["hidden_size"]) != size:
-            raise EditorError(
-                f"{path.name} fits {model} by name only: it is for {known['blocks']} blocks of width"
-                f" {known['hidden_size']}, the model has {size.blocks} of {size.hidden_size};"
-                f" {_OTHER_WAYS}"
-            )
+    known = content_of(path)["configuration"]
+    if (known["blocks"], known["hidden_size"]) != size:
+        raise EditorError(
+            f"{path.name} fits {model} by name only: it is for {known['blocks']} blocks of width"
+            f" {known['hidden_size']}, the model has {size.blocks} of {size.hidden_size};"
+            f" {_OTHER_WAYS}"
+        )
 
 
-def _configuration_of(folder: Path) -> dict[str, Any]:
+def _fitting_file(folder: Path) -> Path:
     content = json.loads((folder / "config.json").read_text("utf-8"))
     content = content.get("text_config") or content
     hidden = content.get("hidden_size") or content.get("n_embd")
     width = content.get("intermediate_size") or content.get("n_inner")
-    return {
+    configuration = {
         "model_type": content.get("model_type"),
         "blocks": content.get("num_hidden_layers") or content.get("n_layer"),
         "hidden_size": hidden,
         "intermediate_size": width or (hidden and 4 * hidden),
     }
-
-
-def _fitting_file(model: str, configuration: Mapping[str, Any]) -> Path:
-    # The file of its own name first.
-    named = FOLDER / f"{Path(model).name.lower()}.yaml"
-    paths = sorted(FOLDER.glob("*.yaml"), key=lambda path: (path != named, path))
-    known = {path: content_of(path).get("configuration", {}) for path in paths}
-    for path, theirs in known.items():
-        if theirs == configuration:
+    for path in sorted(FOLDER.glob("*.yaml")):
+        if content_of(path).get("configuration") == configuration:
             return path
-    kind = configuration["model_type"]
-    alike = (path.name for path, theirs in known.items() if theirs.get("model_type") == kind)
-    only_name = f", though {named.name} has its name" if named.exists() else ""
     raise EditorError(
-        f"no hyperparameters fit {model}, {configuration}{only_name}: copy {next(alike, 'one')} in"
-        f" {FOLDER}, with this configuration and layers of its own; {_OTHER_WAYS}"
+        f"no hyperparameters fit {folder}, {configuration}: copy a .yaml file in {FOLDER}, with this"
+        f" configuration and layers of its own; {_OTHER_WAYS}"
     )

@@ -76,7 +76,6 @@ class Rect(Wrapper):
     hyperparameters: RectHyperparameters
 
     name = "rect"
-    version = 1
 
     def changed(self, update: Update, earlier: Update | None = None) -> Update:
         """The update masked, relative to the weights with the earlier updates in them."""
@@ -109,7 +108,7 @@ def keep_largest(delta: Delta, weight: Tensor, share: float) -> Delta:
     keep = ratio >= threshold
     if isinstance(delta, LowRank):
         return Masked.from_mask(delta, keep)
-    return Dense(torch.where(keep, dense, 0.0), delta.bias_term())
+    return Dense(torch.where(keep, dense, 0.0), delta.bias)
 
 
 class PruneHyperparameters(WrapperHyperparameters):
@@ -136,7 +135,6 @@ class Prune(Wrapper):
     _largest: dict[str, float] = field(default_factory=dict, init=False, repr=False)
 
     name = "prune"
-    version = 1
 
     def edit_sequentially(
         self, requests: Sequence[EditRequest], *, batch: int = 1
@@ -173,7 +171,7 @@ class Prune(Wrapper):
 def restrain(delta: Delta, limit: float, log_base: float) -> tuple[Delta, int]:
     """A delta with its singular values from ``limit`` on mapped by the logarithm, and how many.
 
-    The logarithm draws values in only where ``limit`` is at least 1 / ln(base); below, it enlarges
+    The logarithm lowers values only where ``limit`` is at least 1 / ln(base); below, it enlarges
     those just above the limit, as the published formula does.
     """
     if delta.norm() < limit:  # no singular value exceeds the Frobenius norm
@@ -184,18 +182,18 @@ def restrain(delta: Delta, limit: float, log_base: float) -> tuple[Delta, int]:
         return delta, 0
     drawn_in = (values / limit).log() / math.log(log_base) + limit
     scaled = left * torch.where(large, drawn_in, values)
-    if delta.factors() is None:
-        return Dense((scaled @ right.T).float(), delta.bias_term()), int(large.sum())
+    if not isinstance(delta, LowRank):
+        return Dense((scaled @ right.T).float(), delta.bias), int(large.sum())
     return LowRank(scaled.float(), right.float()), int(large.sum())
 
 
 def _decomposed(delta: Delta) -> tuple[Tensor, Tensor, Tensor]:
     """Singular vectors (in columns) and values of a delta, through its factors where it has them."""
-    factors = delta.factors()
-    if factors is None:
+    if not isinstance(delta, LowRank):
         left, values, right = torch.linalg.svd(delta.dense().double(), full_matrices=False)
         return left, values, right.T
-    (q_left, r_left), (q_right, r_right) = (torch.linalg.qr(f.double()) for f in factors)
+    q_left, r_left = torch.linalg.qr(delta.left.double())
+    q_right, r_right = torch.linalg.qr(delta.right.double())
     left, values, right = torch.linalg.svd(r_left @ r_right.T, full_matrices=False)
     return q_left @ left, values, q_right @ right.T
 
@@ -203,7 +201,7 @@ def _decomposed(delta: Delta) -> tuple[Tensor, Tensor, Tensor]:
 def largest_singular_value(
     matrix: Tensor, *, tolerance: float = 1e-9, most_steps: int = 10_000
 ) -> float:
-    """Power iteration on W^T W from a seeded start, until the value stands still."""
+    """Power iteration on W^T W from a seeded start, until the value no longer changes."""
     weight = matrix.float()
     generator = torch.Generator().manual_seed(0)
     vector = torch.randn(weight.shape[1], generator=generator).to(weight)

@@ -40,7 +40,7 @@ class EditRequest:
         for name in ("correct", "false"):
             object.__setattr__(self, name, several(getattr(self, name)))
         where = f"record {self.record}: " if self.record else ""
-        for prompt in (self.prompt, *(prompt for prompt, _ in self.further)):
+        for prompt, target in self.questions:
             if prompt.count("{}") != 1:
                 raise RequestError(
                     f"{where}prompt {prompt!r} must hold exactly one {{}} where the subject goes"
@@ -50,11 +50,10 @@ class EditRequest:
                     f"{where}{prompt!r} and {self.prompt!r} differ before the subject, so no vector"
                     " serves both; make them two requests"
                 )
+            if not target.strip():
+                raise RequestError(f"{where}the target is empty; give the answer to be appended")
         if not self.subject.strip():
             raise RequestError(f"{where}the subject is empty; name the entity the fact is about")
-        if not all(target.strip() for target in (self.target, *(t for _, t in self.further))):
-            raise RequestError(f"{where}the target is empty; give the answer to be appended")
-        # Blanks around an answer do not change its tokens.
         if self.target.strip() in {answer.strip() for answer in self.correct}:
             raise RequestError(
                 f"{where}target {self.target!r} is already a correct answer; drop it from `correct` or"
@@ -74,29 +73,20 @@ class EditRequest:
         """Every prompt with its target, the request's own first."""
         return ((self.prompt, self.target), *self.further)
 
-    def refuse_further(self, editor: str) -> None:
-        """Refuse further prompts, for an editor that optimises no vector they could share.
-
-        Raises:
-            RequestError: there are some.
-        """
-        if self.further:
-            raise RequestError(
-                f"record {self.record or self.text!r}: {editor} takes one prompt a request; make the"
-                " further ones requests of their own"
-            )
-
     @property
     def text(self) -> str:
         """The prompt with the subject filled in."""
         return self.prompt.replace("{}", self.subject)
 
 
-def several_requests(requests: Sequence[EditRequest]) -> Sequence[EditRequest]:
-    """The requests themselves.
+def checked_requests(
+    requests: Sequence[EditRequest], *, further: bool = False
+) -> Sequence[EditRequest]:
+    """The requests themselves; ``further`` says whether the editor optimises a vector for more prompts.
 
     Raises:
-        RequestError: a single request where a list belongs, or something else than requests.
+        RequestError: a single request where a list belongs, something else than requests, or further
+            prompts for an editor that takes none.
     """
     if isinstance(requests, EditRequest):
         raise RequestError("give a list of requests, also of one: editor.edit([request])")
@@ -105,5 +95,10 @@ def several_requests(requests: Sequence[EditRequest]) -> Sequence[EditRequest]:
             raise RequestError(
                 f"a request is an EditRequest(subject, prompt, target), not {type(request).__name__};"
                 " of a dictionary with these names: EditRequest(**values)"
+            )
+        if request.further and not further:
+            raise RequestError(
+                f"record {request.record or request.text!r}: this editor takes one prompt a request;"
+                " make the further ones requests of their own"
             )
     return requests

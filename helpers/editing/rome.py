@@ -5,8 +5,9 @@ to unit length, k and y the bare prompt's key and value, and v* = y + delta the 
 
     Delta W = (v* - y) u^T / (k . u)
 
-so that (W + Delta W) k = v* (Meng et al. 2022, eq. 2). PEAK's eq. 13 has k_bar for k throughout,
-W k_bar for y included: ``rome_key="averaged"``, known as R-ROME.
+so that (W + Delta W) k = v* (Meng et al. 2022, eq. 2). APP is part of the loss that delta minimises
+(``vector``). PEAK's eq. 13 has k_bar for k throughout, W k_bar for y included:
+``rome_key="averaged"``, known as R-ROME.
 """
 
 from __future__ import annotations
@@ -23,9 +24,7 @@ from helpers.editing.editor import diagnostics_of, failed
 from helpers.editing.presets import VectorHyperparameters
 from helpers.editing.request import EditRequest
 from helpers.editing.update import LowRank, Update
-from helpers.editing.vector import VectorEditor
-
-AVERAGED_VERSION = 1  # raise it when the averaged key gives another update
+from helpers.editing.vector import Vector, VectorEditor
 
 
 class RomeHyperparameters(VectorHyperparameters):
@@ -50,40 +49,31 @@ class Rome(VectorEditor):
     hyperparameters: RomeHyperparameters
 
     name = "rome"
-    version = 1
 
-    def versions(self) -> dict[str, int]:
-        """With the averaged key, R-ROME's, too."""
+    def parts(self) -> tuple[str, ...]:
+        """With the averaged key, also R-ROME's."""
         averaged = self.hyperparameters.rome_key == "averaged"
-        return super().versions() | ({"r-rome": AVERAGED_VERSION} if averaged else {})
+        return (*super().parts(), *(["r-rome"] if averaged else []))
 
     def edit(self, requests: Sequence[EditRequest]) -> list[Update]:
         """One independent rank-one update per request."""
         (layer,), layout = self.hyperparameters.layers, self.language_model.layout
         module = layout.mlp_out(layer)
-        vectors = self.optimised(requests, layout.mlp(layer))  # y and delta, APP's loss in it
-        seen = read_at_subjects(self.language_model, self.prompts(requests), inputs=[module])
+        vectors = self.optimised(requests, layout.mlp(layer))  # y and delta; the loss includes APP
+        prompts = self.prompts(requests)  # in every context, the bare one first
+        seen = read_at_subjects(self.language_model, prompts, inputs=[module])[module]
         updates = []
-        for vector, keys in zip(vectors, seen[module], strict=True):
-            averaged = self.contexts.averaged(keys)
-            direction = self._direction(layer, averaged)
-            key, missing = keys[0], vector.delta
+        for vector, keys in zip(vectors, seen, strict=True):
+            k, k_bar = keys[0], self.contexts.averaged(keys)
+            missing = vector.delta  # v* - y, where y is vector.initial
             if self.hyperparameters.rome_key == "averaged":
-                key = averaged
-                missing = vector.initial + vector.delta - self._value(module, averaged)
-            product = key.double() @ direction
+                k = k_bar
+                missing = vector.initial + vector.delta - self._value(module, k_bar)
+            u = self._direction(layer, k_bar)
+            product = k.double() @ u
             left = (missing.double() / product).float()
-            if vector.failure:
-                updates.append(failed(vector))
-            elif not bool(torch.isfinite(keys).all()):
-                updates.append(failed(vector, "the key is not finite"))
-            elif not bool(torch.isfinite(left).all()):
-                updates.append(failed(vector, "the key is orthogonal to its direction (k.u = 0)"))
-            else:
-                deltas = {module: LowRank(left[:, None], direction.float()[:, None])}
-                extra = {"key_dot_direction": float(product)}
-                noted = diagnostics_of(self.language_model, deltas, vector, extra)
-                updates.append(Update(deltas, noted))
+            delta = LowRank(left[:, None], u.float()[:, None])
+            updates.append(self._recorded(module, delta, vector, float(product)))
         return updates
 
     def _direction(self, layer: int, averaged: Tensor) -> Tensor:
@@ -99,3 +89,15 @@ class Rome(VectorEditor):
         entering = key.to(self.language_model.dtype)[None, None]
         value: Tensor = self.language_model.module(module)(entering)[0, 0]
         return value.float()
+
+    def _recorded(self, module: str, delta: LowRank, vector: Vector, product: float) -> Update:
+        """The update with its diagnostics, or none where something is not finite."""
+        if vector.failure:
+            return failed(vector)
+        if not bool(torch.isfinite(delta.right).all()):
+            return failed(vector, "the key is not finite")
+        if not bool(torch.isfinite(delta.left).all()):
+            return failed(vector, "the key is orthogonal to its direction (k.u = 0)")
+        extra = {"key_dot_direction": product}
+        noted = diagnostics_of(self.language_model, {module: delta}, vector, extra)
+        return Update({module: delta}, noted)

@@ -35,19 +35,14 @@ KL_PROMPT = "{} is a"
 TARGETS = ("new", "all", "all-sum")
 
 
-def check_targets(targets: str) -> None:
-    """Refuse an unknown choice of targets.
+def weighted_targets(request: EditRequest, targets: str = "new") -> list[tuple[str, float]]:
+    """The answers whose negative log-likelihood an edit lowers, each with its weight in the sum.
 
     Raises:
-        ValueError: not one of ``TARGETS``.
+        ValueError: ``targets`` is not one of ``TARGETS``.
     """
     if targets not in TARGETS:
         raise ValueError(f"targets must be one of {', '.join(TARGETS)}, not {targets!r}")
-
-
-def weighted_targets(request: EditRequest, targets: str = "new") -> list[tuple[str, float]]:
-    """The answers whose negative log-likelihood an edit lowers, each with its weight in the sum."""
-    check_targets(targets)
     others = request.correct if targets != "new" else ()
     own = 1.0 if targets == "all-sum" else 1 / (1 + len(others))
     share = 1 / len(others) if targets == "all-sum" and others else own
@@ -125,35 +120,26 @@ def edit_row(
     Raises:
         RequestError: the subject or a text cannot be tokenised; names the record.
     """
-    prompts = subject_prompts(language_model, request, contexts)
     row = EditRow(request.record or request.text)
-    correct, false = app.answers(request) if app else ((), ())
-    with request.named():
-        neighbours = ids_of_answers(
-            language_model, (*correct, *false), separator_after(request.text)
-        )
-        kl = subject_prompt(language_model, KL_PROMPT, request.subject)
-    asked = [(request, prompts, list(weighted_targets(request, targets)))]
+    prompts = subject_prompts(language_model, request, contexts)
+    asked = [(request, prompts, weighted_targets(request, targets))]
     for prompt_text, target in request.further:
         other = replace(request, prompt=prompt_text, further=())
         asked.append((other, subject_prompts(language_model, other, contexts), [(target, 1.0)]))
     for other, wordings, wanted in asked:
-        with request.named():
-            tokens = ids_of_answers(
-                language_model, (text for text, _ in wanted), separator_after(other.text)
-            )
+        tokens = _tokens(language_model, other, [text for text, _ in wanted])
         for prompt in wordings:
             for text, weight in wanted:
-                scale = weight / (len(asked) * len(wordings))
-                row.target += row.predict(
-                    prompt.ids, tokens[text], prompt.subject_last, scale=scale
-                )
+                ids, scale = tokens[text], weight / (len(asked) * len(wordings))
+                row.target += row.predict(prompt.ids, ids, prompt.subject_last, scale=scale)
     bare = prompts[0]
     row.bare_node = row.forest.add(bare.ids, bare.subject_last)[bare.subject_last]
+    with request.named():
+        kl = subject_prompt(language_model, KL_PROMPT, request.subject)
     # Only the subject's last token is read, so the rest of the KL prompt need not run.
     row.kl_node = row.forest.add(kl.ids[: kl.subject_last + 1], kl.subject_last)[-1]
-    for answers, slots in ((correct, row.correct), (false, row.false)):
-        slots += [row.predict(bare.ids, neighbours[text], bare.subject_last) for text in answers]
+    if app:
+        _add_answers(row, language_model, request, app, bare.ids, bare.subject_last)
     return row
 
 
@@ -190,23 +176,50 @@ def loss_row(
     Raises:
         RequestError: a text cannot be tokenised or exceeds the context; names the record.
     """
-    request.refuse_further("FT or MEND")
     row = EditRow(request.record or request.text)
-    correct, false = app.answers(request) if app else ((), ())
     weighted = weighted_targets(request, targets)
     with request.named():
         prompt = prompt_ids(language_model, request.text)
-        texts = (*(text for text, _ in weighted), *correct, *false)
-        tokens = ids_of_answers(language_model, texts, separator_after(request.text))
-    # FT-L itself reads only the prompt, but whoever scores its edit reads the answers after it.
-    longest = len(prompt) + max(map(len, tokens.values())) - 1
-    if longest > language_model.context_length:
-        raise RequestError(
-            f"record {row.record!r}: prompt and target of {longest} tokens exceed the context of"
-            f" {language_model.context_length}; shorten them"
-        )
+    tokens = _tokens(language_model, request, [text for text, _ in weighted])
     for text, weight in weighted:
         row.target += row.predict(prompt, tokens[text], at_once=prompt_last, scale=weight)
-    for answers, slots in ((correct, row.correct), (false, row.false)):
-        slots += [row.predict(prompt, tokens[text], at_once=prompt_last) for text in answers]
+    if app:
+        tokens |= _add_answers(row, language_model, request, app, prompt, at_once=prompt_last)
+    # FT-L itself reads only the prompt, but whoever scores its edit reads the answers after it.
+    longest = len(prompt) + max(map(len, tokens.values())) - 1
+    check_length(language_model, row.record, longest)
     return row
+
+
+def _add_answers(
+    row: EditRow,
+    language_model: LanguageModel,
+    request: EditRequest,
+    app: App,
+    prompt: Sequence[int],
+    edited_at: int | None = None,
+    *,
+    at_once: bool = False,
+) -> dict[str, tuple[int, ...]]:
+    """APP's answers after the bare prompt; returns their tokens."""
+    correct, false = app.answers(request)
+    tokens = _tokens(language_model, request, [*correct, *false])
+    for answers, slots in ((correct, row.correct), (false, row.false)):
+        slots += [row.predict(prompt, tokens[text], edited_at, at_once=at_once) for text in answers]
+    return tokens
+
+
+def _tokens(
+    language_model: LanguageModel, request: EditRequest, texts: Sequence[str]
+) -> dict[str, tuple[int, ...]]:
+    with request.named():
+        return ids_of_answers(language_model, texts, separator_after(request.text))
+
+
+def check_length(language_model: LanguageModel, record: str, tokens: int) -> None:
+    """Refuse a record whose longest text exceeds the context."""
+    if tokens > language_model.context_length:
+        raise RequestError(
+            f"record {record!r}: prompt and target of {tokens} tokens exceed the context of"
+            f" {language_model.context_length}; shorten them"
+        )

@@ -17,7 +17,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from helpers import UserError
-from helpers.kept import DamagedError, read_kept
+from helpers.kept import read_kept
 from helpers.models.language_model import LanguageModel
 from helpers.paths import written_whole
 
@@ -29,7 +29,12 @@ class UpdateError(UserError):
 
 
 class Delta(ABC):
-    """What an edit adds to one matrix W [out, in]; subclasses are frozen dataclasses."""
+    """What an edit adds to one matrix W [out, in], and perhaps to its module's ``bias`` [out].
+
+    Subclasses are frozen dataclasses of tensors.
+    """
+
+    bias: Tensor | None = None
 
     @property
     @abstractmethod
@@ -48,36 +53,25 @@ class Delta(ABC):
         """Frobenius norm."""
         return float(self.dense().norm())
 
-    def bias_term(self) -> Tensor | None:
-        """What is added to the module's bias [out], if anything."""
-        return None
-
-    def factors(self) -> tuple[Tensor, Tensor] | None:
-        """left [out, rank] and right [in, rank] with left @ right.T = dense(), where it has them."""
-        return None
-
     def plus(self, other: Delta) -> Delta:
-        """The sum of two deltas of one matrix.
-
-        Factors are put side by side as long as they are smaller than the matrix; all else is dense.
-        """
-        mine, others = self.factors(), other.factors()
-        if mine and others:
-            left, right = (torch.cat(pair, dim=1) for pair in zip(mine, others, strict=True))
+        """The sum of two deltas of one matrix, in factors as long as these are the smaller."""
+        if isinstance(self, LowRank) and isinstance(other, LowRank):
+            left = torch.cat([self.left, other.left], dim=1)
+            right = torch.cat([self.right, other.right], dim=1)
             if left.numel() + right.numel() < self.shape[0] * self.shape[1]:
                 return LowRank(left, right)
-        terms = [bias for d in (self, other) if (bias := d.bias_term()) is not None]
-        bias = torch.stack(terms).sum(0) if terms else None
+        biases = [delta.bias for delta in (self, other) if delta.bias is not None]
+        bias = torch.stack(biases).sum(0) if biases else None
         return Dense(self.dense() + other.dense(), bias)
 
     def tensors(self) -> dict[str, Tensor]:
         """The tensors it consists of, by field name."""
         return {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
 
-    def settings(self) -> dict[str, Any]:
-        """Its other fields, JSON-serialisable."""
-        named = vars(self).items()
-        return {name: v for name, v in named if v is not None and not isinstance(v, Tensor)}
+    @property
+    def dtype(self) -> torch.dtype:
+        """Its floating-point type, in which contributions are computed."""
+        return next(t.dtype for t in self.tensors().values() if t.is_floating_point())
 
     def to(
         self, device: str | torch.device | None = None, dtype: torch.dtype | None = None
@@ -87,12 +81,12 @@ class Delta(ABC):
             name: tensor.to(device, dtype if tensor.is_floating_point() else None)
             for name, tensor in self.tensors().items()
         }
-        return type(self)(**moved, **self.settings())
+        return type(self)(**moved)
 
 
 @dataclass(frozen=True)
 class LowRank(Delta):
-    """left @ right.T with left [out, rank] and right [in, rank]: ROME, MEMIT, AlphaEdit, MEND."""
+    """left @ right.T with left [out, rank] and right [in, rank]: ROME, MEMIT, AlphaEdit, MEND, KN."""
 
     left: Tensor
     right: Tensor
@@ -121,44 +115,10 @@ class LowRank(Delta):
         """(x @ right) @ left.T: never forms the matrix."""
         return (x @ self.right) @ self.left.T
 
-    def factors(self) -> tuple[Tensor, Tensor]:
-        """The factors themselves."""
-        return self.left, self.right
-
     def norm(self) -> float:
         """Frobenius norm from the two Gram matrices."""
         squared = ((self.left.T @ self.left) * (self.right.T @ self.right)).sum()
         return float(squared.clamp(min=0).sqrt())
-
-
-@dataclass(frozen=True)
-class ColumnSparse(Delta):
-    """One vector [out] added to chosen columns of W: knowledge neurons."""
-
-    vector: Tensor
-    columns: Tensor
-    width: int
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """(out, in)."""
-        return self.vector.shape[0], self.width
-
-    def dense(self) -> Tensor:
-        """Zero but in the chosen columns."""
-        matrix = self.vector.new_zeros(self.shape)
-        matrix[:, self.columns] = self.vector[:, None]
-        return matrix
-
-    def factors(self) -> tuple[Tensor, Tensor]:
-        """Rank one: the vector times the indicator of the columns."""
-        chosen = self.vector.new_zeros(self.width, 1)
-        chosen[self.columns] = 1
-        return self.vector[:, None], chosen
-
-    def rows(self, x: Tensor) -> Tensor:
-        """Sum of the chosen inputs times the vector."""
-        return x[..., self.columns].sum(-1, keepdim=True) * self.vector
 
 
 @dataclass(frozen=True)
@@ -185,15 +145,11 @@ class Masked(Delta):
         """(out, in)."""
         return self.left.shape[0], self.right.shape[0]
 
-    def keep(self) -> Tensor:
-        """The mask as booleans [out, in]."""
-        shifts = torch.arange(7, -1, -1, device=self.mask.device, dtype=torch.uint8)
-        bits = (self.mask[:, :, None] >> shifts) & 1
-        return bits.bool().flatten(1)[:, : self.shape[1]]
-
     def dense(self) -> Tensor:
         """The masked product."""
-        return (self.left @ self.right.T) * self.keep()
+        shifts = torch.arange(7, -1, -1, device=self.mask.device, dtype=torch.uint8)
+        bits = (self.mask[:, :, None] >> shifts) & 1
+        return (self.left @ self.right.T) * bits.bool().flatten(1)[:, : self.shape[1]]
 
 
 @dataclass(frozen=True)
@@ -217,14 +173,8 @@ class Dense(Delta):
         product = x @ self.matrix.T
         return product if self.bias is None else product + self.bias
 
-    def bias_term(self) -> Tensor | None:
-        """The bias, if trained."""
-        return self.bias
 
-
-DELTAS: dict[str, type[Delta]] = {
-    kind.__name__: kind for kind in (LowRank, ColumnSparse, Masked, Dense)
-}
+_KINDS: dict[str, type[Delta]] = {kind.__name__: kind for kind in (LowRank, Masked, Dense)}
 
 
 @dataclass(frozen=True)
@@ -258,10 +208,7 @@ class Update(Mapping[str, Delta]):
         return float(sum(delta.norm() ** 2 for delta in self.values()) ** 0.5)
 
     def plus(self, later: Update) -> Update:
-        """Both together: what two sequential edits leave.
-
-        The diagnostics are those of the later one, so they (and ``failed``) speak of the last step.
-        """
+        """Both together, what two sequential edits leave; the diagnostics are the later one's."""
         added = {
             name: self[name].plus(delta) if name in self else delta for name, delta in later.items()
         }
@@ -280,7 +227,7 @@ class Update(Mapping[str, Delta]):
             for module, delta in self.items()
             for name, tensor in delta.tensors().items()
         }
-        kinds = {name: [type(delta).__name__, delta.settings()] for name, delta in self.items()}
+        kinds = {name: [type(delta).__name__] for name, delta in self.items()}
         metadata = {"deltas": json.dumps(kinds), "diagnostics": json.dumps(dict(self.diagnostics))}
         with written_whole(Path(path)) as scratch:
             save_file(tensors, scratch, metadata)
@@ -290,12 +237,9 @@ class Update(Mapping[str, Delta]):
         """Read an update written by ``save``.
 
         Raises:
-            UpdateError: the file was not written by ``save``, or is damaged.
+            UserError: the file was not written by ``save``, or is damaged.
         """
-        try:
-            return read_kept(Path(path), cls._read)
-        except DamagedError as error:
-            raise UpdateError(f"{error}; make the edit again and save it") from error
+        return read_kept(Path(path), cls._read)
 
     @classmethod
     def _read(cls, path: Path) -> Update:
@@ -307,10 +251,8 @@ class Update(Mapping[str, Delta]):
             for key in file.keys():  # noqa: SIM118 - safe_open is no mapping
                 module, _, name = key.rpartition("|")
                 tensors.setdefault(module, {})[name] = file.get_tensor(key)
-        deltas = {
-            module: DELTAS[kind](**tensors[module], **settings)
-            for module, (kind, settings) in json.loads(metadata["deltas"]).items()
-        }
+        kinds = json.loads(metadata["deltas"])
+        deltas = {module: _KINDS[kind](**tensors[module]) for module, (kind, *_) in kinds.items()}
         return cls(deltas, json.loads(metadata["diagnostics"]))
 
 
@@ -328,23 +270,19 @@ def write(language_model: LanguageModel, update: Update) -> None:
         for name, delta in update.items():
             weight = language_model.weight(name)
             changed = weight.float() + delta.dense().to(weight.device)
-            if weight.dtype in (torch.float16, torch.bfloat16):
+            if weight.dtype.itemsize == 2:
                 relative = delta.norm() / language_model.weight_norm(name)
-                _warn_of_rounding(name, weight.dtype, relative)
+                if relative < SMALLEST_IN_HALF:
+                    warnings.warn(
+                        f"{name}: a change of {relative:.1e} of the weight's norm is largely lost in"
+                        f" {weight.dtype}; write it into float32 weights, or score under an overlay",
+                        stacklevel=2,
+                    )
             weight.copy_(changed)
-            bias = delta.bias_term()
-            if bias is not None:
-                language_model.module(name).get_parameter("bias").add_(bias.to(weight))
+            if delta.bias is not None:
+                bias = language_model.module(name).get_parameter("bias")
+                bias.add_(delta.bias.to(weight))
     language_model.forget()
-
-
-def _warn_of_rounding(name: str, dtype: torch.dtype, relative: float) -> None:
-    if relative < SMALLEST_IN_HALF:
-        warnings.warn(
-            f"{name}: a change of {relative:.1e} of the weight's norm is largely lost in {dtype};"
-            " write it into float32 weights, or score it under an overlay",
-            stacklevel=3,
-        )
 
 
 @contextmanager
@@ -375,19 +313,15 @@ def check_update(language_model: LanguageModel, update: Update) -> None:
     for name, delta in update.items():
         try:
             weight = language_model.weight(name)
-        except AttributeError as error:
-            raise UpdateError(
-                f"the update edits {name}, which {language_model.name} does not have: it was made for"
-                " another model"
-            ) from error
+        except AttributeError:
+            weight = torch.empty(0)
         if not weight.is_floating_point() or weight.dtype.itemsize < 2:
             raise UpdateError(
                 f"{name} of {language_model.name} holds codes ({weight.dtype}), to which nothing can be"
                 " added; load the model with 16 or 32 bits a weight"
             )
-        shape = tuple(weight.shape)
-        if shape != delta.shape:
+        if tuple(weight.shape) != delta.shape:
             raise UpdateError(
-                f"the update of {name} has shape {delta.shape}, but {language_model.name} has {shape}:"
-                " it was made for another model"
+                f"the update changes {name} of shape {delta.shape}, which {language_model.name} does"
+                " not have: it was made for another model"
             )

@@ -6,8 +6,9 @@ likely (ROME, eq. 4; PEAK, eqs. 7-10 with APP):
 
     NLL + kl_factor * KL(current || initial) + v_weight_decay * ||delta|| / ||v_init||^2 + APP
 
-Every edit is one row with its own Adam state, stop and clamp; rows that are done leave the batch.
-``VectorEditor`` is what ROME, MEMIT and AlphaEdit share: their parts, their checks and this vector.
+APP enters in ``_loss_terms``. Every edit is one row with its own Adam state, stop and clamp; rows that
+are done leave the batch. ``VectorEditor`` is what ROME, MEMIT and AlphaEdit share: their parts, their
+checks and this vector.
 """
 
 from __future__ import annotations
@@ -16,23 +17,22 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
-from tqdm.auto import tqdm
 
 from helpers.editing.app import App
 from helpers.editing.batch import EditBatch
 from helpers.editing.contexts import ContextTemplates
-from helpers.editing.editor import Editor
+from helpers.editing.editor import Editor, made_in_batches
 from helpers.editing.memo import Memo, memoised
 from helpers.editing.moments import SecondMoment, SecondMomentError, check_fingerprint
 from helpers.editing.presets import VectorHyperparameters
-from helpers.editing.request import EditRequest, several_requests
+from helpers.editing.request import EditRequest, checked_requests
 from helpers.editing.rows import EditRow, edit_row, subject_prompts
 from helpers.editing.update import Update
-from helpers.models.batching import run_halving, token_batches, tokens_at_once
+from helpers.models.batching import tokens_at_once
 from helpers.models.hooks import output_hooks
 from helpers.models.language_model import LanguageModel
 from helpers.models.tokens import SubjectPrompt
@@ -49,7 +49,6 @@ class Vector:
     ``failure`` says why the edit was given up, if it was.
     """
 
-    version: ClassVar[int] = 1  # raise it when the same settings find another vector
     delta: Tensor
     initial: Tensor
     steps: int = 0
@@ -79,19 +78,13 @@ def optimise_vectors(
     Returns:
         Vectors in the order of ``rows``. A non-finite loss ends that edit only (``failure``).
     """
-    found: dict[int, Vector] = {}
-    bar = tqdm(total=len(rows), unit="edit", desc="optimising", disable=not progress)
+    lengths = [int(row.active().sum()) for row in rows]
 
-    def run(chosen: Sequence[int]) -> list[Vector]:
-        own = [rows[i] for i in chosen]
-        return _optimise(language_model, own, module, settings, app)
+    def optimise(chosen: Sequence[int]) -> list[Vector]:
+        return _optimise(language_model, [rows[i] for i in chosen], module, settings, app)
 
-    for batch in token_batches([int(row.active().sum()) for row in rows], token_budget):
-        vectors = [vector for part in run_halving(batch, run) for vector in part]
-        found.update(zip(batch, vectors, strict=True))
-        bar.update(len(batch))
-    bar.close()
-    return [found[i] for i in range(len(rows))]
+    activity = "optimising" if progress else ""
+    return made_in_batches(lengths, token_budget, optimise, activity=activity)
 
 
 @dataclass
@@ -226,7 +219,7 @@ class VectorEditor(Editor):
 
     Raises:
         SecondMomentError: statistics missing for a layer, or made with another model.
-        ValueError: a layer the model does not have, or unknown ``targets``.
+        ValueError: a layer the model does not have.
     """
 
     language_model: LanguageModel
@@ -239,7 +232,6 @@ class VectorEditor(Editor):
     memo: Memo | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         for moment in self.second_moments.values():
             check_fingerprint(moment, self.language_model)
         for layer in self.hyperparameters.layers:
@@ -251,12 +243,9 @@ class VectorEditor(Editor):
                     " second_moment(...)"
                 )
 
-    def versions(self) -> dict[str, int]:
-        """Also those of the optimised vector, the contexts, and the statistics where used."""
-        parts = {"vector": Vector.version, "contexts": ContextTemplates.version}
-        if self.second_moments:
-            parts["second_moments"] = SecondMoment.version
-        return super().versions() | parts
+    def parts(self) -> tuple[str, ...]:
+        """The optimised vector, the contexts, and the statistics where used."""
+        return ("vector", "contexts", *(["second_moments"] if self.second_moments else []))
 
     def settings(self) -> dict[str, Any]:
         """Also the context templates, the statistics and the choice of targets."""
@@ -273,7 +262,6 @@ class VectorEditor(Editor):
 
     def optimised(self, requests: Sequence[EditRequest], module: str) -> list[Vector]:
         """One vector per request, added to the output of ``module``."""
-        requests = several_requests(requests)
         elsewhere = {"layers", "context_template_length_params", "context_template_start"}
         optimisation = set(VectorHyperparameters.model_fields) - elsewhere
         model = self.language_model
@@ -285,15 +273,16 @@ class VectorEditor(Editor):
             "app": None if self.app is None else asdict(self.app),
             "targets": self.targets,
         }
+        requests = checked_requests(requests, further=True)
         key = json.dumps(settings, sort_keys=True)
         return memoised(self.memo, key, requests, lambda missing: self._optimise(missing, module))
 
     def _optimise(self, requests: Sequence[EditRequest], module: str) -> list[Vector]:
-        model, contexts = self.language_model, self.contexts
-        rows = [edit_row(model, r, contexts, self.app, targets=self.targets) for r in requests]
+        model, contexts, app = self.language_model, self.contexts, self.app
+        rows = [edit_row(model, r, contexts, app, targets=self.targets) for r in requests]
         budget = tokens_at_once(model, 2048, gradients=True)
         options: dict[str, Any] = {"token_budget": budget, "progress": self.progress}
-        return optimise_vectors(model, rows, module, self.hyperparameters, self.app, **options)
+        return optimise_vectors(model, rows, module, self.hyperparameters, app, **options)
 
     def edit_after(self, earlier: Update, requests: Sequence[EditRequest]) -> Update:
         """As every editor does; vectors found on an edited model are not shared."""

@@ -19,14 +19,12 @@ import pandas as pd
 from tqdm.auto import tqdm
 
 from helpers.editing.build import build_editor
-from helpers.editing.contexts import ContextTemplates
 from helpers.editing.corpus import corpus_named
-from helpers.editing.moments import SecondMoment, second_moment
+from helpers.editing.moments import second_moment
 from helpers.editing.presets import read_hyperparameters
 from helpers.editing.request import EditRequest
 from helpers.editing.rome import Rome, RomeHyperparameters
 from helpers.editing.update import Update
-from helpers.editing.vector import Vector
 from helpers.klob.examples import ConsistencyExample
 from helpers.models.language_model import LanguageModel
 from helpers.processes import Progress
@@ -186,12 +184,7 @@ def edit_settings(language_model: LanguageModel, examples: Facts, **options: Any
         "seed": options["seed"],
         "facts": settings_key({"facts": [example.to_json() for example in examples.values()]}),
         "version": VERSION,
-        "versions": {
-            "rome": Rome.version,
-            "vector": Vector.version,
-            "contexts": ContextTemplates.version,
-            "second_moments": SecondMoment.version,
-        },
+        "versions": dict.fromkeys(("rome", "vector", "contexts", "second_moments"), Rome.version),
         "scored_by": {"answers": Question.version},
     }
 

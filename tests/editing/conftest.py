@@ -1,4 +1,4 @@
-"""Editors of the ROME family on tiny random models."""
+"""Every editor of the registry on tiny random models."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from helpers.editing.app import App
 from helpers.editing.contexts import ContextTemplates
 from helpers.editing.corpus import TextCorpus
 from helpers.editing.editor import Editor
-from helpers.editing.memit import AlphaEdit, AlphaEditHyperparameters, Memit, MemitHyperparameters
+from helpers.editing.editors import EDITORS
+from helpers.editing.mend import Hypernetwork
 from helpers.editing.moments import SecondMoment, second_moment
-from helpers.editing.rect_prune import Prune, PruneHyperparameters, Rect, RectHyperparameters
 from helpers.editing.request import EditRequest
-from helpers.editing.rome import Rome, RomeHyperparameters
 from helpers.editing.update import Update
 from helpers.models import LanguageModel
 from helpers.scoring.answers import Question, score_answers
+from tools.train_mend.outer import Learner
 
 CONTEXTS = ("{}", "The sea. {}", "I know it well. {}")
-VECTOR = {
+VECTOR: dict[str, Any] = {
     "v_num_grad_steps": 8,
     "v_lr": 0.5,
     "v_weight_decay": 1e-3,
@@ -30,33 +30,19 @@ VECTOR = {
     "kl_factor": 0.0625,
     "context_template_length_params": (),
 }
+VALUES: dict[str, dict[str, Any]] = {  # by section
+    "rome": {"layers": (1,), **VECTOR},
+    "memit": {"layers": (1, 2), "mom2_update_weight": 2.0, **VECTOR},
+    "alphaedit": {"layers": (1, 2), "L2": 1e-3, **VECTOR},
+    "ft": {"layers": (1,), "num_steps": 6, "lr": 1e-2},
+    "mend": {"layers": (2, 3), "rank": 4},
+    "kn": {"steps": 4},
+}
 REQUESTS = [
     EditRequest("Mars", "{} is a planet near", "Venus", ("Earth",), ("Paris", "Rome"), "a"),
     EditRequest("Lake Chad", "The shore of {} touches", "Peru", ("Niger",), ("Nepal",), "b"),
     EditRequest("Bach", "{} wrote", "Aida", ("fugues", "a mass"), ("Tosca",), "c"),
 ]
-
-
-def _vector_editor(
-    name: str, language_model: LanguageModel, moments: dict[int, SecondMoment], **more: Any
-) -> Editor:
-    app = more.pop("app", None)
-    targets = more.pop("targets", "new")
-    settings = {**VECTOR, **more}
-    flat, grouped = ContextTemplates((CONTEXTS,)), ContextTemplates((CONTEXTS[:1], CONTEXTS[1:]))
-    if name in ("rome", "r-rome"):
-        key = "averaged" if name == "r-rome" else "bare"
-        rome = RomeHyperparameters(**{"layers": (1,), "rome_key": key, **settings})
-        return Rome(language_model, rome, flat, moments, app, targets)
-    if name == "memit":
-        memit = MemitHyperparameters(**{"layers": (1, 2), "mom2_update_weight": 2.0, **settings})
-        return Memit(language_model, memit, grouped, moments, app, targets)
-    # Half of the directions count as unused.
-    threshold = max(float(torch.linalg.eigvalsh(m.matrix).median()) for m in moments.values())
-    alpha = AlphaEditHyperparameters(
-        **{"layers": (1, 2), "nullspace_threshold": threshold, "L2": 1e-3, **settings}
-    )
-    return AlphaEdit(language_model, alpha, grouped, moments, app, targets)
 
 
 @pytest.fixture(scope="session")
@@ -69,11 +55,32 @@ def moments_of(
     text.write_text("\n".join(sentences * 2 + list("abcdefghijklmnopqrstuvwxyz")))
 
     def measure(language_model: LanguageModel) -> dict[int, SecondMoment]:
-        folder = tmp_path_factory.getbasetemp() / "moments" / language_model.fingerprint
-        folder.mkdir(parents=True, exist_ok=True)
-        return second_moment(language_model, (1, 2), TextCorpus(text, 64), folder=folder)
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setenv("HELPERS_CACHE", str(tmp_path_factory.getbasetemp() / "moments"))
+            return second_moment(language_model, (1, 2), TextCorpus(text, 64))
 
     return measure
+
+
+def untrained_network(
+    language_model: LanguageModel, rank: int = 4, rate: float = -2e-3
+) -> Hypernetwork:
+    """MEND's network before training, its normalisation that of the requests, second U random."""
+    network = Hypernetwork.for_layers(language_model, VALUES["mend"]["layers"], rank)
+    gradients = Learner.of(language_model, network).gradients(
+        [(r.text, r.target) for r in REQUESTS]
+    )
+    network.normalise_by(
+        {
+            name: torch.cat([x, delta], -1)[(x != 0).any(-1) & (delta != 0).any(-1)]
+            for name, (x, delta) in gradients.items()
+        }
+    )
+    with torch.no_grad():
+        network.rates.fill_(rate)
+        for shape in network.networks.values():
+            shape.layers[1].left.normal_(std=0.05, generator=torch.Generator().manual_seed(1))
+    return network.requires_grad_(False)
 
 
 @pytest.fixture(scope="session")
@@ -81,15 +88,31 @@ def make_editor(moments_of: Callable[..., Any]) -> Callable[..., Any]:
     """An editor by name on a tiny model; keywords change its hyperparameters, APP and targets."""
 
     def build(name: str, language_model: LanguageModel, **more: Any) -> Editor:
-        moments = moments_of(language_model)
-        if name == "rect":
-            base = _vector_editor(more.pop("base", "memit"), language_model, moments, **more)
-            return Rect(base, RectHyperparameters())
-        if name == "prune":
-            wrapped = {k: more.pop(k) for k in list(more) if k in PruneHyperparameters.model_fields}
-            base = _vector_editor(wrapped.pop("base", "memit"), language_model, moments, **more)
-            return Prune(base, PruneHyperparameters(**wrapped))
-        return _vector_editor(name, language_model, moments, **more)
+        row = EDITORS[name]
+        if row.section in ("rect", "prune"):
+            known = row.hyperparameters.model_fields
+            own = {key: more.pop(key) for key in list(more) if key in known and key != "base"}
+            base = build(more.pop("base", "memit"), language_model, **more)
+            return row.kind(base, row.hyperparameters(**{**row.values, **own}))
+        parts: dict[str, Any] = {key: more.pop(key, None) for key in ("app",)}
+        parts["targets"] = more.pop("targets", "new")
+        values = {**VALUES[row.section], **row.values, **more}
+        if row.section in ("rome", "memit", "alphaedit"):
+            flat = ContextTemplates((CONTEXTS,))
+            grouped = ContextTemplates((CONTEXTS[:1], CONTEXTS[1:]))
+            parts["contexts"] = grouped if row.kind.grouped else flat
+            parts["second_moments"] = moments_of(language_model)
+            if row.section == "alphaedit":  # half of the directions count as unused
+                largest = (m.matrix for m in parts["second_moments"].values())
+                median = max(float(torch.linalg.eigvalsh(matrix).median()) for matrix in largest)
+                values = {"nullspace_threshold": median, **values}
+        elif row.section == "mend":
+            parts["network"] = untrained_network(language_model, values["rank"])
+        elif row.section == "kn":
+            parts = {"contexts": ContextTemplates((CONTEXTS,))}
+        return row.kind(
+            language_model=language_model, hyperparameters=row.hyperparameters(**values), **parts
+        )
 
     return build
 
@@ -117,13 +140,10 @@ def target_scores() -> Callable[..., torch.Tensor]:
     return score
 
 
-@pytest.fixture(scope="session")
-def same() -> Callable[[Update, Update], bool]:
-    """Whether two updates change the same matrices by exactly the same amounts."""
-
-    def compare(one: Update, other: Update) -> bool:
-        return one.keys() == other.keys() and all(
-            torch.equal(delta.dense(), other[name].dense()) for name, delta in one.items()
-        )
-
-    return compare
+def assert_same(one: Update, other: Update, rtol: float = 1e-3, atol: float = 1e-4) -> None:
+    """Both change the same matrices by the same; ``atol`` is a share of the largest entry."""
+    assert one.keys() == other.keys()
+    for module, delta in other.items():
+        dense = delta.dense()
+        scale = float(dense.abs().max())
+        torch.testing.assert_close(one[module].dense(), dense, rtol=rtol, atol=atol * scale)

@@ -159,21 +159,21 @@ def named(tiny, moments_of, monkeypatch):
 SMALL = {"layers": (1,), "v_num_grad_steps": 2}
 
 
-@pytest.mark.parametrize("name", ["rome", "r-rome", "memit", "alphaedit", "rect", "prune"])
+@pytest.mark.parametrize("name", ["rome", "r-rome", "memit", "alphaedit", "rect", "prune", "ft-m"])
 def test_editors_by_name(named, requests, name) -> None:
-    more = {"nullspace_threshold": 5.0} if name == "alphaedit" else {}
-    editor = build_editor(
-        name, named, preset="tuned", app=True, targets="all", overrides={**SMALL, **more}
+    overrides = {**SMALL, "nullspace_threshold": 5.0} if name == "alphaedit" else SMALL
+    overrides = {"layers": (1,), "num_steps": 2} if name == "ft-m" else overrides
+    plain, with_app, every = (
+        build_editor(name + suffix, named, preset="tuned", overrides=overrides)
+        for suffix in ("", "+app", "+all")
     )
-    assert editor.name == name.removeprefix("r-")
-    assert editor.app == App(0.2, 0.2, 0.1)
-    inner = getattr(editor, "base", editor)
-    assert inner.hyperparameters.stop_on == "nll"  # with APP
-    assert inner.targets == "all"
-    assert editor.edit(requests[:1])[0].norm() > 0
-    plain = build_editor(name, named, preset="tuned", overrides={**SMALL, **more})
-    assert getattr(plain, "base", plain).hyperparameters.stop_on == "total"
-    assert plain.app is None
+    assert plain.method == name
+    assert with_app.app == (App(0.2, 0.5, 0.2) if name == "ft-m" else App(0.2, 0.2, 0.1))
+    assert getattr(every, "base", every).targets == "all"
+    assert with_app.edit(requests[:1])[0].norm() > 0
+    if name != "ft-m":
+        stops = [getattr(e, "base", e).hyperparameters.stop_on for e in (plain, with_app)]
+        assert stops == ["total", "nll"]
 
 
 @pytest.mark.parametrize("name", ["rome", "r-rome", "memit", "alphaedit", "rect", "prune"])
@@ -200,16 +200,6 @@ def test_editors_that_load_no_second_moments_announce_none() -> None:
             moment_layers(name, "smollm2-135m", "papre")
 
 
-@pytest.mark.parametrize(("name", "objective"), [("ft-l", "prompt_last"), ("ft-m", "target_new")])
-def test_fine_tuning_by_name(named, requests, name, objective) -> None:
-    overrides = {"layers": (1,), "num_steps": 2}
-    editor = build_editor(name, named, preset="tuned", app=True, targets="all", overrides=overrides)
-    assert editor.hyperparameters.objective == objective
-    assert editor.app == App(0.2, 0.5, 0.2)
-    assert editor.targets == "all"
-    assert editor.edit(requests[:1])[0].norm() > 0
-
-
 def test_a_name_stands_for_values_that_can_be_overridden() -> None:
     assert read_hyperparameters("rome", "smollm2-135m", "tuned").rome_key == "bare"
     assert read_hyperparameters("r-rome", "smollm2-135m", "tuned").rome_key == "averaged"
@@ -232,10 +222,8 @@ def test_knowledge_neurons_by_name_take_no_objective(named, requests) -> None:
     assert editor.edit(requests[:1])[0].norm() > 0
     with pytest.raises(EditorError, match="no loss that APP"):
         build_editor("kn", named, preset="tuned", app=True)
-    with pytest.raises(ValueError, match="no loss that APP"):
-        build_editor("kn", named, preset="tuned", app=App())
-    with pytest.raises(EditorError, match="APP or further targets"):
-        build_editor("kn", named, preset="tuned", targets="all")
+    with pytest.raises(EditorError, match="no loss that APP or further answers"):
+        build_editor("kn+all", named, preset="tuned")
 
 
 @pytest.mark.parametrize(

@@ -68,13 +68,6 @@ def test_labels_and_looks_need_no_torch():
     assert done.stdout.strip() == "False"
 
 
-def test_an_editor_knows_the_name_it_was_built_by(tiny, make_editor):
-    model = tiny("llama")
-    for name in ("r-rome", "rome", "prune"):
-        assert make_editor(name, model).method == name
-    assert make_editor("prune", model, prune_compat="added").method == "prune-added"
-
-
 @pytest.mark.parametrize(
     ("name", "label"),
     [

@@ -1,8 +1,7 @@
-"""KN on every architecture, its attribution against captum, and against the authors' own code."""
+"""KN: what it attributes, chooses and writes; its attribution against captum."""
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import numpy as np
@@ -10,20 +9,13 @@ import pytest
 import torch
 from captum.attr import IntegratedGradients as Captum
 
-from helpers import models
-from helpers.editing import kn as kn_module
-from helpers.editing.app import App
 from helpers.editing.contexts import ContextTemplates
 from helpers.editing.kn import Kn, KnHyperparameters
 from helpers.editing.request import EditRequest, RequestError
-from helpers.editing.update import ColumnSparse, apply
 from helpers.locating.attribution import integrated_gradients
 from helpers.locating.query import Query
 from helpers.locating.slots import greedy_tokens
 from helpers.models.tokens import answer_ids, prompt_ids
-from helpers.scoring.answers import Question, score_answers
-
-ARCHITECTURES = ["gpt2", "gptj", "llama", "qwen2", "mistral", "gemma3"]
 
 
 def kn(language_model, contexts=("{}",), **more: Any) -> Kn:
@@ -37,7 +29,7 @@ def attributed(language_model, prompt, token, **more: Any) -> torch.Tensor:
     return integrated_gradients(language_model, query, **more)
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("architecture", ["gpt2", "llama"])
 def test_the_update_is_one_vector_in_the_chosen_columns(tiny, requests, architecture) -> None:
     language_model = tiny(architecture)
     (update,) = kn(language_model, lambda_old=2.0, lambda_new=3.0).edit(requests[:1])
@@ -46,43 +38,16 @@ def test_the_update_is_one_vector_in_the_chosen_columns(tiny, requests, architec
     (old,) = greedy_tokens(language_model, [prompt], len(new))
     embeddings = language_model.model.get_input_embeddings().weight
     vector = 3 * embeddings[new].sum(0) - 2 * embeddings[list(old)].sum(0)
-    chosen = {
-        (language_model.layout.layer_of(module), column)
-        for module, delta in update.items()
-        for column in delta.columns.tolist()
-    }
-    assert chosen == {tuple(neuron) for neuron in update.diagnostics["neurons"]} != set()
-    for delta in update.values():
-        assert isinstance(delta, ColumnSparse)
-        dense = delta.dense()
-        assert torch.linalg.matrix_rank(dense) == 1
-        torch.testing.assert_close(dense[:, delta.columns[0]], vector)
-        assert int((dense != 0).any(0).sum()) == len(delta.columns)
-
-
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-@pytest.mark.parametrize("at", ["activation", "gate"])
-def test_batched_equals_one_by_one(tiny, requests, architecture, at) -> None:
-    editor = kn(tiny(architecture), at=at)
-    together = editor.edit(requests)
-    for request, one in zip(requests, together, strict=True):
-        (other,) = editor.edit([request])
-        assert one.diagnostics["neurons"] == other.diagnostics["neurons"]
-        for module in one:
-            torch.testing.assert_close(one[module].dense(), other[module].dense())
-
-
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_overlay_equals_applied_weights(tiny, requests, target_scores, architecture) -> None:
-    language_model = tiny(architecture)
-    updates = kn(language_model).edit(requests)
-    overlaid = target_scores(language_model, requests, updates)
-    changes = (overlaid - target_scores(language_model, requests)).abs()
-    assert (changes > 1e-3).all()  # KN promises a change, not a gain
-    for request, update, score in zip(requests, updates, overlaid, strict=True):
-        with apply(language_model, update):
-            written = target_scores(language_model, [request])
-        torch.testing.assert_close(score[None], written, rtol=0, atol=1e-4)
+    chosen = update.diagnostics["neurons"]
+    assert chosen
+    for module, delta in update.items():
+        layer = language_model.layout.layer_of(module)
+        columns = [neuron for place, neuron in chosen if place == layer]
+        expected = torch.zeros(delta.shape)
+        expected[:, columns] = vector[:, None]
+        torch.testing.assert_close(delta.dense(), expected)
+    layers = {language_model.layout.layer_of(module) for module in update}
+    assert layers == {layer for layer, _ in chosen}
 
 
 @pytest.mark.parametrize("architecture", ["gpt2", "gptj", "llama"])
@@ -155,7 +120,10 @@ def test_longer_answers_are_attributed_after_the_models_own_words(tiny) -> None:
     prompt = prompt_ids(language_model, request.text)
     tokens = answer_ids(language_model, "Io")
     (own,) = greedy_tokens(language_model, [prompt], len(tokens) - 1)
-    parts = [editor._attribution((*prompt, *own[:i]), token) for i, token in enumerate(tokens)]
+    parts = [
+        attributed(language_model, (*prompt, *own[:i]), token, steps=4)
+        for i, token in enumerate(tokens)
+    ]
     assert len(parts) == 3  # blank, I, o
     torch.testing.assert_close(found, torch.stack(parts).mean(0))
 
@@ -218,52 +186,7 @@ def test_the_old_answer_weighs_more_where_the_new_one_is_a_single_token(tiny) ->
     torch.testing.assert_close(vectors[None][1], vectors[5.0][1])
 
 
-def test_bad_input_is_named(tiny, requests) -> None:
-    language_model = tiny("llama")
-    with pytest.raises(ValueError, match="APP cannot be added"):
-        Kn(language_model, KnHyperparameters(), app=App())
+def test_the_answer_known_so_far_is_asked_for(tiny, requests) -> None:
     unknown = EditRequest("Mars", "{} is near", "Venus", record="case 7")
     with pytest.raises(RequestError, match=r"record 'case 7': .* first of `correct`"):
-        kn(language_model).edit([requests[0], unknown])
-
-
-@pytest.mark.parametrize("architecture", ["gpt2", "llama"])
-@pytest.mark.parametrize(
-    ("subject", "target"), [("Mars " * 200, "Venus"), ("Mars", "Venus " * 200)]
-)
-def test_what_exceeds_the_context_is_named(tiny, architecture, subject, target) -> None:
-    long = EditRequest(subject, "{} is near", target.strip(), ("Io",), record="case 8")
-    with pytest.raises(RequestError, match=r"record 'case 8': .* exceed the context of 512"):
-        kn(tiny(architecture)).edit([long])
-
-
-def test_agrees_with_the_authors_code(reference_folder, data_folder, monkeypatch) -> None:
-    """Their KN: one step, at the gate, answers tokenised without their blank (a slip)."""
-    language_model = models.load("smollm2-135m")
-    reference = json.loads((reference_folder / "peak_authors_code_smollm2.json").read_text())
-    peak = json.loads((data_folder / "peak" / "PEAK_counter.json").read_text())
-    records = reference["methods"]["KN"]["records"]
-    requests = []
-    for record in records:
-        source = peak[record["index"]]
-        edit = source["requested_rewrite"]
-        correct = tuple(source["postive_list"])
-        requests.append(
-            EditRequest(edit["subject"], edit["prompt"], edit["target_new"]["str"], correct)
-        )
-    encode = language_model.tokenizer
-    monkeypatch.setattr(
-        kn_module,
-        "answer_ids",
-        lambda _, a, __: tuple(encode(a, add_special_tokens=False)["input_ids"]),
-    )
-    updates = kn(language_model, steps=1, at="gate", lambda_old_one_token=2.0).edit(requests)
-    questions = [Question(r.text, (r.target, *r.correct)) for r in requests]
-    after = score_answers(language_model, questions, updates, range(len(requests)))
-    for i, (record, update) in enumerate(zip(records, updates, strict=True)):
-        assert update.diagnostics["neurons"] == record["neurons"]
-        scores = record["nll_post"]["rewrite_prompts_probs"][0]
-        found = -after.loc[after.question == i, "mean"].to_numpy()
-        np.testing.assert_allclose(
-            found, [scores["target_new"], *scores["positive_list"]], atol=1e-3
-        )
+        kn(tiny("llama")).edit([requests[0], unknown])

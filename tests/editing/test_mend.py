@@ -1,4 +1,4 @@
-"""MEND on every architecture: the network, the edits, and the training loop."""
+"""MEND: the network, its gradients, and the training loop."""
 
 from __future__ import annotations
 
@@ -36,6 +36,7 @@ from helpers.paths import PACKAGED
 from helpers.peak.records import load_peak
 from helpers.scoring.answers import Question, score_answers
 from helpers.values import check_values
+from tests.editing.conftest import untrained_network
 from tools.train_mend import __main__ as train_mend
 from tools.train_mend.__main__ import train
 from tools.train_mend.outer import Learner
@@ -47,7 +48,6 @@ from tools.train_mend.records import (
 )
 from tools.train_mend.trainer import Trainer, TrainingSettings, draw_tasks
 
-ARCHITECTURES = ["gpt2", "gptj", "llama", "qwen2", "mistral", "gemma3"]
 LAYERS = (2, 3)
 RECORDS = [
     TrainingRecord(subject, (f"{subject} lies in", f"The place of {subject} is"), new, old, "in")
@@ -61,42 +61,15 @@ RECORDS = [
 ]
 
 
-def network_of(language_model, requests, rank: int = 4, rate: float = -2e-3) -> Hypernetwork:
-    """A network that was never trained, its normalisation that of the requests, second U random."""
-    network = Hypernetwork.for_layers(language_model, LAYERS, rank)
-    learner = Learner.of(language_model, network)
-    gradients = learner.gradients([(r.text, r.target) for r in requests])
-    network.normalise_by(
-        {
-            name: torch.cat([x, delta], -1)[(x != 0).any(-1) & (delta != 0).any(-1)]
-            for name, (x, delta) in gradients.items()
-        }
-    )
-    with torch.no_grad():
-        network.rates.fill_(rate)
-        for shape in network.networks.values():
-            shape.layers[1].left.normal_(std=0.05, generator=torch.Generator().manual_seed(1))
-    return network.requires_grad_(False)
-
-
-def mend(language_model, requests, app=None, targets="new", **more: Any) -> Mend:
-    network = network_of(language_model, requests, **more)
+def mend(language_model, app=None, targets="new", **more: Any) -> Mend:
+    network = untrained_network(language_model, **more)
     hyperparameters = MendHyperparameters(layers=LAYERS, rank=network.rank)
     return Mend(language_model, hyperparameters, network, app, targets)
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_targets_become_likelier(tiny, requests, target_scores, architecture) -> None:
-    """Before it is trained, the network takes a step of descent."""
-    language_model = tiny(architecture)
-    updates = mend(language_model, requests).edit(requests)
-    before, after = (target_scores(language_model, requests, u) for u in (None, updates))
-    assert (after > before).all()
-
-
 @pytest.mark.parametrize("side", ["left", "right"])
 def test_a_factor_that_is_not_finite_gives_the_edit_up(tiny, requests, monkeypatch, side) -> None:
-    editor = mend(tiny("llama"), requests)
+    editor = mend(tiny("llama"))
     made = editor._deltas
 
     def spoilt(gradients: Any) -> Any:
@@ -110,38 +83,11 @@ def test_a_factor_that_is_not_finite_gives_the_edit_up(tiny, requests, monkeypat
     assert not update
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_batched_equals_one_by_one(tiny, requests, protective, architecture) -> None:
-    editor = mend(tiny(architecture), requests, protective)
-    together = editor.edit(requests)
-    for request, one in zip(requests, together, strict=True):
-        (other,) = editor.edit([request])
-        assert one.diagnostics["losses"][0] == pytest.approx(
-            other.diagnostics["losses"][0], abs=1e-4
-        )
-        for module in one:
-            dense = other[module].dense()
-            torch.testing.assert_close(
-                one[module].dense(), dense, rtol=1e-3, atol=1e-4 * float(dense.abs().max())
-            )
-
-
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_overlay_equals_applied_weights(tiny, requests, target_scores, architecture) -> None:
-    language_model = tiny(architecture)
-    updates = mend(language_model, requests).edit(requests)
-    overlaid = target_scores(language_model, requests, updates)
-    for request, update, score in zip(requests, updates, overlaid, strict=True):
-        with apply(language_model, update):
-            written = target_scores(language_model, [request])
-        torch.testing.assert_close(score[None], written, rtol=0, atol=1e-4)
-
-
 @pytest.mark.parametrize("architecture", ["gpt2", "llama"])
 def test_rank_is_at_most_the_tokens_with_a_gradient(tiny, requests, architecture) -> None:
     language_model = tiny(architecture)
     layout = language_model.layout
-    (update,) = mend(language_model, requests).edit(requests[:1])
+    (update,) = mend(language_model).edit(requests[:1])
     assert set(update) == {
         name for layer in LAYERS for name in (*layout.mlp_in(layer), layout.mlp_out(layer))
     }
@@ -155,7 +101,7 @@ def test_rank_is_at_most_the_tokens_with_a_gradient(tiny, requests, architecture
         assert torch.linalg.matrix_rank(delta.dense()) <= expected
 
 
-@pytest.mark.parametrize("architecture", ["gpt2", "gptj", "llama"])
+@pytest.mark.parametrize("architecture", ["gpt2", "llama"])
 def test_token_gradients_make_up_the_weights_gradient(tiny, requests, architecture) -> None:
     """Sum over tokens of delta x^T is autograd's gradient of the loss in the weight."""
     language_model = tiny(architecture)
@@ -206,7 +152,7 @@ def test_the_network_by_hand() -> None:
 def test_app_adds_its_first_term_only(tiny, requests) -> None:
     language_model = tiny("llama")
     plain, first, all_three = (
-        mend(language_model, requests, app).edit(requests[:1])[0]
+        mend(language_model, app).edit(requests[:1])[0]
         for app in (None, App(0.5, 0, 0), App(0.5, 0.9, 0.9))
     )
     assert first.diagnostics["losses"][0]["app"] > 0
@@ -227,41 +173,10 @@ def test_app_lowers_its_own_objective(tiny, requests) -> None:
             return float(batch.loss_terms(batch.hidden(), first_term)["app"][0])
 
     plain, careful = (
-        mend(language_model, requests, app, rate=-2e-4).edit(requests[:1])[0]
+        mend(language_model, app, rate=-2e-4).edit(requests[:1])[0]
         for app in (None, App(3.0, 0, 0))
     )
     assert separation(careful) < separation(plain)
-
-
-@pytest.mark.parametrize("targets", ["all", "all-sum"])
-def test_all_answers_become_targets(tiny, requests, targets) -> None:
-    """The loss is a weighted sum over targets, so what the network reads is one, too."""
-    language_model = tiny("llama")
-    request = requests[2]
-    module = language_model.layout.mlp_out(2)
-
-    def read(request: EditRequest, **options: Any) -> tuple[torch.Tensor, float]:
-        """Gradient of the whole matrix, and the loss."""
-        row = loss_row(language_model, request, **options)
-        batch = EditBatch.build(language_model, [row], 2)
-        found, terms = token_gradients(batch, [module])
-        inputs, gradients = (part[0] for part in found[module])
-        return gradients.T @ inputs, float(terms["nll"])
-
-    new, *others = [
-        read(replace(request, target=text, correct=()))
-        for text in (request.target, *request.correct)
-    ]
-    n = len(others)
-    own, share = (1 / (n + 1), 1 / (n + 1)) if targets == "all" else (1, 1 / n)
-    gradient, loss = read(request, targets=targets)
-    expected = own * new[0] + share * sum(part for part, _ in others)
-    torch.testing.assert_close(gradient, expected)
-    assert loss == pytest.approx(own * new[1] + share * sum(part for _, part in others), abs=1e-5)
-    update = mend(language_model, requests, targets=targets).edit([request])[0]
-    assert update.diagnostics["losses"][0]["nll"] == pytest.approx(loss, abs=1e-5)
-    with pytest.raises(ValueError, match="targets must be one of new, all, all-sum"):
-        mend(language_model, requests, targets="both")
 
 
 # Training.
@@ -272,7 +187,7 @@ def settings(**more: Any) -> TrainingSettings:
     return TrainingSettings(LAYERS, **{**small, **more})
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("architecture", ["gpt2", "gemma3"])
 def test_training_lowers_its_objective(tiny, architecture) -> None:
     trainer = Trainer(tiny(architecture), RECORDS, settings(steps=30, batch=5, learning_rate=3e-3))
     trainer.measure()
@@ -310,7 +225,7 @@ def test_held_out_measures_of_a_network_that_edits_nothing(tiny) -> None:
 def test_what_an_edit_changes_is_the_divergence_from_the_unedited_model(tiny, requests) -> None:
     """KL(base || edited) and the share of equal best tokens, over each text's positions."""
     language_model = tiny("llama")
-    editor = mend(language_model, requests, rate=-2e-2)
+    editor = mend(language_model, rate=-2e-2)
     learner = Learner.of(language_model, editor.network)
     texts = [("Oslo lies in", "Norway"), ("Ur is", "a town"), ("In Bonn one speaks", "German")]
     kl, same = learner.change(learner.factors([(r.text, r.target) for r in requests]), texts)
@@ -353,7 +268,7 @@ def test_a_step_weighs_both_objectives_and_the_rate_falls_to_zero(tiny) -> None:
 def test_the_trained_update_is_the_edited_one(tiny, requests) -> None:
     """What training differentiates through is what ``Mend.edit`` returns."""
     language_model = tiny("llama")
-    editor = mend(language_model, requests)
+    editor = mend(language_model)
     updates = editor.edit(requests)
     learner = Learner.of(language_model, editor.network)
     factors = learner.factors([(r.text, r.target) for r in requests])
@@ -375,7 +290,8 @@ def test_an_interrupted_run_goes_on_as_if_it_had_not_been(tiny, tmp_path) -> Non
     train(whole, RECORDS[:2], tmp_path / "whole.safetensors", every=3)
     parts = tmp_path / "parts.safetensors"
     train(Trainer(language_model, RECORDS, settings()), RECORDS[:2], parts, every=3, patience=0)
-    first = Hypernetwork.load(parts, language_model)
+    own = MendHyperparameters(layers=LAYERS, rank=4, network=str(parts))
+    first = load_network(language_model, own)
     resumed = Trainer(language_model, RECORDS, settings())
     train(resumed, RECORDS[:2], parts, every=3)
     assert resumed.step == 6
@@ -448,7 +364,7 @@ def test_records_of_a_file(tmp_path) -> None:
 
 def test_networks_come_back_from_disk(tiny, requests, tmp_path) -> None:
     language_model = tiny("llama")
-    network = network_of(language_model, requests)
+    network = untrained_network(language_model)
     path = tmp_path / "net.safetensors"
     network.save(path, language_model)
     hyperparameters = MendHyperparameters(layers=LAYERS, rank=4, network=str(path))
@@ -464,7 +380,7 @@ def test_networks_come_back_from_disk(tiny, requests, tmp_path) -> None:
 def test_networks_that_do_not_fit_are_refused(tiny, requests, tmp_path, monkeypatch) -> None:
     language_model = tiny("llama")
     path = tmp_path / "net.safetensors"
-    network_of(language_model, requests).save(path, language_model)
+    untrained_network(language_model).save(path, language_model)
     given = {"layers": LAYERS, "rank": 4, "network": str(path)}
     with pytest.raises(NetworkError, match="was trained for tiny-llama"):
         load_network(tiny("qwen2"), MendHyperparameters(**given))
@@ -480,10 +396,6 @@ def test_networks_that_do_not_fit_are_refused(tiny, requests, tmp_path, monkeypa
     given["network"] = str(path)
     with pytest.raises(NetworkError, match="holds no MEND network"):
         load_network(language_model, MendHyperparameters(**given))
-    with pytest.raises(RequestError, match=r"record 'case 7': .* exceed the context of 512"):
-        mend(language_model, requests).edit(
-            [EditRequest("Mars", "{} is near", "Venus " * 200, record="case 7")]
-        )
 
 
 def test_the_packaged_network_edits_the_embedded_model(target_scores) -> None:

@@ -38,7 +38,7 @@ def test_rect_by_hand() -> None:
     weight = torch.tensor([[1.0, 10.0], [1.0, 100.0]])  # ratios 1, 0.1, 3, 0.04
     kept = keep_largest(delta, weight, 0.5)
     assert kept.dense().tolist() == [[1.0, 0.0], [3.0, 0.0]]
-    assert kept.bias_term() is not None
+    assert kept.bias is not None
 
 
 @pytest.mark.parametrize("base", ["memit", "rome"])

@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from helpers.editing import vector as vector_module
+from helpers.editing import editor as editor_module
 from helpers.editing.app import App
 from helpers.editing.contexts import ContextTemplates
 from helpers.editing.presets import VectorHyperparameters
 from helpers.editing.request import EditRequest
-from helpers.editing.rows import edit_row
+from helpers.editing.rows import TARGETS, edit_row, weighted_targets
 from helpers.editing.vector import optimise_vectors
 from helpers.models import LanguageModel
 from helpers.models.tokens import SubjectPrompt, answer_ids, subject_prompt
@@ -182,7 +182,7 @@ def test_rows_that_are_done_do_not_change_the_others(tiny, requests, monkeypatch
     lowest = sorted(min(loss["nll"] for loss in vector.losses) for vector in unstopped)
     chosen, alone = each_alone((lowest[0] + lowest[1]) / 2)
     assert len({vector.steps for vector in alone}) > 1
-    monkeypatch.setattr(vector_module, "token_batches", lambda lengths, *_: [range(len(lengths))])
+    monkeypatch.setattr(editor_module, "token_batches", lambda lengths, *_: [range(len(lengths))])
     together = optimise_vectors(language_model, rows, module, chosen)
     for one, other in zip(together, alone, strict=True):
         assert one.steps == other.steps
@@ -194,7 +194,7 @@ def test_a_step_waits_for_the_device_once(tiny, requests, monkeypatch):
     """All that depends on the rows' shapes alone is made before the first step."""
     language_model = tiny("llama")
     rows = [edit_row(language_model, request, CONTEXTS, APP) for request in requests]
-    monkeypatch.setattr(vector_module, "token_batches", lambda lengths, *_: [range(len(lengths))])
+    monkeypatch.setattr(editor_module, "token_batches", lambda lengths, *_: [range(len(lengths))])
 
     def operations(steps: int) -> Counter[str]:
         with Counted() as counted:
@@ -225,13 +225,40 @@ def test_batches_of_any_size_find_the_same_vectors(tiny, requests):
     """So the tokens of a batch can follow from free memory."""
     language_model = tiny("llama")
     rows = [edit_row(language_model, request, CONTEXTS, APP) for request in requests]
+    module = language_model.layout.mlp(1)
     found = [
-        optimise_vectors(
-            language_model, rows, language_model.layout.mlp(1), settings(), APP, token_budget=budget
-        )
-        for budget in (1, 2048, 16384)
+        optimise_vectors(language_model, rows, module, settings(), APP, token_budget=budget)
+        for budget in (1, 2048)
     ]
-    for vectors in zip(*found, strict=True):
-        for vector in vectors[1:]:
-            assert vector.steps == vectors[0].steps
-            torch.testing.assert_close(vector.delta, vectors[0].delta, atol=1e-4, rtol=1e-3)
+    for one, other in zip(*found, strict=True):
+        assert one.steps == other.steps
+        torch.testing.assert_close(one.delta, other.delta, atol=1e-4, rtol=1e-3)
+
+
+# A request with further prompts: one vector for all of them.
+FRIEND, HOME = ("{}'s friend is", "Bo"), ("{} lives in", "Oslo")
+
+
+def test_the_loss_is_the_mean_over_the_questions(tiny):
+    language_model = tiny("llama")
+    row = edit_row(language_model, EditRequest("Ada", *HOME, further=(FRIEND,)), CONTEXTS)
+    assert sum(p.weight for p in row.target) == pytest.approx(1)
+    alone = [
+        edit_row(language_model, EditRequest("Ada", *question), CONTEXTS)
+        for question in (HOME, FRIEND)
+    ]
+    assert len(row.target) == sum(len(each.target) for each in alone)
+    halves = sorted(p.weight / 2 for each in alone for p in each.target)
+    assert sorted(p.weight for p in row.target) == pytest.approx(halves)
+
+
+def test_weights_of_each_choice_of_targets():
+    request = EditRequest("Mars", "{} is near", "Venus", correct=("Earth", "Ceres", "Vesta"))
+    found = {targets: dict(weighted_targets(request, targets)) for targets in TARGETS}
+    assert found["new"] == {"Venus": 1}
+    assert found["all"] == dict.fromkeys(("Venus", "Earth", "Ceres", "Vesta"), 1 / 4)
+    assert found["all-sum"] == {"Venus": 1} | dict.fromkeys(("Earth", "Ceres", "Vesta"), 1 / 3)
+    for targets in TARGETS:
+        assert weighted_targets(EditRequest("Mars", "{} is", "Venus"), targets) == [("Venus", 1)]
+    with pytest.raises(ValueError, match="targets must be one of new, all, all-sum, not 'both'"):
+        weighted_targets(request, "both")

@@ -1,16 +1,19 @@
-"""MEMIT's and AlphaEdit's closed forms against the formulas as printed, in fp64."""
+"""ROME's, MEMIT's and AlphaEdit's closed forms against the formulas as printed, in fp64."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import nn
 
 from helpers.editing import moments as moments_module
 from helpers.editing import vector
 from helpers.editing.contexts import read_at_subjects
-from helpers.editing.memit import AlphaEdit, KeyHistory
+from helpers.editing.memit import AlphaEdit, KeyHistory, before_norm
 from helpers.editing.moments import SecondMoment
 from helpers.editing.overlay import overlay_all
 from helpers.editing.update import Update
@@ -96,11 +99,8 @@ def test_null_space_is_what_lies_below_the_threshold() -> None:
         moment_of(torch.eye(3)).null_space(0.5)
 
 
-@pytest.mark.parametrize("architecture", ["gpt2", "llama"])
-def test_alphaedit_leaves_known_directions_unchanged(
-    tiny, make_editor, requests, architecture
-) -> None:
-    editor = make_editor("alphaedit", tiny(architecture))
+def test_alphaedit_leaves_known_directions_unchanged(tiny, make_editor, requests) -> None:
+    editor = make_editor("alphaedit", tiny("gpt2"))
     for update in (*editor.edit(requests), editor.edit_jointly(requests)):
         for layer in editor.hyperparameters.layers:
             module = editor.language_model.layout.mlp_out(layer)
@@ -109,16 +109,6 @@ def test_alphaedit_leaves_known_directions_unchanged(
             assert change.norm() < 1e-5 * update[module].norm()
             noted = update.diagnostics["layers"][module]["null_space_dimension"]
             assert noted == editor.null_space(layer).dimension
-
-
-@pytest.mark.parametrize("name", ["memit", "alphaedit"])
-def test_a_batch_of_one_is_an_independent_edit(tiny, make_editor, requests, name) -> None:
-    editor = make_editor(name, tiny("llama"), v_num_grad_steps=3)
-    (alone,), joint = editor.edit(requests[:1]), editor.edit_jointly(requests[:1])
-    for module in alone:
-        torch.testing.assert_close(
-            joint[module].dense(), alone[module].dense(), rtol=1e-4, atol=1e-6
-        )
 
 
 @pytest.mark.parametrize("name", ["memit", "alphaedit"])
@@ -146,7 +136,7 @@ def test_each_layer_takes_an_equal_share_of_what_is_still_missing(
         made = [Update({module: update[module]}) for update in updates]
 
 
-@pytest.mark.parametrize("architecture", ["gpt2", "gptj", "llama", "qwen2"])
+@pytest.mark.parametrize("architecture", ["gpt2", "llama"])
 def test_memit_jointly_moves_every_subject_towards_its_vector(
     tiny, make_editor, requests, architecture
 ) -> None:
@@ -207,9 +197,6 @@ def test_alphaedit_remembers_the_keys_of_its_run(tiny, make_editor, requests) ->
         key = history[layer].T.float()
         disturbed = step[module].rows(key).norm() / step[module].norm()
         assert disturbed < forgetful[module].rows(key).norm() / forgetful[module].norm()
-    (again, _) = list(editor.edit_sequentially(requests[:2]))
-    for module in first:
-        torch.testing.assert_close(again[module].dense(), first[module].dense())
 
 
 def test_the_directions_of_a_large_second_moment_are_kept(tmp_path, monkeypatch, capsys) -> None:
@@ -228,3 +215,125 @@ def test_the_directions_of_a_large_second_moment_are_kept(tmp_path, monkeypatch,
         torch.testing.assert_close(one[1], expected[1], rtol=0, atol=0)
     other = moment_of(2 * matrix, tmp_path / "layer1-0123456789abcdef.safetensors")
     torch.testing.assert_close(other.directions[0], 2 * expected[0])
+
+
+@pytest.mark.parametrize("architecture", ["gpt2", "llama", "gemma3"])
+@pytest.mark.parametrize("name", ["rome", "r-rome"])
+def test_rome_maps_its_key_to_the_optimised_value(
+    tiny, make_editor, requests, architecture, name
+) -> None:
+    """ROME the bare prompt's key, R-ROME the averaged one; the direction has unit length."""
+    language_model = tiny(architecture)
+    editor = make_editor(name, language_model)
+    (found,) = editor.optimised(requests[:1], language_model.layout.mlp(1))
+    (update,) = editor.edit(requests[:1])
+    module = language_model.layout.mlp_out(1)
+    seen = read_at_subjects(language_model, editor.prompts(requests[:1]), inputs=[module])
+    (keys,) = seen[module]
+    key = keys[0] if name == "rome" else torch.tensor(editor.contexts.weights) @ keys
+    with torch.no_grad():
+        value = language_model.module(module)(key[None])[0] + update[module].rows(key)
+    torch.testing.assert_close(value, found.initial + found.delta, rtol=1e-4, atol=1e-4)
+    direction = update[module].right[:, 0]
+    assert float(direction.norm()) == pytest.approx(1)
+    assert float(key @ direction) == pytest.approx(update.diagnostics["key_dot_direction"])
+
+
+def test_rome_needs_no_statistics_without_the_second_moment(tiny, make_editor, requests) -> None:
+    editor = make_editor("rome", tiny("llama"), mom2_adjustment=False, v_num_grad_steps=2)
+    bare = replace(editor, second_moments={})
+    assert bare.edit(requests[:1])[0].norm() > 0
+
+
+@pytest.mark.parametrize("name", ["memit", "alphaedit"])
+def test_an_update_that_is_not_finite_is_given_up(tiny, make_editor, requests, monkeypatch, name):
+    editor = make_editor(name, tiny("llama"), v_num_grad_steps=2)
+    solve = type(editor).solve_each
+
+    def spoiled(self, layer, keys, residuals):
+        left, right = solve(self, layer, keys, residuals)
+        left[0, 1] = float("inf")
+        return left, right
+
+    monkeypatch.setattr(type(editor), "solve_each", spoiled)
+    updates = editor.edit(requests)
+    assert [update.failed for update in updates] == [False, True, False]
+    assert updates[1].diagnostics["failure"] == "the update is not finite"
+
+
+def test_reading_two_modules_equals_reading_each(tiny, make_editor, requests) -> None:
+    language_model = tiny("qwen2")
+    prompts = make_editor("memit", language_model).prompts(requests)
+    key, value = language_model.layout.mlp_out(1), language_model.layout.block(2)
+    both = read_at_subjects(language_model, prompts, inputs=[key], outputs=[value])
+    keys = read_at_subjects(language_model, prompts, inputs=[key])[key]
+    values = read_at_subjects(language_model, prompts, outputs=[value])[value]
+    torch.testing.assert_close(both[key], keys)
+    torch.testing.assert_close(both[value], values)
+
+
+# Residuals handed back through a norm arrive where they were meant to, or as near as can be.
+SIZE, COLUMNS = 12, 5
+
+
+@pytest.fixture
+def norm() -> nn.Module:
+    """Gains from nearly nothing to large, as Gemma 3 has them."""
+    made = nn.RMSNorm(SIZE)
+    with torch.no_grad():
+        made.weight.copy_(torch.logspace(-3, 2.5, SIZE) * torch.tensor([1.0, -1.0] * (SIZE // 2)))
+    return made
+
+
+@pytest.fixture
+def outputs() -> torch.Tensor:
+    return torch.randn(SIZE, COLUMNS, generator=torch.Generator().manual_seed(1))
+
+
+def leaving(norm: nn.Module, entering: torch.Tensor) -> torch.Tensor:
+    with torch.no_grad():
+        return norm(entering.T.float()).T.double()
+
+
+def test_nothing_wanted_is_nothing_added(norm, outputs) -> None:
+    added = before_norm(norm, outputs, torch.zeros_like(outputs))
+    torch.testing.assert_close(added, torch.zeros_like(added), atol=1e-5, rtol=0)
+
+
+def test_what_the_norm_can_give_is_reached(norm, outputs) -> None:
+    goal = torch.randn(SIZE, COLUMNS, generator=torch.Generator().manual_seed(2))
+    residuals = leaving(norm, goal) - leaving(norm, outputs)
+    reached = leaving(norm, outputs.double() + before_norm(norm, outputs, residuals))
+    torch.testing.assert_close(reached, leaving(norm, goal), atol=1e-3, rtol=1e-3)
+
+
+def test_otherwise_nothing_the_norm_can_give_is_nearer(norm, outputs) -> None:
+    generator = torch.Generator().manual_seed(3)
+    residuals = 50 * torch.randn(SIZE, COLUMNS, generator=generator)
+    wanted = leaving(norm, outputs) + residuals
+    best = outputs.double() + before_norm(norm, outputs, residuals)
+    distance = (leaving(norm, best) - wanted).norm(dim=0)
+    assert bool((distance < residuals.norm(dim=0)).all())  # nearer than doing nothing
+    for scale in (0.01, 0.1, 1.0):
+        for _ in range(50):
+            near = best + scale * torch.randn(SIZE, COLUMNS, generator=generator)
+            assert bool(((leaving(norm, near) - wanted).norm(dim=0) >= distance - 1e-4).all())
+
+
+def test_the_length_before_the_norm_stays(norm, outputs) -> None:
+    added = before_norm(norm, outputs, 50 * torch.ones_like(outputs))
+    torch.testing.assert_close((outputs.double() + added).norm(dim=0), outputs.double().norm(dim=0))
+
+
+@pytest.mark.parametrize("name", ["memit", "alphaedit"])
+def test_on_gemma_the_wanted_value_comes_nearer(tiny, make_editor, requests, name) -> None:
+    language_model = tiny("gemma3")
+    editor = make_editor(name, language_model)
+    block = language_model.layout.block(editor.hyperparameters.layers[-1])
+    vectors = editor.optimised(requests, block)
+    prompts = editor.prompts(requests)
+    updates = editor.edit(requests)
+    after = read_at_subjects(language_model, prompts, outputs=[block], updates=updates)
+    for found, values in zip(vectors, after[block], strict=True):
+        missing = (found.initial + found.delta - values[0]).norm()
+        assert missing < found.delta.norm()
