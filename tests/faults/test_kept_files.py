@@ -9,10 +9,11 @@ import pytest
 import safetensors.torch
 import torch
 
+from helpers import UserError
 from helpers import kept as keeping
 from helpers.editing.corpus import TextCorpus
 from helpers.editing.moments import second_moment
-from helpers.editing.update import Dense, Update, UpdateError
+from helpers.editing.update import Dense, Update
 from helpers.kept import DamagedError
 from helpers.models import weights as model_weights
 from helpers.models.architectures import ModelError
@@ -47,16 +48,16 @@ def damages(content: bytes) -> list[bytes]:
     return found
 
 
-def test_damaged_second_moments_are_reported_and_made_again(tmp_path, tiny):
+def test_damaged_second_moments_are_reported_and_made_again(tmp_path, tiny, monkeypatch):
+    monkeypatch.setenv("HELPERS_CACHE", str(tmp_path / "files"))
     text = tmp_path / "text.txt"
     text.write_text("Knowledge is a list, not a slot. " * 20)
 
     def made() -> torch.Tensor:
-        corpus = TextCorpus(text, segment=50)
-        return second_moment(tiny("llama"), [1], corpus, folder=tmp_path / "files")[1].matrix
+        return second_moment(tiny("llama"), [1], TextCorpus(text, segment=50))[1].matrix
 
     expected = made().clone()
-    (path,) = (tmp_path / "files").glob("*-*.safetensors")
+    (path,) = (tmp_path / "files").rglob("layer1-*.safetensors")
     for content in damages(path.read_bytes()):
         path.write_bytes(content)
         with pytest.warns(UserWarning, match=rf"{path.name} is damaged.*; it is made again"):
@@ -82,7 +83,7 @@ def test_a_file_of_the_users_name_is_read_as_it_is_or_named(tmp_path):
     Update({"mlp": Dense(torch.ones(6, 4))}, {"steps": 3}).save(path)
     assert [each.name for each in tmp_path.iterdir()] == [path.name]
     path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(UpdateError, match=r"mine\.safetensors is damaged.*make the edit again"):
+    with pytest.raises(UserError, match=r"mine\.safetensors is damaged"):
         Update.load(path)
     with pytest.raises(DamagedError, match=r"mine\.safetensors is damaged"):
         keeping.kept(path, safetensors.torch.load_file, lambda _: None)

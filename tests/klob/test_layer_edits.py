@@ -78,7 +78,10 @@ def test_every_layer_is_edited_once(
     (folder,) = store.root.iterdir()
     made = {"preset": "tuned", "corpus": "self-32x64", "overrides": {"layers": [1]}}
     rome = build_editor("rome", model, **made)
-    assert json.loads((folder / "settings.json").read_text())["versions"] == rome.settings()["versions"]
+    assert (
+        json.loads((folder / "settings.json").read_text())["versions"]
+        == rome.settings()["versions"]
+    )
     monkeypatch.setattr(layer_edits, "build_editor", pytest.fail)
     again = edit_every_layer(model, FACTS, [0, 2], **options)
     assert np.array_equal(again["new"], table["new"])

@@ -21,11 +21,12 @@ def test_a_seed_holds_inside_and_the_caller_goes_on_after():
     assert torch.equal(torch.cat([first, torch.rand(2)]), expected)
 
 
-def test_making_a_model_or_templates_leaves_the_callers_stream_alone(tiny, tmp_path):
+def test_making_a_model_or_templates_leaves_the_callers_stream_alone(tiny, tmp_path, monkeypatch):
     from helpers.editing.contexts import context_templates
 
     torch.manual_seed(1)
     expected = torch.rand(2)
     torch.manual_seed(1)
-    context_templates(tiny("llama"), [(9, 5)], grouped=False, folder=tmp_path)
+    monkeypatch.setenv("HELPERS_CACHE", str(tmp_path))
+    context_templates(tiny("llama"), [(9, 5)], grouped=False)
     assert torch.equal(torch.rand(2), expected)

@@ -10,7 +10,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from helpers.editing.update import ColumnSparse, Dense, LowRank, Masked, Update, apply
+from helpers.editing.update import Dense, LowRank, Masked, Update, apply
 from helpers.models.tokens import TokenError, answer_ids, prompt_ids
 from helpers.scoring import answers as module
 from helpers.scoring.answers import Question, score_answers
@@ -52,7 +52,13 @@ def random_updates(language_model) -> list[Update]:
     return [
         Update({layout.mlp_out(1): low, layout.mlp_out(2): LowRank(normal(d, 1), normal(f, 1))}),
         Update({layout.mlp_out(1): LowRank(normal(d, 3), normal(f, 3))}),
-        Update({layout.mlp_out(0): ColumnSparse(normal(d), torch.tensor([1, 5, 7]), f)}),
+        Update(
+            {
+                layout.mlp_out(0): LowRank(
+                    normal(d, 1), torch.eye(f)[:, [1, 5, 7]].sum(1, keepdim=True)
+                )
+            }
+        ),
         Update({layout.mlp_out(2): Masked.from_mask(low, normal(d, f) > 0)}),
         Update(
             {layout.mlp_out(1): Dense(normal(d, f)), layout.mlp_in(1)[0]: Dense(normal(*first))}
