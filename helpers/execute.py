@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import os
 import re
 import sys
 import time
@@ -20,6 +21,7 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import papermill
 import yaml
@@ -29,7 +31,7 @@ from papermill.exceptions import PapermillExecutionError
 from helpers import UserError, __version__
 from helpers.params import notebook_of, notebook_parameters, read_params
 from helpers.paths import REPOSITORY, RUNS, file_name, in_one_line, written_whole
-from helpers.processes import TOLD, each_alone, environment, shared_cores
+from helpers.processes import TOLD, each_alone, shared_cores
 
 PUBLISHED, RESULTS, SHARED = "published", "results", "shared"  # tags of cells
 ROW = "run.json"
@@ -141,16 +143,13 @@ def run_files(
     """Execute the notebooks of params files, each in a process of its own; none stops another.
 
     Args:
-        params_files: begun in this order, after all of them were checked.
+        params_files: begun in this order, after all of them were checked (see ``checked_plan``).
         folder: where executed notebooks go; default: ``runs``.
         workers: notebooks at a time; each gets its share of the cores.
         tell: gets the lines that no process prints itself.
 
     Returns:
         whether all of them ended well.
-
-    Raises:
-        UserError: a params file does not fit its notebook, or holds wrong values; nothing is run.
     """
     environments = shared_cores(workers)
     planned = [checked_plan(file, folder=folder or RUNS) for file in params_files]
@@ -204,11 +203,7 @@ def execute(planned: PlannedRun, *, tell: Callable[[str], None] | None = None) -
 
     The executed notebook, its figures, the effective parameters and the manifest row go to its folder,
     never over the committed figures. ``manifest.jsonl`` of the folder of all runs gets the row as well,
-    whether the run fails or not.
-
-    Args:
-        planned: what ``checked_plan`` returns.
-        tell: gets a line for each cell that takes longer than two seconds.
+    whether the run fails or not. ``tell`` gets a line for each cell that takes longer than two seconds.
 
     Raises:
         RunError: a cell failed, and the executed notebook up to there is kept; or the folder cannot
@@ -256,7 +251,7 @@ def _recorded(planned: PlannedRun, tell: Callable[[str], None] | None) -> Manife
     started, clock = datetime.now(UTC), time.perf_counter()
     error = message = ""
     try:
-        with environment(variables):
+        with patch.dict(os.environ, variables):
             papermill.execute_notebook(
                 as_it_is,  # the cells of this run, executed in their place
                 as_it_is,

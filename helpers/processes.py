@@ -1,4 +1,4 @@
-"""Work in processes of its own: one fresh process for each item, so many at a time, and how far it is."""
+"""One fresh process for each item of work, n at a time, and how far the work is."""
 
 from __future__ import annotations
 
@@ -40,13 +40,8 @@ def each_alone(
     """Call ``function`` on each item in a fresh process, at most one per environment at a time.
 
     Items are begun in order and yielded as they end, each with its process's exit code: below zero
-    where a signal ended it. Whatever stops the iteration (an interrupt, say) ends the processes, and so
-    does the end of this one, even by SIGKILL.
-
-    Args:
-        function: importable, its items picklable; nothing is sent back.
-        items: what there is to do.
-        environments: variables that are set in a process before anything is imported.
+    where a signal ended it. Whatever stops the iteration ends the processes, and so does the end of this
+    one, even by SIGKILL. Variables are set in a process before anything is imported.
     """
     # Spawned, not forked: CUDA and torch's threads do not survive a fork.
     context = multiprocessing.get_context("spawn")
@@ -86,18 +81,6 @@ def _end_with_starter() -> None:
     if starter is not None:
         starter.join()
         os._exit(1)
-
-
-@contextmanager
-def environment(variables: Environment) -> Iterator[None]:
-    """Variables that processes inherit, set for the block only."""
-    before = dict(os.environ)
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        os.environ.clear()
-        os.environ.update(before)
 
 
 @contextmanager

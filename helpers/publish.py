@@ -1,8 +1,4 @@
-"""Make what a params file asks for, resumably, and write its tables to the archive.
-
-Every notebook with results of its own has a function that publishes them; it takes the parameters of
-the notebook and the archive of its paper.
-"""
+"""``python -m helpers publish``: make what a params file asks for, and write its tables to the archive."""
 
 from __future__ import annotations
 
@@ -36,26 +32,22 @@ def publish(
 
     Args:
         params_file: parameters of a notebook that has results of its own.
-        name: what the run is called besides its model and data; it stays next to the one without.
+        name: the run's label besides its model and data; it is stored next to the one without.
         finished: write what is finished and make no edit (notebooks 03, 05 and 06).
         data: the folder of all archives.
 
     Returns:
         The published run's folder.
-
-    Raises:
-        UserError: the params file is for another notebook, does not fit it, or holds wrong values; the
-            model, its presets or networks, or the data cannot be had; or the published run was made
-            from another source.
     """
     params = read_params(params_file)
     notebook = notebook_of(params_file).stem
     if notebook not in PUBLISHED:
         raise UserError(f"{params_file}: published are only {', '.join(PUBLISHED)}")
     paper, module, function = PUBLISHED[notebook]
-    with chdir(REPOSITORY):  # from where the notebooks read paths, too
+    into = Archive(data / paper, label=name)
+    with chdir(REPOSITORY):  # from where the notebooks read paths as well
         check_values(params_file, params, published=False)
-        into, make = Archive(data / paper, label=name), getattr(import_module(module), function)
+        make = getattr(import_module(module), function)
         if function.startswith("publish"):
             written: Path = make(params, into, finished=finished)
         else:

@@ -83,13 +83,13 @@ class Run:
         return pd.concat([self.tables[name] for name in names], ignore_index=True)
 
 
+@dataclass(frozen=True, eq=False)
 class StoredTables(Mapping[str, "pd.DataFrame"]):
     """A folder's tables as its ``about.json`` lists them, read once each."""
 
-    def __init__(self, folder: Path, listed: Mapping[str, Mapping[str, Any]]) -> None:
-        self.listed = listed
-        self._folder = folder
-        self._read: dict[str, pd.DataFrame] = {}
+    folder: Path
+    listed: Mapping[str, Mapping[str, Any]]
+    _read: dict[str, pd.DataFrame] = field(default_factory=dict)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.listed)
@@ -101,9 +101,9 @@ class StoredTables(Mapping[str, "pd.DataFrame"]):
         return name in self.listed
 
     def __getitem__(self, name: str) -> pd.DataFrame:
+        entry = self.listed[name]
         if name not in self._read:
-            entry = self.listed[name]
-            self._read[name] = _intact(self._folder / entry["file"], entry["digest"])
+            self._read[name] = _intact(self.folder / entry["file"], entry["digest"])
         return self._read[name]
 
 

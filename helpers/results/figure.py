@@ -118,11 +118,7 @@ def figure(name: str, *, title: str, **how: Any) -> Callable[[Draw], Draw]:
 
 
 def drawing(name: str) -> Drawing:
-    """How figures of a kind are drawn.
-
-    Raises:
-        FigureError: no such kind.
-    """
+    """How figures of a kind are drawn; a ``FigureError`` where there is none."""
     for module in CHAPTERS.get(name[:2], ()):
         import_module(module)
     if name not in _REGISTRY:
@@ -148,11 +144,7 @@ def write_list(path: Path = LIST) -> None:
 
 
 def save(name: str, folder: Path | None = None, *, data: Path = DATA) -> list[Path]:
-    """Draw one published figure and save it as PNG and SVG, by default among the committed ones.
-
-    Raises:
-        FigureError: no such figure, or its tables are not stored.
-    """
+    """Draw one published figure and save it as PNG and SVG, by default among the committed ones."""
     entries = published(data, chapter=name[:2])
     if name not in entries:
         raise _unknown(name)

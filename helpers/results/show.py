@@ -43,27 +43,21 @@ def show(what: str | pd.DataFrame, *values: Any, **options: Any) -> None:
     Args:
         what: a table, or the name a figure is registered under (see ``helpers.results.figure``).
         values: what the figure is drawn from; nothing: the stored tables of that name.
-        options: of a table: see ``table_output``, and ``name``, of its CSV file, by default its title; of
-            a figure: what its function takes besides.
-
-    Raises:
-        FigureError: no such figure.
+        options: ``table_output``'s, and ``name`` of the CSV file; or those of the figure's function.
     """
     if isinstance(what, pd.DataFrame):
         _keep_as_csv(what, options.pop("name", "") or options.get("title", ""))
         display(table_output(what, **options), raw=True)
         return
-    if not values and not options and what in (entries := published(chapter=what[:2])):
-        name, title, drawn = what, entries[what].title, entries[what].draw()
-    else:
-        kind = drawing(what)
-        name, title = kind.file(*values, **options), kind.title
-        drawn = kind.draw(*values, **options)
+    stored = published(chapter=what[:2]) if not (values or options) else {}
+    kind = stored.get(what) or drawing(what)
+    name = what if what in stored else drawing(what).file(*values, **options)
+    drawn = kind.draw(*values, **options)
     try:
         save_figure(drawn, name)
         output, size = figure_output(drawn, f"figure {name}")
         display(output, raw=True, metadata={"image/png": size})
-        display({"text/markdown": f"*{title}*", "text/plain": title}, raw=True)
+        display({"text/markdown": f"*{kind.title}*", "text/plain": kind.title}, raw=True)
     finally:
         plt.close(drawn)
 
@@ -73,11 +67,7 @@ def table_output(
 ) -> dict[str, str]:
     """A table as HTML for readers and as plain text, which a check of the notebook compares.
 
-    Args:
-        table: AFF and ANF columns come first, in both forms.
-        title: a line over it: what it is of, and how many.
-        decimals: of numbers that are not whole.
-        index: whether the index is shown; it is the column that stays in sight.
+    AFF and ANF columns come first; ``decimals`` are those of numbers that are not whole.
     """
     ordered = _additivity_first(table)
     number = f"{{:.{decimals}f}}".format
@@ -90,13 +80,7 @@ def table_output(
 
 
 def table_html(table: pd.DataFrame, *, decimals: int = 2, index: bool = True) -> str:
-    """A table that scrolls in its own box, with one row of titles and every cell in its own place.
-
-    Args:
-        table: AFF and ANF columns come first. A line break in a text is one on the page.
-        decimals: of numbers that are not whole.
-        index: whether the index is shown.
-    """
+    """A table that scrolls in its own box, with one row of titles and every cell in its own place."""
     flat = _additivity_first(table)
     if index:  # a level without a name has a title of blanks, another one for each
         named = [str(name) if name is not None else "" for name in flat.index.names]
@@ -125,8 +109,7 @@ def figure_output(drawn: Figure, caption: str) -> tuple[dict[str, str], dict[str
 
 
 def _keep_as_csv(table: pd.DataFrame, name: str) -> None:
-    """In a run: the table as a file, numbered in the order of the notebook, named by its first line or its
-    columns; six digits."""
+    """In a run: the table as a file, numbered in the notebook's order, named by its title or columns."""
     if folder := tables_folder():
         folder.mkdir(parents=True, exist_ok=True)
         number = len(list(folder.glob("*.csv"))) + 1
@@ -138,7 +121,6 @@ def _keep_as_csv(table: pd.DataFrame, name: str) -> None:
 
 
 def _additivity_first(table: pd.DataFrame) -> pd.DataFrame:
-    """The factors of additivity are what is asked; the rest follows in its own order."""
     columns = list(table.columns)
     first = [name for name in columns if str(name).startswith(("AFF", "ANF"))]
     return table[first + [name for name in columns if name not in first]] if first else table

@@ -68,18 +68,8 @@ def bootstrap_interval(
 
 
 def proportion_interval(values: ArrayLike, *, confidence: float = 0.95) -> Estimate:
-    """Share of records that give 1, with the exact interval of Clopper and Pearson.
-
-    Args:
-        values: 0 or 1 per record, shape (n,); NaN is omitted.
-        confidence: least coverage of the interval.
-
-    Raises:
-        ValueError: a value is neither 0 nor 1.
-    """
+    """Share of records that give 1 (else 0), with the exact interval of Clopper and Pearson."""
     numbers = defined(values)
-    if not _is_binary(numbers):
-        raise ValueError("an exact interval needs records that give 0 or 1; see share_interval")
     if not len(numbers):
         return mean_interval(numbers)
     return Estimate(*_binomial(numbers, confidence, "exact"), len(numbers))
@@ -89,10 +79,7 @@ def share_interval(values: ArrayLike, *, confidence: float = 0.95) -> Estimate:
     """Mean share over records: exact where every record gives 0 or 1, else the bootstrap over records.
 
     Where all records agree on 1 (or on 0) the exact bound holds for shares as well: a mean is at least
-    the probability of a 1.
-
-    Args:
-        values: between 0 and 1 per record, shape (n,); NaN is omitted.
+    the probability of a 1. ``values`` as in ``mean_interval``.
     """
     numbers = defined(values)
     if _is_binary(numbers):
@@ -106,10 +93,6 @@ def paired_proportions(
     """Second minus first share of the same records, each 0 or 1 (Newcombe 1998, method 10).
 
     Built from Wilson's intervals of both shares, so that it has a width where no record changes.
-
-    Args:
-        first: 0 or 1 per record, shape (n,).
-        second: the other method's, same records in the same order, without NaN.
     """
     one, two = (np.asarray(values, dtype=np.float64).reshape(-1) for values in (first, second))
     if not len(one):
@@ -128,10 +111,8 @@ def paired_proportions(
 def paired_means(first: ArrayLike, second: ArrayLike) -> Contrast:
     """Second minus first by the two-sided paired t-test over records (the test behind PEAK's †).
 
-    Args:
-        first: one number per record, shape (n,), for instance the plain method's.
-        second: the other method's, same records in the same order; a record where either is NaN is
-            omitted. The p-value is 1 where the two never differ, NaN with fewer than two pairs.
+    A record where either is NaN is omitted. The p-value is 1 where the two never differ, NaN with fewer
+    than two pairs.
     """
     one, two = _pairs(first, second)
     differences = two - one
@@ -207,11 +188,7 @@ def holm(p_values: Sequence[float]) -> NDArray[np.float64]:
 
 
 def one_sided(observed: float, permuted: NDArray[np.floating]) -> float:
-    """p of a permutation test, (1 + draws at least as high) / (1 + draws); NaN if nothing was observed.
-
-    Args:
-        permuted: the same under the null, one value per draw.
-    """
+    """p of a permutation test, (1 + draws at least as high) / (1 + draws); NaN if nothing was observed."""
     if np.isnan(observed):
         return _NAN
     at_least = int((permuted >= observed - 1e-12).sum())
