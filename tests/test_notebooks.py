@@ -42,7 +42,6 @@ def test_first_code_cell_holds_the_parameters(notebook):
 
 
 def test_a_parameter_keeps_its_value(notebook):
-    """``begin`` checks it each time the start is run again."""
     names = "|".join(p.name for p in notebook_parameters(notebook))
     _, *others = (cell.source for cell in code_cells(notebook))
     assert not [s for s in others if re.search(rf"^(?:{names}) =", s, re.MULTILINE)]

@@ -134,10 +134,3 @@ def test_a_file_has_one_version_and_is_hashed_once_a_process(tmp_path, monkeypat
     monkeypatch.setattr(keeping, "file_digest", lambda p: digests.append(p) or original(p))
     assert [_keep(tmp_path, 3) for _ in range(3)] == [2, 2, 2]
     assert digests == list(tmp_path.iterdir())
-
-
-def test_damage_without_a_maker_is_an_error_that_names_the_file(tmp_path):
-    _keep(tmp_path, 1)
-    keeping.kept_at(tmp_path / "value.json").write_text("2")
-    with pytest.raises(DamagedError, match=r"value-\w+\.json is damaged"):
-        keeping.read_kept(tmp_path / "value.json", Path.read_text)
