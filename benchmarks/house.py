@@ -40,7 +40,7 @@ BUDGETS = {
     "tools": 2221,
     "benchmarks": 1499,
     "book": 816,
-    "tests": 21147,
+    "tests": 21098,
 }
 OUTSIDE = ("tools", "benchmarks", "book", "tests")
 # What an addition is: a word by which code names one that exists, and the files it may touch.
