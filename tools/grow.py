@@ -25,14 +25,27 @@ from helpers.paths import RUNS
 from helpers.records import load_yaml
 from helpers.thinkedit.chains import as_edit
 from helpers.thinkedit.graph import Triplet
-from helpers.thinkedit.grown import FOLDER, SAMPLING, SOURCE, counts, lacking, reasoned, session
-from helpers.thinkedit.growth import Growth
-from helpers.thinkedit.journal import Journal
+from helpers.thinkedit.grow.journal import Journal
+from helpers.thinkedit.grow.language import ModelRespondent
+from helpers.thinkedit.grow.people import (
+    AutomaticReviewer,
+    Decision,
+    Review,
+    Reviewer,
+    store_neighbours,
+)
+from helpers.thinkedit.grow.pipeline import Growth
+from helpers.thinkedit.grow.sessions import (
+    FOLDER,
+    SAMPLING,
+    SOURCE,
+    counts,
+    lacking,
+    reasoned,
+    session,
+)
+from helpers.thinkedit.grow.wordings import read_wordings
 from helpers.thinkedit.knowgic import write_edits
-from helpers.thinkedit.proposers import store_neighbours
-from helpers.thinkedit.respondent import ModelRespondent
-from helpers.thinkedit.reviewers import AutomaticReviewer, Decision, Review, Reviewer
-from helpers.thinkedit.wordings import read_wordings
 
 DECISIONS = Path(__file__).with_name("grow_decisions.yaml")
 _BORDER = "shares a border with"

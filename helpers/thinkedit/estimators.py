@@ -18,7 +18,7 @@ from helpers.scoring.answers import Question, score_answers
 from helpers.scoring.naming import Aliases, begins, exclusive, log_naming, mentions, names_of
 from helpers.scoring.responses import Sampling, sample_responses, uses_chat
 from helpers.thinkedit.edits import Fact
-from helpers.thinkedit.prompts import answer_prompt
+from helpers.thinkedit.grow.language import answer_prompt
 
 DRAWN = Sampling(temperature=1.0, max_new_tokens=12, chat=False)
 

@@ -20,7 +20,7 @@ from helpers.results.style import PALETTE, captioned, plain, told, use_style
 from helpers.thinkedit.case import edge_states
 from helpers.thinkedit.edits import Edit
 from helpers.thinkedit.graph import graph_of_facts
-from helpers.thinkedit.growth import Growth
+from helpers.thinkedit.grow.pipeline import Growth
 
 _KEPT, _LOST = PALETTE[2], PALETTE[3]
 STATES: dict[str, tuple[Any, Any]] = {

@@ -18,7 +18,7 @@ from helpers.fetch import locate, official_files
 from helpers.paths import PACKAGED
 from helpers.records import Usable, read_json
 from helpers.thinkedit.edits import Chain, Edit, Fact
-from helpers.thinkedit.wordings import read_wordings
+from helpers.thinkedit.grow.wordings import read_wordings
 
 LAYOUTS = {layout: official_files()[f"knowgic-{layout}"] for layout in ("2025-06", "latest")}
 ALIASES = official_files()["knowgic-aliases"]

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from helpers.paths import PACKAGED
 from helpers.results.style import told, use_style
-from helpers.thinkedit.wordings import read_wordings
+from helpers.thinkedit.grow.wordings import read_wordings
 
 
 def links(model: str) -> pd.DataFrame:

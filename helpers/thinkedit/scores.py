@@ -18,8 +18,8 @@ from helpers.scoring.naming import Aliases, exclusive, log_naming, mentions, nam
 from helpers.scoring.responses import Sampling, sample_responses, uses_chat
 from helpers.thinkedit.counterfact import consistency, fluency, inverse_document_frequencies
 from helpers.thinkedit.edits import Edit
+from helpers.thinkedit.grow.language import answer_prompt
 from helpers.thinkedit.probes import Probe
-from helpers.thinkedit.prompts import answer_prompt
 
 ESTIMATORS = ("exact", "negated", "sampled", "texts")
 EXACTLY = ("exact", "negated")  # by log-probabilities of answers, not by drawing responses

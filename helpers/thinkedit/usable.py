@@ -10,9 +10,9 @@ from helpers.records import Usable
 from helpers.scoring.answers import tokenised
 from helpers.scoring.naming import Aliases
 from helpers.thinkedit.edits import Edit
+from helpers.thinkedit.grow.language import answer_prompt
 from helpers.thinkedit.knowgic import edits_file, usable_edits
 from helpers.thinkedit.probes import Probe, kinds_of, negations_of, probes_of, request_of
-from helpers.thinkedit.prompts import answer_prompt
 from helpers.thinkedit.scores import questions_of
 
 

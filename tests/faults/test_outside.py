@@ -17,7 +17,7 @@ import yaml
 from helpers.paths import PARAMS
 from helpers.sweeps.command import run_file
 from helpers.sweeps.matrix import SweepError
-from helpers.thinkedit.journal import Journal, JournalError
+from helpers.thinkedit.grow.journal import Journal, JournalError
 from helpers.triples import endpoint as module
 from helpers.triples.endpoint import Endpoint, EndpointError, select_pages
 

@@ -8,7 +8,7 @@ import pytest
 
 from helpers.thinkedit.edits import Chain, Edit, Fact
 from helpers.thinkedit.graph import Triplet
-from helpers.thinkedit.prompts import FACT_EXTRACTION
+from helpers.thinkedit.grow.language import FACT_EXTRACTION
 from helpers.thinkedit.scores import EXACT_COLUMNS
 
 SCHOOL = Triplet("Ada", "studied at", "North College")

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers.thinkedit import extraction, prompts
 from helpers.thinkedit.graph import Triplet
-from helpers.thinkedit.wordings import read_wordings
+from helpers.thinkedit.grow import language
+from helpers.thinkedit.grow.wordings import read_wordings
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,7 @@ from helpers.thinkedit.wordings import read_wordings
     ],
 )
 def test_the_first_question_is_taken(text, question):
-    assert extraction.question_of(text) == question
+    assert language.question_of(text) == question
 
 
 def test_statements_are_split_at_lines_and_sentences_but_not_at_initials_and_titles():
@@ -29,7 +29,7 @@ def test_statements_are_split_at_lines_and_sentences_but_not_at_initials_and_tit
         "- J. K. Bo met Dr. Cy there.\n\nAda lives in Red House.\nThe answer is Oz.\nYes.\nIt is old.\n"
         "Therefore Ada studied at North College."
     )
-    assert extraction.statements(text) == [
+    assert language.statements(text) == [
         "Ada lives in Red House.",
         "Red House belongs to North College!",
         "J. K. Bo met Dr. Cy there.",
@@ -42,7 +42,7 @@ def test_triplets_in_both_notations():
         "ADA | lives in | red house\nAda | is | Ada\na | b\n(a, b, c, d)\n"
         "Ada | said that | one two three four five six seven eight nine"
     )
-    assert extraction.triplets_of(text, text) == [
+    assert language.triplets_of(text, text) == [
         Triplet("Ada", "lives in", "Red House"),
         Triplet("Red House", "belongs to", "North College"),
     ]
@@ -73,17 +73,17 @@ def test_triplets_in_both_notations():
 def test_lines_of_fewer_parts_are_split_and_what_the_statement_lacks_is_refused(
     statement, written, triplet
 ):
-    found = extraction.triplets_of(written, statement, read_wordings())
+    found = language.triplets_of(written, statement, read_wordings())
     assert found == ([] if triplet is None else [Triplet(*triplet)])
 
 
 def test_statements_that_repeat_the_solved_examples_are_no_thoughts():
     repeated = "Marie Curie discovered polonium."
-    assert prompts.repeats_example(repeated, "Which continent is Italy on?")
-    assert not prompts.repeats_example("Marie Curie was born in Warsaw.", "Who was Marie Curie?")
-    assert not prompts.repeats_example("Italy is in Europe.", "Which continent is Italy on?")
-    for solved in prompts.THOUGHTS.values():
-        assert all(prompts.repeats_example(line, "?") for line in solved.splitlines())
+    assert language.repeats_example(repeated, "Which continent is Italy on?")
+    assert not language.repeats_example("Marie Curie was born in Warsaw.", "Who was Marie Curie?")
+    assert not language.repeats_example("Italy is in Europe.", "Which continent is Italy on?")
+    for solved in language.THOUGHTS.values():
+        assert all(language.repeats_example(line, "?") for line in solved.splitlines())
 
 
 word = st.from_regex(r"[A-Za-z]{1,9}", fullmatch=True)
@@ -94,35 +94,35 @@ def test_well_formed_lines_come_back_once(rows):
     expected = {Triplet(*r).key for r in rows if r[0].casefold() != r[2].casefold()}
     for line in ("{} | {} | {}", "({}, {}, {})"):
         text = "\n".join(line.format(*row) for row in rows)
-        found = extraction.triplets_of(text, text)
+        found = language.triplets_of(text, text)
         assert {triplet.key for triplet in found} == expected
         assert len(found) == len(expected)
 
 
 @given(st.text())
 def test_any_text_is_survived(text):
-    extraction.question_of(text)
-    assert all(len(s.split()) >= 3 for s in extraction.statements(text))
-    assert all(t.key[0] != t.key[2] for t in extraction.triplets_of(text, text, read_wordings()))
+    language.question_of(text)
+    assert all(len(s.split()) >= 3 for s in language.statements(text))
+    assert all(t.key[0] != t.key[2] for t in language.triplets_of(text, text, read_wordings()))
 
 
 def test_prompts_name_what_they_ask_about():
     triplet = Triplet("Ada", "lives in", "Red House")
     follow = Triplet("Red House", "belongs to", "North College")
-    assert "Subject: Ada | Relation: lives in | Object: Red House" in prompts.question_prompt(
+    assert "Subject: Ada | Relation: lives in | Object: Red House" in language.question_prompt(
         [triplet]
     )
-    chain = prompts.question_prompt([triplet, follow])
+    chain = language.question_prompt([triplet, follow])
     assert "Chain: Ada -> lives in -> Red House -> belongs to -> North College\n" in chain
     with pytest.raises(ValueError, match="empty chain"):
-        prompts.question_prompt([])
-    assert extraction.fallback_question(triplet) == "Ada lives in what?"
-    for template in prompts.TEMPLATES.values():
+        language.question_prompt([])
+    assert language.fallback_question(triplet) == "Ada lives in what?"
+    for template in language.TEMPLATES.values():
         assert template == template.rstrip(" ")
 
 
 def test_reasoning_and_extraction_are_chats_that_end_with_what_is_asked():
-    for turns in (prompts.thought_prompt("Who?"), prompts.extraction_prompt("Who?")):
+    for turns in (language.thought_prompt("Who?"), language.extraction_prompt("Who?")):
         assert [turn["role"] for turn in turns] == ["system", *["user", "assistant"] * 2, "user"]
         assert turns[-1]["content"] == "Who?"
-    assert prompts.answer_prompt("Who?").endswith("Answer:")
+    assert language.answer_prompt("Who?").endswith("Answer:")

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import pytest
 
 from helpers.thinkedit.graph import Triplet
-from helpers.thinkedit.grown import grown_journals, lacking, links_of, reasoned, replayed
-from helpers.thinkedit.journal import JournalError, decisions, header
+from helpers.thinkedit.grow.journal import JournalError, decisions, header
+from helpers.thinkedit.grow.sessions import grown_journals, lacking, links_of, reasoned, replayed
 from helpers.thinkedit.knowgic import load_edits
 from tools import grow
 

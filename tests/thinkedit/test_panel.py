@@ -5,9 +5,9 @@ import json
 import pytest
 
 from helpers.thinkedit.graph import Triplet, triplets
-from helpers.thinkedit.journal import Journal, JournalError
-from helpers.thinkedit.panel import CurationPanel
-from helpers.thinkedit.pipeline import Session, Settings
+from helpers.thinkedit.grow.journal import Journal, JournalError
+from helpers.thinkedit.grow.panel import CurationPanel
+from helpers.thinkedit.grow.pipeline import Session, Settings
 
 SCHOOL = Triplet("Ada", "studied at", "North College")
 HOUSE = Triplet("Ada", "lives in", "Red House")

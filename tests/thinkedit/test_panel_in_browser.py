@@ -14,9 +14,9 @@ from pathlib import Path
 
 from conftest import SCHOOL, WorldModel
 
-from helpers.thinkedit.journal import Journal
-from helpers.thinkedit.panel import CurationPanel
-from helpers.thinkedit.pipeline import Session, Settings
+from helpers.thinkedit.grow.journal import Journal
+from helpers.thinkedit.grow.panel import CurationPanel
+from helpers.thinkedit.grow.pipeline import Session, Settings
 
 world = WorldModel()
 journal = Journal(Path({journal!r}), model=world.fingerprint, settings={{}})

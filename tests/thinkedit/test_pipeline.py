@@ -6,12 +6,18 @@ from dataclasses import replace
 import pytest
 
 from helpers.thinkedit.graph import Triplet, triplets
-from helpers.thinkedit.grown import reasoned
-from helpers.thinkedit.journal import Journal, JournalError, decisions
-from helpers.thinkedit.pipeline import Session, Settings
-from helpers.thinkedit.proposers import Listed, Proposal
-from helpers.thinkedit.reviewers import AutomaticReviewer, Decision, RecordedReviewer, Review
-from helpers.thinkedit.wordings import Wording, read_wordings
+from helpers.thinkedit.grow.journal import Journal, JournalError, decisions
+from helpers.thinkedit.grow.people import (
+    AutomaticReviewer,
+    Decision,
+    Listed,
+    Proposal,
+    RecordedReviewer,
+    Review,
+)
+from helpers.thinkedit.grow.pipeline import Session, Settings
+from helpers.thinkedit.grow.sessions import reasoned
+from helpers.thinkedit.grow.wordings import Wording, read_wordings
 
 SCHOOL = Triplet("Ada", "studied at", "North College")
 HOUSE = Triplet("Ada", "lives in", "Red House")
@@ -269,14 +275,6 @@ def test_a_changed_record_is_noticed(world, tmp_path):
     whole = path.read_text()
     path.write_text(whole.replace("North College", "South College"))
     with pytest.raises(JournalError, match="not the line that was written"):
-        grow(world, path)
-    lines = [
-        json.loads(line) for line in whole.replace("North College", "South College").splitlines()
-    ]
-    for line in lines:
-        del line["digest"]  # as an earlier version wrote it
-    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-    with pytest.raises(JournalError, match="start a new journal"):
         grow(world, path)
     path.write_text("[]\n")
     with pytest.raises(JournalError, match="line 1: no journal record"):

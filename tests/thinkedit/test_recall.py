@@ -9,20 +9,20 @@ from helpers.results.store import ResultsStore
 from helpers.thinkedit import recalled_tables
 from helpers.thinkedit.edits import chain_lengths
 from helpers.thinkedit.gallery import RECALLED
-from helpers.thinkedit.knowgic import load_aliases, load_edits, read_edits, write_edits
-from helpers.thinkedit.proposers import (
+from helpers.thinkedit.grow.people import (
     Listed,
     Proposal,
     StoreNeighbours,
     Together,
     store_neighbours,
 )
-from helpers.thinkedit.recalled import LINKS, Selection, recalled_edits
-from helpers.thinkedit.recalling import RecallSettings, recalled_facts
+from helpers.thinkedit.grow.wordings import WordingError, read_wordings
+from helpers.thinkedit.knowgic import load_aliases, load_edits, read_edits, write_edits
 from helpers.thinkedit.tables import chain_index
-from helpers.thinkedit.validation import Validation
-from helpers.thinkedit.wordings import WordingError, read_wordings
 from helpers.triples.labelled_graph import Edge, Entity, Graph
+from tools.recall.recalled import LINKS, Selection, recalled_edits
+from tools.recall.recalling import RecallSettings, recalled_facts
+from tools.recall.validation import Validation
 
 
 def names(proposals):
@@ -110,7 +110,7 @@ def test_rounds_go_on_from_what_the_model_named_and_answers_are_kept(tiny, tmp_p
             ["It is in FRANCE." if "Lyon" in p and "In which" in p else "Europe"] for p in prompts
         ]
 
-    monkeypatch.setattr("helpers.thinkedit.validation.sample_responses", respond)
+    monkeypatch.setattr("tools.recall.validation.sample_responses", respond)
     proposals = [
         Proposal("Lyon", "P17", "France"),
         Proposal("France", "P30", "Europe"),

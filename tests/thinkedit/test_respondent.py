@@ -1,7 +1,7 @@
 """A language model as the pipeline sees it."""
 
 from helpers.scoring.responses import Sampling
-from helpers.thinkedit.respondent import ModelRespondent
+from helpers.thinkedit.grow.language import ModelRespondent
 
 
 def test_responses_depend_on_the_seed_and_not_on_the_rows(tiny):

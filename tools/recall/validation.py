@@ -20,11 +20,11 @@ from helpers.results.store import Cases, ResultsStore
 from helpers.scoring.answers import Question
 from helpers.scoring.naming import mentions, names_of
 from helpers.scoring.responses import Sampling, sample_responses, uses_chat
+from helpers.thinkedit.grow.language import answer_prompt
+from helpers.thinkedit.grow.people import Proposal
+from helpers.thinkedit.grow.wordings import Wordings
 from helpers.thinkedit.probes import Probe
-from helpers.thinkedit.prompts import answer_prompt
-from helpers.thinkedit.proposers import Proposal
 from helpers.thinkedit.scores import exact_scores
-from helpers.thinkedit.wordings import Wordings
 
 VERSION = 1
 GREEDY = Sampling(temperature=0, max_new_tokens=24, stop="\n")

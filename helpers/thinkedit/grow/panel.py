@@ -15,8 +15,8 @@ from html import escape
 import ipywidgets as widgets
 
 from helpers.thinkedit.graph import Triplet
-from helpers.thinkedit.pipeline import Session
-from helpers.thinkedit.reviewers import Decision, Review
+from helpers.thinkedit.grow.people import Decision, Review
+from helpers.thinkedit.grow.pipeline import Session
 
 _WIDE = widgets.Layout(width="98%")
 _PART = widgets.Layout(width="28%")

@@ -19,11 +19,10 @@ from helpers.paths import PACKAGED
 from helpers.scoring.responses import Sampling
 from helpers.thinkedit.chains import MAX_STEPS
 from helpers.thinkedit.graph import Triplet, check_triplet, triplets
-from helpers.thinkedit.growth import Growth, Key, Settings, asks_for_all
-from helpers.thinkedit.journal import Journal, JournalError, Respondent, header
-from helpers.thinkedit.pipeline import Session
-from helpers.thinkedit.proposers import StoreNeighbours, store_neighbours
-from helpers.thinkedit.wordings import WORDINGS, read_wordings
+from helpers.thinkedit.grow.journal import Journal, JournalError, Respondent, header
+from helpers.thinkedit.grow.people import StoreNeighbours, store_neighbours
+from helpers.thinkedit.grow.pipeline import Growth, Key, Session, Settings, asks_for_all
+from helpers.thinkedit.grow.wordings import WORDINGS, read_wordings
 
 FOLDER = PACKAGED / "thinkedit"
 SOURCE = "packaged"

@@ -17,12 +17,12 @@ from pathlib import Path
 from helpers.models import load
 from helpers.paths import PACKAGED, RUNS
 from helpers.results.store import ResultsStore
+from helpers.thinkedit.grow.people import StoreNeighbours, Together, store_neighbours
+from helpers.thinkedit.grow.wordings import read_wordings
 from helpers.thinkedit.knowgic import write_edits
-from helpers.thinkedit.proposers import StoreNeighbours, Together, store_neighbours
-from helpers.thinkedit.recalled import recalled_edits
-from helpers.thinkedit.recalling import recalled_facts
-from helpers.thinkedit.validation import Validation
-from helpers.thinkedit.wordings import read_wordings
+from tools.recall.recalled import recalled_edits
+from tools.recall.recalling import recalled_facts
+from tools.recall.validation import Validation
 
 # Subjects to begin with: (source, relation they have, how many, drawn).
 BEGIN = (

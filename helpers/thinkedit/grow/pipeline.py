@@ -14,16 +14,74 @@ from itertools import chain
 from types import MappingProxyType
 from typing import Any
 
+import networkx as nx
+
 from helpers.models.tokens import Prompt
 from helpers.scoring.naming import Aliases, mentions, names_of
-from helpers.thinkedit import extraction, prompts
 from helpers.thinkedit.chains import simple_chains
 from helpers.thinkedit.graph import Triplet, add_triplet
-from helpers.thinkedit.growth import Growth, Path, Settings, asks_for_all
-from helpers.thinkedit.journal import Journal, Respondent
-from helpers.thinkedit.proposers import Proposer, proposed_triplets
-from helpers.thinkedit.reviewers import Decision, Review, Reviewer
-from helpers.thinkedit.wordings import Wordings
+from helpers.thinkedit.grow import language
+from helpers.thinkedit.grow.journal import Journal, Respondent
+from helpers.thinkedit.grow.people import Decision, Proposer, Review, Reviewer, proposed_triplets
+from helpers.thinkedit.grow.wordings import Wordings
+
+Path = tuple[Triplet, ...]
+Key = tuple[str, str, str]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How far to grow, and how to ask.
+
+    ``max_attempts`` is the paper's k_max, ``target_chains`` its stop at 100 (Harry Potter);
+    ``chain_questions`` bounds the chains asked about per round, ``proposals`` a proposer's facts per
+    question. Algorithm 2 takes one chain of thought per question (``thoughts``) and all its statements
+    (``statements``); the paper gives no length, ``thought_tokens`` is ours.
+    """
+
+    max_attempts: int = 3
+    max_steps: int = 5
+    target_chains: int = 100
+    max_rounds: int = 8
+    responses: int = 1
+    chain_questions: int = 20
+    thoughts: int = 1
+    thought_tokens: int = 256
+    statements: int | None = None
+    proposals: int = 8
+    seed: int = 0
+
+
+@dataclass
+class Growth:
+    """State of a run: the graph so far, its chains, what was given up, and why it stopped.
+
+    Of triplets, by their keys: ``reasoned`` were read from the model's chains of thought, ``proposed`` said
+    by the proposer about the entities asked for, ``offered`` for review, ``kept`` by it.
+    """
+
+    fact: Triplet
+    graph: nx.DiGraph = field(default_factory=nx.DiGraph)
+    chains: list[Path] = field(default_factory=list)
+    discarded: list[Path] = field(default_factory=list)
+    rounds: int = 0
+    stopped: str = ""
+    reasoned: set[Key] = field(default_factory=set)
+    proposed: set[Key] = field(default_factory=set)
+    offered: set[Key] = field(default_factory=set)
+    kept: set[Key] = field(default_factory=set)
+
+
+def asks_for_all(question: str, path: Path, aliases: Aliases) -> bool:
+    """Whether a question names the path's subject, and neither its object nor an entity on the way.
+
+    One that gives its object away validates anything; one that names an entity on the way asks for
+    the last step only.
+    """
+    told = [names_of(triplet.object, aliases) for triplet in path]
+    asks = mentions(question, names_of(path[0].subject, aliases))
+    return asks and not any(mentions(question, names) for names in told)
+
 
 Steps = Generator[Review, Decision, None]
 NO_ALIASES: Aliases = MappingProxyType({})
@@ -134,7 +192,7 @@ class _Run:
         """Algorithm 1: fill ``validated`` with the paths whose object the model names."""
         asked = self._questions(paths)
         for attempt in range(self.settings.max_attempts):
-            texts = [prompts.answer_prompt(question) for _, question in asked]
+            texts = [language.answer_prompt(question) for _, question in asked]
             answers = self._ask(texts, n=self.settings.responses, attempt=attempt)
             again: list[tuple[Path, str]] = []
             for (path, question), responses in zip(asked, answers, strict=True):
@@ -175,7 +233,7 @@ class _Run:
         """Algorithm 2: reasoning on the validated questions, its statements, their triplets."""
         growth, settings = self.growth, self.settings
         thoughts = self._ask(
-            [prompts.thought_prompt(question) for question in validated.values()],
+            [language.thought_prompt(question) for question in validated.values()],
             n=settings.thoughts,
             max_new_tokens=settings.thought_tokens,
             stop=None,
@@ -195,16 +253,16 @@ class _Run:
 
     def _statements(self, thoughts: Sequence[str], question: str) -> list[str]:
         """The distinct statements of a question's chains of thought, without the solved examples'."""
-        told = [s for thought in thoughts for s in extraction.statements(thought)]
-        own = [s for s in dict.fromkeys(told) if not prompts.repeats_example(s, question)]
+        told = [s for thought in thoughts for s in language.statements(thought)]
+        own = [s for s in dict.fromkeys(told) if not language.repeats_example(s, question)]
         return own[: self.settings.statements]
 
     def _extract(self, told: Iterable[Sequence[str]]) -> None:
         """Read the triplets of statements, each once in a run."""
         new = [s for s in dict.fromkeys(chain.from_iterable(told)) if s not in self.read]
-        written = self._ask([prompts.extraction_prompt(s) for s in new], temperature=0.0)
+        written = self._ask([language.extraction_prompt(s) for s in new], temperature=0.0)
         for statement, (text,) in zip(new, written, strict=True):
-            self.read[statement] = extraction.triplets_of(text, statement, self.wordings)
+            self.read[statement] = language.triplets_of(text, statement, self.wordings)
 
     def _proposed(self, path: Path) -> list[Triplet]:
         """The proposer's facts about a triplet's two entities."""
@@ -243,13 +301,13 @@ class _Run:
         """A question for each path; a chain without a usable one is refused."""
         worded = {path: self._worded(path) for path in paths}
         free = [path for path in paths if not worded[path]]
-        texts = self._ask([prompts.question_prompt(path) for path in free])
+        texts = self._ask([language.question_prompt(path) for path in free])
         written = {path: text for path, (text,) in zip(free, texts, strict=True)}
         asked = []
         for path in paths:
-            question = worded[path] or extraction.question_of(written[path])
+            question = worded[path] or language.question_of(written[path])
             if not asks_for_all(question, path, self.aliases):
-                question = extraction.fallback_question(path[0]) if len(path) == 1 else ""
+                question = language.fallback_question(path[0]) if len(path) == 1 else ""
             if question:
                 asked.append((path, question))
             else:

@@ -13,8 +13,8 @@ import networkx as nx
 import numpy as np
 import pandas as pd
 
-from helpers.thinkedit.proposers import Proposal, Proposer
-from helpers.thinkedit.validation import Validation
+from helpers.thinkedit.grow.people import Proposal, Proposer
+from tools.recall.validation import Validation
 
 COLUMNS = (
     "subject", "relation", "object", "source", "round", "cloze", "probability", "likely",

@@ -210,10 +210,10 @@ def _read(path: Path) -> tuple[list[dict[str, Any]], int]:
 
 
 def _step(line: bytes) -> dict[str, Any]:
-    """A line's record; lines of earlier versions have no digest."""
+    """A line's record."""
     record = json.loads(line)
     digest = record.pop("digest", None)
-    if set(record) != {"kind", "request", "outcome"} or digest not in (None, _digest(record)):
+    if set(record) != {"kind", "request", "outcome"} or digest != _digest(record):
         raise ValueError("not the line that was written")
     return dict(record)
 

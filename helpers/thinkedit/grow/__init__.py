@@ -1,0 +1,1 @@
+"""A model's own knowledge graph, grown around a fact (Algorithms 1–3)."""

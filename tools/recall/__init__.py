@@ -1,0 +1,1 @@
+"""Graphs of the facts that a model recalls, ``python -m tools.recall``."""
