@@ -17,6 +17,7 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -27,23 +28,9 @@ from helpers.thinkedit.chains import as_edit
 from helpers.thinkedit.graph import Triplet
 from helpers.thinkedit.grow.journal import Journal
 from helpers.thinkedit.grow.language import ModelRespondent
-from helpers.thinkedit.grow.people import (
-    AutomaticReviewer,
-    Decision,
-    Review,
-    Reviewer,
-    store_neighbours,
-)
+from helpers.thinkedit.grow.people import Decision, Review, Reviewer, keep_all, store_neighbours
 from helpers.thinkedit.grow.pipeline import Growth
-from helpers.thinkedit.grow.sessions import (
-    FOLDER,
-    SAMPLING,
-    SOURCE,
-    counts,
-    lacking,
-    reasoned,
-    session,
-)
+from helpers.thinkedit.grow.sessions import FOLDER, SAMPLING, counts, lacking, reasoned, session
 from helpers.thinkedit.grow.wordings import read_wordings
 from helpers.thinkedit.knowgic import write_edits
 
@@ -52,36 +39,35 @@ _BORDER = "shares a border with"
 
 
 class Curator:
-    """Keeps what the store says and what was judged true, adds and rewords what the decisions list."""
+    """Keeps what the store holds and what was judged true, adds and rewords what the decisions list."""
 
     def __init__(self, graph: Mapping[str, Any], decisions: Mapping[str, Any]) -> None:
         self.fact = Triplet(*graph["fact"])
         self._added = tuple(Triplet(*added) for added in graph["add"])
         self._reword = decisions["reword"]
         self._true = {Triplet(*parts).key for parts in decisions["reasoned"]}
-        self._store = store_neighbours(SOURCE, read_wordings())
+        wordings = read_wordings()
+        for proposal in chain.from_iterable(store_neighbours("packaged", wordings).values()):
+            reads = wordings.relations[proposal.relation].reads
+            self._true.add(Triplet(proposal.subject, reads, proposal.object).key)
 
-    def decide(self, review: Review) -> Decision:
+    def __call__(self, review: Review) -> Decision:
         """Decide one review."""
         if review.occasion == "refine":
-            question = self._reword.get(review.question, "")
-            return Decision(
-                discard=not question, question=question, path=review.path if question else ()
-            )
-        kept = [each for each in review.candidates if self._holds(each)]
+            if question := self._reword.get(review.question):
+                return Decision(question=question, path=review.path)
+            return Decision(discard=True)
+        kept = [each for each in review.candidates if each.key in self._true]
         if review.path == (self.fact,):
             kept = [each for each in kept if each.relation != _BORDER]
             kept += self._added
         return Decision(triplets=tuple(kept))
 
-    def _holds(self, triplet: Triplet) -> bool:
-        return triplet.key in self._true or self._store.holds(triplet)
-
 
 def grow(
     respondent: ModelRespondent, fact: Triplet, reviewer: Reviewer, path: Path, question: str = ""
 ) -> Growth:
-    """One graph; a run that was stopped goes on."""
+    """One graph; a run that was stopped resumes."""
     print(f"{path}: growing", file=sys.stderr)
     return session(fact, respondent, partial(Journal, path), question=question).run(reviewer)
 
@@ -94,7 +80,7 @@ def own_graph(respondent: ModelRespondent, given: argparse.Namespace) -> Growth:
     name = "-".join(re.findall(r"\w+", given.subject.casefold()))
     path = given.into or RUNS / "grown"
     path = path / f"grown-{respondent.language_model.name}-{name}.jsonl"
-    growth = grow(respondent, fact, AutomaticReviewer(), path, given.question)
+    growth = grow(respondent, fact, keep_all, path, given.question)
     if not growth.chains:
         raise ValueError(
             f"{fact}: {growth.stopped}; read the responses in {path}, and give another --question"

@@ -8,7 +8,7 @@ import pytest
 
 from helpers.thinkedit.edits import Chain, Edit, Fact
 from helpers.thinkedit.graph import Triplet
-from helpers.thinkedit.grow.language import FACT_EXTRACTION
+from helpers.thinkedit.grow.language import PROMPTS
 from helpers.thinkedit.scores import EXACT_COLUMNS
 
 SCHOOL = Triplet("Ada", "studied at", "North College")
@@ -47,7 +47,7 @@ class WorldModel:
     def _thought(self, turns: Sequence[dict[str, str]]) -> str:
         """Reasons about a question, or extracts the triplets of a statement."""
         question = turns[-1]["content"]
-        if turns[0]["content"] == FACT_EXTRACTION:
+        if turns[0]["content"] == PROMPTS["extraction"]:
             return "".join(
                 f"{t.subject} | {t.relation} | {t.object}\n"
                 for t in self.known

@@ -1,12 +1,16 @@
-"""Questions, statements and triplets in free text, and the prompts that ask for them."""
+"""Questions, statements and triplets in free text, the prompts that ask for them, and who answers."""
+
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from helpers import UserError
+from helpers.scoring.responses import Sampling
 from helpers.thinkedit.graph import Triplet
 from helpers.thinkedit.grow import language
-from helpers.thinkedit.grow.wordings import read_wordings
+from helpers.thinkedit.grow.wordings import Wordings, read_wordings
 
 
 @pytest.mark.parametrize(
@@ -42,7 +46,7 @@ def test_triplets_in_both_notations():
         "ADA | lives in | red house\nAda | is | Ada\na | b\n(a, b, c, d)\n"
         "Ada | said that | one two three four five six seven eight nine"
     )
-    assert language.triplets_of(text, text) == [
+    assert language.triplets_of(text, text, Wordings()) == [
         Triplet("Ada", "lives in", "Red House"),
         Triplet("Red House", "belongs to", "North College"),
     ]
@@ -82,7 +86,7 @@ def test_statements_that_repeat_the_solved_examples_are_no_thoughts():
     assert language.repeats_example(repeated, "Which continent is Italy on?")
     assert not language.repeats_example("Marie Curie was born in Warsaw.", "Who was Marie Curie?")
     assert not language.repeats_example("Italy is in Europe.", "Which continent is Italy on?")
-    for solved in language.THOUGHTS.values():
+    for solved in language.PROMPTS["solved_thoughts"].values():
         assert all(language.repeats_example(line, "?") for line in solved.splitlines())
 
 
@@ -94,7 +98,7 @@ def test_well_formed_lines_come_back_once(rows):
     expected = {Triplet(*r).key for r in rows if r[0].casefold() != r[2].casefold()}
     for line in ("{} | {} | {}", "({}, {}, {})"):
         text = "\n".join(line.format(*row) for row in rows)
-        found = language.triplets_of(text, text)
+        found = language.triplets_of(text, text, Wordings())
         assert {triplet.key for triplet in found} == expected
         assert len(found) == len(expected)
 
@@ -109,20 +113,39 @@ def test_any_text_is_survived(text):
 def test_prompts_name_what_they_ask_about():
     triplet = Triplet("Ada", "lives in", "Red House")
     follow = Triplet("Red House", "belongs to", "North College")
-    assert "Subject: Ada | Relation: lives in | Object: Red House" in language.question_prompt(
+    assert "Subject: Ada | Relation: lives in | Object: Red House\n" in language.question_prompt(
         [triplet]
     )
     chain = language.question_prompt([triplet, follow])
     assert "Chain: Ada -> lives in -> Red House -> belongs to -> North College\n" in chain
-    with pytest.raises(ValueError, match="empty chain"):
-        language.question_prompt([])
     assert language.fallback_question(triplet) == "Ada lives in what?"
-    for template in language.TEMPLATES.values():
-        assert template == template.rstrip(" ")
-
-
-def test_reasoning_and_extraction_are_chats_that_end_with_what_is_asked():
     for turns in (language.thought_prompt("Who?"), language.extraction_prompt("Who?")):
         assert [turn["role"] for turn in turns] == ["system", *["user", "assistant"] * 2, "user"]
         assert turns[-1]["content"] == "Who?"
     assert language.answer_prompt("Who?").endswith("Answer:")
+
+
+def test_wordings_need_one_slot_each(tmp_path):
+    path = tmp_path / "wordings.yaml"
+    for own in ("reads: is, questions: ['Who?']", "questions: ['Who is {}?']"):
+        path.write_text(
+            f"relations: {{P1: {{{own}, clozes: ['{{}} is']}}}}\nexamples: []\naliases: {{}}"
+        )
+        with pytest.raises(UserError, match=r"wordings.yaml, P1: .*exactly one"):
+            read_wordings.__wrapped__(path)
+
+
+def test_responses_depend_on_the_seed_and_not_on_the_rows(tiny, monkeypatch):
+    sampling = Sampling(max_new_tokens=6, temperature=1.0)
+    model, prompts = tiny("llama"), ["Ada lives in", "x"]
+    wide, narrow = (language.ModelRespondent(model, sampling, rows=rows) for rows in (64, 1))
+    assert wide.respond(prompts, n=2, seed=1) == narrow.respond(prompts, n=2, seed=1)
+    assert wide.respond(prompts, n=2, seed=1) != wide.respond(prompts, n=2, seed=2)
+    hot = language.ModelRespondent(model, replace(sampling, temperature=2.0))
+    other = language.ModelRespondent(tiny("llama", seed=1), sampling)
+    assert wide.fingerprint == narrow.fingerprint
+    assert len({wide.fingerprint, hot.fingerprint, other.fingerprint}) == 3
+    # Completions end at an empty line, chats do not.
+    assert r"stop='\n\n'" in wide.fingerprint
+    monkeypatch.setattr(model.tokenizer, "chat_template", "{{ messages }}")
+    assert "stop=None" in wide.fingerprint

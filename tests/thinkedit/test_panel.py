@@ -38,7 +38,10 @@ def test_pruning_and_adding(open_panel, tmp_path):
     panel, session = open_panel()
     assert panel.question.value == "Ada studied at what?"
     assert "Ada lives in Red House." in panel.responses.value
-    assert [row.triplet for row in panel.rows] == [HOUSE, PART]  # SCHOOL is a link already
+    assert [t for row in panel.rows for t in row.triplets] == [
+        HOUSE,
+        PART,
+    ]  # SCHOOL is a link already
     panel.rows[0].keep.value = False
     panel.add.click()
     fill(panel.rows[-1], "Ada", "lives in", "Red House")

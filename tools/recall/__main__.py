@@ -3,7 +3,7 @@
     HELPERS_DATA=… python -m tools.recall smollm2-135m
 
 Neighbours come from the packaged facts and CoDEx-S. Everything asked of the model is kept in the store,
-so that a run that was stopped goes on. Beside the edits it writes how many links and chains each stage
+so that a run that was stopped resumes. With the edits it writes how many links and chains each stage
 left, the validation report.
 """
 
@@ -11,18 +11,18 @@ from __future__ import annotations
 
 import argparse
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 
 from helpers.models import load
 from helpers.paths import PACKAGED, RUNS
 from helpers.results.store import ResultsStore
-from helpers.thinkedit.grow.people import StoreNeighbours, Together, store_neighbours
+from helpers.thinkedit.grow.people import Proposal, about, store_neighbours
 from helpers.thinkedit.grow.wordings import read_wordings
 from helpers.thinkedit.knowgic import write_edits
-from tools.recall.recalled import recalled_edits
-from tools.recall.recalling import recalled_facts
-from tools.recall.validation import Validation
+from tools.recall.edits import recalled_edits
+from tools.recall.facts import Validation, recalled_facts
 
 # Subjects to begin with: (source, relation they have, how many, drawn).
 BEGIN = (
@@ -34,39 +34,43 @@ BEGIN = (
     ("packaged", "P57", 130),
     ("codex-s", "P27", 150),
 )
+Store = dict[str, list[Proposal]]
 
 
-def beginnings(stores: dict[str, StoreNeighbours], *, seed: int) -> list[str]:
+def beginnings(stores: dict[str, Store]) -> list[str]:
     """Subjects to begin with, each once."""
-    rng = random.Random(seed)
+    rng = random.Random(0)
     found: dict[str, None] = {}
     for source, relation, number in BEGIN:
-        subjects = stores[source].subjects(relation)
+        proposed = (p for proposals in stores[source].values() for p in proposals)
+        subjects = sorted({p.subject for p in proposed if p.relation == relation})
         rng.shuffle(subjects)
         found |= dict.fromkeys(subjects[:number])
     return list(found)
+
+
+def together(stores: Sequence[Store], entities: Iterable[str]) -> list[Proposal]:
+    """The proposals of several stores; of the same fact, the first one's counts."""
+    asked = list(entities)
+    found: dict[tuple[str, str, str], Proposal] = {}
+    for store in stores:
+        for proposal in about(store)(asked):
+            found.setdefault(proposal.key, proposal)
+    return list(found.values())
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("model")
-    parser.add_argument("--examples", type=int, default=3, help="solved examples before a question")
-    parser.add_argument("--attempts", type=int, default=1, help="questions tried per fact")
     parser.add_argument("--store", type=Path, default=RUNS / "results")
     parser.add_argument("--into", type=Path, default=PACKAGED / "thinkedit")
     given = parser.parse_args(arguments)
     wordings = read_wordings()
     stores = {source: store_neighbours(source, wordings) for source in ("packaged", "codex-s")}
-    validation = Validation(
-        load(given.model),
-        wordings,
-        ResultsStore(given.store),
-        examples=given.examples,
-        attempts=given.attempts,
-    )
-    subjects = beginnings(stores, seed=0)
-    facts = recalled_facts(validation, Together(list(stores.values())), subjects)
+    validation = Validation(load(given.model), wordings, ResultsStore(given.store))
+    propose = partial(together, list(stores.values()))
+    facts = recalled_facts(validation, propose, beginnings(stores))
     recalled = recalled_edits(facts)
     name = f"recalled-{given.model}"
     facts.to_csv(given.store / f"{name}.csv", index=False)  # all proposals, for a closer look

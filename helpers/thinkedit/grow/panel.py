@@ -9,13 +9,13 @@ notebook loses nothing: running the cell again resumes at the same place.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from html import escape
 
 import ipywidgets as widgets
 
 from helpers.thinkedit.graph import Triplet
-from helpers.thinkedit.grow.people import Decision, Review
+from helpers.thinkedit.grow.people import Decision
 from helpers.thinkedit.grow.pipeline import Session
 
 _WIDE = widgets.Layout(width="98%")
@@ -31,28 +31,19 @@ class TripletRow(widgets.HBox):
     """One editable triplet, with a box to tick where it may be pruned."""
 
     def __init__(self, triplet: Triplet | None = None, *, prunable: bool = True) -> None:
-        parts = (triplet.subject, triplet.relation, triplet.object) if triplet else ("", "", "")
         names = ("subject", "relation", "object")
         self.keep = widgets.Checkbox(value=True, indent=False, layout=widgets.Layout(width="2em"))
         self.parts = [
-            widgets.Text(value=part, placeholder=name, layout=_PART)
-            for part, name in zip(parts, names, strict=True)
+            widgets.Text(value=getattr(triplet, name, ""), placeholder=name, layout=_PART)
+            for name in names
         ]
         super().__init__([self.keep, *self.parts] if prunable else self.parts)
 
     @property
-    def triplet(self) -> Triplet | None:
-        """What the fields say; None when unticked or all empty.
-
-        Raises:
-            ValueError: a triplet with an empty part.
-        """
+    def triplets(self) -> list[Triplet]:
+        """What the fields hold; none when unticked or all empty."""
         values = [part.value.strip() for part in self.parts]
-        if not self.keep.value or not any(values):
-            return None
-        if not all(values):
-            raise ValueError("a triplet has an empty part: fill it in or untick it")
-        return Triplet(*values)
+        return [Triplet(*values)] if self.keep.value and any(values) else []
 
 
 class CurationPanel(widgets.VBox):
@@ -61,10 +52,8 @@ class CurationPanel(widgets.VBox):
     def __init__(self, session: Session) -> None:
         self._session = session
         self.progress = widgets.IntProgress(max=session.settings.target_chains, layout=_WIDE)
-        self.status = widgets.HTML()
-        self.message = widgets.HTML()
+        self.status, self.message, self.responses = (widgets.HTML() for _ in range(3))
         self.question = widgets.Text(description="Question", layout=_WIDE)
-        self.responses = widgets.HTML()
         self.rows: list[TripletRow] = []
         self.accept = widgets.Button(button_style="primary")
         self.discard = widgets.Button(description="Discard")
@@ -74,7 +63,7 @@ class CurationPanel(widgets.VBox):
         self.accept.on_click(lambda _: self._decide(self._accepted))
         self.discard.on_click(lambda _: self._decide(lambda: Decision(discard=True)))
         self.synonym.on_click(lambda _: self._decide(self._named))
-        self.add.on_click(lambda _: self._add_row())
+        self.add.on_click(lambda _: self._arrange([*self.rows, TripletRow()]))
         super().__init__(layout=_WIDE)
         self.add_class("curation-panel")
         self._show()
@@ -88,51 +77,28 @@ class CurationPanel(widgets.VBox):
             f"{len(growth.chains)} of {self.progress.max} chains, {len(growth.discarded)} discarded"
         )
         if review is None:
-            self.rows = []
             self.message.value = f"<b>Finished:</b> {escape(growth.stopped)}."
             self.children = [self.progress, self.status, self.message]
             return
-        self._fill(review)
-        self._arrange(review)
-
-    def _fill(self, review: Review) -> None:
+        self._pruning = review.occasion == "prune"
         self.message.value = escape(_EXPLANATION[review.occasion])
-        self.question.value = review.question
+        self.question.value, self.question.disabled = review.question, self._pruning
         self.alias.value = ""
-        self.question.disabled = review.occasion == "prune"
-        listed = "".join(
-            f"<li>{escape(response) or '<i>empty</i>'}</li>" for response in review.responses
-        )
+        listed = "".join(f"<li>{escape(text) or '<i>empty</i>'}</li>" for text in review.responses)
         self.responses.value = f"<b>Responses</b><ul>{listed}</ul>"
-        prunable = review.occasion == "prune"
-        shown: Sequence[Triplet] = review.candidates if prunable else review.path
-        self.rows = [TripletRow(triplet, prunable=prunable) for triplet in shown]
-        self.accept.description = "Keep ticked" if prunable else "Ask again"
+        self.accept.description = "Keep ticked" if self._pruning else "Ask again"
+        shown = review.candidates if self._pruning else review.path
+        self._arrange([TripletRow(triplet, prunable=self._pruning) for triplet in shown])
 
-    def _arrange(self, review: Review) -> None:
-        refining = [self.discard, self.alias, self.synonym]
-        buttons = [self.accept, *([self.add] if review.occasion == "prune" else refining)]
-        self.children = [
-            self.progress,
-            self.status,
-            self.message,
-            self.question,
-            self.responses,
-            *self.rows,
-            widgets.HBox(buttons),
-        ]
-
-    def _add_row(self) -> None:
-        review = self._session.pending
-        if review is not None:
-            self.rows.append(TripletRow())
-            self._arrange(review)
+    def _arrange(self, rows: list[TripletRow]) -> None:
+        self.rows = rows
+        buttons = [self.add] if self._pruning else [self.discard, self.alias, self.synonym]
+        above = [self.progress, self.status, self.message, self.question, self.responses]
+        self.children = [*above, *rows, widgets.HBox([self.accept, *buttons])]
 
     def _accepted(self) -> Decision:
-        found = tuple(row.triplet for row in self.rows)
-        kept = tuple(triplet for triplet in found if triplet is not None)
-        review = self._session.pending
-        if review is not None and review.occasion == "prune":
+        kept = tuple(triplet for row in self.rows for triplet in row.triplets)
+        if self._pruning:
             return Decision(triplets=kept)
         return Decision(question=self.question.value.strip(), path=kept)
 
@@ -142,17 +108,14 @@ class CurationPanel(widgets.VBox):
         return Decision(alias=self.alias.value.strip())
 
     def _decide(self, decision_of: Callable[[], Decision]) -> None:
-        self._lock(True)
+        buttons = (self.accept, self.discard, self.add, self.synonym)
+        for button in buttons:  # no second click while the model answers
+            button.disabled = True
         try:
             self._session.decide(decision_of())
+            self._show()
         except ValueError as error:
             self.message.value = f"<b style='color:#b00'>{escape(str(error))}</b>"
-        else:
-            self._show()
         finally:
-            self._lock(False)
-
-    def _lock(self, locked: bool) -> None:
-        """No second click while the model answers."""
-        for button in (self.accept, self.discard, self.add, self.synonym):
-            button.disabled = locked
+            for button in buttons:
+                button.disabled = False

@@ -1,30 +1,29 @@
-"""Who proposes new facts about an entity (Algorithm 2): a triple store, a person; or the model itself.
+"""Who proposes facts (Algorithm 2), and who decides where the paper asks human experts.
 
-A proposal is only a candidate: Algorithm 1 decides whether the model knows it. The model's own
-reasoning proposes inside ``helpers.thinkedit.grow.pipeline``.
+A triple store proposes candidates; Algorithm 1 decides whether the model knows them. The pipeline yields
+a ``Review`` and continues with a ``Decision``. Two occasions: *refine* (the object did not occur in the
+responses; give another question or path, or discard) and *prune* (which candidates are facts, and which
+are missing). A person decides at ``grow.panel``.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
-from typing import Any, Literal, Protocol
+from collections.abc import Callable, Container, Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal
 
 from helpers.scoring.naming import mentions
 from helpers.thinkedit.graph import Triplet, check_triplet
-from helpers.thinkedit.grow.journal import JournalError, decisions
 from helpers.thinkedit.grow.wordings import Wordings
 from helpers.triples.labelled_graph import Graph, read_graph
 from helpers.triples.sources import open_source
 
-INVERSE = "re_"
-
 
 @dataclass(frozen=True, order=True)
 class Proposal:
-    """A candidate fact; ``relation`` is one of the wordings', ``source`` says who proposed it."""
+    """A candidate fact; ``relation`` is one of the wordings', ``source`` names its store."""
 
     subject: str
     relation: str
@@ -37,112 +36,48 @@ class Proposal:
         return self.subject.casefold(), self.relation, self.object.casefold()
 
 
-class Proposer(Protocol):
-    """Proposes facts whose subject is one of the entities."""
-
-    def propose(self, entities: Iterable[str]) -> list[Proposal]:
-        """Candidates in a fixed order, each once."""
-        ...
+Proposer = Callable[[Iterable[str]], list[Proposal]]  # facts whose subject is one of the entities
 
 
-@dataclass(frozen=True)
-class StoreNeighbours:
-    """The neighbours in a triple store: packaged facts, CoDEx, an endpoint (see ``triples.sources``).
+def store_neighbours(source: str, wordings: Wordings) -> dict[str, list[Proposal]]:
+    """The proposals of a source by case-folded subject; see ``neighbours``."""
+    parts = {part for relation in wordings.relations for part in relation.split("/")}
+    plain = sorted({part.removeprefix("re_") for part in parts})
+    return neighbours(read_graph(open_source(source), plain), wordings, source)
 
-    Args:
-        graph: what was read from the store.
-        wordings: of the relations to propose. ``re_P36`` follows P36 backwards; ``P17/P30`` follows
-            P17, then P30, where both have a single object.
-        source: the store's name.
 
+def neighbours(graph: Graph, wordings: Wordings, source: str) -> dict[str, list[Proposal]]:
+    """All facts of a store in the wordings' relations, by case-folded subject.
+
+    ``re_P36`` follows P36 backwards; ``P17/P30`` follows P17, then P30, where both have a single object.
     A prompt names an entity by its label, so a label stands for one entity of the store: the country
     Niger, not the region of Nigeria (see ``_bearers``).
     """
-
-    graph: Graph
-    wordings: Wordings
-    source: str
-    _found: dict[str, list[Proposal]] = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        """Index all neighbours by case-folded subject."""
-        found: dict[str, dict[tuple[str, str, str], Proposal]] = defaultdict(dict)
-        labels = {i: self.graph.label(i) for i in _bearers(self.graph)}
-        names = {i: self.wordings.name(label) for i, label in labels.items()}
-        for relation, wording in self.wordings.relations.items():
-            for subject, goal in sorted(_pairs(self.graph, relation)):
-                if not {subject, goal} <= names.keys() or names[subject] in wording.unfit:
-                    continue
-                proposal = Proposal(names[subject], relation, names[goal], self.source)
+    names = {i: wordings.name(graph.label(i)) for i in _bearers(graph)}
+    found: dict[str, dict[tuple[str, str, str], Proposal]] = defaultdict(dict)
+    for relation, wording in wordings.relations.items():
+        for subject, goal in sorted(_pairs(graph, relation)):
+            if {subject, goal} <= names.keys() and names[subject] not in wording.unfit:
+                proposal = Proposal(names[subject], relation, names[goal], source)
                 if proposal.key[0] != proposal.key[2]:
                     found[proposal.key[0]].setdefault(proposal.key, proposal)
-        object.__setattr__(self, "_found", {s: list(p.values()) for s, p in found.items()})
-
-    def propose(self, entities: Iterable[str]) -> list[Proposal]:
-        """What the store says about the entities."""
-        return [p for entity in entities for p in self._found.get(entity.casefold(), ())]
-
-    def holds(self, triplet: Triplet) -> bool:
-        """Whether the store says this, in the wordings' words."""
-        said = self.propose([triplet.subject])
-        reads = {(self.wordings.relations[p.relation].reads.casefold(), p.key[2]) for p in said}
-        return triplet.key[1:] in reads
-
-    def subjects(self, relation: str) -> list[str]:
-        """Entities that the store has this relation of."""
-        return sorted(
-            {p.subject for ps in self._found.values() for p in ps if p.relation == relation}
-        )
+    return {subject: list(proposals.values()) for subject, proposals in found.items()}
 
 
-@dataclass(frozen=True)
-class Listed:
-    """What a person (or a file) proposes: a list of facts."""
-
-    proposals: Sequence[Proposal]
-
-    def propose(self, entities: Iterable[str]) -> list[Proposal]:
-        """Those about the entities."""
-        wanted = {entity.casefold() for entity in entities}
-        return [p for p in self.proposals if p.key[0] in wanted]
-
-
-@dataclass(frozen=True)
-class Together:
-    """Several proposers; of the same fact, the first one's proposal counts."""
-
-    proposers: Sequence[Proposer]
-
-    def propose(self, entities: Iterable[str]) -> list[Proposal]:
-        """The candidates of all."""
-        asked = list(entities)
-        found: dict[tuple[str, str, str], Proposal] = {}
-        for proposer in self.proposers:
-            for proposal in proposer.propose(asked):
-                found.setdefault(proposal.key, proposal)
-        return list(found.values())
-
-
-def store_neighbours(source: str, wordings: Wordings) -> StoreNeighbours:
-    """The proposer of a source (see ``triples.sources.open_source``), with the relations worded."""
-    parts = {part for relation in wordings.relations for part in relation.split("/")}
-    plain = sorted({part.removeprefix(INVERSE) for part in parts})
-    return StoreNeighbours(read_graph(open_source(source), plain), wordings, source)
+def about(store: dict[str, list[Proposal]]) -> Proposer:
+    """The proposer of a store's neighbours."""
+    return lambda entities: [p for entity in entities for p in store.get(entity.casefold(), ())]
 
 
 def proposed_triplets(
     proposer: Proposer, wordings: Wordings, entities: Iterable[str], *, near: Container[str]
 ) -> list[Triplet]:
-    """Proposals in words, one per subject and relation.
+    """Proposals in words, one per subject and relation; of several objects one that is ``near``.
 
-    Args:
-        proposer: who proposes.
-        wordings: of the relations.
-        entities: what to propose about.
-        near: case-folded entities; of several objects one of these is taken, since it can close a chain.
+    A case-folded entity of the graph is near: it can close a chain.
     """
     found: dict[tuple[str, str], Triplet] = {}
-    for proposal in proposer.propose(entities):
+    for proposal in proposer(entities):
         reads = wordings.relations[proposal.relation].reads
         triplet = Triplet(proposal.subject, reads, proposal.object)
         own, other = triplet.key[:2], triplet.key[2]
@@ -155,7 +90,7 @@ def _bearers(graph: Graph) -> set[str]:
     """The entities that keep their label: of several the one that is the subject of most facts.
 
     A place that lies in the same country as the bearer (a city and the region around it), or in the
-    bearer itself (Singapore), keeps the label, too: they are taken for one place.
+    bearer itself (Singapore), also keeps the label: they are taken for one place.
     """
     facts, countries = Counter[str](), defaultdict[str, set[str]](set)
     for edge in graph.edges:
@@ -167,50 +102,35 @@ def _bearers(graph: Graph) -> set[str]:
     alike = defaultdict[str, list[str]](list)
     for identifier, entity in graph.entities.items():
         alike[entity.label.casefold()].append(identifier)
-    bearers = {label: max(ids, key=lambda i: (facts[i], i)) for label, ids in alike.items()}
-    return {
-        i
-        for label, ids in alike.items()
-        for i in ids
-        if i == bearers[label] or countries[i] & (countries[bearers[label]] | {bearers[label]})
-    }
+    kept = set()
+    for ids in alike.values():
+        bearer = max(ids, key=lambda i: (facts[i], i))
+        kept |= {bearer, *(i for i in ids if countries[i] & (countries[bearer] | {bearer}))}
+    return kept
 
 
 def _pairs(graph: Graph, relation: str) -> set[tuple[str, str]]:
     """(subject, object) of a relation, its inverse, or a composition of two."""
+
+    def answers(name: str) -> dict[str, list[str]]:
+        return {s: list(objects) for (s, r), objects in graph.answers.items() if r == name}
+
     first, _, second = relation.partition("/")
-    if second:
-        one, two = _single(_pairs(graph, first)), _single(_pairs(graph, second))
-        return {(subject, two[middle]) for subject, middle in one.items() if middle in two}
-    plain = first.removeprefix(INVERSE)
-    edges = {(e.subject, e.object) for e in graph.edges if e.relation == plain}
-    return {(o, s) for s, o in edges} if first.startswith(INVERSE) else edges
-
-
-def _single(pairs: Iterable[tuple[str, str]]) -> Mapping[str, str]:
-    """Objects of the subjects that have exactly one."""
-    objects: dict[str, set[str]] = defaultdict(set)
-    for subject, goal in pairs:
-        objects[subject].add(goal)
-    return {subject: next(iter(found)) for subject, found in objects.items() if len(found) == 1}
-
-
-Occasion = Literal["refine", "prune"]
+    if not second:
+        return {(s, o) for s, objects in answers(first).items() for o in objects}
+    one, two = ({s: o[0] for s, o in answers(r).items() if len(o) == 1} for r in (first, second))
+    return {(subject, two[middle]) for subject, middle in one.items() if middle in two}
 
 
 @dataclass(frozen=True)
 class Review:
     """Something to decide: ``path`` is the triplet or chain behind the question."""
 
-    occasion: Occasion
+    occasion: Literal["refine", "prune"]
     question: str
     path: tuple[Triplet, ...]
     responses: tuple[str, ...]
     candidates: tuple[Triplet, ...] = ()
-
-    def as_json(self) -> dict[str, Any]:
-        """JSON values, as the journal keeps them."""
-        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -228,106 +148,30 @@ class Decision:
     triplets: tuple[Triplet, ...] = ()
     alias: str = ""
 
-    def as_json(self) -> dict[str, Any]:
-        """JSON values, as the journal keeps them."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Decision:
-        """Read ``as_json`` back."""
-        paths = {
-            name: tuple(Triplet(**triplet) for triplet in value[name])
-            for name in ("path", "triplets")
-        }
-        return cls(
-            bool(value["discard"]), str(value["question"]), **paths, alias=value.get("alias", "")
-        )
-
     def check(self, review: Review) -> None:
         """Raise ``ValueError`` where the decision does not answer the review, or holds no facts."""
         for triplet in (*self.path, *self.triplets):
             check_triplet(triplet)
-        if review.occasion == "prune" and (self.discard or self.path or self.alias):
-            raise ValueError("a pruning decision lists the triplets to keep, nothing else")
-        if self.alias:
+        if review.occasion == "prune":
+            if self.discard or self.path or self.alias:
+                raise ValueError("a pruning decision lists the triplets to keep, nothing else")
+        elif self.alias:
             if not any(mentions(response, (self.alias,)) for response in review.responses):
                 raise ValueError(
                     f"no response to refine holds {self.alias!r}: a synonym must occur"
                 )
-        elif review.occasion == "refine" and not self.discard:
+        elif not self.discard:
             if not self.question.strip() or not self.path:
                 raise ValueError("a refinement needs a question and a triplet or chain")
-            ends = zip(self.path, self.path[1:], strict=False)
-            if any(a.key[2] != b.key[0] for a, b in ends):
+            if any(a.key[2] != b.key[0] for a, b in pairwise(self.path)):
                 raise ValueError("the refined chain does not hang together")
 
 
-class Reviewer(Protocol):
-    """Takes decisions without waiting for anybody."""
-
-    def decide(self, review: Review) -> Decision:
-        """Decide one review."""
-        ...
+Reviewer = Callable[[Review], Decision]  # decides without waiting for anybody
 
 
-class AutomaticReviewer:
-    """Accepts what validates: keeps every extracted triplet, discards what does not validate."""
-
-    def decide(self, review: Review) -> Decision:
-        """Keep all candidates, or discard."""
-        if review.occasion == "prune":
-            return Decision(triplets=review.candidates)
-        return Decision(discard=True)
-
-
-class RecordedReviewer:
-    """Repeats the decisions of an earlier journal, whichever model answers now.
-
-    A decision is found by its occasion, question, path and candidates; responses may differ. Where a
-    review came up several times, its decisions are repeated in their order, the last one from then on.
-
-    Args:
-        path: journal of the run in which the decisions were taken.
-        otherwise: who decides reviews that the journal does not hold; None refuses them.
-    """
-
-    def __init__(self, path: Path, *, otherwise: Reviewer | None = None) -> None:
-        self._path = path
-        self._otherwise = otherwise
-        self._decisions: dict[Review, list[Decision]] = {}
-        for entry in decisions(path):
-            review = _without_responses(_review_from_json(entry["review"]))
-            self._decisions.setdefault(review, []).append(Decision.from_json(entry["decision"]))
-
-    def decide(self, review: Review) -> Decision:
-        """Look the decision up.
-
-        Raises:
-            JournalError: the journal holds none and there is nobody else to ask.
-        """
-        recorded = self._decisions.get(_without_responses(review))
-        if recorded:
-            return recorded.pop(0) if len(recorded) > 1 else recorded[0]
-        if self._otherwise is None:
-            raise JournalError(
-                f"{self._path} holds no decision for {review.occasion} {review.question!r};"
-                " review it interactively, or name a reviewer for such cases (otherwise=)"
-            )
-        return self._otherwise.decide(review)
-
-
-def _without_responses(review: Review) -> Review:
-    return replace(review, responses=())
-
-
-def _review_from_json(value: Mapping[str, Any]) -> Review:
-    paths = {
-        name: tuple(Triplet(**triplet) for triplet in value[name])
-        for name in ("path", "candidates")
-    }
-    return Review(
-        occasion=value["occasion"],
-        question=value["question"],
-        responses=tuple(value["responses"]),
-        **paths,
-    )
+def keep_all(review: Review) -> Decision:
+    """Accept what validates: keep every candidate, discard what does not validate."""
+    if review.occasion == "prune":
+        return Decision(triplets=review.candidates)
+    return Decision(discard=True)

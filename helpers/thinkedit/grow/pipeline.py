@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import chain
-from types import MappingProxyType
 from typing import Any
 
 import networkx as nx
+from pydantic import TypeAdapter
 
 from helpers.models.tokens import Prompt
 from helpers.scoring.naming import Aliases, mentions, names_of
@@ -27,6 +27,8 @@ from helpers.thinkedit.grow.wordings import Wordings
 
 Path = tuple[Triplet, ...]
 Key = tuple[str, str, str]
+Steps = Generator[Review, Decision, None]
+_DECISION = TypeAdapter(Decision)
 
 
 @dataclass(frozen=True)
@@ -56,8 +58,8 @@ class Settings:
 class Growth:
     """State of a run: the graph so far, its chains, what was given up, and why it stopped.
 
-    Of triplets, by their keys: ``reasoned`` were read from the model's chains of thought, ``proposed`` said
-    by the proposer about the entities asked for, ``offered`` for review, ``kept`` by it.
+    Of triplets, by their keys: ``reasoned`` were read from the model's chains of thought, ``proposed`` are
+    the proposer's about the entities asked for, ``offered`` were reviewed and ``kept`` passed.
     """
 
     fact: Triplet
@@ -83,10 +85,7 @@ def asks_for_all(question: str, path: Path, aliases: Aliases) -> bool:
     return asks and not any(mentions(question, names) for names in told)
 
 
-Steps = Generator[Review, Decision, None]
-NO_ALIASES: Aliases = MappingProxyType({})
-
-
+@dataclass
 class Session:
     """A run that stops at each decision not yet taken.
 
@@ -94,38 +93,34 @@ class Session:
         fact: the fact to edit, where the graph starts.
         model: who answers.
         journal: where everything is recorded and replayed from.
-        aliases: other names of entities that count as the object.
-        proposer: who proposes facts besides the model's own reasoning.
-        wordings: questions of known relations, asked in place of what the model would write.
+        settings: how far to grow, and how to ask.
+        proposer: proposes facts in addition to the model's own reasoning.
+        wordings: aliases, and questions of known relations that replace those the model would write.
         question: what is asked first about the fact; empty for the wordings' or the model's question.
 
     ``pending`` is the review waiting for ``decide``; None when the run is over.
     """
 
-    def __init__(
-        self,
-        fact: Triplet,
-        model: Respondent,
-        journal: Journal,
-        *,
-        settings: Settings | None = None,
-        aliases: Aliases = NO_ALIASES,
-        proposer: Proposer | None = None,
-        wordings: Wordings | None = None,
-        question: str = "",
-    ) -> None:
-        self.growth = Growth(fact)
+    fact: Triplet
+    model: Respondent
+    journal: Journal
+    settings: Settings = Settings()
+    proposer: Proposer | None = None
+    wordings: Wordings = field(default_factory=Wordings)
+    question: str = ""
+
+    def __post_init__(self) -> None:
+        """Replay the journal up to the first decision that it lacks."""
+        self.growth = Growth(self.fact)
         self.pending: Review | None = None
-        self._journal = journal
-        self.settings = settings or Settings()
-        run = _Run(
-            self.growth, model, journal, self.settings, aliases, proposer, wordings, question
-        )
-        self._steps = run.steps()
+        self._aliases = dict(self.wordings.aliases)
+        self._seen: set[tuple[Key, ...]] = set()
+        self._read: dict[str, list[Triplet]] = {}
+        self._steps = self._rounds()
         self._advance(None)
 
     def decide(self, decision: Decision) -> None:
-        """Answer the pending review and go on to the next one.
+        """Answer the pending review and continue to the next one.
 
         Raises:
             ValueError: nothing is pending, or the decision does not answer the review.
@@ -133,47 +128,33 @@ class Session:
         if self.pending is None:
             raise ValueError("no review is pending: the run is over")
         decision.check(self.pending)
-        self._journal.record("decision", self.pending.as_json(), decision.as_json())
+        self.journal.record("decision", asdict(self.pending), asdict(decision))
         self._advance(decision)
 
     def run(self, reviewer: Reviewer) -> Growth:
         """Let a reviewer take all remaining decisions."""
         while self.pending is not None:
-            self.decide(reviewer.decide(self.pending))
+            self.decide(reviewer(self.pending))
         return self.growth
 
     def _advance(self, decision: Decision | None) -> None:
+        """Proceed to the next review that the journal holds no decision of."""
         self.pending = None
         try:
             while True:
                 review = next(self._steps) if decision is None else self._steps.send(decision)
-                stored = self._journal.recall("decision", review.as_json())
+                stored = self.journal.recall("decision", asdict(review))
                 if stored is None:
                     self.pending = review
                     return
-                decision = Decision.from_json(stored)
+                decision = _DECISION.validate_python(stored)
         except StopIteration:
             return
 
-
-@dataclass
-class _Run:
-    """The algorithms as one generator of reviews."""
-
-    growth: Growth
-    model: Respondent
-    journal: Journal
-    settings: Settings
-    aliases: Aliases
-    proposer: Proposer | None = None
-    wordings: Wordings | None = None
-    question: str = ""
-    seen: set[tuple[tuple[str, str, str], ...]] = field(default_factory=set)
-    read: dict[str, list[Triplet]] = field(default_factory=dict)
-
-    def steps(self) -> Steps:
+    def _rounds(self) -> Steps:
+        """The algorithms as one generator of reviews."""
         growth, settings = self.growth, self.settings
-        waiting: list[Path] = self._unseen([(growth.fact,)])
+        waiting = self._unseen([(growth.fact,)])
         while waiting and growth.rounds < settings.max_rounds and not self._enough():
             growth.rounds += 1
             validated: dict[Path, str] = {}
@@ -185,7 +166,13 @@ class _Run:
             if not self._enough() and growth.rounds < settings.max_rounds:
                 yield from self._generate(validated, found)
             waiting = self._unseen(found) + self._unseen(new_chains, settings.chain_questions)
-        growth.stopped = self._reason()
+        if not growth.chains:
+            growth.stopped = "the fact to edit did not validate"
+        elif self._enough():
+            growth.stopped = "target number of chains"
+        else:
+            last = growth.rounds >= settings.max_rounds
+            growth.stopped = "number of rounds" if last else "nothing new validated"
         self._note("stopped", reason=growth.stopped, chains=len(growth.chains))
 
     def _validate(self, paths: Sequence[Path], validated: dict[Path, str]) -> Steps:
@@ -196,7 +183,7 @@ class _Run:
             answers = self._ask(texts, n=self.settings.responses, attempt=attempt)
             again: list[tuple[Path, str]] = []
             for (path, question), responses in zip(asked, answers, strict=True):
-                names = names_of(path[-1].object, self.aliases)
+                names = names_of(path[-1].object, self._aliases)
                 if any(mentions(response, names) for response in responses):
                     validated[path] = question
                     self._note("validated", path=path, question=question)
@@ -207,27 +194,14 @@ class _Run:
                 else:
                     decision = yield Review("refine", question, path, tuple(responses))
                     if decision.alias:
-                        self._accept_alias(path[-1].object, decision.alias)
+                        self._aliases[path[-1].object.casefold()] = (*names[1:], decision.alias)
+                        self._note("synonym", entity=path[-1].object, alias=decision.alias)
                         validated[path] = question
                     elif decision.discard:
                         self._discard(path)
                     else:
                         again.append((decision.path, decision.question))
             asked = again
-
-    def _worded(self, path: Path, failed: str = "") -> str:
-        """A known question about a single triplet, other than the one that failed."""
-        if len(path) > 1:
-            return ""
-        known = [self.question] if path == (self.growth.fact,) and self.question else []
-        if self.wordings is not None:
-            known += self.wordings.questions_about(path[0].relation, path[0].subject)
-        return next((question for question in known if question != failed), "")
-
-    def _accept_alias(self, entity: str, alias: str) -> None:
-        names = (*self.aliases.get(entity.casefold(), ()), alias)
-        self.aliases = {**self.aliases, entity.casefold(): names}
-        self._note("synonym", entity=entity, alias=alias)
 
     def _generate(self, validated: Mapping[Path, str], found: list[Path]) -> Steps:
         """Algorithm 2: reasoning on the validated questions, its statements, their triplets."""
@@ -239,9 +213,12 @@ class _Run:
             stop=None,
         )
         told = [self._statements(t, q) for t, q in zip(thoughts, validated.values(), strict=True)]
-        self._extract(told)
+        new = [s for s in dict.fromkeys(chain.from_iterable(told)) if s not in self._read]
+        written = self._ask([language.extraction_prompt(s) for s in new], temperature=0.0)
+        for statement, (text,) in zip(new, written, strict=True):
+            self._read[statement] = language.triplets_of(text, statement, self.wordings)
         for (path, question), thought, group in zip(validated.items(), thoughts, told, strict=True):
-            reasoned = [triplet for statement in group for triplet in self.read[statement]]
+            reasoned = [triplet for statement in group for triplet in self._read[statement]]
             proposed = self._proposed(path)
             growth.reasoned.update(triplet.key for triplet in reasoned)
             growth.proposed.update(triplet.key for triplet in proposed)
@@ -251,51 +228,19 @@ class _Run:
             growth.kept.update(triplet.key for triplet in decision.triplets)
             found += [(triplet,) for triplet in decision.triplets]
 
-    def _statements(self, thoughts: Sequence[str], question: str) -> list[str]:
-        """The distinct statements of a question's chains of thought, without the solved examples'."""
-        told = [s for thought in thoughts for s in language.statements(thought)]
-        own = [s for s in dict.fromkeys(told) if not language.repeats_example(s, question)]
-        return own[: self.settings.statements]
-
-    def _extract(self, told: Iterable[Sequence[str]]) -> None:
-        """Read the triplets of statements, each once in a run."""
-        new = [s for s in dict.fromkeys(chain.from_iterable(told)) if s not in self.read]
-        written = self._ask([language.extraction_prompt(s) for s in new], temperature=0.0)
-        for statement, (text,) in zip(new, written, strict=True):
-            self.read[statement] = language.triplets_of(text, statement, self.wordings)
-
-    def _proposed(self, path: Path) -> list[Triplet]:
-        """The proposer's facts about a triplet's two entities."""
-        if self.proposer is None or self.wordings is None or len(path) > 1:
-            return []
-        entities = (path[0].subject, path[0].object)
-        return proposed_triplets(self.proposer, self.wordings, entities, near=self.growth.graph)
-
-    def _fresh(self, triplets: Iterable[Triplet]) -> list[Triplet]:
-        """Those neither offered nor asked about before that can still become a link, each once."""
-        known, linked = self.growth.offered, self.growth.graph.has_edge
-        return [
-            triplet
-            for key, triplet in {t.key: t for t in triplets}.items()
-            if key not in known and (key,) not in self.seen and not linked(key[0], key[2])
-        ]
-
     def _synthesise(self, validated: Mapping[Path, str]) -> list[Path]:
         """Algorithm 3: add validated triplets; return the chains that this made possible."""
         growth = self.growth
         if growth.rounds == 1 and validated:
             growth.fact = next(iter(validated))[0]  # as refined, if it was
+        ends = growth.fact.subject, growth.fact.object
         for path, question in validated.items():
             if len(path) == 1 and not self._enough():
                 added = add_triplet(growth.graph, path[0], question=question)
                 self._note("added" if added else "second relation left out", path=path)
-                growth.chains = simple_chains(
-                    growth.graph,
-                    growth.fact.subject,
-                    growth.fact.object,
-                    max_steps=self.settings.max_steps,
-                )
-        return [chain for chain in growth.chains if len(chain) > 1]
+                most = self.settings.max_steps
+                growth.chains = simple_chains(growth.graph, *ends, max_steps=most)
+        return [found for found in growth.chains if len(found) > 1]
 
     def _questions(self, paths: Sequence[Path]) -> list[tuple[Path, str]]:
         """A question for each path; a chain without a usable one is refused."""
@@ -306,13 +251,43 @@ class _Run:
         asked = []
         for path in paths:
             question = worded[path] or language.question_of(written[path])
-            if not asks_for_all(question, path, self.aliases):
+            if not asks_for_all(question, path, self._aliases):
                 question = language.fallback_question(path[0]) if len(path) == 1 else ""
             if question:
                 asked.append((path, question))
             else:
                 self._note("no question of the whole chain", path=path, written=written[path])
         return asked
+
+    def _worded(self, path: Path, failed: str = "") -> str:
+        """A known question about a single triplet, other than the one that failed."""
+        if len(path) > 1:
+            return ""
+        own = [self.question] if path == (self.growth.fact,) and self.question else []
+        known = own + self.wordings.questions_about(path[0].relation, path[0].subject)
+        return next((question for question in known if question != failed), "")
+
+    def _statements(self, thoughts: Sequence[str], question: str) -> list[str]:
+        """The distinct statements of a question's chains of thought, without the solved examples'."""
+        told = dict.fromkeys(s for thought in thoughts for s in language.statements(thought))
+        own = [s for s in told if not language.repeats_example(s, question)]
+        return own[: self.settings.statements]
+
+    def _proposed(self, path: Path) -> list[Triplet]:
+        """The proposer's facts about a triplet's two entities."""
+        if self.proposer is None or len(path) > 1:
+            return []
+        entities = (path[0].subject, path[0].object)
+        return proposed_triplets(self.proposer, self.wordings, entities, near=self.growth.graph)
+
+    def _fresh(self, triplets: Iterable[Triplet]) -> list[Triplet]:
+        """Those neither offered nor asked about before that can still become a link, each once."""
+        known, linked = self.growth.offered, self.growth.graph.has_edge
+        return [
+            triplet
+            for key, triplet in {t.key: t for t in triplets}.items()
+            if key not in known and (key,) not in self._seen and not linked(key[0], key[2])
+        ]
 
     def _ask(
         self, texts: Sequence[Prompt], *, n: int = 1, attempt: int = 0, **changes: Any
@@ -321,29 +296,19 @@ class _Run:
         return self.journal.ask(self.model, texts, n=n, seed=seed, **changes)
 
     def _unseen(self, paths: Iterable[Path], most: int | None = None) -> list[Path]:
-        new: dict[tuple[tuple[str, str, str], ...], Path] = {}
+        new: dict[tuple[Key, ...], Path] = {}
         for path in paths:
-            key = tuple(triplet.key for triplet in path)
-            if key not in self.seen and (most is None or len(new) < most):
-                new.setdefault(key, path)
-        self.seen.update(new)
-        return list(new.values())
+            new.setdefault(tuple(triplet.key for triplet in path), path)
+        fresh = [(key, path) for key, path in new.items() if key not in self._seen][:most]
+        self._seen.update(key for key, _ in fresh)
+        return [path for _, path in fresh]
 
     def _enough(self) -> bool:
         return len(self.growth.chains) >= self.settings.target_chains
-
-    def _reason(self) -> str:
-        if not self.growth.chains:
-            return "the fact to edit did not validate"
-        if self._enough():
-            return "target number of chains"
-        last = self.growth.rounds >= self.settings.max_rounds
-        return "number of rounds" if last else "nothing new validated"
 
     def _discard(self, path: Path) -> None:
         self.growth.discarded.append(path)
         self._note("discarded", path=path)
 
     def _note(self, event: str, **details: Any) -> None:
-        plain = {k: [asdict(t) for t in v] if k == "path" else v for k, v in details.items()}
-        self.journal.record("event", {"event": event}, plain)
+        self.journal.record("event", {"event": event}, details)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
 
@@ -14,17 +14,13 @@ from helpers.records import load_yaml
 WORDINGS = PACKAGED / "thinkedit" / "wordings.yaml"
 
 
-class WordingError(UserError):
-    """A file of wordings that cannot be used; the message names file, relation and remedy."""
-
-
 @dataclass(frozen=True)
 class Wording:
     """One relation.
 
-    ``reads`` stands between subject and object; ``questions``, in the order they are tried, and
-    ``clozes`` have one ``{}`` each. ``unfit`` are subjects that a store has the relation of, but which
-    the wording does not fit.
+    ``reads`` connects subject and object; ``questions``, in the order they are tried, and ``clozes`` have
+    one ``{}`` each. ``unfit`` are subjects that a store has the relation of, but which the wording does
+    not fit.
     """
 
     reads: str
@@ -34,26 +30,20 @@ class Wording:
 
     @cached_property
     def patterns(self) -> tuple[re.Pattern[str], ...]:
-        """What the relation's sentences look like, an object after it or its clozes."""
-        texts = (f"{{}} {self.reads}", *self.clozes)
-        return tuple(
-            re.compile(
-                re.escape(text).replace(r"\{\}", "(?P<subject>.+?)")
-                + r" (?:the )?(?P<object>.+?)\.?",
-                re.IGNORECASE,
-            )
-            for text in texts
-        )
+        """Patterns of the relation's sentences: ``reads`` or a cloze, then an object."""
+        escaped = (re.escape(text) for text in (f"{{}} {self.reads}", *self.clozes))
+        texts = (text.replace(r"\{\}", "(?P<subject>.+?)") for text in escaped)
+        return tuple(re.compile(rf"{t} (?:the )?(?P<object>.+?)\.?", re.IGNORECASE) for t in texts)
 
 
 @dataclass(frozen=True)
 class Wordings:
     """All relations, solved (question, answer) examples, and aliases by case-folded entity."""
 
-    relations: dict[str, Wording]
-    examples: tuple[tuple[str, str], ...]
-    aliases: dict[str, tuple[str, ...]]
-    canonical: dict[str, str]  # case-folded alias → the name that stands for it
+    relations: dict[str, Wording] = field(default_factory=dict)
+    examples: tuple[tuple[str, str], ...] = ()
+    aliases: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    canonical: dict[str, str] = field(default_factory=dict)  # case-folded alias → preferred name
 
     def name(self, label: str) -> str:
         """The name an entity has in recalled graphs."""
@@ -67,10 +57,10 @@ class Wordings:
                     return found["subject"], wording.reads, found["object"]
         return None
 
-    def questions_about(self, relation: str, subject: str) -> tuple[str, ...]:
+    def questions_about(self, relation: str, subject: str) -> list[str]:
         """Questions about a subject; none where no relation reads so."""
         worded = (w for w in self.relations.values() if w.reads == relation)
-        return tuple(q.replace("{}", subject) for w in worded for q in w.questions)
+        return [q.replace("{}", subject) for w in worded for q in w.questions]
 
 
 @cache
@@ -78,25 +68,23 @@ def read_wordings(path: Path = WORDINGS) -> Wordings:
     """Read a file of wordings.
 
     Raises:
-        WordingError: a relation without questions or clozes, or one without exactly one ``{}``.
+        UserError: a relation without questions or clozes, or one without exactly one ``{}``.
     """
     content = load_yaml(path.read_text(encoding="utf-8"))
     relations = {}
-    for relation, lists in content["relations"].items():
-        if missing := {"reads", "questions", "clozes"} - set(lists):
-            raise WordingError(f"{path}, {relation}: lacks {', '.join(sorted(missing))}")
-        parts = (tuple(lists.get(part, ())) for part in ("questions", "clozes", "unfit"))
-        wording = Wording(lists["reads"], *parts)
-        texts = (*wording.questions, *wording.clozes)
-        if not (wording.questions and wording.clozes) or any(t.count("{}") != 1 for t in texts):
-            raise WordingError(
-                f"{path}, {relation}: give questions and clozes, each with exactly one {{}}"
+    for relation, parts in content["relations"].items():
+        lists = {name: tuple(parts.get(name, ())) for name in ("questions", "clozes", "unfit")}
+        texts = (*lists["questions"], *lists["clozes"])
+        fit = "reads" in parts and lists["questions"] and lists["clozes"]
+        if not fit or any(text.count("{}") != 1 for text in texts):
+            raise UserError(
+                f"{path}, {relation}: give reads, and questions and clozes with exactly one {{}} each"
             )
-        relations[str(relation)] = wording
-    named = {name: tuple(others) for name, others in content["aliases"].items()}
+        relations[str(relation)] = Wording(parts["reads"], **lists)
+    aliases = content["aliases"]
     return Wordings(
         relations,
         tuple((question, answer) for question, answer in content["examples"]),
-        {name.casefold(): others for name, others in named.items()},
-        {other.casefold(): name for name, others in named.items() for other in others},
+        {name.casefold(): tuple(others) for name, others in aliases.items()},
+        {other.casefold(): name for name, others in aliases.items() for other in others},
     )

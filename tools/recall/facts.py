@@ -1,0 +1,196 @@
+"""Find the facts that a model recalls: propose, validate, propose about what was reached, …
+
+Algorithms 1 and 2 for a whole frontier at a time: first the whole probabilities, then answers to the
+facts that are probable enough and could be on a chain. A fact's *probability* is the whole probability
+of naming the object after the cloze. It is *validated* if the model's most probable answer after solved
+examples contains the object or an alias. Everything asked of the model is kept in the store.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import pandas as pd
+
+from helpers.models.language_model import LanguageModel
+from helpers.results.store import Cases, ResultsStore
+from helpers.scoring.answers import Question
+from helpers.scoring.naming import mentions, names_of
+from helpers.scoring.responses import Sampling, sample_responses
+from helpers.thinkedit.grow.language import answer_prompt
+from helpers.thinkedit.grow.people import Proposal, Proposer
+from helpers.thinkedit.grow.wordings import Wordings
+from helpers.thinkedit.probes import Probe
+from helpers.thinkedit.scores import exact_scores
+
+COLUMNS = (
+    "subject", "relation", "object", "source", "round", "cloze", "probability", "likely",
+    "asked", "question", "validated",
+)  # fmt: skip
+EXAMPLES = 3  # solved examples before a question
+GREEDY = Sampling(temperature=0, max_new_tokens=24, stop="\n", chat=False)
+CHUNK = 256
+
+
+@dataclass(frozen=True)
+class Validation:
+    """One model asked about proposals; answers and probabilities are kept in the store."""
+
+    language_model: LanguageModel
+    wordings: Wordings
+    store: ResultsStore
+
+    def probabilities(self, proposals: Sequence[Proposal], clozes: Sequence[str]) -> np.ndarray:
+        """Whole probability of each proposal's object after its cloze, [proposals]."""
+        aliases = self.wordings.aliases
+        numbers = [
+            _number(cloze, p.subject, *names_of(p.object, aliases))
+            for p, cloze in zip(proposals, clozes, strict=True)
+        ]
+        probes = {
+            number: Probe(number, "fact", 0, cloze.replace("{}", p.subject), p.object)
+            for number, p, cloze in zip(numbers, proposals, clozes, strict=True)
+        }
+
+        def made(chunk: Sequence[Probe]) -> Mapping[str, pd.DataFrame]:
+            return {"scores": exact_scores(self.language_model, chunk, aliases)}
+
+        settings = self._settings("clozes", scored_by={"answers": Question.version})
+        table = Cases(probes, CHUNK).completed(self.store.open(settings), made)
+        return np.exp(table.set_index("case_id")["original_named"].loc[numbers].to_numpy(float))
+
+    def validated(self, proposals: Sequence[Proposal]) -> list[str]:
+        """For each proposal the question whose answer names its object; empty where it does not."""
+        relations = self.wordings.relations
+        asked = [relations[p.relation].questions[0].replace("{}", p.subject) for p in proposals]
+        examples = [list(pair) for pair in self.wordings.examples[:EXAMPLES]]
+        solved = "".join(f"{answer_prompt(known)} {answer}\n\n" for known, answer in examples)
+
+        def made(chunk: Sequence[tuple[int, str]]) -> Mapping[str, pd.DataFrame]:
+            prompts = [solved + answer_prompt(question) for _, question in chunk]
+            responses = sample_responses(self.language_model, prompts, n=1, sampling=GREEDY)
+            rows = [(n, text) for (n, _), (text,) in zip(chunk, responses, strict=True)]
+            return {"scores": pd.DataFrame(rows, columns=["case_id", "response"])}
+
+        drawn = {"sampling": asdict(GREEDY), "drawn_by": Sampling.version}
+        settings = self._settings("questions", examples=examples, **drawn)
+        cases = Cases(
+            {_number(question): (_number(question), question) for question in asked}, CHUNK
+        )
+        table = cases.completed(self.store.open(settings), made).set_index("case_id")["response"]
+        return [
+            question
+            if mentions(str(table[_number(question)]), names_of(p.object, self.wordings.aliases))
+            else ""
+            for p, question in zip(proposals, asked, strict=True)
+        ]
+
+    def _settings(self, asked: str, **own: Any) -> dict[str, Any]:
+        identity = self.language_model.identity
+        return {"benchmark": "recalled", "version": 1, "asked": asked, **identity, **own}
+
+
+def recalled_facts(
+    validation: Validation,
+    proposer: Proposer,
+    subjects: Sequence[str],
+    *,
+    least: float = 0.05,
+    rounds: int = 2,
+    per_subject: int = 12,
+    tried: int = 60,
+) -> pd.DataFrame:
+    """All proposals reached from some subjects, and what became of them.
+
+    Args:
+        validation: the model, asked.
+        proposer: who proposes.
+        subjects: where to begin.
+        least: whole probability from which a fact can be known; facts below it are not asked about.
+        rounds: how often to continue from what was reached.
+        per_subject: proposals of one relation about one subject, at most (drawn).
+        tried: proposals of a relation on which its cloze is chosen.
+
+    Returns:
+        One row per proposal: ``COLUMNS``. ``asked`` are the likely ones that could be on a chain of
+        several facts; ``question`` is the one that validated it, or empty.
+    """
+    clozes: dict[str, str] = {}
+    tables: list[pd.DataFrame] = []
+    known: set[str] = set()
+    frontier = {name.casefold(): name for name in subjects}
+    for number in range(1, rounds + 1):
+        proposals = _drawn(proposer(list(frontier.values())), per_subject)
+        known |= set(frontier)
+        if not proposals:
+            break
+        for relation in sorted({p.relation for p in proposals} - set(clozes)):
+            some = [p for p in proposals if p.relation == relation][:tried]
+            clozes[relation] = _best_cloze(validation, relation, some, least)
+        texts = [clozes[p.relation] for p in proposals]
+        table = pd.DataFrame([asdict(p) for p in proposals]).assign(round=number, cloze=texts)
+        table["probability"] = validation.probabilities(proposals, texts)
+        table["likely"] = table["probability"] >= least
+        tables.append(table)
+        reached = table.loc[table["likely"], "object"]
+        frontier = {name.casefold(): name for name in reached if name.casefold() not in known}
+    table = pd.concat(tables, ignore_index=True)
+    table["asked"] = table["likely"] & _around(table)
+    asked = table.loc[table["asked"], ["subject", "relation", "object"]].to_numpy(str)
+    table["question"] = ""
+    table.loc[table["asked"], "question"] = validation.validated(
+        [Proposal(*map(str, link)) for link in asked]
+    )
+    return table.assign(validated=table["question"] != "")[list(COLUMNS)]
+
+
+def _drawn(proposals: Sequence[Proposal], per_subject: int) -> list[Proposal]:
+    """At most ``per_subject`` of each subject and relation, in a random order."""
+    counts = Counter[tuple[str, str]]()
+    kept = []
+    for place in np.random.default_rng(0).permutation(len(proposals)):
+        key = proposals[place].key[:2]
+        counts[key] += 1
+        if counts[key] <= per_subject:
+            kept.append(proposals[place])
+    return kept
+
+
+def _best_cloze(
+    validation: Validation, relation: str, tried: Sequence[Proposal], least: float
+) -> str:
+    """The cloze after which the model completes most of some facts as known."""
+    return max(
+        validation.wordings.relations[relation].clozes,
+        key=lambda cloze: (validation.probabilities(tried, [cloze] * len(tried)) >= least).mean(),
+    )
+
+
+def _around(table: pd.DataFrame) -> pd.Series:
+    """Whether each fact is one of several ways, of up to three steps, between two linked entities.
+
+    Others can be on no chain but their own, and are not asked about.
+    """
+    ends = [
+        (s.casefold(), o.casefold()) for s, o in zip(table["subject"], table["object"], strict=True)
+    ]
+    likely = zip(ends, table["likely"], strict=True)
+    graph = nx.DiGraph(end for end, probable in likely if probable and end[0] != end[1])
+    useful = set()
+    for edge in graph.edges:
+        ways = list(nx.all_simple_edge_paths(graph, *edge, cutoff=3))
+        if len(ways) > 1:
+            useful |= {step for way in ways for step in way}
+    return pd.Series([end in useful for end in ends], index=table.index)
+
+
+def _number(*texts: str) -> int:
+    """A number for the store that depends on the texts alone."""
+    digest = hashlib.sha256("\x1f".join(texts).encode()).digest()
+    return int.from_bytes(digest[:7], "big")
