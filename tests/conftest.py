@@ -29,9 +29,8 @@ from helpers.editing.rome import RomeHyperparameters
 from helpers.models import LanguageModel
 from helpers.models.load import _ready
 from helpers.models.shapes import random_model
-from helpers.triples.labelled_graph import Graph, read_graph
-from helpers.triples.packaged_facts import packaged_relations
-from helpers.triples.sources import packaged_store
+from helpers.triples.graph import Graph, read_graph
+from helpers.triples.sources import open_source, packaged_relations
 from tests.loopback_only import sitecustomize as sitecustomize  # no test reaches another machine
 
 # Tests share their machine with others: how long one example takes says nothing about the code.
@@ -309,4 +308,4 @@ def any_model(
 @pytest.fixture(scope="session")
 def packaged_graph() -> Graph:
     """The packaged facts as a graph."""
-    return read_graph(packaged_store(), sorted(packaged_relations()))
+    return read_graph(open_source("packaged"), sorted(packaged_relations()))

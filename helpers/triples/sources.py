@@ -1,72 +1,120 @@
-"""What fills a triple store: packaged facts, CoDEx-S, a table of the user's, dated facts."""
+"""What fills a triple store: packaged facts, CoDEx-S, a table of your own, YAGO's files.
+
+The packaged facts are real triples with types, English labels and, where known, dates, in tab-separated
+files, one fact a line. ``python -m tools.collect`` collects them from openly licensed Python packages;
+``compiled.tsv`` was compiled by hand.
+"""
 
 from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterator
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
+from helpers import UserError
 from helpers.fetch import data_folder, locate, official_files
+from helpers.paths import PACKAGED
 from helpers.triples.endpoint import Endpoint
-from helpers.triples.labelled_graph import AT_A_TIME, label_patterns, types_of
-from helpers.triples.packaged_facts import Fact, packaged_triples
-from helpers.triples.triple_store import SparqlSource, TripleError, TripleStore
-from helpers.triples.vocabulary import entity_id, entity_iri
-from helpers.triples.yago import yago_store
+from helpers.triples.graph import labels_of, types_of
+from helpers.triples.store import DATE, Fact, SparqlSource, TripleStore
 
+FACTS = PACKAGED / "facts"
 CODEX_S = tuple(official_files()[f"codex-s-{split}"] for split in ("train", "valid", "test"))
-DYKNOW = official_files()["v-dyknow"]
-TABLE_COLUMNS = ("subject", "relation", "object")
-_ADDRESS = ("http://", "https://")
-_OPTIONAL = ("subject_types", "object_types", "start", "end")
+_CODEX_NAMES = ("labels.json", "entity2types.json")
+_YAGO_DATES = {"<occursSince>": "start", "<occursOnDate>": "start", "<occursUntil>": "end"}
+
+
+@dataclass(frozen=True)
+class Relation:
+    """A relation of the packaged facts, with the types it connects."""
+
+    id: str
+    label: str
+    subject_type: str
+    object_type: str
 
 
 def open_source(name: str) -> SparqlSource:
     """A source by name.
 
     Args:
-        name: ``packaged``, ``codex-s``, ``dyknow``, ``wikidata``, the address of another endpoint
-            (``https://…``), a tab-separated file of triples, or a folder with YAGO's ``.tsv`` files.
+        name: ``packaged``, ``codex-s``, ``wikidata``, the address of another endpoint (``https://…``), a
+            tab-separated file of triples, or a folder with YAGO's ``.tsv`` files.
 
     Raises:
-        TripleError: none of these.
+        UserError: none of these, or a malformed file.
     """
-    known = {"packaged": packaged_store, "codex-s": codex_store, "dyknow": dyknow_store}
-    if name in known:
-        return known[name]()
-    if name == "wikidata" or name.startswith(_ADDRESS):
-        return Endpoint() if name == "wikidata" else Endpoint(name)
+    check_source(name)
+    if name == "packaged":
+        return TripleStore(packaged_triples())
+    if name == "codex-s":
+        return codex_store()
+    if name == "wikidata":
+        return Endpoint()
+    if name.startswith(("http://", "https://")):
+        return Endpoint(name)
     path = Path(name)
-    try:
-        if path.is_dir():
-            return yago_store(*sorted(path.glob("*.tsv")))
-        if path.is_file():
-            return table_store(path)
-    except UnicodeDecodeError as error:
-        raise TripleError(f"{path} is not written in UTF-8: {error}; convert it") from error
-    raise TripleError(
-        f"no source {name!r}: use {', '.join(known)}, wikidata, an endpoint's address, a .tsv file"
-        " of triples, or a folder of YAGO files"
-    )
+    return yago_store(path) if path.is_dir() else TripleStore(read_facts(path))
 
 
 def check_source(name: str) -> None:
     """Refuse what names no source; nothing is opened, since sources may be large or far.
 
     Raises:
-        TripleError: see ``open_source``.
+        UserError: see ``open_source``.
     """
-    known = ("packaged", "codex-s", "dyknow", "wikidata")
-    if name not in known and not name.startswith(_ADDRESS) and not (name and Path(name).exists()):
-        open_source(name)
+    known = name in ("packaged", "codex-s", "wikidata") or name.startswith(("http://", "https://"))
+    if not known and not (name and Path(name).exists()):
+        raise UserError(
+            f"no source {name!r}: use packaged, codex-s, wikidata, an endpoint's address, a .tsv file"
+            " of triples, or a folder of YAGO files"
+        )
 
 
-def packaged_store() -> TripleStore:
-    """A store of the packaged facts."""
-    store = TripleStore()
-    store.add_facts(packaged_triples())
-    return store
+def packaged_triples() -> tuple[Fact, ...]:
+    """All packaged facts, each once: a dated source is preferred to one without dates."""
+    paths = sorted(path for path in FACTS.glob("*.tsv") if path.stem != "relations")
+    merged: dict[tuple[str, str, str], Fact] = {}
+    for fact in (fact for path in paths for fact in read_facts(path)):
+        key = (fact.subject, fact.relation, fact.object)
+        if key not in merged or (merged[key].start is None and fact.start is not None):
+            merged[key] = fact
+    return tuple(merged.values())
+
+
+def packaged_relations() -> dict[str, Relation]:
+    """The relations of the packaged facts by identifier."""
+    return {row["id"]: Relation(**row) for _, row in _rows(FACTS / "relations.tsv")}
+
+
+def read_facts(path: Path) -> tuple[Fact, ...]:
+    """Read a tab-separated file of facts with a header.
+
+    Columns subject, relation, object hold labels; subject_types and object_types (split at ``|``; default
+    ``thing``), start and end (ISO dates or years) and source may follow.
+
+    Raises:
+        UserError: another header, a line of another length, or an empty label, relation or type.
+    """
+    facts = []
+    for place, row in _rows(path):
+        if not {"subject", "relation", "object"} <= set(row) <= {*Fact.__annotations__}:
+            raise UserError(
+                f"{path}: the header must hold subject, relation and object, and may hold subject_types,"
+                f" object_types, start, end and source; found: {', '.join(row)}"
+            )
+        kinds = row.get("subject_types", "thing"), row.get("object_types", "thing")
+        if not all((row["subject"], row["relation"], row["object"], *kinds)):
+            raise UserError(f"{place}: labels, types and relation must not be empty")
+        subject_types, object_types = (tuple(kind.split("|")) for kind in kinds)
+        named = row["subject"], subject_types, row["relation"], row["object"], object_types
+        dates = row.get("start") or None, row.get("end") or None
+        facts.append(Fact(*named, *dates, row.get("source", place)))
+    return tuple(facts)
 
 
 def codex_store(*, names: SparqlSource | None = None) -> TripleStore:
@@ -79,133 +127,79 @@ def codex_store(*, names: SparqlSource | None = None) -> TripleStore:
         names: where labels and types are asked for without the local files; default: Wikidata.
 
     Raises:
-        UserError: triples neither here nor downloadable.
-        TripleError: a line that is no triple.
-        EndpointError: no local labels, and the endpoint does not answer.
+        UserError: triples neither here nor downloadable, or malformed.
+        UserError: no local labels, and the endpoint does not answer.
     """
-    triples = [triple for resource in CODEX_S for triple in _lines(locate(resource))]
-    identifiers = sorted({i for triple in triples for i in (triple[0], triple[2])})
+    columns = ("subject", "relation", "object")
+    rows = [found for resource in CODEX_S for found in _rows(locate(resource), columns)]
+    identifiers = sorted({row[end] for _, row in rows for end in ("subject", "object")})
     folder = data_folder()
-    labels_path = folder / "codex-s" / "labels.json" if folder else None
-    if labels_path and labels_path.is_file():
-        labels = json.loads(labels_path.read_text(encoding="utf-8"))
-        types = json.loads((labels_path.parent / "entity2types.json").read_text(encoding="utf-8"))
+    local = [folder / "codex-s" / name for name in _CODEX_NAMES] if folder else []
+    if local and all(path.is_file() for path in local):
+        labels, types = (json.loads(path.read_text(encoding="utf-8")) for path in local)
     else:
-        labels, types = _names_of(names or Endpoint(), identifiers)
+        names = names or Endpoint()
+        labels, types = labels_of(names, identifiers), types_of(names, identifiers)
     store = TripleStore()
-    store.add_entities((i, labels.get(i), types.get(i, ())) for i in identifiers)
-    store.add_triples(((*triple, None, None) for triple in triples), where="CoDEx-S")
+    for identifier in identifiers:
+        store.add_entity(identifier, labels.get(identifier), types.get(identifier, ()))
+    for place, row in rows:
+        store.add_triple(*row.values(), where=place)
     return store
 
 
-def table_store(path: Path) -> TripleStore:
-    """A store of a tab-separated file with a header.
+def yago_store(folder: Path) -> TripleStore:
+    """A store of a folder of YAGO's tab-separated files: facts, their dates (``<occursSince>``), types.
 
-    Columns subject, relation, object hold labels; subject_types and object_types (split at ``|``;
-    default ``thing``), start and end (ISO dates or years) may follow.
+    Lines are ``id, subject, relation, object``; names such as ``<Mount_Everest>`` are their own labels.
+    The files are read as one, so a fact's date may be in another file. Dates that name no year
+    (``"19##-##-##"``) are dropped, their facts kept.
 
     Raises:
-        TripleError: a missing column or file, or a malformed line.
+        UserError: a line without four fields, or no file.
     """
-    if not path.is_file():
-        raise TripleError(f"{path}: no such file of triples")
+    paths = sorted(folder.glob("*.tsv"))
+    if not paths:
+        raise UserError(f"{folder}: no YAGO files; put yagoFacts.tsv and the like into the folder")
+    facts: dict[str, tuple[str, str, str]] = {}
+    dates: dict[tuple[str, str], str] = {}
+    types: dict[str, set[str]] = defaultdict(set)
+    columns = ("id", "subject", "relation", "object")
+    for place, row in (found for path in paths for found in _rows(path, columns, longer=True)):
+        subject, relation, value = row["subject"], row["relation"], row["object"]
+        if relation in _YAGO_DATES:
+            date = value.strip('"').split('"')[0].replace("-##", "")
+            if DATE.fullmatch(date):
+                dates[subject, _YAGO_DATES[relation]] = date
+        elif relation == "rdf:type":
+            types[subject].add(_yago_name(value))
+        elif relation.startswith("<") and value.startswith("<"):
+            facts[row["id"] or place] = (subject, relation, value)
     store = TripleStore()
-    with path.open(encoding="utf-8", newline="") as stream:
-        reader = csv.DictReader(stream, delimiter="\t", quoting=csv.QUOTE_NONE)
-        columns = tuple(reader.fieldnames or ())
-        if set(TABLE_COLUMNS) - set(columns) or set(columns) - {*TABLE_COLUMNS, *_OPTIONAL}:
-            raise TripleError(
-                f"{path}: the header must hold {', '.join(TABLE_COLUMNS)} and may hold"
-                f" {', '.join(_OPTIONAL)}; found: {', '.join(columns) or 'nothing'}"
-            )
-        store.add_facts(_table_facts(reader, path))
+    for name in sorted({name for subject, _, goal in facts.values() for name in (subject, goal)}):
+        store.add_entity(name, _yago_name(name), sorted(types.get(name, {"thing"})))
+    for fact, triple in facts.items():
+        store.add_triple(*triple, dates.get((fact, "start")), dates.get((fact, "end")), where=fact)
     return store
 
 
-def dyknow_store() -> TripleStore:
-    """A store of V-DyKnow's dated answers: leaders, players, chief executives.
-
-    Raises:
-        UserError: the file is neither here nor downloadable.
-        TripleError: an answer that is not ``name |S: date |E: date``.
-    """
-    path = locate(DYKNOW)
-    store = TripleStore()
-    store.add_facts(_dyknow_facts(json.loads(path.read_text(encoding="utf-8")), path))
-    return store
+def _yago_name(name: str) -> str:
+    """``<Mount_Everest>`` to ``Mount Everest``, ``<wordnet_person_100007846>`` to ``person``."""
+    return re.sub(r"^wordnet (.+) \S+$", r"\1", name.strip("<>").replace("_", " "))
 
 
-def _lines(path: Path) -> Iterator[tuple[str, str, str]]:
-    """Subject, relation, object per line."""
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
-        fields = line.split("\t")
-        if len(fields) != 3 or not all(fields):
-            raise TripleError(f"{path}, line {number}: {line!r} is no triple separated by tabs")
-        yield fields[0], fields[1], fields[2]
-
-
-def _names_of(
-    source: SparqlSource, identifiers: list[str]
-) -> tuple[dict[str, str], dict[str, set[str]]]:
-    """English labels and types of Wikidata items."""
-    labels: dict[str, str] = {}
-    for begin in range(0, len(identifiers), AT_A_TIME):
-        values = " ".join(f"<{entity_iri(i)}>" for i in identifiers[begin : begin + AT_A_TIME])
-        query = f"""SELECT ?e ?eLabel WHERE {{
-  VALUES ?e {{ {values} }}
-{label_patterns("e")}
-}}"""
-        found = source.select(query)
-        labels |= {entity_id(row["e"]): row["eLabel"] for row in found if "eLabel" in row}
-    return labels, types_of(source, identifiers)
-
-
-def _table_facts(reader: csv.DictReader, path: Path) -> Iterator[Fact]:
-    for number, row in enumerate(reader, start=2):
-        values = [row[column] for column in TABLE_COLUMNS]
-        if None in row or None in row.values() or not all(values):
-            raise TripleError(
-                f"{path}, line {number}: fields do not fit the header, or one is empty"
-            )
-        yield Fact(
-            row["subject"],
-            tuple((row.get("subject_types") or "thing").split("|")),
-            row["relation"],
-            row["object"],
-            tuple((row.get("object_types") or "thing").split("|")),
-            row.get("start") or None,
-            row.get("end") or None,
-            f"{path}, line {number}",
-        )
-
-
-def _dyknow_facts(content: dict, path: Path) -> Iterator[Fact]:
-    kinds = {"countries": "country", "athletes": "person", "organizations": "organization"}
-    relations = {"Sports Team": "P54", "chief executive officer": "P169", "chairperson": "P488",
-                 "general secretary": "P3975"}  # fmt: skip
-    for part, kind in kinds.items():
-        for subject, questions in content[part].items():
-            for question, item in questions.items():
-                if question == "images":
-                    continue
-                head_of_government = question.startswith(("Prime Minister", "Premier", "Federal"))
-                relation = relations.get(question, "P6" if head_of_government else "P35")
-                answer_type = "sports team" if relation == "P54" else "person"
-                for answer in item["answers"]:
-                    name, start, end = _dyknow_answer(answer, path, subject)
-                    yield Fact(
-                        subject, (kind,), relation, name, (answer_type,), start, end, "v-dyknow"
-                    )
-
-
-def _dyknow_answer(answer: str, path: Path, subject: str) -> tuple[str, str | None, str | None]:
-    """``name |S: +2003-00-00T… |E: …`` in its parts; zeros stand for an unknown month or day."""
-    name, start_mark, rest = answer.partition(" |S: ")
-    start, end_mark, end = rest.partition("|E: ")
-    if not (name and start_mark and end_mark):
-        raise TripleError(f"{path}, {subject}: {answer!r} is not 'name |S: date |E: date'")
-    return name.strip(), _wikidata_date(start), _wikidata_date(end)
-
-
-def _wikidata_date(text: str) -> str | None:
-    return text.strip().lstrip("+").split("T")[0].replace("-00", "") or None
+def _rows(
+    path: Path, columns: Sequence[str] | None = None, *, longer: bool = False
+) -> Iterator[tuple[str, dict[str, str]]]:
+    """Place and fields of each line of a tab-separated file, by its header unless columns are given."""
+    try:
+        with path.open(encoding="utf-8", newline="") as stream:
+            reader = csv.DictReader(stream, columns, "", delimiter="\t", quoting=csv.QUOTE_NONE)
+            for row in reader:
+                place = f"{path}, line {reader.line_num}"
+                if None in row.values() or (row.pop("", None) and not longer):
+                    fields = ", ".join(reader.fieldnames or ())
+                    raise UserError(f"{place}: expected {fields}, separated by single tabs")
+                yield place, row
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path} is not written in UTF-8: {error}; convert it") from error

@@ -1,16 +1,15 @@
 """Prompt templates of relations: packaged ones, rules they obey, and drafts by a language model.
 
 A template holds one ``{}`` for the subject, and the answer follows at its end: a cloze breaks off
-where the answer stands, a question ends with "?" (PEAK, Section 5.1, Tables 6 and 7). The wordings
-are our own. ``re_`` before a relation marks its inverse, whose subject is usually an object.
+before the answer, a question ends with "?" (PEAK, Section 5.1, Tables 6 and 7). The wordings are our
+own. ``re_`` before a relation marks its inverse, whose subject is usually an object.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from typing import NamedTuple
 
 from helpers import UserError
 from helpers.paths import PACKAGED
@@ -19,18 +18,14 @@ from helpers.records import load_yaml
 TEMPLATES = PACKAGED / "templates" / "peak.yaml"
 SLOT = "{}"
 INVERSE = "re_"
-LEAST_WORDINGS = 4
-_WORD = re.compile(r"[^\W_]+")
-_QUESTION_WORDS = ("who", "whom", "whose", "what", "which", "where", "when", "how", "in", "of",
-                   "to", "from", "for", "with", "on", "at", "by")  # fmt: skip
+_QUESTION = re.compile(
+    r"(who|whom|whose|what|which|where|when|how|in|of|to|from|for|with|on|at|by|is|was|are|were|does|did"
+    r"|do|has|have|can)\b|.*, wh",
+    re.IGNORECASE | re.DOTALL,
+)
 
 
-class TemplateError(UserError):
-    """A relation without templates, or a template that breaks the rules."""
-
-
-@dataclass(frozen=True)
-class PromptTemplates:
+class PromptTemplates(NamedTuple):
     """The wordings of one relation."""
 
     clozes: tuple[str, ...]
@@ -42,8 +37,7 @@ class PromptTemplates:
         return self.clozes + self.questions
 
 
-@dataclass(frozen=True)
-class Draft:
+class Draft(NamedTuple):
     """What a language model proposed: templates to use, and the others with their faults."""
 
     accepted: tuple[str, ...]
@@ -55,7 +49,7 @@ def faults(template: str, *, answers: Iterable[str] = ()) -> list[str]:
 
     Args:
         template: text with a slot.
-        answers: answers of the relation; none may stand in the template.
+        answers: answers of the relation; the template may hold none of them.
     """
     found = []
     if (slots := template.count(SLOT)) != 1:
@@ -66,66 +60,35 @@ def faults(template: str, *, answers: Iterable[str] = ()) -> list[str]:
         found.append("ends with the subject, not where the answer follows")
     elif not re.search(r"[\w,:?]$", template):
         found.append("does not end where the answer follows: end a cloze in a word, or ask with ?")
-    if "?" in template[:-1] or (template.endswith("?") and not _asks(template)):
+    if "?" in template[:-1] or (template.endswith("?") and not _QUESTION.match(template)):
         found.append("a question mark without a question")
     if len(template.replace(SLOT, " ").split()) < 2:
         found.append("fewer than two words besides the subject")
-    words = _words(template)
-    for answer in answers:
-        if _words(answer) in words:
-            found.append(f"holds the answer {answer!r}")
-    return found
+    leaks = (answer for answer in answers if _words(answer) in _words(template))
+    return found + [f"holds the answer {answer!r}" for answer in leaks]
 
 
 def packaged_templates() -> dict[str, PromptTemplates]:
     """The packaged templates by relation."""
-    return read_templates(TEMPLATES)
-
-
-def read_templates(path: Path) -> dict[str, PromptTemplates]:
-    """Read ``relation: {clozes: [...], questions: [...]}`` from YAML.
-
-    Raises:
-        TemplateError: not such a file, fewer than four wordings, or a template with faults.
-    """
-    content = load_yaml(path.read_text(encoding="utf-8"))
-    if not isinstance(content, dict):
-        raise TemplateError(f"{path}: expected a mapping of relations to clozes and questions")
-    templates = {}
-    for relation, lists in content.items():
-        if not isinstance(lists, dict) or set(lists) - {"clozes", "questions"}:
-            raise TemplateError(f"{path}, {relation}: give lists named clozes and questions")
-        wordings = PromptTemplates(
-            tuple(lists.get("clozes") or ()), tuple(lists.get("questions") or ())
-        )
-        _check(wordings, where=f"{path}, {relation}")
-        templates[str(relation)] = wordings
-    return templates
+    content = load_yaml(TEMPLATES.read_text(encoding="utf-8"))
+    return {
+        str(relation): PromptTemplates(tuple(lists["clozes"]), tuple(lists.get("questions", ())))
+        for relation, lists in content.items()
+    }
 
 
 def templates_of(templates: Mapping[str, PromptTemplates], relation: str) -> PromptTemplates:
     """The wordings of a relation.
 
     Raises:
-        TemplateError: there are none; the message says how to add or draft them.
+        UserError: there are none; the message tells how to add or draft them.
     """
     if relation not in templates:
-        raise TemplateError(
-            f"relation {relation} has no templates: add at least {LEAST_WORDINGS} to a templates"
-            " file, draft them with draft_templates, or leave the relation out"
+        raise UserError(
+            f"relation {relation} has no templates: add at least four to {TEMPLATES.name}, draft them"
+            " with draft_templates, or omit the relation"
         )
     return templates[relation]
-
-
-def draft_prompt(label: str, examples: Sequence[tuple[str, str]], *, number: int = 8) -> str:
-    """The request a language model gets for templates of a relation."""
-    shown = "\n".join(f"- {subject}: {answer}" for subject, answer in examples)
-    return (
-        f"The relation '{label}' connects a subject with its answers, for example\n{shown}\n"
-        f"Write {number} different short sentence beginnings, one per line, that ask for an answer."
-        f" Put {SLOT} where the subject goes, use it once per line, and stop right before the"
-        " answer. At least two lines should be questions. Write nothing else."
-    )
 
 
 def draft_templates(
@@ -133,7 +96,6 @@ def draft_templates(
     examples: Sequence[tuple[str, str]],
     generate: Callable[[str], str],
     *,
-    answers: Iterable[str] = (),
     number: int = 8,
 ) -> Draft:
     """Have any language model draft templates, and keep those that obey the rules.
@@ -142,42 +104,26 @@ def draft_templates(
         label: the relation in words.
         examples: a few (subject, answer) pairs.
         generate: text in, text out; any model, local or remote.
-        answers: further answers that no template may hold.
         number: how many to ask for.
     """
-    forbidden = {answer for _, answer in examples} | set(answers)
-    accepted: list[str] = []
-    rejected: list[tuple[str, str]] = []
-    for line in generate(draft_prompt(label, examples, number=number)).splitlines():
+    shown = "\n".join(f"- {subject}: {answer}" for subject, answer in examples)
+    request = (
+        f"The relation '{label}' connects a subject with its answers, for example\n{shown}\n"
+        f"Write {number} different short sentence beginnings, one per line, that ask for an answer."
+        f" Put {SLOT} where the subject goes, use it once per line, and stop right before the"
+        " answer. At least two lines should be questions. Write nothing else."
+    )
+    judged: dict[str, list[str]] = {}
+    for line in generate(request).splitlines():
         template = re.sub(r"^\s*([-*•]|\d+[.)])\s*", "", line).strip().strip('"“”').rstrip(" .…_")
-        if not template or template in accepted:
-            continue
-        if problems := faults(template, answers=forbidden):
-            rejected.append((template, "; ".join(problems)))
-        else:
-            accepted.append(template)
-    return Draft(tuple(accepted), tuple(rejected))
+        if template:
+            judged[template] = faults(template, answers=[answer for _, answer in examples])
+    return Draft(
+        tuple(template for template, found in judged.items() if not found),
+        tuple((template, "; ".join(found)) for template, found in judged.items() if found),
+    )
 
 
 def _words(text: str) -> str:
     """Lower-case words between single blanks, so that whole words can be looked for."""
-    return " ".join(["", *_WORD.findall(text.lower()), ""])
-
-
-def _asks(template: str) -> bool:
-    first = re.split(r"\W+", template.lower(), maxsplit=1)[0]
-    auxiliary = ("is", "was", "are", "were", "does", "did", "do", "has", "have", "can")
-    return first in (*_QUESTION_WORDS, *auxiliary) or ", wh" in template.lower()
-
-
-def _check(wordings: PromptTemplates, *, where: str) -> None:
-    texts = wordings.all
-    if len(set(texts)) < LEAST_WORDINGS:
-        raise TemplateError(f"{where}: {len(set(texts))} wordings, {LEAST_WORDINGS} are needed")
-    if not wordings.clozes:
-        raise TemplateError(f"{where}: at least one cloze is needed for the edit prompt")
-    for text in texts:
-        if problems := faults(text):
-            raise TemplateError(f"{where}: {text!r}: {'; '.join(problems)}")
-    if [text for text in wordings.questions if not text.endswith("?")]:
-        raise TemplateError(f"{where}: questions must end with a question mark")
+    return " ".join(["", *re.findall(r"[^\W_]+", text.lower()), ""])

@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from helpers import UserError
 from helpers.thinkedit.graph import Triplet, triplets
-from helpers.thinkedit.grow.journal import JournalError
 from helpers.thinkedit.grow.sessions import grown_journals, lacking, reasoned, replayed
 from helpers.thinkedit.knowgic import load_edits
 from tools import grow
@@ -39,7 +39,7 @@ def test_a_pipeline_that_leaves_the_record_is_named(tmp_path):
         (decided, "ends before its run"),
     ):
         path.write_text("".join(lines[:kept]), encoding="utf-8")
-        with pytest.raises(JournalError, match=message):
+        with pytest.raises(UserError, match=message):
             replayed([path])
 
 

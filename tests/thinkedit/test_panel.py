@@ -4,8 +4,9 @@ import json
 
 import pytest
 
+from helpers import UserError
 from helpers.thinkedit.graph import Triplet, triplets
-from helpers.thinkedit.grow.journal import Journal, JournalError
+from helpers.thinkedit.grow.journal import Journal
 from helpers.thinkedit.grow.panel import CurationPanel
 from helpers.thinkedit.grow.pipeline import Session, Settings
 
@@ -91,7 +92,7 @@ def test_reopening_resumes_where_the_journal_ends(open_panel, world, tmp_path):
     assert resumed.pending == session.pending
     assert again.question.value == panel.question.value
     world.fingerprint = "another"
-    with pytest.raises(JournalError, match="another model"):
+    with pytest.raises(UserError, match="another model"):
         open_panel()
 
 

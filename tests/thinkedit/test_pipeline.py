@@ -5,8 +5,9 @@ from dataclasses import replace
 
 import pytest
 
+from helpers import UserError
 from helpers.thinkedit.graph import Triplet, triplets
-from helpers.thinkedit.grow.journal import Journal, JournalError
+from helpers.thinkedit.grow.journal import Journal
 from helpers.thinkedit.grow.people import Decision, Proposal, Review, about, keep_all
 from helpers.thinkedit.grow.pipeline import Session, Settings
 from helpers.thinkedit.grow.sessions import reasoned
@@ -235,10 +236,10 @@ def test_a_run_resumes_after_any_line_and_its_replay_asks_nothing(world, grow, p
 
 def test_a_journal_of_another_model_or_other_settings_is_refused(world, grow, path, tmp_path):
     grow()
-    with pytest.raises(JournalError, match=r"line 1: holds run .*another model, other settings"):
+    with pytest.raises(UserError, match=r"line 1: holds run .*another model, other settings"):
         grow(max_steps=2)
     world.fingerprint = "world-2"
-    with pytest.raises(JournalError, match=r"world-1.*world-2.*start a new journal"):
+    with pytest.raises(UserError, match=r"world-1.*world-2.*start a new journal"):
         grow()
 
     def own(model, **settings):
@@ -251,10 +252,10 @@ def test_a_journal_of_another_model_or_other_settings_is_refused(world, grow, pa
 def test_a_changed_record_is_noticed(grow, path):
     grow()
     path.write_text(path.read_text().replace("North College", "South College"))
-    with pytest.raises(JournalError, match="not the line that was written"):
+    with pytest.raises(UserError, match="not the line that was written"):
         grow()
     path.write_text("[]\n")
-    with pytest.raises(JournalError, match="line 1: no journal record"):
+    with pytest.raises(UserError, match="line 1: no journal record"):
         grow()
 
 

@@ -13,7 +13,7 @@ from helpers.thinkedit.grow.people import Proposal, about, neighbours, store_nei
 from helpers.thinkedit.grow.wordings import read_wordings
 from helpers.thinkedit.knowgic import load_aliases, load_edits, read_edits, write_edits
 from helpers.thinkedit.tables import chain_index
-from helpers.triples.labelled_graph import Edge, Entity, Graph
+from helpers.triples.graph import Edge, Entity, Graph
 from tools.recall.__main__ import together
 from tools.recall.edits import recalled_edits
 from tools.recall.facts import COLUMNS, Validation, recalled_facts

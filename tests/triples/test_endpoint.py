@@ -7,51 +7,47 @@ from urllib.parse import parse_qs
 
 import pytest
 
-from helpers.triples.endpoint import Endpoint, EndpointError, select_pages, user_agent
-from helpers.triples.labelled_graph import read_graph
-from helpers.triples.packaged_facts import Fact
-from helpers.triples.triple_store import TripleStore
+from helpers import UserError
+from helpers.triples.endpoint import Endpoint, select_pages, user_agent
+from helpers.triples.graph import read_graph
+from helpers.triples.store import Fact, TripleStore
 
-
-class _Server(HTTPServer):
-    """Counts requests and fails as often as it is told."""
-
-    def __init__(self, store: TripleStore) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.store, self.agents, self.failures, self.broken = store, [], [], False
+QUERY = "SELECT ?s WHERE { ?s ?p ?o } ORDER BY ?s"
 
 
 class _Handler(BaseHTTPRequestHandler):
-    server: _Server
+    """Answers from the store, after the failures that the server is told to play."""
 
     def do_POST(self) -> None:
-        self.server.agents.append(self.headers["User-Agent"])
+        played = self.server
+        played.agents.append(self.headers["User-Agent"])
         body = self.rfile.read(int(self.headers["Content-Length"])).decode()
-        if self.server.failures:
-            self.send_response(self.server.failures.pop(0))
-            self.send_header("Retry-After", "7")
+        if played.failures:
+            self.send_response(played.failures.pop(0))
+            self.send_header("Location", "http://other.example/")
             self.end_headers()
             return
-        rows = self.server.store.select(parse_qs(body)["query"][0])
+        rows = played.store.select(parse_qs(body)["query"][0])
         bindings = [{k: {"type": "literal", "value": v} for k, v in row.items()} for row in rows]
         content = json.dumps({"results": {"bindings": bindings}}).encode()
         self.send_response(200)
         self.end_headers()
-        self.wfile.write(content[: len(content) // 2] if self.server.broken else content)
+        self.wfile.write(content[: len(content) // 2] if played.broken else content)
 
     def log_message(self, *args: object) -> None:
         pass
 
 
 @pytest.fixture
-def server():
-    store = TripleStore()
+def server(monkeypatch):
+    waits: list[float] = []
+    monkeypatch.setattr("urllib3.util.retry.time.sleep", waits.append)
     names = ["Peru", "Chile", "Bolivia", "Brazil", "Ecuador"]
-    store.add_facts(
-        Fact(a, ("country",), "P47", b, ("country",)) for a in names for b in names if a != b
-    )
-    played = _Server(store)
-    thread = threading.Thread(target=played.serve_forever, daemon=True)
+    borders = ((a, b) for a in names for b in names if a != b)
+    played = HTTPServer(("127.0.0.1", 0), _Handler)
+    played.store = TripleStore(Fact(a, ("country",), "P47", b, ("country",)) for a, b in borders)
+    played.agents, played.failures, played.broken, played.waits = [], [], False, waits
+    thread = threading.Thread(target=played.serve_forever, args=(0.05,), daemon=True)
     thread.start()
     yield played
     played.shutdown()
@@ -61,84 +57,58 @@ def server():
 
 @pytest.fixture
 def endpoint(server, tmp_path):
-    waits: list[float] = []
-    made = Endpoint(f"http://127.0.0.1:{server.server_port}", folder=tmp_path, sleep=waits.append)
-    made.waits = waits
-    return made
+    return Endpoint(f"http://127.0.0.1:{server.server_port}", folder=tmp_path)
 
 
-def test_the_same_query_gives_the_same_graph_remotely_in_pages(server, endpoint):
+def test_the_same_query_gives_the_same_graph_remotely_in_pages_and_is_cached(server, endpoint):
     local, remote = read_graph(server.store, ["P47"]), read_graph(endpoint, ["P47"], page=7)
     assert remote.edges == local.edges
     assert remote.entities == local.entities
     assert len(server.agents) == 4  # 20 rows in pages of 7, and the types
     assert set(server.agents) == {user_agent()}
-
-
-def test_answers_are_cached_on_disk(server, endpoint):
-    first = read_graph(endpoint, ["P47"])
-    asked = len(server.agents)
-    assert read_graph(endpoint, ["P47"]).edges == first.edges
-    assert len(server.agents) == asked
+    assert read_graph(endpoint, ["P47"], page=7).edges == local.edges
+    assert len(server.agents) == 4
 
 
 def test_failures_are_retried_with_growing_pauses(server, endpoint):
     server.failures = [503, 429]
-    assert len(endpoint.select("SELECT ?s WHERE { ?s ?p ?o } ORDER BY ?s")) > 0
-    assert endpoint.waits == [7, 7]  # the server asked for 7 s, more than the back-off of 2 and 4
+    assert len(endpoint.select(QUERY)) > 0
     server.failures = [500] * 9
-    with pytest.raises(EndpointError, match=r"does not answer .HTTP 500"):
-        endpoint.select("SELECT ?o WHERE { ?s ?p ?o } ORDER BY ?o")
+    with pytest.raises(UserError, match=r"does not answer .HTTP 500.*packaged facts"):
+        endpoint.select(QUERY.replace("?s", "?o"))
+    assert server.waits == [4, 4, 8]
     assert len(server.failures) == 5
 
 
-def test_a_refused_query_is_not_sent_again(server, endpoint):
-    server.failures = [400] * 3
-    with pytest.raises(EndpointError, match="HTTP 400"):
-        endpoint.select("SELECT ?s WHERE { ?s ?p ?o }")
+@pytest.mark.parametrize(
+    ("status", "message"), [(400, "HTTP 400"), (302, "HTTP 302 Found, to http://other.example/")]
+)
+def test_a_refused_query_is_not_sent_again(server, endpoint, status, message):
+    server.failures = [status] * 3
+    with pytest.raises(UserError, match=message):
+        endpoint.select(QUERY)
     assert len(server.failures) == 2
 
 
 def test_a_cut_off_answer_is_no_answer(server, endpoint, tmp_path):
     server.broken = True
-    with pytest.raises(EndpointError):
-        endpoint.select("SELECT ?s WHERE { ?s ?p ?o }")
+    with pytest.raises(UserError, match="does not answer"):
+        endpoint.select(QUERY)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_the_cache_answers_when_the_endpoint_does_not(server, endpoint):
-    query = "SELECT ?s WHERE { ?s ?p ?o } ORDER BY ?s"
-    rows = endpoint.select(query)
-    endpoint.refresh = True
-    server.failures = [500] * 4
-    with pytest.warns(UserWarning, match="using the cached answer"):
-        assert endpoint.select(query) == rows
-
-
-def test_a_damaged_cache_is_asked_for_again(server, endpoint, tmp_path):
-    query = "SELECT ?s WHERE { ?s ?p ?o } ORDER BY ?s"
-    rows = endpoint.select(query)
-    (path,) = tmp_path.glob("*.json")
-    path.write_text(path.read_text()[:40])
-    with pytest.warns(UserWarning, match=f"{path.name} is damaged"):
-        assert endpoint.select(query) == rows
-    assert endpoint.select(query) == rows  # whole again, no warning
-    assert len(server.agents) == 2
 
 
 def test_endpoints_are_told_whom_to_write_to(monkeypatch):
     monkeypatch.setenv("HELPERS_CONTACT", "ada@example.org")
-    assert "(ada@example.org)" in Endpoint().user_agent
+    assert "(ada@example.org)" in user_agent()
     monkeypatch.delenv("HELPERS_CONTACT")
-    assert "no contact given" in Endpoint().user_agent
+    assert "no contact given" in user_agent()
 
 
-def test_an_unreachable_endpoint_is_a_clear_error(tmp_path):
-    gone = Endpoint("http://127.0.0.1:9", folder=tmp_path, attempts=1)
-    with pytest.raises(EndpointError, match=r"does not answer .*packaged facts"):
-        gone.select("SELECT ?s WHERE { ?s ?p ?o }")
+@pytest.mark.parametrize(("count", "ignored"), [(2, "OFFSET"), (3, "LIMIT")])
+def test_pages_that_do_not_turn_end(count, ignored):
+    class Stubborn:
+        def select(self, query: str) -> list[dict[str, str]]:
+            return [{"s": str(i)} for i in range(count)]
 
-
-def test_paging_needs_an_order(server):
-    with pytest.raises(ValueError, match="ORDER BY"):
-        list(select_pages(server.store, "SELECT ?s WHERE { ?s ?p ?o }"))
+    with pytest.raises(UserError, match=f"ignores {ignored}"):
+        list(select_pages(Stubborn(), QUERY, page=2))

@@ -1,29 +1,21 @@
-"""Packaged templates obey the rules; the rules and the drafting hook do what they say."""
+"""Packaged templates obey the rules; the rules and the drafting hook do what they state."""
 
 import pytest
 import yaml
 
+from helpers import UserError
 from helpers.paths import PARAMS
-from helpers.triples.packaged_facts import packaged_relations
-from helpers.triples.templates import (
-    TemplateError,
-    draft_templates,
-    faults,
-    packaged_templates,
-    read_templates,
-    templates_of,
-)
+from helpers.triples.sources import packaged_relations
+from helpers.triples.templates import draft_templates, faults, packaged_templates, templates_of
 
 
-def test_every_relation_has_clozes_and_questions():
+def test_every_relation_has_sound_clozes_and_questions():
     for relation, templates in packaged_templates().items():
         assert len(set(templates.all)) >= 4, relation
         assert templates.clozes, relation
         assert templates.questions, relation
-        assert not [text for text in templates.all if text.startswith("{}")]
-
-
-def test_packaged_multi_answer_relations_have_templates():
+        assert not [text for text in templates.all if faults(text) or text.startswith("{}")]
+        assert all(text.endswith("?") for text in templates.questions)
     missing = set(packaged_relations()) - set(packaged_templates())
     assert missing == {"P78"}  # one top-level domain per country: nothing to append
 
@@ -38,15 +30,12 @@ def test_relations_of_the_papers_runs_have_templates(path):
 
 
 @pytest.mark.parametrize(
-    "text", ["The capital of {} is", "Which cities lie in {}?", "In {}, cities:"]
-)
-def test_good_templates_have_no_faults(text):
-    assert faults(text) == []
-
-
-@pytest.mark.parametrize(
     ("text", "fault"),
     [
+        ("The capital of {} is", None),
+        ("Which cities lie in {}?", None),
+        ("In {}, cities:", None),
+        ("The York side of {} is", None),  # no leak: a part of the answer only
         ("The capital is", "0 slots"),
         ("{} and {} are", "2 slots"),
         ("The capital is in {}", "ends with the subject"),
@@ -58,11 +47,8 @@ def test_good_templates_have_no_faults(text):
     ],
 )
 def test_each_rule_finds_its_fault(text, fault):
-    assert any(found.startswith(fault) for found in faults(text, answers=["New York"]))
-
-
-def test_an_answer_inside_a_longer_word_is_no_leak():
-    assert faults("The Romanian side of {} is", answers=["Roman"]) == []
+    found = faults(text, answers=["New York"])
+    assert any(each.startswith(fault) for each in found) if fault else found == []
 
 
 def test_a_draft_is_sorted_into_usable_and_faulty():
@@ -82,21 +68,5 @@ def test_a_draft_is_sorted_into_usable_and_faulty():
 
 
 def test_a_relation_without_templates_is_an_error_with_a_remedy():
-    with pytest.raises(TemplateError, match="P9999 has no templates: add"):
+    with pytest.raises(UserError, match="P9999 has no templates: add"):
         templates_of(packaged_templates(), "P9999")
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("- a", "mapping"),
-        ("P1: {cloze: []}", "lists named"),
-        ("P1: {clozes: ['a {} b'], questions: ['Who is {}?']}", "2 wordings"),
-        ("P1: {clozes: ['a {} b', 'c {} d', 'e {} f', 'g h {}']}", "ends with the subject"),
-    ],
-)
-def test_bad_files_are_refused(tmp_path, text, message):
-    path = tmp_path / "templates.yaml"
-    path.write_text(text, encoding="utf-8")
-    with pytest.raises(TemplateError, match=message):
-        read_templates(path)

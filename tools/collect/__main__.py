@@ -1,8 +1,15 @@
 """Writes the packaged facts anew: ``python -m tools.collect``."""
 
-from collections import Counter
+from __future__ import annotations
 
-from helpers.triples.packaged_facts import FACTS, packaged_relations, read_facts, write_facts
+import csv
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import fields
+from pathlib import Path
+
+from helpers.triples.sources import FACTS, packaged_relations, read_facts
+from helpers.triples.store import Fact
 from tools.collect.countries import Countries
 from tools.collect.factbook import factbook
 from tools.collect.geography import (
@@ -13,6 +20,28 @@ from tools.collect.geography import (
     regions,
 )
 from tools.collect.public_holidays import public_holidays
+
+
+def write_facts(facts: Iterable[Fact], path: Path) -> None:
+    """Write facts as ``read_facts`` reads them, sorted, without repetitions."""
+    rows = {
+        (
+            fact.relation,
+            fact.subject,
+            "|".join(fact.subject_types),
+            fact.object,
+            "|".join(fact.object_types),
+            fact.start or "",
+            fact.end or "",
+            fact.source,
+        )
+        for fact in facts
+    }
+    with path.open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.writer(stream, delimiter="\t", lineterminator="\n", quoting=csv.QUOTE_NONE)
+        writer.writerow(field.name for field in fields(Fact))
+        for relation, subject, subject_types, *rest in sorted(rows):
+            writer.writerow([subject, subject_types, relation, *rest])
 
 
 def main() -> None:

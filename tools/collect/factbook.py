@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from importlib.resources import files
 from typing import Any
 
-from helpers.triples.packaged_facts import Fact
+from helpers.triples.store import Fact
 from tools.collect.countries import Countries, Country
 from tools.collect.sources import source
 from tools.collect.texts import capitals_to_title, names, plain, sections

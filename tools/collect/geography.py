@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from helpers.triples.packaged_facts import Fact
+from helpers.triples.store import Fact
 from tools.collect.countries import Countries
 from tools.collect.sources import source
 

@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Iterator
 from datetime import date
 
-from helpers.triples.packaged_facts import Fact
+from helpers.triples.store import Fact
 from tools.collect.countries import Countries
 from tools.collect.sources import source
 

@@ -16,7 +16,8 @@ from pathlib import Path
 from helpers.editing.request import RequestError
 from helpers.paths import PACKAGED
 from helpers.records import load_yaml
-from helpers.triples.packaged_facts import Fact, packaged_triples
+from helpers.triples.sources import packaged_triples
+from helpers.triples.store import Fact
 
 TEMPLATES = PACKAGED / "mend" / "templates.yaml"
 

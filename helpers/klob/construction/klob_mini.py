@@ -31,7 +31,7 @@ from helpers.models.language_model import LanguageModel
 from helpers.models.load import load
 from helpers.paths import PACKAGED
 from helpers.records import without_slot
-from helpers.triples.packaged_facts import packaged_triples, read_facts
+from helpers.triples.sources import packaged_triples, read_facts
 
 FOLDER = PACKAGED / "klob"
 COMPILED = FOLDER / "facts.tsv"

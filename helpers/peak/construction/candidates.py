@@ -23,7 +23,7 @@ from helpers.peak.construction.record_prompts import (
 )
 from helpers.peak.construction.settings import STEPS, Built, PeakSettings, Rejection
 from helpers.peak.schema import PeakRecord
-from helpers.triples.labelled_graph import Graph
+from helpers.triples.graph import Graph
 from helpers.triples.templates import SLOT, PromptTemplates, templates_of
 
 LONGEST_LABEL = 60  # characters

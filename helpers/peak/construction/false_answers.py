@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from helpers.triples.labelled_graph import Graph
+from helpers.triples.graph import Graph
 
 HUB = 400  # an entity with more links says little about what two of its neighbours share
 

@@ -7,7 +7,7 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from helpers.triples.labelled_graph import Graph
+from helpers.triples.graph import Graph
 from helpers.triples.templates import SLOT, PromptTemplates, templates_of
 
 Key = tuple[str, str]  # (subject, relation), the relation perhaps inverse

@@ -22,7 +22,7 @@ from helpers.peak.construction.settings import Built, PeakSettings, temporal_spa
 from helpers.peak.construction.tables import relation_names
 from helpers.results.archive import About, Run
 from helpers.scoring.answers import Question, score_answers
-from helpers.triples.labelled_graph import read_graph, relations_in
+from helpers.triples.graph import read_graph, relations_in
 from helpers.triples.sources import open_source
 from helpers.triples.templates import packaged_templates
 

@@ -12,8 +12,8 @@ from helpers.peak.anomalies import PeakWarning, find_anomalies
 from helpers.peak.construction.record_prompts import mentions
 from helpers.peak.records import counts
 from helpers.peak.schema import PeakRecord
-from helpers.triples.labelled_graph import Graph
-from helpers.triples.packaged_facts import packaged_relations
+from helpers.triples.graph import Graph
+from helpers.triples.sources import packaged_relations
 from helpers.triples.templates import INVERSE, PromptTemplates
 
 _NO_FAULT = ("prompt is a question",)  # a wording of ours, not a contradiction

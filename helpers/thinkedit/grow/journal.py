@@ -24,10 +24,6 @@ from helpers.paths import in_one_line
 from helpers.results.store import settings_key
 
 
-class JournalError(UserError):
-    """A journal that does not belong to this run, or is damaged."""
-
-
 class Respondent(Protocol):
     """The model as the pipeline sees it."""
 
@@ -55,7 +51,7 @@ class Journal:
         settings: whatever determines the run besides the model; JSON values.
 
     Raises:
-        JournalError: the file was written with another model or other settings, or is damaged.
+        UserError: the file was written with another model or other settings, or is damaged.
     """
 
     def __init__(self, path: Path, *, model: str, settings: Mapping[str, Any]) -> None:
@@ -79,13 +75,13 @@ class Journal:
         """The recorded outcome of the next step, or None at the end of the record.
 
         Raises:
-            JournalError: the next record is about something else.
+            UserError: the next record is about something else.
         """
         if self._next == len(self._records):
             return None
         stored = self._records[self._next]
         if (stored["kind"], stored["request"]) != (kind, _plain(request)):
-            raise JournalError(
+            raise UserError(
                 f"{self.path}, line {self._next + 1}: holds {stored['kind']} {stored['request']},"
                 f" the run asks for {kind} {_plain(request)}: another model, other settings or another"
                 " version wrote it; use the same or start a new journal"
@@ -126,15 +122,15 @@ class Journal:
             self.path.open("ab", buffering=0) as stream,
         ):
             if stream.tell() != self._size:
-                raise JournalError(
+                raise UserError(
                     f"{self.path}: another session writes to it; end one and open the journal again"
                 )
             try:
                 written = stream.write(line)
             except OSError as error:
-                raise JournalError(in_one_line(error, self.path)) from error
+                raise UserError(in_one_line(error, self.path)) from error
             if written < len(line):  # reading drops the unfinished line
-                raise JournalError(
+                raise UserError(
                     f"{self.path}: the disk is full; free some space and open the journal again"
                 )
             self._size += written
@@ -144,7 +140,7 @@ def read_journal(path: Path) -> tuple[list[dict[str, Any]], int]:
     """The records (kind, request, outcome), and the bytes they take without an unfinished last line.
 
     Raises:
-        JournalError: a line that is not as it was written.
+        UserError: a line that is not as it was written.
     """
     content = path.read_bytes() if path.exists() else b""
     complete = content[: content.rfind(b"\n") + 1]
@@ -155,7 +151,7 @@ def read_journal(path: Path) -> tuple[list[dict[str, Any]], int]:
             if record.pop("digest") != _digest(record):
                 raise ValueError("not the line that was written")
         except (ValueError, LookupError, TypeError, AttributeError) as error:
-            raise JournalError(
+            raise UserError(
                 f"{path}, line {number}: no journal record ({error!r}); restore the file, or delete it"
                 " from this line on and decide again"
             ) from error

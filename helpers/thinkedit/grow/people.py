@@ -17,7 +17,7 @@ from typing import Literal
 from helpers.scoring.naming import mentions
 from helpers.thinkedit.graph import Triplet, check_triplet
 from helpers.thinkedit.grow.wordings import Wordings
-from helpers.triples.labelled_graph import Graph, read_graph
+from helpers.triples.graph import Graph, read_graph
 from helpers.triples.sources import open_source
 
 

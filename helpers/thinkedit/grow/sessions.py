@@ -13,11 +13,12 @@ from typing import Any, NoReturn
 
 import pandas as pd
 
+from helpers import UserError
 from helpers.paths import PACKAGED
 from helpers.scoring.responses import Sampling
 from helpers.thinkedit.chains import MAX_STEPS
 from helpers.thinkedit.graph import Triplet, check_triplet, triplets
-from helpers.thinkedit.grow.journal import Journal, JournalError, Respondent, read_journal
+from helpers.thinkedit.grow.journal import Journal, Respondent, read_journal
 from helpers.thinkedit.grow.people import Proposer, about, store_neighbours
 from helpers.thinkedit.grow.pipeline import Growth, Session, Settings, asks_for_all
 from helpers.thinkedit.grow.wordings import WORDINGS, read_wordings
@@ -58,7 +59,7 @@ def session(
         settings: how far to grow, and how to ask.
 
     Raises:
-        JournalError: the journal is damaged or belongs to another run.
+        UserError: the journal is damaged or belongs to another run.
         ValueError: the question does not name the subject, or names the object; a fact with an empty part.
     """
     wordings = read_wordings()
@@ -106,8 +107,8 @@ class Recorded:
     fingerprint: str
 
     def respond(self, prompts: Sequence[Any], **_: Any) -> NoReturn:
-        """Refuse with a ``JournalError``."""
-        raise JournalError(
+        """Refuse with a ``UserError``."""
+        raise UserError(
             f"{self.path} does not answer {prompts[0]!r}: the pipeline has changed since;"
             " grow it again, by python -m tools.grow or at notebook 06's panel"
         )
@@ -122,13 +123,13 @@ def replayed(paths: Sequence[Path]) -> list[Growth]:
     """The graphs that journals of ``session`` hold; nothing is written.
 
     Raises:
-        JournalError: a journal is damaged, ends before its run does, or another version made it.
+        UserError: a journal is damaged, ends before its run does, or another version made it.
     """
     grown = []
     for path in paths:
         records, _ = read_journal(path)
         if not records:
-            raise JournalError(f"{path}: no journal of a run; give a file that a run wrote")
+            raise UserError(f"{path}: no journal of a run; give a file that a run wrote")
         made = records[0]["request"]
         held = made["settings"]
         run = session(
@@ -140,7 +141,7 @@ def replayed(paths: Sequence[Path]) -> list[Growth]:
             settings=Settings(**held["pipeline"]),
         )
         if run.pending is not None:
-            raise JournalError(
+            raise UserError(
                 f"{path} ends before its run: grow it again, by python -m tools.grow or at the panel"
             )
         grown.append(run.growth)

@@ -12,7 +12,7 @@ from helpers.klob.construction.klob_mini import COMPILED, at_most, mini_triples,
 from helpers.klob.construction.sentence_templates import load_templates
 from helpers.klob.construction.sentences import consistency_example, relevance_example
 from helpers.klob.examples import load_consistency, load_relevance, load_unbiasedness
-from helpers.triples.packaged_facts import read_facts
+from helpers.triples.sources import read_facts
 
 
 def property_of(label: str) -> str:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from helpers import UserError
 from helpers.peak.construction import false_answers
 from helpers.peak.construction.candidates import build_counterfactual, build_temporal
 from helpers.peak.construction.false_answers import Linked, sample_false_answers
@@ -23,9 +24,9 @@ from helpers.peak.construction.tables import (
 )
 from helpers.peak.records import load_peak, save_peak
 from helpers.peak.schema import PeakRecord
-from helpers.triples.labelled_graph import Edge, Entity, Graph, read_graph
+from helpers.triples.graph import Edge, Entity, Graph, read_graph
 from helpers.triples.sources import codex_store
-from helpers.triples.templates import PromptTemplates, TemplateError, packaged_templates
+from helpers.triples.templates import PromptTemplates, packaged_templates
 
 CLOZES = ("The country of {} shares a border with", "One of the neighbours of {} is")
 QUESTIONS = ("Which countries border {}?", "What lies next to {}?")
@@ -170,7 +171,7 @@ def test_shared_neighbours_count_only_with_two_steps():
 
 
 def test_a_relation_without_templates_is_refused_when_asked_for():
-    with pytest.raises(TemplateError, match="P50 has no templates"):
+    with pytest.raises(UserError, match="P50 has no templates"):
         build_counterfactual(graph_of(BORDERS), TEMPLATES, relations=["P50"])
 
 

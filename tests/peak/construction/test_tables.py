@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from helpers import UserError
 from helpers.peak.construction.tables import (
     example_table,
     relation_names,
@@ -13,8 +14,8 @@ from helpers.peak.construction.tables import (
 )
 from helpers.peak.schema import PeakRecord
 from helpers.triples.sources import open_source
+from helpers.triples.store import TripleStore
 from helpers.triples.templates import packaged_templates
-from helpers.triples.triple_store import TripleError, TripleStore
 
 SOUND = PeakRecord(
     0, "P47", "Next to {} lies", "Peru", "Spain", "Chile", ("Chile", "Brazil"),
@@ -88,5 +89,5 @@ def test_sources_open_by_name(tmp_path):
         )
         == 1
     )
-    with pytest.raises(TripleError, match="no source 'dbpedia': use packaged"):
+    with pytest.raises(UserError, match="no source 'dbpedia': use packaged"):
         open_source("dbpedia")

@@ -4,33 +4,30 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
 from helpers import UserError
 from helpers.triples.endpoint import select_pages
-from helpers.triples.templates import INVERSE
-from helpers.triples.triple_store import SparqlSource
-from helpers.triples.vocabulary import (
-    DEPRECATED,
+from helpers.triples.store import (
     END,
     INSTANCE_OF,
     LABEL,
-    RANK,
     START,
+    Binding,
+    SparqlSource,
     entity_id,
     entity_iri,
     relation_id,
     relation_iris,
 )
+from helpers.triples.templates import INVERSE
 
-_ESCAPE = re.compile(r"\\u([0-9a-fA-F]{4})")
 AT_A_TIME = 200  # entities per query, as URLs and servers bear it
-
-
-class GraphError(UserError):
-    """A graph that nothing can be built from."""
+RANK = "http://wikiba.se/ontology#rank"
+DEPRECATED = "http://wikiba.se/ontology#DeprecatedRank"
+_ESCAPE = re.compile(r"\\u([0-9a-fA-F]{4})")
 
 
 @dataclass(frozen=True)
@@ -55,9 +52,10 @@ class Edge:
 
 @dataclass
 class Graph:
-    """Entities by identifier, edges between them, and what had to be left out.
+    """Entities by identifier, edges between them, and identifiers without an English label.
 
-    ``unlabelled`` holds identifiers without an English label; their triples are not in ``edges``.
+    ``neighbours`` are entities linked by any relation. ``answers[s, r]`` maps objects to edges; for the
+    inverse ``re_r``, subjects.
     """
 
     entities: dict[str, Entity]
@@ -67,21 +65,15 @@ class Graph:
     answers: dict[tuple[str, str], dict[str, Edge]] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Index by link, and by (subject, relation) in both directions.
-
-        ``answers[s, r]`` maps objects to edges; for the inverse ``re_r``, subjects.
-        """
-        self.neighbours = defaultdict(set)
-        self.answers = defaultdict(dict)
+        """Index by link, and by (subject, relation) in both directions."""
+        neighbours = defaultdict[str, set[str]](set)
+        answers = defaultdict[tuple[str, str], dict[str, Edge]](dict)
         for edge in self.edges:
-            self.neighbours[edge.subject].add(edge.object)
-            self.neighbours[edge.object].add(edge.subject)
-            for key, answer in (
-                ((edge.subject, edge.relation), edge.object),
-                ((edge.object, INVERSE + edge.relation), edge.subject),
-            ):
-                self.answers[key][answer] = edge
-        self.neighbours, self.answers = dict(self.neighbours), dict(self.answers)
+            neighbours[edge.subject].add(edge.object)
+            neighbours[edge.object].add(edge.subject)
+            answers[edge.subject, edge.relation][edge.object] = edge
+            answers[edge.object, INVERSE + edge.relation][edge.subject] = edge
+        self.neighbours, self.answers = dict(neighbours), dict(answers)
 
     def label(self, identifier: str) -> str:
         """English label of an entity."""
@@ -91,12 +83,12 @@ class Graph:
         """The entity with this label that is a subject of the relation.
 
         Raises:
-            GraphError: there is none.
+            UserError: there is none.
         """
         for identifier, known in sorted(self.answers):
             if known == relation and self.label(identifier) == label:
                 return identifier
-        raise GraphError(f"no entity {label!r} with facts of {relation}")
+        raise UserError(f"no entity {label!r} with facts of {relation}")
 
 
 def relations_in(source: SparqlSource) -> list[str]:
@@ -115,51 +107,45 @@ def read_graph(
     """Read relations from a store or endpoint, with labels, types and dates.
 
     Args:
-        source: embedded store or remote endpoint; both get the same SPARQL text.
+        source: embedded store or remote endpoint.
         relations: Wikidata properties, or names in angle brackets; without ``re_``.
         page: rows per query.
         most: rows per relation, for relations too large to read as a whole.
 
     Raises:
-        GraphError: no labelled triple of these relations.
+        UserError: no labelled triple of these relations.
     """
     edges: dict[tuple[str, str, str], Edge] = {}
     labels: dict[str, str] = {}
-    unlabelled: set[str] = set()
+    met: set[str] = set()
     for relation in sorted(set(relations)):
         for row in islice(select_pages(source, edges_query(relation), page=page), most):
             ids = entity_id(row["s"]), entity_id(row["o"])
+            met |= set(ids)
             for identifier, name in zip(ids, ("sLabel", "oLabel"), strict=True):
                 if label := _clean(row.get(name, "")):
                     labels[identifier] = label
-                else:
-                    unlabelled.add(identifier)
             edge = Edge(ids[0], relation, ids[1], _day(row.get("start")), _day(row.get("end")))
-            known = edges.get((ids[0], relation, ids[1]))
-            if known is None or _period(edge) < _period(known):
-                edges[ids[0], relation, ids[1]] = edge  # the first of several periods counts
-    named = tuple(e for e in edges.values() if e.subject in labels and e.object in labels)
+            key = (ids[0], relation, ids[1])
+            edges[key] = min(edges.get(key, edge), edge, key=_period)
+    named = tuple(e for e in edges.values() if {e.subject, e.object} <= labels.keys())
+    unlabelled = frozenset(met - labels.keys())
     if not named:
-        raise GraphError(
+        raise UserError(
             f"no labelled triples of {', '.join(relations)}: check the relations' names and that"
             f" entities have English labels ({len(unlabelled)} have none)"
         )
     types = types_of(source, sorted({i for e in named for i in (e.subject, e.object)}))
     entities = {i: Entity(i, labels[i], frozenset(types.get(i, ()))) for i in sorted(labels)}
-    return Graph(entities, named, frozenset(unlabelled - set(labels)))
-
-
-def _period(edge: Edge) -> tuple[str, bool, str]:
-    """The order of an edge's periods: dated ones first, the earliest first."""
-    return edge.start or "~", edge.end is None, edge.end or ""
+    return Graph(entities, named, unlabelled)
 
 
 def edges_query(relation: str) -> str:
     """The SPARQL text for one relation.
 
-    Statements are read besides the direct triples: Wikidata has direct triples of the statements of
-    best rank alone, which are not those of former leaders. Labels are English, else ``mul``, the
-    label for all languages.
+    Statements are read in addition to the direct triples: Wikidata has direct triples of the statements
+    of best rank alone, which are not those of former leaders. Labels are English, else ``mul``, the label
+    for all languages.
     """
     direct, claim, value = relation_iris(relation)
     return f"""SELECT ?s ?sLabel ?o ?oLabel ?start ?end WHERE {{
@@ -170,37 +156,42 @@ def edges_query(relation: str) -> str:
     OPTIONAL {{ ?claim <{END}> ?end }}
   }}
   FILTER(ISIRI(?o))
-{label_patterns("s")}
-{label_patterns("o")}
+{_label_patterns("s")}
+{_label_patterns("o")}
 }}
 ORDER BY ?s ?o ?start"""
 
 
-def label_patterns(variable: str) -> str:
+def types_of(source: SparqlSource, identifiers: Sequence[str]) -> dict[str, set[str]]:
+    """Identifiers of the types of some entities."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for row in _about(source, identifiers, f"  ?e <{INSTANCE_OF}> ?type ."):
+        found[entity_id(row["e"])].add(entity_id(row["type"]))
+    return found
+
+
+def labels_of(source: SparqlSource, identifiers: Sequence[str]) -> dict[str, str]:
+    """English labels of the entities that have one."""
+    rows = _about(source, identifiers, _label_patterns("e"))
+    return {entity_id(row["e"]): row["eLabel"] for row in rows if "eLabel" in row}
+
+
+def _about(source: SparqlSource, identifiers: Sequence[str], patterns: str) -> Iterator[Binding]:
+    for begin in range(0, len(identifiers), AT_A_TIME):
+        values = " ".join(f"<{entity_iri(i)}>" for i in identifiers[begin : begin + AT_A_TIME])
+        yield from source.select(f"SELECT * WHERE {{\n  VALUES ?e {{ {values} }}\n{patterns}\n}}")
+
+
+def _label_patterns(variable: str) -> str:
     """Bind ``?<variable>Label``: the English label, else the one for all languages."""
     return f"""  OPTIONAL {{ ?{variable} <{LABEL}> ?{variable}En . FILTER(LANG(?{variable}En) = "en") }}
   OPTIONAL {{ ?{variable} <{LABEL}> ?{variable}Mul . FILTER(LANG(?{variable}Mul) = "mul") }}
   BIND(COALESCE(?{variable}En, ?{variable}Mul) AS ?{variable}Label)"""
 
 
-def types_query(iris: Iterable[str]) -> str:
-    """The SPARQL text for the types of some entities."""
-    values = " ".join(f"<{iri}>" for iri in iris)
-    return f"""SELECT ?e ?type WHERE {{
-  VALUES ?e {{ {values} }}
-  ?e <{INSTANCE_OF}> ?type .
-}}
-ORDER BY ?e ?type"""
-
-
-def types_of(source: SparqlSource, identifiers: Sequence[str]) -> dict[str, set[str]]:
-    """Identifiers of the types of some entities."""
-    found: dict[str, set[str]] = defaultdict(set)
-    for begin in range(0, len(identifiers), AT_A_TIME):
-        iris = [entity_iri(i) for i in identifiers[begin : begin + AT_A_TIME]]
-        for row in source.select(types_query(iris)):
-            found[entity_id(row["e"])].add(entity_id(row["type"]))
-    return found
+def _period(edge: Edge) -> tuple[str, bool, str]:
+    """The order of an edge's periods: dated ones first, the earliest first."""
+    return edge.start or "~", edge.end is None, edge.end or ""
 
 
 def _clean(label: str) -> str:

@@ -1,0 +1,169 @@
+"""An embedded triple store (Oxigraph), asked in SPARQL like any remote endpoint.
+
+Entities and relations have Wikidata's IRIs, so that one SPARQL text serves every source. Plain facts are
+``?s wdt:P47 ?o``; dated ones also have a statement node with ``pq:P580`` (start) and ``pq:P582`` (end); types
+are ``wdt:P31``; labels are ``rdfs:label`` in English or ``mul``. What Wikidata does not name gets an IRI
+below ``urn:helpers:``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol
+from urllib.parse import quote, unquote
+
+import pyoxigraph as ox
+
+from helpers import UserError
+
+ENTITY = "http://www.wikidata.org/entity/"
+DIRECT = "http://www.wikidata.org/prop/direct/"
+CLAIM = "http://www.wikidata.org/prop/"
+STATEMENT = "http://www.wikidata.org/prop/statement/"
+LABEL = "http://www.w3.org/2000/01/rdf-schema#label"
+INSTANCE_OF = f"{DIRECT}P31"
+START = "http://www.wikidata.org/prop/qualifier/P580"
+END = "http://www.wikidata.org/prop/qualifier/P582"
+OWN = "urn:helpers:"
+DATE = re.compile(r"\d{4}(-\d{2}){0,2}")
+Binding = dict[str, str]
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One triple with what is needed to write about it; subject and object are English labels."""
+
+    subject: str
+    subject_types: tuple[str, ...]  # their names, the most specific first, such as ("city",)
+    relation: str  # Wikidata property ("P47"), or a name in angle brackets ("<exports>")
+    object: str
+    object_types: tuple[str, ...]
+    start: str | None = None  # ISO date (or year) from which the fact holds, if known
+    end: str | None = None  # ISO date (or year) from which it no longer holds, if known
+    source: str = ""  # where the fact comes from
+
+
+class SparqlSource(Protocol):
+    """Anything that answers SPARQL SELECT queries: the embedded store or a remote endpoint."""
+
+    def select(self, query: str) -> list[Binding]:
+        """Rows as mappings from variable to value; unbound variables are omitted."""
+        ...
+
+
+class TripleStore:
+    """An in-memory store of facts; label and first type identify an entity.
+
+    >>> store = TripleStore(packaged_triples())
+    >>> store.select("SELECT (COUNT(*) AS ?n) WHERE { ?s ?p ?o }")
+
+    Raises:
+        UserError: an empty field, an unknown form of relation, or a malformed date.
+    """
+
+    def __init__(self, facts: Iterable[Fact] = ()) -> None:
+        self._store = ox.Store()
+        self._statements = 0
+        for fact in facts:
+            ends = (fact.subject, fact.subject_types), (fact.object, fact.object_types)
+            ids = [f"{types[0]}/{label}" for label, types in ends]
+            for identifier, end in zip(ids, ends, strict=True):
+                self.add_entity(identifier, *end)
+            where = fact.source or f"{fact.subject}, {fact.relation}, {fact.object}"
+            self.add_triple(ids[0], fact.relation, ids[1], fact.start, fact.end, where=where)
+
+    def select(self, query: str) -> list[Binding]:
+        """Answer a SELECT query.
+
+        Raises:
+            UserError: not a valid SELECT query.
+        """
+        try:
+            solutions = self._store.query(query)
+        except (SyntaxError, ValueError) as error:
+            raise UserError(f"not a valid SPARQL query: {error}\n{query}") from error
+        if not isinstance(solutions, ox.QuerySolutions):
+            raise UserError(f"only SELECT queries are answered, not\n{query}")
+        names = [variable.value for variable in solutions.variables]
+        return [
+            {name: term.value for name in names if (term := row[name]) is not None}
+            for row in solutions
+        ]
+
+    def add_entity(self, identifier: str, label: str | None, types: Iterable[str]) -> None:
+        """Add an entity's English label, if it has one, and identifiers or names of its types."""
+        if label:
+            self._add(entity_iri(identifier), LABEL, ox.Literal(label, language="en"))
+        for kind in types:
+            self._add(entity_iri(identifier), INSTANCE_OF, ox.NamedNode(entity_iri(kind)))
+
+    def add_triple(
+        self,
+        subject: str,
+        relation: str,
+        goal: str,
+        start: str | None = None,
+        end: str | None = None,
+        *,
+        where: str = "triple",
+    ) -> None:
+        """Add one fact by identifiers; ``where`` is its place, for errors as the class's."""
+        if not (subject and goal):
+            raise UserError(f"{where}: subject, relation and object must not be empty")
+        try:
+            direct, claim, value = relation_iris(relation)
+        except ValueError as error:
+            raise UserError(f"{where}: {error}") from error
+        target, source = ox.NamedNode(entity_iri(goal)), entity_iri(subject)
+        self._add(source, direct, target)
+        if start or end:
+            self._statements += 1
+            statement = f"{OWN}statement:{self._statements}"
+            self._add(source, claim, ox.NamedNode(statement))
+            self._add(statement, value, target)
+            for iri, date in ((START, start), (END, end)):
+                if date and not DATE.fullmatch(date):
+                    raise UserError(f"{where}: date {date!r} is not YYYY, YYYY-MM or YYYY-MM-DD")
+                if date:
+                    self._add(statement, iri, ox.Literal(date))
+
+    def _add(self, subject: str, predicate: str, value: ox.NamedNode | ox.Literal) -> None:
+        self._store.add(ox.Quad(ox.NamedNode(subject), ox.NamedNode(predicate), value))
+
+
+def entity_iri(identifier: str) -> str:
+    """IRI of an entity: ``"Q183"``, or any text of ours, such as ``"city/Paris"``."""
+    if re.fullmatch(r"Q\d+", identifier):
+        return ENTITY + identifier
+    return f"{OWN}entity:{quote(identifier, safe='/')}"
+
+
+def entity_id(iri: str) -> str:
+    """Inverse of ``entity_iri``."""
+    if iri.startswith(ENTITY):
+        return iri.removeprefix(ENTITY)
+    return unquote(iri.removeprefix(f"{OWN}entity:"))
+
+
+def relation_iris(relation: str) -> tuple[str, str, str]:
+    """IRIs of a relation's direct property, claim and statement value.
+
+    Raises:
+        ValueError: neither a Wikidata property nor a name in angle brackets.
+    """
+    if re.fullmatch(r"P\d+", relation):
+        return DIRECT + relation, CLAIM + relation, STATEMENT + relation
+    if not re.fullmatch(r"<[\w-]+>", relation):
+        raise ValueError(f"relation {relation!r}: write P47 or <name>")
+    name = relation.strip("<>")
+    return f"{OWN}direct:{name}", f"{OWN}claim:{name}", f"{OWN}statement:{name}"
+
+
+def relation_id(iri: str) -> str | None:
+    """The relation whose direct property an IRI is; None for other IRIs and for types."""
+    if iri.startswith(DIRECT) and iri != INSTANCE_OF:
+        return iri.removeprefix(DIRECT)
+    own = f"{OWN}direct:"
+    return f"<{iri.removeprefix(own)}>" if iri.startswith(own) else None
