@@ -1,8 +1,7 @@
 """Build the reading site: ``python book/build.py [FOLDER]`` (default ``runs/book``).
 
-Gathers the sources in ``FOLDER/source`` (pages, committed notebooks, result tables, one API page a
-room of the package), then lets Sphinx write ``FOLDER/html``. Executes no notebook and needs no
-network; a warning fails the build.
+Gathers the sources in ``FOLDER/source``, then lets Sphinx write ``FOLDER/html``. Executes no notebook
+and needs no network; a warning fails the build.
 """
 
 from __future__ import annotations
@@ -38,17 +37,15 @@ def gather(source: Path) -> None:
     shutil.copytree(BOOK / "static", source / "static")
     shutil.copy(BOOK / "conf.py", source)
     shutil.copy(FIGURES / "01_one_record.png", source)
-    notebooks = sorted(NOTEBOOKS.glob("*.ipynb"))
-    _write_each(source / "notebooks", {path.name: folded(path) for path in notebooks})
-    overview = (BOOK / "pages" / "index.md").read_text("utf-8")
-    (source / "index.md").write_text(overview.replace("%FINDINGS%", findings()), "utf-8")
-    (source / "results.md").write_text(results_page(), "utf-8")
-    metrics = (source / "metrics.md").read_text("utf-8")
-    (source / "metrics.md").write_text(with_examples(metrics), "utf-8")
-    page, offered = source / "explorer.md", write_facts(source / "static" / "records")
-    page.write_text(explorer_page(page.read_text("utf-8"), offered), "utf-8")
-    _write_each(source / "guides", guides())
     shutil.copytree(FIGURES, source / "figures", ignore=shutil.ignore_patterns("data", "*.svg"))
+    offered = write_facts(source / "static" / "records")
+    pages = {path.name: path.read_text("utf-8") for path in source.glob("*.md")}
+    pages["index.md"] = pages["index.md"].replace("%FINDINGS%", findings())
+    pages["metrics.md"] = with_examples(pages["metrics.md"])
+    pages["explorer.md"] = explorer_page(pages["explorer.md"], offered)
+    _write_each(source, {**pages, "results.md": results_page()})
+    _write_each(source / "notebooks", {p.name: folded(p) for p in NOTEBOOKS.glob("*.ipynb")})
+    _write_each(source / "guides", guides())
     _write_each(source / "api", api_pages())
 
 
@@ -62,8 +59,7 @@ def folded(path: Path) -> str:
         if not any(tag.startswith(("hide-", "remove-")) for tag in tags):
             tags.append("hide-input")
         sizes = [output.get("metadata", {}).get("image/png", {}) for output in cell["outputs"]]
-        widths = [size["width"] for size in sizes if size.get("width")]
-        if widths:
+        if widths := [size["width"] for size in sizes if size.get("width")]:
             cell["metadata"]["mystnb"] = {"image": {"width": f"{max(widths)}px"}}
     return json.dumps(notebook, ensure_ascii=False)
 
@@ -108,22 +104,18 @@ def _as_page(text: str) -> str:
 
 def api_pages() -> dict[str, str]:
     """One page a room of the package, its modules in alphabetical order; and a list of them."""
-    top, rooms = [], []
-    for found in pkgutil.iter_modules(helpers.__path__):
-        (rooms if found.ispkg else top).append(found.name)
-    pages = {"index.md": _api_index(rooms)}
-    for room in rooms:
-        folder = Path(helpers.__path__[0]) / room
-        modules = sorted(m.name for m in pkgutil.iter_modules([str(folder)]) if not m.ispkg)
-        names = [f"helpers.{room}.{module}" for module in modules]
-        pages[f"{room}.rst"] = _api_page(f"helpers.{room}", names)
-    pages["top.rst"] = _api_page("helpers", [f"helpers.{name}" for name in top if name[0] != "_"])
-    return pages
-
-
-def _api_index(rooms: list[str]) -> str:
-    entries = "\n".join([*rooms, "top"])
-    return f"# API reference\n\nFrom the docstrings.\n\n```{{toctree}}\n:maxdepth: 1\n\n{entries}\n```\n"
+    rooms: dict[str, list[str]] = {}
+    for found in pkgutil.walk_packages(helpers.__path__, "helpers."):
+        room = found.name.split(".")[1]
+        if not found.ispkg and "._" not in found.name:
+            rooms.setdefault(room if found.name.count(".") > 1 else "top", []).append(found.name)
+    pages = {
+        f"{room}.rst": _api_page("helpers" if room == "top" else f"helpers.{room}", names)
+        for room, names in rooms.items()
+    }
+    entries = "\n".join(rooms)
+    listed = f"```{{toctree}}\n:maxdepth: 1\n\n{entries}\n```"
+    return {**pages, "index.md": f"# API reference\n\nFrom the docstrings.\n\n{listed}\n"}
 
 
 def _api_page(title: str, modules: list[str]) -> str:
@@ -134,7 +126,7 @@ def _api_page(title: str, modules: list[str]) -> str:
 
 
 def _write_each(folder: Path, texts: dict[str, str]) -> None:
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     for name, text in texts.items():
         (folder / name).write_text(text, "utf-8")
 
@@ -149,6 +141,6 @@ def build(folder: Path) -> int:
 
 if __name__ == "__main__":
     target = Path(sys.argv[1]) if len(sys.argv) > 1 else RUNS / "book"
-    status = build(target)
-    print(f"{target / 'html' / 'index.html'}" if status == 0 else "the site was not built")
-    sys.exit(status)
+    if status := build(target):
+        sys.exit(status)
+    print(target / "html" / "index.html")

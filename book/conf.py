@@ -13,7 +13,6 @@ version = release = helpers.__version__
 language = "en"
 
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
-exclude_patterns = ["_build"]
 default_role = "code"
 
 nb_execution_mode = "off"
@@ -44,15 +43,13 @@ html_show_sphinx = False
 html_show_copyright = False
 
 
-def _inline(translator, node):
-    translator.body.append(tex2mathml(node.astext(), as_block=False))
-    raise nodes.SkipNode
+def _mathml(as_block):
+    def write(translator, node):
+        formula = tex2mathml(node.astext(), as_block=as_block)
+        translator.body.append(f'<div class="equation">{formula}</div>' if as_block else formula)
+        raise nodes.SkipNode
 
-
-def _block(translator, node):
-    mathml = tex2mathml(node.astext(), as_block=True)
-    translator.body.append(f'<div class="equation">{mathml}</div>')
-    raise nodes.SkipNode
+    return write
 
 
 def _as_written(app, what, name, obj, options, lines):
@@ -67,6 +64,5 @@ def _as_written(app, what, name, obj, options, lines):
 def setup(app):
     """Have docutils turn formulas into MathML, which browsers draw without a script."""
     app.connect("autodoc-process-docstring", _as_written)
-    app.add_html_math_renderer(
-        "mathml", inline_renderers=(_inline, None), block_renderers=(_block, None)
-    )
+    inline, block = ((_mathml(as_block), None) for as_block in (False, True))
+    app.add_html_math_renderer("mathml", inline_renderers=inline, block_renderers=block)

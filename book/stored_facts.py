@@ -53,7 +53,7 @@ def facts_of(run: Run) -> dict[str, Any]:
         ``said`` (how many sampled responses name an answer, of the unedited model under ``before``).
     """
     words = _words_of(run)
-    scores = {name: table for name, table in scores_of(run).items() if _is_method(name)}
+    scores = {n: table for n, table in scores_of(run).items() if " " not in n and "@" not in n}
     labels = {name: label_of(name) for name in scores}
     edit = {name: _at_edit(table) for name, table in scores.items()}
     metrics = {name: metrics_of(run, name) for name in scores}
@@ -86,10 +86,6 @@ def _words_of(run: Run) -> dict[int, PeakRecord]:
     """Records of a packaged data set by number; official ones have no licence, and so no words here."""
     name = run.about.source["dataset"]
     return {r.case_id: r for r in load_peak(name).records} if name in MINI else {}
-
-
-def _is_method(table: str) -> bool:
-    return " " not in table and "@" not in table
 
 
 def _at_edit(scores: pd.DataFrame) -> pd.DataFrame:
