@@ -54,8 +54,8 @@ def report() -> Iterator[str]:
     """Lines about versions, device, memory, cache and data."""
     yield f"helpers {__version__}, Python {platform.python_version()} on {platform.platform()}"
     yield "packages: " + ", ".join(f"{name} {version(name)}" for name in _PACKAGES)
-    found = [f"{name} {'yes' if find_spec(m) else 'no'}" for name, m in _EXTRAS.items()]
-    yield "optional extras: " + ", ".join(found)
+    extras = [f"{name} {'yes' if find_spec(m) else 'no'}" for name, m in _EXTRAS.items()]
+    yield "optional extras: " + ", ".join(extras)
     for index in range(torch.cuda.device_count()):
         free, total = torch.cuda.mem_get_info(index)
         name = torch.cuda.get_device_name(index)

@@ -112,12 +112,7 @@ def place(params_file: Path, params: dict[str, Any], *, notebook: Path, folder: 
 def checked_plan(
     params_file: Path, *, notebook: Path | None = None, folder: Path = RUNS
 ) -> PlannedRun:
-    """A run of a params file whose names, types and values are right, on a device that is here.
-
-    Raises:
-        UserError: the params file does not fit the notebook, holds wrong values, or names a device
-            that is not here.
-    """
+    """A run of a params file whose names, types and values are right, on a device that is here."""
     # These load torch, which executing does not need.
     from helpers.models.weights import check_device
     from helpers.values import check_values

@@ -59,10 +59,6 @@ def kept_whole(path: Path) -> Iterator[Path]:
         if error.errno is None:  # the network's, not the disk's
             raise
         raise UserError(in_one_line(error, path)) from error
-    except SafetensorError as error:
-        if "os error" not in str(error):
-            raise
-        raise UserError(f"{path} cannot be written ({error}); free some space") from error
 
 
 def kept_at(path: Path) -> Path:

@@ -176,22 +176,16 @@ class Cases(Generic[Case]):
             case_id: json.dumps((case_id, content(case)), sort_keys=True, ensure_ascii=False)
             for case_id, case in self.by_id.items()
         }
-        digests = {case_id: hashlib.sha256(text.encode()) for case_id, text in texts.items()}
         return {
-            case_id: int.from_bytes(digest.digest()[:8], "big") >> 1
-            for case_id, digest in digests.items()
+            case_id: int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
+            for case_id, text in texts.items()
         }
 
 
 def flag_unusable(edits: pd.DataFrame, scores: pd.DataFrame, column: str) -> pd.DataFrame:
-    """Give edits a failure, unless they have one, where a score is not a number.
+    """Give edits (case_id, failure) a failure, unless they have one, where a score is not a number.
 
     A model may no longer give numbers under an edit, for instance in half precision.
-
-    Args:
-        edits: columns case_id and failure (empty: none), one row per edit.
-        scores: column case_id and scores.
-        column: the scores.
     """
     unusable = edits["case_id"].isin(scores.loc[scores[column].isna(), "case_id"])
     failure = edits["failure"].mask(unusable & (edits["failure"] == ""), _NOT_FINITE)
