@@ -100,7 +100,7 @@ def sweep(
     status: Annotated[bool, typer.Option(help="report how far it is, and the time left")] = False,
 ) -> None:
     """Run a matrix of models, data sets, editors and shards, and merge it into tables."""
-    from helpers.sweeps.command import progress_of, run_file
+    from helpers.sweeps.drive import progress_of, run_file
 
     if status:
         typer.echo("\n".join(progress_of(file, folder=folder)))

@@ -18,8 +18,8 @@ from helpers.cli import app
 from helpers.editing.presets import model_file
 from helpers.models import weights as estimate
 from helpers.paths import PARAMS
-from helpers.sweeps import command
-from helpers.sweeps.lock import sole_use
+from helpers.sweeps import drive
+from helpers.sweeps.drive import sole_use
 
 runner = CliRunner()
 
@@ -128,7 +128,7 @@ def test_sigterm_ends_a_sweep_as_an_interrupt_does(monkeypatch):
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(10)
 
-    monkeypatch.setattr(command, "run_file", terminated)
+    monkeypatch.setattr(drive, "run_file", terminated)
     before = signal.getsignal(signal.SIGTERM)
     result = runner.invoke(app, ["sweep", str(PARAMS / "sweeps" / "quick.yaml")])
     assert result.exit_code == 130

@@ -10,8 +10,7 @@ import yaml
 
 from helpers import UserError
 from helpers.paths import PARAMS
-from helpers.sweeps.command import run_file
-from helpers.sweeps.matrix import SweepError
+from helpers.sweeps.drive import run_file
 from helpers.thinkedit.grow.journal import Journal
 
 
@@ -54,6 +53,6 @@ def test_shell_in_a_sweep_file_is_printed_and_refused(tmp_path):
         path.write_text(yaml.safe_dump({**quick, "slurm": slurm}), "utf-8")
         lines, _ = run_file(path, dry_run=True)
         assert any("shell: " in line and "touch /tmp/x" in line for line in lines)
-        with pytest.raises(SweepError, match=r"touch /tmp/x.*--allow-shell"):
+        with pytest.raises(UserError, match=r"touch /tmp/x.*--allow-shell"):
             run_file(path, folder=tmp_path / "runs")
         assert not (tmp_path / "runs").exists()

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import nbformat
+import pandas as pd
 import pytest
+
+from helpers.peak.records import load_peak
+from helpers.results.store import ResultsStore
+from helpers.sweeps.matrix import Group, Sweep, expand
+
+CASE_IDS = sorted(record.case_id for record in load_peak("peak-mini-cf", limit=8).records)
 
 # Without a model: each record's "score" is its number. Editors stand for what goes wrong: memit's
 # kernel is killed once, kn's worker too, rect's worker is told that its time is up, mend fails, and
-# ft-l waits for a second run to make the same.
+# ft-l waits for a file.
 _CELLS = (
     """\
 model: str = "shape:gpt2-xl"  # not loaded
@@ -17,11 +25,11 @@ dataset: str = "peak-mini-cf"  # as in notebook 03
 records: int | None = None  # as in notebook 03
 methods: list[str] = ["rome"]  # see compute
 store: str = ""  # folder of the results store""",
+    "from pathlib import Path\nPath(store, 'shared').touch()",
     """\
 import os
 import signal
 import time
-from pathlib import Path
 
 import pandas as pd
 
@@ -30,7 +38,8 @@ from helpers.results.store import Cases
 from helpers.results.store import ResultsStore""",
     """\
 def compute(case_ids):
-    Path(store, "calls.txt").open("a").write(f"{method} {case_ids}\\n")
+    with Path(store, f"{method}.calls").open("a") as calls:
+        calls.writelines(f"{case_id}\\n" for case_id in case_ids)
     once = Path(store, f"{method}.once")
     blow = {
         "memit": (os.getpid(), signal.SIGKILL),
@@ -41,9 +50,9 @@ def compute(case_ids):
         once.touch()
         os.kill(*blow[method])
         signal.pause()
-    if method == "ft-l":
-        Path(store, f"begun-{os.getpid()}").touch()
-        while len(list(Path(store).glob("begun-*"))) < 2:
+    if method == "ft-l" and results.done():
+        Path(store, "pids").write_text(f"{os.getppid()} {os.getpid()}")
+        while not Path(store, "go").exists():
             time.sleep(0.05)
     if method == "mend":
         raise ValueError("no network for this model:\\ntrain one first")
@@ -62,9 +71,34 @@ for method in methods:
 def notebook(tmp_path: Path) -> Path:
     """The small notebook."""
     cells = [nbformat.v4.new_code_cell(source) for source in _CELLS]
-    cells[0].metadata["tags"] = ["parameters"]
+    cells[0].metadata["tags"], cells[1].metadata["tags"] = ["parameters"], ["shared"]
     path = tmp_path / "toy.ipynb"
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
-    made = nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": kernel})
-    nbformat.write(made, path)
+    nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": kernel}), path)
     return path
+
+
+@pytest.fixture
+def toy(notebook: Path, tmp_path: Path) -> Callable[..., list[Group]]:
+    """The runs of a sweep of the small notebook; its store is ``tmp_path / "store"``."""
+    (tmp_path / "store").mkdir()
+
+    def groups(*editors: str, shard: int = 8, records: int = 8) -> list[Group]:
+        sweep = Sweep(
+            models=["shape:gpt2-xl"],
+            datasets=["peak-mini-cf"],
+            editors=list(editors),
+            records=records,
+            shard=shard,
+            params={"store": str(tmp_path / "store")},
+        )
+        return expand(sweep, where="toy.yaml", folder=tmp_path / "sweep", notebook=notebook)
+
+    return groups
+
+
+def stored(folder: Path, method: str) -> list[int]:
+    """The records in a sweep's store."""
+    store = ResultsStore(folder / "store")
+    table: pd.DataFrame = store.open({"method": method, "dataset": "peak-mini-cf"}).read()
+    return list(table["case_id"])

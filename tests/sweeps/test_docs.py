@@ -11,8 +11,8 @@ import yaml
 from helpers import __version__
 from helpers.execute import ManifestRow, record
 from helpers.paths import PARAMS, REPOSITORY
-from helpers.sweeps import command, jobs
-from helpers.sweeps.matrix import Sweep
+from helpers.sweeps import drive, engines
+from helpers.sweeps.matrix import Job, Sweep
 
 TEXT = (REPOSITORY / "docs" / "sweeps.md").read_text(encoding="utf-8")
 
@@ -29,8 +29,8 @@ def test_the_sweep_file_is_valid():
 def test_the_ray_recipe(tmp_path, monkeypatch, capsys):
     """Ray's three calls are stood in for, and a run is a row that says it is done."""
 
-    def pretend(job: jobs.Job) -> None:
-        planned = job.planned()
+    def pretend(job: Job) -> None:
+        planned = job.planned
         planned.output_folder.mkdir(parents=True)
         row = ManifestRow("", "", "", "", 1.0, "done", "", __version__)
         record(planned, row)
@@ -40,8 +40,8 @@ def test_the_ray_recipe(tmp_path, monkeypatch, capsys):
 
     ray = SimpleNamespace(remote=remote, wait=lambda waiting: (waiting[:1], waiting[1:]))
     monkeypatch.setitem(sys.modules, "ray", ray)
-    monkeypatch.setattr(jobs, "run_job", pretend)
-    monkeypatch.setattr(command, "RUNS", tmp_path)
+    monkeypatch.setattr(engines, "run_job", pretend)
+    monkeypatch.setattr(drive, "RUNS", tmp_path)
     code = block("python").replace("params/sweeps/mine.yaml", str(PARAMS / "sweeps" / "quick.yaml"))
     exec(code, {})
     assert capsys.readouterr().out.splitlines()[-1] == "6 done"

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
 from helpers import UserError
-from helpers.editing.editors import EditorError
 from helpers.params import read_params
 from helpers.paths import PARAMS
 from helpers.peak.records import load_peak
-from helpers.sweeps.matrix import Sweep, SweepError, expand, read_sweep
+from helpers.sweeps.matrix import Sweep, expand, read_sweep
 
 SMALL = {"models": ["m"], "datasets": ["peak-mini-cf"], "editors": ["rome"]}
+
+
+def expanded(sweep, where="mine.yaml"):
+    return expand(sweep, where=where, folder=Path("runs"))
 
 
 @given(records=st.integers(1, 12), shard=st.integers(1, 14))
 def test_shards_cover_every_record_once(records, shard):
     sweep = Sweep(**SMALL, records=records, shard=shard)
-    (found,) = expand(sweep, where="here")
+    (found,) = expanded(sweep)
     parts = [load_peak(run.params["dataset"]).records for run in found.shards]
     whole = load_peak("peak-mini-cf", limit=records).records
     assert [record for part in parts for record in part] == list(whole)
@@ -37,7 +42,7 @@ def test_the_matrix_is_a_product():
         shard=3,
         params={"preset": "paper"},
     )
-    found = expand(sweep, where="here")
+    found = expanded(sweep)
     shards = [run for each in found for run in each.shards]
     tables = [each.table for each in found]
     assert (len(shards), len(tables)) == (2 * 2 * 3 * 2, 2 * 2)
@@ -62,54 +67,46 @@ def test_the_matrix_is_a_product():
 def test_mistakes_in_a_sweep_file(tmp_path, change, message):
     path = tmp_path / "mine.yaml"
     path.write_text(yaml.safe_dump({**SMALL, **change}))
-    with pytest.raises(SweepError, match=rf"mine\.yaml: .*{message}"):
+    with pytest.raises(UserError, match=rf"mine\.yaml: .*{message}"):
         read_sweep(path)
 
 
 @pytest.mark.parametrize(
-    ("change", "kind", "message"),
+    ("change", "message"),
     [
-        (
-            {"params": {"presett": "tuned"}},
-            UserError,
-            "no parameter 'presett'; there are .*preset",
-        ),
-        ({"params": {"seed": "zero"}}, UserError, "seed: .*integer.*'zero'"),
-        ({"params": {"records": 3}}, SweepError, "records in params"),
-        ({"editors": ["rom"]}, EditorError, "no method 'rom': write an editor"),
-        ({"editors": ["kn+app"]}, EditorError, "KN optimises no loss"),
-        ({"editors": ["rome", "rome"]}, SweepError, "both be called m_peak-mini-cf_rome_00000"),
-        ({"models": ["a/b", "a-b"]}, SweepError, "both be called a-b_"),
+        ({"params": {"presett": "tuned"}}, "no parameter 'presett'; there are .*preset"),
+        ({"params": {"seed": "zero"}}, "seed: .*integer.*'zero'"),
+        ({"params": {"records": 3}}, "records in params"),
+        ({"editors": ["rom"]}, "no method 'rom': write an editor"),
+        ({"editors": ["kn+app"]}, "KN optimises no loss"),
+        ({"editors": ["rome", "rome"]}, "both be called m_peak-mini-cf_rome_00000"),
+        ({"models": ["a/b", "a-b"]}, "both be called a-b_"),
     ],
 )
-def test_mistakes_in_the_matrix(change, kind, message):
-    with pytest.raises(kind, match=message):
-        expand(Sweep(**{**SMALL, **change}), where="mine.yaml")
+def test_mistakes_in_the_matrix(change, message):
+    with pytest.raises(UserError, match=message):
+        expanded(Sweep(**{**SMALL, **change}))
 
 
 def test_shards_of_a_slice_can_be_read():
     sweep = Sweep(**{**SMALL, "datasets": ["peak-mini-cf[4:8]"], "shard": 3})
-    (combination,) = expand(sweep, where="mine.yaml")
+    (combination,) = expanded(sweep)
     parts = [load_peak(run.params["dataset"]).records for run in combination.shards]
     assert sum(parts, ()) == load_peak("peak-mini-cf[4:8]").records * len(sweep.editors)
 
 
-def test_a_sweep_without_models(tmp_path):
-    path = tmp_path / "mine.yaml"
-    path.write_text("datasets: [peak-cf]\neditors: [rome]\n")
-    with pytest.raises(SweepError, match=r"mine\.yaml: the sweep entry 'models' is missing$"):
-        read_sweep(path)
-
-
 def test_unreadable_files(tmp_path):
-    with pytest.raises(SweepError, match="examples are in params/sweeps"):
-        read_sweep(tmp_path / "none.yaml")
-    with pytest.raises(SweepError, match="no readable sweep file"):
-        read_sweep(tmp_path)
+    for path in (tmp_path / "none.yaml", tmp_path):
+        with pytest.raises(UserError, match=r"no readable sweep file .*examples are in params"):
+            read_sweep(path)
     path = tmp_path / "mine.yaml"
-    for text, message in (("models: [", "not valid YAML"), ("- rome", "must be a mapping")):
+    for text, message in (
+        ("models: [", "not valid YAML"),
+        ("- rome", "must be a mapping"),
+        ("datasets: [peak-cf]\neditors: [rome]\n", "the sweep entry 'models' is missing$"),
+    ):
         path.write_text(text)
-        with pytest.raises(SweepError, match=message):
+        with pytest.raises(UserError, match=message):
             read_sweep(path)
 
 
@@ -123,4 +120,4 @@ def test_the_sweep_of_table_3_has_the_editors_of_the_paper_run():
 def test_the_packaged_sweeps_are_valid(path):
     sweep = read_sweep(path)
     packaged = sweep.model_copy(update={"datasets": ["peak-mini-cf"]})
-    assert expand(packaged, where=str(path))
+    assert expanded(packaged)
