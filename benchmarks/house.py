@@ -37,7 +37,7 @@ BUDGETS = {
     "explorer": 884,
     "sweeps": 649,
     "top-level": 1827,
-    "tools": 2611,
+    "tools": 2456,
     "benchmarks": 1499,
     "book": 800,
     "tests": 20348,

@@ -8,7 +8,7 @@ LONG = "This sentence " + "goes on " * 20 + "to its end."
 
 
 def problems(text):
-    return [finding.problem for finding in hard_places(text, "page")]
+    return [problem for problem, _ in hard_places(text)]
 
 
 def test_a_paragraph_with_more_than_four_numbers_is_listed():

@@ -12,7 +12,6 @@ import json
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from helpers.paths import NOTEBOOKS, REPOSITORY
@@ -25,28 +24,16 @@ _SENTENCE = re.compile(r"(?<=[.!?])[\"”)*_]*\s+(?=[\"“(*_]*[A-Z0-9])")
 _ITEM = re.compile(r"^\s*(?:[-*]|\d+\.)\s+", re.M)
 
 
-@dataclass(frozen=True)
-class Finding:
-    """One hard place: where it is, what is wrong with it, and how it begins."""
-
-    place: str
-    problem: str
-    text: str
-
-    def __str__(self) -> str:
-        return f"{self.place}: {self.problem}: {self.text[:80]}…"
-
-
-def hard_places(text: str, place: str) -> Iterator[Finding]:
-    """The hard places of a Markdown text, in its order."""
+def hard_places(text: str) -> Iterator[tuple[str, str]]:
+    """The hard places of a Markdown text in its order: what is wrong, and the paragraph or sentence."""
     for paragraph in paragraphs(text):
         numbers = _NUMBER.findall(paragraph)
         if len(numbers) > NUMBERS:
-            yield Finding(place, f"{len(numbers)} numbers", paragraph)
+            yield f"{len(numbers)} numbers", paragraph
         for sentence in _SENTENCE.split(paragraph):
             words = len(re.findall(r"[^\W\d_][\w'’-]*|\d[\w.,]*", sentence))
             if words > WORDS:
-                yield Finding(place, f"{words} words", sentence)
+                yield f"{words} words", sentence
 
 
 def paragraphs(text: str) -> Iterator[str]:
@@ -71,7 +58,7 @@ def texts(path: Path) -> Iterator[tuple[str, str]]:
 
 def everything() -> list[Path]:
     """The files that readers read."""
-    folders = (REPOSITORY / "docs", REPOSITORY / "book" / "pages", REPOSITORY / "book" / "findings")
+    folders = (REPOSITORY / "docs", REPOSITORY / "book" / "pages")
     guides = [path for folder in folders for path in sorted(folder.glob("*.md"))]
     return [*sorted(NOTEBOOKS.glob("*.ipynb")), REPOSITORY / "README.md", *guides]
 
@@ -79,7 +66,12 @@ def everything() -> list[Path]:
 def main(arguments: Sequence[str]) -> None:
     """Print every hard place, and how many there are."""
     paths = [Path(name) for name in arguments] or everything()
-    found = [f for path in paths for place, text in texts(path) for f in hard_places(text, place)]
+    found = [
+        f"{place}: {problem}: {hard[:80]}…"
+        for path in paths
+        for place, text in texts(path)
+        for problem, hard in hard_places(text)
+    ]
     print(*found, f"{len(found)} hard places in {len(paths)} files", sep="\n")
 
 

@@ -30,17 +30,11 @@ from helpers.editing.build import build_editor
 from helpers.editing.memo import Memo
 from helpers.paths import PARAMS, RUNS, file_name
 from helpers.peak.metrics_table import metrics_table
-from helpers.peak.records import PeakData, load_peak
+from helpers.peak.records import load_peak
 from helpers.peak.run import PeakRun
 from helpers.results.store import ResultsStore
 
 METRICS = ["ES", "GS", "LS", "AFF_hard", "ANF_hard"]
-
-
-def held_out(dataset: str, count: int) -> PeakData:
-    """The last ``count`` records of a data set."""
-    data = load_peak(dataset)
-    return replace(data, records=data.records[-count:])
 
 
 def main(
@@ -55,7 +49,9 @@ def main(
 ) -> None:
     """Edit the held-out records under every combination of the grid and record the means."""
     language_model = models.load(model, dtype=dtype, device=device)
-    run = PeakRun(language_model, held_out(dataset, records), ResultsStore(RUNS / "search"))
+    data = load_peak(dataset)
+    held_out = replace(data, records=data.records[-records:])
+    run = PeakRun(language_model, held_out, ResultsStore(RUNS / "search"))
     axes = {name: json.loads(values) for name, _, values in (item.partition("=") for item in grid)}
     memo: Memo = {}
     for values in itertools.product(*axes.values()):

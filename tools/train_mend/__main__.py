@@ -82,8 +82,6 @@ def main(
     rank: Annotated[int | None, typer.Option(help="default: the preset's")] = None,
     steps: int = 1200,
     batch: int = 10,
-    learning_rate: float = 1e-3,
-    rate_learning_rate: float = 2e-6,
     seed: int = 0,
     every: int = 100,
     dtype: str = "float32",
@@ -97,15 +95,7 @@ def main(
     assert rank is not None
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     language_model = models.load(model, dtype=dtype, device=device)
-    settings = TrainingSettings(
-        chosen,
-        rank=rank,
-        steps=steps,
-        batch=batch,
-        learning_rate=learning_rate,
-        rate_learning_rate=rate_learning_rate,
-        seed=seed,
-    )
+    settings = TrainingSettings(chosen, rank=rank, steps=steps, batch=batch, seed=seed)
     everything = file_records(records) if records else packaged_records(seed=seed)
     training, kept = split(everything, held_out=held_out, seed=seed)
     print(f"{len(training)} records to train on, {len(kept)} held out", flush=True)
