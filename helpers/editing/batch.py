@@ -8,16 +8,16 @@ enters that block. The vocabulary head runs only where a token is predicted.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from helpers.editing.app import AnswerScores, App, app_terms
-from helpers.editing.rows import EditRow, check_length
+from helpers.editing.rows import EditRow, Prediction, check_length
 from helpers.models.forest import PackedRows
-from helpers.models.forward import Mask, Past, hidden_states, prefill, resumed, vocabulary_scores
+from helpers.models.forward import Mask, hidden_states, prefill, resumed, vocabulary_scores
 from helpers.models.hooks import record
 from helpers.models.language_model import LanguageModel
 
@@ -52,178 +52,80 @@ class Reading:
         return (self.kl.exp() * (self.kl - reference.kl)).sum(-1)
 
 
-@dataclass(frozen=True)
-class Readout:
-    """Weighted sums of predicted tokens' log-probabilities, from one pass of the vocabulary head.
-
-    Prediction i is of ``token[i]`` at (``row[i]``, ``column[i]``) and adds to ``slot[i]`` of its row:
-    slot 0 is the target's, the next ``correct`` slots are the correct answers', the last ``false`` ones
-    the false answers'.
-    """
-
-    row: Tensor
-    column: Tensor
-    token: Tensor
-    weight: Tensor
-    slot: Tensor
-    correct: int
-    false: int
-
-    @classmethod
-    def of(cls, rows: Sequence[EditRow], columns: np.ndarray, device: torch.device) -> Readout:
-        """What the rows predict; ``columns[row, node]`` is a node's column."""
-        correct, false = (max(len(getattr(r, a)) for r in rows) for a in ("correct", "false"))
-        flat = [
-            (number, int(columns[number, p.node]), p.token, p.weight, first + place)
-            for first, kind in ((0, "target"), (1, "correct"), (1 + correct, "false"))
-            for number, row in enumerate(rows)
-            for place, predictions in enumerate(
-                [row.target] if kind == "target" else getattr(row, kind)
-            )
-            for p in predictions
-        ]
-        row, column, token, weight, slot = (
-            torch.tensor(part, device=device) for part in zip(*flat, strict=True)
-        )
-        return cls(row, column, token, weight.float(), slot, correct, false)
-
-    def keep(self, new_row: Tensor) -> Readout:
-        """Follow a selection of rows; ``new_row`` [rows] is -1 for those that left."""
-        row = new_row[self.row]
-        stays = row >= 0
-        row, column, token, weight, slot = (
-            part[stays] for part in (row, self.column, self.token, self.weight, self.slot)
-        )
-        return Readout(row, column, token, weight, slot, self.correct, self.false)
-
-    def plan(
-        self, shape: tuple[int, int], kl_column: Tensor | None
-    ) -> Callable[[LanguageModel, Tensor], Reading]:
-        """From hidden states [rows, columns, hidden] to a reading; places are found once.
-
-        Args:
-            shape: rows and columns of the hidden states.
-            kl_column: of each row's KL prompt's subject [rows], if it has one.
-        """
-        rows, columns = shape
-        slots, device = 1 + self.correct + self.false, self.row.device
-        starts = torch.arange(rows, device=device) * columns
-        kl = starts[:0] if kl_column is None else starts + kl_column
-        asked = torch.cat([self.row * columns + self.column, kl])
-        places, place = asked.unique(return_inverse=True)
-        place, whole = place.split([len(self.row), len(kl)])
-        flat = self.row * slots + self.slot
-        real = torch.zeros(rows * slots, dtype=torch.bool, device=device)
-        sizes = [1, self.correct, self.false]
-        _, *masks = real.index_fill(0, flat, True).view(rows, slots).split(sizes, dim=1)
-
-        def read(language_model: LanguageModel, hidden: Tensor) -> Reading:
-            chosen = hidden.flatten(0, 1).index_select(0, places)
-            scores, distributions = vocabulary_scores(
-                language_model, chosen, place, self.token, whole
-            )
-            sums = scores.new_zeros(rows * slots).index_add(0, flat, scores * self.weight)
-            target, *answers = sums.view(rows, slots).split(sizes, dim=1)
-            correct, false = map(AnswerScores, answers, masks)
-            return Reading(-target[:, 0], distributions, correct, false)
-
-        return read
-
-
-@dataclass(kw_only=True)
 class EditBatch:
     """Rows of edits, ready for passes from block ``layer`` on.
 
-    Shapes: ``active`` has ids, positions [rows, active] and visible [rows, active, constant + active];
-    ``entering`` [rows, active, hidden] is the input of block ``layer``; ``lengths`` counts each row's
-    active and constant tokens. ``edits`` holds row and column of every edited token, ``bare`` and
-    ``kl`` [rows] the columns of the subject in the bare and in the KL prompt (none where no position is
-    edited). ``reference`` is the first reading, of the unedited model.
+    Attributes:
+        active: ids and positions [rows, active], visible [rows, active, constant + active].
+        entering: the input of block ``layer`` [rows, active, hidden].
+        lengths: each row's active and constant tokens.
+        edited: row of every edited token, and its place in rows x active.
+        bare: column of the subject in the bare prompt [rows], where a position is edited.
+        reference: the first reading, of the unedited model.
     """
 
-    language_model: LanguageModel
-    layer: int
-    past: Past | None
-    entering: Tensor
-    active: PackedRows
-    lengths: tuple[Tensor, Tensor]
-    edits: tuple[Tensor, Tensor]
-    bare: Tensor | None
-    kl: Tensor | None
-    readout: Readout
-    reference: Reading | None = None
-    mask: Mask = field(init=False)
-    edit_place: Tensor = field(init=False)  # of every edited token in rows x active
-    _read: Callable[[LanguageModel, Tensor], Reading] = field(init=False)
-
-    def __post_init__(self) -> None:
-        """Make what every pass of these rows shares; again when rows have left."""
-        active, past = self.active, None if self.past is None else self.past.positions
-        self.mask = Mask.of(self.language_model, active.positions, active.visible, past)
-        rows, columns = active.ids.shape
-        self.edit_place = self.edits[0] * columns + self.edits[1]
-        self._read = self.readout.plan((rows, columns), self.kl)
-
-    @classmethod
-    def build(
-        cls,
+    def __init__(
+        self,
         language_model: LanguageModel,
         rows: Sequence[EditRow],
         layer: int,
         *,
         entering: Tensor | None = None,
-    ) -> EditBatch:
+    ) -> None:
         """Pack the rows and run once what no edit from block ``layer`` on can change.
 
         Args:
-            entering: what enters that block [rows, active, hidden], where it is known.
+            entering: what enters that block, where it is known.
 
         Raises:
             RequestError: a row beyond the model's context; names the record.
         """
-        device = language_model.device
-        packed, constant, columns = _laid_out(language_model, rows)
-        active = PackedRows(
-            packed.ids[:, constant:], packed.positions[:, constant:], packed.visible[:, constant:]
-        )
-        past, block = None, language_model.layout.block(layer)
+        self.language_model, self.layer, self.rows = language_model, layer, list(rows)
+        self.reference: Reading | None = None
+        self.lengths = [(int(row.active().sum()), int((~row.active()).sum())) for row in rows]
+        # Of correct and false answers; the same for every reading, so that these can be compared.
+        self._slots = max(len(r.correct) for r in rows), max(len(r.false) for r in rows)
+        packed, constant, self._columns = _laid_out(language_model, rows)
+        ids, positions, visible = packed.ids, packed.positions, packed.visible
+        self.active = PackedRows(ids[:, constant:], positions[:, constant:], visible[:, constant:])
+        self.past, block = None, language_model.layout.block(layer)
         with torch.no_grad():
             if constant:
                 left = slice(None), slice(constant)
-                visible = packed.visible[:, :constant, :constant]
-                _, past = prefill(language_model, packed.ids[left], packed.positions[left], visible)
+                seen_left = visible[:, :constant, :constant]
+                _, self.past = prefill(language_model, ids[left], positions[left], seen_left)
             if entering is None:
                 with record(language_model, inputs=[block]) as seen:
                     hidden_states(
-                        language_model, active.ids, active.positions, active.visible, past
+                        language_model,
+                        self.active.ids,
+                        self.active.positions,
+                        self.active.visible,
+                        self.past,
                     )
                 entering = seen[block]
+        self.entering = entering
+        self._share()
 
-        def column(node: str) -> Tensor | None:
-            nodes = [getattr(row, node) for row in rows]
-            chosen = columns[np.arange(len(rows)), nodes]
-            return None if min(nodes) < 0 else torch.from_numpy(chosen).to(device)
+    def _share(self) -> None:
+        """Make what every pass of these rows shares; again when rows have left."""
+        device, active, width = self.language_model.device, self.active, self.active.ids.shape[1]
+        past = None if self.past is None else self.past.positions
+        self.mask = Mask.of(self.language_model, active.positions, active.visible, past)
 
-        edited = [
-            (number, int(columns[number, node]))
-            for number, row in enumerate(rows)
-            for node in np.flatnonzero(row.forest.edited)
+        def places(nodes: Sequence[tuple[int, int]]) -> tuple[Tensor, Tensor]:
+            columns = [int(self._columns[row, node]) for row, node in nodes]
+            owners = torch.tensor([row for row, _ in nodes], dtype=torch.long, device=device)
+            return owners, torch.tensor(columns, dtype=torch.long, device=device)
+
+        edits = [
+            (i, n) for i, row in enumerate(self.rows) for n in np.flatnonzero(row.forest.edited)
         ]
-        places = torch.tensor(edited, dtype=torch.long, device=device).view(-1, 2)
-        lengths = [(int(row.active().sum()), len(row.forest)) for row in rows]
-        moving, all_ = torch.tensor(lengths, device=device).T
-        return cls(
-            language_model=language_model,
-            layer=layer,
-            past=past,
-            entering=entering,
-            active=active,
-            lengths=(moving, all_ - moving),
-            edits=(places[:, 0], places[:, 1]),
-            bare=column("bare_node"),
-            kl=column("kl_node"),
-            readout=Readout.of(rows, columns, device),
-        )
+        owners, columns = places(edits)
+        self.edited = owners, owners * width + columns
+        _, self.bare = places([(i, row.bare_node) for i, row in enumerate(self.rows)])
+        _, kl = places([(i, row.kl_node) for i, row in enumerate(self.rows) if row.kl_node >= 0])
+        self._read = _readout(self.rows, self._columns, width, kl, *self._slots)
 
     def hidden(self) -> Tensor:
         """Final hidden states [rows, active, hidden] under whatever hooks are set."""
@@ -254,29 +156,69 @@ class EditBatch:
         reading = self.read(hidden)
         return {"nll": reading.nll, **self.app_terms(reading, app)}
 
-    def keep(self, index: Tensor) -> None:
-        """Drop all rows but those in ``index`` and trim the columns nobody needs any more."""
-        rows = self.active
-        new_row = torch.full((len(rows.ids),), -1, device=index.device)
-        new_row[index] = torch.arange(len(index), device=index.device)
-        self.lengths = (self.lengths[0][index], self.lengths[1][index])
-        keys = rows.visible.shape[2] - rows.ids.shape[1]
-        width, constant = (int(length.max()) for length in self.lengths)
-        left = keys - constant if self.past else 0
+    def keep(self, chosen: Sequence[int]) -> None:
+        """Drop all rows but the chosen and trim the columns nobody needs any more."""
+        active, index = self.active, torch.tensor(chosen, device=self.language_model.device)
+        before = active.visible.shape[2] - active.ids.shape[1]
+        self.rows, self._columns = [self.rows[i] for i in chosen], self._columns[list(chosen)]
+        self.lengths = [self.lengths[i] for i in chosen]
+        width, constant = (max(lengths) for lengths in zip(*self.lengths, strict=True))
+        left = before - constant if self.past else 0
         self.past = self.past and self.past.rows(index, skip=left)
         self.active = PackedRows(
-            rows.ids[index, :width],
-            rows.positions[index, :width],
-            rows.visible[index, :width, left : keys + width],
+            active.ids[index, :width],
+            active.positions[index, :width],
+            active.visible[index, :width, left : before + width],
         )
         self.entering = self.entering[index, :width]
-        row, column = new_row[self.edits[0]], self.edits[1]
-        self.edits = (row[row >= 0], column[row >= 0])
-        self.bare = None if self.bare is None else self.bare[index]
-        self.kl = None if self.kl is None else self.kl[index]
-        self.readout = self.readout.keep(new_row)
         self.reference = self.reference and self.reference.rows(index)
-        self.__post_init__()
+        self._share()
+
+
+def _readout(
+    rows: Sequence[EditRow],
+    columns: np.ndarray,
+    width: int,
+    kl_column: Tensor,
+    correct: int,
+    false: int,
+) -> Callable[[LanguageModel, Tensor], Reading]:
+    """From hidden states [rows, width, hidden] to a reading; places are found once.
+
+    Weighted log-probabilities of predicted tokens add to slots of their row: slot 0 is the target's,
+    the next ones are the correct answers', the last ones the false answers'.
+    """
+    kinds: tuple[tuple[int, Callable[[EditRow], list[list[Prediction]]]], ...] = (
+        (0, lambda row: [row.target]),
+        (1, lambda row: row.correct),
+        (1 + correct, lambda row: row.false),
+    )
+    sizes, slots, device = [1, correct, false], 1 + correct + false, kl_column.device
+    flat = [
+        (row * width + int(columns[row, p.node]), p.token, p.weight, row * slots + first + place)
+        for first, predicted in kinds
+        for row, each in enumerate(rows)
+        for place, predictions in enumerate(predicted(each))
+        for p in predictions
+    ]
+    where, token, weight, slot = (
+        torch.tensor(part, device=device) for part in zip(*flat, strict=True)
+    )
+    kl = torch.arange(len(kl_column), device=device) * width + kl_column
+    places, place = torch.cat([where, kl]).unique(return_inverse=True)
+    place, whole = place.split([len(where), len(kl)])
+    real = torch.zeros(len(rows) * slots, dtype=torch.bool, device=device)
+    _, *masks = real.index_fill(0, slot, True).view(-1, slots).split(sizes, dim=1)
+    weight = weight.float()
+
+    def read(language_model: LanguageModel, hidden: Tensor) -> Reading:
+        chosen = hidden.flatten(0, 1).index_select(0, places)
+        scores, distributions = vocabulary_scores(language_model, chosen, place, token, whole)
+        sums = scores.new_zeros(len(rows) * slots).index_add(0, slot, scores * weight)
+        target, *answers = sums.view(-1, slots).split(sizes, dim=1)
+        return Reading(-target[:, 0], distributions, *map(AnswerScores, answers, masks))
+
+    return read
 
 
 def _laid_out(
@@ -301,7 +243,7 @@ def _laid_out(
         positions[number, places] = np.array(row.forest.positions)[nodes]
         visible[number][np.ix_(places, places)] = row.forest.visible()[np.ix_(nodes, nodes)]
         columns[number, moving] = np.arange(len(moving))
-    longest = int(positions.max(axis=1).argmax())
-    check_length(language_model, rows[longest].record, int(positions.max()) + 1)
+    for row, last in zip(rows, positions.max(axis=1), strict=True):
+        check_length(language_model, row.record, max(row.longest, int(last) + 1))
     tensors = (torch.from_numpy(a).to(language_model.device) for a in (ids, positions, visible))
     return PackedRows(*tensors), constant, columns

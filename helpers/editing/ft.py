@@ -22,7 +22,7 @@ from helpers.editing.batch import EditBatch
 from helpers.editing.editor import Editor, diagnostics_of, made_in_batches
 from helpers.editing.presets import LayerHyperparameters
 from helpers.editing.request import EditRequest, checked_requests
-from helpers.editing.rows import EditRow, loss_row
+from helpers.editing.rows import EditRow, edit_row
 from helpers.editing.update import Dense, Update
 from helpers.models.hooks import output_hooks
 from helpers.models.language_model import LanguageModel
@@ -63,7 +63,7 @@ class LossEditor(Editor):
         """One independent update per request."""
         how: dict[str, Any] = {"targets": self.targets, "prompt_last": self.prompt_last}
         rows = [
-            loss_row(self.language_model, request, self.app, **how)
+            edit_row(self.language_model, request, self.app, **how)
             for request in checked_requests(requests)
         ]
         return made_in_batches(
@@ -144,7 +144,7 @@ class Ft(LossEditor):
     def edit_rows(self, rows: Sequence[EditRow]) -> list[Update]:
         """Dense updates, optimised together; edits leave the batch when they stop or fail."""
         settings = self.hyperparameters
-        batch = EditBatch.build(self.language_model, rows, self.layer)
+        batch = EditBatch(self.language_model, rows, self.layer)
         changes = [self._unchanged() for _ in rows]
         parameters = [p for change in changes for p in change.parameters]
         # Parameters without a gradient are left alone, momentum included: finished edits stay put.
@@ -206,13 +206,12 @@ def _without_finished(
     batch: EditBatch, present: Sequence[_Change], unfinished: Tensor
 ) -> list[_Change]:
     """Take finished edits out of the batch and their gradients away."""
-    index = unfinished.nonzero()[:, 0]
-    stays = set(index.tolist())
+    stays = unfinished.nonzero()[:, 0].tolist()
     for place, change in enumerate(present):
         for parameter in change.parameters if place not in stays else ():
             parameter.grad = None
-    batch.keep(index)
-    return [present[i] for i in index.tolist()]
+    batch.keep(stays)
+    return [present[i] for i in stays]
 
 
 def _record(present: Sequence[_Change], terms: dict[str, Tensor]) -> None:

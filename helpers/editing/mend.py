@@ -95,7 +95,7 @@ class Mend(LossEditor):
         """Low-rank updates from one forward and one backward pass."""
         names = list(self.network.shapes)
         first = min(self.language_model.layout.layer_of(name) for name in names)
-        batch = EditBatch.build(self.language_model, rows, first)
+        batch = EditBatch(self.language_model, rows, first)
         gradients, terms = token_gradients(batch, names, self.app)
         deltas = self._deltas(gradients)
         updates = []

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -31,6 +32,7 @@ from helpers.models.tokens import (
 )
 from helpers.models.tokens import subject_prompts as tokenised
 
+Ids = tuple[int, ...]
 KL_PROMPT = "{} is a"
 TARGETS = ("new", "all", "all-sum")
 
@@ -65,7 +67,7 @@ class EditRow:
     ``target`` holds the weighted predictions of the negative log-likelihood (``weighted_targets``),
     ``correct`` and ``false`` those of each answer's mean-token log-probability, ``kl_node`` is the
     subject's last token in the KL prompt, ``bare_node`` in the bare prompt (-1 where no position is
-    edited).
+    edited). ``longest`` counts the tokens of its longest text with an answer.
     """
 
     record: str = ""
@@ -75,6 +77,7 @@ class EditRow:
     target: list[Prediction] = field(default_factory=list)
     correct: list[list[Prediction]] = field(default_factory=list)
     false: list[list[Prediction]] = field(default_factory=list)
+    longest: int = 0
 
     def predict(
         self,
@@ -89,6 +92,8 @@ class EditRow:
 
         ``at_once`` predicts every token right after the prompt instead of after those before it.
         """
+        # With FT-L, too: whoever scores its edit reads the answers after the prompt.
+        self.longest = max(self.longest, len(prompt) + len(answer) - 1)
         if at_once:
             nodes = self.forest.add(prompt, edited_at)[-1:] * len(answer)
         else:
@@ -104,43 +109,61 @@ class EditRow:
 def edit_row(
     language_model: LanguageModel,
     request: EditRequest,
-    contexts: ContextTemplates,
     app: App | None = None,
     *,
+    contexts: ContextTemplates | None = None,
     targets: str = "new",
+    prompt_last: bool = False,
 ) -> EditRow:
-    """The row of one request for an editor that adds a vector at the subject's last token.
+    """The row of one request.
 
     Args:
         language_model: the model, for its tokenizer.
-        contexts: context templates; the bare one is first.
         app: whose answers are added after the bare prompt, if any.
+        contexts: for an editor that adds a vector at the subject's last token, the templates, the bare
+            one first; None for FT and MEND, whose row is the bare prompt with target and answers.
         targets: which answers are made likely, of ``TARGETS``.
+        prompt_last: read every token of an answer from the distribution after the prompt (FT-L)
+            instead of after the tokens before it.
 
     Raises:
         RequestError: the subject or a text cannot be tokenised; names the record.
     """
     row = EditRow(request.record or request.text)
-    prompts = subject_prompts(language_model, request, contexts)
-    asked = [(request, prompts, weighted_targets(request, targets))]
+    asked = [(request, weighted_targets(request, targets))]
     for prompt_text, target in request.further:
-        other = replace(request, prompt=prompt_text, further=())
-        asked.append((other, subject_prompts(language_model, other, contexts), [(target, 1.0)]))
-    for other, wordings, wanted in asked:
+        asked.append((replace(request, prompt=prompt_text, further=()), [(target, 1.0)]))
+    how: dict[str, Any] = {"at_once": prompt_last}
+    for other, wanted in asked:
+        prompts = _prompts(language_model, other, contexts)
         tokens = _tokens(language_model, other, [text for text, _ in wanted])
-        for prompt in wordings:
+        for prompt, subject in prompts:
             for text, weight in wanted:
-                ids, scale = tokens[text], weight / (len(asked) * len(wordings))
-                row.target += row.predict(prompt.ids, ids, prompt.subject_last, scale=scale)
-    bare = prompts[0]
-    row.bare_node = row.forest.add(bare.ids, bare.subject_last)[bare.subject_last]
-    with request.named():
-        kl = subject_prompt(language_model, KL_PROMPT, request.subject)
-    # Only the subject's last token is read, so the rest of the KL prompt need not run.
-    row.kl_node = row.forest.add(kl.ids[: kl.subject_last + 1], kl.subject_last)[-1]
-    if app:
-        _add_answers(row, language_model, request, app, bare.ids, bare.subject_last)
+                scale = weight / (len(asked) * len(prompts))
+                row.target += row.predict(prompt, tokens[text], subject, scale=scale, **how)
+    bare, subject = _prompts(language_model, request, contexts)[0]
+    if subject is not None:
+        row.bare_node = row.forest.add(bare, subject)[subject]
+        with request.named():
+            kl = subject_prompt(language_model, KL_PROMPT, request.subject)
+        # Only the subject's last token is read, so the rest of the KL prompt need not run.
+        row.kl_node = row.forest.add(kl.ids[: kl.subject_last + 1], kl.subject_last)[-1]
+    correct, false = app.answers(request) if app else ((), ())
+    neighbours = _tokens(language_model, request, [*correct, *false])
+    for answers, slots in ((correct, row.correct), (false, row.false)):
+        slots += [row.predict(bare, neighbours[text], subject, **how) for text in answers]
     return row
+
+
+def _prompts(
+    language_model: LanguageModel, request: EditRequest, contexts: ContextTemplates | None
+) -> list[tuple[Ids, int | None]]:
+    """Token ids of every wording, with the place of the subject's last token where it is edited."""
+    if contexts is not None:
+        found = subject_prompts(language_model, request, contexts)
+        return [(prompt.ids, prompt.subject_last) for prompt in found]
+    with request.named():
+        return [(prompt_ids(language_model, request.text), None)]
 
 
 def subject_prompts(
@@ -156,62 +179,9 @@ def subject_prompts(
         return tokenised(language_model, templates, request.subject)
 
 
-def loss_row(
-    language_model: LanguageModel,
-    request: EditRequest,
-    app: App | None = None,
-    *,
-    targets: str = "new",
-    prompt_last: bool = False,
-) -> EditRow:
-    """The row of one request for FT and MEND: the bare prompt with its target and answers.
-
-    Args:
-        language_model: the model, for its tokenizer.
-        app: whose answers are scored, too, if any.
-        targets: which answers are made likely, of ``TARGETS``.
-        prompt_last: read every token of an answer from the distribution after the prompt (FT-L)
-            instead of after the tokens before it.
-
-    Raises:
-        RequestError: a text cannot be tokenised or exceeds the context; names the record.
-    """
-    row = EditRow(request.record or request.text)
-    weighted = weighted_targets(request, targets)
-    with request.named():
-        prompt = prompt_ids(language_model, request.text)
-    tokens = _tokens(language_model, request, [text for text, _ in weighted])
-    for text, weight in weighted:
-        row.target += row.predict(prompt, tokens[text], at_once=prompt_last, scale=weight)
-    if app:
-        tokens |= _add_answers(row, language_model, request, app, prompt, at_once=prompt_last)
-    # FT-L itself reads only the prompt, but whoever scores its edit reads the answers after it.
-    longest = len(prompt) + max(map(len, tokens.values())) - 1
-    check_length(language_model, row.record, longest)
-    return row
-
-
-def _add_answers(
-    row: EditRow,
-    language_model: LanguageModel,
-    request: EditRequest,
-    app: App,
-    prompt: Sequence[int],
-    edited_at: int | None = None,
-    *,
-    at_once: bool = False,
-) -> dict[str, tuple[int, ...]]:
-    """APP's answers after the bare prompt; returns their tokens."""
-    correct, false = app.answers(request)
-    tokens = _tokens(language_model, request, [*correct, *false])
-    for answers, slots in ((correct, row.correct), (false, row.false)):
-        slots += [row.predict(prompt, tokens[text], edited_at, at_once=at_once) for text in answers]
-    return tokens
-
-
 def _tokens(
     language_model: LanguageModel, request: EditRequest, texts: Sequence[str]
-) -> dict[str, tuple[int, ...]]:
+) -> dict[str, Ids]:
     with request.named():
         return ids_of_answers(language_model, texts, separator_after(request.text))
 

@@ -113,7 +113,7 @@ def _optimise(
     app: App | None,
 ) -> list[Vector]:
     """Optimise one batch; rows are done when they stop, fail, or reach the last step."""
-    batch = EditBatch.build(language_model, rows, language_model.layout.layer_of(module))
+    batch = EditBatch(language_model, rows, language_model.layout.layer_of(module))
     delta = torch.zeros(len(rows), language_model.layout.hidden_size, device=language_model.device)
     delta.requires_grad_(True)
     adam = _Adam(torch.zeros_like(delta), torch.zeros_like(delta))
@@ -140,7 +140,7 @@ def _optimise(
             present = [present[place] for place in stays]
             delta, limit = delta.detach()[index].requires_grad_(True), limit[index]
             initial, adam.mean, adam.square = initial[index], adam.mean[index], adam.square[index]
-            batch.keep(index)
+            batch.keep(stays)
         with torch.no_grad():
             delta.mul_((limit / delta.norm(dim=-1, keepdim=True)).clamp_(max=1.0))
     return vectors
@@ -153,8 +153,8 @@ def _forward(batch: EditBatch, module: str, delta: Tensor, seen: list[Tensor]) -
         if not seen:
             rows = torch.arange(len(delta), device=delta.device)
             seen.append(output[rows, batch.bare].detach().float())
-        added = delta.index_select(0, batch.edits[0]).to(output.dtype)
-        return output.flatten(0, 1).index_add(0, batch.edit_place, added).view_as(output)
+        added = delta.index_select(0, batch.edited[0]).to(output.dtype)
+        return output.flatten(0, 1).index_add(0, batch.edited[1], added).view_as(output)
 
     with output_hooks(batch.language_model, {module: adding}):
         return batch.hidden()
@@ -278,8 +278,9 @@ class VectorEditor(Editor):
         return memoised(self.memo, key, requests, lambda missing: self._optimise(missing, module))
 
     def _optimise(self, requests: Sequence[EditRequest], module: str) -> list[Vector]:
-        model, contexts, app = self.language_model, self.contexts, self.app
-        rows = [edit_row(model, r, contexts, app, targets=self.targets) for r in requests]
+        model, app = self.language_model, self.app
+        how: dict[str, Any] = {"contexts": self.contexts, "targets": self.targets}
+        rows = [edit_row(model, request, app, **how) for request in requests]
         budget = tokens_at_once(model, 2048, gradients=True)
         options: dict[str, Any] = {"token_budget": budget, "progress": self.progress}
         return optimise_vectors(model, rows, module, self.hyperparameters, app, **options)

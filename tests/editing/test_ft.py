@@ -69,12 +69,13 @@ def test_ft_l_reads_the_distribution_after_the_prompt(tiny, make_editor, request
 def test_little_free_memory_means_one_edit_at_a_time(
     tiny, make_editor, requests, monkeypatch
 ) -> None:
-    sizes, build = [], EditBatch.build
-    monkeypatch.setattr(
-        EditBatch,
-        "build",
-        lambda model, rows, layer: sizes.append(len(rows)) or build(model, rows, layer),
-    )
+    sizes, build = [], EditBatch.__init__
+
+    def counted(batch, language_model, rows, layer):
+        sizes.append(len(rows))
+        build(batch, language_model, rows, layer)
+
+    monkeypatch.setattr(EditBatch, "__init__", counted)
     for free in (1, 1 << 32):
         monkeypatch.setattr(ft_module, "free_bytes", lambda _, free=free: free)
         make_editor("ft-l", tiny("llama"), num_steps=1).edit(requests)

@@ -28,7 +28,7 @@ from helpers.editing.mend import (
 )
 from helpers.editing.presets import read_hyperparameters
 from helpers.editing.request import EditRequest, RequestError
-from helpers.editing.rows import loss_row
+from helpers.editing.rows import edit_row
 from helpers.editing.update import LowRank, Update, apply
 from helpers.models.language_model import LanguageModel
 from helpers.models.tokens import answer_ids, prompt_ids
@@ -106,7 +106,7 @@ def test_token_gradients_make_up_the_weights_gradient(tiny, requests, architectu
     """Sum over tokens of delta x^T is autograd's gradient of the loss in the weight."""
     language_model = tiny(architecture)
     names = list(Hypernetwork.for_layers(language_model, LAYERS, 2).shapes)
-    batch = EditBatch.build(language_model, [loss_row(language_model, r) for r in requests], 2)
+    batch = EditBatch(language_model, [edit_row(language_model, r) for r in requests], 2)
     gradients, terms = token_gradients(batch, names)
     request = requests[1]
     prompt = prompt_ids(language_model, request.text)
@@ -167,9 +167,9 @@ def test_app_lowers_its_own_objective(tiny, requests) -> None:
 
     def separation(update: Update) -> float:
         first_term = App(1, 0, 0)
-        row = loss_row(language_model, requests[0], first_term)
+        row = edit_row(language_model, requests[0], first_term)
         with apply(language_model, update):
-            batch = EditBatch.build(language_model, [row], 2)
+            batch = EditBatch(language_model, [row], 2)
             return float(batch.loss_terms(batch.hidden(), first_term)["app"][0])
 
     plain, careful = (

@@ -153,7 +153,7 @@ def test_a_batch_of_vectors_equals_a_plain_loop_for_each(
     falls = max(watched, key=lambda losses: losses[0] - min(losses))
     threshold = (falls[0] + min(falls)) / 2
     chosen = settings(stop_on=stop_on, stop_threshold=threshold)
-    rows = [edit_row(language_model, request, CONTEXTS, app) for request in requests]
+    rows = [edit_row(language_model, request, app, contexts=CONTEXTS) for request in requests]
     vectors = optimise_vectors(language_model, rows, module, chosen, app)
     bitten = []
     for request, vector in zip(requests, vectors, strict=True):
@@ -171,7 +171,7 @@ def test_a_batch_of_vectors_equals_a_plain_loop_for_each(
 def test_rows_that_are_done_do_not_change_the_others(tiny, requests, monkeypatch):
     """They leave, and every vector is the one it is alone."""
     language_model = tiny("llama")
-    rows = [edit_row(language_model, request, CONTEXTS) for request in requests]
+    rows = [edit_row(language_model, request, contexts=CONTEXTS) for request in requests]
     module = language_model.layout.mlp(1)
 
     def each_alone(threshold: float):
@@ -193,7 +193,7 @@ def test_rows_that_are_done_do_not_change_the_others(tiny, requests, monkeypatch
 def test_a_step_waits_for_the_device_once(tiny, requests, monkeypatch):
     """All that depends on the rows' shapes alone is made before the first step."""
     language_model = tiny("llama")
-    rows = [edit_row(language_model, request, CONTEXTS, APP) for request in requests]
+    rows = [edit_row(language_model, request, APP, contexts=CONTEXTS) for request in requests]
     monkeypatch.setattr(editor_module, "token_batches", lambda lengths, *_: [range(len(lengths))])
 
     def operations(steps: int) -> Counter[str]:
@@ -224,7 +224,7 @@ class Counted(TorchDispatchMode):
 def test_batches_of_any_size_find_the_same_vectors(tiny, requests):
     """So the tokens of a batch can follow from free memory."""
     language_model = tiny("llama")
-    rows = [edit_row(language_model, request, CONTEXTS, APP) for request in requests]
+    rows = [edit_row(language_model, request, APP, contexts=CONTEXTS) for request in requests]
     module = language_model.layout.mlp(1)
     found = [
         optimise_vectors(language_model, rows, module, settings(), APP, token_budget=budget)
@@ -241,10 +241,10 @@ FRIEND, HOME = ("{}'s friend is", "Bo"), ("{} lives in", "Oslo")
 
 def test_the_loss_is_the_mean_over_the_questions(tiny):
     language_model = tiny("llama")
-    row = edit_row(language_model, EditRequest("Ada", *HOME, further=(FRIEND,)), CONTEXTS)
+    row = edit_row(language_model, EditRequest("Ada", *HOME, further=(FRIEND,)), contexts=CONTEXTS)
     assert sum(p.weight for p in row.target) == pytest.approx(1)
     alone = [
-        edit_row(language_model, EditRequest("Ada", *question), CONTEXTS)
+        edit_row(language_model, EditRequest("Ada", *question), contexts=CONTEXTS)
         for question in (HOME, FRIEND)
     ]
     assert len(row.target) == sum(len(each.target) for each in alone)

@@ -55,7 +55,7 @@ class TextStates:
             pad_sequence(list(padded), batch_first=True).to(self.language_model.device)
             for padded in zip(*((state.entering, state.final) for state in states), strict=True)
         )
-        batch = EditBatch.build(self.language_model, rows, self.layer, entering=entering)
+        batch = EditBatch(self.language_model, rows, self.layer, entering=entering)
         return batch, final
 
     @torch.no_grad()
@@ -121,7 +121,8 @@ class Learner:
         batch, final = self.states.batch(texts)
         head = self.states.language_model.model.get_output_embeddings()
         width = final.shape[1]
-        real = torch.arange(width, device=final.device) < batch.lengths[0][:, None]
+        lengths = torch.tensor([active for active, _ in batch.lengths], device=final.device)
+        real = torch.arange(width, device=final.device) < lengths[:, None]
         with _edited(self.states.language_model, factors, torch.arange(len(texts))):
             edited = head(batch.hidden()[real]).float().log_softmax(-1)
         with torch.no_grad():
@@ -131,7 +132,7 @@ class Learner:
         same = (base.argmax(-1) == edited.argmax(-1)).float()
         sums = divergence.new_zeros(2, len(texts))
         sums = sums.index_add(1, row, torch.stack([divergence, same]))
-        kl, agreement = sums / batch.lengths[0]
+        kl, agreement = sums / lengths
         return kl, agreement
 
 
