@@ -21,7 +21,6 @@ from helpers.models.language_model import LanguageModel
 if TYPE_CHECKING:
     from helpers.editing.vector import Vector
 
-Item = TypeVar("Item")
 Made = TypeVar("Made")
 
 EXPLODING = 1.0  # ||Delta W|| / ||W|| above which an update is flagged
@@ -66,17 +65,14 @@ class Editor(ABC):
             records.append(dict(total.diagnostics))
         return Update(total.deltas, joint_diagnostics(records))
 
-    def edit_sequentially(
-        self, requests: Sequence[EditRequest], *, batch: int = 1
-    ) -> Iterator[Update]:
-        """Sequential edits, ``batch`` of them jointly at a time.
+    def edit_sequentially(self, requests: Sequence[EditRequest]) -> Iterator[Update]:
+        """The cumulative update after each edit, made under the overlay of the ones before.
 
-        Yields the cumulative update after each batch, computed under the overlay of the ones before;
-        its diagnostics are those of the batch just made.
+        Its diagnostics are those of the edit just made.
         """
         total = Update({})
-        for chunk in batches_of(requests, batch):
-            total = total.plus(self.edit_after(total, chunk))
+        for request in requests:
+            total = total.plus(self.edit_after(total, [request]))
             yield total
 
     def edit_after(self, earlier: Update, requests: Sequence[EditRequest]) -> Update:
@@ -103,14 +99,6 @@ class Editor(ABC):
         }
 
 
-def batches_of(items: Sequence[Item], size: int) -> Iterator[Sequence[Item]]:
-    """Consecutive batches of ``size`` items; the last one may be smaller."""
-    if size < 1:
-        raise ValueError(f"a batch of {size} edits cannot be made; use 1 or more")
-    for start in range(0, len(items), size):
-        yield items[start : start + size]
-
-
 def made_in_batches(
     lengths: Sequence[int],
     budget: int,
@@ -126,12 +114,14 @@ def made_in_batches(
         budget: tokens of a batch, padding included.
         make: one result for each of the chosen items; where memory runs out, it gets half of them.
         most: items of a batch; None: as many as their tokens allow.
-        activity: what a progress bar says; empty: no bar.
+        activity: words next to a progress bar; empty: no bar.
     """
     made: dict[int, Made] = {}
     with tqdm(total=len(lengths), unit="edit", desc=activity, disable=not activity) as bar:
         for alike in token_batches(lengths, budget):
-            for batch in batches_of(alike, most or len(alike)):
+            size = most or len(alike)
+            for start in range(0, len(alike), size):
+                batch = alike[start : start + size]
                 results = [one for part in run_halving(batch, make) for one in part]
                 made.update(zip(batch, results, strict=True))
                 bar.update(len(batch))
@@ -144,11 +134,9 @@ def diagnostics_of(
     vector: Vector | None = None,
     extra: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """What is recorded with an edit.
+    """What is recorded with an edit: norms, ``relative_norm`` = ||Delta W|| / ||W||, and its vector.
 
-    ``relative_norm`` is ||Delta W|| / ||W|| per module; ``exploding`` flags any above
-    ``EXPLODING``; for optimised vectors also steps taken, every evaluation's loss terms, and the
-    norms of delta and of the activation it is added to.
+    ``exploding`` flags a relative norm above ``EXPLODING``.
     """
     norms = {name: delta.norm() for name, delta in deltas.items()}
     relative = {name: norm / language_model.weight_norm(name) for name, norm in norms.items()}

@@ -8,6 +8,7 @@ the loss is the target's mean negative log-likelihood, with APP's terms added (P
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -93,22 +94,16 @@ class FtHyperparameters(LayerHyperparameters):
 
 @dataclass
 class _Change:
-    """One edit's private change of the matrix [out, in] and bias [out], and what it went through."""
+    """One edit's private change of matrix and bias, in fp32, and what it went through."""
 
-    matrix: Tensor
-    bias: Tensor | None
+    delta: Dense
     steps: int = 0
     losses: list[dict[str, float]] = field(default_factory=list)
     failure: str | None = None
 
     @property
     def parameters(self) -> list[Tensor]:
-        return [self.matrix] if self.bias is None else [self.matrix, self.bias]
-
-    def added(self, x: Tensor) -> Tensor:
-        """Contribution [tokens, out] for inputs [tokens, in]."""
-        product = x @ self.matrix.T
-        return product if self.bias is None else product + self.bias
+        return list(self.delta.tensors().values())
 
 
 @dataclass
@@ -166,21 +161,18 @@ class Ft(LossEditor):
         return [self._update(change) for change in changes]
 
     def _unchanged(self) -> _Change:
-        """A zero change in fp32, whatever the model's type."""
-        device = self.language_model.device
         out, into = self.language_model.weight(self.module).shape
+        options: dict[str, Any] = {"device": self.language_model.device, "requires_grad": True}
         biased = getattr(self.language_model.module(self.module), "bias", None) is not None
-        return _Change(
-            torch.zeros(out, into, device=device, requires_grad=True),
-            torch.zeros(out, device=device, requires_grad=True) if biased else None,
-        )
+        bias = torch.zeros(out, **options) if biased else None
+        return _Change(Dense(torch.zeros(out, into, **options), bias))
 
     def _hidden(self, batch: EditBatch, present: Sequence[_Change]) -> Tensor:
         """Final hidden states with every row under its own change of the matrix."""
 
         def adding(entering: Tensor, output: Tensor) -> Tensor:
             rows = zip(entering.float(), present, strict=True)
-            return output + torch.stack([c.added(x) for x, c in rows]).to(output.dtype)
+            return output + torch.stack([c.delta.rows(x) for x, c in rows]).to(output.dtype)
 
         with output_hooks(self.language_model, {self.module: adding}):
             return batch.hidden()
@@ -197,8 +189,8 @@ class Ft(LossEditor):
         record = {"steps": change.steps, "losses": change.losses}
         if change.failure:
             return Update({}, {"failure": change.failure, **record})
-        bias = None if change.bias is None else change.bias.detach()
-        deltas = {self.module: Dense(change.matrix.detach(), bias)}
+        bias = None if change.delta.bias is None else change.delta.bias.detach()
+        deltas = {self.module: Dense(change.delta.matrix.detach(), bias)}
         return Update(deltas, diagnostics_of(self.language_model, deltas, extra=record))
 
 
@@ -219,5 +211,5 @@ def _record(present: Sequence[_Change], terms: dict[str, Tensor]) -> None:
     values = torch.stack([term.detach() for term in terms.values()], dim=1).tolist()
     for change, numbers in zip(present, values, strict=True):
         change.losses.append(dict(zip(terms, numbers, strict=True)))
-        if not all(abs(number) < float("inf") for number in numbers):
+        if not all(map(math.isfinite, numbers)):
             change.failure = f"non-finite loss at step {change.steps}: {change.losses[-1]}"

@@ -33,14 +33,14 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
 
 from helpers.editing.contexts import read_at_subjects
-from helpers.editing.editor import batches_of, diagnostics_of, failed, joint_diagnostics
+from helpers.editing.editor import diagnostics_of, failed, joint_diagnostics
 from helpers.editing.moments import NullSpace
 from helpers.editing.overlay import overlay_all
 from helpers.editing.presets import VectorHyperparameters
@@ -58,8 +58,7 @@ KeyHistory = dict[int, Tensor]
 _HALVINGS = 100  # of the interval that a norm's mu is searched in
 
 
-@dataclass(frozen=True)
-class _Goals:
+class _Goals(NamedTuple):
     """Edits whose vectors were found: their places, prompts, and wanted block outputs z [n, d]."""
 
     places: list[int]
@@ -75,17 +74,11 @@ class SpreadingEditor(VectorEditor):
 
     @abstractmethod
     def solve_each(self, layer: int, keys: Tensor, residuals: Tensor) -> Factors:
-        """Independent edits: column i of the factors is edit i's own rank-one update.
-
-        Args:
-            layer: the block edited.
-            keys: [f, n] in fp64.
-            residuals: [d, n] in fp64.
-        """
+        """Independent edits, from keys [f, n] and residuals [d, n] in fp64: column i is edit i's own."""
 
     @abstractmethod
     def solve_jointly(self, layer: int, keys: Tensor, residuals: Tensor) -> Factors:
-        """Factors of one update that takes up all keys (arguments as in ``solve_each``)."""
+        """Factors of one update that takes up all keys."""
 
     def parts(self) -> tuple[str, ...]:
         """The layer loop, and the way back through the MLP's norm where there is one."""
@@ -256,33 +249,26 @@ class AlphaEdit(SpreadingEditor):
         chosen = torch.eye(known.shape[1]).to(known)[:, -keys.shape[1] :]
         return residuals, projected @ torch.linalg.solve(known.T @ projected + ridge, chosen)
 
-    def edit_sequentially(
-        self, requests: Sequence[EditRequest], *, batch: int = 1
-    ) -> Iterator[Update]:
-        """Cumulative updates; each batch also protects the keys of the ones before.
+    def edit_sequentially(self, requests: Sequence[EditRequest]) -> Iterator[Update]:
+        """Cumulative updates; each edit also protects the keys of the ones before.
 
-        A batch's keys are read again on the model it has just edited, and kept for this run only.
+        An edit's keys are read again on the model it has just changed, and kept for this run only.
         """
         total, history = Update({}), KeyHistory()
         editor = replace(self, memo=None)  # vectors of the edited model are not shared
-        for chunk in batches_of(requests, batch):
+        for request in requests:
             with overlay_all(self.language_model, total):
-                step = editor.jointly(chunk, partial(self.solve_jointly, history=history))
+                step = editor.jointly([request], partial(self.solve_jointly, history=history))
             total = total.plus(step)
-            # Facts whose edit was given up were not written, and need no protection.
-            edits = zip(chunk, step.diagnostics["edits"], strict=True)
-            written = [request for request, edit in edits if "failure" not in edit]
-            if written:
+            if not step.failed:  # else nothing was written that needs protection
                 with overlay_all(self.language_model, total):
-                    self._remember(history, written)
+                    self._remember(history, request)
             yield total
 
-    def _remember(self, history: KeyHistory, requests: Sequence[EditRequest]) -> None:
-        modules = {layer: self._module(layer) for layer in self.hyperparameters.layers}
-        seen = read_at_subjects(
-            self.language_model, self.prompts(requests), inputs=list(modules.values())
-        )
-        for layer, module in modules.items():
+    def _remember(self, history: KeyHistory, request: EditRequest) -> None:
+        modules = [self._module(layer) for layer in self.hyperparameters.layers]
+        seen = read_at_subjects(self.language_model, self.prompts([request]), inputs=modules)
+        for layer, module in zip(self.hyperparameters.layers, modules, strict=True):
             keys = self.averaged_keys(seen[module])
             history[layer] = torch.cat([history.get(layer, keys[:, :0]), keys], dim=1)
 

@@ -63,14 +63,10 @@ class Memoised(Editor):
         update: Update = self._once("joint", requests, lambda: self.base.edit_jointly(requests))
         return update
 
-    def edit_sequentially(
-        self, requests: Sequence[EditRequest], *, batch: int = 1
-    ) -> Iterator[Update]:
+    def edit_sequentially(self, requests: Sequence[EditRequest]) -> Iterator[Update]:
         """The base editor's cumulative updates, kept off the device: they can be dense."""
-        made = self.base.edit_sequentially(requests, batch=batch)
-        yield from self._once(
-            f"sequence by {batch}", requests, lambda: [update.to("cpu") for update in made]
-        )
+        made = (update.to("cpu") for update in self.base.edit_sequentially(requests))
+        yield from self._once("sequence", requests, lambda: list(made))
 
     def edit_after(self, earlier: Update, requests: Sequence[EditRequest]) -> Update:
         """What the base editor adds to an edited model; not kept."""

@@ -106,10 +106,11 @@ class Mend(LossEditor):
             numbers = [torch.tensor(list(losses.values()))]
             numbers += [factor for delta in own.values() for factor in (delta.left, delta.right)]
             if all(bool(each.isfinite().all()) for each in numbers):
-                made = Update(own, diagnostics_of(self.language_model, own, extra=record))
+                noted = diagnostics_of(self.language_model, own, extra=record)
+                updates.append(Update(own, noted))
             else:
-                made = Update({}, {"failure": f"non-finite loss or gradient: {losses}", **record})
-            updates.append(made)
+                failure = f"non-finite loss or gradient: {losses}"
+                updates.append(Update({}, {"failure": failure, **record}))
         return updates
 
     @torch.no_grad()
@@ -197,10 +198,7 @@ class _ShapeNetwork(nn.Module):
 
 
 class Hypernetwork(nn.Module):
-    """Networks of U and V of a ``rank`` for matrices of ``shapes`` [out, in], by module name.
-
-    ``seed`` is that of the random V.
-    """
+    """Networks of U and V of a ``rank`` for matrices of ``shapes`` [out, in], by module name."""
 
     def __init__(self, shapes: Mapping[str, tuple[int, int]], rank: int, *, seed: int = 0) -> None:
         super().__init__()
@@ -231,12 +229,8 @@ class Hypernetwork(nn.Module):
     def forward(self, name: str, x: Tensor, delta: Tensor) -> tuple[Tensor, Tensor]:
         """Factors of the update of matrix ``name``: right [..., in] and left [..., out] per token.
 
-        Tokens with a zero input or gradient contribute nothing; normalised zeros are not zero, so
-        they are masked.
-
-        Args:
-            x: inputs [..., tokens, in].
-            delta: output gradients [..., tokens, out].
+        ``x`` are inputs [..., tokens, in], ``delta`` output gradients [..., tokens, out]. Tokens where
+        one is zero contribute nothing; normalised zeros are not zero, so they are masked.
         """
         shape = self.shapes[name]
         network = self.networks[_key(shape)]
@@ -294,8 +288,8 @@ def load_network(
     if metadata["fingerprint"] != language_model.fingerprint:
         raise NetworkError(
             f"{path} was trained for {described['model']} ({metadata['fingerprint']}), not for"
-            f" {language_model.name} ({language_model.fingerprint}): its gradients are another"
-            " model's; train one with python -m tools.train_mend"
+            f" {language_model.name} ({language_model.fingerprint}); train one with"
+            " python -m tools.train_mend"
         )
     shapes = {name: (out, into) for name, (out, into) in described["shapes"].items()}
     layers, rank = {language_model.layout.layer_of(name) for name in shapes}, described["rank"]

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import torch
 from safetensors import safe_open
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 from tqdm.auto import tqdm
 
@@ -166,12 +166,12 @@ def second_moment(
         name = _described(corpus, prefixed=prefixed)
         unfinished = root / f"sums-{'-'.join(map(str, sorted(missing)))}.partial.safetensors"
         with exact_products():  # shared by models of one fingerprint, whatever their products
-            sums = _summed_keys(language_model, missing, corpus, unfinished, token_budget)
-        if not sums.tokens:
+            sums, tokens = _summed_keys(language_model, missing, corpus, unfinished, token_budget)
+        if not tokens:
             raise SecondMomentError(f"corpus {name} holds no tokens")
-        for layer, matrix in sums.matrices.items():
-            mean = matrix / sums.tokens
-            _save(SecondMoment(mean, sums.tokens, layer, fingerprint, name), _path(root, layer))
+        for layer in missing:
+            mean = sums[language_model.layout.mlp_out(layer)] / tokens
+            _save(SecondMoment(mean, tokens, layer, fingerprint, name), _path(root, layer))
         kept_at(unfinished).unlink(missing_ok=True)
     found = {layer: read_kept(_path(root, layer), _read) for layer in layers}
     device = language_model.device
@@ -252,57 +252,41 @@ def _save(moment: SecondMoment, path: Path) -> None:
         save_file({"matrix": moment.matrix.float().cpu()}, scratch, {"about": about})
 
 
-@dataclass
-class _Sums:
-    """Running sums of k k^T [f, f] per layer, and how far the corpus was read."""
-
-    matrices: dict[int, Tensor]
-    tokens: int = 0
-    documents: int = 0
-
-    def save(self, path: Path) -> None:
-        about = {"tokens": str(self.tokens), "documents": str(self.documents)}
-        with kept_whole(path) as scratch:
-            save_file({str(k): v.cpu() for k, v in self.matrices.items()}, scratch, about)
-
-    @classmethod
-    def read(cls, path: Path) -> _Sums:
-        with safe_open(path, "pt") as file:
-            about = file.metadata()
-            matrices = {int(key): file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
-            return cls(matrices, int(about["tokens"]), int(about["documents"]))
-
-
 def _summed_keys(
     language_model: LanguageModel,
     layers: Sequence[int],
     corpus: Corpus,
     unfinished: Path,
     token_budget: int,
-) -> _Sums:
-    """The sums of these layers over the whole corpus; a file keeps them while they are unfinished."""
+) -> tuple[dict[str, Tensor], int]:
+    """Sums of k k^T [f, f] by module over the whole corpus, and its tokens.
+
+    A file keeps them while they are unfinished.
+    """
     layout, device = language_model.layout, language_model.device
-    size = layout.intermediate_size
-    sums = sound(unfinished, _Sums.read) or _Sums({i: torch.zeros(size, size) for i in layers})
-    sums.matrices = {layer: matrix.to(device) for layer, matrix in sums.matrices.items()}
-    modules, prefix = {layout.mlp_out(i): i for i in layers}, prompt_prefix(language_model)
-    left = islice(corpus.documents(language_model), sums.documents, None)
+    modules, prefix = list(map(layout.mlp_out, layers)), prompt_prefix(language_model)
+    size = (layout.intermediate_size, layout.intermediate_size)
+    sums = sound(unfinished, load_file) or {name: torch.zeros(size) for name in modules}
+    read, tokens = map(int, sums.pop("documents and tokens", (0, 0)))
+    sums = {name: matrix.to(device) for name, matrix in sums.items()}
+    left = islice(corpus.documents(language_model), read, None)
     documents = ([*prefix, *each][: language_model.context_length] for each in left)
     of_layers = f"layer{'s' * (len(layers) > 1)} {', '.join(map(str, layers))}"
     title = f"second moments of {of_layers} over {corpus.name}, once for {language_model.name}"
     total, saved = getattr(corpus, "count", None), time.monotonic()
-    with tqdm(desc=title, unit="document", total=total, initial=sums.documents) as bar:
+    with tqdm(desc=title, unit="document", total=total, initial=read) as bar:
         for batch in _batches(documents, token_budget):
-            for part in run_halving(batch, lambda d: _keys(language_model, d, list(modules))):
+            for part in run_halving(batch, lambda d: _keys(language_model, d, modules)):
                 for module, keys in part.items():
-                    sums.matrices[modules[module]].addmm_(keys.T, keys)
-            sums.tokens += sum(map(len, batch))
-            sums.documents += len(batch)
+                    sums[module].addmm_(keys.T, keys)
+            read, tokens = read + len(batch), tokens + sum(map(len, batch))
             bar.update(len(batch))
             if time.monotonic() - saved >= SAVE_EVERY:
-                sums.save(unfinished)
+                far = {"documents and tokens": torch.tensor([read, tokens])}
+                with kept_whole(unfinished) as scratch:
+                    save_file({k: v.cpu() for k, v in sums.items()} | far, scratch)
                 saved = time.monotonic()
-    return sums
+    return sums, tokens
 
 
 def _batches(documents: Iterator[list[int]], token_budget: int) -> Iterator[list[list[int]]]:

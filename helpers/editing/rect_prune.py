@@ -136,12 +136,9 @@ class Prune(Wrapper):
 
     name = "prune"
 
-    def edit_sequentially(
-        self, requests: Sequence[EditRequest], *, batch: int = 1
-    ) -> Iterator[Update]:
+    def edit_sequentially(self, requests: Sequence[EditRequest]) -> Iterator[Update]:
         """The base editor's cumulative updates, each restrained as if it were the last."""
-        for total in self.base.edit_sequentially(requests, batch=batch):
-            yield self.changed(total)
+        return (self.changed(total) for total in self.base.edit_sequentially(requests))
 
     def edit_after(self, earlier: Update, requests: Sequence[EditRequest]) -> Update:
         """What the base editor adds, unrestrained: only a whole sequence is restrained."""
@@ -153,7 +150,8 @@ class Prune(Wrapper):
         noted: dict[str, dict[str, float]] = {}
         for name, delta in update.items():
             if name not in self._largest:
-                self._largest[name] = largest_singular_value(self.language_model.weight(name))
+                weight = self.language_model.weight(name).float()
+                self._largest[name] = float(torch.linalg.matrix_norm(weight, 2))
             limit = self._largest[name]
             restrained, count = restrain(delta, limit, self.hyperparameters.log_base)
             added = self.hyperparameters.prune_compat == "added"
@@ -196,19 +194,3 @@ def _decomposed(delta: Delta) -> tuple[Tensor, Tensor, Tensor]:
     q_right, r_right = torch.linalg.qr(delta.right.double())
     left, values, right = torch.linalg.svd(r_left @ r_right.T, full_matrices=False)
     return q_left @ left, values, q_right @ right.T
-
-
-def largest_singular_value(
-    matrix: Tensor, *, tolerance: float = 1e-9, most_steps: int = 10_000
-) -> float:
-    """Power iteration on W^T W from a seeded start, until the value no longer changes."""
-    weight = matrix.float()
-    generator = torch.Generator().manual_seed(0)
-    vector = torch.randn(weight.shape[1], generator=generator).to(weight)
-    value = 0.0
-    for _ in range(most_steps):
-        vector = weight.T @ (weight @ (vector / vector.norm()))
-        previous, value = value, float(vector.norm()) ** 0.5
-        if abs(value - previous) <= tolerance * value:
-            break
-    return value

@@ -179,11 +179,9 @@ _KINDS: dict[str, type[Delta]] = {kind.__name__: kind for kind in (LowRank, Mask
 
 @dataclass(frozen=True)
 class Update(Mapping[str, Delta]):
-    """Mapping of module name to delta.
+    """Mapping of module name to delta, with what the editor recorded: steps, loss terms, norms, flags.
 
-    ``diagnostics`` is what the editor recorded: steps taken, loss terms, norms, flags (numbers,
-    strings and lists of them). A ``failure`` there says why an edit was given up; its update is
-    then empty.
+    A ``failure`` in ``diagnostics`` states why an edit was given up; its update is then empty.
     """
 
     deltas: Mapping[str, Delta]
@@ -257,10 +255,9 @@ class Update(Mapping[str, Delta]):
 
 
 def write(language_model: LanguageModel, update: Update) -> None:
-    """Add an update to the model's weights for good.
+    """Add an update to the model's weights for good, in fp32, rounded to the weights' type once.
 
-    The sum is made in fp32 and rounded to the weights' type once. Half-precision weights cannot hold
-    small changes: what is scored under an overlay, which is exact, is then the reference.
+    Half-precision weights cannot hold small changes; scores under an overlay are exact.
 
     Raises:
         UpdateError: a module is missing or has another shape.

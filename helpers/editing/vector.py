@@ -66,17 +66,10 @@ def optimise_vectors(
     token_budget: int = 2048,
     progress: bool = False,
 ) -> list[Vector]:
-    """Optimise one vector per row, in batches of like length.
+    """Optimise one vector per row, added to the output of ``module``, in batches of like length.
 
-    Args:
-        language_model: the model; its weights are not touched.
-        rows: one packed row per edit.
-        module: the module to whose output the vector is added.
-        app: coefficients of APP, where rows carry answers.
-        token_budget: optimised tokens per batch, padding included.
-
-    Returns:
-        Vectors in the order of ``rows``. A non-finite loss ends that edit only (``failure``).
+    ``token_budget`` bounds the optimised tokens of a batch, padding included. A non-finite loss ends
+    that edit only (``failure``).
     """
     lengths = [int(row.active().sum()) for row in rows]
 

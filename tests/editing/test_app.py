@@ -38,15 +38,6 @@ def test_padding_and_empty_lists_count_for_nothing():
     assert app_terms(padded, none, before, torch.zeros(1, 0), 2.0).tolist() == [[0.0, 0.0, 0.0]]
 
 
-def test_padding_is_not_averaged_over():
-    """A sunk and a risen answer, each beside a place without one."""
-    real = torch.tensor([[True, False]])
-    sunk, risen = torch.tensor([[-3.0, 0.0]]), torch.tensor([[-1.0, 0.0]])
-    before = torch.tensor([[-2.0, 0.0]])
-    terms = app_terms(AnswerScores(sunk, real), AnswerScores(risen, real), before, before, 2.0)
-    assert terms.tolist() == [[4.0, 1.0, 1.0]]
-
-
 def test_an_unchanged_model_gets_no_gradient_from_l2_and_l3():
     values = torch.tensor([[-1.0, -2.0]], requires_grad=True)
     real = torch.ones(1, 2, dtype=torch.bool)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 import yaml
 
@@ -45,10 +43,6 @@ def sections(path):
     return yaml.safe_load(path.read_text())["editors"]
 
 
-def test_every_model_has_its_file() -> None:
-    assert {path.stem for path in FILES} == set(BLOCKS)
-
-
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_every_preset_is_valid_and_says_where_it_comes_from(path) -> None:
     known = sections(path)
@@ -85,15 +79,6 @@ def test_published_coefficients(model, editor) -> None:
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_kn_is_the_papers_code_and_its_variant_our_search(path) -> None:
-    preset = "tuned" if "tuned" in sections(path)["kn"] else "paper"
-    theirs, ours = (read_hyperparameters(e, path.stem, preset) for e in ("kn", "kn-tuned"))
-    assert (theirs.steps, theirs.at, theirs.lambda_old, theirs.lambda_new) == (1, "gate", 1, 1)
-    assert theirs.lambda_old_one_token == 2
-    assert (ours.steps, ours.at, ours.lambda_new) == (20, "activation", 8)
-
-
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_coefficients_of_another_model_are_named_in_captions(path) -> None:
     """Table 8 and our own searches aside, a model's coefficients are carried over."""
     every = ("ft-l", "ft-m", "mend", "rome", "memit", "alphaedit", "rect", "prune")
@@ -108,28 +93,6 @@ def test_coefficients_of_another_model_are_named_in_captions(path) -> None:
     words = preset_words(path.stem, preset, [f"{editor}+app" for editor in every])
     assert words == f"{preset} (APP's coefficients extrapolated: {carried})"
     assert preset_words(path.stem, preset, every) == preset
-
-
-def test_carried_coefficients_are_coefficients(tiny) -> None:
-    language_model = replace(tiny("llama"), name="llama3-8b-instruct")
-    editor = build_editor(
-        "ft-m", language_model, preset="paper", app=True, overrides={"layers": (2,)}
-    )
-    assert (editor.app.alpha, editor.app.beta, editor.app.gamma) == (0.2, 0.5, 0.2)
-
-
-def test_a_margin_of_its_own(tiny, tmp_path) -> None:
-    language_model = replace(tiny("llama"), name="llama2-7b")
-    path = tmp_path / "network.safetensors"
-    Hypernetwork.for_layers(language_model, (2, 3), 4).save(path, language_model)
-    overrides = {"layers": (2, 3), "rank": 4, "network": str(path)}
-    margins = {
-        preset: build_editor(
-            "mend", language_model, preset=preset, app=True, overrides=overrides
-        ).app.margin
-        for preset in ("paper", "easyedit")
-    }
-    assert margins == {"paper": 4, "easyedit": 2}
 
 
 def test_published_values_spot_checks() -> None:
@@ -190,31 +153,6 @@ def test_second_moments_that_are_announced_are_those_that_are_loaded(
     with pytest.raises(InterruptedError):
         build_editor(name, named, preset="tuned")
     assert tuple(asked) == moment_layers(name, named.name, "tuned") != ()
-
-
-def test_editors_that_load_no_second_moments_announce_none() -> None:
-    family = {"rome", "r-rome", "memit", "alphaedit", "rect", "prune", "prune-added"}
-    for name in set(EDITORS) - family:
-        assert moment_layers(name, "smollm2-135m", "tuned") == ()
-        with pytest.raises(EditorError, match="no preset 'papre'"):
-            moment_layers(name, "smollm2-135m", "papre")
-
-
-def test_a_name_stands_for_values_that_can_be_overridden() -> None:
-    assert read_hyperparameters("rome", "smollm2-135m", "tuned").rome_key == "bare"
-    assert read_hyperparameters("r-rome", "smollm2-135m", "tuned").rome_key == "averaged"
-    other = read_hyperparameters("r-rome", "smollm2-135m", "tuned", rome_key="bare")
-    assert other.rome_key == "bare"
-
-
-def test_editors_of_one_run_share_their_second_moments(named) -> None:
-    memo: dict = {}
-    first, second = (
-        build_editor(name, named, preset="tuned", app=app, overrides={"layers": (1,)}, memo=memo)
-        for name, app in (("memit", None), ("rome", True))
-    )
-    assert first.second_moments[1] is second.second_moments[1]
-    assert set(second.second_moments) == {1}
 
 
 def test_knowledge_neurons_by_name_take_no_objective(named, requests) -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from helpers.editing import vector
-from helpers.editing.memo import Memoised, with_memo
+from helpers.editing.memo import with_memo
 from tests.editing.conftest import assert_same
 
 
@@ -104,9 +104,3 @@ def test_kept_updates_are_those_of_the_editor_and_made_once(
         *_, mine = keeping[name].edit_sequentially(requests)
         *_, own = editor.edit_sequentially(requests)
         assert_same(mine, own)
-
-
-def test_a_sequence_given_up_is_not_kept(tiny, make_editor, requests) -> None:
-    editor = Memoised(make_editor("memit", tiny("llama"), v_num_grad_steps=2), {})
-    next(editor.edit_sequentially(requests))
-    assert len(list(editor.edit_sequentially(requests))) == len(requests)

@@ -14,7 +14,7 @@ from tokenizers.processors import TemplateProcessing
 
 from helpers.editing import corpus as corpus_module
 from helpers.editing import moments as module
-from helpers.editing.contexts import ContextTemplates, context_templates
+from helpers.editing.contexts import context_templates
 from helpers.editing.corpus import CorpusError, SelfCorpus, TextCorpus, corpus_named
 from helpers.editing.moments import (
     SecondMomentError,
@@ -169,30 +169,6 @@ def test_templates_of_another_seed_or_start_are_others(tiny, tmp_path):
     assert len({one, seeded, started}) == 3
     words = zip(one.templates[1:], ("The", "Therefore", "Because", "I", "You"), strict=True)
     assert all(text.startswith(word) for text, word in words)
-
-
-def test_the_length_of_a_template_counts_its_start(tiny, tmp_path, monkeypatch):
-    model, made = tiny("llama").model, []
-    generate = model.generate
-    monkeypatch.setattr(
-        model, "generate", lambda *a, **k: made.append(generate(*a, **k)) or made[-1]
-    )
-    context_templates(tiny("llama"), [(16, 5)], grouped=False)
-    assert {tokens.shape[1] for tokens in made} == {16}
-
-
-def test_short_templates_are_no_beginnings_of_long_ones(tiny, tmp_path):
-    sampled = context_templates(tiny("llama"), [(16, 5), (24, 5)], grouped=False)
-    texts = [template.removesuffix(". {}") for template in sampled.templates[1:]]
-    assert len(set(texts)) == 10
-    assert not any(long.startswith(short) for short in texts[:5] for long in texts[5:])
-
-
-def test_bad_templates(tiny, tmp_path):
-    with pytest.raises(ValueError, match="bare"):
-        ContextTemplates((("Before. {}",),))
-    with pytest.raises(ValueError, match="evenly"):
-        context_templates(tiny("llama"), [(5, 3)], grouped=False)
 
 
 def test_packaged_statistics_are_taken_in_place_of_new_ones(tiny, tmp_path, monkeypatch):

@@ -10,7 +10,7 @@ import torch
 
 from helpers import UserError
 from helpers.editing.editor import EXPLODING, diagnostics_of
-from helpers.editing.overlay import overlay, overlay_all
+from helpers.editing.overlay import overlay
 from helpers.editing.update import (
     Delta,
     Dense,
@@ -47,13 +47,6 @@ def test_rows_norm_and_shape_follow_from_the_dense_form(kind):
     assert delta.to(dtype=torch.float64).dense().dtype == torch.float64
 
 
-def test_masked_keeps_exactly_the_mask():
-    low = LowRank(torch.randn(4, 1), torch.randn(13, 1))
-    keep = torch.rand(4, 13) > 0.5
-    masked = Masked.from_mask(low, keep)
-    assert torch.equal(masked.dense() != 0, keep)
-
-
 @pytest.mark.parametrize("kind", range(3))
 def test_safetensors_round_trip(tmp_path, kind):
     update = Update({"a.b": deltas(5, 11)[kind]}, {"steps": 3, "losses": [{"nll": 1.0}]})
@@ -61,14 +54,6 @@ def test_safetensors_round_trip(tmp_path, kind):
     again = Update.load(tmp_path / "update.safetensors")
     assert torch.equal(again["a.b"].dense(), update["a.b"].dense())
     assert again.diagnostics == update.diagnostics
-
-
-def test_deltas_that_share_a_tensor_are_saved(tmp_path):
-    vector = torch.randn(5, 1)
-    columns = {name: LowRank(vector, torch.eye(11)[:, i : i + 1]) for i, name in enumerate("ab")}
-    Update(columns).save(tmp_path / "update.safetensors")
-    again = Update.load(tmp_path / "update.safetensors")
-    assert all(torch.equal(again[name].dense(), columns[name].dense()) for name in columns)
 
 
 def test_a_foreign_file_is_no_update(tmp_path):
@@ -167,18 +152,6 @@ def test_sums_keep_factors_while_they_are_smaller() -> None:
     dense = total.plus(one)
     assert not isinstance(dense, LowRank)
     torch.testing.assert_close(dense.dense(), 4 * one.dense())
-
-
-def test_edits_upon_an_overlay_add_up(tiny, make_editor, requests, target_scores) -> None:
-    language_model = tiny("mistral")
-    updates = make_editor("rect", language_model, v_num_grad_steps=3).edit(requests[:2])
-    with overlay_all(language_model, updates[0]):
-        nested = target_scores(language_model, requests[:1], [updates[1]])
-    summed = updates[0].plus(updates[1])
-    torch.testing.assert_close(
-        nested, target_scores(language_model, requests[:1], [summed]), rtol=0, atol=1e-4
-    )
-    assert not any(isinstance(delta, Masked) for delta in summed.values())
 
 
 @pytest.mark.parametrize(("times", "flagged"), [(0.5, False), (1.5, True)])

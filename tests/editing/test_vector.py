@@ -168,28 +168,6 @@ def test_a_batch_of_vectors_equals_a_plain_loop_for_each(
     assert any(bitten)
 
 
-def test_rows_that_are_done_do_not_change_the_others(tiny, requests, monkeypatch):
-    """They leave, and every vector is the one it is alone."""
-    language_model = tiny("llama")
-    rows = [edit_row(language_model, request, contexts=CONTEXTS) for request in requests]
-    module = language_model.layout.mlp(1)
-
-    def each_alone(threshold: float):
-        chosen = settings(v_num_grad_steps=12, stop_on="nll", stop_threshold=threshold)
-        return chosen, [optimise_vectors(language_model, [r], module, chosen)[0] for r in rows]
-
-    unstopped = each_alone(-1.0)[1]
-    lowest = sorted(min(loss["nll"] for loss in vector.losses) for vector in unstopped)
-    chosen, alone = each_alone((lowest[0] + lowest[1]) / 2)
-    assert len({vector.steps for vector in alone}) > 1
-    monkeypatch.setattr(editor_module, "token_batches", lambda lengths, *_: [range(len(lengths))])
-    together = optimise_vectors(language_model, rows, module, chosen)
-    for one, other in zip(together, alone, strict=True):
-        assert one.steps == other.steps
-        assert len(one.losses) == len(other.losses)
-        torch.testing.assert_close(one.delta, other.delta, atol=1e-4, rtol=1e-3)
-
-
 def test_a_step_waits_for_the_device_once(tiny, requests, monkeypatch):
     """All that depends on the rows' shapes alone is made before the first step."""
     language_model = tiny("llama")
@@ -219,20 +197,6 @@ class Counted(TorchDispatchMode):
     def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
         self.names[operation.name()] += 1
         return operation(*args, **(kwargs or {}))
-
-
-def test_batches_of_any_size_find_the_same_vectors(tiny, requests):
-    """So the tokens of a batch can follow from free memory."""
-    language_model = tiny("llama")
-    rows = [edit_row(language_model, request, APP, contexts=CONTEXTS) for request in requests]
-    module = language_model.layout.mlp(1)
-    found = [
-        optimise_vectors(language_model, rows, module, settings(), APP, token_budget=budget)
-        for budget in (1, 2048)
-    ]
-    for one, other in zip(*found, strict=True):
-        assert one.steps == other.steps
-        torch.testing.assert_close(one.delta, other.delta, atol=1e-4, rtol=1e-3)
 
 
 # A request with further prompts: one vector for all of them.
