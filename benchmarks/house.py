@@ -25,7 +25,7 @@ PACKAGE = REPOSITORY / "helpers"
 # Modules next to the rooms in `helpers` are "top-level"; the last four are folders of their own.
 BUDGETS = {
     "models": 2043,
-    "editing": 4512,
+    "editing": 4336,
     "scoring": 549,
     "locating": 848,
     "facts": 325,
@@ -40,7 +40,7 @@ BUDGETS = {
     "tools": 2456,
     "benchmarks": 1499,
     "book": 800,
-    "tests": 20348,
+    "tests": 19929,
 }
 OUTSIDE = ("tools", "benchmarks", "book", "tests")
 # What an addition is: a word by which code names one that exists, and the files it may touch.

@@ -118,13 +118,13 @@ class EditBatch:
             owners = torch.tensor([row for row, _ in nodes], dtype=torch.long, device=device)
             return owners, torch.tensor(columns, dtype=torch.long, device=device)
 
-        edits = [
-            (i, n) for i, row in enumerate(self.rows) for n in np.flatnonzero(row.forest.edited)
-        ]
-        owners, columns = places(edits)
+        rows = list(enumerate(self.rows))
+        owners, columns = places(
+            [(i, n) for i, r in rows for n, e in enumerate(r.forest.edited) if e]
+        )
         self.edited = owners, owners * width + columns
-        _, self.bare = places([(i, row.bare_node) for i, row in enumerate(self.rows)])
-        _, kl = places([(i, row.kl_node) for i, row in enumerate(self.rows) if row.kl_node >= 0])
+        _, self.bare = places([(i, row.bare_node) for i, row in rows])
+        _, kl = places([(i, row.kl_node) for i, row in rows if row.kl_node >= 0])
         self._read = _readout(self.rows, self._columns, width, kl, *self._slots)
 
     def hidden(self) -> Tensor:
