@@ -32,8 +32,8 @@ from helpers.models.language_model import LanguageModel
 from helpers.models.shapes import SHAPE_PREFIX
 from helpers.models.weights import torch_dtype
 from helpers.paths import RUNS
+from helpers.peak.records import PeakRecord
 from helpers.peak.run import edit_request, questions, score_records
-from helpers.peak.schema import PeakRecord
 
 POINTS = {
     "edits": "1,4,16,64,256",

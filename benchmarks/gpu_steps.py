@@ -31,9 +31,8 @@ from helpers.editing.editor import Editor
 from helpers.models.language_model import LanguageModel
 from helpers.models.shapes import SHAPE_PREFIX, SHAPES
 from helpers.paths import REPOSITORY
-from helpers.peak.records import load_peak
+from helpers.peak.records import PeakRecord, load_peak
 from helpers.peak.run import edit_request, questions, score_records
-from helpers.peak.schema import PeakRecord
 
 Measurement = dict[str, Any]
 SHAPE = "llama2-7b"

@@ -25,9 +25,9 @@ from helpers import models
 from helpers.editing.editor import Editor
 from helpers.editing.vector import VectorEditor
 from helpers.models.language_model import LanguageModel
-from helpers.peak.metrics_table import metrics_table
-from helpers.peak.run import KEYS, edit_request, score_records
-from helpers.peak.schema import PeakRecord
+from helpers.peak.metrics import KEYS, metrics_table
+from helpers.peak.records import PeakRecord
+from helpers.peak.run import edit_request, score_records
 
 
 def main(

@@ -15,8 +15,7 @@ from benchmarks.machine import matmul_peak, peak_memory
 from helpers import UserError
 from helpers.models.weights import dtype_name
 from helpers.paths import file_name
-from helpers.peak.records import load_peak
-from helpers.peak.schema import PeakRecord
+from helpers.peak.records import PeakRecord, load_peak
 
 
 def records_at_hand(dataset: str) -> list[PeakRecord]:

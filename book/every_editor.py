@@ -9,9 +9,9 @@ import pandas as pd
 from tables import html, label_of, metrics_of, runs_of
 
 from helpers.editing.editors import method_label
-from helpers.peak.beside_paper import MAIN_TABLES, PAPER_NAMES
-from helpers.peak.metrics_table import summarise
-from helpers.peak.stored_scores import variants_of
+from helpers.peak.ablations import variants_of
+from helpers.peak.metrics import summarise
+from helpers.peak.tables import MAIN_TABLES, PAPER_NAMES
 from helpers.results.archive import Run
 from helpers.results.text import published_table
 from helpers.thinkedit import stored_scores as thinkedit_scores

@@ -14,9 +14,9 @@ from scipy.special import expit
 
 from helpers.klob import reading as klob
 from helpers.klob.null import permutation_null
-from helpers.peak import reading as peak
-from helpers.peak.additivity import ranking_forgetting_factor, ranking_noise_factor
-from helpers.peak.said_metrics import said_metrics
+from helpers.peak import figures as peak
+from helpers.peak.ablations import said_metrics
+from helpers.peak.metrics import ranking_forgetting_factor, ranking_noise_factor
 from helpers.results.statistics import mean_interval, paired_means
 from helpers.results.text import in_points
 from helpers.thinkedit import reading as thinkedit

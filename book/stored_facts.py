@@ -15,9 +15,9 @@ import pandas as pd
 from tables import label_of, metrics_of, runs_of
 
 from helpers.paths import FIGURES, file_name
-from helpers.peak.records import MINI, load_peak
-from helpers.peak.schema import PeakRecord
-from helpers.peak.stored_scores import caption_of, scores_of, states_of, studies_of
+from helpers.peak.ablations import studies_of
+from helpers.peak.records import MINI, PeakRecord, load_peak
+from helpers.peak.tables import caption_of, scores_of
 from helpers.results.archive import Run
 
 KINDS = ("target", "correct", "hard", "random")
@@ -78,7 +78,7 @@ def facts_of(run: Run) -> dict[str, Any]:
                 },
             }
         )
-    caption = str(caption_of(run)).removeprefix("ours: ")
+    caption = caption_of(run).removeprefix("ours: ")
     return {"caption": caption, "methods": list(labels.values()), "facts": facts}
 
 
@@ -118,7 +118,7 @@ def _answer(record: PeakRecord | None, kind: str, place: int) -> str:
 
 
 def _said(run: Run) -> Mapping[str, pd.DataFrame]:
-    return studies_of(run).said if "before" in states_of(run) else {}
+    return studies_of(run).said if "said before" in run.tables else {}
 
 
 def _counts(said: pd.DataFrame, case_id: int, asked: pd.DataFrame) -> list[int]:

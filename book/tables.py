@@ -12,11 +12,9 @@ import pandas as pd
 from helpers.editing.editors import EditorError, Variant, method_label
 from helpers.klob.tables import criteria_text, made_of
 from helpers.paths import FIGURES
-from helpers.peak import stored_scores as peak_scores
-from helpers.peak.ablation_tables import by_label, finished
-from helpers.peak.beside_paper import beside_paper, paper_setting
-from helpers.peak.metrics_table import metrics_table
-from helpers.peak.tables import editing_table
+from helpers.peak.ablations import by_label, finished, studies_of
+from helpers.peak.metrics import metrics_table
+from helpers.peak.tables import beside_paper, caption_of, editing_table, paper_setting, scores_of
 from helpers.results.archive import Archive, Run
 from helpers.results.show import table_html
 from helpers.results.text import PACKAGED_WORDS
@@ -51,7 +49,7 @@ def runs_of(folder: Path) -> tuple[Run, ...]:
 @cache
 def metrics_of(run: Run, table: str) -> pd.DataFrame:
     """PEAK's metrics of one of a run's tables, a row a record."""
-    return metrics_table(peak_scores.scores_of(run, only=table)[table])
+    return metrics_table(scores_of(run, only=table)[table])
 
 
 def label_of(table: str) -> str:
@@ -89,23 +87,23 @@ def results_page(data: Path = FIGURES / "data") -> str:
 
 def _peak(folder: Path) -> Iterator[str]:
     for run in runs_of(folder):
-        caption = peak_scores.caption_of(run)
         by_record = {name: metrics_of(run, name) for name in run.tables}
-        yield f"### {escaped(caption.model)} on {escaped(caption.dataset)}"
-        yield f"{escaped(caption)}. Percent, 95 % intervals; with APP significantly better †, worse ‡."
+        yield f"### {escaped(run.about.source['model'])} on {escaped(run.about.source['dataset'])}"
+        marks = "with APP significantly better †, worse ‡"
+        yield f"{escaped(caption_of(run))}. Percent, 95 % intervals; {marks}."
         yield html(editing_table(by_record))
-        settings = paper_setting(caption.model, caption.dataset)
+        settings = paper_setting(run.about.source["model"], run.about.source["dataset"])
         yield f"Beside the paper ({escaped(', '.join(each.label for each in settings))}); * is a slip there:"
         yield html(beside_paper(by_record, settings, metrics=_PLAIN))
 
 
 def _ablations(folder: Path) -> Iterator[str]:
     for run in runs_of(folder):
-        stored = peak_scores.studies_of(run)
+        stored = studies_of(run)
         metrics = {Variant.parse(name): metrics_of(run, name) for name in stored.scores}
         for editor in dict.fromkeys(variant.editor for variant in metrics):
             chosen = finished(metrics, [v for v in metrics if v.editor == editor])
-            where = f"{stored.caption.dataset}, {stored.caption.model}"
+            where = f"{stored.dataset}, {run.about.source['model']}"
             yield f"### {method_label(editor)} on {escaped(where)}"
             yield escaped(stored.described(*chosen.values())) + ". Percent."
             yield html(editing_table(by_label(chosen)))

@@ -17,11 +17,11 @@ from helpers.values import check_values
 # Notebook: its archive, and the module and function that list its run's parts. A room that is not yet
 # converted has a function that publishes by itself, called ``publish…``.
 PUBLISHED = {
-    "02_peak_construction": ("construction", "helpers.peak.construction.publish", "publish"),
-    "03_editing_runs": ("peak", "helpers.peak.publish", "publish"),
+    "02_peak_construction": ("construction", "helpers.peak.construction.publish", "publication"),
+    "03_editing_runs": ("peak", "helpers.peak.publish", "publication"),
     "05_klob_localisation": ("klob", "helpers.klob.publish", "publish"),
     "06_thinkedit_case_study": ("thinkedit", "helpers.thinkedit.publish", "publish"),
-    "04_app_ablations": ("ablations", "helpers.peak.publish", "publish_studies"),
+    "04_app_ablations": ("ablations", "helpers.peak.publish", "study_publication"),
 }
 
 

@@ -15,17 +15,18 @@ from helpers.editing.editors import Variant
 from helpers.klob.criteria import criteria_table
 from helpers.klob.locality_tables import edit_gains, layer_mass, locality_table
 from helpers.paths import NOTEBOOKS
-from helpers.peak import ablation_findings
-from helpers.peak.ablation_gallery import fairer_editors
-from helpers.peak.ablation_tables import (
+from helpers.peak import findings as peak_findings
+from helpers.peak.ablations import (
     correlation_table,
+    fairer_editors,
     said_beside_factors,
     sequence_metrics,
+    studies_of,
     variant_metrics,
 )
 from helpers.peak.findings import findings
-from helpers.peak.stored_scores import scores_of, studies_of
-from helpers.peak.tables import method_metrics
+from helpers.peak.metrics import method_metrics
+from helpers.peak.tables import scores_of
 from helpers.results.archive import archive
 from helpers.results.text import Evidence, corrected_verdicts
 
@@ -150,7 +151,7 @@ def studies():
 def test_the_objectives_and_neighbours_of_notebook_04(studies):
     metrics = variant_metrics(studies.scores)
     text = text_of("04")
-    parts = ablation_findings.objective_findings(metrics, EDITORS)
+    parts = peak_findings.objective_findings(metrics, EDITORS)
     assert 'Two of the twelve tests of "every objective helps" hold' in text
     assert measures(parts, "every objective helps", "holds") == {
         "AFF hard, ROME: without L1 - APP",
@@ -158,7 +159,7 @@ def test_the_objectives_and_neighbours_of_notebook_04(studies):
     }
     assert 'All eight tests of "L1 matters most" are inconclusive' in text
     assert len(measures(parts, "L1 matters most", "inconclusive")) == 8
-    more = ablation_findings.neighbour_findings(metrics, EDITORS)
+    more = peak_findings.neighbour_findings(metrics, EDITORS)
     assert "One neighbour lowers ANF (two tests hold); for AFF it is inconclusive" in text
     assert len(measures(more, "more neighbours help more", "holds")) == 4
     assert {m[:3] for m in measures(more, "one neighbour helps", "holds")} == {"ANF"}
@@ -168,7 +169,7 @@ def test_the_objectives_and_neighbours_of_notebook_04(studies):
 def test_targets_instead_of_objectives_and_the_costs_of_app_in_notebook_04(studies):
     metrics, run = variant_metrics(studies.scores), archive("ablations").get("smollm2-135m_peak-cf")
     text = text_of("04")
-    fairer = ablation_findings.fairer_findings(metrics, fairer_editors(run))
+    fairer = peak_findings.fairer_findings(metrics, fairer_editors(run))
     finding = "all answers as targets protect less than APP"
     assert "For MEND the test is inconclusive, and so are all four tests of forgetting." in text
     holding = measures(fairer, finding, "holds")
@@ -178,7 +179,7 @@ def test_targets_instead_of_objectives_and_the_costs_of_app_in_notebook_04(studi
         f"AFF hard, {e}: + (sum) - APP" for e in ("ROME", "MEMIT", "FT-M", "MEND")
     }
     others = [v.editor for v in metrics if v.method.endswith("+app") and v.editor != "prune"]
-    app = ablation_findings.app_findings(metrics, dict.fromkeys(others))
+    app = peak_findings.app_findings(metrics, dict.fromkeys(others))
     assert "the noise of all six editors, and the forgetting of all but MEND" in text
     assert len(measures(app, "APP reduces perturbation", "holds")) == 11
     assert measures(app, "APP reduces perturbation", "inconclusive") == {
@@ -191,7 +192,7 @@ def test_targets_instead_of_objectives_and_the_costs_of_app_in_notebook_04(studi
 def test_sequences_and_responses_of_notebook_04(studies):
     text = text_of("04")
     after = {Variant(m): t for (m, n), t in sequence_metrics(studies).items() if n == 100}
-    tests = ablation_findings.app_findings(after, EDITORS)
+    tests = peak_findings.app_findings(after, EDITORS)
     assert "For FT-M APP still reduces the damage after a hundred edits" in text
     assert measures(tests, "APP reduces perturbation", "holds") == {
         "AFF hard, FT-M: plain - APP",

@@ -29,7 +29,7 @@ from helpers.editing.app import App
 from helpers.editing.build import build_editor
 from helpers.editing.memo import Memo
 from helpers.paths import PARAMS, RUNS, file_name
-from helpers.peak.metrics_table import metrics_table
+from helpers.peak.metrics import metrics_table
 from helpers.peak.records import load_peak
 from helpers.peak.run import PeakRun
 from helpers.results.store import ResultsStore

@@ -13,7 +13,7 @@ from helpers.explorer.base_panel import WIDE, Panel, list_html, table_html
 from helpers.explorer.one_edit import Explorer, Outcome
 from helpers.explorer.own_fact import own_record, snippet, with_target
 from helpers.peak.figures import answer_probabilities
-from helpers.peak.schema import PeakRecord
+from helpers.peak.records import PeakRecord
 
 PACKAGED, OWN = "a packaged fact", "a fact of my own"
 LISTS = {

@@ -19,11 +19,10 @@ from helpers.editing.moments import missing_layers, moments_folder
 from helpers.editing.presets import moment_layers
 from helpers.models.language_model import LanguageModel
 from helpers.models.tokens import prompt_prefix
-from helpers.peak.answer_lists import CONTINUATION, named_answers
-from helpers.peak.metrics_table import metrics_table
-from helpers.peak.one_record import joined_scores
-from helpers.peak.run import edit_request, questions
-from helpers.peak.schema import PeakRecord
+from helpers.peak.metrics import metrics_table
+from helpers.peak.records import PeakRecord
+from helpers.peak.run import edit_request, joined_scores, questions
+from helpers.peak.said import CONTINUATION, named_answers
 from helpers.scoring.responses import Sampling, sample_responses
 
 MEASURES = ("ES", "GS", "LS", "AFF_hard", "ANF_hard", "AFF_random", "ANF_random")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from helpers.peak.schema import PeakRecord
+from helpers.peak.records import PeakRecord
 from helpers.records import compared
 from helpers.scoring.naming import fold
 

@@ -20,7 +20,7 @@ from helpers.editing.update import Update, check_update, write
 from helpers.facts.fact import Fact
 from helpers.models.language_model import LanguageModel
 from helpers.models.tokens import subject_prompt
-from helpers.peak.additivity import additivity, keep_answers, probability_change
+from helpers.peak.metrics import additivity, keep_answers, probability_change
 from helpers.scoring.answers import Ids, Question, score_answers, tokenised
 from helpers.scoring.responses import Sampling, response_text, sample_responses, sample_tokens
 

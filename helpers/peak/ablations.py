@@ -1,199 +1,381 @@
-"""Notebook 04's studies, each piece written to the published tables as soon as it is finished."""
+"""What parts of APP do: variants of notebook 04, their tables, and measures of what a model says.
+
+*figures/data/ablations/<model>_<dataset>* holds the studies, each stored as soon as it is finished:
+
+- ``rome+app@neighbours=3``: scores before and after independent edits, by variant;
+- ``rome+app after 10``: the same after ten sequential edits;
+- ``said by rome+app``: which known answers sampled responses name after the edits; ``said before`` and
+  ``said again`` (other random numbers) are of the unedited model.
+"""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
+from scipy import stats
 
-from helpers.editing.build import build_editor, build_editors
-from helpers.editing.editors import OBJECTIVES, Variant, fairer, objectives
-from helpers.paths import run_name
-from helpers.peak.answer_lists import AnswerLists
-from helpers.peak.run import PeakRun
-from helpers.peak.schema import PeakRecord
-from helpers.peak.sequences import PeakSequence
-from helpers.peak.stored_scores import is_published, said_key, sequence_key, small
-from helpers.results.archive import About, Archive, ArchiveError
+from helpers.editing.editors import OBJECTIVES, SYMBOLS, Variant, fairer, method_label, objectives
+from helpers.peak.findings import ByVariant
+from helpers.peak.metrics import metrics_table
+from helpers.peak.tables import (
+    HARD_METRICS,
+    caption_of,
+    metric_contrast,
+    percent_cells,
+    scores_of,
+)
+from helpers.results.archive import Run
+from helpers.results.statistics import LEVEL, holm
+from helpers.results.text import published_table
 
-CHUNK = 10  # records edited between two writes to the results store
-
-
-def publish_ablations(run: PeakRun, params: Mapping[str, Any], about: About, into: Archive) -> Path:
-    """Variants, responses and sequential edits, in this order.
-
-    Args:
-        run: with all records that any study needs; independent edits and responses take the first
-            ``params["records"]``, sequences as many as their last checkpoint.
-        params: the parameters of notebook 04.
-        about: what all tables say about themselves.
-        into: the archive *ablations*.
-
-    Raises:
-        ArchiveError: the published run has another source, or was made with other settings.
-    """
-    name = run_name(run.language_model.name, run.data.name)
-    into.check(name, about)
-    pieces = _Pieces(into, name, about)
-    first = replace(run, data=replace(run.data, records=run.data.records[: params["records"]]))
-    first = replace(first, chunk=CHUNK)
-    _publish_variants(first, params, pieces)
-    _publish_said(first, params, pieces)
-    _publish_sequences(run, params, pieces)
-    return into.folder(name)
+FALSE = ("hard", "random")
+MEASURES = ("list_forgetting", "list_noise", "share_forgetting", "share_noise", "target_share")
+PAIRS = {
+    "AFF_hard": ("list_forgetting", "share_forgetting"),
+    "ANF_hard": ("list_noise", "share_noise"),
+}
 
 
-def studies(params: Mapping[str, Any]) -> dict[str, list[Variant]]:
-    """The variants of every study, from the parameters of notebook 04.
+def studies(params: Mapping[str, Any]) -> list[Variant]:
+    """The variants of every study, each once, from the parameters of notebook 04.
 
     Args:
-        params: ``editors`` (those studied closely), ``fairer`` and ``others`` (editors of the two
-            further tables), ``neighbours``, ``factors`` and ``margins`` (values to try).
-
-    Returns:
-        *objectives* (PEAK, Figures 3 and 5), *fairer* (Table 5), *neighbours* (Figure 4), *others*
-        (editors beyond the paper) and *sensitivity* (around Table 8's coefficients).
+        params: ``editors`` (those studied closely: PEAK, Figures 3 and 5, and Table 8's coefficients),
+            ``fairer`` (Table 5) and ``others`` (editors beyond the paper), ``neighbours`` (Figure 4),
+            ``factors`` and ``margins`` (values to try).
     """
     close = params["editors"]
-    return {
-        "objectives": [v for editor in close for v in objectives(editor)],
-        "fairer": [v for editor in params["fairer"] for v in fairer(editor)],
-        "neighbours": [
-            Variant(f"{editor}+app", "neighbours", float(count))
-            for editor in close
-            for count in params["neighbours"]
-        ],
-        "others": [
-            Variant(editor + suffix) for editor in params["others"] for suffix in ("", "+app")
-        ],
-        "sensitivity": [
-            Variant(f"{editor}+app", field, float(value), field != "margin")
-            for editor in close
-            for field in (*OBJECTIVES, "margin")
-            for value in params["margins" if field == "margin" else "factors"]
-        ],
-    }
+    variants = [v for editor in close for v in objectives(editor)]
+    variants += [v for editor in params["fairer"] for v in fairer(editor)]
+    for editor in close:
+        for count in params["neighbours"]:
+            variants.append(Variant(f"{editor}+app", "neighbours", float(count)))
+    variants += [Variant(e + suffix) for e in params["others"] for suffix in ("", "+app")]
+    for editor in close:
+        for field in (*OBJECTIVES, "margin"):
+            for value in params["margins" if field == "margin" else "factors"]:
+                variants.append(Variant(f"{editor}+app", field, float(value), field != "margin"))
+    return list(dict.fromkeys(variants))
 
 
 @dataclass(frozen=True)
-class _Pieces:
-    """Where the pieces of one run's studies go, and what all of them say about themselves."""
+class Studies:
+    """What is finished of one model's ablations on one data set.
 
-    into: Archive
-    name: str
-    about: About
-
-    def published(
-        self, key: str, settings: Mapping[str, Any], records: Sequence[PeakRecord]
-    ) -> bool:
-        """Whether a piece has been made with these settings of these records."""
-        known = self.into.known(self.name)
-        return known is not None and is_published(known, key, settings, records)
-
-    def put(self, key: str, table: pd.DataFrame, settings: Mapping[str, Any]) -> None:
-        """Add a piece.
-
-        Raises:
-            ArchiveError: other pieces of the run contradict it.
-        """
-        known = self.into.known(self.name)
-        for other, made in (known.about.settings if known else {}).items():
-            if contradict(other, made, key, settings):
-                raise ArchiveError(
-                    f"{self.into.folder(self.name)}: {other} was made with other settings than {key}, so"
-                    " the two cannot be compared: run with the stored settings, or under --name NAME"
-                )
-        about = replace(self.about, settings={key: settings})
-        self.into.put(self.name, {key: small(table)}, about)
-
-
-def _publish_variants(run: PeakRun, params: Mapping[str, Any], pieces: _Pieces) -> None:
-    for variants in studies(params).values():
-        whole = [Variant(variant.method) for variant in variants]
-        editors = build_editors([*whole, *variants], run.language_model, **_options(params))
-        for variant in (each for each in dict.fromkeys(variants) if str(each) in editors):
-            name, editor = str(variant), editors[str(variant)]
-            if variant.field and editor.settings() == editors[variant.method].settings():
-                continue  # half of nothing: MEND's APP has L1 alone
-            if not pieces.published(name, editor.settings(), run.data.records):
-                pieces.put(name, run.scores(editor), editor.settings())
-
-
-def _publish_said(run: PeakRun, params: Mapping[str, Any], pieces: _Pieces) -> None:
-    if not params["said"]:
-        return
-    lists = AnswerLists(run, samples=params["samples"])
-    drawn = {"samples": lists.samples, **asdict(lists.sampling)}
-    sampling = {"sampling": {"records": len(run.data.records), **drawn}}
-    pieces.put(said_key("before"), lists.said(), sampling)
-    pieces.put(said_key("again"), lists.again().said(), sampling)
-    for method in params["said"]:
-        editor = build_editor(method, run.language_model, **_options(params))
-        pieces.put(said_key(method), lists.said(editor), {**editor.settings(), **sampling})
-
-
-def _publish_sequences(run: PeakRun, params: Mapping[str, Any], pieces: _Pieces) -> None:
-    for method in params["sequences"]:
-        editor = build_editor(method, run.language_model, **_options(params))
-        sequence, reached = PeakSequence(run, editor), []
-        for edits in sorted(params["checkpoints"]):
-            key = sequence_key(method, edits)
-            if not pieces.published(key, editor.settings(), run.data.records[:edits]):
-                reached.append(edits)
-                pieces.put(key, sequence.scores(reached)[edits], editor.settings())
-
-
-def contradict(
-    first: str, settings: Mapping[str, Any], second: str, others: Mapping[str, Any]
-) -> bool:
-    """Whether two tables cannot be compared: samples drawn otherwise, or the same editor under settings
-    that differ in more than the variants' names say.
+    ``scores`` by variant, ``sequences`` by method and number of edits, ``said`` by state; ``settings`` of
+    each variant, and how samples were drawn.
     """
-    if (
-        "sampling" in settings
-        and "sampling" in others
-        and settings["sampling"] != others["sampling"]
-    ):
-        return True
-    if not ("editor" in settings and "editor" in others):  # of the unedited model
-        return False
-    variants = [Variant.parse(_method(name)) for name in (first, second)]
-    if variants[0].editor != variants[1].editor:
-        return False
-    if _fixed(settings) != _fixed(others):
-        return True
-    one, other = (values.get("app") or {} for values in (settings, others))
-    named = {variant.field for variant in variants}
-    return any(one[field] != other[field] for field in one.keys() & other.keys() - named)
+
+    run: Run
+    scores: dict[str, pd.DataFrame]
+    sequences: dict[tuple[str, int], pd.DataFrame]
+    said: dict[str, pd.DataFrame]
+    settings: Mapping[str, Any]
+    sampling: Mapping[str, Any]
+
+    @property
+    def dataset(self) -> str:
+        """The data set's name."""
+        return str(self.run.about.source["dataset"])
+
+    def margin(self, editor: str) -> float | None:
+        """APP's margin in an editor's preset; None where the editor with APP is not stored."""
+        app = self.settings.get(f"{editor}+app", {}).get("app") or {}
+        return app.get("margin")
+
+    def described(self, *tables: pd.DataFrame) -> str:
+        """The caption with the number of records (case_id) that are behind these tables."""
+        counts = sorted({table.reset_index()["case_id"].nunique() for table in tables}) or [0]
+        fewer = f"{counts[0]}–" if len(counts) > 1 else ""
+        return caption_of(self.run, f"first {fewer}{counts[-1]} records")
 
 
-def _method(table: str) -> str:
-    """The variant in a table's name."""
-    return table.removeprefix("said by ").partition(" after ")[0]
+def studies_of(run: Run) -> Studies:
+    """A published run of ablations, study by study."""
+    variants = variants_of(run)
+    places = {name: name.split(" after ") for name in run.tables if " after " in name}
+    scores = scores_of(run, only=[*variants, *places])
+    said = {name: run.tables[name] for name in run.tables if name.startswith("said ")}
+    drawn = [run.about.settings[name]["sampling"] for name in said]
+    return Studies(
+        run=run,
+        scores={name: scores[name] for name in variants},
+        sequences={(m, int(edits)): scores[name] for name, (m, edits) in places.items()},
+        said={_state_of(name): table.astype({"list": str}) for name, table in said.items()},
+        settings={name: run.about.settings[name] for name in variants},
+        sampling=drawn[0] if drawn else {},
+    )
 
 
-def _fixed(settings: Mapping[str, Any]) -> Any:
-    """Settings that no variant changes; the stop rule goes with APP."""
-    free = ("app", "targets", "sampling")
-    kept = {key: value for key, value in settings.items() if key not in free}
-    versions = kept.get("versions", {})
-    kept["versions"] = {part: number for part, number in versions.items() if part != "app"}
-    if "base" in kept:
-        kept["base"] = _fixed(kept["base"])
-    stop = ("stop_on", "stop_threshold")
-    hyperparameters = kept.get("hyperparameters", {})
-    kept["hyperparameters"] = {k: v for k, v in hyperparameters.items() if k not in stop}
-    return _as_json(kept)
+def variants_of(run: Run) -> list[str]:
+    """Variants with independent edits, in the order they were published."""
+    return [name for name in run.tables if " " not in name]
 
 
-def _as_json(settings: Mapping[str, Any]) -> Any:
-    """Settings as JSON gives them back, where tuples are lists."""
-    return json.loads(json.dumps(settings))
+def editors_with(run: Run, field: str) -> list[str]:
+    """Editors with APP and a variant in this field of it."""
+    names = variants_of(run)
+    editors = (name.partition("+")[0] for name in names if f"@{field}=" in name)
+    return [editor for editor in dict.fromkeys(editors) if f"{editor}+app" in names]
 
 
-def _options(params: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: params[key] for key in ("preset", "corpus", "seed")}
+def fairer_editors(run: Run) -> list[str]:
+    """Editors that were given all answers as targets."""
+    return list(dict.fromkeys(n.partition("+")[0] for n in variants_of(run) if "+all" in n))
+
+
+def variant_metrics(scores: Mapping[str, pd.DataFrame]) -> dict[Variant, pd.DataFrame]:
+    """``metrics_table`` of every variant's stored scores."""
+    return {Variant.parse(name): metrics_table(table) for name, table in scores.items()}
+
+
+def finished(metrics: ByVariant, variants: Iterable[Variant]) -> dict[Variant, pd.DataFrame]:
+    """Those of the variants that are at hand, in the order given, on the records all of them have."""
+    chosen = {variant: metrics[variant] for variant in variants if variant in metrics}
+    common = set.intersection(*(set(table.index) for table in chosen.values())) if chosen else set()
+    return {variant: table[table.index.isin(common)] for variant, table in chosen.items()}
+
+
+def by_label(metrics: ByVariant) -> dict[str, pd.DataFrame]:
+    """The same under the labels tables and figures show."""
+    return {variant.label: table for variant, table in metrics.items()}
+
+
+def with_field(
+    metrics: ByVariant, editor: str, field: str, *, margin: float | None = None
+) -> dict[Variant, pd.DataFrame]:
+    """The variants of an editor's APP in one field, by value, on the records all of them have.
+
+    The unchanged method is among them: at factor 1; for the margin at ``margin``, the method's own
+    (see ``Studies.margin``), and for the neighbours last (all of them).
+
+    Raises:
+        ValueError: ``margin`` is missing where the field is the margin.
+    """
+    whole = Variant(f"{editor}+app")
+    places = {v: v.value for v in metrics if v.method == whole.method and v.field == field}
+    if whole in metrics:
+        if field == "margin" and margin is None:
+            raise ValueError(f"give the margin of {whole} itself: stored.margin({editor!r})")
+        places[whole] = {"margin": margin or 0.0, "neighbours": float("inf")}.get(field, 1.0)
+    return finished(metrics, sorted(places, key=lambda v: places[v]))
+
+
+def variants_table(
+    metrics: ByVariant,
+    *,
+    reference: Variant | None = None,
+    columns: Sequence[str] = HARD_METRICS,
+    intervals: bool = True,
+) -> pd.DataFrame:
+    """Mean percentage ± half width of the 95 % interval of each metric, variants as rows, as text.
+
+    Args:
+        reference: mark with ``*`` what differs from this variant on the same records, by the test
+            that fits the metric (``metric_contrast``, p < 0.05, no correction for the number of
+            comparisons).
+
+    Returns:
+        Index label; a column ``n`` (records) and one per metric, with the number of records in
+        parentheses where a metric is undefined for some.
+    """
+    rows = {}
+    for variant, table in metrics.items():
+        cells = percent_cells(table, columns, intervals=intervals)
+        if reference and reference in metrics and variant != reference:
+            for place, metric in enumerate(columns):
+                test = metric_contrast(metric, metrics[reference][metric], table[metric])
+                cells[place] += "*" * (test.p_value < LEVEL)
+        rows[variant.label] = [str(len(table)), *cells]
+    return pd.DataFrame.from_dict(rows, orient="index", columns=["n", *columns])
+
+
+def coefficients_table(settings: Mapping[str, Any], *, paper_model: str) -> pd.DataFrame:
+    """APP's coefficients in force and the paper's (PEAK, Table 8; the margin is Appendix B.2's).
+
+    Args:
+        settings: of the stored variants, by name.
+        paper_model: the paper's model to compare with.
+    """
+    published = published_table("peak_table_8")
+    published = published[published["model"] == paper_model]
+    wide = published.pivot(index="method", columns="metric", values="value")
+    names = list(OBJECTIVES)
+    rows = []
+    for name, values in settings.items():
+        variant, app = Variant.parse(name), values.get("app")
+        if variant.field or not app:
+            continue
+        rows.append((variant.label, "ours", *(f"{app[key]:g}" for key in (*names, "margin"))))
+        theirs = "FT+APP" if variant.editor.startswith("ft") else variant.label
+        if theirs in wide.index:
+            numbers = (f"{value:g}" for value in wide.loc[theirs].reindex(names))
+            rows.append((variant.label, f"paper ({paper_model})", *numbers, "2"))
+    columns = ["method", "source", *(SYMBOLS[name] for name in (*names, "margin"))]
+    return pd.DataFrame(rows, columns=columns).set_index(["method", "source"])
+
+
+def sequence_metrics(stored: Studies) -> dict[tuple[str, int], pd.DataFrame]:
+    """Metrics of all edited records after n edits, by method and n."""
+    ordered = sorted(stored.sequences, key=lambda place: place[1])
+    return {place: metrics_table(stored.sequences[place]) for place in ordered}
+
+
+def sequence_table(
+    metrics: Mapping[tuple[str, int], pd.DataFrame], *, columns: Sequence[str] = HARD_METRICS
+) -> pd.DataFrame:
+    """Mean percentage ± half width of the 95 % interval after n edits, as text; n is also the number
+    of records behind it, unless another is given.
+    """
+    methods = list(dict.fromkeys(method for method, _ in metrics))
+    places = sorted(metrics, key=lambda place: methods.index(place[0]))  # stable
+    rows = [(method_label(m), n, *percent_cells(metrics[m, n], columns)) for m, n in places]
+    return pd.DataFrame(rows, columns=["method", "edits", *columns]).set_index(["method", "edits"])
+
+
+def said_metrics(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
+    """Forgetting and noise in what a model says, from the answers its sampled responses name.
+
+    With B and A the distinct known answers named before and after an edit (correct ones C, false ones
+    F, the appended one among A's others), and shares over all samples of a record:
+
+        list forgetting   |C_B - C_A| / |C_B|              correct answers no longer named
+        list noise        |F_A - F_B| / |A|                newly named false answers in the list
+        share forgetting  max(0, 1 - c_A / c_B)            c: share of samples naming a correct answer
+        share noise       max(0, f_A - f_B)                f: share of samples naming a false answer
+        target share                                       share of samples naming the appended answer
+
+    These are this project's own; AFF and ANF (PEAK, Equations 5 and 6) are about the probabilities of
+    given answers, these about what comes out.
+
+    Args:
+        before: answers named by the unedited model: case_id, sample, list, answer_index; at least
+            one row per sample (list ``none`` where no known answer is named).
+        after: the same after each record's edit.
+
+    Returns:
+        Index case_id; ``MEASURES`` and ``named_before``, the number of distinct correct answers, of
+        every record in both tables, as fractions. Forgetting is NaN where the unedited model names
+        no correct answer, list noise where the edited one names nothing.
+    """
+    first, second = (dict(iter(table.groupby("case_id"))) for table in (before, after))
+    common = sorted(set(before["case_id"]) & set(after["case_id"]))
+    rows = {case: _measures(first[case], second[case]) for case in common}
+    columns = [*MEASURES, "named_before"]
+    return pd.DataFrame.from_dict(rows, orient="index", columns=columns).rename_axis("case_id")
+
+
+def said_by_state(stored: Studies) -> dict[str, pd.DataFrame]:
+    """Measures of what the model says after each method's edits, against the unedited model.
+
+    ``again`` is the unedited model with other random numbers: what these measures show where
+    nothing was edited.
+    """
+    if "before" not in stored.said:
+        return {}
+    others = {state: table for state, table in stored.said.items() if state != "before"}
+    return {state: said_metrics(stored.said["before"], table) for state, table in others.items()}
+
+
+def said_table(measures: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """Mean percentage ± half width of the 95 % interval of the measures of ``said_by_state``, states as
+    rows, as text.
+    """
+    rows = {}
+    for state, table in measures.items():
+        label = "unedited, again" if state == "again" else method_label(state)
+        rows[label] = [len(table), *percent_cells(table, MEASURES)]
+    columns = ["n", *(name.replace("_", " ") for name in MEASURES)]
+    return pd.DataFrame.from_dict(rows, orient="index", columns=columns)
+
+
+def said_beside_factors(stored: Studies) -> pd.DataFrame:
+    """AFF and ANF (hard) of the edit prompt and the measures of what is said, record by record.
+
+    Returns:
+        method and its label, case_id, AFF_hard, ANF_hard and ``MEASURES``, of methods with stored
+        scores.
+    """
+    tables = []
+    for method, said in said_by_state(stored).items():
+        if method in stored.scores:
+            scores = stored.scores[method].query("role != 'paraphrase'")
+            joined = metrics_table(scores)[list(PAIRS)].join(said[list(MEASURES)], how="inner")
+            tables.append(joined.reset_index().assign(method=method, label=method_label(method)))
+    return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
+
+
+def correlation_table(beside: pd.DataFrame) -> pd.DataFrame:
+    """Spearman's rank correlation over records of each factor with its counterparts, as text.
+
+    The p-values are corrected for all tests of the table (Holm 1979).
+    """
+    groups = dict(list(beside.groupby("label", sort=False)))
+    found = {
+        (method, f"{factor[:3]} ~ {measure.replace('_', ' ')}"): rank_correlation(
+            table[factor], table[measure]
+        )
+        for method, table in groups.items()
+        for factor, measures in PAIRS.items()
+        for measure in measures
+    }
+    corrected = holm([p_value for _, p_value, _ in found.values()])
+    texts = [
+        f"{rho:.2f} (p {p_value:.3f}, n {n})"
+        for (rho, _, n), p_value in zip(found.values(), corrected, strict=True)
+    ]
+    names = pd.MultiIndex.from_tuples(found, names=["method", "pair"])
+    return pd.Series(texts, index=names).unstack().loc[list(groups)]
+
+
+def rank_correlation(first: ArrayLike, second: ArrayLike) -> tuple[float, float, int]:
+    """Spearman's coefficient of two measures, its two-sided p-value, and the n records that have both.
+
+    Both numbers are NaN below three records, or where a measure is the same for all.
+    """
+    pairs = np.array([first, second], dtype=np.float64)
+    pairs = pairs[:, ~np.isnan(pairs).any(axis=0)]
+    n = pairs.shape[1]
+    if n < 3 or (np.ptp(pairs, axis=1) == 0).any():  # no ranks to compare
+        return float("nan"), float("nan"), n
+    found = stats.spearmanr(*pairs)
+    return float(found.statistic), float(found.pvalue), n
+
+
+def _state_of(table: str) -> str:
+    """``before``, ``again``, or the method after whose edits the model was asked."""
+    return table.removeprefix("said ").removeprefix("by ")
+
+
+def _measures(before: pd.DataFrame, after: pd.DataFrame) -> dict[str, float]:
+    """One record's measures."""
+    named, still = (_distinct(table, ("correct",)) for table in (before, after))
+    right, kept = (_share(table, ("correct",)) for table in (before, after))
+    wrong, noisy = (_share(table, FALSE) for table in (before, after))
+    new = _distinct(after, FALSE) - _distinct(before, FALSE)
+    everything = _distinct(after, ("target", "correct", *FALSE))
+    return {
+        "list_forgetting": len(named - still) / len(named) if named else np.nan,
+        "list_noise": len(new) / len(everything) if everything else np.nan,
+        "share_forgetting": max(0.0, 1 - kept / right) if right else np.nan,
+        "share_noise": max(0.0, noisy - wrong),
+        "target_share": _share(after, ("target",)),
+        "named_before": len(named),
+    }
+
+
+def _distinct(table: pd.DataFrame, lists: tuple[str, ...]) -> set[tuple[str, int]]:
+    """The distinct answers of these lists that are named."""
+    chosen = table[table["list"].isin(lists)]
+    return set(zip(chosen["list"], chosen["answer_index"], strict=True))
+
+
+def _share(table: pd.DataFrame, lists: tuple[str, ...]) -> float:
+    """Share of samples that name an answer of these lists."""
+    named = table.loc[table["list"].isin(lists), "sample"].nunique()
+    return named / table["sample"].nunique()

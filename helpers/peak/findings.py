@@ -1,32 +1,67 @@
 """The paper's findings as differences that can be tested on any model (PEAK, Section 7).
 
 Each finding is one or more comparisons of two sets of per-record values: paired where both come
-from the same records, Welch otherwise. Every comparison of several editors weighs each of them
-once. What APP costs is a finding like what it gains. Verdicts: ``helpers.results.text``.
+from the same records, Welch otherwise; a difference is positive where the finding says so. Every
+comparison of several editors weighs each of them once. What APP costs is a finding like what it
+gains. Verdicts: ``helpers.results.text``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import pandas as pd
 
-from helpers.peak.metrics import SHARES
-from helpers.results.statistics import (
-    mean_above,
-    paired_means,
-    paired_shares,
-    share_above,
-    unpaired_means,
+from helpers.editing.editors import OBJECTIVES, Variant, fairer, method_label
+from helpers.peak.metrics import SHARES, method_metrics
+from helpers.peak.tables import (
+    MAIN_TABLES,
+    PAPER_NAMES,
+    Metrics,
+    app_contrast,
+    metric_contrast,
+    scores_of,
 )
-from helpers.results.text import Evidence
+from helpers.results.archive import Run
+from helpers.results.statistics import mean_above, share_above, unpaired_means
+from helpers.results.text import (
+    INCONCLUSIVE,
+    Evidence,
+    corrected_verdicts,
+    in_points,
+    published_table,
+)
 
-Metrics = Mapping[str, pd.DataFrame]
-"""For each method, one row per case_id and one column per metric."""
+ByVariant = Mapping[Variant, pd.DataFrame]
+"""For each variant one row of metrics per record."""
 
+DATASETS = ("peak-cf", "peak-t")
+METHODS = (
+    *("FT-L", "FT-L+APP", "KN", "MEND", "MEND+APP"),
+    *("ROME", "ROME+APP", "MEMIT", "MEMIT+APP"),
+)
 EDITORS = ("FT-L", "FT-M", "KN", "MEND", "ROME", "MEMIT")  # the paper's; FT in two forms
-FINE_TUNING = ("FT-L", "FT-M")  # the first at hand stands for FT: FT-L is the paper's
+FINE_TUNING = ("FT-L", "FT-M")  # the first at hand is compared as FT: FT-L is the paper's
 WITH_APP = ("FT-L", "FT-M", "MEND", "ROME", "MEMIT")
+FACTORS = ("AFF_hard", "ANF_hard")
+EDITS = ("ES", "GS")
+
+
+@dataclass(frozen=True)
+class Ours:
+    """One published run: its model, its data set and its metrics by method."""
+
+    model: str
+    dataset: str
+    records: int
+    metrics: Metrics
+
+    @classmethod
+    def of(cls, run: Run, *, methods: Sequence[str] = ()) -> Ours:
+        """The metrics of a published run: of all its methods, or of those of ``methods`` that it has."""
+        source, metrics = run.about.source, method_metrics(scores_of(run, only=methods or None))
+        return cls(source["model"], source["dataset"], max(map(len, metrics.values())), metrics)
 
 
 def findings(
@@ -51,15 +86,122 @@ def paired(
     finding: str, measure: str, metric: str, first: pd.Series, second: pd.Series
 ) -> Evidence:
     """Second minus first of one metric on the records both have, by the test that fits the metric."""
-    one, two = first.align(second, join="inner")
-    test = paired_shares if metric in SHARES else paired_means
-    return Evidence(finding, measure.replace("_", " "), test(one, two))
+    return Evidence(finding, measure.replace("_", " "), metric_contrast(metric, first, second))
 
 
-def above(finding: str, measure: str, metric: str, values: pd.Series, level: float) -> Evidence:
-    """A metric's mean minus a level, by the test that fits the metric."""
-    test = share_above if metric in SHARES else mean_above
-    return Evidence(finding, measure.replace("_", " "), test(values, level))
+def objective_findings(metrics: ByVariant, editors: Iterable[str]) -> list[Evidence]:
+    """Every objective helps, and L1 most (Section 7.6, Figures 3 and 5).
+
+    Args:
+        metrics: of the variants at hand; a comparison whose variants are not is omitted.
+        editors: those studied.
+    """
+    evidence: list[Evidence] = []
+    for editor in editors:
+        whole = Variant(f"{editor}+app")
+        short = {
+            name: Variant(whole.method, field, 0.0, True) for field, name in OBJECTIVES.items()
+        }
+        for variant in short.values():
+            evidence += _differences("every objective helps", metrics, whole, variant)
+        for name in ("L2", "L3"):
+            evidence += _differences("L1 matters most", metrics, short[name], short["L1"])
+    return evidence
+
+
+def fairer_findings(metrics: ByVariant, editors: Iterable[str]) -> list[Evidence]:
+    """Targets instead of objectives protect less than APP, at like efficacy (Section 7.7, Table 5).
+
+    The paper finds no loss of efficacy; whether there is one is tested next to it.
+    """
+    evidence: list[Evidence] = []
+    for editor in editors:
+        plain, *plus, whole = fairer(editor)
+        for variant in plus:
+            finding = "all answers as targets protect less than APP"
+            evidence += _differences(finding, metrics, whole, variant)
+            finding = "all answers as targets cost edits (not in the paper)"
+            evidence += _differences(finding, metrics, variant, plain, ("ES",))
+    return evidence
+
+
+def neighbour_findings(metrics: ByVariant, editors: Iterable[str]) -> list[Evidence]:
+    """One neighbour of each list helps, more help more (Section 7.8, Figure 4)."""
+    evidence: list[Evidence] = []
+    for editor in editors:
+        whole = Variant(f"{editor}+app")
+        none, one = (Variant(whole.method, "neighbours", float(k)) for k in (0, 1))
+        evidence += _differences("one neighbour helps", metrics, one, none)
+        evidence += _differences("more neighbours help more", metrics, whole, one)
+    return evidence
+
+
+def app_findings(metrics: ByVariant, editors: Iterable[str]) -> list[Evidence]:
+    """APP reduces perturbation, and costs edits (Section 7.4)."""
+    evidence: list[Evidence] = []
+    for editor in editors:
+        plain, whole = Variant(editor), Variant(f"{editor}+app")
+        evidence += _differences("APP reduces perturbation", metrics, whole, plain)
+        evidence += _differences("APP costs edits", metrics, whole, plain, EDITS)
+    return evidence
+
+
+def verdicts_table(runs: Sequence[Ours]) -> pd.DataFrame:
+    """How many tests of each of the paper's findings hold after Holm's correction, a column a run.
+
+    Args:
+        runs: of the smallest model first, of the largest last. What compares data sets or models
+            is in the column of PEAK-CF on the smaller model.
+
+    Returns:
+        Index finding; cells such as ``holds 4, inconclusive 2``, ``–`` where a run cannot speak to one.
+    """
+    by_name = {(run.model, run.dataset): run.metrics for run in runs}
+    larger = {runs[0].model: by_name.get((runs[-1].model, DATASETS[0]))}
+    counted = {}
+    for (model, dataset), metrics in by_name.items():
+        others = (by_name.get((model, DATASETS[1])), larger.get(model))
+        evidence = findings(metrics, *(others if dataset == DATASETS[0] else ()))
+        counted[f"{model}, {dataset}"] = _counted(evidence)
+    order = dict.fromkeys(finding for cells in counted.values() for finding in cells)
+    return pd.DataFrame(counted, index=list(order)).fillna("–").rename_axis("finding")
+
+
+def price_table(runs: Sequence[Ours], *, dataset: str = DATASETS[0]) -> pd.DataFrame:
+    """What APP takes from AFF and ANF and what it costs in ES and GS, in percentage points.
+
+    Returns:
+        Index (editor, model); the paper's models first. Ours carry 95 % intervals. A positive gain
+        is less perturbation, a positive cost a lower share of edits that succeed.
+    """
+    parts = {"AFF gain": "AFF_hard", "ANF gain": "ANF_hard", "ES cost": "ES", "GS cost": "GS"}
+    rows = {}
+    for method in (m for m in WITH_APP if m in METHODS):
+        editor = PAPER_NAMES.get(method, method)
+        for model, means in paper_means(dataset):
+            if {method, f"{method}+APP"} <= set(means):
+                plain, careful = means[method], means[f"{method}+APP"]
+                cells = {name: f"{plain[m] - careful[m]:.1f}" for name, m in parts.items()}
+                rows[editor, f"paper: {model}"] = cells
+        for run in (run for run in runs if run.dataset == dataset):
+            tests = {n: app_contrast(run.metrics, f"{method}+APP", m) for n, m in parts.items()}
+            cells = {name: in_points(-test.difference) for name, test in tests.items() if test}
+            if cells:
+                rows[editor, f"ours: {run.model}"] = cells
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis(["editor", "model"])
+
+
+def paper_means(dataset: str) -> list[tuple[str, dict[str, pd.Series]]]:
+    """The paper's rows on a data set: for each model, for each method as we name it, its metrics."""
+    ours = {paper: method for method, paper in PAPER_NAMES.items()}
+    published = pd.concat([published_table(name) for name in MAIN_TABLES])
+    published = published[published["dataset"] == dataset].replace({"metric": {"LS": "LS_authors"}})
+    found = []
+    for model, rows in published.groupby("model", sort=False):
+        by_method = rows.set_index("metric").groupby("method", sort=False)["value"]
+        means = {ours.get(str(name), str(name)): values for name, values in by_method}
+        found.append((str(model), means))
+    return found
 
 
 def _within(metrics: Metrics) -> Iterator[Evidence]:
@@ -70,10 +212,10 @@ def _within(metrics: Metrics) -> Iterator[Evidence]:
         yield paired("hard answers suffer more than random ones", measure, name, random, hard)
     finding = "edits succeed, their lists do not survive"
     for method in ("ROME", "MEMIT"):
-        if method in metrics:
-            for metric, level in (("ES", 0.9), ("AFF_hard", 0.5)):
-                measure = f"{metric} - {100 * level:.0f}, {method}"
-                yield above(finding, measure, metric, metrics[method][metric], level)
+        for metric, level in (("ES", 0.9), ("AFF_hard", 0.5)) if method in metrics else ():
+            test = (share_above if metric in SHARES else mean_above)(metrics[method][metric], level)
+            measure = f"{metric} - {100 * level:.0f}, {method}"
+            yield Evidence(finding, measure.replace("_", " "), test)
     if {"MEND", "ROME"} <= set(metrics):
         rome, mend = metrics["ROME"], metrics["MEND"]
         finding = "MEND perturbs little, at the price of locality"
@@ -87,21 +229,22 @@ def _within(metrics: Metrics) -> Iterator[Evidence]:
 def _app(metrics: Metrics) -> Iterator[Evidence]:
     """What APP gains and what it costs, on the same records as the plain method."""
     for method in WITH_APP:
-        if {method, f"{method}+APP"} <= set(metrics):
-            plain, careful = metrics[method], metrics[f"{method}+APP"]
-            for metric in ("AFF_hard", "ANF_hard"):
-                measure = f"{metric} {method} - {method}+APP"
-                finding = "APP reduces perturbation"
-                yield paired(finding, measure, metric, careful[metric], plain[metric])
-            measure = f"LS {method}+APP - {method}"
-            yield paired("APP also improves locality", measure, "LS", plain["LS"], careful["LS"])
-            for metric in ("ES", "GS"):
-                measure = f"{metric} {method} - {method}+APP"
-                yield paired("APP costs edits", measure, metric, careful[metric], plain[metric])
+        careful = f"{method}+APP"
+        for finding, metric, (higher, lower) in (
+            ("APP reduces perturbation", "AFF_hard", (method, careful)),
+            ("APP reduces perturbation", "ANF_hard", (method, careful)),
+            ("APP also improves locality", "LS", (careful, method)),
+            ("APP costs edits", "ES", (method, careful)),
+            ("APP costs edits", "GS", (method, careful)),
+        ):
+            if {method, careful} <= set(metrics):
+                measure = f"{metric} {higher} - {lower}"
+                both = metrics[lower][metric], metrics[higher][metric]
+                yield paired(finding, measure, metric, *both)
 
 
 def _temporal(counterfactual: Metrics, temporal: Metrics) -> Iterator[Evidence]:
-    for metric in ("AFF_hard", "ANF_hard", "ES", "GS") if _plain(temporal) else ():
+    for metric in (*FACTORS, *EDITS) if _plain(temporal) else ():
         measure = f"{metric} PEAK-CF - PEAK-T, plain editors"
         both = (_mean(metrics, metric) for metrics in (temporal, counterfactual))
         finding = "PEAK-T has lower AFF, ANF, ES and GS"
@@ -110,12 +253,46 @@ def _temporal(counterfactual: Metrics, temporal: Metrics) -> Iterator[Evidence]:
 
 def _larger(smaller: Metrics, larger: Metrics) -> Iterator[Evidence]:
     finding = "larger models perturb more"
-    for metric in ("AFF_hard", "ANF_hard") if _plain(larger) else ():
+    for metric in FACTORS if _plain(larger) else ():
         measure = f"{metric} larger - smaller model, plain editors"
         yield paired(finding, measure, metric, _mean(smaller, metric), _mean(larger, metric))
         for method in (name for name in EDITORS if name in larger):
             measure = f"{metric} larger - smaller model, {method}"
             yield paired(finding, measure, metric, smaller[method][metric], larger[method][metric])
+
+
+def _differences(
+    finding: str,
+    metrics: ByVariant,
+    lower: Variant,
+    higher: Variant,
+    columns: Iterable[str] = FACTORS,
+) -> Iterator[Evidence]:
+    """``higher`` minus ``lower`` in each metric, where both are at hand."""
+    if lower not in metrics or higher not in metrics:
+        return
+    change = f"{method_label(lower.editor)}: {_state(higher)} - {_state(lower)}"
+    for column in columns:
+        first, second = metrics[lower][column], metrics[higher][column]
+        yield paired(finding, f"{column}, {change}", column, first, second)
+
+
+def _state(variant: Variant) -> str:
+    """``plain``, ``APP``, ``without L1``, ``+ (mean)``."""
+    label = method_label(variant.method).removeprefix(method_label(variant.editor))
+    return variant.change or {"": "plain", "+APP": "APP"}.get(label, label)
+
+
+def _counted(evidence: Sequence[Evidence]) -> dict[str, str]:
+    """For each finding how its tests came out, corrected for all tests of the run."""
+    verdicts: dict[str, list[str]] = {}
+    for item, verdict in zip(evidence, corrected_verdicts(evidence), strict=True):
+        verdicts.setdefault(item.finding, []).append(verdict)
+    order = ("holds", "reversed", INCONCLUSIVE)
+    return {
+        finding: ", ".join(f"{how} {found.count(how)}" for how in order if how in found)
+        for finding, found in verdicts.items()
+    }
 
 
 def _common(first: Metrics, second: Metrics) -> tuple[Metrics, Metrics]:
@@ -133,5 +310,4 @@ def _mean(metrics: Metrics, metric: str) -> pd.Series:
 def _plain(metrics: Metrics) -> list[str]:
     """The paper's editors among the methods at hand, FT in one of its forms."""
     tuned = [method for method in FINE_TUNING if method in metrics][:1]
-    others = [method for method in EDITORS if method in metrics and method not in FINE_TUNING]
-    return tuned + others
+    return tuned + [m for m in EDITORS if m in metrics and m not in FINE_TUNING]

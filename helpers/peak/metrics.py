@@ -1,227 +1,347 @@
-"""PEAK metrics of one record: efficacy, generalisation, locality and additivity.
+"""PEAK's metrics: additivity of one prompt, all metrics of a record, means over records.
 
-A record's scores before and after an edit go in, one dictionary of numbers comes out. A metric is
-NaN where it is undefined for a record (no paraphrase, every prompt skipped), so that a mean can
-state how many records stand behind it.
+Formulas of PEAK, Section 4, the filter of Section 5.1. Scores are natural log-probabilities; rankings
+are compared there, where nothing underflows. A metric is NaN where it is undefined for a record (no
+paraphrase, every prompt skipped), so that a mean can state how many records are behind it.
+
+Scores of many records are a long table, one row per answer:
+
+============== ====================================================================
+case_id        record
+role           ``edit``, ``paraphrase`` or ``locality``
+prompt_index   number of the prompt within its role, from 0
+list           ``target``, ``correct``, ``hard``, ``random`` (edit and paraphrase);
+               ``target``, ``locality`` (the prompt's own answer) and optionally
+               ``first`` (the record's first locality answer) at locality prompts
+answer_index   number of the answer within its list, from 0
+tokens         tokens of the answer
+sum_before     sum of its token log-probabilities, unedited model (natural logarithm)
+sum_after      the same, edited model
+============== ====================================================================
 """
 
-from collections.abc import Iterable, Sequence
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from itertools import groupby
+from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit
 
-from helpers.peak.additivity import Compare, Kept, additivity, keep_answers
+from helpers.results.statistics import Estimate, fraction_interval, mean_interval, share_interval
 
-LocalityFilter = Literal["none", "held_before"]
-LocalityAnswer = Literal["own", "first"]
-Compat = Literal["authors"]
+Normalise = Literal["mean", "sum"]
 Scores = NDArray[np.float64]
+Lists = Mapping[str, Scores]
+"""Log-probabilities of a prompt's answers by list, each of shape (2, n): before and after the edit."""
 
+KEYS = ["case_id", "role", "prompt_index", "list", "answer_index"]
+COLUMNS = [*KEYS, "tokens", "sum_before", "sum_after"]
 SETTINGS = ("hard", "random")
 FACTORS = ("RFF", "RNF", "CPC", "FPC", "AFF", "ANF")
 SHARES = ("ES", "GS", "LS", "LS_authors", "LS_unfiltered")  # of a record's prompts, often few
-METRICS = (
-    *(*SHARES, "EM", "GM", "LM"),
-    *(f"{factor}_{setting}" for setting in SETTINGS for factor in FACTORS),
-)
-
+METRICS = (*SHARES, *(f"{factor}_{setting}" for setting in SETTINGS for factor in FACTORS))
 PROBABILITIES = tuple(
     f"{name}_{moment}"
     for moment in ("before", "after")
     for name in ("correct", "hard", "random", "target")
 )
+_FRACTIONS = {*PROBABILITIES, *(m for m in METRICS if m[:3] in ("RFF", "RNF", "AFF", "ANF"))}
+_NOTHING = np.empty((2, 0))
 
 
 @dataclass(frozen=True)
-class PromptScores:
-    """Log-probabilities of one prompt's answers under one model.
+class Kept:
+    """Indices of the answers that count at one prompt, ascending."""
 
-    Attributes:
-        target: of the answer to append.
-        correct: of the original correct answers, shape (N,).
-        hard: of the hard false answers, shape (M,).
-        random: of the random false answers, shape (R,).
-    """
+    correct: NDArray[np.intp]
+    hard: NDArray[np.intp]
+    random: NDArray[np.intp]
 
-    target: float
-    correct: Scores
-    hard: Scores
-    random: Scores
-
-
-@dataclass(frozen=True)
-class LocalityScores:
-    """Log-probabilities at the locality prompts under one model, each of shape (L,).
-
-    Attributes:
-        answer: of each prompt's own original answer.
-        target: of the answer to append.
-        first: of the first prompt's answer; needed for ``locality_answer="first"`` only.
-    """
-
-    answer: Scores
-    target: Scores
-    first: Scores | None = None
+    @property
+    def usable(self) -> bool:
+        """Whether no list is empty; a prompt with an empty list is skipped."""
+        return bool(len(self.correct) and len(self.hard) and len(self.random))
 
 
 @dataclass(frozen=True)
 class RecordScores:
-    """Everything one model says about one record."""
+    """Scores of one record before and after its edit.
 
-    edit: PromptScores
-    paraphrases: tuple[PromptScores, ...]
-    locality: LocalityScores
+    Attributes:
+        edit: lists ``target`` (one answer), ``correct``, ``hard`` and ``random`` at the edit prompt.
+        paraphrases: the same at each paraphrase.
+        locality: at the L locality prompts, each of shape (2, L): ``locality`` (the prompt's own
+            answer), ``target``, and ``first`` (the first prompt's answer) where it was scored.
+    """
+
+    edit: Lists
+    paraphrases: Sequence[Lists]
+    locality: Lists
 
 
-def record_metrics(
-    before: RecordScores,
-    after: RecordScores,
+def keep_answers(
+    correct: ArrayLike, hard: ArrayLike, random: ArrayLike, *, hard_share: float = 0.2
+) -> Kept:
+    """Choose the answers the unedited model ranks as it should (PEAK, Section 5.1).
+
+    A correct answer is dropped when at least ``hard_share`` of the hard false answers are strictly
+    more probable. Then a false answer is dropped when it is at least as probable as the least
+    probable correct answer kept. The share is the authors' code's; the paper names no value.
+
+    Args:
+        correct: pre-edit scores of the correct answers, shape (N,); any increasing function of
+            the probability serves.
+        hard: the same for the hard false answers, shape (M,).
+        random: the same for the random false answers, shape (R,).
+        hard_share: between 0 and 1.
+    """
+    correct, hard, random = (_vector(values) for values in (correct, hard, random))
+    nothing = np.arange(0)
+    if not len(hard):
+        return Kept(nothing, nothing, nothing)
+    above = (hard[None, :] > correct[:, None]).sum(axis=1)
+    kept = np.flatnonzero(above / len(hard) < hard_share)
+    if not len(kept):
+        return Kept(nothing, nothing, nothing)
+    floor = correct[kept].min()
+    return Kept(kept, np.flatnonzero(hard < floor), np.flatnonzero(random < floor))
+
+
+def ranking_forgetting_factor(correct: ArrayLike, false: ArrayLike) -> float:
+    """RFF: weighted share of correct answers below the most probable false one (Equation 1).
+
+    Args:
+        correct: post-edit log-probabilities of the correct answers, shape (N,).
+        false: the same for the false answers, shape (M,).
+    """
+    correct, false = _vector(correct), _vector(false)
+    weight = expit(np.exp(correct))  # 0.5 for an impossible answer, 0.73 for a certain one
+    return float(weight[correct < false.max()].sum() / weight.sum())
+
+
+def ranking_noise_factor(correct: ArrayLike, false: ArrayLike) -> float:
+    """RNF: weighted share of false answers above the least probable correct one (Equation 2)."""
+    correct, false = _vector(correct), _vector(false)
+    weight = expit(np.exp(false))
+    return float(weight[false > correct.min()].sum() / weight.sum())
+
+
+def probability_change(before: ArrayLike, after: ArrayLike) -> float:
+    """CPC or FPC: mean probability after editing over the mean before (Equations 3 and 4).
+
+    Args:
+        before: log-probabilities of the unedited model, shape (N,).
+        after: of the edited model, the same answers.
+    """
+    # For lists this short numpy's call is some seventy times faster than scipy's logsumexp.
+    after_sum, before_sum = (np.logaddexp.reduce(_vector(each)) for each in (after, before))
+    with np.errstate(over="ignore"):  # a ratio beyond 1e308 is reported as infinite
+        return float(np.exp(after_sum - before_sum))
+
+
+def additive_forgetting_factor(*, rff: float, cpc: float) -> float:
+    """AFF, from 0 (nothing forgotten) to 1 (Equation 5)."""
+    return 1 - (1 - rff) * min(1.0, cpc)
+
+
+def additive_noising_factor(*, rnf: float, fpc: float) -> float:
+    """ANF, from 0 (no noise added) to 1 (Equation 6)."""
+    return 1 - (1 - rnf) / max(1.0, fpc)
+
+
+def additivity(
     *,
-    hard_share: float = 0.2,
-    locality_filter: LocalityFilter = "held_before",
-    locality_answer: LocalityAnswer = "own",
-    compat: Compat | None = None,
+    correct_before: ArrayLike,
+    correct_after: ArrayLike,
+    false_before: ArrayLike,
+    false_after: ArrayLike,
 ) -> dict[str, float]:
+    """RFF, RNF, CPC, FPC, AFF and ANF of one prompt, from the answers kept; NaN where a list is empty."""
+    if not (np.size(correct_after) and np.size(false_after)):
+        return dict.fromkeys(FACTORS, float("nan"))
+    rff = ranking_forgetting_factor(correct_after, false_after)
+    rnf = ranking_noise_factor(correct_after, false_after)
+    cpc = probability_change(correct_before, correct_after)
+    fpc = probability_change(false_before, false_after)
+    aff = additive_forgetting_factor(rff=rff, cpc=cpc)
+    anf = additive_noising_factor(rnf=rnf, fpc=fpc)
+    return dict(zip(FACTORS, (rff, rnf, cpc, fpc, aff, anf), strict=True))
+
+
+def record_metrics(record: RecordScores, *, hard_share: float = 0.2) -> dict[str, float]:
     """All PEAK metrics of one record, as fractions.
 
     ES, GS: success of the appended answer at the edit prompt and the paraphrases, without prompts of
-    which a list is empty before the edit, the random one included (``keep_answers``); LS: share of
-    locality prompts that keep their answer above the appended one (PEAK, Section 3.2);
-    LS_unfiltered: the same over all locality prompts; LS_authors: as their code computes it, with
-    both locality choices below (NaN without scores of the first answer). EM, GM, LM: the
-    differences of probability behind ES, GS and LS. RFF to ANF: PEAK, Equations 1-6, against the
-    hard and the random false answers, averaged over the edit prompt and the paraphrases (Section 7.2).
-
-    Args:
-        before: scores of the unedited model; they decide which answers count.
-        after: scores of the edited model. Passing ``before`` again gives the unedited model's.
-        hard_share: see ``keep_answers``.
-        locality_filter: ``"none"`` is the paper's text; ``"held_before"`` (the authors' code)
-            counts only prompts whose answer was above the appended one before the edit.
-        locality_answer: each prompt's ``"own"`` answer, or the ``"first"`` prompt's for all
-            (a slip in the authors' code).
-        compat: ``"authors"`` reproduces their code bug for bug: both locality choices above,
-            equal pre-edit probabilities collapse to the first, rankings by sigmoid(P), and no
-            additivity for a record whose last prompt is skipped.
-
-    Raises:
-        ValueError: a NaN score, lists of different length before and after, or missing scores of
-            the first locality answer.
+    which a list is empty before the edit, the random one included (``keep_answers``). LS: share of
+    locality prompts that keep their own answer above the appended one, of those where it was above
+    before (PEAK, Section 3.2). LS_unfiltered: the same of all locality prompts, the paper's text.
+    LS_authors: as their code computes it, each prompt compared with the *first* prompt's answer (NaN
+    where that was not scored). RFF to ANF: Equations 1–6, against the hard and the random false
+    answers, averaged over the edit prompt and the paraphrases (Section 7.2).
     """
-    _check(before, after)
-    if compat == "authors":
-        locality_filter, locality_answer = "held_before", "first"
-    prompts_before = (before.edit, *before.paraphrases)
-    prompts_after = (after.edit, *after.paraphrases)
-    kept = [_keep(prompt, hard_share, compat) for prompt in prompts_before]
-    margins = [_margins(*pair) for pair in zip(prompts_after, kept, strict=True)]
-    kept_locality = _locality(before.locality, after.locality, locality_filter, locality_answer)
-    all_locality = _locality(before.locality, after.locality, "none", locality_answer)
-    firsts = before.locality.first is not None and after.locality.first is not None
-    theirs = _locality(before.locality, after.locality, "held_before", "first") if firsts else []
+    edit, *paraphrases = _kept_prompts(record, hard_share)
     metrics = {
-        "ES": _mean(success for success, _ in margins[0]),
-        "GS": _mean(success for pairs in margins[1:] for success, _ in pairs),
-        "LS": _mean(success for success, _ in kept_locality),
-        "LS_authors": _mean(success for success, _ in theirs),
-        "LS_unfiltered": _mean(success for success, _ in all_locality),
-        "EM": _mean(margin for _, margin in margins[0]),
-        "GM": _mean(margin for pairs in margins[1:] for _, margin in pairs),
-        "LM": _mean(margin for _, margin in kept_locality),
+        "ES": _mean(map(_success, filter(None, [edit]))),
+        "GS": _mean(map(_success, filter(None, paraphrases))),
+        "LS": _locality(record.locality, "locality"),
+        "LS_authors": _locality(record.locality, "first"),
+        "LS_unfiltered": _locality(record.locality, "locality", held_before=False),
     }
-    drop_record = compat == "authors" and not kept[-1].usable
-    triples = [] if drop_record else list(zip(prompts_before, prompts_after, kept, strict=True))
     for setting in SETTINGS:
-        metrics |= _additivity(triples, setting, "weight" if compat else "log-probability")
+        prompts = [
+            additivity(
+                correct_before=prompt["correct"][0],
+                correct_after=prompt["correct"][1],
+                false_before=prompt[setting][0],
+                false_after=prompt[setting][1],
+            )
+            for prompt in filter(None, [edit, *paraphrases])
+        ]
+        for factor in FACTORS:
+            metrics[f"{factor}_{setting}"] = _mean(prompt[factor] for prompt in prompts)
     return metrics
 
 
-def record_probabilities(
-    before: RecordScores, after: RecordScores, *, hard_share: float = 0.2
-) -> dict[str, float]:
+def record_probabilities(record: RecordScores, *, hard_share: float = 0.2) -> dict[str, float]:
     """Mean probability of each list's kept answers before and after (PEAK, Figure 2).
 
     Keys are ``PROBABILITIES``; averaged over answers, then over the prompts not skipped.
     """
-    _check(before, after)
-    kept = [_keep(prompt, hard_share, None) for prompt in (before.edit, *before.paraphrases)]
-    means = {}
-    for moment, record in (("before", before), ("after", after)):
-        prompts = [
-            (prompt, keep)
-            for prompt, keep in zip((record.edit, *record.paraphrases), kept, strict=True)
-            if keep.usable
-        ]
-        for name in ("correct", "hard", "random"):
-            means[f"{name}_{moment}"] = _mean(
-                np.exp(getattr(prompt, name)[getattr(keep, name)]).mean()
-                for prompt, keep in prompts
-            )
-        means[f"target_{moment}"] = _mean(np.exp(prompt.target) for prompt, _ in prompts)
-    return means
-
-
-def _keep(prompt: PromptScores, hard_share: float, compat: Compat | None) -> Kept:
-    lists = (prompt.correct, prompt.hard, prompt.random)
-    if compat != "authors":
-        return keep_answers(*lists, hard_share=hard_share)
-    values = [np.exp(scores) for scores in lists]  # their comparisons, to the last bit
-    kept = keep_answers(*values, hard_share=hard_share)
-    chosen = (kept.correct, kept.hard, kept.random)
-    return Kept(*(_collapse(*pair) for pair in zip(values, chosen, strict=True)))
-
-
-def _collapse(values: Scores, indices: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Each index replaced by the first one that holds an equal value."""
-    return np.array([np.argmax(values == values[index]) for index in indices], dtype=np.intp)
-
-
-def _margins(prompt: PromptScores, kept: Kept) -> list[tuple[bool, float]]:
-    """Success and probability margin of the appended answer; nothing for a skipped prompt."""
-    if not kept.usable:
-        return []
-    floor = prompt.correct[kept.correct].min()
-    return [(prompt.target > floor, np.exp(prompt.target) - np.exp(floor))]
-
-
-def _locality(
-    before: LocalityScores,
-    after: LocalityScores,
-    locality_filter: LocalityFilter,
-    locality_answer: LocalityAnswer,
-) -> list[tuple[bool, float]]:
-    """Success and probability margin of the original answer at each prompt that counts."""
-    answer_before, answer_after = (
-        scores.answer if locality_answer == "own" else scores.first for scores in (before, after)
-    )
-    if answer_before is None or answer_after is None:
-        raise ValueError('locality_answer="first" needs the scores of the first locality answer')
-    counts = answer_before > before.target if locality_filter == "held_before" else ...
-    success = answer_after > after.target
-    margin = np.exp(answer_after) - np.exp(after.target)
-    return list(zip(success[counts], margin[counts], strict=True))
-
-
-def _additivity(
-    triples: Sequence[tuple[PromptScores, PromptScores, Kept]], setting: str, compare: Compare
-) -> dict[str, float]:
-    """Additivity of a record in one setting: the mean over its prompts that are not skipped."""
-    prompts = [
-        additivity(
-            correct_before=before.correct[kept.correct],
-            correct_after=after.correct[kept.correct],
-            false_before=getattr(before, setting)[getattr(kept, setting)],
-            false_after=getattr(after, setting)[getattr(kept, setting)],
-            compare=compare,
-        )
-        for before, after, kept in triples
-        if kept.usable
-    ]
+    prompts = list(filter(None, _kept_prompts(record, hard_share)))
+    places = [name.split("_") for name in PROBABILITIES]
     return {
-        f"{factor}_{setting}": _mean(prompt[factor] for prompt in prompts) for factor in FACTORS
+        f"{name}_{moment}": _mean(
+            np.exp(prompt[name][("before", "after").index(moment)]).mean() for prompt in prompts
+        )
+        for name, moment in places
     }
+
+
+def records_of(
+    table: pd.DataFrame, *, normalise: Normalise = "mean"
+) -> Iterator[tuple[int, RecordScores]]:
+    """Scores of each record before and after its edit, in order of case_id.
+
+    Args:
+        table: see the module's description; one edit per record.
+        normalise: ``"mean"`` takes P = exp(sum / tokens), the geometric mean over the answer's
+            tokens (as the authors' code does); ``"sum"`` takes P = exp(sum).
+
+    Raises:
+        ValueError: a score is NaN, or an answer is in the table twice.
+    """
+    if (undefined := table[["sum_before", "sum_after"]].isna().any(axis=1)).any():
+        raise ValueError(
+            "log-probabilities are NaN in the score table, case_id"
+            f" {sorted(set(table.loc[undefined, 'case_id']))}; omit those edits"
+        )
+    if table.duplicated(KEYS).any():
+        raise ValueError("the score table holds an answer twice; pass one method's at a time")
+    ordered = table.sort_values(KEYS)
+    scale = ordered["tokens"].to_numpy(float) if normalise == "mean" else 1.0
+    scores = ordered[["sum_before", "sum_after"]].to_numpy(float).T / scale
+    # A list's answers are next to each other: their scores are a slice, without a look at each row.
+    labels = ordered[KEYS[:-1]]
+    starts = np.flatnonzero((labels != labels.shift()).any(axis=1))
+    ends = np.append(starts, len(ordered))[1:]
+    places = labels.iloc[starts].itertuples(index=False, name=None)
+    parts = zip(places, starts, ends, strict=True)
+    for case_id, record in groupby(parts, key=lambda part: part[0][0]):
+        prompts: dict[tuple[str, int], dict[str, Scores]] = {}
+        for (_, role, index, name), start, end in record:
+            prompts.setdefault((role, index), {})[name] = scores[:, start:end]
+        yield case_id, _record(prompts)
+
+
+def metrics_table(
+    table: pd.DataFrame, *, normalise: Normalise = "mean", hard_share: float = 0.2
+) -> pd.DataFrame:
+    """``record_metrics`` of every record of a long table: one row per case_id, one column per metric."""
+    records = records_of(table, normalise=normalise)
+    rows = {case: record_metrics(scores, hard_share=hard_share) for case, scores in records}
+    return _by_record(rows, METRICS)
+
+
+def method_metrics(scores: Mapping[str, pd.DataFrame], **options: Any) -> dict[str, pd.DataFrame]:
+    """``metrics_table`` of each method's scores."""
+    return {method: metrics_table(table, **options) for method, table in scores.items()}
+
+
+def probabilities_table(table: pd.DataFrame) -> pd.DataFrame:
+    """``record_probabilities`` of every record of a long table: one row per case_id."""
+    rows = {case: record_probabilities(scores) for case, scores in records_of(table)}
+    return _by_record(rows, PROBABILITIES)
+
+
+def metric_interval(metric: str, values: ArrayLike) -> Estimate:
+    """Mean over records of one metric with the 95 % interval that fits its kind.
+
+    Shares of prompts (ES, GS, LS): exact where every record gives 0 or 1, else the bootstrap over
+    records. Other fractions (AFF, ANF and their parts, probabilities): Student's t, cut at 0 and 1.
+    The rest: Student's t.
+    """
+    if metric in SHARES:
+        return share_interval(values)
+    return (fraction_interval if metric in _FRACTIONS else mean_interval)(values)
+
+
+def summarise(by_record: pd.DataFrame) -> pd.DataFrame:
+    """Mean over records of each column, with its interval (``metric_interval``) and its records.
+
+    Returns:
+        Index metric; columns mean, low, high, n. A record for which a metric is undefined (NaN)
+        is omitted from that metric's mean and from its n.
+    """
+    rows = {m: vars(metric_interval(m, by_record[m].to_numpy())) for m in map(str, by_record)}
+    summary = pd.DataFrame.from_dict(rows, orient="index", columns=["mean", "low", "high", "n"])
+    return summary.astype({"n": int}).rename_axis("metric")
+
+
+def _kept_prompts(record: RecordScores, hard_share: float) -> list[dict[str, Scores] | None]:
+    """The edit prompt and the paraphrases with the answers that count, None for one that is skipped."""
+    kept: list[dict[str, Scores] | None] = []
+    for prompt in (record.edit, *record.paraphrases):
+        lists = {name: prompt.get(name, _NOTHING) for name in ("correct", *SETTINGS)}
+        found = keep_answers(*(scores[0] for scores in lists.values()), hard_share=hard_share)
+        chosen = {name: scores[:, getattr(found, name)] for name, scores in lists.items()}
+        kept.append({**chosen, "target": prompt["target"]} if found.usable else None)
+    return kept
+
+
+def _success(prompt: Lists) -> bool:
+    """Whether the appended answer is above the least probable correct one after the edit."""
+    return bool(prompt["target"][1, 0] > prompt["correct"][1].min())
+
+
+def _locality(scores: Lists, answer: str, *, held_before: bool = True) -> float:
+    """Share of locality prompts whose answer is above the appended one after the edit."""
+    if answer not in scores:
+        return float("nan")
+    before, after = scores[answer] > scores["target"]
+    return _mean(after[before] if held_before else after)
+
+
+def _record(prompts: Mapping[tuple[str, int], Lists]) -> RecordScores:
+    """One record's scores, from those of its prompts by role and number."""
+    near = [lists for (role, _), lists in prompts.items() if role == "locality"]
+    shared = set.intersection(*map(set, near)) if near else {"locality", "target", "first"}
+    return RecordScores(
+        edit=prompts["edit", 0],
+        paraphrases=[lists for (role, _), lists in prompts.items() if role == "paraphrase"],
+        locality={n: np.hstack([_NOTHING, *(lists[n] for lists in near)]) for n in shared},
+    )
+
+
+def _by_record(rows: Mapping[int, Mapping[str, float]], columns: Sequence[str]) -> pd.DataFrame:
+    """The columns are there without rows, too: every edit of a method may have been given up."""
+    if not rows:
+        return pd.DataFrame(columns=list(columns), dtype=float).rename_axis("case_id")
+    return pd.DataFrame.from_dict(dict(rows), orient="index").rename_axis("case_id")
 
 
 def _mean(values: Iterable[float]) -> float:
@@ -230,22 +350,5 @@ def _mean(values: Iterable[float]) -> float:
     return float(np.add.reduce(numbers) / len(numbers)) if len(numbers) else float("nan")
 
 
-def _check(before: RecordScores, after: RecordScores) -> None:
-    pairs = list(zip(_arrays(before), _arrays(after), strict=False))
-    if len(before.paraphrases) != len(after.paraphrases) or any(
-        len(one) != len(other) for one, other in pairs
-    ):
-        raise ValueError("the scores before and after the edit are of different answers")
-    if np.isnan(np.concatenate([values for pair in pairs for values in pair])).any():
-        raise ValueError(
-            "a log-probability is NaN; leave out edits that ended in a non-finite loss"
-        )
-
-
-def _arrays(record: RecordScores) -> list[NDArray]:
-    prompts = (record.edit, *record.paraphrases)
-    lists = [
-        scores for prompt in prompts for scores in (prompt.correct, prompt.hard, prompt.random)
-    ]
-    targets = np.array([prompt.target for prompt in prompts])
-    return [targets, *lists, record.locality.answer, record.locality.target]
+def _vector(values: ArrayLike) -> Scores:
+    return np.asarray(values, dtype=np.float64).reshape(-1)

@@ -1,110 +1,161 @@
-"""PEAK's runs of a params file, written to the archive; what is published there is not made again."""
+"""The published runs of notebooks 03 and 04, as lists of parts."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from functools import partial
 from typing import Any
 
-from helpers import UserError, models
+import pandas as pd
+
+from helpers import models
 from helpers.editing.build import build_editors
-from helpers.editing.editors import method_label
+from helpers.editing.editor import Editor
+from helpers.editing.editors import Variant, method_label
 from helpers.editing.presets import preset_words
 from helpers.paths import REPOSITORY, run_name
-from helpers.peak.ablations import publish_ablations
-from helpers.peak.run import PeakRun
-from helpers.peak.stored_scores import is_published, small
-from helpers.peak.usable import load_usable
-from helpers.results.archive import About, Archive
+from helpers.peak.ablations import studies
+from helpers.peak.records import load_peak
+from helpers.peak.run import PeakRun, PeakSequence
+from helpers.peak.said import AnswerLists
+from helpers.results.archive import About
+from helpers.results.publish import Part, Publication
 from helpers.results.store import ResultsStore
 
-
-def publish(params: Mapping[str, Any], into: Archive, *, finished: bool = False) -> Path:
-    """Every method of notebook 03 on every record, or on those that are finished.
-
-    Args:
-        params: of notebook 03.
-        into: the archive *peak*.
-        finished: write what is finished and compute nothing: methods may then have different numbers
-            of records, which every table states.
-
-    Raises:
-        UserError: nothing is finished.
-        ArchiveError: the published run has another source, or more records; before anything is made.
-    """
-    return publish_runs(peak_run(params), params, into, finished=finished)
+CHUNK = 10  # records of a study edited between two writes to the results store
+_SCORES = {
+    "case_id": "int32",
+    "role": "category",
+    "prompt_index": "int8",
+    "list": "category",
+    "answer_index": "int16",
+    "tokens": "int16",
+    "sum_before": "float32",
+    "sum_after": "float32",
+}
+_SAID = {"case_id": "int32", "sample": "int16", "list": "category", "answer_index": "int16"}
 
 
-def publish_studies(params: Mapping[str, Any], into: Archive, *, finished: bool = False) -> Path:
-    """Every study of notebook 04, see ``helpers.peak.ablations``; ``finished`` is not for them.
+def publication(params: Mapping[str, Any]) -> Publication:
+    """Every method of notebook 03 on every record, a table a method."""
+    return editing_publication(peak_run(params), params)
 
-    Args:
-        params: of notebook 04.
-        into: the archive *ablations*.
-    """
-    if finished:
-        raise UserError("--finished is for notebook 03: studies are written piece by piece anyway")
+
+def study_publication(params: Mapping[str, Any]) -> Publication:
+    """The studies of notebook 04: variants, responses and sequential edits, a table each."""
     last = max([params["records"], *params["checkpoints"]])
-    run = peak_run({**params, "records": last})
-    return publish_ablations(run, params, about_of(run, params), into)
-
-
-def publish_runs(
-    run: PeakRun, params: Mapping[str, Any], into: Archive, *, finished: bool = False
-) -> Path:
-    """``publish`` for a model and records that are at hand."""
-    options = {key: params[key] for key in ("preset", "corpus", "seed")}
-    built = build_editors(params["methods"], run.language_model, **options)
-    editors = {method_label(method): editor for method, editor in built.items()}
-    name = run_name(run.language_model.name, run.data.name)
-    known = into.known(name)
-    about = about_of(run, params, published=list(known.tables) if known else [])
-    into.check(name, about)
-    if known:
-        records = known.about.caption["records"]
-        if records > len(run.data.records):
-            raise UserError(
-                f"{into.folder(name)} holds {records} records, which this run lacks: name as many in"
-                " the params file, or publish under --name NAME"
-            )
-    missing = {
-        label: editor
-        for label, editor in editors.items()
-        if not (known and is_published(known, label, editor.settings(), run.data.records))
-    }
-    every = {label: run.scores(editor, finished=finished) for label, editor in missing.items()}
-    scores = {label: small(table) for label, table in every.items() if len(table)}
-    if not scores and len(missing) == len(editors):
-        raise UserError(f"none of {', '.join(editors)} is finished; nothing was stored")
-    settings = {label: missing[label].settings() for label in scores}
-    return into.put(name, scores, About(about.source, settings, about.caption))
-
-
-def about_of(
-    run: PeakRun, params: Mapping[str, Any], *, published: list[str] | None = None
-) -> About:
-    """What all tables of a run say about themselves; ``published`` are labels of other methods in it."""
-    methods = [*params.get("methods", ()), *(label.lower() for label in published or ())]
-    editors = (name for key in ("editors", "fairer", "others") for name in params.get(key, ()))
-    protected = [name for name in methods if name.endswith("+app")]
-    protected += [f"{editor}+app" for editor in editors]
-    words = preset_words(run.language_model.name, params["preset"], list(dict.fromkeys(protected)))
-    caption = {"records": len(run.data.records), "preset": words}
-    if run.data.skipped:
-        caption["skipped"] = len(run.data.skipped)
-    return About(run.settings({}), caption=caption)
+    return studies_publication(peak_run({**params, "records": last}), params)
 
 
 def peak_run(params: Mapping[str, Any]) -> PeakRun:
     """Model, records and results store that the parameters name."""
     language_model = models.load(params["model"], dtype=params["dtype"], device=params["device"])
-    data = load_usable(
-        language_model,
-        params["dataset"],
-        strict_lists=params["strict_lists"],
-        limit=params["records"],
-        skip_bad=params.get("skip_bad_records", False),
-    )
-    return PeakRun(
-        language_model, data, ResultsStore(REPOSITORY / params["results"]), progress=True
-    )
+    strict, limit = params["strict_lists"], params["records"]
+    data = load_peak(params["dataset"], strict_lists=strict, limit=limit)
+    store = ResultsStore(REPOSITORY / params["results"])
+    return PeakRun(language_model, data, store, progress=True)
+
+
+def editing_publication(run: PeakRun, params: Mapping[str, Any]) -> Publication:
+    """``publication`` for a model and records that are at hand."""
+    parts = [
+        _scored(method_label(method), run, editor)
+        for method, editor in _editors(run, params["methods"], params).items()
+    ]
+    return _published(run, params, parts, params["methods"])
+
+
+def studies_publication(run: PeakRun, params: Mapping[str, Any]) -> Publication:
+    """``study_publication`` for a model and records that are at hand.
+
+    Args:
+        run: with all records that any study needs; independent edits and responses take the first
+            ``params["records"]``, sequences as many as their last checkpoint.
+        params: the parameters of notebook 04.
+    """
+    records = run.data.records[: params["records"]]
+    first = replace(run, data=replace(run.data, records=records), chunk=CHUNK)
+    parts = [*_variants(first, params), *_responses(first, params), *_sequences(run, params)]
+    named = (*params["editors"], *params["fairer"], *params["others"])
+    return _published(run, params, parts, [f"{editor}+app" for editor in named])
+
+
+def small(table: pd.DataFrame) -> pd.DataFrame:
+    """A table as it is published: no text but names of lists, log-probabilities in single precision."""
+    types = _SAID if "sample" in table else _SCORES
+    return table[list(types)].astype(types)
+
+
+def _published(
+    run: PeakRun, params: Mapping[str, Any], parts: Sequence[Part], methods: Sequence[str]
+) -> Publication:
+    """The caption words the preset of these methods, and of others that are published with them."""
+
+    def caption(names: Collection[str]) -> dict[str, Any]:
+        every = dict.fromkeys([*methods, *map(str.lower, names)])
+        protected = [method for method in every if method.endswith("+app")]
+        words = preset_words(run.language_model.name, params["preset"], protected)
+        return {"records": len(run.data.records), "preset": words}
+
+    name = run_name(run.language_model.name, run.data.name)
+    return Publication(name, About(run.settings({}), caption=caption(())), parts, caption)
+
+
+def _scored(name: str, run: PeakRun, editor: Editor) -> Part:
+    cases = [record.case_id for record in run.data.records]
+
+    def scores(*, finished: bool = False) -> pd.DataFrame:
+        return small(run.scores(editor, finished=finished))
+
+    return Part(name, editor.settings(), scores, partial(scores, finished=True), cases)
+
+
+def _variants(run: PeakRun, params: Mapping[str, Any]) -> Iterator[Part]:
+    variants = studies(params)
+    whole = [Variant(variant.method) for variant in variants]
+    editors = _editors(run, [*whole, *variants], params)
+    for variant in (each for each in variants if str(each) in editors):
+        name, editor = str(variant), editors[str(variant)]
+        # Half of nothing is no variant: MEND's APP has L1 alone.
+        if not variant.field or editor.settings() != editors[variant.method].settings():
+            yield _scored(name, run, editor)
+
+
+def _responses(run: PeakRun, params: Mapping[str, Any]) -> Iterator[Part]:
+    lists = AnswerLists(run, samples=params["samples"])
+    drawn = {"samples": lists.samples, **asdict(lists.sampling)}
+    sampling = {"sampling": {"records": len(run.data.records), **drawn}}
+    editors = _editors(run, params["said"], params)
+    made: dict[str, Callable[[], pd.DataFrame]] = {
+        "said before": lists.said,
+        "said again": lists.again().said,
+        **{f"said by {name}": partial(lists.said, editor) for name, editor in editors.items()},
+    }
+    for name, said in made.items() if params["said"] else ():
+        editor = editors.get(name.removeprefix("said by "))
+        settings = {**(editor.settings() if editor else {}), **sampling}
+        yield Part(name, settings, lambda said=said: small(said()))  # type: ignore[misc]
+
+
+def _sequences(run: PeakRun, params: Mapping[str, Any]) -> Iterator[Part]:
+    checkpoints = sorted(params["checkpoints"])
+    for method, editor in _editors(run, params["sequences"], params).items():
+        sequence = PeakSequence(run, editor)
+        for place, edits in enumerate(checkpoints):
+            reached = checkpoints[: place + 1]
+
+            def scores(
+                sequence: PeakSequence = sequence, reached: Sequence[int] = reached
+            ) -> pd.DataFrame:
+                return small(sequence.scores(reached)[reached[-1]])
+
+            cases = [record.case_id for record in run.data.records[:edits]]
+            yield Part(f"{method} after {edits}", editor.settings(), scores, cases=cases)
+
+
+def _editors(
+    run: PeakRun, methods: Sequence[str | Variant], params: Mapping[str, Any]
+) -> dict[str, Editor]:
+    options = {key: params[key] for key in ("preset", "corpus", "seed")}
+    return build_editors(methods, run.language_model, **options)

@@ -3,25 +3,144 @@
 The files' own keys are kept on disk, misspellings included; records use the paper's terms.
 """
 
+from __future__ import annotations
+
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import islice
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, AliasPath, Field, Strict, TypeAdapter
 
 from helpers import UserError
 from helpers.fetch import locate, official_files
 from helpers.kept import file_digest
 from helpers.paths import PACKAGED
-from helpers.peak.anomalies import PeakWarning, find_anomalies
-from helpers.peak.schema import PeakRecord
-from helpers.records import Usable, read_json, skipped_words
+from helpers.records import compared, read_all, read_json
 
 OFFICIAL = {name: official_files()[name] for name in ("peak-cf", "peak-t")}
-_PACKAGED_NAMES = ("peak-mini-cf", "peak-mini-t")
-MINI = {name: PACKAGED / "peak" / f"{name}.json" for name in _PACKAGED_NAMES}
+MINI = {name: PACKAGED / "peak" / f"{name}.json" for name in ("peak-mini-cf", "peak-mini-t")}
+STRICT = "names compared without case, Unicode form and outer blanks"
+RANDOM_FALSE_ANSWERS = 10  # per record, as published
 _SLICE = re.compile(r"(?P<name>.+)\[(?P<start>\d*):(?P<stop>\d*)\]")
+_ESCAPE = re.compile(r"\\u[0-9a-fA-F]{4}")
+_NAME = {"target": "appended", "correct": "correct", "hard": "hard false", "random": "random false"}
+
+
+def _not_blank(text: str) -> str:
+    if not text.strip():
+        raise ValueError("must not be blank")
+    return text
+
+
+def _one_slot(prompt: str) -> str:
+    if (slots := prompt.count("{}")) != 1:
+        raise ValueError(f"must hold one {{}} for the subject, not {slots}: {prompt!r}")
+    return prompt
+
+
+def _rewrite(*path: str) -> Any:
+    return Field(validation_alias=AliasPath("requested_rewrite", *path))
+
+
+Text = Annotated[str, AfterValidator(_not_blank)]
+Texts = tuple[Text, ...]
+
+
+@dataclass(frozen=True)
+class PeakRecord:
+    """One answer to append to the answers of a fact, with what should not change by it.
+
+    Attributes:
+        case_id: number of the record in its file.
+        relation: relation identifier, such as ``"P47"``; ``"re_"`` marks the inverse.
+        prompt: edit prompt with one ``{}`` for the subject.
+        subject: subject of the fact.
+        target_new: the answer to append (o* in the paper).
+        target_true: one of the original answers.
+        correct: original correct answers (O).
+        hard_false: false answers related to the appended one (O_h).
+        random_false: false answers unrelated to it (O_r).
+        paraphrases: other prompts for the same fact, subject filled in.
+        locality: prompts of other facts with their original answers.
+    """
+
+    case_id: Annotated[int, Strict()]
+    relation: Annotated[Text, _rewrite("relation_id")]
+    prompt: Annotated[Text, AfterValidator(_one_slot), _rewrite("prompt")]
+    subject: Annotated[Text, _rewrite("subject")]
+    target_new: Annotated[Text, _rewrite("target_new", "str")]
+    target_true: Annotated[Text, _rewrite("target_true", "str")]
+    correct: Annotated[Texts, Field(min_length=1, validation_alias="postive_list")]
+    hard_false: Annotated[Texts, Field(min_length=1, validation_alias="negtive_list")]
+    random_false: Annotated[Texts, Field(min_length=1, validation_alias="negtive_random_list")]
+    paraphrases: Annotated[Texts, Field(validation_alias="para_add_prompts")]
+    locality: Annotated[
+        tuple[tuple[Text, Text], ...], Field(validation_alias="neighborhood_prompts")
+    ]
+
+    @property
+    def lists(self) -> dict[str, tuple[str, ...]]:
+        """The answers asked at the record's own prompts, by the list they are from."""
+        return {
+            "target": (self.target_new,),
+            "correct": self.correct,
+            "hard": self.hard_false,
+            "random": self.random_false,
+        }
+
+    @property
+    def edit_prompt(self) -> str:
+        """The edit prompt with the subject filled in."""
+        return self.prompt.replace("{}", self.subject)
+
+    def with_strict_lists(self) -> PeakRecord:
+        """The record without o* among the other answers, or correct answers among the false ones.
+
+        Names are ``compared``: "nile" is "Nile". A name that one list holds twice stays.
+        """
+        appended = {compared(self.target_new)}
+        true = appended.union(map(compared, self.correct))
+
+        def others(answers: Iterable[str], taken: set[str]) -> tuple[str, ...]:
+            return tuple(answer for answer in answers if compared(answer) not in taken)
+
+        return replace(
+            self,
+            correct=others(self.correct, appended),
+            hard_false=others(self.hard_false, true),
+            random_false=others(self.random_false, true),
+        )
+
+    def to_json(self) -> dict[str, object]:
+        """The record in the published schema."""
+        return {
+            "case_id": self.case_id,
+            "requested_rewrite": {
+                "prompt": self.prompt,
+                "relation_id": self.relation,
+                "target_new": {"str": self.target_new},
+                "target_true": {"str": self.target_true},
+                "subject": self.subject,
+            },
+            "postive_list": list(self.correct),
+            "negtive_list": list(self.hard_false),
+            "para_add_prompts": list(self.paraphrases),
+            "neighborhood_prompts": [list(pair) for pair in self.locality],
+            "negtive_random_list": list(self.random_false),
+        }
+
+
+@dataclass(frozen=True)
+class PeakWarning:
+    """One anomaly of one record: its number, one of a few kinds, the strings concerned."""
+
+    case_id: int
+    kind: str
+    detail: str
 
 
 @dataclass(frozen=True)
@@ -33,9 +152,8 @@ class PeakData:
         path: the file read.
         checksum: SHA-256 of the whole file.
         records: in file order.
-        warnings: anomalies of these records as they stand in the file.
+        warnings: anomalies of these records as they are in the file.
         strict_lists: whether contradictions between the lists were dropped.
-        skipped: of each record that was left out, what is wrong with it.
     """
 
     name: str
@@ -44,12 +162,11 @@ class PeakData:
     records: tuple[PeakRecord, ...]
     warnings: tuple[PeakWarning, ...]
     strict_lists: bool = True
-    skipped: tuple[str, ...] = ()
 
     @property
     def described(self) -> str:
         """Name and number of records for a caption."""
-        return f"{self.name}, {len(self.records)} records{skipped_words(len(self.skipped))}"
+        return f"{self.name}, {len(self.records)} records"
 
     def counts(self) -> dict[str, int]:
         """``counts`` of the records."""
@@ -69,11 +186,7 @@ def counts(records: Sequence[PeakRecord]) -> dict[str, int]:
 
 
 def load_peak(
-    name_or_path: str | Path,
-    *,
-    strict_lists: bool = True,
-    limit: int | None = None,
-    skip_bad: bool = False,
+    name_or_path: str | Path, *, strict_lists: bool = True, limit: int | None = None
 ) -> PeakData:
     """Load a PEAK data set.
 
@@ -84,39 +197,30 @@ def load_peak(
             which counts as a part of the same data set, not as one of its own.
         strict_lists: drop the answer to append from all other answers, and correct answers from the
             false ones, by ``compared`` names; False keeps the lists as published.
-        skip_bad: leave out records that break the schema, each named in ``skipped``.
+        limit: read the first records only.
 
     Raises:
-        UserError: not JSON, a record that breaks the schema, or no record is left.
-        UserError: the official file is neither here nor downloadable, or not the published one.
+        UserError: the file is missing or no JSON list, or records break the schema: all of them,
+            each with its place, field and fault.
         ValueError: a limit below 1.
     """
     if limit is not None and limit < 1:
         raise ValueError(f"limit must be at least 1 record, or None for all; got {limit}")
     whole, chosen = _sliced(str(name_or_path))
     name, path = _find(whole)
-    items = list(enumerate(_read(path)))
-    if not items[chosen]:
+    items = _read(path)
+    published = read_all(_placed(items, path, chosen, limit), _SCHEMA.validate_python)
+    if not published:
         raise UserError(f"{name_or_path}: the slice is empty, {path} has {len(items)} records")
-    taken = _taken_numbers(items, path)
-    if not skip_bad:
-        Usable({}, taken).checked()
-
-    def read(position: int, item: object) -> tuple[PeakRecord, PeakRecord]:
-        if position in taken:
-            raise UserError(taken[position])
-        record = PeakRecord.from_json(item, where=f"{path}, record {position}")
-        return record, _strict(record, path) if strict_lists else record
-
-    found = Usable(dict(islice(items[chosen], limit))).through(read).checked(skip_bad=skip_bad)
+    places = [(f"{path}, case_id {record.case_id}", record) for record in published]
+    records = read_all(places, _strict) if strict_lists else published
     return PeakData(
         name=name,
         path=path,
         checksum=file_digest(path),
-        records=tuple(record for _, record in found.records.values()),
-        warnings=tuple(find_anomalies([published for published, _ in found.records.values()])),
+        records=tuple(records),
+        warnings=tuple(find_anomalies(published)),
         strict_lists=strict_lists,
-        skipped=tuple(found.wrong.values()),
     )
 
 
@@ -137,6 +241,32 @@ def part_name(name: str, start: int, stop: int) -> str:
     return f"{whole}[{first + start}:{first + stop}]"
 
 
+def find_anomalies(records: Sequence[PeakRecord]) -> list[PeakWarning]:
+    """Anomalies in record order.
+
+    A name that is in two lists, or twice in one, is reported once, by its first place:
+    ``appended answer among hard false``, ``correct answer repeated``. The other kinds:
+    ``unusual number of random false``, ``escaped characters``, ``prompt is a question``,
+    ``subject and relation shared``, ``paraphrase without subject``,
+    ``locality answer not correct``. Names are ``compared``, as in strict lists.
+    """
+    sharing: dict[tuple[str, str], list[PeakRecord]] = defaultdict(list)
+    for record in records:
+        sharing[record.subject, record.relation].append(record)
+    return [
+        PeakWarning(record.case_id, kind, detail)
+        for record in records
+        for kind, detail in (
+            *_contradictions(record),
+            *_odd_texts(record),
+            *_shared_fact(record, sharing[record.subject, record.relation]),
+        )
+    ]
+
+
+_SCHEMA = TypeAdapter(PeakRecord)
+
+
 def _sliced(name: str) -> tuple[str, slice]:
     """``name[start:stop]`` as the name and the slice; a plain name means all records."""
     match = _SLICE.fullmatch(name)
@@ -146,20 +276,19 @@ def _sliced(name: str) -> tuple[str, slice]:
     return match["name"], slice(*bounds)
 
 
-def _find(name_or_path: str | Path) -> tuple[str, Path]:
+def _find(name: str) -> tuple[str, Path]:
     """Name and path of a data set."""
-    name = str(name_or_path)
     if name in OFFICIAL:
         return name, locate(OFFICIAL[name])
-    path = MINI.get(name, Path(name_or_path))
+    path = MINI.get(name, Path(name))
     if not path.is_file():
         known = ", ".join([*OFFICIAL, *MINI])
         raise UserError(f"{name}: neither a file nor a PEAK data set; known names: {known}")
     return path.stem, path
 
 
-def _read(path: Path) -> list[Mapping[str, object]]:
-    """The file's list of records, as JSON objects."""
+def _read(path: Path) -> list[Any]:
+    """A file's JSON list."""
     try:
         content = read_json(path.read_text(encoding="utf-8"), str(path))
     except UnicodeDecodeError as error:
@@ -169,30 +298,80 @@ def _read(path: Path) -> list[Mapping[str, object]]:
     return content
 
 
-def _taken_numbers(items: Sequence[tuple[int, Mapping[str, object]]], path: Path) -> dict[int, str]:
-    """Positions whose case_id an earlier record of the file has, and what to say of them.
+def _placed(
+    items: Sequence[Any], path: Path, chosen: slice, limit: int | None
+) -> Iterator[tuple[str, Any]]:
+    """The chosen items by their place; a number that is used twice anywhere in the file is refused.
 
-    Tables name records by it, so two with one number are taken for each other, even if one is read.
+    Tables name records by it, so two with one number are confused, even if only one is read.
     """
-    seen: set[object] = set()
-    taken = {}
-    for position, item in items:
+    seen: dict[int, int] = {}
+    for place, item in enumerate(items):
         number = item.get("case_id") if isinstance(item, dict) else None
-        if isinstance(number, int) and number in seen:
-            taken[position] = (
-                f"{path}, record {position}: case_id {number} is taken; number them apart"
+        if isinstance(number, int) and seen.setdefault(number, place) != place:
+            raise UserError(
+                f"{path}, record {place}: case_id {number} is taken by record {seen[number]};"
+                " give each record its own"
             )
-        seen.add(number if isinstance(number, int) else None)
-    return taken
+    for place in list(range(len(items)))[chosen][:limit]:
+        number = items[place].get("case_id") if isinstance(items[place], Mapping) else None
+        yield (
+            f"{path}, record {place}" + f", case_id {number}" * isinstance(number, int),
+            items[place],
+        )
 
 
-def _strict(record: PeakRecord, path: Path) -> PeakRecord:
+def _strict(record: PeakRecord) -> PeakRecord:
     """The record without contradictions between its lists."""
     strict = record.with_strict_lists()
-    for key, values in strict.to_json().items():
-        if key in ("postive_list", "negtive_list", "negtive_random_list") and not values:
-            raise UserError(
-                f"{path}, case_id {record.case_id}: {key} holds nothing beyond contradictions; "
-                "mend the record or load with strict_lists=False"
+    for key in ("postive_list", "negtive_list", "negtive_random_list"):
+        if not strict.to_json()[key]:
+            raise ValueError(
+                f"{key} holds nothing beyond contradictions (strict_lists=False keeps them)"
             )
     return strict
+
+
+def _contradictions(record: PeakRecord) -> Iterator[tuple[str, str]]:
+    """Names in two lists or twice in one, and locality answers that are not correct."""
+    places = {compared(record.subject): "subject"}
+    found: dict[str, list[str]] = defaultdict(list)
+    for name, answers in record.lists.items():
+        here = f"{_NAME[name]} answer"
+        for answer in answers:
+            first = places.get(compared(answer), "")
+            if first == here:
+                found[f"{here} repeated"].append(answer)
+            elif first:
+                found[f"{first} among {_NAME[name]}"].append(answer)
+            else:
+                places[compared(answer)] = here
+    yield from ((kind, "; ".join(answers)) for kind, answers in found.items())
+    if (number := len(record.random_false)) != RANDOM_FALSE_ANSWERS:
+        yield "unusual number of random false", str(number)
+    known = set(map(compared, record.correct))
+    if others := [answer for _, answer in record.locality if compared(answer) not in known]:
+        yield "locality answer not correct", "; ".join(others)
+
+
+def _odd_texts(record: PeakRecord) -> Iterator[tuple[str, str]]:
+    """Texts that a language model may read in another way than intended."""
+    answers = [answer for answers in record.lists.values() for answer in answers]
+    prompts = (record.edit_prompt, *record.paraphrases)
+    texts = {
+        "escaped characters": [answer for answer in answers if _ESCAPE.search(answer)],
+        "prompt is a question": [prompt for prompt in prompts if prompt.endswith("?")],
+        "paraphrase without subject": [p for p in record.paraphrases if record.subject not in p],
+    }
+    yield from ((kind, "; ".join(odd)) for kind, odd in texts.items() if odd)
+
+
+def _shared_fact(record: PeakRecord, group: Sequence[PeakRecord]) -> Iterator[tuple[str, str]]:
+    """Other records about the same subject and relation, which append other answers."""
+    others = [other for other in group if other is not record]
+    if not others:
+        return
+    ids = "with case_id " + ", ".join(str(other.case_id) for other in others)
+    correct = set(map(compared, record.correct))
+    known = [other.target_new for other in others if compared(other.target_new) in correct]
+    yield "subject and relation shared", ids + (f"; correct here: {'; '.join(known)}" * bool(known))

@@ -3,35 +3,88 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from helpers.editing.editor import Editor
+from helpers.editing.overlay import overlay_all
+from helpers.editing.request import EditRequest
 from helpers.editing.update import Update
+from helpers.kept import kept_whole, sound
 from helpers.models.batching import records_at_once
 from helpers.models.language_model import LanguageModel
-from helpers.peak.asked import KEYS, askable, edit_request, questions
-from helpers.peak.records import PeakData
-from helpers.peak.schema import STRICT, PeakRecord
+from helpers.peak.metrics import COLUMNS, KEYS
+from helpers.peak.records import STRICT, PeakData, PeakRecord
+from helpers.records import read_all
 from helpers.results.store import Cases, Results, ResultsStore, flag_unusable, settings_key
-from helpers.scoring.answers import Question, score_answers
+from helpers.scoring.answers import Question, score_answers, tokenised
 
 EDIT_COLUMNS = [
-    "case_id",
-    "failure",
-    "steps",
-    "final_nll",
-    "relative_norm",
-    "exploding",
-    "diagnostics",
+    *("case_id", "failure", "steps", "final_nll", "relative_norm", "exploding", "diagnostics")
 ]
-_OF_THE_FILE = ("dataset", "checksum", "strict_lists")  # a record's own content says as much
-Make = Callable[[Sequence[PeakRecord]], Mapping[str, pd.DataFrame]]
 SCORING_VERSION = 1  # raise it when what is scored, or how, changes
+Make = Callable[[Sequence[PeakRecord]], Mapping[str, pd.DataFrame]]
+_OF_THE_FILE = ("dataset", "checksum", "strict_lists")  # a record's own content says as much
+_UPDATE = "update.safetensors"
+
+
+def edit_request(record: PeakRecord) -> EditRequest:
+    """A record as an edit: append o*, with O and O_h for APP.
+
+    A list that holds o* itself (possible where contradictions are kept) goes without it: no
+    objective can keep an answer from itself.
+    """
+    correct, false = (
+        tuple(answer for answer in answers if answer.strip() != record.target_new.strip())
+        for answers in (record.correct, record.hard_false)
+    )
+    return EditRequest(
+        subject=record.subject,
+        prompt=record.prompt,
+        target=record.target_new,
+        correct=correct,
+        false=false,
+        record=str(record.case_id),
+    )
+
+
+def questions(record: PeakRecord) -> tuple[list[Question], pd.DataFrame]:
+    """All questions of a record, and the key of each answer in their order."""
+    lists = record.lists
+    answers = tuple(answer for group in lists.values() for answer in group)
+    asked, keys = [], []
+    prompts = [("edit", 0, record.edit_prompt)]
+    prompts += [("paraphrase", i, prompt) for i, prompt in enumerate(record.paraphrases)]
+    for role, index, prompt in prompts:
+        asked.append(Question(prompt, answers))
+        keys += [(role, index, name, i) for name, group in lists.items() for i in range(len(group))]
+    for index, (prompt, own) in enumerate(record.locality):
+        asked.append(Question(prompt, (record.target_new, own, record.locality[0][1])))
+        keys += [("locality", index, name, 0) for name in ("target", "locality", "first")]
+    table = pd.DataFrame(keys, columns=KEYS[1:])
+    table.insert(0, "case_id", record.case_id)
+    return asked, table
+
+
+def check_records(
+    language_model: LanguageModel, records: Sequence[PeakRecord], *, file: str
+) -> None:
+    """Refuse records that a model cannot be asked about, all of them before the first is edited.
+
+    Raises:
+        UserError: each such record by its number, with what is wrong.
+    """
+
+    def ask(record: PeakRecord) -> None:
+        edit_request(record)
+        tokenised(language_model, questions(record)[0])
+
+    read_all(((f"{file}, case_id {record.case_id}", record) for record in records), ask)
 
 
 def score_records(
@@ -57,6 +110,35 @@ def score_records(
     return pd.concat(keys, ignore_index=True).assign(
         tokens=scores["tokens"].to_numpy(), sum=scores["sum"].to_numpy()
     )
+
+
+def joined_scores(
+    language_model: LanguageModel, record: PeakRecord, update: Update
+) -> pd.DataFrame:
+    """One record's scores before and after an update, in the columns the metrics take."""
+    before = score_records(language_model, [record]).rename(columns={"sum": "sum_before"})
+    after = score_records(language_model, [record], [update])
+    return before.assign(sum_after=after["sum"])
+
+
+def edit_prompt_probabilities(
+    language_model: LanguageModel, record: PeakRecord, states: Mapping[str, Update | None]
+) -> pd.DataFrame:
+    """Probability of every answer at a record's edit prompt in each state of the model.
+
+    Args:
+        states: name of a state → its update; None is the unedited model.
+
+    Returns:
+        answer, list, and one column per state; lists in reading order.
+    """
+    question = questions(record)[0][0]
+    names = [name for name, answers in record.lists.items() for _ in answers]
+    table = pd.DataFrame({"answer": question.answers, "list": names})
+    for name, update in states.items():
+        how: tuple[Any, ...] = () if update is None else ([update], [0])
+        table[name] = np.exp(score_answers(language_model, [question], *how)["mean"].to_numpy())
+    return table
 
 
 @dataclass(frozen=True)
@@ -92,11 +174,31 @@ class PeakRun:
 
         return self.completed(_how(editor), edited)
 
+    def scores(self, editor: Editor, *, finished: bool = False) -> pd.DataFrame:
+        """Scores before and after, in the columns the metrics take, without failed edits.
+
+        Args:
+            finished: take the records that are in the store and compute nothing.
+        """
+        if finished:
+            unedited, edited = (self.cases.read(self.results(e)) for e in (None, editor))
+        else:
+            unedited, edited = self.before(), self.after(editor)
+        if unedited.empty or edited.empty:
+            return pd.DataFrame(columns=COLUMNS)
+        edits = self.edits(editor)
+        broken = edits.loc[edits["failure"] != "", "case_id"]
+        return _joined(unedited, edited[~edited["case_id"].isin(broken)])
+
+    def edits(self, editor: Editor) -> pd.DataFrame:
+        """Diagnostics (``EDIT_COLUMNS``) of each edit of this run's records that was made here."""
+        return self.cases.read(self.results(editor), "edits").reindex(columns=EDIT_COLUMNS)
+
     def completed(self, how: Mapping[str, Any], make: Make) -> pd.DataFrame:
         """The scores of all records, the missing ones checked before the first of them is made.
 
         Args:
-            how: settings beside the run's own.
+            how: settings next to the run's own.
             make: from some records to tables by kind.
 
         Raises:
@@ -104,7 +206,7 @@ class PeakRun:
         """
         results = self.open(how)
         missing = [self.cases.by_id[case_id] for case_id in self.cases.missing(results)]
-        askable(self.language_model, missing, where=str(self.data.path)).checked()
+        check_records(self.language_model, missing, file=str(self.data.path))
         return self.cases.completed(results, make)
 
     @cached_property
@@ -114,45 +216,15 @@ class PeakRun:
         chunk = self.chunk or records_at_once(self.language_model.device, 32)
         return Cases(by_id, chunk, PeakRecord.to_json)
 
-    def open(self, how: Mapping[str, Any]) -> Results:
-        """Where the rows of records are kept, whichever file they are from."""
-        return self.store.open(self._by_content(how))
-
-    def open_together(self, how: Mapping[str, Any], records: Sequence[PeakRecord]) -> Results:
-        """Where rows are kept that depend on all of some records."""
-        content = settings_key({"records": [record.to_json() for record in records]})
-        return self.store.open(self._by_content(how, content))
-
-    def _by_content(self, how: Mapping[str, Any], records: str = "by content") -> dict[str, Any]:
-        settings = self.settings(how).items()
-        kept = {name: value for name, value in settings if name not in _OF_THE_FILE}
-        return {**kept, "records": records}
-
     def results(self, editor: Editor | None = None) -> Results:
         """Where an editor's results are kept; without one, the unedited model's."""
         return self.open(_how(editor))
 
-    def scores(self, editor: Editor, *, finished: bool = False) -> pd.DataFrame:
-        """Scores before and after, in the columns the metrics take; failed edits are left out.
-
-        Args:
-            finished: take the records that are in the store and compute nothing.
-        """
-        if finished:
-            unedited, edited = (self.cases.read(self.results(e)) for e in (None, editor))
-        else:
-            unedited, edited = self.before(), self.after(editor)
-        before = unedited.rename(columns={"sum": "sum_before"})
-        if before.empty or edited.empty:
-            return pd.DataFrame(columns=[*KEYS, "tokens", "sum_before", "sum_after"])
-        after = edited.rename(columns={"sum": "sum_after"}).drop(columns="tokens")
-        edits = self.edits(editor)
-        broken = edits.loc[edits["failure"] != "", "case_id"]
-        return before.merge(after[~after["case_id"].isin(broken)], on=KEYS, validate="1:1")
-
-    def edits(self, editor: Editor) -> pd.DataFrame:
-        """Diagnostics (``EDIT_COLUMNS``) of each edit of this run's records that was made here."""
-        return self.cases.read(self.results(editor), "edits").reindex(columns=EDIT_COLUMNS)
+    def open(self, how: Mapping[str, Any], records: str = "by content") -> Results:
+        """Where rows of records are kept, whichever file they are from."""
+        settings = self.settings(how).items()
+        kept = {name: value for name, value in settings if name not in _OF_THE_FILE}
+        return self.store.open({**kept, "records": records})
 
     def settings(self, more: Mapping[str, Any]) -> dict[str, Any]:
         """What the scores are of: model, data file, scoring and ``more``, such as an editor's."""
@@ -168,9 +240,89 @@ class PeakRun:
         }
 
 
-def _how(editor: Editor | None) -> dict[str, Any]:
-    """What makes an editor's scores, or the unedited model's."""
-    return {"mode": "independent", **editor.settings()} if editor else {"editor": "none"}
+@dataclass(frozen=True)
+class PeakSequence:
+    """Edits of a run's records by one editor, in file order, each upon the ones before.
+
+    At each checkpoint every record edited so far is scored under the cumulative update and compared
+    with the unedited model, so that additivity includes what later edits did to earlier records. The
+    update is kept next to the scores: a longer sequence continues where a shorter one ended.
+    """
+
+    run: PeakRun
+    editor: Editor
+
+    def scores(self, checkpoints: Sequence[int]) -> dict[int, pd.DataFrame]:
+        """Scores before all edits and after the first n, of those n records, for each checkpoint.
+
+        Columns as the metrics take them. What is missing is computed.
+
+        Raises:
+            ValueError: a checkpoint below 1 or beyond the records at hand.
+        """
+        wanted, records = sorted(set(checkpoints)), self.run.data.records
+        if not wanted or wanted[0] < 1 or wanted[-1] > len(records):
+            raise ValueError(
+                f"checkpoints {list(checkpoints)} must lie in 1 … {len(records)}, the number of records"
+            )
+        missing = [count for count in wanted if not self.results(count).done()]
+        if missing:
+            edited = records[: missing[-1]]
+            file = str(self.run.data.path)
+            check_records(self.run.language_model, edited, file=file)
+            start, earlier = self._start([n for n in wanted if n < missing[0]])
+            made: list[Update] = []
+            for count, total in enumerate(self._updates(earlier, edited[start:]), start + 1):
+                made.append(Update({}, total.diagnostics))
+                if count in missing:
+                    self._store(count, total, made)
+                    made = []
+        before = self.run.before()
+        return {count: _joined(before, self.results(count).read()) for count in wanted}
+
+    def edits(self, count: int) -> pd.DataFrame:
+        """Diagnostics of the edits between the checkpoint before and this one."""
+        return self.results(count).read("edits")
+
+    def results(self, count: int) -> Results:
+        """Where the scores after ``count`` edits are kept: by the content of all their records."""
+        records = self.run.data.records[:count]
+        content = settings_key({"records": [record.to_json() for record in records]})
+        edited = [record.case_id for record in records]
+        how = {"mode": "sequential", "edited": edited, **self.editor.settings()}
+        return self.run.open(how, content)
+
+    @property
+    def _resumable(self) -> bool:
+        """Whether the cumulative update is all that an editor remembers of its earlier edits."""
+        return type(self.editor).edit_sequentially is Editor.edit_sequentially
+
+    def _start(self, earlier: Sequence[int]) -> tuple[int, Update]:
+        """The last of the checkpoints whose cumulative update is intact, and that update."""
+        for count in reversed(earlier if self._resumable else ()):
+            stored = sound(self.results(count).folder / _UPDATE, Update.load)
+            if stored is not None:
+                return count, stored.to(self.run.language_model.device)
+        return 0, Update({})
+
+    def _updates(self, total: Update, records: Sequence[PeakRecord]) -> Iterator[Update]:
+        """Cumulative updates on top of ``total``, one per record."""
+        requests = [edit_request(record) for record in records]
+        if not self._resumable:
+            yield from self.editor.edit_sequentially(requests)
+            return
+        for request in requests:
+            total = total.plus(self.editor.edit_after(total, [request]))
+            yield total
+
+    def _store(self, count: int, total: Update, made: Sequence[Update]) -> None:
+        results, records = self.results(count), self.run.data.records[:count]
+        with kept_whole(results.folder / _UPDATE) as scratch:
+            total.save(scratch)
+        edits = diagnostics_table(records[-len(made) :], made)
+        with overlay_all(self.run.language_model, total):
+            scores = score_records(self.run.language_model, records, progress=self.run.progress)
+        results.add({"edits": edits, "scores": scores})
 
 
 def diagnostics_table(records: Sequence[PeakRecord], updates: Sequence[Update]) -> pd.DataFrame:
@@ -182,15 +334,26 @@ def diagnostics_table(records: Sequence[PeakRecord], updates: Sequence[Update]) 
     rows = []
     for record, update in zip(records, updates, strict=True):
         known = update.diagnostics
-        rows.append(
-            (
-                record.case_id,
-                known.get("failure", ""),
-                known.get("steps"),
-                (known.get("losses") or [{}])[-1].get("nll"),
-                max(known.get("relative_norm", {}).values(), default=None),
-                bool(known.get("exploding", False)),
-                json.dumps(dict(known)),
-            )
-        )
+        row = {
+            "case_id": record.case_id,
+            "failure": known.get("failure", ""),
+            "steps": known.get("steps"),
+            "final_nll": (known.get("losses") or [{}])[-1].get("nll"),
+            "relative_norm": max(known.get("relative_norm", {}).values(), default=None),
+            "exploding": bool(known.get("exploding", False)),
+            "diagnostics": json.dumps(dict(known)),
+        }
+        rows.append(row)
     return pd.DataFrame(rows, columns=EDIT_COLUMNS)
+
+
+def _how(editor: Editor | None) -> dict[str, Any]:
+    """What makes an editor's scores, or the unedited model's."""
+    return {"mode": "independent", **editor.settings()} if editor else {"editor": "none"}
+
+
+def _joined(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
+    """Scores of the same answers before and after, in the columns the metrics take."""
+    first = before.rename(columns={"sum": "sum_before"})
+    second = after.rename(columns={"sum": "sum_after"}).drop(columns="tokens")
+    return first.merge(second, on=KEYS, validate="1:1")

@@ -27,9 +27,9 @@ LIST = paths.FIGURES / "figures.txt"
 # Names instead of imports: a paper's room lies above this one.
 CHAPTERS = {
     "01": ("helpers.peak.figures",),
-    "02": ("helpers.peak.construction.gallery",),
-    "03": ("helpers.peak.gallery", "helpers.peak.figures"),
-    "04": ("helpers.peak.ablation_gallery",),
+    "02": ("helpers.peak.construction.report",),
+    "03": ("helpers.peak.figures",),
+    "04": ("helpers.peak.ablation_figures",),
     "05": ("helpers.klob.gallery", "helpers.klob.figures"),
     "06": ("helpers.thinkedit.gallery", "helpers.thinkedit.graph_drawings"),
     "07": ("helpers.peak.figures", "helpers.explorer.chain_panel"),

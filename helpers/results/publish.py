@@ -94,7 +94,7 @@ def publish_parts(publication: Publication, into: Archive, *, finished: bool = F
 def is_published(run: Run, part: Part) -> bool:
     """Whether a run has a part's table, made with the same settings and holding all of its cases."""
     settings = json.loads(json.dumps(part.settings))  # as JSON gives them back: tuples are lists
-    if part.name not in run.tables or run.about.settings.get(part.name) != settings:
+    if part.name not in run.tables or run.about.settings.get(part.name, {}) != settings:
         return False
     return not part.cases or set(part.cases) <= set(run.tables[part.name]["case_id"])
 

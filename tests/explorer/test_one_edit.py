@@ -15,9 +15,8 @@ from helpers.explorer.one_edit import MEASURES, Explorer, Outcome, Said
 from helpers.explorer.own_fact import own_record, snippet, with_target
 from helpers.kept import kept_at
 from helpers.models.language_model import LanguageModel
-from helpers.peak.metrics_table import metrics_table
-from helpers.peak.one_record import edit_prompt_probabilities, joined_scores, record_scores
-from helpers.peak.run import edit_request
+from helpers.peak.metrics import metrics_table
+from helpers.peak.run import edit_prompt_probabilities, edit_request, joined_scores
 
 
 @pytest.fixture
@@ -29,7 +28,7 @@ def test_probabilities_are_those_of_the_record_before_and_after(explorer, record
     editor = explorer.editor("ft-m")
     (update,) = editor.edit([edit_request(records[0])])
     states = {"before": None, outcome.method: update}
-    expected = edit_prompt_probabilities(record_scores(explorer.language_model, records[0], states))
+    expected = edit_prompt_probabilities(explorer.language_model, records[0], states)
     pd.testing.assert_frame_equal(outcome.probabilities(), expected, rtol=1e-4)
     assert not np.allclose(expected["before"], expected[outcome.method])
 

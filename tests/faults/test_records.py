@@ -12,7 +12,7 @@ from helpers.klob.run import Plan
 from helpers.klob.run import run as run_klob
 from helpers.paths import PACKAGED
 from helpers.peak.records import MINI, load_peak
-from helpers.peak.usable import load_usable
+from helpers.peak.run import PeakRun
 from helpers.results.store import ResultsStore
 from helpers.thinkedit.knowgic import read_edits
 from helpers.thinkedit.usable import load_usable as load_edits_of
@@ -38,7 +38,8 @@ def test_a_record_that_cannot_be_asked_is_named_before_the_first_edit(tiny, tmp_
     items = json.loads(MINI["peak-mini-cf"].read_text("utf-8"))[:4]
     path = written(tmp_path, items, RECORDS[fault])
     with pytest.raises(UserError, match=rf"mine\.json.*case_id {items[1]['case_id']}"):
-        load_usable(tiny("llama"), str(path))
+        PeakRun(tiny("llama"), load_peak(path), ResultsStore(tmp_path / "store")).before()
+    assert not list(tmp_path.glob("store/*/*.parquet"))
 
 
 EDITS = {

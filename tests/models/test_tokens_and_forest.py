@@ -29,8 +29,8 @@ from helpers.models.tokens import (
     subject_prompts,
 )
 from helpers.models.weights import prepare
-from helpers.peak.asked import questions
 from helpers.peak.records import load_peak
+from helpers.peak.run import questions
 from helpers.scoring.answers import Question, tokenised
 
 ARCHITECTURES = ["gpt2", "gptj", "llama", "qwen2", "mistral", "gemma3"]

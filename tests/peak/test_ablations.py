@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 
 from helpers.editing.editors import Variant, objectives
-from helpers.peak.ablation_gallery import sensitivity
-from helpers.peak.ablation_tables import (
+from helpers.peak.ablation_figures import sensitivity_panels
+from helpers.peak.ablations import (
     by_label,
     coefficients_table,
     correlation_table,
@@ -19,15 +19,15 @@ from helpers.peak.ablation_tables import (
     said_table,
     sequence_metrics,
     sequence_table,
+    studies_of,
     variant_metrics,
     variants_table,
     with_field,
 )
-from helpers.peak.ablations import contradict
-from helpers.peak.metrics_table import summarise
-from helpers.peak.said_metrics import NOTHING
-from helpers.peak.stored_scores import said_key, sequence_key, small, studies_of
-from helpers.peak.tables import Caption, editing_table
+from helpers.peak.metrics import summarise
+from helpers.peak.publish import small
+from helpers.peak.said import NOTHING
+from helpers.peak.tables import editing_table
 from helpers.results.archive import About, Archive
 from helpers.results.figure import published
 from helpers.results.statistics import Estimate
@@ -35,7 +35,6 @@ from helpers.results.text import in_points
 
 mpl.use("Agg")
 NAME = "m_peak-cf"
-CAPTION = Caption("m", "peak-cf", 9, "tuned", "float32", "cpu")
 SOURCE = {"model": "m", "dataset": "peak-cf", "dtype": "float32", "device": "cpu"}
 KEYS = ["case_id", "role", "prompt_index", "list", "answer_index"]
 SIZES = {"target": 1, "correct": 3, "hard": 3, "random": 2}
@@ -77,13 +76,13 @@ def folder(tmp_path):
         put(tmp_path, name, scores(lost), {"app": app if "+app" in name else None})
     for method, lost in (("rome", 2.0), ("rome+app", 0.5)):
         for edits in (2, 5):
-            put(tmp_path, sequence_key(method, edits), scores(lost, records=edits), {})
+            put(tmp_path, f"{method} after {edits}", scores(lost, records=edits), {})
     sampling = {"sampling": {"samples": 4}}
     before = said(("correct", 0), ("correct", 1), NOTHING, NOTHING)
     for state in ("before", "again"):
-        put(tmp_path, said_key(state), before, sampling)
+        put(tmp_path, f"said {state}", before, sampling)
     after = said(("correct", 0), ("target", 0), ("hard", 0), NOTHING)
-    put(tmp_path, said_key("rome"), after, sampling)
+    put(tmp_path, "said by rome", after, sampling)
     return tmp_path
 
 
@@ -102,41 +101,9 @@ def test_pieces_are_added_and_read_back(run, stored):
     assert set(stored.sequences) == {(m, n) for m in ("rome", "rome+app") for n in (2, 5)}
     assert list(stored.said) == ["before", "again", "rome"]
     assert stored.sampling == {"samples": 4}
-    assert stored.caption == CAPTION
     written = scores(3.0)
     pd.testing.assert_frame_equal(stored.scores["rome"], written, check_dtype=False, rtol=1e-6)
     assert "answer" not in run.tables["rome"]
-
-
-def settings(rate, alpha=None, stop="total", **more):
-    app = alpha and {"alpha": alpha, "beta": 0.5, "margin": 2.0}
-    return {"editor": "e", "hyperparameters": {"v_lr": rate, "stop_on": stop}, "app": app, **more}
-
-
-@pytest.mark.parametrize(
-    ("first", "one", "second", "other", "found"),
-    [
-        ("memit", settings(0.1), "rome", settings(0.5), False),  # another editor
-        (
-            "rome",
-            settings(0.5),
-            "rome+app",
-            settings(0.5, 0.2, "nll"),
-            False,
-        ),  # APP's own stop rule
-        ("rome", settings(0.5), "rome+app", settings(0.4, 0.2), True),
-        # An own change of alpha is no contradiction, another coefficient in force is.
-        ("rome+app", settings(0.5, 0.2), "rome+app@alpha=0x", settings(0.5, 0.1), False),
-        ("rome+app", settings(0.5, 0.2), "rome+app@margin=4", settings(0.5, 0.3), True),
-        ("rome", settings(0.5), "rome+app after 10", settings(0.4, 0.2), True),
-        ("said before", {"sampling": 30}, "said by rome", settings(0.5, sampling=30), False),
-        ("said before", {"sampling": 30}, "said by rome", settings(0.5, sampling=3), True),
-        ("said by rome", settings(0.5, sampling=3), "rome+app", settings(0.4, 0.2), True),
-    ],
-)
-def test_what_cannot_be_compared_is_noticed(first, one, second, other, found):
-    assert contradict(first, one, second, other) is found
-    assert contradict(second, other, first, one) is found
 
 
 def test_captions_count_the_records_behind_a_table(stored):
@@ -145,9 +112,8 @@ def test_captions_count_the_records_behind_a_table(stored):
 
 
 def test_a_run_with_one_study_is_read(tmp_path):
-    put(tmp_path, said_key("before"), said(NOTHING), {"sampling": {}})
+    put(tmp_path, "said before", said(NOTHING), {"sampling": {}})
     only = studies_of(Archive(tmp_path / "ablations").get(NAME))
-    assert only.caption == CAPTION
     assert only.scores == {}
     assert said_beside_factors(only).empty
 
@@ -203,7 +169,7 @@ def test_the_unchanged_method_stands_at_the_margin_of_its_preset(tmp_path):
     assert [str(v) for v in places] == ["mend+app@margin=2", "mend+app", "mend+app@margin=6"]
     with pytest.raises(ValueError, match="give the margin"):
         with_field(metrics, "mend", "margin")
-    panel = sensitivity(run, editor="mend").axes[-1]
+    panel = sensitivity_panels(run, editor="mend").axes[-1]
     assert [tick.get_text() for tick in panel.get_xticklabels()] == ["2", "4", "6"]
 
 
@@ -254,5 +220,4 @@ def test_an_unfinished_study_is_drawn_too(tmp_path):
         put(tmp_path, name, scores(1.0), {"app": None})
     figures = {name: entry.draw() for name, entry in published(tmp_path, chapter="04").items()}
     # The objectives are compared with ROME+APP, which is not there yet.
-    names = {f"04_{key}_{NAME}" for key in ("fairer", "editors")}
-    assert set(figures) == names
+    assert set(figures) == {f"04_{key}_{NAME}" for key in ("fairer", "editors")}

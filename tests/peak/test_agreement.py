@@ -9,12 +9,19 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from helpers.peak.metrics import LocalityScores, PromptScores, RecordScores, record_metrics
-from helpers.peak.metrics_table import COLUMNS, metrics_table
+from helpers.peak.metrics import (
+    COLUMNS,
+    Lists,
+    RecordScores,
+    keep_answers,
+    metrics_table,
+    record_metrics,
+)
 
-COMPARED = ["ES", "EM", "GS", "GM", "LS", "LM"]
-COMPARED += [f"{factor}_{setting}" for factor in ("AFF", "ANF") for setting in ("hard", "random")]
+FACTORS = [f"{factor}_{kind}" for factor in ("AFF", "ANF") for kind in ("hard", "random")]
+COMPARED = ["ES", "GS", "LS_authors", *FACTORS]
 LISTS = {
+    "target": "target_new",
     "correct": "positive_list",
     "hard": "negtive_list",
     "random": "negtive_random_list",
@@ -30,6 +37,12 @@ def reference_file() -> Path | None:
     return path if path and path.is_file() else None
 
 
+pytestmark = pytest.mark.skipif(
+    reference_file() is None,
+    reason="no peak_authors_code_smollm2.json below HELPERS_REFERENCE or beside HELPERS_DATA",
+)
+
+
 def reference_records() -> Iterator[tuple[str, dict]]:
     path = reference_file()
     assert path is not None
@@ -38,57 +51,63 @@ def reference_records() -> Iterator[tuple[str, dict]]:
             yield f"{method}, case {record['case_id']}", record
 
 
-pytestmark = pytest.mark.skipif(
-    reference_file() is None,
-    reason="no peak_authors_code_smollm2.json below HELPERS_REFERENCE or beside HELPERS_DATA",
-)
+def scores(before: list[dict], after: list[dict], key: str) -> np.ndarray:
+    """Log-likelihoods of locality prompts before and after, shape (2, L)."""
+    return -np.array([[prompt[key] for prompt in prompts] for prompts in (before, after)])
 
 
-def prompt_scores(nll: dict) -> PromptScores:
-    return PromptScores(
-        target=-nll["target_new"],
-        correct=-np.array(nll["positive_list"]),
-        hard=-np.array(nll["negtive_list"]),
-        random=-np.array(nll["negtive_random_list"]),
-    )
+def prompts_of(record: dict, key: str) -> list[Lists]:
+    pairs = zip(record["nll_pre"][key], record["nll_post"][key], strict=True)
+    return [
+        {name: -np.array([one[k], other[k]]).reshape(2, -1) for name, k in LISTS.items()}
+        for one, other in pairs
+    ]
 
 
-def record_scores(nll: dict, own: list[dict]) -> RecordScores:
+def record_scores(record: dict) -> RecordScores:
     """Scores of one record; the authors' locality values are those of the first answer."""
-    nearby = nll["neighborhood_prompts_probs"]
-    (edit,) = nll["rewrite_prompts_probs"]
-    return RecordScores(
-        edit=prompt_scores(edit),
-        paraphrases=tuple(prompt_scores(scores) for scores in nll["paraphrase_prompts_probs"]),
-        locality=LocalityScores(
-            answer=-np.array([scores["target_true"] for scores in own]),
-            target=-np.array([scores["target_new"] for scores in nearby]),
-            first=-np.array([scores["target_true"] for scores in nearby]),
-        ),
-    )
+    nearby = [record[moment]["neighborhood_prompts_probs"] for moment in ("nll_pre", "nll_post")]
+    own = record["loc_own_answer_pre"], record["loc_own_answer_post"]
+    locality = {
+        "locality": scores(*own, "target_true"),
+        "target": scores(*nearby, "target_new"),
+        "first": scores(*nearby, "target_true"),
+    }
+    (edit,) = prompts_of(record, "rewrite_prompts_probs")
+    return RecordScores(edit, prompts_of(record, "paraphrase_prompts_probs"), locality)
 
 
-def both(record: dict) -> tuple[RecordScores, RecordScores]:
-    return (
-        record_scores(record["nll_pre"], record["loc_own_answer_pre"]),
-        record_scores(record["nll_post"], record["loc_own_answer_post"]),
-    )
+def unedited(record: RecordScores) -> RecordScores:
+    """The record as if nothing had been edited."""
+
+    def before(lists: Lists) -> Lists:
+        return {name: values[[0, 0]] for name, values in lists.items()}
+
+    paraphrases = [before(prompt) for prompt in record.paraphrases]
+    return RecordScores(before(record.edit), paraphrases, before(record.locality))
 
 
-def expected(metrics: dict) -> dict[str, float]:
-    """A metric the authors' code leaves out is NaN in ours."""
-    return {name: metrics.get(name, np.nan) for name in COMPARED}
+def last_prompt_is_skipped(record: RecordScores) -> bool:
+    last = [record.edit, *record.paraphrases][-1]
+    return not keep_answers(last["correct"][0], last["hard"][0], last["random"][0]).usable
+
+
+def expected(theirs: dict) -> dict[str, float]:
+    """A metric the authors' code omits is NaN in ours."""
+    return {name: theirs.get(name.removesuffix("_authors"), np.nan) for name in COMPARED}
 
 
 def test_metrics_of_every_method_and_record() -> None:
+    """The one difference on purpose: theirs drops a record's factors when its last prompt is skipped."""
     compared = 0
     for name, record in reference_records():
-        before, after = both(record)
-        for key, edited in (("metrics_fork", after), ("metrics_fork_pre", before)):
-            ours = record_metrics(before, edited, compat="authors")
-            chosen = {metric: ours[metric] for metric in COMPARED}
-            wanted = pytest.approx(expected(record[key]), abs=1e-9, nan_ok=True)
-            assert chosen == wanted, f"{name}, {key}"
+        edited = record_scores(record)
+        for key, ours in (("metrics_fork", edited), ("metrics_fork_pre", unedited(edited))):
+            found, theirs = record_metrics(ours), expected(record[key])
+            for metric in FACTORS if last_prompt_is_skipped(edited) else ():
+                assert np.isnan(theirs.pop(metric)), f"{name}, {key}"
+            chosen = {metric: found[metric] for metric in theirs}
+            assert chosen == pytest.approx(theirs, abs=1e-9, nan_ok=True), f"{name}, {key}"
         compared += 1
     assert compared >= 50
 
@@ -96,56 +115,37 @@ def test_metrics_of_every_method_and_record() -> None:
 def test_success_over_edit_prompt_and_paraphrases() -> None:
     """Their RP is a generalisation score whose paraphrases include the edit prompt."""
     for name, record in reference_records():
-        joined = [
-            RecordScores(one.edit, (one.edit, *one.paraphrases), one.locality)
-            for one in both(record)
-        ]
-        ours = record_metrics(*joined, compat="authors")
-        theirs = record["metrics_fork"]
-        wanted = (theirs.get("RP_success", np.nan), theirs.get("RP_diff", np.nan))
-        assert (ours["GS"], ours["GM"]) == pytest.approx(wanted, abs=1e-9, nan_ok=True), name
+        one = record_scores(record)
+        joined = RecordScores(one.edit, (one.edit, *one.paraphrases), one.locality)
+        wanted = record["metrics_fork"].get("RP_success", np.nan)
+        assert record_metrics(joined)["GS"] == pytest.approx(wanted, abs=1e-9, nan_ok=True), name
 
 
 def test_locality_with_each_prompts_own_answer() -> None:
     for name, record in reference_records():
         value = record["LS_own_answer"]
-        ours = record_metrics(*both(record))["LS"]
+        ours = record_metrics(record_scores(record))["LS"]
         assert ours == pytest.approx(np.nan if value is None else value, nan_ok=True), name
 
 
 def test_the_long_table_gives_the_same() -> None:
-    method = "ROME, "
-    records = [record for name, record in reference_records() if name.startswith(method)]
+    records = [record for name, record in reference_records() if name.startswith("ROME, ")]
     table = pd.DataFrame([row for record in records for row in rows(record)], columns=COLUMNS)
-    ours = metrics_table(table, compat="authors")
+    ours = metrics_table(table)
     for record in records:
-        wanted = expected(record["metrics_fork"])
-        chosen = ours.loc[record["case_id"], list(wanted)].to_dict()
-        assert chosen == pytest.approx(wanted, abs=1e-9, nan_ok=True)
+        wanted = record_metrics(record_scores(record))
+        assert ours.loc[record["case_id"]].to_dict() == pytest.approx(wanted, nan_ok=True)
 
 
 def rows(record: dict) -> Iterator[tuple]:
     """The long table's rows of one record, each answer counted as one token."""
-    before, after = record["nll_pre"], record["nll_post"]
-
-    def row(role: str, index: int, name: str, number: int, one: float, other: float) -> tuple:
-        return (record["case_id"], role, index, name, number, 1, -one, -other)
-
-    for role, key in (
-        ("edit", "rewrite_prompts_probs"),
-        ("paraphrase", "paraphrase_prompts_probs"),
-    ):
-        for index, (one, other) in enumerate(zip(before[key], after[key], strict=True)):
-            yield row(role, index, "target", 0, one["target_new"], other["target_new"])
-            for name, theirs in LISTS.items():
-                for number, pair in enumerate(zip(one[theirs], other[theirs], strict=True)):
-                    yield row(role, index, name, number, *pair)
-    nearby = "neighborhood_prompts_probs"
-    own = zip(record["loc_own_answer_pre"], record["loc_own_answer_post"], strict=True)
-    pairs = zip(before[nearby], after[nearby], own, strict=True)
-    for index, (one, other, (own_before, own_after)) in enumerate(pairs):
-        yield row("locality", index, "target", 0, one["target_new"], other["target_new"])
-        yield row("locality", index, "first", 0, one["target_true"], other["target_true"])
-        yield row(
-            "locality", index, "locality", 0, own_before["target_true"], own_after["target_true"]
-        )
+    one = record_scores(record)
+    prompts = [("edit", 0, one.edit)]
+    prompts += [("paraphrase", i, prompt) for i, prompt in enumerate(one.paraphrases)]
+    for place in range(one.locality["target"].shape[1]):
+        lists = {name: values[:, [place]] for name, values in one.locality.items()}
+        prompts.append(("locality", place, lists))
+    for role, index, lists in prompts:
+        for name, values in lists.items():
+            for number, pair in enumerate(values.T):
+                yield (record["case_id"], role, index, name, number, 1, *pair)

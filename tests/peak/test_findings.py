@@ -4,19 +4,26 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 import pandas as pd
 import pytest
-from scipy import stats
 
-from helpers.peak.findings import findings
-from helpers.peak.stored_scores import scores_of
-from helpers.peak.tables import method_metrics
+from helpers.editing.editors import Variant, fairer, objectives
+from helpers.peak.findings import (
+    Ours,
+    app_findings,
+    fairer_findings,
+    findings,
+    neighbour_findings,
+    objective_findings,
+    price_table,
+    verdicts_table,
+)
 from helpers.results.archive import archive
 from helpers.results.statistics import unpaired_means
-from helpers.results.text import findings_table
+from helpers.results.text import findings_table, published_table
 
 COLUMNS = ["ES", "GS", "LS", "AFF_hard", "ANF_hard", "AFF_random", "ANF_random"]
+SPREAD = pd.Series([-0.02, 0.01, 0.0, 0.02, -0.01])
 
 
 def metrics(**changes: list[float]) -> pd.DataFrame:
@@ -29,8 +36,8 @@ def evidence_of(found, measure):
 
 
 def test_a_paired_difference_and_its_verdict():
-    plain = metrics(AFF_hard=[0.9, 0.8, 1.0], LS=[0.5, 0.5, 0.5])
-    careful = metrics(AFF_hard=[0.4, 0.4, 0.4], LS=[0.5, 0.4, 0.6])
+    plain = metrics(AFF_hard=[0.9, 0.8, 1.0], LS=[0.5, 0.5, 0.5], ES=[1.0, 1.0, 1.0])
+    careful = metrics(AFF_hard=[0.4, 0.4, 0.4], LS=[0.5, 0.4, 0.6], ES=[1.0, 0.0, 1.0])
     found = findings({"ROME": plain, "ROME+APP": careful})
     reduced = evidence_of(found, "AFF hard ROME - ROME+APP")
     assert reduced.difference.mean == pytest.approx((0.5 + 0.4 + 0.6) / 3)
@@ -38,11 +45,11 @@ def test_a_paired_difference_and_its_verdict():
     assert evidence_of(found, "LS ROME+APP - ROME").verdict == "inconclusive"
     hard = evidence_of(found, "AFF hard - AFF random, plain editors")
     assert hard.difference.mean == pytest.approx((0.4 + 0.2 + 0.6) / 3)
-
-
-def test_the_other_direction_is_reversed():
-    plain, careful = metrics(LS=[0.9, 0.9, 0.8]), metrics(LS=[0.1, 0.2, 0.1])
-    found = findings({"MEMIT": plain, "MEMIT+APP": careful})
+    cost = evidence_of(found, "ES ROME - ROME+APP")
+    assert cost.difference.mean == pytest.approx(1 / 3)
+    assert cost.verdict == "inconclusive"  # one record of three
+    better = metrics(LS=[0.9, 0.9, 0.8]), metrics(LS=[0.1, 0.2, 0.1])
+    found = findings(dict(zip(("MEMIT", "MEMIT+APP"), better, strict=True)))
     assert evidence_of(found, "LS MEMIT+APP - MEMIT").verdict == "reversed"
 
 
@@ -57,9 +64,8 @@ def test_models_are_compared_on_the_records_both_hold():
     )
 
 
-def test_success_and_loss_are_judged_apart():
-    spared = metrics(ES=[1.0, 0.99, 0.98], AFF_hard=[0.1, 0.2, 0.1])
-    found = findings({"ROME": spared})
+def test_success_and_loss_are_judged_separately():
+    found = findings({"ROME": metrics(ES=[1.0, 0.99, 0.98], AFF_hard=[0.1, 0.2, 0.1])})
     assert evidence_of(found, "ES - 90, ROME").verdict == "holds"
     lost = evidence_of(found, "AFF hard - 50, ROME")
     assert lost.difference.mean == pytest.approx((0.1 + 0.2 + 0.1) / 3 - 0.5)
@@ -72,27 +78,6 @@ def test_data_sets_are_compared_without_pairing():
     found = findings({"ROME": metrics(), "KN": only_here}, temporal={"ROME": temporal})
     lower = evidence_of(found, "AFF hard PEAK-CF - PEAK-T, plain editors")
     assert lower.difference == unpaired_means([0.1, 0.3, 0.2], [0.5, 0.6, 0.4]).difference
-    assert lower.difference.mean == pytest.approx(0.3)
-
-
-def test_welch_interval_by_hand():
-    found = unpaired_means([1.0, 3.0], [6.0, 8.0, np.nan]).difference
-    # both variances are 2, so df = 2 and the half width is t(0.975, 2) * sqrt(2/2 + 2/2)
-    assert found.mean == 5
-    assert found.high - found.mean == pytest.approx(4.302652729911275 * 2**0.5)
-    # Variances 1 and 4 are not pooled: df = (5/3)^2 / ((1/3)^2 / 2 + (4/3)^2 / 2) = 50/17.
-    found = unpaired_means([0.0, 1.0, 2.0], [5.0, 7.0, 9.0]).difference
-    assert (found.mean, found.n) == (6, 3)
-    assert found.high - found.mean == pytest.approx(stats.t.ppf(0.975, 50 / 17) * (5 / 3) ** 0.5)
-
-
-def test_the_table_reads_as_text():
-    table = findings_table(findings({"ROME": metrics()}))
-    assert list(table.columns) == ["finding", "measure", "difference", "n", "verdict", "Holm"]
-    assert set(table["verdict"]) <= {"holds", "reversed", "inconclusive"}
-
-
-def test_without_plain_editors_there_is_nothing_to_find():
     only = {"ROME+APP": metrics()}
     assert findings(only, temporal=only, larger=only) == []
 
@@ -101,29 +86,77 @@ def test_fine_tuning_counts_once_among_the_plain_editors():
     low, high = metrics(AFF_hard=[0.1, 0.2, 0.1]), metrics(AFF_hard=[0.9, 0.8, 0.9])
     found = findings({"FT-L": low, "FT-M": low, "ROME": high})
     hard = evidence_of(found, "AFF hard - AFF random, plain editors")
-    # FT-M stays out: (0.1 + 0.9) / 2 - 0.5, (0.2 + 0.8) / 2 - 0.6, (0.1 + 0.9) / 2 - 0.4
+    # FT-M is not counted: (0.1 + 0.9) / 2 - 0.5, (0.2 + 0.8) / 2 - 0.6, (0.1 + 0.9) / 2 - 0.4
     assert hard.difference.mean == pytest.approx((0.0 - 0.1 + 0.1) / 3)
     alone = findings({"FT-M": low, "ROME": high})
     assert evidence_of(alone, hard.measure).difference == hard.difference
 
 
-def test_what_app_costs_is_a_finding_like_what_it_gains():
-    plain, careful = metrics(ES=[1.0, 1.0, 1.0]), metrics(ES=[1.0, 0.0, 1.0], GS=[0.2, 0.3, 0.1])
-    found = findings({"ROME": plain, "ROME+APP": careful})
-    assert evidence_of(found, "ES ROME - ROME+APP").difference.mean == pytest.approx(1 / 3)
-    assert evidence_of(found, "ES ROME - ROME+APP").verdict == "inconclusive"  # one record of three
-    assert evidence_of(found, "GS ROME - ROME+APP").verdict == "holds"
+def table(forgets: float, edits: float = 1.0) -> pd.DataFrame:
+    """Five records that differ a little from each other."""
+    factors = dict.fromkeys(("AFF_hard", "ANF_hard"), forgets + SPREAD)
+    return pd.DataFrame({**factors, "ES": edits, "GS": edits})
 
 
-def test_the_published_verdicts_claim_no_more_than_their_records():
+def by_measure(evidence):
+    return {item.measure: (round(item.difference.mean, 3), item.verdict) for item in evidence}
+
+
+def test_objectives_are_compared_with_all_of_app_and_with_l1():
+    plain, whole, *short = objectives("rome")
+    levels = {plain: 0.9, whole: 0.3, short[0]: 0.6, short[1]: 0.4, short[2]: 0.7}
+    shifted = {variant: table(level) for variant, level in levels.items()}
+    shifted[short[1]]["AFF_hard"] += SPREAD[::-1].to_numpy()  # records move apart
+    found = by_measure(objective_findings(shifted, ["rome", "memit"]))  # nothing is there of memit
+    assert found["AFF hard, ROME: without L1 - APP"] == (0.3, "holds")
+    assert found["ANF hard, ROME: without L1 - without L2"] == (0.2, "holds")
+    assert found["AFF hard, ROME: without L1 - without L3"] == (-0.1, "reversed")
+    assert len(found) == 10
+
+
+def test_baselines_neighbours_and_costs_are_compared_with_app():
+    plain, mean, added, whole = fairer("ft-m")
+    metrics = {plain: table(0.5), mean: table(0.1, edits=0.0), added: table(0.4), whole: table(0.2)}
+    found = by_measure(fairer_findings(metrics, ["ft-m"]))
+    assert found["AFF hard, FT-M: + (mean) - APP"] == (-0.1, "reversed")
+    assert found["AFF hard, FT-M: + (sum) - APP"] == (0.2, "holds")
+    assert found["ES, FT-M: plain - + (mean)"] == (1.0, "holds")
+    none, one = (Variant("ft-m+app", "neighbours", k) for k in (0.0, 1.0))
+    metrics |= {none: table(0.9), one: table(0.6)}
+    assert {item.verdict for item in neighbour_findings(metrics, ["ft-m"])} == {"holds"}
+    found = by_measure(app_findings(metrics, ["ft-m"]))
+    assert found["AFF hard, FT-M: plain - APP"] == (0.3, "holds")
+    assert found["GS, FT-M: plain - APP"] == (0.0, "inconclusive")
+
+
+@pytest.fixture(scope="module")
+def runs():
+    names = ("smollm2-135m_peak-cf", "smollm2-135m_peak-t", "gemma3-270m_peak-cf")
+    return [Ours.of(archive("peak").get(name)) for name in names]
+
+
+def test_the_published_verdicts_claim_no_more_than_their_records(runs):
     """As an audit of the stored scores found them."""
-    names = ("smollm2-135m_peak-cf", "gemma3-270m_peak-cf")
-    smaller, larger = (method_metrics(scores_of(archive("peak").get(name))) for name in names)
-    found = findings(smaller, larger=larger)
+    found = findings(runs[0].metrics, larger=runs[2].metrics)
     assert evidence_of(found, "ES - 90, ROME").verdict == "holds"
     assert evidence_of(found, "ES - 90, MEMIT").verdict == "inconclusive"
     grown = evidence_of(found, "AFF hard larger - smaller model, plain editors")
     assert grown.verdict == "inconclusive"
     costs = [item.verdict for item in found if item.finding == "APP costs edits"]
     assert (costs.count("holds"), len(costs)) == (8, 10)
-    assert evidence_of(findings(larger), "ES - 90, MEMIT").verdict == "inconclusive"
+
+
+def test_verdicts_are_counted_and_prices_are_differences_of_cells(runs):
+    counted = verdicts_table(runs)["smollm2-135m, peak-t"]
+    shown = findings_table(findings(runs[1].metrics)).groupby("finding")["Holm"].value_counts()
+    for (finding, verdict), tests in shown.items():
+        assert f"{verdict} {tests}" in counted[finding]
+    assert counted["larger models perturb more"] == "–"
+    published = published_table("peak_table_3").query("model == 'gpt2-xl' and metric == 'AFF_hard'")
+    cells = published.set_index("method")["value"]
+    gain = f"{cells['ROME'] - cells['ROME+APP']:.1f}"
+    prices = price_table(runs)["AFF gain"]
+    assert prices["ROME", "paper: gpt2-xl"] == gain
+    rome, careful = (runs[0].metrics[name]["AFF_hard"] for name in ("ROME", "ROME+APP"))
+    mean = 100 * (rome - careful).mean()
+    assert prices["ROME", "ours: smollm2-135m"].startswith(f"{mean:.1f} ±")

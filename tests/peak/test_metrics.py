@@ -1,54 +1,65 @@
-"""PEAK metrics of a record: the worked case, both locality switches, the authors' code."""
+"""PEAK's metrics: hand-computed cases, what must hold for any scores, tables and means."""
 
+import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from helpers.peak.metrics import (
+    COLUMNS,
     METRICS,
-    LocalityScores,
-    PromptScores,
+    Lists,
     RecordScores,
+    additive_forgetting_factor,
+    additive_noising_factor,
+    additivity,
+    keep_answers,
+    metrics_table,
+    probabilities_table,
+    probability_change,
+    ranking_forgetting_factor,
+    ranking_noise_factor,
     record_metrics,
     record_probabilities,
+    summarise,
 )
 
-
-def prompt(
-    target: float, correct: list[float], hard: list[float], random: list[float]
-) -> PromptScores:
-    """Scores from mean negative log-likelihoods, as the worked case gives them."""
-    return PromptScores(-target, *(-np.array(values, float) for values in (correct, hard, random)))
+NAMES = ("target", "correct", "hard", "random")
 
 
-NOWHERE = LocalityScores(np.array([]), np.array([]), np.array([]))
+def prompt(*lists: tuple[list[float], list[float]]) -> Lists:
+    """Scores from mean negative log-likelihoods before and after, in the order of ``NAMES``."""
+    return {name: -np.array(pair, float) for name, pair in zip(NAMES, lists, strict=True)}
+
 
 # Worked case: pre-edit target scores are not used by any metric; 9 is a stand-in.
-EDIT_BEFORE = prompt(
-    9,
-    [1, 1.5, 2, 4, 6],
-    [2.5, 3, 5, 7, 1.2, 6.5, 6.6, 6.7, 3.3, 4.4],
-    [5.5, 1.9, 6, 8],
+EDIT = prompt(
+    ([9], [0.7]),
+    ([1, 1.5, 2, 4, 6], [1.4, 1.3, 3.5, 3.8, 6.5]),
+    (
+        [2.5, 3, 5, 7, 1.2, 6.5, 6.6, 6.7, 3.3, 4.4],
+        [2, 3.6, 2.2, 6, 1, 6.1, 3.4, 6.2, 3, 4],
+    ),
+    ([5.5, 1.9, 6, 8], [5, 2.1, 3, 8.5]),
 )
-EDIT_AFTER = prompt(
-    0.7,
-    [1.4, 1.3, 3.5, 3.8, 6.5],
-    [2, 3.6, 2.2, 6, 1, 6.1, 3.4, 6.2, 3, 4],
-    [5, 2.1, 3, 8.5],
-)
-PARAPHRASE_BEFORE = prompt(9, [1, 2], [2.5, 3], [3.5, 4])
-PARAPHRASE_AFTER = prompt(2.3, [1.2, 2.2], [2, 3.1], [3, 4])
-BEFORE = RecordScores(EDIT_BEFORE, (PARAPHRASE_BEFORE,), NOWHERE)
-AFTER = RecordScores(EDIT_AFTER, (PARAPHRASE_AFTER,), NOWHERE)
+PARAPHRASE = prompt(([9], [2.3]), ([1, 2], [1.2, 2.2]), ([2.5, 3], [2, 3.1]), ([3.5, 4], [3, 4]))
+SKIPPED = prompt(([1], [1]), ([5], [5]), ([1] * 5, [1] * 5), ([6], [6]))
+NOWHERE = {name: np.empty((2, 0)) for name in ("locality", "target", "first")}
+RECORD = RecordScores(EDIT, (PARAPHRASE,), NOWHERE)
 
 
-@pytest.mark.parametrize("compat", [None, "authors"])
-def test_worked_case(compat: str | None) -> None:
-    metrics = record_metrics(BEFORE, AFTER, compat=compat)  # type: ignore[arg-type]
-    percent = {name: round(100 * value, 2) for name, value in metrics.items()}
+def with_target(lists: Lists, after: float) -> Lists:
+    return {**lists, "target": np.array([[-9.0], [after]])}
+
+
+def test_worked_case() -> None:
+    metrics = record_metrics(RECORD)
+    percent = {name: round(100 * value, 2) for name, value in metrics.items() if value == value}
     assert percent["AFF_hard"] == 52.57
     assert percent["ANF_hard"] == 68.31
     assert percent["AFF_random"] == 32.98
@@ -56,194 +67,240 @@ def test_worked_case(compat: str | None) -> None:
     assert percent["ES"] == 100
     assert percent["GS"] == 0
     assert np.isnan(metrics["LS"])
+    assert tuple(metrics) == METRICS
 
 
 def test_generalisation_against_the_least_probable_kept_answer() -> None:
-    better = replace(PARAPHRASE_AFTER, target=-2.1)
-    after = replace(AFTER, paraphrases=(better,))
-    metrics = record_metrics(BEFORE, after)
-    assert metrics["GS"] == 1
-    assert metrics["GM"] == pytest.approx(np.exp(-2.1) - np.exp(-2.2))
+    assert record_metrics(replace(RECORD, paraphrases=(with_target(PARAPHRASE, -2.1),)))["GS"] == 1
+    alone = record_metrics(replace(RECORD, paraphrases=()))
+    assert np.isnan(alone["GS"])
+    assert alone["ES"] == 1
 
 
-def test_a_record_without_paraphrases_has_no_generalisation() -> None:
-    metrics = record_metrics(replace(BEFORE, paraphrases=()), replace(AFTER, paraphrases=()))
-    assert np.isnan(metrics["GS"])
-    assert metrics["ES"] == 1
-    assert set(metrics) == set(METRICS)
+def test_only_the_skipped_prompt_is_omitted() -> None:
+    longer = replace(RECORD, paraphrases=(PARAPHRASE, SKIPPED))
+    assert record_metrics(longer) == pytest.approx(record_metrics(RECORD), nan_ok=True)
+    assert record_probabilities(longer) == pytest.approx(record_probabilities(RECORD))
+    assert np.isnan(record_metrics(replace(RECORD, edit=SKIPPED))["ES"])
 
 
-SKIPPED = prompt(1, [5], [1, 1, 1, 1, 1], [6])
+def test_equal_probabilities_are_told_apart() -> None:
+    """The second of two equal answers falls below a false one that rises; the authors read the first."""
+    edit = prompt(([9], [0]), ([1, 1], [1, 5]), ([2, 2], [2, 0.5]), ([3, 3], [3, 3]))
+    assert record_metrics(RecordScores(edit, (), NOWHERE))["RFF_hard"] == 1
 
 
-def test_only_the_skipped_prompt_is_left_out() -> None:
-    before, after = (
-        replace(record, paraphrases=(*record.paraphrases, SKIPPED)) for record in (BEFORE, AFTER)
-    )
-    ours = record_metrics(before, after)
-    assert ours == pytest.approx(record_metrics(BEFORE, AFTER), nan_ok=True)
-    authors = record_metrics(before, after, compat="authors")
-    assert np.isnan(authors["AFF_hard"])
-    assert np.isnan(authors["RNF_random"])
-    assert authors["ES"] == 1
-    assert authors["GS"] == 0
-    first = [replace(record, edit=SKIPPED) for record in (BEFORE, AFTER)]
-    assert record_metrics(*first, compat="authors")["AFF_hard"] == pytest.approx(
-        record_metrics(*first)["AFF_hard"]
-    )
-    assert np.isnan(record_metrics(*first)["ES"])
+# Own answer above the target before: yes, yes, no, yes; after: yes, no, yes, no.
+# First answer above the target before: yes, no, yes, no; after: yes, no, no, no.
+LOCALITY = {
+    "locality": np.log([[0.5, 0.4, 0.1, 0.3], [0.5, 0.2, 0.6, 0.2]]),
+    "target": np.log([[0.1, 0.2, 0.2, 0.2], [0.3, 0.4, 0.4, 0.4]]),
+    "first": np.log([[0.5, 0.1, 0.3, 0.1], [0.5, 0.1, 0.3, 0.1]]),
+}
 
 
-def test_the_authors_collapse_equal_probabilities() -> None:
-    before = RecordScores(prompt(9, [1, 1], [2, 2], [3, 3]), (), NOWHERE)
-    after = RecordScores(prompt(0, [1, 5], [2, 0.5], [3, 3]), (), NOWHERE)
-    # Ours sees the second correct answer fall and the second hard answer rise.
-    assert record_metrics(before, after)["RFF_hard"] == 1
-    # Theirs reads the first of each pair twice: 1 and 1 against 2 and 2.
-    assert record_metrics(before, after, compat="authors")["RFF_hard"] == 0
-
-
-def locality_case() -> tuple[RecordScores, RecordScores]:
-    """Four locality prompts; the appended answer gains everywhere.
-
-    Before, own answer above the target: yes, yes, no, yes; after: yes, no, yes, no.
-    First answer above the target before: yes, no, yes, no; after: yes, no, no, no.
-    """
-    before = LocalityScores(
-        answer=np.log([0.5, 0.4, 0.1, 0.3]),
-        target=np.log([0.1, 0.2, 0.2, 0.2]),
-        first=np.log([0.5, 0.1, 0.3, 0.1]),
-    )
-    after = LocalityScores(
-        answer=np.log([0.5, 0.2, 0.6, 0.2]),
-        target=np.log([0.3, 0.4, 0.4, 0.4]),
-        first=np.log([0.5, 0.1, 0.3, 0.1]),
-    )
-    return replace(BEFORE, locality=before), replace(AFTER, locality=after)
-
-
-@pytest.mark.parametrize(
-    ("locality_filter", "locality_answer", "expected", "unfiltered", "magnitude"),
-    [
-        ("held_before", "own", 1 / 3, 1 / 2, (0.2 - 0.2 - 0.2) / 3),
-        ("none", "own", 1 / 2, 1 / 2, (0.2 - 0.2 + 0.2 - 0.2) / 4),
-        ("held_before", "first", 1 / 2, 1 / 4, (0.2 - 0.1) / 2),
-        ("none", "first", 1 / 4, 1 / 4, (0.2 - 0.3 - 0.1 - 0.3) / 4),
-    ],
-)
-def test_locality_switches(
-    locality_filter: str, locality_answer: str, expected: float, unfiltered: float, magnitude: float
-) -> None:
-    metrics = record_metrics(
-        *locality_case(),
-        locality_filter=locality_filter,  # type: ignore[arg-type]
-        locality_answer=locality_answer,  # type: ignore[arg-type]
-    )
-    assert metrics["LS"] == pytest.approx(expected)
-    assert metrics["LS_unfiltered"] == pytest.approx(unfiltered)
-    assert metrics["LM"] == pytest.approx(magnitude)
+def test_locality_in_its_three_readings() -> None:
+    metrics = record_metrics(replace(RECORD, locality=LOCALITY))
+    found = [metrics[name] for name in ("LS", "LS_unfiltered", "LS_authors")]
+    assert found == pytest.approx([1 / 3, 1 / 2, 1 / 2])
+    bare = {name: scores for name, scores in LOCALITY.items() if name != "first"}
+    assert np.isnan(record_metrics(replace(RECORD, locality=bare))["LS_authors"])
 
 
 def test_a_tie_is_no_success() -> None:
-    floor = float(EDIT_AFTER.correct[:3].min())  # of the kept ones
-    tied = replace(AFTER, edit=replace(EDIT_AFTER, target=floor))
-    assert record_metrics(BEFORE, tied)["ES"] == 0
-    before, after = locality_case()
-    same = replace(after.locality, answer=after.locality.target)
-    assert record_metrics(before, replace(after, locality=same))["LS"] == 0
-    same = replace(before.locality, answer=before.locality.target)
-    metrics = record_metrics(replace(before, locality=same), after)
+    floor = float(EDIT["correct"][1, :3].min())  # of the kept ones
+    assert record_metrics(replace(RECORD, edit=with_target(EDIT, floor)))["ES"] == 0
+    tied = {**LOCALITY, "locality": LOCALITY["target"]}
+    metrics = record_metrics(replace(RECORD, locality=tied))
     assert np.isnan(metrics["LS"])  # no answer was above the target before
-    assert metrics["LS_unfiltered"] == pytest.approx(1 / 2)
-
-
-def test_the_authors_locality() -> None:
-    assert record_metrics(*locality_case(), compat="authors")["LS"] == pytest.approx(1 / 2)
-
-
-def test_the_first_answer_must_be_scored_to_be_used() -> None:
-    before, after = locality_case()
-    bare = [
-        replace(record, locality=replace(record.locality, first=None)) for record in (before, after)
-    ]
-    assert record_metrics(*bare)["LS"] == pytest.approx(1 / 3)
-    with pytest.raises(ValueError, match="first locality answer"):
-        record_metrics(*bare, locality_answer="first")
-
-
-def test_scores_that_do_not_belong_together() -> None:
-    with pytest.raises(ValueError, match="different answers"):
-        record_metrics(BEFORE, replace(AFTER, paraphrases=()))
-    with pytest.raises(ValueError, match="different answers"):
-        record_metrics(BEFORE, replace(AFTER, edit=PARAPHRASE_AFTER))
-    with pytest.raises(ValueError, match="NaN"):
-        record_metrics(BEFORE, replace(AFTER, edit=replace(EDIT_AFTER, target=float("nan"))))
+    assert metrics["LS_unfiltered"] == 0
 
 
 def test_mean_probabilities() -> None:
-    means = record_probabilities(
-        RecordScores(PARAPHRASE_BEFORE, (), NOWHERE), RecordScores(PARAPHRASE_AFTER, (), NOWHERE)
+    means = record_probabilities(RecordScores(PARAPHRASE, (), NOWHERE))
+    assert means["correct_before"] == pytest.approx((np.exp(-1) + np.exp(-2)) / 2)
+    assert means["hard_after"] == pytest.approx((np.exp(-2) + np.exp(-3.1)) / 2)
+    assert means["target_after"] == pytest.approx(np.exp(-2.3))
+
+
+def test_filter_by_hand() -> None:
+    correct, hard, random = [-1, -1.5, -2, -4], [-1.2, -3, -3, -5, -6], [-2, -2.1]
+    # -1.5 and below have one hard answer of five above them: exactly the share of 0.2.
+    kept = keep_answers(correct, hard, random)
+    assert [list(kept.correct), list(kept.hard), list(kept.random)] == [
+        [0],
+        [0, 1, 2, 3, 4],
+        [0, 1],
+    ]
+    # With a larger share -1.5 and -2 stay; the false answers at or above -2 go.
+    kept = keep_answers(correct, hard, random, hard_share=0.3)
+    assert [list(kept.correct), list(kept.hard), list(kept.random)] == [
+        *([0, 1, 2], [1, 2, 3, 4], [1])
+    ]
+
+
+@pytest.mark.parametrize(
+    ("correct", "hard", "random"),
+    [([], [-1], [-1]), ([-1], [], [-2]), ([-1], [-2], []), ([-3], [-1], [-4]), ([-1], [-2], [-1])],
+)
+def test_a_prompt_with_an_empty_list_is_skipped(
+    correct: list[float], hard: list[float], random: list[float]
+) -> None:
+    assert not keep_answers(correct, hard, random).usable
+
+
+def sigmoid(probability: float) -> float:
+    return 1 / (1 + math.exp(-probability))
+
+
+def test_factors_by_hand() -> None:
+    correct, false = np.log([0.5, 0.2]), np.log([0.3, 0.1])
+    assert ranking_forgetting_factor(correct, false) == pytest.approx(
+        sigmoid(0.2) / (sigmoid(0.5) + sigmoid(0.2))
     )
-    assert means == pytest.approx(
-        {
-            "correct_before": (np.exp(-1) + np.exp(-2)) / 2,
-            "hard_before": (np.exp(-2.5) + np.exp(-3)) / 2,
-            "random_before": (np.exp(-3.5) + np.exp(-4)) / 2,
-            "target_before": np.exp(-9),
-            "correct_after": (np.exp(-1.2) + np.exp(-2.2)) / 2,
-            "hard_after": (np.exp(-2) + np.exp(-3.1)) / 2,
-            "random_after": (np.exp(-3) + np.exp(-4)) / 2,
-            "target_after": np.exp(-2.3),
-        }
+    assert ranking_noise_factor(correct, false) == pytest.approx(
+        sigmoid(0.3) / (sigmoid(0.3) + sigmoid(0.1))
     )
+    assert probability_change(np.log([0.5, 0.3]), correct) == pytest.approx(0.7 / 0.8)
+    assert probability_change([-900.0], [-901.0]) == pytest.approx(math.exp(-1))
+    assert additive_forgetting_factor(rff=0.2, cpc=0.5) == pytest.approx(0.6)
+    assert additive_forgetting_factor(rff=0.2, cpc=3) == pytest.approx(0.2)
+    assert additive_noising_factor(rnf=0.2, fpc=2) == pytest.approx(0.6)
+    assert additive_noising_factor(rnf=0.2, fpc=0.5) == pytest.approx(0.2)
+    # Tiny probabilities are ranked, although their weights are equal.
+    assert ranking_forgetting_factor([-50], [-45]) == ranking_noise_factor([-50], [-45]) == 1
 
 
-def test_mean_probabilities_leave_out_a_skipped_prompt() -> None:
-    with_skipped = (
-        replace(record, paraphrases=(*record.paraphrases, SKIPPED)) for record in (BEFORE, AFTER)
-    )
-    assert record_probabilities(*with_skipped) == pytest.approx(record_probabilities(BEFORE, AFTER))
-
-
-costs = st.lists(st.floats(0, 30), min_size=6, max_size=6)
+scores = st.floats(min_value=-60, max_value=0)
+lists = st.lists(scores, min_size=1, max_size=12)
 
 
 @st.composite
-def records(draw: st.DrawFn) -> tuple[RecordScores, RecordScores]:
-    """A record with one paraphrase and two locality prompts, before and after any edit."""
-
-    def one() -> RecordScores:
-        prompts = [
-            prompt(draw(st.floats(0, 30)), draw(costs), draw(costs), draw(costs)) for _ in range(2)
-        ]
-        nearby = [-np.array(draw(st.lists(st.floats(0, 30), min_size=2, max_size=2)))] * 3
-        return RecordScores(prompts[0], (prompts[1],), LocalityScores(*nearby))
-
-    return one(), one()
+def edits(draw: st.DrawFn) -> dict[str, Any]:
+    """Scores of one prompt before and after an edit."""
+    sizes = {"correct": draw(st.integers(1, 8)), "false": draw(st.integers(1, 8))}
+    return {
+        f"{name}_{moment}": np.array(draw(st.lists(scores, min_size=size, max_size=size)))
+        for name, size in sizes.items()
+        for moment in ("before", "after")
+    }
 
 
-@given(records(), st.sampled_from([None, "authors"]))
-def test_bounds(pair: tuple[RecordScores, RecordScores], compat: str | None) -> None:
-    metrics = record_metrics(*pair, compat=compat)  # type: ignore[arg-type]
-    for name, value in metrics.items():
-        if name.endswith("M"):
-            assert np.isnan(value) or -1 <= value <= 1
-        elif "PC" not in name:
-            assert np.isnan(value) or 0 <= value <= 1
+@given(edits(), st.floats(0, 10), st.randoms(use_true_random=False))
+def test_what_holds_for_any_edit(edit: dict[str, Any], gain: float, random: Any) -> None:
+    factors = additivity(**edit)
+    assert all(0 <= factors[name] <= 1 for name in ("RFF", "RNF", "AFF", "ANF"))
+    assert factors["AFF"] >= factors["RFF"] - 1e-12
+    assert factors["ANF"] >= factors["RNF"] - 1e-12
+    assert min(factors["CPC"], factors["FPC"]) > 0
+    # More probability lost is more forgotten, more gained by false answers is more noise.
+    richer = edit | {"correct_before": edit["correct_before"] + gain}
+    assert additivity(**richer)["AFF"] >= factors["AFF"] - 1e-12
+    poorer = edit | {"false_before": edit["false_before"] - gain}
+    assert additivity(**poorer)["ANF"] >= factors["ANF"] - 1e-12
+    order = {
+        name: random.sample(range(k := len(edit[f"{name}_after"])), k)
+        for name in ("correct", "false")
+    }
+    shuffled = {name: values[order[name.split("_")[0]]] for name, values in edit.items()}
+    assert additivity(**shuffled) == pytest.approx(factors)
 
 
-@given(records(), st.floats(0, 10))
-def test_a_more_probable_target_never_lowers_success(
-    pair: tuple[RecordScores, RecordScores], rise: float
+@given(lists, lists, lists)
+def test_the_filter_separates_the_lists(
+    correct: list[float], hard: list[float], random: list[float]
 ) -> None:
-    before, after = pair
-    stronger = replace(after, edit=replace(after.edit, target=min(0.0, after.edit.target + rise)))
-    low, high = (record_metrics(before, record)["ES"] for record in (after, stronger))
-    assert np.isnan(low) or high >= low
+    kept = keep_answers(correct, hard, random)
+    for index in kept.correct:
+        assert sum(value > correct[index] for value in hard) / len(hard) < 0.2
+        assert all(hard[other] < correct[index] for other in kept.hard)
+        assert all(random[other] < correct[index] for other in kept.random)
+    if kept.usable:
+        true, false = np.array(correct)[kept.correct], np.array(hard)[kept.hard]
+        unchanged = additivity(
+            correct_before=true, correct_after=true, false_before=false, false_after=false
+        )
+        nothing = {"RFF": 0, "RNF": 0, "CPC": 1, "FPC": 1, "AFF": 0, "ANF": 0}
+        assert unchanged == pytest.approx(nothing)
 
 
-@given(records())
-def test_the_order_of_paraphrases_does_not_matter(pair: tuple[RecordScores, RecordScores]) -> None:
-    two = [replace(record, paraphrases=(*record.paraphrases, record.edit)) for record in pair]
-    reverse = [replace(record, paraphrases=record.paraphrases[::-1]) for record in two]
-    assert record_metrics(*two) == pytest.approx(record_metrics(*reverse), nan_ok=True)
+@given(lists, lists, st.floats(0, 20))
+def test_ranks_move_one_way(correct: list[float], false: list[float], by: float) -> None:
+    """A stronger false answer never lowers forgetting, a weaker correct one never lowers noise."""
+    stronger = [min(0.0, value + by) for value in false]
+    assert ranking_forgetting_factor(correct, stronger) >= ranking_forgetting_factor(correct, false)
+    weaker = [value - by for value in correct]
+    assert ranking_noise_factor(weaker, false) >= ranking_noise_factor(correct, false)
+
+
+def answers(
+    case_id: int, role: str, index: int, scores: dict[str, list[tuple[int, float, float]]]
+) -> list[tuple]:
+    """Rows of one prompt; a score is (tokens, mean before, mean after)."""
+    return [
+        (case_id, role, index, name, number, tokens, tokens * before, tokens * after)
+        for name, values in scores.items()
+        for number, (tokens, before, after) in enumerate(values)
+    ]
+
+
+def table() -> pd.DataFrame:
+    """Two records; the second has no paraphrase and no locality prompt."""
+    edit: dict = {
+        "target": [(2, -5, -1)],
+        "correct": [(1, -1, -2), (4, -2, -1.5)],
+        "hard": [(3, -3, -2.5)],
+        "random": [(1, -4, -4)],
+    }
+    locality: dict = {"target": [(2, -5, -3)], "locality": [(1, -1, -2)], "first": [(1, -6, -6)]}
+    rows = [
+        *answers(1, "edit", 0, edit),
+        *answers(1, "paraphrase", 0, edit | {"target": [(2, -5, -4)]}),
+        *answers(1, "locality", 0, locality),
+        *answers(1, "locality", 1, locality | {"locality": [(2, -1, -4)]}),
+        *answers(2, "edit", 0, edit),
+    ]
+    return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def test_a_table_by_hand() -> None:
+    metrics = metrics_table(table().sample(frac=1, random_state=3))  # rows in any order
+    assert metrics.index.tolist() == [1, 2]
+    first, second = metrics.loc[1], metrics.loc[2]
+    assert first["ES"] == second["ES"] == 1
+    assert first["GS"] == 0
+    assert first["LS"] == first["LS_unfiltered"] == 0.5
+    assert second[["GS", "LS", "LS_unfiltered"]].isna().all()
+    change = (np.exp(-2) + np.exp(-1.5)) / (np.exp(-1) + np.exp(-2))
+    assert first["AFF_hard"] == pytest.approx(1 - change)
+    assert first["FPC_hard"] == pytest.approx(np.exp(0.5))
+    means = probabilities_table(table())
+    assert means.loc[2, "correct_before"] == pytest.approx((np.exp(-1) + np.exp(-2)) / 2)
+
+
+def test_normalise_sum_uses_whole_answers() -> None:
+    # Whole answers before: correct -1 and -8, hard -9, random -4; the random one is dropped,
+    # which leaves no random list, so the prompt is skipped.
+    assert metrics_table(table(), normalise="sum").loc[2].isna().all()
+    single = table().assign(tokens=1)
+    pd.testing.assert_frame_equal(
+        metrics_table(single, normalise="sum"), metrics_table(single, normalise="mean")
+    )
+
+
+def test_summary_states_its_numbers() -> None:
+    summary = summarise(metrics_table(table()))
+    assert summary.loc[["ES", "GS"], "n"].tolist() == [2, 1]
+    assert summary.loc["ES", "mean"] == 1
+    # One record that gives 0: a share above 0.975 would show that in one case of forty at most.
+    assert summary.loc["GS", ["low", "high"]].tolist() == pytest.approx([0, 0.975])
+    nothing = table().iloc[:0]  # every edit was given up
+    assert set(metrics_table(nothing)) == set(metrics_table(table()))
+    assert (summarise(metrics_table(nothing))["n"] == 0).all()
+
+
+def test_a_table_that_would_give_wrong_numbers_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"NaN.*case_id \[1, 2\]"):
+        metrics_table(table().assign(sum_after=np.nan))
+    with pytest.raises(ValueError, match="twice"):
+        metrics_table(pd.concat([table(), table().head(1)]))

@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import TypeAdapter
 
 from helpers import UserError
-from helpers.peak.anomalies import find_anomalies
 from helpers.peak.records import (
     MINI,
     PeakData,
     PeakRecord,
+    find_anomalies,
     load_peak,
     part_name,
-    save_peak,
 )
 
 needs_data = pytest.mark.skipif(
@@ -139,48 +139,40 @@ def test_further_anomalies(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"prompt": "{} and {}"}, "one {} for the subject, not 2"),
-        ({"prompt": "rivers"}, "one {} for the subject, not 0"),
-        ({"subject": " "}, "subject must be text"),
-        ({"subject": None}, "subject must be text"),
-        ({"target_new": "Nile"}, "target_new must be a JSON object"),
-        ({"target_new": {}}, "key 'str' is missing"),
-        ({"postive_list": []}, "postive_list is empty"),
-        ({"negtive_list": []}, "negtive_list is empty"),
-        ({"negtive_random_list": []}, "negtive_random_list is empty"),
-        ({"negtive_list": "Niger"}, "negtive_list must be a list"),
-        ({"negtive_list": ["Niger", 3]}, "negtive_list must be text"),
-        ({"neighborhood_prompts": [["alone"]]}, "pairs of prompt and answer"),
+        (
+            {"prompt": "{} and {}"},
+            "requested_rewrite.prompt: must hold one {} for the subject, not 2",
+        ),
+        ({"subject": " "}, "requested_rewrite.subject: must not be blank"),
+        ({"subject": None}, "requested_rewrite.subject: "),
+        ({"target_new": {}}, "requested_rewrite.target_new.str: "),
+        ({"postive_list": []}, "postive_list: "),
+        ({"negtive_list": "Niger"}, "negtive_list: "),
+        ({"negtive_list": ["Niger", 3]}, "negtive_list.1: "),
+        ({"neighborhood_prompts": [["alone"]]}, "neighborhood_prompts.0.1: "),
         ({"postive_list": ["Nile"]}, "postive_list holds nothing beyond contradictions"),
         ({"negtive_list": ["Elbe"]}, "negtive_list holds nothing beyond contradictions"),
-        ({"case_id": "7"}, "case_id must be a whole number"),
-        ({"requested_rewrite": []}, "requested_rewrite must be a JSON object"),
+        ({"case_id": "7"}, "case_id: "),
+        ({"requested_rewrite": []}, "requested_rewrite.prompt: "),
     ],
 )
 def test_broken_records_are_named(tmp_path: Path, changes: dict, message: str) -> None:
-    path = write(tmp_path, changed(case_id=1) | {"case_id": 1}, changed(**changes))
+    path = write(tmp_path, changed(case_id=1), changed(**changes))
     with pytest.raises(UserError) as caught:
         load_peak(path)
     assert message in str(caught.value)
-    assert str(path) in str(caught.value)
-    assert "record 1" in str(caught.value) or "case_id 7" in str(caught.value)
-    assert "mend" in str(caught.value)
+    assert f"{path}, record 1" in str(caught.value) or f"{path}, case_id 7" in str(caught.value)
+    assert str(caught.value).endswith("nothing was edited yet; correct the file")
+    assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("key", ["case_id", "requested_rewrite", "postive_list", "negtive_list"])
-def test_a_missing_key_is_named(tmp_path: Path, key: str) -> None:
-    item = changed()
-    del item[key]
-    with pytest.raises(UserError, match=f"record 0.*key '{key}' is missing"):
-        load_peak(write(tmp_path, item))
-
-
-@pytest.mark.parametrize("key", ["prompt", "subject", "target_new", "relation_id"])
-def test_a_missing_rewrite_key_is_named(tmp_path: Path, key: str) -> None:
-    item = changed()
-    del item["requested_rewrite"][key]
-    with pytest.raises(UserError, match=f"case_id 7: key '{key}' is missing"):
-        load_peak(write(tmp_path, item))
+def test_all_faults_of_a_file_are_one_error(tmp_path: Path) -> None:
+    first, second = changed(prompt="rivers", subject=""), changed(case_id=8)
+    del second["negtive_list"]
+    with pytest.raises(UserError) as caught:
+        load_peak(write(tmp_path, first, second))
+    for fault in ("case_id 7: requested_rewrite.prompt", "subject: must", "8: negtive_list"):
+        assert fault in str(caught.value)
 
 
 @pytest.mark.parametrize("content", [b'[{"case_id": 0', b"", b"\xff\xfe", b"{}", b"[]", b"[3]"])
@@ -192,7 +184,7 @@ def test_broken_files_are_named(tmp_path: Path, content: bytes) -> None:
 
 
 def test_case_ids_are_unique(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="record 1: case_id 7 is taken"):
+    with pytest.raises(UserError, match="record 1: case_id 7 is taken by record 0"):
         load_peak(write(tmp_path, ITEM, ITEM))
 
 
@@ -230,13 +222,8 @@ answers = st.lists(texts, min_size=1, unique=True).map(tuple)
     )
 )
 def test_schema_round_trip(record: PeakRecord) -> None:
-    assert PeakRecord.from_json(json.loads(json.dumps(record.to_json())), where="here") == record
-
-
-def test_save_then_load(tmp_path: Path) -> None:
-    records = load_peak(write(tmp_path, ITEM, changed(case_id=8, subject="Pays-d’en-Haut"))).records
-    save_peak(records, tmp_path / "copy.json")
-    assert load_peak(tmp_path / "copy.json").records == records
+    read = TypeAdapter(PeakRecord).validate_json(json.dumps(record.to_json()))
+    assert read == record
 
 
 @pytest.mark.parametrize("name", sorted(MINI))
@@ -317,12 +304,6 @@ def test_a_part_of_a_slice_is_a_slice(tmp_path, outer) -> None:
     path = write(tmp_path, *({**ITEM, "case_id": case_id} for case_id in range(5)))
     within = load_peak(f"{path}{outer}").records
     assert load_peak(part_name(f"{path}{outer}", 1, 3)).records == within[1:3]
-
-
-def test_an_empty_slice_says_how_many_records_there_are(tmp_path) -> None:
-    path = write(tmp_path, ITEM)
-    with pytest.raises(UserError, match="slice is empty"):
-        load_peak(f"{path}[1:2]")
 
 
 @needs_data

@@ -1,4 +1,4 @@
-"""A PEAK run on a tiny model: scores, store and metrics fit together and resume."""
+"""A PEAK run on a tiny model: scores, sequences and store fit together and resume."""
 
 from __future__ import annotations
 
@@ -8,19 +8,26 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 
+from helpers import UserError
 from helpers.editing.contexts import ContextTemplates
-from helpers.editing.editors import EditorError, method_label
+from helpers.editing.rect_prune import Prune, PruneHyperparameters
 from helpers.editing.rome import Rome
-from helpers.editing.update import LowRank, Update
+from helpers.editing.update import LowRank, Update, apply
 from helpers.peak import run as peak_scores
-from helpers.peak.metrics_table import metrics_table
-from helpers.peak.one_record import edit_prompt_probabilities, joined_scores, record_scores
+from helpers.peak.metrics import KEYS, metrics_table
 from helpers.peak.records import load_peak
-from helpers.peak.run import PeakRun, edit_request, questions
+from helpers.peak.run import (
+    PeakRun,
+    PeakSequence,
+    diagnostics_table,
+    edit_prompt_probabilities,
+    edit_request,
+    joined_scores,
+    questions,
+    score_records,
+)
 from helpers.results.store import ResultsStore
-from helpers.scoring.answers import score_answers
 
 
 @pytest.fixture
@@ -33,18 +40,20 @@ def editor(tiny, rome_settings):
     return Rome(tiny("llama"), rome_settings, ContextTemplates((("{}",),)))
 
 
+@pytest.fixture
+def run(tiny, tmp_path, data):
+    return PeakRun(tiny("llama"), data, ResultsStore(tmp_path), chunk=2)
+
+
 def test_questions_and_keys_are_in_one_order(data):
     for record in data.records:
         asked, keys = questions(record)
-        answers = [answer for question in asked for answer in question.answers]
-        assert len(answers) == len(keys)
-        texts = keys.assign(answer=answers)
+        texts = keys.assign(answer=[answer for each in asked for answer in each.answers])
         correct = texts[(texts["role"] == "edit") & (texts["list"] == "correct")]
         assert tuple(correct["answer"]) == record.correct
-        own = texts[(texts["role"] == "locality") & (texts["list"] == "locality")]
-        assert own["answer"].tolist() == [answer for _, answer in record.locality]
-        first = texts[(texts["role"] == "locality") & (texts["list"] == "first")]
-        assert set(first["answer"]) == {record.locality[0][1]}
+        near = texts[texts["role"] == "locality"].groupby("list")["answer"].apply(list)
+        assert near["locality"] == [answer for _, answer in record.locality]
+        assert set(near["first"]) == {record.locality[0][1]}
     assert any(len({answer for _, answer in record.locality}) > 1 for record in data.records)
 
 
@@ -55,175 +64,206 @@ def test_a_list_that_holds_the_new_answer_goes_without_it(data):
     assert record.target_new in questions(contradictory)[0][0].answers
 
 
-def test_run_is_scored_stored_and_resumed(tiny, tmp_path, data, editor, monkeypatch):
-    run = PeakRun(tiny("llama"), data, ResultsStore(tmp_path), chunk=2)
+def test_run_is_scored_stored_and_resumed(run, editor, monkeypatch):
+    assert run.scores(editor, finished=True).empty
     first = run.scores(editor)
-    assert set(metrics_table(first).index) == {record.case_id for record in data.records}
+    assert set(metrics_table(first).index) == {record.case_id for record in run.data.records}
     monkeypatch.setattr(peak_scores, "score_records", None)  # anything computed again would fail
     pd.testing.assert_frame_equal(run.scores(editor), first)
+    pd.testing.assert_frame_equal(run.scores(editor, finished=True), first)
     assert run.edits(editor)["steps"].tolist() == [3, 3, 3]
 
 
-def test_finished_scores_are_those_in_the_store(tiny, tmp_path, data, editor):
-    store = ResultsStore(tmp_path)
-    run = PeakRun(tiny("llama"), data, store)
-    assert run.scores(editor, finished=True).empty
-    assert not run.results().done()  # nothing was computed, the unedited scores neither
-    first = replace(data, records=data.records[:2])
-    done = PeakRun(tiny("llama"), first, store).scores(editor)
-    pd.testing.assert_frame_equal(run.scores(editor, finished=True), done)
+def test_chunks_change_nothing(run, tmp_path, editor):
+    single = replace(run, store=ResultsStore(tmp_path / "b"), chunk=1).scores(editor)
+    np.testing.assert_allclose(run.scores(editor)["sum_after"], single["sum_after"], atol=1e-3)
 
 
-def test_chunks_change_nothing(tiny, tmp_path, data, editor):
-    whole = PeakRun(tiny("llama"), data, ResultsStore(tmp_path / "a"), chunk=3).scores(editor)
-    single = PeakRun(tiny("llama"), data, ResultsStore(tmp_path / "b"), chunk=1).scores(editor)
-    np.testing.assert_allclose(whole["sum_after"], single["sum_after"], atol=1e-3)
-
-
-def test_other_settings_have_other_results(tiny, tmp_path, data, editor, rome_settings):
-    run = PeakRun(tiny("llama"), data, ResultsStore(tmp_path))
-    changed = rome_settings.model_copy(update={"v_lr": 0.1})
-    other = Rome(tiny("llama"), changed, editor.contexts)
-    assert run.results(editor).folder != run.results(other).folder
-
-
-def test_mending_one_record_of_a_file_leaves_the_results_of_the_others(
-    tiny, tmp_path, data, editor, monkeypatch
-):
-    run = PeakRun(tiny("llama"), data, ResultsStore(tmp_path))
-    first = run.scores(editor)
-    mended = replace(data.records[1], paraphrases=data.records[1].paraphrases[:1])
-    records = (data.records[0], mended, data.records[2])
-    other = replace(run, data=replace(data, records=records, checksum="0" * 64))
-    edited: list[str] = []
-    plain = type(editor).edit
+def test_a_repaired_record_leaves_the_others_as_they_are(run, editor, monkeypatch):
+    """Whichever file records are from, whatever else is in it: their own content counts."""
+    first, (record, *others) = run.scores(editor), run.data.records
+    repaired = replace(record, target_new="Ultima Thule")
+    data = replace(run.data, name="copy", checksum="other", records=(repaired, *others))
+    edited, plain = [], type(editor).edit
 
     def noted(self, requests):
         edited.extend(request.record for request in requests)
         return plain(self, requests)
 
     monkeypatch.setattr(type(editor), "edit", noted)
-    again = other.scores(editor)
-    assert edited == [str(mended.case_id)]
-    unchanged = first["case_id"] != mended.case_id
-    pd.testing.assert_frame_equal(
-        first[unchanged].reset_index(drop=True),
-        again[again["case_id"] != mended.case_id].reset_index(drop=True),
-    )
-    pd.testing.assert_frame_equal(run.scores(editor), first)
+    again = replace(run, data=data).scores(editor)
+    assert edited == [str(repaired.case_id)]
+    unchanged = [table[table["case_id"] != repaired.case_id] for table in (first, again)]
+    pd.testing.assert_frame_equal(*(table.reset_index(drop=True) for table in unchanged))
 
 
-def test_other_models_have_other_results(tiny, tmp_path, data, editor):
+def test_records_a_model_cannot_be_asked_are_all_named_before_the_first_edit(
+    run, editor, monkeypatch
+):
+    long = [replace(record, subject="x " * 5000) for record in run.data.records[1:]]
+    broken = replace(run, data=replace(run.data, records=(run.data.records[0], *long)))
+    monkeypatch.setattr(type(editor), "edit", None)  # any edit would fail
+    with pytest.raises(UserError) as caught:
+        broken.scores(editor)
+    assert all(f"case_id {record.case_id}: " in str(caught.value) for record in long)
+    assert not broken.results(editor).done()
+
+
+def test_other_models_have_other_results(tiny, run, editor):
     """One name and yet another thing: each part of the key is there by itself."""
-    language_model = tiny("llama")
-    run = PeakRun(language_model, data, ResultsStore(tmp_path))
-    others = [
-        replace(run, language_model=replace(language_model, name="other")),
-        replace(run, language_model=replace(tiny("llama", 1), name=language_model.name)),
-    ]
-    for how in (None, editor):
-        folders = {each.results(how).folder for each in (run, *others)}
-        assert len(folders) == 1 + len(others)
-
-
-def test_a_model_in_another_type_has_other_results(tiny, tmp_path, data, editor):
-    """Weights that bfloat16 holds exactly have one fingerprint in both types."""
     half = replace(tiny("llama"), model=copy.deepcopy(tiny("llama").model).bfloat16())
     full = replace(half, model=copy.deepcopy(half.model).float())
     assert half.fingerprint == full.fingerprint
-    runs = [PeakRun(model, data, ResultsStore(tmp_path)) for model in (half, full)]
+    renamed = replace(tiny("llama"), name="other")
+    reseeded = replace(tiny("llama", 1), name=tiny("llama").name)
     for how in (None, editor):
-        assert runs[0].results(how).folder != runs[1].results(how).folder
+        models = (run.language_model, renamed, reseeded, half, full)
+        folders = [replace(run, language_model=m).results(how).folder for m in models]
+        assert len(set(folders)) == len(folders)
 
 
-def test_the_largest_change_is_the_one_that_is_told(data):
+def test_the_largest_change_is_the_one_that_is_reported(data):
     norms = {"layer 1": 0.5, "layer 2": 2.0, "layer 3": 1.0}
     losses = [{"nll": 3.0}, {"nll": 1.5}]
     update = Update({}, {"relative_norm": norms, "losses": losses, "steps": 1, "exploding": True})
-    row = peak_scores.diagnostics_table(data.records[:1], [update]).iloc[0]
+    row = diagnostics_table(data.records[:1], [update]).iloc[0]
     assert (row["relative_norm"], row["final_nll"], row["steps"]) == (2.0, 1.5, 1)
     assert row["exploding"]
 
 
-def test_a_given_up_edit_is_recorded_and_left_out(tiny, tmp_path, data, editor, monkeypatch):
-    plain = type(editor).edit
+@pytest.mark.parametrize("how", ["given up", "overflow"])
+def test_an_edit_that_cannot_be_used_is_recorded_and_omitted(run, editor, monkeypatch, how):
+    plain, (lost, *others) = type(editor).edit, run.data.records
+
+    def spoiled(update):
+        if how == "given up":
+            return Update({}, {"failure": "non-finite loss"})
+        ((name, delta),) = update.items()
+        return Update({name: LowRank(delta.left * float("nan"), delta.right)})
 
     def with_failure(self, requests):
-        updates = plain(self, requests)
-        return [Update({}, {"failure": "non-finite loss"}), *updates[1:]]
+        pairs = zip(requests, plain(self, requests), strict=True)
+        return [spoiled(u) if r.subject == lost.subject else u for r, u in pairs]
 
     monkeypatch.setattr(type(editor), "edit", with_failure)
-    run = PeakRun(tiny("llama"), data, ResultsStore(tmp_path))
-    broken = data.records[0].case_id
-    assert broken not in set(run.scores(editor)["case_id"])
-    assert run.edits(editor).set_index("case_id").loc[broken, "failure"] == "non-finite loss"
+    assert set(run.scores(editor)["case_id"]) == {record.case_id for record in others}
+    failure = run.edits(editor).set_index("case_id").loc[lost.case_id, "failure"]
+    assert {"given up": "non-finite loss", "overflow": "not finite"}[how] in failure
 
 
-def test_an_edit_under_which_nothing_can_be_scored_is_left_out(
-    tiny, tmp_path, data, editor, monkeypatch
-):
-    plain = type(editor).edit
-
-    def with_an_overflow(self, requests):
-        updates = plain(self, requests)
-        for place, request in enumerate(requests):
-            if request.subject == data.records[0].subject:
-                ((name, delta),) = updates[place].items()
-                updates[place] = Update({name: LowRank(delta.left * float("nan"), delta.right)})
-        return updates
-
-    monkeypatch.setattr(type(editor), "edit", with_an_overflow)
-    run = PeakRun(tiny("llama"), data, ResultsStore(tmp_path))
-    broken = data.records[0].case_id
-    table = metrics_table(run.scores(editor))
-    assert set(table.index) == {record.case_id for record in data.records} - {broken}
-    assert "not finite" in run.edits(editor).set_index("case_id").loc[broken, "failure"]
-
-
-def test_a_lost_record_of_a_given_up_edit_does_not_make_it_a_good_one(
-    tiny, tmp_path, data, editor, monkeypatch
-):
-    monkeypatch.setattr(
-        type(editor),
-        "edit",
-        lambda self, requests: [Update({}, {"failure": "non-finite loss"}) for _ in requests],
-    )
-    run = PeakRun(tiny("llama"), data, ResultsStore(tmp_path), chunk=2)
+def test_a_lost_record_of_a_given_up_edit_does_not_make_it_a_good_one(run, editor, monkeypatch):
+    given_up = Update({}, {"failure": "non-finite loss"})
+    monkeypatch.setattr(type(editor), "edit", lambda self, requests: [given_up] * len(requests))
     assert run.scores(editor).empty
     part = next(run.results(editor).folder.glob("edits-*.parquet"))
     part.write_bytes(part.read_bytes()[:-1])
     with pytest.warns(UserWarning, match="computed again"):
         assert run.scores(editor).empty
-    assert set(run.edits(editor)["case_id"]) == {record.case_id for record in data.records}
+    assert set(run.edits(editor)["case_id"]) == {record.case_id for record in run.data.records}
 
 
 def test_one_record_agrees_with_scoring(tiny, data, editor):
     record = data.records[0]
     (update,) = editor.edit([edit_request(record)])
-    table = record_scores(tiny("llama"), record, {"before": None, "ROME": update})
-    shown = edit_prompt_probabilities(table)
+    states = {"before": None, "ROME": update}
+    shown = edit_prompt_probabilities(tiny("llama"), record, states)
     assert shown["answer"].iloc[0] == record.target_new
-    direct = score_answers(
-        tiny("llama"), questions(record)[0], [update], [0] * len(questions(record)[0])
-    )
-    np.testing.assert_allclose(table["ROME"], direct["mean"], atol=1e-4)
-    joined = joined_scores(tiny("llama"), record, update)
-    np.testing.assert_allclose(joined["sum_after"] / joined["tokens"], table["ROME"], atol=1e-4)
+    joined = joined_scores(tiny("llama"), record, update).iloc[: len(shown)]
+    assert joined["list"].tolist() == shown["list"].tolist()
+    for state, column in (("before", "sum_before"), ("ROME", "sum_after")):
+        means = joined[column] / joined["tokens"]
+        np.testing.assert_allclose(np.log(shown[state]), means, atol=1e-4)
 
 
-def test_method_names():
-    assert method_label("rome+app") == "ROME+APP"
-    assert method_label("ft-m+all") == "FT-M+ (mean)"
-    for bad in ("rom", "rome+ap", ""):
-        with pytest.raises(EditorError, match="write an editor"):
-            method_label(bad)
+@pytest.fixture
+def longer(run):
+    return replace(run, data=load_peak("peak-mini-cf", limit=4), chunk=None)
 
 
-def test_determinism(tiny, data, editor):
-    torch.manual_seed(1)
-    first = editor.edit([edit_request(r) for r in data.records])
-    torch.manual_seed(2)
-    again = editor.edit([edit_request(r) for r in data.records])
-    for one, other in zip(first, again, strict=True):
-        for name in one:
-            assert torch.equal(one[name].dense(), other[name].dense())
+def elsewhere(run):
+    return replace(run, store=ResultsStore(run.store.root / "other"))
+
+
+def by_hand(run, editor, count):
+    """Scores of the first records with the edits written into the weights, one after the other."""
+    records, total = run.data.records[:count], Update({})
+    for record in records:
+        with apply(run.language_model, total):
+            (step,) = editor.edit([edit_request(record)])
+        total = total.plus(step)
+    with apply(run.language_model, total):
+        return score_records(run.language_model, records)
+
+
+def test_sequence_scores_are_those_of_weights_edited_one_after_the_other(longer, editor):
+    found = PeakSequence(longer, editor).scores([1, 3])
+    for count in (1, 3):
+        both = found[count].merge(by_hand(longer, editor, count), on=KEYS)
+        assert both["case_id"].nunique() == count
+        np.testing.assert_allclose(both["sum_after"], both["sum"], atol=5e-3, rtol=1e-3)
+
+
+def test_additivity_counts_what_later_edits_did_to_earlier_records():
+    """Two records; the second edit halves the first record's correct answers: AFF by hand."""
+    keys = [("edit", 0, name, 0) for name in ("target", "correct", "hard", "random")]
+    rows = [(case, *key) for case in (1, 2) for key in keys]
+    table = pd.DataFrame(rows, columns=KEYS).assign(tokens=1)
+    before = np.log([0.05, 0.4, 0.1, 0.1] * 2)
+    after = np.log([0.5, 0.2, 0.1, 0.1, 0.5, 0.4, 0.1, 0.1])
+    metrics = metrics_table(table.assign(sum_before=before, sum_after=after))
+    # CPC = 0.2 / 0.4 and no rank is lost: AFF = 1 - (1 - 0) * 0.5; the second record lost nothing.
+    assert metrics["AFF_hard"].tolist() == pytest.approx([0.5, 0.0])
+
+
+def test_a_longer_sequence_continues_where_a_shorter_one_ended(longer, editor, monkeypatch):
+    whole = PeakSequence(longer, editor).scores([4])[4]
+    sequence = PeakSequence(elsewhere(longer), editor)
+    sequence.scores([2])
+    calls, plain = [], Rome.edit_after
+
+    def counted(self, earlier, requests):
+        calls.append(requests)
+        return plain(self, earlier, requests)
+
+    monkeypatch.setattr(Rome, "edit_after", counted)
+    resumed = sequence.scores([2, 4])[4]
+    assert len(calls) == 2
+    np.testing.assert_allclose(resumed["sum_after"], whole["sum_after"], atol=1e-3)
+    assert sequence.edits(4)["case_id"].tolist() == [r.case_id for r in longer.data.records[2:]]
+    monkeypatch.setattr(peak_scores, "score_records", None)  # anything computed again would fail
+    sequence.scores([2, 4])
+
+
+def test_a_lost_update_is_made_again(longer, editor):
+    sequence = PeakSequence(longer, editor)
+    sequence.scores([1])
+    for file in sequence.results(1).folder.glob("*.safetensors"):
+        file.unlink()
+    expected = PeakSequence(elsewhere(longer), editor).scores([2])[2]
+    pd.testing.assert_frame_equal(sequence.scores([1, 2])[2], expected)
+
+
+def test_an_editor_that_remembers_more_starts_anew(longer, editor):
+    """PRUNE goes on from unrestrained edits, which its yielded updates do not hold."""
+    sequence = PeakSequence(longer, Prune(editor, PruneHyperparameters(base="rome")))
+    sequence.scores([1])
+    assert len(sequence.scores([1, 2])) == 2
+    assert sequence.edits(2)["case_id"].tolist() == [r.case_id for r in longer.data.records[:2]]
+
+
+def test_other_records_are_another_sequence(longer, editor):
+    """Slices of one data set, and the same records in another order."""
+    records = longer.data.records
+    folders = {
+        PeakSequence(replace(longer, data=replace(longer.data, records=part)), editor)
+        .results(2)
+        .folder
+        for part in (records, records[2:], records[1::-1])
+    }
+    assert len(folders) == 3
+
+
+@pytest.mark.parametrize("checkpoints", [[], [0, 1], [5]])
+def test_checkpoints_must_fit_the_records(longer, editor, checkpoints):
+    with pytest.raises(ValueError, match="checkpoints"):
+        PeakSequence(longer, editor).scores(checkpoints)

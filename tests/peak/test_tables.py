@@ -1,33 +1,41 @@
-"""Tables, stored runs and figures of PEAK results made up by hand."""
+"""Tables and figures of PEAK results made up by hand and of those that are published."""
 
 from __future__ import annotations
 
-import matplotlib as mpl
+from dataclasses import replace
+
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
 
-from helpers.peak.figures import grouped_points
-from helpers.peak.metrics_table import COLUMNS, metrics_table
+from helpers.peak.figures import answer_probabilities
+from helpers.peak.metrics import COLUMNS, method_metrics, metrics_table
+from helpers.peak.publish import small
 from helpers.peak.records import load_peak
 from helpers.peak.run import questions
-from helpers.peak.stored_scores import caption_of, scores_of, small
 from helpers.peak.tables import (
-    Caption,
+    HARD_METRICS,
+    PAPER_METRICS,
+    beside_paper,
+    by_list_length,
     by_relation,
+    caption_of,
     editing_table,
-    method_metrics,
+    edits_table,
+    other_choices,
+    paper_notes,
+    paper_setting,
     ranking_in_words,
+    sample_table,
+    scores_of,
     unedited,
     worst_record,
 )
 from helpers.results.archive import About, Archive, archive
 from helpers.results.figure import published, save
-from helpers.results.style import save_figure
 
-mpl.use("Agg")
-CAPTION = Caption("m", "peak-mini-cf", 6, "tuned", "float32", "cpu")
+STORED = "smollm2-135m_peak-cf"
 NOTHING = pd.DataFrame(columns=COLUMNS)  # every edit was given up
 
 
@@ -55,21 +63,25 @@ def both(data):
     return {"ROME": scores(data, 0, 5.0), "ROME+APP": scores(data, 0, 0.5)}
 
 
-def test_editing_table_marks_significant_improvement_only(both):
+@pytest.fixture(scope="module")
+def stored():
+    return archive("peak").get(STORED)
+
+
+def test_editing_table_marks_what_app_changes(both):
     table = editing_table(method_metrics(both))
     assert table.loc["ROME+APP", "AFF_hard"].endswith("†")
     assert "†" not in "".join(table.loc["ROME"])
     mean = 100 * metrics_table(both["ROME"])["AFF_hard"].mean()
     assert table.loc["ROME", "AFF_hard"].startswith(f"{mean:.1f} ")
-
-
-def test_a_significant_loss_has_its_mark_and_holm_its_column(both):
     swapped = {"ROME": both["ROME+APP"], "ROME+APP": both["ROME"]}
     table = editing_table(method_metrics(swapped))
     assert table.loc["ROME+APP", "AFF_hard"].endswith("‡")
     assert table.loc["ROME", "Holm"] == ""
     assert table.loc["ROME+APP", "Holm"].startswith("all")
     assert "Holm" not in editing_table({"ROME": metrics_table(both["ROME"])})
+    empty = editing_table({"ROME": metrics_table(NOTHING)})
+    assert set(empty.loc["ROME"]) == {"0", "n/a"}
 
 
 def test_holm_takes_the_weak_marks_away():
@@ -86,7 +98,7 @@ def test_holm_takes_the_weak_marks_away():
     assert row["Holm"] == "all but ANF_hard"
 
 
-def test_the_number_of_records_stands_in_the_title_where_it_is_one():
+def test_the_number_of_records_is_in_the_title_where_it_is_one():
     values = {"AFF_hard": [0.5, np.nan, 0.4], "ES": [1.0, 1.0, np.nan]}
     other = {"AFF_hard": [0.5, np.nan, 0.4], "ES": [1.0, 1.0, 0.0]}
     both = {"ROME": pd.DataFrame(values), "KN": pd.DataFrame(other)}
@@ -95,99 +107,110 @@ def test_the_number_of_records_stands_in_the_title_where_it_is_one():
     assert table.loc["ROME", "ES"].endswith("(n=2)")
 
 
-def test_locality_stands_as_the_authors_compute_it_and_unfiltered():
-    stored = archive("peak").get("smollm2-135m_peak-cf")
-    metrics = method_metrics({"ROME": scores_of(stored)["ROME"]})
+def test_locality_of_the_published_scores_in_its_three_readings(stored):
+    metrics = method_metrics(scores_of(stored, only=["ROME"]))
     means = 100 * metrics["ROME"][["LS_authors", "LS", "LS_unfiltered"]].mean()
     assert means.round().tolist() == [77, 83, 53]
     before = unedited(scores_of(stored))["unedited"]
     assert round(100 * before["LS_unfiltered"].mean()) == 62
     assert before["LS"].mean() == 1
     assert (before["AFF_hard"].dropna() == 0).all()
-    theirs = metrics_table(scores_of(stored)["ROME"], compat="authors")["LS"]
-    pd.testing.assert_series_equal(theirs, metrics["ROME"]["LS_authors"], check_names=False)
 
 
-def test_captions_say_which_weights_a_model_has():
-    assert "dequantised from 4 bits" in str(caption_of(archive("peak").get("smollm2-135m_peak-cf")))
-    assert str(CAPTION).startswith("ours: m, peak-mini-cf, 6 records")
-
-
-def test_by_relation_counts_records(both, data):
-    table = by_relation(method_metrics(both), data, metric="AFF_hard")
+def test_records_by_relation_length_and_rank(both, data):
+    metrics = method_metrics(both)
+    table = by_relation(metrics, data, metric="AFF_hard")
     assert table["records"].sum() == len(data.records)
     assert set(table.index) == {record.relation for record in data.records}
-
-
-def test_worst_record_in_words(both, data):
-    metrics = method_metrics(both)["ROME"]
-    worst = worst_record(metrics, "AFF_hard", data)
-    assert metrics.loc[worst.case_id, "AFF_hard"] == metrics["AFF_hard"].max()
-    before = ranking_in_words(both["ROME"], worst, "sum_before", first=3)
-    assert before.count("*") == 3
+    lengths = by_list_length(metrics, both, metric="AFF_hard", groups=2)
+    assert lengths["records"].sum() == len(data.records)
+    assert lengths.index[0].startswith(str(min(len(record.correct) for record in data.records)))
+    worst = worst_record(metrics["ROME"], "AFF_hard", data)
+    assert metrics["ROME"].loc[worst.case_id, "AFF_hard"] == metrics["ROME"]["AFF_hard"].max()
+    assert ranking_in_words(both["ROME"], worst, "sum_before", first=3).count("*") == 3
     after = ranking_in_words(both["ROME"], worst, "sum_after", first=1)
     assert after == f"[{worst.target_new}]"
+    assert worst_record(metrics_table(NOTHING), "AFF_hard", data) is None
 
 
-@pytest.fixture
-def run(tmp_path, both):
+def test_app_gains_less_where_p_is_of_the_whole_answer(stored):
+    scores = scores_of(stored, only=["ROME", "ROME+APP"])
+    table = other_choices(scores, hard_shares=(0.2, 0.5))
+    plain, whole = table.loc[(0.2, "geometric mean")], table.loc[(0.2, "whole answer")]
+    assert plain["n"] == "112"
+    anf = [[round(float(r[f"{m} ANF_hard"].split()[0])) for m in scores] for r in (plain, whole)]
+    assert anf == [[70, 37], [75, 54]]
+
+
+@pytest.mark.parametrize(
+    ("model", "dataset", "labels"),
+    [
+        ("llama2-7b", "peak-cf", ["PEAK, Table 3: llama2-7b, peak-cf"]),
+        ("gpt-j-6b", "mine-t", ["PEAK, Table 4: gpt-j-6b, peak-t"]),
+        (
+            "smollm2-135m",
+            "peak-mini-t",
+            [f"PEAK, Table 4: {m}, peak-t" for m in ("gpt2-xl", "gpt-j-6b")],
+        ),
+    ],
+)
+def test_the_paper_has_the_same_model_or_all_of_its_own(model, dataset, labels):
+    assert [setting.label for setting in paper_setting(model, dataset)] == labels
+
+
+@pytest.mark.parametrize("metrics", [PAPER_METRICS, HARD_METRICS])
+def test_rows_are_labelled_and_the_papers_locality_is_its_codes(metrics):
+    setting, nothing = paper_setting("gpt2-xl", "peak-cf"), metrics_table(NOTHING)
+    methods = ("ROME", "FT-L", "AlphaEdit")
+    table = beside_paper(dict.fromkeys(methods, nothing), setting, metrics=metrics)
+    assert [len(table.loc[method]) for method in methods] == [2, 2, 1]
+    row = table.loc[("ROME", setting[0].label)]
+    assert (row["ES"], row["LS_held"], row["LS_authors"]) == ("99.3", "–", "90.6")
+    assert table.loc[("FT-L", setting[0].label), "ES"] == "91.0"
+
+
+def test_the_printed_slip_is_reported_where_the_table_is():
+    setting = paper_setting("gpt2-xl", "peak-t")
+    table = beside_paper({"MEND+APP": metrics_table(NOTHING)}, setting)
+    assert table.loc[("MEND+APP", setting[0].label), "AFF_hard"] == "26.3*"
+    (note,) = paper_notes(setting)
+    assert "identical to Table 3" in note
+    assert paper_notes(paper_setting("gpt-j-6b", "peak-t")) == []
+
+
+def test_published_records_and_edits_are_described(stored):
+    row = sample_table([STORED]).iloc[0]
+    assert (row["records"], row["relations"]) == ("120 of 1962", "29 of 32")
+    assert (row["correct answers kept"], row["median kept at a prompt"]) == ("41 %", 5)
+    edits = edits_table(STORED).loc["ROME"]
+    assert (edits["edits"], edits["flagged"]) == (stored.about.caption["records"], 12)
+    assert float(edits["agreement"]) < 0.005
+    assert edits_table("no-such-run").empty
+    assert "dequantised from 4 bits" in caption_of(stored)
+
+
+def test_published_runs_hold_scores_only_and_every_figure_is_drawn_alike(tmp_path, both):
     source = {"model": "m", "dataset": "peak", "dtype": "float32", "device": "cpu"}
     about = About(source, {"ROME": {"v_lr": 0.5}}, {"records": 3, "preset": "tuned"})
-    archive = Archive(tmp_path / "peak")
-    archive.put("m_peak", {label: small(table) for label, table in both.items()}, about)
-    return archive.get("m_peak")
-
-
-def test_published_runs_hold_scores_only_and_read_back(run, both):
-    assert str(caption_of(run)) == "ours: m, peak, 3 records, preset tuned, float32 on cpu"
-    again = scores_of(run)
-    assert list(again) == ["ROME", "ROME+APP"]
-    pd.testing.assert_frame_equal(
-        again["ROME"], both["ROME"], check_dtype=False, rtol=1e-6, atol=1e-6
-    )
-    assert "answer" not in again["ROME"]
-
-
-def test_every_figure_is_drawn_and_bytes_are_stable(tmp_path, run):
+    mine = Archive(tmp_path / "peak")
+    mine.put("m_peak", {label: small(table) for label, table in both.items()}, about)
+    run = mine.get("m_peak")
+    assert caption_of(run) == "ours: m, peak, 3 records, preset tuned, float32 on cpu"
+    again = scores_of(run)["ROME"]
+    pd.testing.assert_frame_equal(again, both["ROME"], check_dtype=False, rtol=1e-6, atol=1e-6)
     names = list(published(tmp_path, chapter="03"))
-    kinds = [name.split("_")[1] for name in names]
-    assert kinds == ["additivity", "lists", "paper", "reading", "spread"]
+    assert [name.split("_")[1] for name in names] == ["additivity", "lists", "paper", "reading"]
     for name in names:
-        first, again = (
-            [path.read_bytes() for path in save(name, tmp_path / folder, data=tmp_path)]
-            for folder in ("one", "two")
-        )
-        assert first == again
-        assert len(first) == 2
+        first, second = (save(name, tmp_path / folder, data=tmp_path) for folder in ("one", "two"))
+        assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
 
 
-def test_save_figure_writes_png_and_svg(tmp_path):
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots()
-    axes.plot([0, 1])
-    assert [path.suffix for path in save_figure(figure, "x", tmp_path)] == [".png", ".svg"]
-
-
-def test_an_interval_that_reaches_zero_has_no_cap_there():
-    table = pd.DataFrame(
-        {
-            "state": ["before", "after"],
-            "list": "correct",
-            "mean": 0.1,
-            "low": [0.05, -0.1],
-            "high": 0.2,
-        }
-    )
-    figure, axes = plt.subplots()
-    grouped_points(axes, table, group="state", point="list")
-    lower = axes.containers[0].lines[1][0].get_ydata()
-    assert lower[0] == pytest.approx(0.05)
-    assert np.isnan(lower[1])
+def test_one_record_is_drawn_list_by_list(data):
+    record = replace(data.records[0], hard_false=("a", "b"), random_false=("c",))
+    names = [name for name, answers in record.lists.items() for _ in answers]
+    answers = [answer for group in record.lists.values() for answer in group]
+    table = pd.DataFrame({"answer": answers, "list": names, "before": 0.1, "ROME": 0.2})
+    figure = answer_probabilities(table, title="a fact")
+    bands = [text.get_text() for text in figure.axes[0].texts]
+    assert [band.split()[0] for band in bands] == ["appended", "correct", "hard", "random"]
     plt.close(figure)
-
-
-def test_without_a_measured_record_cells_say_so_and_no_record_is_worst(data):
-    metrics = metrics_table(NOTHING)
-    assert set(editing_table({"ROME": metrics}).loc["ROME"]) == {"0", "n/a"}
-    assert worst_record(metrics, "AFF_hard", data) is None

@@ -15,8 +15,8 @@ from pathlib import Path
 import pandas as pd
 
 from helpers.paths import NOTEBOOKS, REPOSITORY
-from helpers.peak.gallery import MAIN_RUN
-from helpers.peak.paper_against_ours import Ours, price_table, verdicts_table
+from helpers.peak.figures import MAIN_RUN
+from helpers.peak.findings import Ours, price_table, verdicts_table
 from helpers.results.archive import archive
 from tools.headlines import klob, peak, thinkedit
 from tools.headlines.headline import Headline

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import pandas as pd
 
-from helpers.peak.ablation_findings import fairer_findings, neighbour_findings, objective_findings
-from helpers.peak.ablation_gallery import fairer_editors
-from helpers.peak.ablation_tables import variant_metrics
-from helpers.peak.construction.tables import validation_report
-from helpers.peak.findings import findings
-from helpers.peak.metrics_table import summarise
+from helpers.peak.ablations import fairer_editors, studies_of, variant_metrics
+from helpers.peak.construction.report import validation_report
+from helpers.peak.findings import fairer_findings, findings, neighbour_findings, objective_findings
+from helpers.peak.metrics import method_metrics, summarise
 from helpers.peak.records import load_peak
-from helpers.peak.stored_scores import scores_of, studies_of
-from helpers.peak.tables import method_metrics
+from helpers.peak.tables import scores_of
 from helpers.results.archive import archive
 from helpers.results.statistics import Estimate, proportion_interval
 from helpers.results.text import INCONCLUSIVE, Evidence, corrected_verdicts, in_points

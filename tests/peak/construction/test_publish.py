@@ -7,13 +7,12 @@ import json
 import pytest
 
 from helpers import UserError, models
-from helpers.fetch import files_of
 from helpers.params import read_params
 from helpers.paths import PARAMS
 from helpers.peak.construction import publish as publishing
-from helpers.peak.construction.publish import publish
-from helpers.peak.construction.run import about_of
+from helpers.peak.construction.publish import _source, publication
 from helpers.results.archive import Archive, archive
+from helpers.results.publish import publish_parts
 
 QUICK = PARAMS / "quick" / "02_peak_construction.yaml"
 COUNTRIES = [f"Land {number}" for number in range(10, 40)]
@@ -34,29 +33,22 @@ def params(tmp_path):
 def test_published_is_what_the_notebook_makes(tiny):
     """The committed run was stored by the notebook: its settings are those that publish uses."""
     published = archive("construction").get("packaged_smollm2-135m").about.source
-    about = about_of(read_params(QUICK), tiny("llama"))
+    source = _source(read_params(QUICK), tiny("llama"))
     same_model = {key: published[key] for key in tiny("llama").identity}
-    assert json.loads(json.dumps({**about.source, **same_model})) == published
+    assert json.loads(json.dumps({**source, **same_model})) == published
 
 
 def test_a_construction_is_made_once(params, tiny, tmp_path, monkeypatch):
     monkeypatch.setattr(models, "load", lambda name, **how: tiny("llama"))
-    monkeypatch.setattr(publishing, "publish_official", lambda into: None)
     into = Archive(tmp_path / "construction")
-    folder = publish(params, into)
+    folder = publish_parts(publication(params), into)
     run = into.get(folder.name)
     assert set(run.tables) == {"funnel", "filter"}
     assert run.tables["funnel"]["left"].iloc[0] == 2 * len(COUNTRIES)  # both ways
-    monkeypatch.setattr(publishing, "construct", None)  # making it again would fail
-    assert publish(params, into) == folder
-    with pytest.raises(UserError, match="as a whole"):
-        publish(params, into, finished=True)
-
-
-def test_official_files_that_are_not_here_are_no_mistake(tmp_path, monkeypatch):
-    monkeypatch.setenv("HELPERS_DATA", str(tmp_path))
-    monkeypatch.setenv("HELPERS_CACHE", str(tmp_path))
-    into = Archive(tmp_path / "construction")
-    publishing.publish_official(into)
-    assert into.names() == []
-    assert files_of(read_params(QUICK)["source"]) == []
+    monkeypatch.setattr(publishing, "read_graph", None)  # making it again would fail
+    assert publish_parts(publication(params), into) == folder
+    monkeypatch.undo()
+    monkeypatch.setattr(models, "load", lambda name, **how: tiny("llama"))
+    wanting = {**params, "least_correct": 40, "most_correct": 50}
+    with pytest.raises(UserError, match="becomes a candidate"):
+        publish_parts(publication(wanting), Archive(tmp_path / "other"))

@@ -1,8 +1,7 @@
 """What a model says when asked for a record's answers: sampled responses, and the answers they name.
 
 The edit prompt is continued many times, before and after the edit with the same random numbers, and
-every continuation is searched for the record's known answers. Texts stay in the results store; what is
-passed on are the numbers of the answers named.
+every continuation is searched for the record's known answers. Measures: ``ablations.said_metrics``.
 """
 
 from __future__ import annotations
@@ -16,22 +15,23 @@ import pandas as pd
 
 from helpers.editing.editor import Editor
 from helpers.editing.update import Update
+from helpers.peak.records import PeakRecord
 from helpers.peak.run import PeakRun, diagnostics_table, edit_request
-from helpers.peak.said_metrics import NOTHING
-from helpers.peak.schema import PeakRecord
 from helpers.results.store import Results
 from helpers.scoring.naming import fold, starts
 from helpers.scoring.responses import Sampling, sample_responses
 
 VERSION = 1  # raise it when what counts as naming an answer changes
 CONTINUATION = Sampling(temperature=0.7, max_new_tokens=16, stop="\n", chat=False)
+NOTHING = ("none", -1)  # list and answer_index of a sample that names no known answer
 
 
 @dataclass(frozen=True)
 class AnswerLists:
     """Sampled continuations of each record's edit prompt.
 
-    ``samples`` continuations per record are drawn as ``sampling`` says.
+    ``samples`` continuations per record are drawn as ``sampling`` says. Texts stay in the results
+    store; what is passed on are the numbers of the answers named.
     """
 
     run: PeakRun
@@ -43,8 +43,8 @@ class AnswerLists:
 
         Returns:
             case_id, sample, list (``target``, ``correct``, ``hard``, ``random``; ``none`` for a
-            sample that names no known answer) and answer_index; one row per answer named. Edits
-            that were given up are left out.
+            sample that names no known answer) and answer_index; one row per answer named, without
+            edits that were given up.
         """
         table = self.run.completed(self._how(editor), partial(self._sampled, editor))
         edits = self.run.cases.read(self.results(editor), "edits")
@@ -91,9 +91,7 @@ class AnswerLists:
             for index, text in enumerate(drawn)
         ]
         tables = {"texts": pd.DataFrame(texts), "scores": named_table(records, responses)}
-        if updates:
-            tables["edits"] = diagnostics_table(records, updates)
-        return tables
+        return tables | ({"edits": diagnostics_table(records, updates)} if updates else {})
 
 
 def named_table(records: Sequence[PeakRecord], responses: Sequence[Sequence[str]]) -> pd.DataFrame:
@@ -110,9 +108,9 @@ def named_table(records: Sequence[PeakRecord], responses: Sequence[Sequence[str]
 def named_answers(text: str, record: PeakRecord) -> list[tuple[str, int]]:
     """The known answers of a record that occur in a text, each once, in order of appearance.
 
-    As ``mentions`` compares them; where one answer is part of another ("Guinea",
-    "Guinea-Bissau") the longer one counts. An answer that stands in several lists counts in the
-    first of: target, correct, hard false, random false.
+    As ``mentions`` compares them; where one answer is part of another ("Guinea", "Guinea-Bissau") the
+    longer one counts. An answer that is in several lists counts in the first of: target, correct,
+    hard false, random false.
     """
     places: dict[str, tuple[str, int]] = {}
     for name, answers in record.lists.items():

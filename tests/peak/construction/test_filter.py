@@ -4,13 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from helpers.peak.construction.model_filter import (
-    FilterSettings,
-    apply_filter,
-    known_answers,
-    questions,
-)
-from helpers.peak.schema import PeakRecord
+from helpers import UserError
+from helpers.peak.construction.filter import FilterSettings, apply_filter, known_answers, questions
+from helpers.peak.records import PeakRecord
 
 # Mean-token NLLs of an edit prompt with what the authors' rule keeps: O 0–2, O_h all but 4, O_r 0 2 3.
 CORRECT, HARD = [1, 1.5, 2, 4, 6], [2.5, 3, 5, 7, 1.2, 6.5, 6.6, 6.7, 3.3, 4.4]
@@ -34,33 +30,29 @@ def scores(*lists: list[float]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["question", "answer", "mean"])
 
 
-def test_the_authors_rule_on_the_worked_case():
-    masks = known_answers(
-        *(np.exp(-np.array(part)) for part in (CORRECT, HARD, RANDOM)), settings=FilterSettings()
-    )
-    assert [list(np.flatnonzero(mask)) for mask in masks] == [
-        [0, 1, 2], [0, 1, 2, 3, 5, 6, 7, 8, 9], [0, 2, 3],
-    ]  # fmt: skip
+def kept(lists, settings: FilterSettings) -> list[list[int]]:
+    known = known_answers(*(np.array(part) for part in lists), settings=settings)
+    return [list(known.correct), list(known.hard), list(known.random)]
 
 
-def test_the_papers_rule_takes_a_threshold():
-    chosen = FilterSettings(rule="threshold", threshold=np.exp(-4))
-    masks = known_answers(
-        *(np.exp(-np.array(part)) for part in (CORRECT, HARD, RANDOM)), settings=chosen
-    )
-    assert list(np.flatnonzero(masks[0])) == [0, 1, 2, 3]
-    assert list(np.flatnonzero(masks[1])) == [2, 3, 5, 6, 7, 9]  # less probable than exp(-4)
-    with pytest.raises(ValueError, match="rule: 'best' is none of"):
-        known_answers(*masks, settings=FilterSettings(rule="best"))
+WORKED = [np.exp(-np.array(part)) for part in (CORRECT, HARD, RANDOM)]
+
+
+def test_both_rules_on_the_worked_case():
+    authors = [[0, 1, 2], [0, 1, 2, 3, 5, 6, 7, 8, 9], [0, 2, 3]]
+    assert kept(WORKED, FilterSettings()) == authors
+    threshold = FilterSettings(rule="threshold", threshold=np.exp(-4))
+    correct, hard, _ = kept(WORKED, threshold)
+    assert correct == [0, 1, 2, 3]
+    assert hard == [2, 3, 5, 6, 7, 9]  # less probable than exp(-4)
+    with pytest.raises(UserError, match="rule: 'best' is none of"):
+        FilterSettings(rule="best")
 
 
 @pytest.mark.parametrize("rule", ["rank", "threshold"])
 def test_a_false_answer_as_probable_as_a_known_one_is_dropped(rule):
-    lists = np.array([0.5, 0.25]), np.array([0.25, 0.1]), np.array([0.2, 0.25])
-    known, hard, random_false = known_answers(*lists, settings=FilterSettings(rule=rule))
-    assert known.tolist() == [True, True]
-    assert hard.tolist() == [False, True]
-    assert random_false.tolist() == [True, False]
+    lists = [0.5, 0.25], [0.25, 0.1], [0.2, 0.25]
+    assert kept(lists, FilterSettings(rule=rule)) == [[0, 1], [1], [0]]
 
 
 def test_complete_lists_stay_unless_pruned():
@@ -96,12 +88,7 @@ def test_scores_are_matched_by_index_not_by_order():
     assert list(filtered.table["case_id"]) == [1, 2]
 
 
-def test_scores_of_other_records_are_refused():
-    with pytest.raises(ValueError, match="record 7 has 19 answers, but 0 scores"):
-        apply_filter([record()], scores(CORRECT, HARD, RANDOM).iloc[:0])
-
-
 def test_questions_hold_every_answer_once():
-    ((prompt, answers),) = questions([record()])
-    assert prompt == "Next to X lies"
-    assert len(answers) == len(set(answers)) == 19
+    (question,) = questions([record()])
+    assert question.prompt == "Next to X lies"
+    assert len(question.answers) == len(set(question.answers)) == 19

@@ -2,19 +2,23 @@
 
 from dataclasses import replace
 
+import matplotlib.pyplot as plt
+import pandas as pd
 import pytest
 
-from helpers import UserError
-from helpers.peak.construction.tables import (
+from helpers.peak.construction.report import (
     example_table,
+    linked_share,
+    lookalikes,
     relation_names,
     statistics_table,
     template_table,
     validation_report,
 )
-from helpers.peak.schema import PeakRecord
-from helpers.triples.sources import open_source
-from helpers.triples.store import TripleStore
+from helpers.peak.records import PeakRecord
+from helpers.results.archive import About, Archive
+from helpers.results.figure import published
+from helpers.triples.graph import Edge, Entity, Graph
 from helpers.triples.templates import packaged_templates
 
 SOUND = PeakRecord(
@@ -77,17 +81,47 @@ def test_template_table_shows_a_cloze_and_a_question():
     assert shown["templates"].endswith("?”")
 
 
-def test_sources_open_by_name(tmp_path):
-    assert isinstance(open_source("packaged"), TripleStore)
-    table = tmp_path / "mine.tsv"
-    table.write_text("subject\trelation\tobject\nA\tP47\tB\n", encoding="utf-8")
-    assert (
-        len(
-            open_source(str(table)).select(
-                "SELECT ?o WHERE { ?s <http://www.wikidata.org/prop/direct/P47> ?o }"
-            )
-        )
-        == 1
+def test_links_and_lookalikes_are_counted():
+    edges = tuple(Edge(*triple) for triple in (("E", "P47", "A"), ("B", "P47", "E")))
+    graph = Graph({name: Entity(name, name, frozenset({"country"})) for name in "ABEZ"}, edges)
+    record = replace(SOUND, target_new="E", hard_false=("A", "B", "Z"))
+    assert linked_share([record], graph) == (2, 3)
+    twin = replace(SOUND, correct=("Labor Day",), hard_false=("Labour Day", "May Day"))
+    assert lookalikes([twin]) == [(0, "Labor Day", "Labour Day")]
+
+
+@pytest.fixture
+def drawn(tmp_path):
+    """A construction's figures from stored tables, by kind."""
+    source = {"facts": "ours", "model": "m", "dtype": "float32", "device": "cpu", "rule": "rank"}
+    rows = [("CF", "facts", 900), ("CF", "enough", 40), ("CF", "known", 2), ("T", "facts", 900)]
+    funnel = pd.DataFrame(rows, columns=["set", "step", "left"])
+    table = pd.DataFrame(
+        {
+            "set": ["CF", "T", "CF"],
+            "name": ["borders", "borders", "country"],
+            "step": ["", "model knows correct answers", ""],
+            "correct": [10, 8, 20],
+            "correct_kept": [5, 0, 10],
+            "hard": [6, 7, 8],
+        }
     )
-    with pytest.raises(UserError, match="no source 'dbpedia': use packaged"):
-        open_source("dbpedia")
+    tables = {"funnel": funnel, "filter": table}
+    Archive(tmp_path / "construction").put("ours_m", tables, About(source))
+    entries = published(tmp_path, chapter="02")
+    yield {name.removesuffix("_ours_m"): entry.draw() for name, entry in entries.items()}
+    plt.close("all")
+
+
+def test_figures_hold_the_stored_numbers(drawn):
+    left, right = drawn["02_funnel"].axes
+    assert [bar.get_width() for bar in left.patches] == [900, 40, 2]
+    assert [text.get_text() for text in right.texts] == ["900"]
+    assert drawn["02_funnel"].get_suptitle().startswith("2 of 900 facts become CF records")
+    kept, lost, means = drawn["02_known"].axes[0].collections
+    assert list(kept.get_offsets()[:, 0]) == [50, 50]
+    assert list(lost.get_offsets()[:, 0]) == [0]
+    assert list(means.get_offsets()[:, 0]) == [25, 50]
+    assert drawn["02_known"].get_suptitle().startswith("In 1 of 2 relations")
+    assert drawn["02_list_sizes"].get_suptitle().endswith("median record: 15 in CF")
+    assert "ours facts, m, float32 on cpu, rule rank" in drawn["02_known"].get_supxlabel()

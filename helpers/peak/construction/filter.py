@@ -1,6 +1,5 @@
 """Which records a model knows well enough to be edited (PEAK, Section 5.1, last paragraph).
 
-Takes probabilities and needs no model: ask ``questions(records)`` of a scorer and hand its table in.
 The rules, on the edit prompt:
 
 ``"rank"`` (the authors' code): a correct answer is unknown when at least ``hard_share`` of the hard
@@ -18,10 +17,12 @@ import numpy as np
 import pandas as pd
 
 from helpers.params import one_of, within
-from helpers.peak.additivity import keep_answers
-from helpers.peak.schema import PeakRecord
+from helpers.peak.metrics import Kept, keep_answers
+from helpers.peak.records import PeakRecord
+from helpers.scoring.answers import Question
 
 LISTS = ("correct", "hard", "random")
+STEPS = ("model knows correct answers", "hard false answers left", "random false answers left")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +30,7 @@ class FilterSettings:
     """How much a model must know.
 
     Raises:
-        ValueError: an unknown rule, a share outside 0 to 1, or a negative number.
+        UserError: an unknown rule, a share outside 0 to 1, or a negative number.
 
     Attributes:
         rule: ``"rank"`` or ``"threshold"``.
@@ -72,20 +73,14 @@ class Filtered:
 
     def funnel(self) -> list[tuple[str, int]]:
         """Records left after each step."""
-        left = len(self.table)
-        rows = []
-        for step in STEPS:
-            left -= int((self.table["step"] == step).sum())
-            rows.append((step, left))
-        return rows
+        lost = [int((self.table["step"] == step).sum()) for step in STEPS]
+        left = len(self.table) - np.cumsum(lost)
+        return list(zip(STEPS, left.tolist(), strict=True))
 
 
-STEPS = ("model knows correct answers", "hard false answers left", "random false answers left")
-
-
-def questions(records: Sequence[PeakRecord]) -> list[tuple[str, tuple[str, ...]]]:
+def questions(records: Sequence[PeakRecord]) -> list[Question]:
     """Edit prompt and all answers of each record: correct, hard false, random false."""
-    return [(r.edit_prompt, (*r.correct, *r.hard_false, *r.random_false)) for r in records]
+    return [Question(r.edit_prompt, (*r.correct, *r.hard_false, *r.random_false)) for r in records]
 
 
 def apply_filter(
@@ -97,89 +92,51 @@ def apply_filter(
         records: candidates, in the order in which their questions were asked.
         scores: one row per answer of ``questions(records)``: question, answer (indices), mean (mean
             token log-probability), as ``helpers.scoring.answers.score_answers`` returns.
-
-    Raises:
-        ValueError: an unknown rule, or scores that do not fit the records.
+        settings: how much it must know.
     """
     settings = settings or FilterSettings()
+    needed = (settings.least_correct, settings.least_hard, settings.least_random)
     kept, rows = [], []
     by_question = {q: part.sort_values("answer") for q, part in scores.groupby("question")}
     for index, record in enumerate(records):
-        sizes = [len(record.correct), len(record.hard_false), len(record.random_false)]
-        part = by_question.get(index)
-        if part is None or len(part) != sum(sizes):
-            raise ValueError(
-                f"record {record.case_id} has {sum(sizes)} answers, but"
-                f" {0 if part is None else len(part)} scores: score questions(records) in order"
-            )
-        lists = np.split(np.exp(part["mean"].to_numpy()), np.cumsum(sizes)[:-1])
-        masks = known_answers(*lists, settings=settings)
-        step = _failing(masks, settings)
-        rows.append(_row(record, lists, masks, step))
-        if not step:
-            kept.append(_pruned(record, masks) if settings.prune else record)
+        answers = (record.correct, record.hard_false, record.random_false)
+        probabilities = np.exp(by_question[index]["mean"].to_numpy())
+        lists = np.split(probabilities, np.cumsum([len(each) for each in answers])[:-1])
+        known = known_answers(*lists, settings=settings)
+        places = [getattr(known, name) for name in LISTS]
+        few = (s for s, p, least in zip(STEPS, places, needed, strict=True) if len(p) < least)
+        row: dict[str, object] = {
+            **{"case_id": record.case_id, "relation": record.relation, "subject": record.subject},
+            "step": next(few, ""),
+        }
+        for name, values, those in zip(LISTS, lists, places, strict=True):
+            row[name], row[f"{name}_kept"] = len(values), len(those)
+            row[f"{name}_probability"] = float(values.mean())
+        rows.append(row)
+        if not row["step"]:
+            kept.append(_pruned(record, known) if settings.prune else record)
     numbered = tuple(replace(record, case_id=i) for i, record in enumerate(kept))
     return Filtered(numbered, pd.DataFrame(rows))
 
 
 def known_answers(
     correct: np.ndarray, hard: np.ndarray, random_false: np.ndarray, *, settings: FilterSettings
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Boolean masks of the answers kept in each list, from their probabilities.
-
-    Raises:
-        ValueError: an unknown rule.
-    """
+) -> Kept:
+    """Indices of the answers kept in each list, from their probabilities."""
     if settings.rule == "rank":
-        lists = correct, hard, random_false
-        kept = keep_answers(*lists, hard_share=settings.hard_share)
-        known, *false = (
-            np.isin(np.arange(len(values)), places)
-            for values, places in zip(lists, (kept.correct, kept.hard, kept.random), strict=True)
-        )
-        return known, false[0], false[1]
-    if settings.rule != "threshold":
-        raise ValueError(f"rule {settings.rule!r} must be 'rank' or 'threshold'")
-    known = correct >= settings.threshold
-    least = correct[known].min() if known.any() else -np.inf
-    return known, hard < least, random_false < least
+        return keep_answers(correct, hard, random_false, hard_share=settings.hard_share)
+    known = np.flatnonzero(correct >= settings.threshold)
+    least = correct[known].min() if len(known) else -np.inf
+    return Kept(known, np.flatnonzero(hard < least), np.flatnonzero(random_false < least))
 
 
-def _failing(masks: Sequence[np.ndarray], settings: FilterSettings) -> str:
-    needed = (settings.least_correct, settings.least_hard, settings.least_random)
-    for step, mask, least in zip(STEPS, masks, needed, strict=True):
-        if mask.sum() < least:
-            return step
-    return ""
-
-
-def _row(
-    record: PeakRecord, lists: Sequence[np.ndarray], masks: Sequence[np.ndarray], step: str
-) -> dict[str, object]:
-    row: dict[str, object] = {
-        "case_id": record.case_id,
-        "relation": record.relation,
-        "subject": record.subject,
-        "step": step,
-    }
-    for name, values, mask in zip(LISTS, lists, masks, strict=True):
-        row[name] = len(values)
-        row[f"{name}_kept"] = int(mask.sum())
-        row[f"{name}_probability"] = float(values.mean())
-    return row
-
-
-def _pruned(record: PeakRecord, masks: Sequence[np.ndarray]) -> PeakRecord:
-    lists = (record.correct, record.hard_false, record.random_false)
-    correct, hard, random_false = (
-        tuple(answer for answer, keep in zip(answers, mask, strict=True) if keep)
-        for answers, mask in zip(lists, masks, strict=True)
-    )
+def _pruned(record: PeakRecord, known: Kept) -> PeakRecord:
+    correct = tuple(record.correct[i] for i in known.correct)
     return replace(
         record,
         correct=correct,
         target_true=correct[0],
-        hard_false=hard,
-        random_false=random_false,
+        hard_false=tuple(record.hard_false[i] for i in known.hard),
+        random_false=tuple(record.random_false[i] for i in known.random),
         locality=tuple(pair for pair in record.locality if pair[1] in correct),
     )

@@ -1,0 +1,414 @@
+"""PEAK records from triples: counterfactual edits and temporal ones (PEAK, Section 5, Appendix A.1).
+
+A fact is a subject with a relation and all its objects. Counterfactual: an object o* of the
+objects' type that is none of them is to be appended. Temporal: an object that became true after a
+cut-off date is to be appended to the older ones. Every fact has its own random generator, seeded by
+the settings' seed and the fact's name, so records do not depend on each other.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from helpers.params import one_of, within
+from helpers.peak.records import PeakRecord
+from helpers.triples.graph import Graph
+from helpers.triples.templates import SLOT, PromptTemplates, templates_of
+
+HUB = 400  # an entity with more links says little about what two of its neighbours share
+LONGEST_LABEL = 60  # characters
+STEPS = (
+    "relation has templates",
+    "subjects told apart by name",
+    "new answer after the cut-off",
+    "enough correct answers",
+    "object to append",
+    "hard and random false answers",
+    "locality prompts",
+    "within the relation's share",
+)
+_TARGETS_TRIED = 30
+_LOCALITY_TRIED = 12  # facts looked at for one locality prompt
+_DATE = re.compile(r"\d{4}(-(0[1-9]|1[0-2])(-(0[1-9]|[12]\d|3[01]))?)?")
+
+Key = tuple[str, str]  # (subject, relation), the relation perhaps inverse
+Choice = tuple[Sequence[str], Sequence[str], Sequence[str]]  # targets, correct, all known
+
+
+@dataclass(frozen=True, kw_only=True)
+class PeakSettings:
+    """How records are made; the defaults follow the sizes of the official files.
+
+    Raises:
+        UserError: a number below its bound, fewest above most, or an unknown choice.
+
+    Attributes:
+        correct: fewest and most correct answers (10–20 in PEAK-CF, 4–15 in PEAK-T).
+        hard: fewest and most hard false answers (5–19 in PEAK-CF, 1–15 in PEAK-T).
+        random_false: number of random false answers.
+        random_type: type of the random ones: ``"same"`` as o* (Appendix A.1), or ``"any"`` (as the
+            official file has it).
+        link_steps: 1: hard false answers are linked with o* directly (the paper); 2: where there are
+            too few, entities that share a neighbour with o* count too.
+        paraphrases: number of paraphrases.
+        locality: fewest and most locality prompts.
+        per_relation: most records of one relation; None for all.
+        seed: of all draws.
+    """
+
+    correct: tuple[int, int] = (5, 20)
+    hard: tuple[int, int] = (5, 15)
+    random_false: int = 10
+    random_type: str = "same"
+    link_steps: int = 2
+    paraphrases: int = 2
+    locality: tuple[int, int] = (1, 6)
+    per_relation: int | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("correct", "hard", "locality"):
+            fewest, most = getattr(self, name)
+            within(f"fewest of {name}", fewest, 0)
+            within(f"most of {name}", most, max(fewest, 1))
+        for name in ("random_false", "paraphrases", "seed"):
+            within(name, getattr(self, name), 0)
+        one_of("random_type", self.random_type, ("same", "any"))
+        one_of("link_steps", self.link_steps, (1, 2))
+        if self.per_relation is not None:
+            within("per_relation", self.per_relation, 1)
+
+
+@dataclass(frozen=True)
+class Rejection:
+    """A fact that became no record, and at which step."""
+
+    subject: str
+    relation: str
+    step: str
+
+
+@dataclass(frozen=True)
+class Built:
+    """Records, and every fact that was lost on the way."""
+
+    records: tuple[PeakRecord, ...]
+    rejections: tuple[Rejection, ...]
+
+    def funnel(self) -> list[tuple[str, int]]:
+        """Facts left after each step that loses any, in the order of the steps."""
+        lost = Counter(rejection.step for rejection in self.rejections)
+        left = len(self.records) + len(self.rejections)
+        rows = [("facts (subject, relation)", left)]
+        for step in (step for step in STEPS if lost[step]):
+            left -= lost[step]
+            rows.append((step, left))
+        return rows
+
+
+def build_counterfactual(
+    graph: Graph,
+    templates: Mapping[str, PromptTemplates],
+    *,
+    settings: PeakSettings | None = None,
+    relations: Iterable[str] | None = None,
+) -> Built:
+    """Counterfactual records (PEAK-CF).
+
+    Args:
+        graph: facts with labels and types.
+        templates: wordings by relation, ``re_`` for inverses.
+        settings: sizes, switches, seed.
+        relations: the relations to use; default: every one that has templates.
+
+    Raises:
+        UserError: a relation asked for has no templates.
+    """
+    settings = settings or PeakSettings()
+    ranges: dict[str, set[str]] = defaultdict(set)
+    for (_, relation), answers in graph.answers.items():
+        ranges[relation] |= set(answers)
+
+    def choose(key: Key) -> Choice | str:
+        known = sorted(graph.answers[key])
+        if len(known) < settings.correct[0]:
+            return "enough correct answers"
+        correct = _usable(graph, key, known)
+        kinds = set().union(*(graph.entities[o].types for o in correct)) if correct else set()
+        others = sorted(ranges[key[1]] - set(known))
+        targets = [o for o in others if not kinds.isdisjoint(graph.entities[o].types)]
+        return targets, correct, known
+
+    return _Maker(graph, templates, settings).build(relations, choose)
+
+
+def build_temporal(
+    graph: Graph,
+    templates: Mapping[str, PromptTemplates],
+    *,
+    cutoff: str,
+    until: str | None = None,
+    settings: PeakSettings | None = None,
+    relations: Iterable[str] | None = None,
+) -> Built:
+    """Temporal records (PEAK-T): an answer that holds since the cut-off or later is appended.
+
+    Answers without a date count as older than the cut-off.
+
+    Args:
+        graph: facts; those with a start date can become edits.
+        templates: as for ``build_counterfactual``.
+        cutoff: ISO date or year; the paper takes facts after 2021 (``"2022"``).
+        until: ISO date from which on facts are ignored altogether, such as announced ones.
+        settings: sizes, switches, seed; the paper has 4–15 correct and 1–15 hard false answers.
+        relations: the relations to use; default: every one that has templates.
+
+    Raises:
+        UserError: a relation asked for has no templates.
+    """
+
+    def choose(key: Key) -> Choice | str:
+        starts = {o: edge.start for o, edge in sorted(graph.answers[key].items())}
+        new = [o for o, start in starts.items() if start and cutoff <= start < (until or "~")]
+        if not new:
+            return "new answer after the cut-off"
+        older = [o for o, start in starts.items() if not start or start < cutoff]
+        return _usable(graph, key, new), _usable(graph, key, older), list(starts)
+
+    return _Maker(graph, templates, settings or PeakSettings()).build(relations, choose)
+
+
+def temporal_span(cutoff: str, until: str | None) -> None:
+    """Refuse dates between which no temporal edit can begin; years, months and days are dates.
+
+    Raises:
+        ValueError: one is no date, or they are the wrong way round.
+    """
+    for name, date in (("cutoff", cutoff), ("until", until)):
+        if date is not None and not _DATE.fullmatch(date):
+            raise ValueError(
+                f"{name}: {date!r} is no date; write a year, '2022-01' or '2022-01-31'"
+            )
+    if until is not None and until <= cutoff:
+        raise ValueError(f"until: {until!r} must come after the cutoff {cutoff!r}")
+
+
+@dataclass
+class Linked:
+    """Which entities are linked with which, remembered from one question to the next.
+
+    Hard false answers have a direct link with o* (in either direction, by any relation) and share a
+    type with it; random ones have none. Some entities have too few direct links of their own type:
+    a film is linked with people, not with films. There ``link_steps=2`` also counts entities that
+    share a neighbour with o*; random ones then are linked in neither way.
+    """
+
+    graph: Graph
+    _of_type: dict[str, set[str]] = field(init=False, repr=False)
+    _near: dict[str, frozenset[str]] = field(init=False, repr=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Index entities by type."""
+        self._of_type = defaultdict(set)
+        for entity in self.graph.entities.values():
+            for kind in entity.types:
+                self._of_type[kind].add(entity.id)
+
+    def direct(self, identifier: str) -> frozenset[str]:
+        """Entities with a link to or from this one."""
+        return frozenset(self.graph.neighbours.get(identifier, ()))
+
+    def within_two(self, identifier: str) -> frozenset[str]:
+        """Entities linked directly, or sharing a neighbour that is no hub."""
+        if identifier not in self._near:
+            near = set(self.graph.neighbours.get(identifier, ()))
+            for neighbour in tuple(near):
+                beyond = self.graph.neighbours[neighbour]
+                if len(beyond) <= HUB:
+                    near |= beyond
+            self._near[identifier] = frozenset(near - {identifier})
+        return self._near[identifier]
+
+    def same_type(self, identifier: str) -> set[str]:
+        """Other entities that share a type with this one."""
+        kinds = self.graph.entities[identifier].types
+        found = set().union(*(self._of_type[kind] for kind in kinds)) if kinds else set()
+        return found - {identifier}
+
+    def false_answers(
+        self, target: str, *, excluded: Iterable[str], settings: PeakSettings, rng: random.Random
+    ) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
+        """Labels of hard and of random false answers, or None when there are too few.
+
+        Args:
+            target: identifier of o*.
+            excluded: labels that must not occur: all known answers, o* itself, the subject.
+            settings: sizes and switches.
+            rng: of the draws.
+        """
+        taken = {label.casefold() for label in excluded}
+        peers = self.same_type(target)
+        for near in [self.direct, self.within_two][: settings.link_steps]:
+            links = near(target)
+            hard = self._sample(links & peers, taken, settings.hard[1], rng)
+            if len(hard) < settings.hard[0]:
+                continue
+            same = settings.random_type == "same"
+            pool = (peers if same else set(self.graph.entities) - {target}) - links
+            also_taken = taken | {label.casefold() for label in hard}
+            far = self._sample(pool, also_taken, settings.random_false, rng)
+            if len(far) == settings.random_false:
+                return hard, far
+        return None
+
+    def _sample(
+        self, identifiers: Iterable[str], taken: set[str], number: int, rng: random.Random
+    ) -> tuple[str, ...]:
+        """Up to ``number`` labels in random order, none twice up to case, none taken."""
+        ordered = sorted(identifiers)
+        labels: dict[str, str] = {}
+        enough = min(len(ordered), number + len(taken))  # even if all taken are drawn
+        for identifier in rng.sample(ordered, enough):
+            label = self.graph.label(identifier)
+            if label.casefold() not in taken and len(labels) < number:
+                labels.setdefault(label.casefold(), label)
+        return tuple(labels.values())
+
+
+def mentions(text: str, label: str) -> bool:
+    """Whether a label is in a text as whole words, whatever the case."""
+    label, text = label.casefold(), text.casefold()
+    return label in text and re.search(rf"(?<!\w){re.escape(label)}(?!\w)", text) is not None
+
+
+class _Maker:
+    """Makes the records of a graph, or reports at which step each fact fails."""
+
+    def __init__(
+        self, graph: Graph, templates: Mapping[str, PromptTemplates], settings: PeakSettings
+    ) -> None:
+        self.graph, self.templates, self.settings = graph, templates, settings
+        self.linked = Linked(graph)
+        self.by_answer: dict[str, list[Key]] = defaultdict(list)  # facts that an entity answers
+        for key in sorted(key for key in graph.answers if key[1] in templates):
+            for answer in graph.answers[key]:
+                self.by_answer[answer].append(key)
+
+    def build(
+        self, relations: Iterable[str] | None, choose: Callable[[Key], Choice | str]
+    ) -> Built:
+        """Try every fact; number the records."""
+        graph, settings = self.graph, self.settings
+        wanted = set(self.templates if relations is None else relations)
+        for relation in wanted if relations is not None else ():
+            templates_of(self.templates, relation)  # refuses one that has none
+        records: list[PeakRecord] = []
+        rejections: list[Rejection] = []
+        made: Counter[str] = Counter()
+        named: set[tuple[str, str]] = set()
+        keys = sorted(key for key in graph.answers if relations is None or key[1] in wanted)
+        for key in random.Random(settings.seed).sample(keys, len(keys)):
+            subject, relation = key
+            outcome: PeakRecord | str
+            name = (graph.label(subject).casefold(), relation)
+            if relation not in wanted:
+                outcome = "relation has templates"
+            elif name in named:
+                outcome = "subjects told apart by name"
+            else:
+                choice = choose(key)
+                outcome = choice if isinstance(choice, str) else self.make(key, *choice)
+                # Asked last, so that the funnel's other steps report what the facts allow.
+                if isinstance(outcome, PeakRecord) and made[relation] == settings.per_relation:
+                    outcome = "within the relation's share"
+            if isinstance(outcome, str):
+                rejections.append(Rejection(graph.label(subject), relation, outcome))
+            else:
+                # The first few records mix relations: one of each, then the next of each.
+                records.append(replace(outcome, case_id=made[relation]))
+                made[relation] += 1
+                named.add(name)
+        records.sort(key=lambda record: record.case_id)  # stable: the drawn order stays
+        numbered = (replace(record, case_id=number) for number, record in enumerate(records))
+        return Built(tuple(numbered), tuple(rejections))
+
+    def make(
+        self, key: Key, targets: Sequence[str], correct: Sequence[str], known: Sequence[str]
+    ) -> PeakRecord | str:
+        """The record of one fact, or the step at which its best target fails."""
+        settings, graph = self.settings, self.graph
+        rng = random.Random(f"{settings.seed}/{key[1]}/{key[0]}")
+        if len(correct) < settings.correct[0]:
+            return "enough correct answers"
+        drawn = rng.sample(list(correct), min(settings.correct[1], len(correct)))
+        wordings = self.templates[key[1]]
+        prompt = rng.choice(wordings.clozes)
+        others = [wording for wording in wordings.all if wording != prompt]
+        others = rng.sample(others, min(settings.paraphrases, len(others)))
+        subject = graph.label(key[0])
+        labels = {graph.label(o).casefold() for o in (*known, key[0])}
+        failed = ["object to append"]
+        for target in rng.sample(list(targets), min(_TARGETS_TRIED, len(targets))):
+            label = graph.label(target)
+            # A temporal o* is itself known; what must not happen is a twin among O.
+            twin = label.casefold() in {graph.label(o).casefold() for o in drawn}
+            if twin or mentions(prompt.replace(SLOT, subject), label):
+                continue
+            excluded = labels | {label.casefold()}
+            false = self.linked.false_answers(target, excluded=excluded, settings=settings, rng=rng)
+            if false is None:
+                failed.append("hard and random false answers")
+                continue
+            locality = self.locality(key, drawn, label, rng)
+            if len(locality) < settings.locality[0]:
+                failed.append("locality prompts")
+                continue
+            answers = tuple(graph.label(o) for o in drawn)
+            filled = tuple(other.replace(SLOT, subject) for other in others)
+            lists = (answers[0], answers, *false, filled, locality)
+            return PeakRecord(0, key[1], prompt, subject, label, *lists)
+        return max(failed, key=STEPS.index)
+
+    def locality(
+        self, fact: Key, correct: Collection[str], target_label: str, rng: random.Random
+    ) -> tuple[tuple[str, str], ...]:
+        """Prompts about other subjects whose answer is one of O (PEAK, Section 5.1).
+
+        Facts that o* answers too are omitted. Among a few drawn at random the one with the fewest
+        answers is used, so that the prompt asks for its answer and not for a dozen others.
+        """
+        graph = self.graph
+        prompts: list[tuple[str, str]] = []
+        subject = graph.label(fact[0]).casefold()
+        for answer in rng.sample(list(correct), len(correct)):
+            if len(prompts) == self.settings.locality[1]:
+                break
+            label, known = graph.label(answer), self.by_answer.get(answer, [])
+            drawn = rng.sample(known, min(_LOCALITY_TRIED, len(known)))
+            for other in sorted(drawn, key=lambda key: len(graph.answers[key])):
+                template = rng.choice(templates_of(self.templates, other[1]).clozes)
+                prompt = template.replace(SLOT, graph.label(other[0]))
+                answers = {graph.label(a).casefold() for a in graph.answers[other]}
+                inside = (
+                    graph.label(other[0]).casefold() == subject
+                    or target_label.casefold() in answers
+                )
+                if not (inside or mentions(prompt, label) or mentions(prompt, target_label)):
+                    prompts.append((prompt, label))
+                    break
+        return tuple(prompts)
+
+
+def _usable(graph: Graph, key: Key, identifiers: Iterable[str]) -> list[str]:
+    """Objects whose labels differ and are not given away by the subject."""
+    subject = graph.label(key[0])
+    by_label: dict[str, str] = {}
+    for identifier in identifiers:
+        label = graph.label(identifier)
+        if len(label) <= LONGEST_LABEL and SLOT not in label and not mentions(subject, label):
+            by_label.setdefault(label.casefold(), identifier)
+    return list(by_label.values())

@@ -1,0 +1,185 @@
+"""Runs of notebooks 03 and 04 published with a tiny model: a table a part, resumably, scores only."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pandas as pd
+import pytest
+
+from helpers import UserError
+from helpers.editing import build
+from helpers.editing.app import App
+from helpers.editing.contexts import ContextTemplates
+from helpers.editing.rome import Rome
+from helpers.peak import run as peak_scores
+from helpers.peak.ablations import studies_of
+from helpers.peak.publish import editing_publication, studies_publication
+from helpers.peak.records import load_peak
+from helpers.peak.run import PeakRun
+from helpers.publish import publish
+from helpers.results.archive import Archive, ArchiveError
+from helpers.results.publish import publish_parts
+from helpers.results.store import ResultsStore
+
+PARAMS = {
+    "records": 2,
+    "editors": ["rome"],
+    "fairer": ["rome"],
+    "neighbours": [1],
+    "factors": [2.0],
+    "margins": [1.0],
+    "others": [],
+    "said": ["rome"],
+    "samples": 2,
+    "sequences": ["rome+app"],
+    "checkpoints": [3, 1],
+    "preset": "tuned",
+    "corpus": "self",
+    "seed": 0,
+}
+ROME = {**PARAMS, "methods": ["rome"]}
+
+
+@pytest.fixture
+def run(tiny, tmp_path):
+    return PeakRun(tiny("llama"), load_peak("peak-mini-cf", limit=3), ResultsStore(tmp_path / "r"))
+
+
+@pytest.fixture
+def built(run, rome_settings, monkeypatch):
+    """The editors that stand in for those of the presets, by method."""
+    plain = Rome(run.language_model, rome_settings, ContextTemplates((("{}",),)))
+    built = {
+        "rome": plain,
+        "rome+app": replace(plain, app=App()),
+        "rome+all": replace(plain, targets="all"),
+        "rome+all-sum": replace(plain, targets="all-sum"),
+    }
+    monkeypatch.setattr(build, "build_editor", lambda method, *_, **options: built[method])
+    return built
+
+
+@pytest.fixture
+def into(tmp_path):
+    return Archive(tmp_path / "p")
+
+
+def edits(run, into, params=ROME, **how):
+    return publish_parts(editing_publication(run, params), into, **how)
+
+
+def studies(run, into, **changes):
+    return publish_parts(studies_publication(run, {**PARAMS, **changes}), into)
+
+
+def contents(path):
+    return {file: file.read_bytes() for file in path.rglob("*.*")}
+
+
+def no_computation(monkeypatch):
+    monkeypatch.setattr(Rome, "edit", None)  # any edit would fail
+    monkeypatch.setattr(peak_scores, "score_answers", None)
+
+
+def test_every_study_is_stored_once(run, built, into, tmp_path, monkeypatch):
+    path = studies(run, into)
+    stored = studies_of(into.get(path.name))
+    assert set(stored.scores) == {
+        *built,
+        *("rome+app@neighbours=1", "rome+app@margin=1"),
+        *(f"rome+app@{field}={x}x" for field in ("alpha", "beta", "gamma") for x in (0, 2)),
+    }
+    assert {table["case_id"].nunique() for table in stored.scores.values()} == {2}
+    assert {place: t["case_id"].nunique() for place, t in stored.sequences.items()} == {
+        ("rome+app", 1): 1,
+        ("rome+app", 3): 3,
+    }
+    assert set(stored.said) == {"before", "again", "rome"}
+    assert stored.settings["rome+app@margin=1"]["app"]["margin"] == 1
+    assert {file.suffix for file in path.rglob("*") if file.is_file()} == {".json", ".parquet"}
+    before = contents(path)
+    no_computation(monkeypatch)
+    studies(replace(run, store=ResultsStore(tmp_path / "elsewhere")), into)
+    assert contents(path) == before
+
+
+def test_factors_of_a_coefficient_that_is_zero_are_no_variants(run, built, into):
+    """As with MEND, whose APP has L1 alone."""
+    built["rome+app"] = replace(built["rome"], app=App(0.3, 0, 0))
+    path = studies(run, into, fairer=[], said=[], sequences=[], checkpoints=[1])
+    fields = {name.partition("@")[2] for name in into.get(path.name).tables}
+    assert fields == {"", "alpha=0x", "alpha=2x", "margin=1", "neighbours=1"}
+
+
+@pytest.mark.parametrize("name", ["organisation/tiny", "/home/somebody/tiny"])
+def test_names_with_slashes_are_one_folder(run, built, into, name):
+    run = replace(run, language_model=replace(run.language_model, name=name))
+    assert [edits(run, into).name] == into.names()
+
+
+def test_published_scores_are_not_computed_again_elsewhere(run, built, into, tmp_path, monkeypatch):
+    path = edits(run, into, {**ROME, "methods": ["rome", "rome+app"]})
+    before = contents(path)
+    elsewhere = replace(run, store=ResultsStore(tmp_path / "elsewhere"))
+    no_computation(monkeypatch)
+    edits(elsewhere, into, {**ROME, "methods": ["rome", "rome+app"]})
+    assert contents(path) == before
+    # The archive holds single precision, the store what was computed: none of the former gets there.
+    assert not elsewhere.results().done()
+
+
+def test_what_is_published_of_other_settings_or_fewer_records_is_made(run, built, into, tmp_path):
+    part = replace(run, data=replace(run.data, records=run.data.records[:2]))
+    name = edits(part, into).name
+    edits(run, into)
+    whole = into.get(name).tables["ROME"]
+    assert whole["case_id"].nunique() == 3
+    built["rome"] = replace(built["rome"], app=App())
+    edits(run, into)
+    assert not into.get(name).tables["ROME"]["sum_after"].equals(whole["sum_after"])
+
+
+def test_a_published_run_takes_methods_and_never_loses_records(run, built, into):
+    path = edits(run, into)
+    edits(run, into, {**ROME, "methods": ["rome+app"]})
+    assert list(into.get(path.name).tables) == ["ROME", "ROME+APP"]
+    before = contents(path)
+    first = replace(run, data=replace(run.data, records=run.data.records[:1]))
+    with pytest.raises(UserError, match="holds 3 records, this run fewer"):
+        edits(first, into)
+    named = edits(first, replace(into, label="mine"))
+    assert named.name == f"{path.name}@mine"
+    assert into.get(named.name).about.caption["records"] == 1
+    assert contents(path) == before
+
+
+def test_another_source_is_refused_before_anything_is_made(run, built, into, tmp_path, monkeypatch):
+    other = Archive(tmp_path / "s")
+    edits(run, into)
+    studies(run, other, said=[], sequences=[], checkpoints=[1])
+    no_computation(monkeypatch)
+    loose = replace(run, data=replace(run.data, strict_lists=False))
+    for made in (lambda: edits(loose, into), lambda: studies(loose, other)):
+        with pytest.raises(ArchiveError, match=r"strict_lists .*, now False"):
+            made()
+
+
+def test_finished_is_what_the_store_has(run, built, into):
+    with pytest.raises(UserError, match="is finished; nothing was stored"):
+        edits(run, into, finished=True)
+    assert not into.root.exists()
+    scores = run.scores(built["rome"])
+    path = edits(run, into, {**ROME, "methods": ["rome", "rome+app"]}, finished=True)
+    stored = into.get(path.name).tables
+    assert list(stored) == ["ROME"]
+    pd.testing.assert_series_equal(
+        stored["ROME"]["sum_after"], scores["sum_after"], check_dtype=False, rtol=1e-6
+    )
+
+
+def test_only_some_notebooks_are_published():
+    from helpers.paths import PARAMS as FOLDER
+
+    with pytest.raises(UserError, match="published are only 02_peak_construction, 03_"):
+        publish(FOLDER / "quick" / "01_preliminaries.yaml")
