@@ -40,9 +40,9 @@ def test_statements_are_split_at_lines_and_sentences_but_not_at_initials_and_tit
     ]
 
 
-def test_triplets_in_both_notations():
+def test_triplets_are_read():
     text = (
-        "Ada | lives in | Red House\n* (Red House, belongs to, North College).\n"
+        "Ada | lives in | Red House\n* Red House | belongs to | North College.\n"
         "ADA | lives in | red house\nAda | is | Ada\na | b\n(a, b, c, d)\n"
         "Ada | said that | one two three four five six seven eight nine"
     )
@@ -95,12 +95,10 @@ word = st.from_regex(r"[A-Za-z]{1,9}", fullmatch=True)
 
 @given(st.lists(st.tuples(word, word, word), max_size=6))
 def test_well_formed_lines_come_back_once(rows):
-    expected = {Triplet(*r).key for r in rows if r[0].casefold() != r[2].casefold()}
-    for line in ("{} | {} | {}", "({}, {}, {})"):
-        text = "\n".join(line.format(*row) for row in rows)
-        found = language.triplets_of(text, text, Wordings())
-        assert {triplet.key for triplet in found} == expected
-        assert len(found) == len(expected)
+    expected = [Triplet(*r).key for r in rows if r[0].casefold() != r[2].casefold()]
+    text = "\n".join(" | ".join(row) for row in rows)
+    found = language.triplets_of(text, text, Wordings())
+    assert [triplet.key for triplet in found] == list(dict.fromkeys(expected))
 
 
 @given(st.text())

@@ -12,10 +12,8 @@ from helpers.thinkedit.grow.people import Decision, Proposal, Review, about, kee
 from helpers.thinkedit.grow.pipeline import Session, Settings
 from helpers.thinkedit.grow.sessions import reasoned
 from helpers.thinkedit.grow.wordings import Wording, Wordings, read_wordings
+from tests.thinkedit.conftest import HOUSE, PART, SCHOOL
 
-SCHOOL = Triplet("Ada", "studied at", "North College")
-HOUSE = Triplet("Ada", "lives in", "Red House")
-PART = Triplet("Red House", "belongs to", "North College")
 WENT = Triplet("Ada", "went to", "North College")
 
 
@@ -54,14 +52,6 @@ def test_the_world_is_found_and_its_chains_sequenced(world, grow, path):
     assert kinds.count("responses") == len(world.asked)
 
 
-def test_an_unknown_fact_stops_at_once(grow):
-    unknown = Triplet("Ada", "was taught by", "Bo")
-    growth = grow(fact=unknown)
-    assert growth.stopped == "the fact to edit did not validate"
-    assert growth.discarded == [(unknown,)]
-    assert growth.graph.number_of_nodes() == 0
-
-
 @pytest.mark.parametrize(
     ("settings", "stopped", "rounds"),
     [
@@ -73,6 +63,10 @@ def test_an_unknown_fact_stops_at_once(grow):
 def test_stop_rules(grow, settings, stopped, rounds):
     growth = grow(**settings)
     assert (growth.stopped, growth.rounds) == (stopped, rounds)
+    unknown = grow(fact=WENT, name="unknown", **settings)
+    assert unknown.stopped == "the fact to edit did not validate"
+    assert unknown.discarded == [(WENT,)]
+    assert not unknown.graph
 
 
 def test_names_of_the_object_validate(grow):
@@ -257,13 +251,6 @@ def test_a_changed_record_is_noticed(grow, path):
     path.write_text("[]\n")
     with pytest.raises(UserError, match="line 1: no journal record"):
         grow()
-
-
-def test_a_journal_holds_any_line_separator(path):
-    for _ in range(2):
-        journal = Journal(path, model="m", settings={})
-        journal.record("responses", {"prompt": "?"}, ["one\u2028two\x85three"])
-    assert len(path.read_bytes().splitlines()) == 2
 
 
 SELF = Triplet("Ada", "is", "ADA")

@@ -106,46 +106,27 @@ def statements(text: str) -> list[str]:
 
 
 def triplets_of(text: str, statement: str, wordings: Wordings) -> list[Triplet]:
-    """The triplets that a model wrote for a statement, as ``a | b | c`` or ``(a, b, c)``, each once.
+    """The triplets that a model wrote for a statement, as ``a | b | c``, each once.
 
     A line that words a known relation is read by it, however it is split. One of two parts,
     ``a | b c``, is split before the name at its end. Omitted are lines of other shapes, entities that
     the statement does not hold, empty or overlong parts, and an entity's relation to itself.
-
-    Args:
-        text: what the model wrote.
-        statement: what it was asked about.
-        wordings: the known relations, and the names that replace their entities' aliases.
     """
     found: dict[tuple[str, str, str], Triplet] = {}
     for line in text.splitlines():
-        for parts in _parts(_BULLET.sub("", line).strip(), wordings):
-            subject, relation, goal = (_bare(part).removeprefix("the ") for part in parts)
-            if all(mentions(statement, (entity,)) for entity in (subject, goal)):
+        parts = [part.strip() for part in _BULLET.sub("", line).split("|")]
+        if worded := wordings.read(" ".join(parts)):
+            parts = [*worded]
+        elif len(parts) == 2 and (named := _NAME_AT_END.fullmatch(parts[1])):
+            parts = [parts[0], named["relation"], named["name"]]
+        if len(parts) == 3:
+            subject, relation, goal = (part.strip(' ."`()').removeprefix("the ") for part in parts)
+            if mentions(statement, (subject,)) and mentions(statement, (goal,)):
                 triplet = Triplet(wordings.name(subject), relation, wordings.name(goal))
                 sized = all(1 <= len(part.split()) <= _MAX_WORDS for part in triplet.key)
                 if sized and triplet.key[0] != triplet.key[2]:
                     found.setdefault(triplet.key, triplet)
     return list(found.values())
-
-
-def _parts(line: str, wordings: Wordings) -> list[tuple[str, str, str]]:
-    groups = [group.split(",") for group in re.findall(r"\(([^()]*)\)", line)]
-    if listed := [(parts[0], parts[1], parts[2]) for parts in groups if len(parts) == 3]:
-        return listed
-    parts = [part.strip() for part in line.split("|")]
-    if worded := wordings.read(" ".join(parts)):
-        return [worded]
-    if len(parts) == 2 and (named := _NAME_AT_END.fullmatch(parts[1])):
-        return [(parts[0], named["relation"], named["name"])]
-    return [(parts[0], parts[1], parts[2])] if len(parts) == 3 else []
-
-
-def _bare(part: str) -> str:
-    """Without blanks, full stops, brackets and quotes around it; the apostrophe of 's stays."""
-    bare = part.strip(' ."`()')
-    quoted = len(bare) > 1 and bare.startswith("'") and bare.endswith("'")
-    return bare.strip("'").strip(" .") if quoted else bare
 
 
 @dataclass(frozen=True)

@@ -25,16 +25,9 @@ from helpers.thinkedit.grow.wordings import WORDINGS, read_wordings
 
 FOLDER = PACKAGED / "thinkedit"
 SETTINGS = Settings(
-    max_attempts=2,
-    target_chains=8,
-    max_rounds=3,
-    responses=5,
-    chain_questions=1,
-    thoughts=3,
-    thought_tokens=96,
-    statements=5,
-    proposals=6,
-)
+    max_attempts=2, target_chains=8, max_rounds=3, responses=5, chain_questions=1,
+    thoughts=3, thought_tokens=96, statements=5, proposals=6,
+)  # fmt: skip
 SAMPLING = Sampling(max_new_tokens=32, stop="\n")
 
 
@@ -44,19 +37,13 @@ def session(
     open_journal: Callable[..., Journal],
     *,
     question: str = "",
-    source: str = "packaged",
     settings: Settings = SETTINGS,
 ) -> Session:
-    """A run in which a triple store proposes facts in addition to the model's own reasoning.
+    """A run in which the packaged facts propose neighbours in addition to the model's own reasoning.
 
-    Args:
-        fact: the fact to edit, where the graph starts.
-        model: who answers.
-        open_journal: called with the model's fingerprint and the settings, e.g.
-            ``partial(Journal.kept_in, folder, "my")``. A session that was left resumes.
-        question: what is asked first about the fact; empty for the wordings' or the model's question.
-        source: the triple store, see ``helpers.triples.sources``.
-        settings: how far to grow, and how to ask.
+    ``open_journal`` is called with the model's fingerprint and the settings, e.g.
+    ``partial(Journal.kept_in, folder, "my")``; a session that was left resumes. For the other arguments
+    see ``Session``.
 
     Raises:
         UserError: the journal is damaged or belongs to another run.
@@ -71,11 +58,11 @@ def session(
     held = {
         "fact": [fact.subject, fact.relation, fact.object],
         "question": question,
-        "source": source,
+        "source": "packaged",
         "pipeline": asdict(settings),
     }
     journal = open_journal(model=model.fingerprint, settings=held)
-    return Session(fact, model, journal, settings, _proposer(source), wordings, question)
+    return Session(fact, model, journal, settings, _proposer(), wordings, question)
 
 
 def lacking(fact: Triplet, *, question: str = "") -> list[str]:
@@ -86,7 +73,7 @@ def lacking(fact: Triplet, *, question: str = "") -> list[str]:
             f"No relation of {WORDINGS.name} reads {fact.relation!r}: the model writes the question itself;"
             " give your own where it fails."
         )
-    if not _proposer("packaged")((fact.subject, fact.object)):
+    if not _proposer()((fact.subject, fact.object)):
         lacks.append(
             f"The packaged facts hold nothing about {fact.subject} or {fact.object}: only the"
             " model's own reasoning and the reviewer bring new facts."
@@ -95,19 +82,19 @@ def lacking(fact: Triplet, *, question: str = "") -> list[str]:
 
 
 @cache
-def _proposer(source: str) -> Proposer:
-    return about(store_neighbours(source, read_wordings()))
+def _proposer() -> Proposer:
+    return about(store_neighbours("packaged", read_wordings()))
 
 
 @dataclass(frozen=True)
 class Recorded:
-    """Replaces the model of a journal; whoever asks it anything has left the record."""
+    """Replaces the model of a journal; asking it anything means that the record was left."""
 
     path: Path
     fingerprint: str
 
     def respond(self, prompts: Sequence[Any], **_: Any) -> NoReturn:
-        """Refuse with a ``UserError``."""
+        """Refuse."""
         raise UserError(
             f"{self.path} does not answer {prompts[0]!r}: the pipeline has changed since;"
             " grow it again, by python -m tools.grow or at notebook 06's panel"
@@ -137,7 +124,6 @@ def replayed(paths: Sequence[Path]) -> list[Growth]:
             Recorded(path, made["model"]),
             partial(Journal, path),
             question=held["question"],
-            source=held["source"],
             settings=Settings(**held["pipeline"]),
         )
         if run.pending is not None:
