@@ -33,14 +33,14 @@ BUDGETS = {
     "triples": 825,
     "peak": 4037,
     "klob": 3184,
-    "thinkedit": 5903,
+    "thinkedit": 5870,
     "explorer": 884,
     "sweeps": 649,
     "top-level": 1827,
     "tools": 2456,
     "benchmarks": 1499,
     "book": 800,
-    "tests": 18955,
+    "tests": 18909,
 }
 OUTSIDE = ("tools", "benchmarks", "book", "tests")
 # What an addition is: a word by which code names one that exists, and the files it may touch.
