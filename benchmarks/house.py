@@ -1,7 +1,7 @@
 """How much there is to hold in the head: lines by room next to their budgets, the files that one
 addition touches, and the modules between a notebook's cell and its number.
 
-python -m benchmarks.house
+python -m benchmarks.house [--distances]    the latter runs a cell of three notebooks, about a minute
 """
 
 from __future__ import annotations
@@ -194,6 +194,8 @@ def main() -> None:
     print("modules over 500 lines:", ", ".join(sorted(long)) or "none")
     for what, (word, most) in ADDITIONS.items():
         print(f"{what}, such as {word} (at most {most}):", ", ".join(files_naming(word)))
+    if "--distances" not in sys.argv:
+        return
     for notebook, word in DISTANCES.items():
         found = modules_to_a_number(notebook, word)
         print(f"{word} of {notebook}: {len(found)} modules:", ", ".join(found))
