@@ -33,14 +33,14 @@ BUDGETS = {
     "triples": 825,
     "peak": 4037,
     "klob": 3184,
-    "thinkedit": 5870,
-    "explorer": 884,
+    "thinkedit": 4439,
+    "explorer": 881,
     "sweeps": 649,
     "top-level": 1827,
-    "tools": 2456,
+    "tools": 2542,
     "benchmarks": 1499,
     "book": 800,
-    "tests": 18909,
+    "tests": 18219,
 }
 OUTSIDE = ("tools", "benchmarks", "book", "tests")
 # What an addition is: a word by which code names one that exists, and the files it may touch.

@@ -14,11 +14,9 @@ from helpers.peak.metrics import summarise
 from helpers.peak.tables import MAIN_TABLES, PAPER_NAMES
 from helpers.results.archive import Run
 from helpers.results.text import published_table
-from helpers.thinkedit import stored_scores as thinkedit_scores
-from helpers.thinkedit.gallery import is_recalled
-from helpers.thinkedit.known import BY_RANK
-from helpers.thinkedit.report_tables import paper_techniques
-from helpers.thinkedit.technique_tables import as_text, technique_table
+from helpers.thinkedit import evaluation
+from helpers.thinkedit import tables as thinkedit
+from helpers.thinkedit.metrics import BY_RANK
 
 DATASET, MODE = "peak-cf", "sequential"
 # Column of the metrics: its title, with the direction that is better.
@@ -78,11 +76,11 @@ def _add_peak(rows: dict[tuple[str, str], dict[str, str]], run: Run) -> None:
 
 
 def _add_thinkedit(rows: dict[tuple[str, str], dict[str, str]], runs: tuple[Run, ...]) -> None:
-    stored = tuple(run for run in runs if "exact" in run.tables and not is_recalled(run))
+    stored = tuple(run for run in runs if "exact" in run.kinds and not evaluation.is_recalled(run))
     if not stored:
         return
-    found = thinkedit_scores.evaluation(stored, modes=(MODE,), rule=BY_RANK)
-    for row in as_text(technique_table(found, mode=MODE)).to_dict("records"):
+    found = evaluation.evaluate(stored, modes=(MODE,), rule=BY_RANK)
+    for row in thinkedit.as_text(thinkedit.technique_table(found, mode=MODE)).to_dict("records"):
         label = method_label(row["method"])
         cells = {THINKEDIT[m]: row[m] + _paper_thinkedit(row["method"], m) for m in THINKEDIT}
         rows.setdefault((label, row["model"]), {}).update(cells)
@@ -102,7 +100,7 @@ def _paper_peak(method: str, metric: str) -> str:
 
 
 def _paper_thinkedit(method: str, measure: str) -> str:
-    printed = paper_techniques()
+    printed = thinkedit.paper_techniques()
     return _range(printed.loc[printed["method"] == method, measure], digits=2)
 
 

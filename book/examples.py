@@ -19,8 +19,8 @@ from helpers.peak.ablations import said_metrics
 from helpers.peak.metrics import ranking_forgetting_factor, ranking_noise_factor
 from helpers.results.statistics import mean_interval, paired_means
 from helpers.results.text import in_points
-from helpers.thinkedit import reading as thinkedit
-from helpers.thinkedit.counterfact import efficacy, fluency, neighbourhood_success
+from helpers.thinkedit.figures import worked
+from helpers.thinkedit.metrics import fluency
 
 _MARK = re.compile(r"%EXAMPLE (\w+)%")
 
@@ -151,7 +151,7 @@ def _chance() -> str:
 
 
 def _recovery() -> str:
-    found = thinkedit.worked()
+    found = worked()
     return (
         "A chain of one step keeps a tenth of its probability (0.9 to 0.09), one of two steps a "
         "quarter (0.8 · 0.5 to 0.2 · 0.5). Weighted by $1/\\sqrt{n}$, $\\mathrm{IFR} = "
@@ -166,7 +166,7 @@ def _writing() -> str:
     one, other = "the cat and the cat and the cat", "a short text without any word used twice"
     return (
         "The new object beats the original one at one of two edits: the efficacy is "
-        f"{efficacy(new=new, true=true):.0%}. The original one stays ahead at one of two prompts about "
-        f"others: the specificity is {neighbourhood_success(new=new, true=true):.0%}. The text “{one}” "
+        f"{(new > true).mean():.0%}. The original one stays ahead at one of two prompts about "
+        f"others: the specificity is {(true > new).mean():.0%}. The text “{one}” "
         f"has a fluency of {fluency(one):.2f} bits, “{other}” one of {fluency(other):.2f}."
     )

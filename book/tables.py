@@ -18,11 +18,9 @@ from helpers.peak.tables import beside_paper, caption_of, editing_table, paper_s
 from helpers.results.archive import Archive, Run
 from helpers.results.show import table_html
 from helpers.results.text import PACKAGED_WORDS
-from helpers.thinkedit import stored_scores as thinkedit_scores
-from helpers.thinkedit.gallery import is_recalled
-from helpers.thinkedit.known import BY_RANK, DEFAULT, Known
-from helpers.thinkedit.report_tables import paper_techniques
-from helpers.thinkedit.technique_tables import as_text, technique_table
+from helpers.thinkedit import evaluation
+from helpers.thinkedit import tables as thinkedit
+from helpers.thinkedit.metrics import BY_RANK, DEFAULT, Known
 
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>&$|~])")
 _MODES = ("sequential", "independent")
@@ -124,9 +122,9 @@ def _klob(folder: Path) -> Iterator[str]:
 
 def _thinkedit(folder: Path) -> Iterator[str]:
     runs = runs_of(folder)
-    recalled = tuple(run for run in runs if is_recalled(run))
+    recalled = tuple(run for run in runs if evaluation.is_recalled(run))
     yield from _chains("What the model recalls", recalled, DEFAULT)
-    given = tuple(run for run in runs if not is_recalled(run))
+    given = tuple(run for run in runs if not evaluation.is_recalled(run))
     yield from _chains("KnowGIC", given, BY_RANK, beside=as_paper())
 
 
@@ -135,20 +133,19 @@ def _chains(
 ) -> Iterator[str]:
     """IFR and CKP of runs on one kind of graph, by estimator and mode; the paper's beside sequences."""
     for estimator, words in _ESTIMATORS.items():
-        runs = tuple(run for run in stored if estimator in run.tables)
+        runs = tuple(run for run in stored if estimator in run.kinds)
         if not runs:
             continue
-        found = thinkedit_scores.evaluation(runs, estimator=estimator, rule=rule)
+        found = evaluation.evaluate(runs, estimator=estimator, rule=rule)
         if estimator == "exact":
             words = f"{words}, {rule}"
         for mode in _MODES:
-            if mode not in set(found.recovery["mode"]):
+            if mode not in set(found.chains["mode"]):
                 continue
             yield f"### {graphs}, edits {mode}, {words}"
-            scores = thinkedit_scores.scores_of(runs, estimator)
-            yield escaped(thinkedit_scores.caption(scores, f"{estimator}, {mode}"))
+            yield escaped(evaluation.caption_of(runs, f"{estimator}, {mode}", kind=estimator))
             yield "Pooled, with 95 % intervals. IFR: lower is better; CKP: higher is better."
-            table = as_text(technique_table(found, mode=mode), digits=3)
+            table = thinkedit.as_text(thinkedit.technique_table(found, mode=mode), digits=3)
             yield html(smollm2_first(table).set_index(["model", "method"]))
             if beside is not None and mode == "sequential":
                 yield "The paper's (Tables 5 and 6):"
@@ -157,7 +154,7 @@ def _chains(
 
 def as_paper() -> pd.DataFrame:
     """The paper's Tables 5 and 6 with three digits."""
-    return paper_techniques().round(3)
+    return thinkedit.paper_techniques().round(3)
 
 
 def smollm2_first(table: pd.DataFrame) -> pd.DataFrame:

@@ -25,7 +25,7 @@ from helpers.paths import REPOSITORY, run_name
 from helpers.peak.records import load_peak
 from helpers.records import by_case_id
 from helpers.results.archive import Archive, ArchiveError, archive
-from helpers.thinkedit.knowgic import edits_file, usable_edits
+from helpers.thinkedit.knowgic import load_edits
 from helpers.thinkedit.run import MODES
 from helpers.thinkedit.scores import ESTIMATORS
 from helpers.triples.sources import check_source
@@ -151,7 +151,7 @@ def _records(params: Params) -> Iterable[Any]:
 
 
 def _edits(layout: str) -> Iterable[Any]:
-    return usable_edits(edits_file(_here(layout))).checked().records.values()
+    return load_edits(_here(layout))
 
 
 def _published(name: str, params: Params) -> None:

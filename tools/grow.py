@@ -24,8 +24,7 @@ from typing import Any
 from helpers.models import load
 from helpers.paths import RUNS
 from helpers.records import load_yaml
-from helpers.thinkedit.chains import as_edit
-from helpers.thinkedit.graph import Triplet
+from helpers.thinkedit.graph import Triplet, as_edit
 from helpers.thinkedit.grow.journal import Journal
 from helpers.thinkedit.grow.language import ModelRespondent
 from helpers.thinkedit.grow.people import Decision, Review, Reviewer, keep_all, store_neighbours

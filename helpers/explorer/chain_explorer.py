@@ -11,10 +11,9 @@ from helpers.editing.editor import Editor
 from helpers.editing.editors import method_label
 from helpers.models.language_model import LanguageModel
 from helpers.results.store import ResultsStore
-from helpers.thinkedit import case, tables
-from helpers.thinkedit.edits import Edit
-from helpers.thinkedit.known import BY_RANK
-from helpers.thinkedit.metrics import preservation_per_edit
+from helpers.thinkedit import case
+from helpers.thinkedit.knowgic import Edit
+from helpers.thinkedit.metrics import BY_RANK, facts_table
 from helpers.thinkedit.run import ThinkEditRun
 
 STEPS = ["step", "statement", "object", "before", "after", "state"]
@@ -28,7 +27,7 @@ class ChainsOutcome:
         edit: the edit with its chains.
         model: name of the model.
         method: the editor, in words.
-        facts: table of ``helpers.thinkedit.tables.exact_facts``.
+        facts: table of ``helpers.thinkedit.metrics.facts_table``.
     """
 
     edit: Edit
@@ -47,20 +46,18 @@ class ChainsOutcome:
         rows = []
         for step, fact in enumerate(self.edit.chains[number].facts, start=1):
             row = known.loc[items[fact.key]]
-            once, still = bool(row["known_before"]), bool(row["known_after"])
-            state = "unknown" if not once else "kept" if still else "lost"
+            state = case.state_of(bool(row["known_before"]), bool(row["known_after"]))
             rows.append((step, fact.cloze, fact.object, row["before"], row["after"], state))
         return pd.DataFrame(rows, columns=STEPS)
 
     def summary(self) -> str:
         """IFR and CKP in one line."""
         overall = case.step_table(self.edit, self.facts).set_index("steps").loc["overall"]
-        context = tables.context_table(self.facts, tables.chain_index([self.edit]))
-        kept = preservation_per_edit(context).iloc[0]
+        kept, _ = case.preservation(self.edit, self.facts)
         recovery = f"{overall['IFR']:.2f}" if overall["deducible before"] else "undefined"
         return (
             f"{overall['deducible before']:.0f} of {overall['chains']:.0f} chains deducible before, "
-            f"{overall['active after']:.0f} after; IFR {recovery}, CKP {kept['value']:.2f}"
+            f"{overall['active after']:.0f} after; IFR {recovery}, CKP {kept:.2f}"
         )
 
 
@@ -78,6 +75,6 @@ class ChainExplorer:
         run = ThinkEditRun(
             self.language_model, [edit], self.edits, {}, self.store, layout=self.layout
         )
-        facts = tables.exact_facts(run.before(), run.after(editor, "independent"), rule=BY_RANK)
+        facts = facts_table(run.before(), run.after(editor, "independent"), rule=BY_RANK)
         method = method_label(editor.method)
         return ChainsOutcome(edit, self.language_model.name, method, facts)

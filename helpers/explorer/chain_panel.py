@@ -16,9 +16,9 @@ from helpers.explorer.base_panel import WIDE, Panel, table_html
 from helpers.explorer.chain_explorer import ChainExplorer, ChainsOutcome
 from helpers.explorer.one_edit import Explorer
 from helpers.results.figure import figure
-from helpers.thinkedit.edits import Chain
+from helpers.thinkedit.drawings import graph_pair
 from helpers.thinkedit.graph import graph_of_facts
-from helpers.thinkedit.graph_drawings import graph_pair
+from helpers.thinkedit.knowgic import Chain
 
 ALL = -1  # in place of a chain's number
 

@@ -31,7 +31,7 @@ CHAPTERS = {
     "03": ("helpers.peak.figures",),
     "04": ("helpers.peak.ablation_figures",),
     "05": ("helpers.klob.gallery", "helpers.klob.figures"),
-    "06": ("helpers.thinkedit.gallery", "helpers.thinkedit.graph_drawings"),
+    "06": ("helpers.thinkedit.figures", "helpers.thinkedit.drawings"),
     "07": ("helpers.peak.figures", "helpers.explorer.chain_panel"),
 }
 _REGISTRY: dict[str, Drawing] = {}

@@ -10,17 +10,18 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import networkx as nx
 import numpy as np
+import pandas as pd
 
 from helpers.editing.request import EditRequest
 from helpers.models.language_model import LanguageModel
 from helpers.scoring.answers import Question, score_answers
-from helpers.thinkedit.edits import Edit, Fact
 from helpers.thinkedit.graph import graph_of_facts
-from helpers.thinkedit.probes import Kinds, all_rivals_of, request_of
+from helpers.thinkedit.knowgic import ChainFact, Edit
+from helpers.thinkedit.probes import Kinds, kinds_of, request_of, rivals_of
 
 VERSION = 2  # raise it when the same edits give other requests
 PLAUSIBLE = 5  # the target is drawn from the so many most probable answers
@@ -54,13 +55,13 @@ def further_questions(edit: Edit, kinds: Kinds) -> list[FurtherQuestion]:
     graph = graph_of_facts(edit.facts)
     leading = nx.ancestors(graph, edit.original.casefold()) | {edit.original.casefold()}
     asked = {edit.prompt} | ({edit.direct_fact.prompt} if edit.direct_fact else set())
-    firsts: dict[str, dict[str, Fact]] = {}
+    firsts: dict[str, dict[str, ChainFact]] = {}
     for chain in edit.chains:
         if chain.facts[0].prompt not in asked:
             firsts.setdefault(chain.facts[0].prompt, {})[chain.facts[0].key[2]] = chain.facts[0]
     found = []
     for prompt, facts in firsts.items():
-        rivals = all_rivals_of(next(iter(facts.values())), edit, kinds)
+        rivals = rivals_of(next(iter(facts.values())), edit, kinds, most=None)
         harmless = tuple(name for name in rivals if name.casefold() not in leading)
         if harmless:
             correct = tuple(fact.object for fact in facts.values())
@@ -97,59 +98,54 @@ def deep_edits(
 ) -> list[list[EditRequest]]:
     """The requests of every edit's deep edit, with plausible targets (see ``plausible_targets``)."""
     asked = [(edit, question) for edit in edits for question in further_questions(edit, kinds)]
-    targets = iter(plausible_targets(language_model, asked, seed=seed))
+    targets = plausible_targets(language_model, asked, seed=seed)
+    pairs = list(zip(asked, targets, strict=True))
     return [
-        deep_requests(
-            edit,
-            kinds,
-            [question for owner, question in asked if owner is edit],
-            [next(targets) for owner, _ in asked if owner is edit],
-        )
+        deep_requests(edit, kinds, [(q, target) for (owner, q), target in pairs if owner is edit])
         for edit in edits
     ]
 
 
 def deep_requests(
-    edit: Edit, kinds: Kinds, questions: Sequence[FurtherQuestion], targets: Sequence[str]
+    edit: Edit, kinds: Kinds, questions: Sequence[tuple[FurtherQuestion, str]]
 ) -> list[EditRequest]:
-    """The edit and its further questions as requests, one per key.
-
-    Args:
-        edit: the edit with its chains.
-        kinds: entities by kind.
-        questions: from ``further_questions``.
-        targets: the new answer of each.
+    """The edit and its further questions, each with its new answer, as requests, one per key.
 
     Returns:
         The edit's own request, with the questions that begin as it does as its ``further`` ones; then
         one request for each other beginning.
     """
     groups: dict[str, list[tuple[FurtherQuestion, str]]] = {beginning(edit.prompt): []}
-    for question, target in zip(questions, targets, strict=True):
+    for question, target in questions:
         groups.setdefault(beginning(question.prompt), []).append((question, target))
     own, *others = groups.values()
-    main = request_of(edit, kinds)
-    shared = tuple((question.prompt, target) for question, target in own)
-    requests = [
-        EditRequest(
-            edit.subject, main.prompt, main.target, main.correct, main.false, main.record, shared
-        )
-    ]
+    requests = [replace(request_of(edit, kinds), further=_further(own))]
     for (first, target), *rest in others:
-        further = tuple((question.prompt, other) for question, other in rest)
-        requests.append(
-            EditRequest(
-                edit.subject,
-                first.prompt,
-                target,
-                first.correct,
-                record=str(edit.case_id),
-                further=further,
-            )
-        )
+        asked = EditRequest(edit.subject, first.prompt, target, first.correct)
+        requests.append(replace(asked, record=str(edit.case_id), further=_further(rest)))
     return requests
+
+
+def _further(group: Sequence[tuple[FurtherQuestion, str]]) -> tuple[tuple[str, str], ...]:
+    return tuple((question.prompt, target) for question, target in group)
 
 
 def beginning(prompt: str) -> str:
     """What stands before the subject: the key at the subject depends on nothing else of a prompt."""
     return prompt.partition("{}")[0]
+
+
+def edit_index(edits: Sequence[Edit]) -> pd.DataFrame:
+    """How much each edit holds, in numbers alone.
+
+    Returns:
+        One row per case_id: ``chains``, ``facts``, and of its deep edit the further ``questions`` and
+        how many of them have the edit's own key (``same_key``: they begin as its prompt does).
+    """
+    kinds = kinds_of(edits)
+    rows = []
+    for edit in edits:
+        prompts = [question.prompt for question in further_questions(edit, kinds)]
+        alike = sum(beginning(prompt) == beginning(edit.prompt) for prompt in prompts)
+        rows.append((edit.case_id, len(edit.chains), len(edit.facts), len(prompts), alike))
+    return pd.DataFrame(rows, columns=["case_id", "chains", "facts", "questions", "same_key"])

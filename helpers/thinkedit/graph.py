@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import networkx as nx
 
-from helpers.thinkedit.edits import Edit, Fact
+from helpers.thinkedit.knowgic import Chain, ChainFact, Edit
+
+MAX_STEPS = 5  # the paper's bound: longer chains say little about the two ends
 
 
 @dataclass(frozen=True, order=True)
@@ -38,7 +41,7 @@ class Triplet:
         return ("{}" if self.relation.startswith("'") else "{} ") + self.relation
 
     @classmethod
-    def of(cls, fact: Fact) -> Triplet:
+    def of(cls, fact: ChainFact) -> Triplet:
         """The triplet of a published fact; its relation is the cloze without the slot."""
         return cls(fact.subject, fact.prompt.replace("{}", "").strip(), fact.object)
 
@@ -60,19 +63,13 @@ def knowledge_graph(triplets: Iterable[Triplet]) -> nx.DiGraph:
     return graph
 
 
-def graph_of_facts(facts: Iterable[Fact]) -> nx.DiGraph:
-    """Graph of published facts; each edge also carries its ``fact``."""
-    graph = nx.DiGraph()
-    for fact in facts:
-        add_triplet(graph, Triplet.of(fact), fact=fact)
-    return graph
+def graph_of_facts(facts: Iterable[ChainFact]) -> nx.DiGraph:
+    """Graph of published facts."""
+    return knowledge_graph(map(Triplet.of, facts))
 
 
 def add_triplet(graph: nx.DiGraph, triplet: Triplet, **attributes: Any) -> bool:
-    """Add one edge in place.
-
-    Returns:
-        Whether it was added: false when this ordered pair already has a relation, which stays.
+    """Add one edge in place; false when this ordered pair already has a relation, which stays.
 
     Raises:
         ValueError: subject and object are the same entity, or a part is empty.
@@ -133,10 +130,7 @@ def change(
 
 
 def deductive_closure(graph: nx.DiGraph, *, steps: int) -> frozenset[Implied]:
-    """Ω(G) up to ``steps``: every relationship that a simple path of at most that length implies.
-
-    The number of paths grows quickly with ``steps``; five is the paper's bound.
-    """
+    """Ω(G) up to ``steps``: every relationship that a simple path of at most that length implies."""
     label = graph.nodes.data("label")
     closure = set()
     for start in graph:
@@ -167,6 +161,50 @@ def is_deep_edited(graph_after: nx.DiGraph, fact: Triplet, *, steps: int) -> boo
         if len(path) > 1 or _relation(graph_after, start, goal) == relation:
             return False
     return True
+
+
+def simple_chains(
+    graph: nx.DiGraph, start: str, goal: str, *, max_steps: int = MAX_STEPS
+) -> list[tuple[Triplet, ...]]:
+    """All simple paths from ``start`` to ``goal`` of at most ``max_steps`` facts.
+
+    Shortest first, then by the entities passed; none when an end is not in the graph.
+    """
+    first, last = start.casefold(), goal.casefold()
+    if first not in graph or last not in graph:
+        return []
+    paths = nx.all_simple_paths(graph, first, last, cutoff=max_steps)
+    label = graph.nodes.data("label")
+    return [
+        tuple(Triplet(label[a], graph.edges[a, b]["relation"], label[b]) for a, b in pairwise(path))
+        for path in sorted(paths, key=lambda path: (len(path), path))
+    ]
+
+
+def as_edit(graph: nx.DiGraph, fact: Triplet, *, new: str, case_id: int = 0) -> Edit:
+    """An edit in KnowGIC's form, from a graph grown around ``fact`` (Algorithm 3).
+
+    Args:
+        graph: its edges carry the validated ``question`` of each fact.
+        fact: the fact to edit.
+        new: the object to put in place of the original one.
+        case_id: number of the record.
+
+    Raises:
+        ValueError: no chain leads from the subject to the object, or a step has no question.
+    """
+    chains = simple_chains(graph, fact.subject, fact.object)
+    if not chains:
+        raise ValueError(f"no chain of at most {MAX_STEPS} steps implies {fact}")
+    found = tuple(Chain(tuple(_asked(graph, step) for step in chain)) for chain in chains)
+    return Edit(case_id, fact.subject, fact.prompt, fact.object, new, found)
+
+
+def _asked(graph: nx.DiGraph, triplet: Triplet) -> ChainFact:
+    subject, _, goal = triplet.key
+    if not (question := graph.edges[subject, goal].get("question")):
+        raise ValueError(f"{triplet} has no validated question; validate it first")
+    return ChainFact(triplet.subject, triplet.prompt, triplet.object, question)
 
 
 def _relation(graph: nx.DiGraph, subject: str, goal: str) -> str:

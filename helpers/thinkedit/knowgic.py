@@ -1,4 +1,4 @@
-"""KnowGIC's files: edits with the implication chains that lead back to the original fact.
+"""KnowGIC: edits with the implication chains that lead back to the original fact, and their files.
 
 Two published layouts are read: June 2025 (21 edits, 558 chains, a list of ``chains`` per record; the
 one nearest to the paper's 566) and the latest (26 edits, 1,406 chains, one ``chain`` per record). A
@@ -9,26 +9,102 @@ models recall as "recalled-<model>" (``python -m tools.recall`` makes it).
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, Field, StrictInt, StringConstraints, model_validator
 
 from helpers import UserError
 from helpers.fetch import locate, official_files
 from helpers.paths import PACKAGED
-from helpers.records import Usable, read_json
-from helpers.thinkedit.edits import Chain, Edit, Fact
+from helpers.records import read_all, read_json
 from helpers.thinkedit.grow.wordings import read_wordings
 
 LAYOUTS = {layout: official_files()[f"knowgic-{layout}"] for layout in ("2025-06", "latest")}
 ALIASES = official_files()["knowgic-aliases"]
 OWN = ("mini", "recalled-smollm2-135m", "recalled-gemma3-270m")  # packaged, not KnowGIC
-_Rewrite = tuple[str, str, str, str]  # subject, prompt, original object, new object
-_FIELDS = ("questions", "answers", "prompts", "subjects")
 
 
-class KnowGICError(UserError):
-    """A record that cannot be read; the message names file, record and remedy."""
+@dataclass(frozen=True)
+class ChainFact:
+    """One step: subject, cloze ``prompt`` with one ``{}``, object, and the direct question."""
+
+    subject: str
+    prompt: str
+    object: str
+    question: str
+
+    @property
+    def cloze(self) -> str:
+        """The prompt about its subject, without a trailing blank."""
+        return self.prompt.replace("{}", self.subject).strip()
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """Identity of the fact: case-folded subject, prompt and object.
+
+        The question's wording varies; another wording of the prompt makes another fact.
+        """
+        return self.subject.casefold(), self.prompt, self.object.casefold()
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Facts that lead from the edit's subject to its original object, step by step."""
+
+    facts: tuple[ChainFact, ...]
+
+    def __len__(self) -> int:
+        return len(self.facts)
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """The entities passed, subject first."""
+        return (self.facts[0].subject, *(fact.object for fact in self.facts))
+
+
+@dataclass(frozen=True)
+class Edit:
+    """A requested edit with its chains; ``original`` and ``new`` are the objects before and after."""
+
+    case_id: int
+    subject: str
+    prompt: str
+    original: str
+    new: str
+    chains: tuple[Chain, ...]
+
+    @property
+    def facts(self) -> tuple[ChainFact, ...]:
+        """Distinct facts of the graph, in the order of their *last* appearance on the chains.
+
+        Stored tables number facts in this order (``item``). Of several wordings of a fact's question
+        the first counts.
+        """
+        distinct = {
+            fact.key: fact for chain in reversed(self.chains) for fact in reversed(chain.facts)
+        }
+        return tuple(reversed(distinct.values()))
+
+    @property
+    def direct_fact(self) -> ChainFact | None:
+        """The edited fact as its one-step chain words it; a few edits of the latest layout lack one."""
+        return next((chain.facts[0] for chain in self.chains if len(chain) == 1), None)
+
+    @property
+    def broader_context(self) -> tuple[ChainFact, ...]:
+        """Distinct facts about other subjects than the edited one: what an edit should preserve."""
+        own = self.subject.casefold()
+        return tuple(fact for fact in self.facts if fact.subject.casefold() != own)
+
+
+def chain_lengths(edits: Sequence[Edit]) -> dict[int, int]:
+    """Number of chains of each length over all edits (the paper's Table 4)."""
+    return dict(sorted(Counter(len(chain) for edit in edits for chain in edit.chains).items()))
 
 
 def load_edits(layout: str = "2025-06") -> tuple[Edit, ...]:
@@ -40,9 +116,7 @@ def load_edits(layout: str = "2025-06") -> tuple[Edit, ...]:
             ``write_edits`` wrote, e.g. from a graph grown out of a model.
 
     Raises:
-        ValueError: no such layout or file.
-        UserError: the file is not here and cannot be downloaded.
-        KnowGICError: see ``read_edits``.
+        UserError: no such layout or file, or see ``read_edits``.
     """
     return read_edits(edits_file(layout))
 
@@ -55,7 +129,7 @@ def edits_file(layout: str) -> Path:
         return locate(LAYOUTS[layout])
     if layout.endswith(".json") and Path(layout).is_file():
         return Path(layout)
-    raise ValueError(
+    raise UserError(
         f"no KnowGIC layout {layout!r}; choose from {', '.join((*LAYOUTS, *OWN))}, or give the"
         " path of a JSON file of edits"
     )
@@ -74,59 +148,110 @@ def load_aliases(layout: str = "2025-06") -> dict[str, tuple[str, ...]]:
     return {entity.casefold(): tuple(entry["answer_alias"]) for entity, entry in content.items()}
 
 
+def _with_slot(prompt: str) -> str:
+    if prompt.count("{}") != 1:
+        raise ValueError(f"{prompt!r} must hold exactly one {{}}")
+    return prompt
+
+
+_Text = Annotated[str, StringConstraints(strict=True, pattern=r"\S")]
+_Prompt = Annotated[_Text, AfterValidator(_with_slot)]
+
+
+class _Target(BaseModel):
+    text: _Text = Field(alias="str")
+
+
+class _Rewrite(BaseModel):
+    subject: _Text
+    prompt: _Prompt
+    target_true: _Target
+    target_new: _Target
+
+
+class _Lists(BaseModel):
+    """A chain as the files have it: what its facts have, list by list."""
+
+    subjects: list[_Text] = Field(min_length=1)
+    prompts: list[_Prompt]
+    answers: list[_Text]
+    questions: list[_Text]
+
+    @model_validator(mode="after")
+    def _is_a_path(self) -> _Lists:
+        sizes = {name: len(values) for name, values in self}
+        if len(set(sizes.values())) != 1:
+            raise ValueError(f"lists of different length {sizes}")
+        names = [name.casefold() for name in self.chain.nodes]
+        for earlier, subject in zip(names[1:], self.subjects[1:], strict=False):
+            if subject.casefold() != earlier:
+                raise ValueError(f"the step about {subject!r} does not follow {earlier!r}")
+        if len(set(names)) != len(names):
+            raise ValueError("passes an entity twice (a cycle); chains are simple paths")
+        return self
+
+    @property
+    def chain(self) -> Chain:
+        facts = zip(self.subjects, self.prompts, self.answers, self.questions, strict=True)
+        return Chain(tuple(ChainFact(*values) for values in facts))
+
+
+class _Record(BaseModel):
+    """A record of June 2025; one of the latest layout is a record of one chain."""
+
+    case_id: StrictInt
+    requested_rewrite: tuple[_Rewrite]
+    chains: list[_Lists] = Field(min_length=1)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_one_chain(cls, record: Any) -> Any:
+        if isinstance(record, dict) and "chain" in record:
+            return {"chains": [record["chain"]], **record}
+        return record
+
+    @model_validator(mode="after")
+    def _leads_to_the_object(self) -> _Record:
+        ends = self.edit.subject.casefold(), self.edit.original.casefold()
+        for number, chain in enumerate(self.edit.chains):
+            if (chain.nodes[0].casefold(), chain.nodes[-1].casefold()) != ends:
+                raise ValueError(f"chains.{number} must lead from {ends[0]!r} to {ends[1]!r}")
+        return self
+
+    @property
+    def edit(self) -> Edit:
+        (own,) = self.requested_rewrite
+        objects = own.target_true.text, own.target_new.text
+        chains = tuple(lists.chain for lists in self.chains)
+        return Edit(self.case_id, own.subject, own.prompt, *objects, chains)
+
+
 def read_edits(path: Path) -> tuple[Edit, ...]:
     """Read edits from a file in either layout, or one written by ``write_edits``.
 
     Records about the same rewrite are joined, their chains in order.
 
     Raises:
-        KnowGICError: no records; a record lacks a field or holds what is no text; its lists differ in
-            length; a chain is empty, passes an entity twice, does not hang together or does not end
-            at the original object; or two edits share a case_id.
-    """
-    return tuple(usable_edits(path).checked().records.values())
-
-
-def usable_edits(path: Path) -> Usable[Edit]:
-    """The edits by the place of their first record, and what is wrong with the other records.
-
-    An edit has the chains of its good records: in the latest layout, a bad record costs one chain.
-
-    Raises:
-        KnowGICError: not UTF-8, not JSON, or no list of records.
+        UserError: not JSON; with all records that lack a field, hold what is no text, or have chains
+            that are no simple path from the subject to the original object; or two edits share a case_id.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        items = read_json(path.read_text(encoding="utf-8"), str(path))
     except UnicodeDecodeError as error:
-        raise KnowGICError(f"{path}: not UTF-8 text ({error}); save it as UTF-8") from error
-    records = read_json(text, str(path))
-    if not isinstance(records, list) or not records:
-        raise KnowGICError(f"{path}: must hold a list of records, at least one")
-    case_ids: dict[_Rewrite, int] = {}
-    taken: dict[int, _Rewrite] = {}
-
-    def read(number: int, record: Any) -> tuple[_Rewrite, list[Chain]]:
-        place = f"{path}, record {number}"
-        rewrite = _rewrite(record, place)
-        lists = record["chains"] if "chains" in record else [record["chain"]]
-        if not isinstance(lists, list) or not lists:
-            raise KnowGICError(f"{place}: chains must be a list of one or more, not {lists!r}")
-        chains = [_chain(entry, rewrite, f"{place}, chain {i}") for i, entry in enumerate(lists)]
-        case_id = case_ids.get(rewrite, record["case_id"])
-        if taken.setdefault(case_id, rewrite) != rewrite:
-            raise KnowGICError(f"{place}: different edits share a case_id ({case_id}); number them")
-        case_ids[rewrite] = case_id
-        return rewrite, chains
-
-    found = Usable(dict(enumerate(records))).through(read)
-    joined: dict[_Rewrite, list[Chain]] = {}
-    places: dict[int, _Rewrite] = {}
-    for place, (rewrite, chains) in found.records.items():
-        if rewrite not in joined:
-            places[place] = rewrite
-        joined.setdefault(rewrite, []).extend(chains)
-    edits = {p: Edit(case_ids[own], *own, tuple(joined[own])) for p, own in places.items()}
-    return Usable(edits, found.wrong)
+        raise UserError(f"{path}: not UTF-8 text ({error}); save it as UTF-8") from error
+    if not isinstance(items, list) or not items:
+        raise UserError(f"{path}: must hold a list of records, at least one")
+    numbered = ((f"{path}, record {number}", item) for number, item in enumerate(items))
+    edits: dict[tuple[str, ...], Edit] = {}
+    for edit in (record.edit for record in read_all(numbered, _Record.model_validate)):
+        rewrite = (edit.subject, edit.prompt, edit.original, edit.new)
+        if known := edits.get(rewrite):
+            edit = replace(known, chains=known.chains + edit.chains)
+        edits[rewrite] = edit
+    for one, other in pairwise(sorted(edit.case_id for edit in edits.values())):
+        if one == other:
+            raise UserError(f"{path}: different edits share a case_id ({one}); number them")
+    return tuple(edits.values())
 
 
 def write_edits(edits: Sequence[Edit], path: Path) -> None:
@@ -147,69 +272,7 @@ def write_edits(edits: Sequence[Edit], path: Path) -> None:
     path.write_text(f"[\n{lines}\n]\n", encoding="utf-8")
 
 
-def _rewrite(record: Mapping[str, Any], place: str) -> _Rewrite:
-    try:
-        (rewrite,) = record["requested_rewrite"]
-        values = (
-            rewrite["subject"],
-            rewrite["prompt"],
-            rewrite["target_true"]["str"],
-            rewrite["target_new"]["str"],
-        )
-        if type(record["case_id"]) is not int:
-            raise TypeError("case_id must be a whole number")
-    except (KeyError, TypeError, ValueError) as error:
-        raise KnowGICError(
-            f"{place}: no proper case_id and requested_rewrite ({error!r})"
-        ) from error
-    if "chains" not in record and "chain" not in record:
-        raise KnowGICError(f"{place}: neither 'chains' (2025-06) nor 'chain' (latest layout)")
-    if not all(map(_is_text, values)):
-        raise KnowGICError(f"{place}: subject, prompt and targets must be texts, not {values}")
-    if values[1].count("{}") != 1:
-        raise KnowGICError(f"{place}: prompt {values[1]!r} must hold exactly one {{}}")
-    return values
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str) and bool(value.strip())
-
-
-def _chain(entry: Mapping[str, Any], rewrite: _Rewrite, place: str) -> Chain:
-    lists = dict(entry) if isinstance(entry, Mapping) else {}
-    missing = [name for name in _FIELDS if not isinstance(lists.get(name), list)]
-    if missing:
-        raise KnowGICError(f"{place}: lacks the lists {', '.join(missing)}")
-    for name in _FIELDS:
-        if odd := [value for value in entry[name] if not _is_text(value)]:
-            raise KnowGICError(f"{place}: {name} must be texts, not {odd[0]!r}")
-    sizes = {name: len(entry[name]) for name in _FIELDS}
-    if len(set(sizes.values())) != 1:
-        raise KnowGICError(f"{place}: lists of different length {sizes}")
-    if not entry["questions"]:
-        raise KnowGICError(f"{place}: an empty chain; remove it")
-    columns = (entry["subjects"], entry["prompts"], entry["answers"], entry["questions"])
-    chain = Chain(tuple(Fact(*values) for values in zip(*columns, strict=True)))
-    subject, _, original, _ = rewrite
-    _check_path(chain, subject, original, place)
-    return chain
-
-
-def _check_path(chain: Chain, subject: str, original: str, place: str) -> None:
-    for fact in chain.facts:
-        if fact.prompt.count("{}") != 1:
-            raise KnowGICError(f"{place}: prompt {fact.prompt!r} must hold exactly one {{}}")
-    names = [name.casefold() for name in chain.nodes]
-    for earlier, fact in zip(names[1:], chain.facts[1:], strict=False):
-        if fact.subject.casefold() != earlier:
-            raise KnowGICError(f"{place}: step about {fact.subject!r} does not follow {earlier!r}")
-    if names[0] != subject.casefold() or names[-1] != original.casefold():
-        raise KnowGICError(f"{place}: must lead from {subject!r} to {original!r}")
-    if len(set(names)) != len(names):
-        raise KnowGICError(f"{place}: passes an entity twice (a cycle); chains are simple paths")
-
-
-def _lists(facts: Sequence[Fact]) -> dict[str, list[str]]:
+def _lists(facts: Sequence[ChainFact]) -> dict[str, list[str]]:
     return {
         "questions": [fact.question for fact in facts],
         "answers": [fact.object for fact in facts],

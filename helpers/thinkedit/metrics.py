@@ -1,59 +1,222 @@
 """Is an edited-out fact still deducible, and what else was lost? IFR and CKP of ThinkEdit.
 
-Definitions 3 and 4 of *ThinkEdit* (published as *ThinkEval*, where CKP is called Preservation). All
-functions are pure and take probabilities p, p' that a fact's original object is the model's answer
-before and after an edit; how they were estimated (share of sampled responses, or exact
-log-probabilities) is the caller's business and is told through ``known`` columns:
+Definitions 3 and 4 of *ThinkEdit* (published as *ThinkEval*, where CKP is called Preservation). Let p
+and p' be the probability of a fact's original object before and after an edit, R and R' their products
+along a chain of n facts. IFR is the mean of R'/R over the *deducible* chains (every fact is known
+before), weighted by 1/√n; CKP is the mean of p'/p over the known facts about other subjects:
 
-- sampled: known = probability is not zero, as in the paper;
-- exact: probabilities are never zero, so known needs a threshold.
+    IFR = Σ R'/R · 1/√n ÷ Σ 1/√n        CKP = Σ p'/p ÷ number of facts
 
-Tables are long. *Steps* have one row per (edit, chain, step) with ``before``, ``after`` (probabilities)
-and ``known_before``, ``known_after`` (booleans); *facts* have one row per (edit, fact) with
-``before``, ``after`` and ``known_before``. Any further columns named in ``by`` (model, method, mode,
-estimator) separate runs.
+From stored scores to a number: ``facts_table`` (p, p', known), ``chain_table`` (R, R'), ``terms_of`` (what
+the means are of), ``sums_of`` and ``pooled`` (the mean over all edits, with its interval).
 """
 
-from collections.abc import Sequence
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Literal
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
+
+from helpers.results.statistics import LEVEL, Contrast, Estimate
+from helpers.results.text import INCONCLUSIVE
+from helpers.thinkedit.knowgic import Edit
 
 OVERALL = "overall"
-STEP_COLUMNS = ("edit", "chain", "step", "before", "after", "known_before", "known_after")
-FACT_COLUMNS = ("edit", "fact", "before", "after", "known_before")
+DIRECT, OWN = "the edited fact", "other facts about its subject"
+_SUCCESS = {"edit": "Efficacy", "paraphrase": "Generalisation", "neighbour": "Specificity"}
+_FACT = ["case_id", "item"]
+_RESAMPLES = 4_000
+_ALL_SIGNS = 14  # edits of which all sign patterns are tried
+_POWER = 2.8  # standard errors that a test at 5 % finds in four of five cases
+_TOKEN, _WORD = re.compile(r"\w+|[^\w\s]"), re.compile(r"\w\w+")
 
 
-def recovery_terms(chains: pd.DataFrame) -> pd.DataFrame:
-    """The chains that IFR averages (Definition 3): ``ratio`` R'/R, with the ``weight`` 1/√length.
+@dataclass(frozen=True)
+class Known:
+    """A rule that turns exact scores into probabilities and knowledge.
 
-    Args:
-        chains: table of ``chain_table``; those outside D' are left out.
+    Attributes:
+        measure: ``"named"``, the probability that the next words name the object by any accepted name:
+            the exact counterpart of the paper's share of responses; or ``"mean"``, the geometric mean
+            over the tokens of the object as it is written (PEAK's measure), which is far higher for
+            long names.
+        threshold: probability from which an object is known.
+        top: also known, whatever the probability: an object that, as it is written, is more probable
+            than the new object and every rival of its kind (by the same measure). Such facts
+            can be as improbable as 1e-8, and then p'/p says little. It is for graphs that are not
+            the model's own, of which a small model knows next to nothing otherwise.
     """
-    kept = chains[chains["kept"].astype(bool)]
-    return kept.assign(weight=kept["length"] ** -0.5)
+
+    measure: Literal["named", "mean"] = "named"
+    threshold: float = 0.05
+    top: bool = False
+
+    def __str__(self) -> str:
+        what = "whole probability" if self.measure == "named" else "geometric mean"
+        first = "first of its kind, or " if self.top else ""
+        return f"{what}, known: {first}at least {self.threshold:g}"
+
+    def probability(self, scores: pd.DataFrame, answer: str = "original") -> pd.Series:
+        """Probability of an answer, "original" or "other" (the new object), of each row."""
+        named = self.measure == "named"
+        return np.exp(scores[f"{answer}_named"] if named else per_token(scores, answer))
+
+    def of(self, scores: pd.DataFrame) -> pd.Series:
+        """Whether each row's object is known."""
+        likely = self.probability(scores) >= self.threshold
+        if not self.top:
+            return likely
+        if self.measure == "named":
+            own, *others = (scores[name] for name in ("original_sum", "other_sum", "rival_sum"))
+        else:
+            own = per_token(scores, "original")
+            others = [per_token(scores, "other"), scores["rival"]]
+        return likely | (own > pd.concat(others, axis=1).max(axis=1))
 
 
-def preservation_terms(facts: pd.DataFrame) -> pd.DataFrame:
-    """The facts that CKP averages (Definition 4): ``ratio`` p'/p, all with the ``weight`` 1.
+DEFAULT = Known()
+BY_RANK = Known(top=True)  # for other models' graphs
+BY_MEAN = Known("mean", top=True)  # the variant that counts most facts as known
+
+
+def per_token(scores: pd.DataFrame, answer: str) -> pd.Series:
+    """Mean over its tokens of the log-probability of an answer, "original" or "other"."""
+    return scores[f"{answer}_sum"] / scores[f"{answer}_tokens"]
+
+
+def chain_index(edits: Sequence[Edit]) -> pd.DataFrame:
+    """Which facts make up which chains: case_id, chain, step (from 1), item, ``own`` (own subject)."""
+    rows = []
+    for edit in edits:
+        items = {fact.key: item for item, fact in enumerate(edit.facts)}
+        own = edit.subject.casefold()
+        rows += [
+            (edit.case_id, chain, step, items[fact.key], fact.subject.casefold() == own)
+            for chain, facts in enumerate(edit.chains)
+            for step, fact in enumerate(facts.facts, start=1)
+        ]
+    return pd.DataFrame(rows, columns=["case_id", "chain", "step", "item", "own"])
+
+
+def facts_table(
+    before: pd.DataFrame, after: pd.DataFrame, *, rule: Known = DEFAULT
+) -> pd.DataFrame:
+    """Probabilities and knowledge of each fact before and after.
 
     Args:
-        facts: table with ``FACT_COLUMNS``; those that were not known before are left out.
+        before: scores of the unedited model, exact or sampled (a fact is then known when it is named
+            at least once, as in the paper).
+        after: the same under the edits.
+        rule: of exact scores: which probability is taken, and from when on a fact is known.
+
+    Returns:
+        One row per (case_id, item): ``before``, ``after``, ``known_before``, ``known_after``, and
+        ``new_before``, ``new_after`` (probability of the new object, NaN where the fact does not end
+        at the original one).
     """
-    known = facts[facts["known_before"].astype(bool)]
-    return known.assign(ratio=known["after"] / known["before"], weight=1.0)
+    moments = []
+    for name, scores in (("before", before), ("after", after)):
+        if "hits" in scores:
+            part, known = scores, scores["hits"] > 0
+            p, new = scores["hits"] / scores["n"], scores["new_hits"] / scores["n"]
+        else:
+            part = scores[scores["form"] == "fact"]
+            p, new, known = rule.probability(part), rule.probability(part, "other"), rule.of(part)
+        values = {name: p, f"known_{name}": known, f"new_{name}": new}
+        moments.append(part[_FACT].assign(**values))
+    return moments[0].merge(moments[1], on=_FACT, validate="1:1")
 
 
-def sums(terms: pd.DataFrame, keys: Sequence[str], *, capped: bool = False) -> pd.DataFrame:
-    """Numerator ``top`` and denominator ``bottom`` of IFR or CKP, and the ``n`` terms of each group.
-
-    IFR and CKP are top/bottom, of one edit or, with the sums of several added up, pooled.
+def chain_table(facts: pd.DataFrame, chains: pd.DataFrame) -> pd.DataFrame:
+    """Fold facts into chains.
 
     Args:
-        terms: from ``recovery_terms`` or ``preservation_terms``.
-        keys: columns that separate groups.
-        capped: count ratios above 1 as 1 (the paper caps nothing).
+        facts: table of ``facts_table``.
+        chains: which facts make up which chains (``chain_index``), of the same edits or more.
+
+    Returns:
+        One row per (edit, chain): ``length``, ``before`` (R), ``after`` (R'), ``kept`` (every step known
+        before: deducible), ``active`` (every step known after), ``ratio`` (R'/R, NaN unless kept). Of the
+        chain that asks for the *new* object at its end: ``new_before`` and ``new_after`` (products), the
+        ``last_item``, and whether the new object is more probable there than the original one
+        (``wins_before``, ``wins_after``).
+    """
+    steps = chains.merge(facts, on=_FACT, validate="m:1").rename(columns={"case_id": "edit"})
+    steps = steps.sort_values(["edit", "chain", "step"])
+    last = ~steps.duplicated(["edit", "chain"], keep="last")
+    for moment in ("before", "after"):
+        new = steps[f"new_{moment}"]
+        steps[f"wins_{moment}"] = (new > steps[moment]) & last
+        steps[f"new_{moment}"] = steps[moment].where(~last, new)
+    folded = steps.groupby(["edit", "chain"], sort=True).agg(
+        length=("step", "size"),
+        before=("before", "prod"),
+        after=("after", "prod"),
+        kept=("known_before", "all"),
+        active=("known_after", "all"),
+        new_before=("new_before", "prod"),
+        new_after=("new_after", "prod"),
+        last_item=("item", "last"),
+        wins_before=("wins_before", "any"),
+        wins_after=("wins_after", "any"),
+    )
+    folded["ratio"] = (folded["after"] / folded["before"].where(folded["kept"])).astype(float)
+    return folded.reset_index()
+
+
+def terms_of(facts: pd.DataFrame, folded: pd.DataFrame, chains: pd.DataFrame) -> pd.DataFrame:
+    """What IFR and CKP are means of: ``measure``, ``edit``, ``length``, ``ratio`` and ``weight``.
+
+    Rows of "IFR" are deducible chains, those of "CKP" known facts about other subjects. The known facts
+    about the edited subject are the measures ``DIRECT`` and ``OWN`` (beyond the paper).
+
+    Args:
+        facts: table of ``facts_table``.
+        folded: table of ``chain_table`` of these facts.
+        chains: which facts make up which chains.
+    """
+    recovered = folded.loc[folded["kept"], ["edit", "length", "ratio"]].assign(measure="IFR")
+    direct = ~chains.duplicated(["case_id", "chain"], keep=False)
+    kinds = chains.assign(direct=direct).groupby(_FACT)[["own", "direct"]].any()
+    known = facts[facts["known_before"]].join(kinds, on=_FACT, how="inner")
+    about = known["own"].map({True: OWN, False: "CKP"})
+    measure = about.mask(known["own"] & known["direct"], DIRECT)
+    ratio = known["after"] / known["before"]
+    preserved = pd.DataFrame({"edit": known["case_id"], "ratio": ratio, "measure": measure})
+    terms = pd.concat([recovered, preserved.assign(length=1)], ignore_index=True)
+    return terms.assign(weight=terms["length"] ** -0.5)
+
+
+def success_terms(scores: pd.DataFrame) -> pd.DataFrame:
+    """Efficacy, generalisation and specificity of each edit from exact scores after it, as terms.
+
+    The share of prompts where the new object is strictly more probable per token than the original
+    one, or, for specificity (prompts about others), less; neither gains by being short. Generalisation
+    and specificity are a reconstruction: KnowGIC has neither paraphrases nor neighbourhood prompts.
+    """
+    asked = scores[scores["form"].isin(list(_SUCCESS))]
+    new, original = (per_token(asked, answer) for answer in ("other", "original"))
+    right = (original > new).where(asked["form"] == "neighbour", new > original)
+    groups = right.astype(float).groupby([asked["case_id"], asked["form"].map(_SUCCESS)])
+    table = groups.mean().rename("ratio").rename_axis(["edit", "measure"]).reset_index()
+    return table.assign(weight=1.0, length=1)
+
+
+def sums_of(
+    terms: pd.DataFrame, keys: Sequence[str] = ("edit",), *, capped: bool = False
+) -> pd.DataFrame:
+    """Numerator ``top`` and denominator ``bottom`` of a measure in each group, and its ``n`` terms.
+
+    IFR and CKP are top/bottom, of one edit or, with the sums of several added up, pooled. ``capped``
+    counts ratios above 1 as 1 (the paper caps nothing).
     """
     ratio = terms["ratio"].clip(upper=1.0) if capped else terms["ratio"]
     parts = terms.assign(top=ratio * terms["weight"], bottom=terms["weight"])
@@ -61,131 +224,147 @@ def sums(terms: pd.DataFrame, keys: Sequence[str], *, capped: bool = False) -> p
     return groups.agg(top=("top", "sum"), bottom=("bottom", "sum"), n=("top", "size"))
 
 
-def chain_table(steps: pd.DataFrame, *, by: Sequence[str] = ()) -> pd.DataFrame:
-    """Fold steps into chains: R, R' and their ratio.
-
-    Args:
-        steps: one row per (*by*, edit, chain, step), see the module's text.
-        by: columns that separate runs.
-
-    Returns:
-        One row per chain: *by*, edit, chain, length, ``before`` (R), ``after`` (R'), ``kept`` (every
-        step known before: D'), ``active`` (every step known after), ``ratio`` (R'/R, NaN outside D').
-
-    Raises:
-        ValueError: a missing column, a probability outside [0, 1], steps that are not 1 … n, or a
-            fact called known with probability 0.
-    """
-    _check(steps, STEP_COLUMNS, by)
-    keys = [*by, "edit", "chain"]
-    numbering = steps.groupby(keys, sort=False)["step"].agg(["min", "max", "nunique", "size"])
-    proper = (numbering["min"] == 1) & (numbering["max"] == numbering["size"])
-    proper &= numbering["nunique"] == numbering["size"]
-    if not proper.all():
-        raise ValueError(f"steps of chain {numbering.index[~proper][0]} are not numbered 1 … n")
-    groups = steps.groupby(keys, sort=True)
-    chains = groups.agg(
-        length=("step", "size"),
-        before=("before", "prod"),
-        after=("after", "prod"),
-        kept=("known_before", "all"),
-        active=("known_after", "all"),
-    ).reset_index()
-    chains["ratio"] = (chains["after"] / chains["before"].where(chains["kept"])).astype(float)
-    return chains
+def value_of(terms: pd.DataFrame, measure: str) -> float:
+    """IFR or CKP over all these terms; NaN for IFR and, as Definition 4 sets, 1 for CKP without any."""
+    own = terms[terms["measure"] == measure]
+    if own.empty:
+        return 1.0 if measure == "CKP" else float("nan")
+    return float(np.average(own["ratio"], weights=own["weight"]))
 
 
-def recovery_per_edit(chains: pd.DataFrame, *, by: Sequence[str] = ()) -> pd.DataFrame:
-    """IFR of each edit, overall and for each chain length.
-
-    Args:
-        chains: table of ``chain_table``.
-        by: columns that separate runs.
+def recovery_by_steps(folded: pd.DataFrame) -> pd.DataFrame:
+    """IFR of one edit, or of several pooled, for each number of steps and overall.
 
     Returns:
-        One row per (*by*, edit, ``steps``), where steps is "overall" or a length as text: ``chains``,
-        ``kept``, ``active`` (counts), ``value`` and ``capped`` (IFR; NaN where no chain is kept, so
-        that means leave the edit out; Definition 3 sets 0).
+        One row per ``steps`` (a number as text, or ``OVERALL``): ``chains``, ``kept`` (deducible before),
+        ``active`` (after), and ``value``, NaN where no chain is deducible.
     """
-    levels = pd.concat(
-        [chains.assign(steps=OVERALL), chains.assign(steps=chains["length"].astype(str))]
-    )
-    keys = [*by, "edit", "steps"]
-    counts = levels.groupby(keys, sort=True).agg(
-        chains=("kept", "size"), kept=("kept", "sum"), active=("active", "sum")
-    )
-    return _ratios(counts, recovery_terms(levels))
-
-
-def preservation_per_edit(facts: pd.DataFrame, *, by: Sequence[str] = ()) -> pd.DataFrame:
-    """CKP of each edit.
-
-    Args:
-        facts: one row per (*by*, edit, fact): the distinct facts about other subjects.
-        by: columns that separate runs.
-
-    Returns:
-        One row per (*by*, edit): ``facts``, ``kept`` (counts), ``value`` and ``capped`` (CKP; 1
-        without known facts, as defined).
-
-    Raises:
-        ValueError: a missing column, a repeated fact, or an impossible probability.
-    """
-    _check(facts, FACT_COLUMNS, by)
-    keys = [*by, "edit"]
-    if facts.duplicated([*keys, "fact"]).any():
-        repeated = facts.loc[facts.duplicated([*keys, "fact"]), "fact"].iloc[0]
-        raise ValueError(f"fact {repeated!r} is listed twice; CKP counts distinct facts")
-    counts = facts.groupby(keys, sort=True).agg(
-        facts=("known_before", "size"), kept=("known_before", "sum")
-    )
-    return _ratios(counts, preservation_terms(facts)).fillna({"value": 1.0, "capped": 1.0})
-
-
-def pooled_recovery(chains: pd.DataFrame, *, by: Sequence[str] = ()) -> pd.DataFrame:
-    """IFR over all chains of all edits at once, columns as in ``recovery_per_edit`` without edit.
-
-    Edits have very different numbers of chains, so this figure belongs to the largest few.
-    """
-    pooled = recovery_per_edit(chains.assign(edit="all"), by=by)
-    return pooled.drop(columns="edit")
-
-
-def pooled_preservation(facts: pd.DataFrame, *, by: Sequence[str] = ()) -> pd.DataFrame:
-    """CKP over the facts of all edits at once, columns as in ``preservation_per_edit`` without edit."""
-    distinct = facts["edit"].astype(str) + "\t" + facts["fact"].astype(str)
-    return preservation_per_edit(facts.assign(edit="all", fact=distinct), by=by).drop(
-        columns="edit"
-    )
+    chains = folded.assign(weight=folded["length"] ** -0.5, steps=folded["length"].astype(str))
+    levels = pd.concat([chains, chains.assign(steps=OVERALL)])
+    groups = levels.groupby("steps", sort=True)
+    table = groups.agg(chains=("kept", "size"), kept=("kept", "sum"), active=("active", "sum"))
+    kept = sums_of(levels[levels["kept"]], ["steps"]).set_index("steps")
+    return table.assign(value=kept["top"] / kept["bottom"]).reset_index()
 
 
 def combine_steps(values: ArrayLike, chains: ArrayLike) -> float:
-    """Overall IFR that follows from n-step IFRs by Definition 3, if every chain is in D'.
-
-    Args:
-        values: IFR of the chains of 1, 2, … steps, [lengths].
-        chains: how many chains have that length, [lengths].
-    """
+    """Overall IFR that follows from IFRs of 1, 2, … steps and their numbers of deducible chains."""
     counts = np.asarray(chains, dtype=float)
     weights = counts / np.sqrt(np.arange(1, counts.size + 1))
     return float(np.average(np.asarray(values, dtype=float), weights=weights))
 
 
-def _ratios(counts: pd.DataFrame, terms: pd.DataFrame) -> pd.DataFrame:
-    """The counts of each group with the ``value`` of its terms and its ``capped`` one; NaN without."""
-    keys = [str(name) for name in counts.index.names]
-    for name, capped in (("value", False), ("capped", True)):
-        found = sums(terms, keys, capped=capped).set_index(keys)
-        counts[name] = found["top"] / found["bottom"]
-    return counts.reset_index()
+@dataclass(frozen=True)
+class Difference(Contrast):
+    """A pooled difference on the same edits, with the p-value by flipping the signs of edits.
+
+    ``could_show`` is the smallest difference that as many edits would show in four of five cases.
+    """
+
+    could_show: float
+
+    @property
+    def verdict(self) -> str:
+        """``more``, ``less``, or ``inconclusive`` where chance explains the difference."""
+        if not self.p_value < LEVEL:
+            return INCONCLUSIVE
+        return "more" if self.difference.mean > 0 else "less"
 
 
-def _check(table: pd.DataFrame, columns: Sequence[str], by: Sequence[str]) -> None:
-    missing = [name for name in (*by, *columns) if name not in table.columns]
-    if missing:
-        raise ValueError(f"the table lacks the columns {', '.join(missing)}")
-    probabilities = table[["before", "after"]]
-    if not ((probabilities >= 0) & (probabilities <= 1)).all(axis=None):
-        raise ValueError("a probability lies outside [0, 1] or is missing")
-    if (table["known_before"].astype(bool) & (table["before"] == 0)).any():
-        raise ValueError("a fact counts as known before the edit although its probability is 0")
+def pooled(sums: pd.DataFrame) -> Estimate:
+    """Ratio of the sums over all edits, with its interval by bootstrap over edits; ``n`` counts edits.
+
+    An edit's chains and facts belong together, so edits are what is resampled. Of few edits, or where
+    a few hold most chains, the percentile interval is somewhat too narrow.
+    """
+    return _estimate(sums["top"].to_numpy(float), sums["bottom"].to_numpy(float))
+
+
+def per_edit(sums: pd.DataFrame) -> Estimate:
+    """Mean over edits of each one's own ratio, with its interval."""
+    return _estimate((sums["top"] / sums["bottom"]).to_numpy(float), np.ones(len(sums)))
+
+
+def paired_difference(first: pd.DataFrame, second: pd.DataFrame) -> Difference:
+    """Pooled ratio of the second minus that of the first, over the edits that both have.
+
+    Args:
+        first: ``sums_of`` one measure, model and method by edit.
+        second: the same of another method or mode; its denominators are the same.
+    """
+    both = first.merge(second, on="edit", suffixes=("_first", "_second"))
+    change = (both["top_second"] - both["top_first"]).to_numpy(float)
+    weight = both["bottom_second"].to_numpy(float)
+    estimate = _estimate(change, weight)
+    if len(both) < 2:
+        return Difference(estimate, float("nan"), float("nan"))
+    spread = float(_resampled(change, weight).std())
+    return Difference(estimate, _sign_flips(change), _POWER * spread)
+
+
+def _sign_flips(change: NDArray[np.float64]) -> float:
+    """Two-sided p-value of the sum of paired differences: all sign patterns of up to 14, else a draw."""
+    n = len(change)
+    if n <= _ALL_SIGNS:
+        signs = np.array(list(product((1, -1), repeat=n)))
+    else:  # what was seen is one of them
+        draws = np.random.default_rng(0).choice((1, -1), size=(_RESAMPLES, n))
+        signs = np.vstack([np.ones((1, n), dtype=draws.dtype), draws])
+    sums = np.abs(signs @ change)
+    return float((sums >= abs(change.sum()) * (1 - 1e-9)).mean())
+
+
+def _estimate(top: NDArray[np.float64], bottom: NDArray[np.float64]) -> Estimate:
+    """A ratio of sums with the percentile bootstrap over edits; NaN ends below two edits."""
+    n = len(top)
+    value = float(top.sum() / bottom.sum()) if n else float("nan")
+    if n < 2:
+        return Estimate(value, float("nan"), float("nan"), n)
+    low, high = np.quantile(_resampled(top, bottom), [LEVEL / 2, 1 - LEVEL / 2])
+    return Estimate(value, float(low), float(high), n)
+
+
+def _resampled(top: NDArray[np.float64], bottom: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Ratios of resampled edits, [resamples]; the same draws for all tables of as many edits."""
+    n = len(top)
+    drawn = np.random.default_rng(0).integers(n, size=(_RESAMPLES, n))
+    ratios: NDArray[np.float64] = top[drawn].sum(axis=1) / bottom[drawn].sum(axis=1)
+    return ratios
+
+
+def fluency(text: str) -> float:
+    """Weighted bigram and trigram entropy of a text, in bits: the mean of 2/3 · H2 and 4/3 · H3.
+
+    This is CounterFact's code; the sum of ThinkEdit's equation 4 is twice as large.
+    """
+    tokens = _TOKEN.findall(text)
+    return (2 / 3 * ngram_entropy(tokens, n=2) + 4 / 3 * ngram_entropy(tokens, n=3)) / 2
+
+
+def ngram_entropy(tokens: Sequence[str], *, n: int) -> float:
+    """Entropy in bits of the n-grams of a text; 0 when it is shorter than n tokens."""
+    counts = Counter(zip(*(tokens[start:] for start in range(n)), strict=False))
+    frequencies = np.array(list(counts.values()), dtype=float) / max(1, counts.total())
+    return float(-(frequencies * np.log2(frequencies)).sum()) + 0.0
+
+
+def inverse_document_frequencies(corpus: Iterable[str]) -> dict[str, float]:
+    """Smoothed inverse document frequency, ln((1 + N) / (1 + df)) + 1, of every word of N documents."""
+    documents = [set(_WORD.findall(text.lower())) for text in corpus]
+    counts = Counter(word for words in documents for word in words)
+    return {word: math.log((1 + len(documents)) / (1 + df)) + 1 for word, df in counts.items()}
+
+
+def consistency(text: str, reference: str, *, idf: Mapping[str, float]) -> float:
+    """Cosine of the TF-IDF vectors of a generated text and a reference, from 0 to 1.
+
+    Words of two letters or more count that ``idf`` has; 0 when either text has none.
+    """
+    one, other = ({w: n * idf[w] for w, n in _counted(t, idf).items()} for t in (text, reference))
+    norms = math.hypot(*one.values()) * math.hypot(*other.values())
+    product = sum(value * other.get(word, 0.0) for word, value in one.items())
+    return product / norms if norms else 0.0
+
+
+def _counted(text: str, known: Mapping[str, float]) -> Counter[str]:
+    return Counter(word for word in _WORD.findall(text.lower()) if word in known)

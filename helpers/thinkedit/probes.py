@@ -11,11 +11,9 @@ Every probe is a prompt with an answer to keep an eye on (``original``), often o
 - ``paraphrase``, ``neighbour``: KnowGIC has none, so these are a *reconstruction*: template paraphrases,
   and facts about other subjects with the same relation, or an object of the same kind.
 
-``negations_of`` asks about the edited fact with and without a negation (beyond the paper):
-
-- ``edit`` and ``negated``: the edit prompt, as it is and after "It is not true that";
-- ``true`` and ``false``: whether the fact is true, or false, yes against no; of the original object
-  (item 0) and of the new one (item 1).
+Negations (``NEGATIONS``, beyond the paper) are further forms about the edited fact: ``edit`` and
+``negated``, the edit prompt as it is and after "It is not true that"; ``true`` and ``false``, whether the
+fact is true, or false, yes against no, of the original object (item 0) and of the new one (item 1).
 """
 
 from __future__ import annotations
@@ -26,7 +24,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from helpers.editing.request import EditRequest
-from helpers.thinkedit.edits import Edit, Fact
+from helpers.thinkedit.knowgic import ChainFact, Edit
 
 FORMS = ("fact", "reverse", "yes_no", "edit", "paraphrase", "neighbour")
 NEGATIONS = ("edit", "negated", "true", "false")
@@ -55,8 +53,7 @@ class Probe:
 
 def kind_of(question: str) -> str:
     """What a question asks for: "who", "where", or its first telling word in the singular."""
-    words = re.findall(r"[^\W\d_]+", question.casefold())
-    for word in words:
+    for word in re.findall(r"[^\W\d_]+", question.casefold()):
         if word in {"who", "whom", "whose"}:
             return "who"
         if not _ASKING.fullmatch(word):
@@ -73,22 +70,15 @@ def kinds_of(edits: Sequence[Edit]) -> Kinds:
     return {kind: frozenset(entities) for kind, entities in kinds.items()}
 
 
-def rivals_of(fact: Fact, edit: Edit, kinds: Kinds) -> tuple[str, ...]:
+def rivals_of(
+    fact: ChainFact, edit: Edit, kinds: Kinds, *, most: int | None = OTHER_RIVALS
+) -> tuple[str, ...]:
     """Entities that compete with the fact's object: of its kind, not themselves correct.
 
-    Those of the edit's own graph, all of them, then others in alphabetical order, up to
-    ``OTHER_RIVALS`` together. Where there are fewer than three, the first ``OTHER_RIVALS`` of the own
-    graph's entities whatever their kind.
+    Those of the edit's own graph, all of them, then others in alphabetical order, up to ``most``
+    together (None: all). Where there are fewer than three, the first ``most`` of the own graph's
+    entities whatever their kind.
     """
-    return _rivals(fact, edit, kinds, most=OTHER_RIVALS)
-
-
-def all_rivals_of(fact: Fact, edit: Edit, kinds: Kinds) -> tuple[str, ...]:
-    """The same without a bound on those from other graphs."""
-    return _rivals(fact, edit, kinds, most=None)
-
-
-def _rivals(fact: Fact, edit: Edit, kinds: Kinds, *, most: int | None) -> tuple[str, ...]:
     correct = {
         other.object.casefold()
         for other in edit.facts
@@ -120,7 +110,7 @@ def request_of(edit: Edit, kinds: Kinds) -> EditRequest:
 
 
 def probes_of(edit: Edit, edits: Sequence[Edit], kinds: Kinds) -> list[Probe]:
-    """All probes of an edit, ``edits`` being the set it belongs to."""
+    """All probes of an edit in ``FORMS``, ``edits`` being the set it belongs to."""
     found: list[Probe] = []
     for item, fact in enumerate(edit.facts):
         ends = fact.object.casefold() == edit.original.casefold()
@@ -135,15 +125,11 @@ def probes_of(edit: Edit, edits: Sequence[Edit], kinds: Kinds) -> list[Probe]:
     direct = edit.prompt.replace("{}", edit.subject)
     prompts = [("edit", 0, direct)]
     prompts += [("paraphrase", i, text.format(direct)) for i, text in enumerate(PARAPHRASES)]
-    found += [
-        Probe(edit.case_id, form, item, prompt, edit.original, edit.new)
-        for form, item, prompt in prompts
-    ]
-    found += [
+    found += [Probe(edit.case_id, *asked, edit.original, edit.new) for asked in prompts]
+    return found + [
         Probe(edit.case_id, "neighbour", item, fact.cloze, fact.object, edit.new)
         for item, fact in enumerate(neighbours_of(edit, edits))
     ]
-    return found
 
 
 def negations_of(edit: Edit) -> list[Probe]:
@@ -161,7 +147,7 @@ def negations_of(edit: Edit) -> list[Probe]:
     ]
 
 
-def neighbours_of(edit: Edit, edits: Sequence[Edit]) -> list[Fact]:
+def neighbours_of(edit: Edit, edits: Sequence[Edit]) -> list[ChainFact]:
     """Facts about subjects that no edit changes.
 
     Those with the same relation first (worded as in the edit's prompt or in its graph), then with an
@@ -179,7 +165,7 @@ def neighbours_of(edit: Edit, edits: Sequence[Edit]) -> list[Fact]:
     relation = {edit.prompt} | ({direct.prompt} if direct else set())
     own = {fact.key for fact in edit.broader_context}
 
-    def distance(fact: Fact) -> int:
+    def distance(fact: ChainFact) -> int:
         if fact.prompt in relation:
             return 0
         if kind_of(fact.question) == kind:
@@ -190,7 +176,7 @@ def neighbours_of(edit: Edit, edits: Sequence[Edit]) -> list[Fact]:
     return [fact for fact in nearest if distance(fact) < 3][:MAX_NEIGHBOURS]
 
 
-def _reverse(fact: Fact) -> str:
+def _reverse(fact: ChainFact) -> str:
     statement = f"{fact.prompt.replace('{}', '___').strip()} {fact.object}"
     return f'Question: Who or what is missing in "{statement}"?\nAnswer:'
 

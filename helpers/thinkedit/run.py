@@ -14,20 +14,19 @@ from typing import Any
 
 import pandas as pd
 
+from helpers import UserError
 from helpers.editing.editor import Editor
-from helpers.editing.request import EditRequest
 from helpers.editing.update import Update
 from helpers.models.language_model import LanguageModel
-from helpers.records import Usable
+from helpers.records import read_all
 from helpers.results.store import Cases, Results, ResultsStore, flag_unusable, settings_key
+from helpers.scoring.answers import tokenised
 from helpers.scoring.naming import Aliases
 from helpers.scoring.responses import Sampling
 from helpers.thinkedit import deep, probes, scores
-from helpers.thinkedit.edits import Edit
+from helpers.thinkedit.knowgic import Edit
 from helpers.thinkedit.probes import Kinds, Probe
 from helpers.thinkedit.scores import ANSWERS, ESTIMATORS, EXACTLY, TEXTS
-from helpers.thinkedit.updates import deep_updates, independent_updates, sequential_updates
-from helpers.thinkedit.usable import askable
 
 MODES = ("independent", "sequential", "deep")
 _UNEDITED = {"editor": "none"}
@@ -82,25 +81,26 @@ class ThinkEditRun:
 
     def before(self) -> pd.DataFrame:
         """Scores of the unedited model."""
-        made = partial(self._scored, updates=None, owners=None)
-        return self._completed(_UNEDITED, made)
+        return self._completed(_UNEDITED, lambda edits: {"scores": self._scored(edits)})
 
     def after(self, editor: Editor, mode: str) -> pd.DataFrame:
         """Scores under the edits.
 
         Raises:
-            ValueError: an unknown mode.
+            UserError: an unknown mode, or edits that the model cannot be asked about.
         """
         if mode not in MODES:
-            raise ValueError(f"no mode {mode!r}; use {', '.join(MODES)}")
-        how = self._how(editor, mode)
-        if mode == "sequential":
-            return self._completed(how, partial(self._sequential, editor))
-        return self._completed(how, partial(self._independent, editor, mode=mode))
+            raise UserError(f"no mode {mode!r}; use {', '.join(MODES)}")
+        return self._completed(self._how(editor, mode), partial(self._edited, editor, mode))
 
-    def results(self, editor: Editor, mode: str) -> Results:
-        """Where the results of an editor and mode are kept."""
-        return self._open(self._how(editor, mode))
+    def read(self, editor: Editor | None, mode: str, kind: str = "scores") -> pd.DataFrame:
+        """A finished table: "scores", "edits" (failures), or "along" (exact, sequential).
+
+        ``along`` has each edit's prompt, paraphrases and neighbours right after it was made. Without an
+        editor: of the unedited model.
+        """
+        how = self._how(editor, mode) if editor else _UNEDITED
+        return self._cases(how).read(self._open(how), kind)
 
     def _how(self, editor: Editor, mode: str) -> dict[str, Any]:
         settings = {"mode": mode, **editor.settings()}
@@ -110,70 +110,49 @@ class ThinkEditRun:
             settings["sequence"] = [edit.case_id for edit in self.edits]
         return settings
 
-    def read(self, editor: Editor, mode: str, kind: str) -> pd.DataFrame:
-        """Another table of a finished run: "edits" (diagnostics), or "along" (exact, sequential).
+    def _edited(self, editor: Editor, mode: str, edits: Sequence[Edit]) -> dict[str, pd.DataFrame]:
+        """Make the edits, and score them: alone, or those of a sequence under all of them."""
+        updates = self._updates(editor, mode, edits)
+        made = _failures(edits, updates)
+        if mode == "sequential":
+            tables = {"scores": self._scored(edits, updates[-1:], [0] * len(edits))}
+            if self.estimator == "exact":  # one edited model on the device at a time
+                along = [
+                    self._exact([edit], [update], [0], forms=_ALONG)
+                    for edit, update in zip(edits, updates, strict=True)
+                ]
+                tables["along"] = pd.concat(along, ignore_index=True)
+            return tables | {"edits": made}
+        table = self._scored(edits, updates, range(len(edits)))
+        if self.estimator in EXACTLY:
+            made = flag_unusable(made, table, "original_sum")
+        return {"scores": table, "edits": made}
 
-        ``along`` has each edit's prompt, paraphrases and neighbours right after it was made.
-        """
-        how = self._how(editor, mode)
-        return self._cases(how).read(self._open(how), kind)
-
-    def _independent(
-        self, editor: Editor, edits: Sequence[Edit], mode: str
-    ) -> dict[str, pd.DataFrame]:
+    def _updates(self, editor: Editor, mode: str, edits: Sequence[Edit]) -> list[Update]:
+        """One update for each edit; in a sequence it holds all edits up to its own."""
         if mode == "deep":
             asked = deep.deep_edits(self.language_model, edits, self.kinds, seed=self.seed)
-            made = deep_updates(editor, edits, asked)
-        else:
-            made = independent_updates(editor, edits, self._requests(edits))
-        tables = self._scored(edits, made.updates, range(len(edits)))
-        if self.estimator not in EXACTLY:
-            return tables | {"edits": made.diagnostics}
-        return tables | {"edits": flag_unusable(made.diagnostics, tables["scores"], "original_sum")}
-
-    def _sequential(self, editor: Editor, edits: Sequence[Edit]) -> dict[str, pd.DataFrame]:
-        made = sequential_updates(editor, edits, self._requests(edits))
-        tables = self._scored(edits, made.updates[-1:], [0] * len(edits))
-        if self.estimator == "exact":
-            # One edited model on the device at a time.
-            along = zip(edits, made.updates, strict=True)
-            scored = [self._exact([edit], [update], [0], _ALONG) for edit, update in along]
-            tables["along"] = pd.concat(scored, ignore_index=True)
-        return tables | {"edits": made.diagnostics}
-
-    def _requests(self, edits: Sequence[Edit]) -> list[EditRequest]:
-        return [probes.request_of(edit, self.kinds) for edit in edits]
+            return [_whole(editor.edit_jointly(each)) for each in asked]
+        requests = [probes.request_of(edit, self.kinds) for edit in edits]
+        if mode == "sequential":  # kept on the CPU: RECT's updates are dense
+            return [update.to("cpu") for update in editor.edit_sequentially(requests)]
+        return editor.edit(requests)
 
     def _scored(
         self,
         edits: Sequence[Edit],
-        updates: Sequence[Update] | None,
-        owners: Sequence[int] | None,
-    ) -> dict[str, pd.DataFrame]:
+        updates: Sequence[Update] | None = None,
+        owners: Sequence[int] | None = None,
+    ) -> pd.DataFrame:
         if self.estimator in EXACTLY:
-            return {"scores": self._exact(edits, updates, owners)}
+            return self._exact(edits, updates, owners)
+        drawn: dict[str, Any] = {"n": self.samples, "sampling": self.drawn}
+        under = (updates, owners)
         if self.estimator == "texts":
-            made = scores.text_scores(
-                self.language_model,
-                edits,
-                self.universe,
-                updates,
-                owners,
-                sampling=self.drawn,
-                n=self.samples,
-            )
-            return {"scores": made}
-        made = scores.sampled_scores(
-            self.language_model,
-            edits,
-            self.aliases,
-            updates,
-            owners,
-            n=self.samples,
-            sampling=self.drawn,
-            progress=self.progress,
+            return scores.text_scores(self.language_model, edits, self.universe, *under, **drawn)
+        return scores.sampled_scores(
+            self.language_model, edits, self.aliases, *under, **drawn, progress=self.progress
         )
-        return {"scores": made}
 
     def _exact(
         self,
@@ -186,9 +165,7 @@ class ThinkEditRun:
         owner_of: list[int] = []
         for place, edit in enumerate(edits):
             own = [probe for probe in self._probes(edit) if probe.form in forms]
-            if not self.rivals:
-                own = [replace(probe, rivals=()) for probe in own]
-            asked += own
+            asked += own if self.rivals else [replace(probe, rivals=()) for probe in own]
             owner_of += [-1 if owners is None else owners[place]] * len(own)
         return scores.exact_scores(
             self.language_model, asked, self.aliases, updates, owner_of, progress=self.progress
@@ -199,12 +176,15 @@ class ThinkEditRun:
             return probes.negations_of(edit)
         return probes.probes_of(edit, self.universe, self.kinds)
 
-    def _completed(self, how: dict[str, Any], make: Any) -> Any:
+    def _completed(self, how: dict[str, Any], make: Any) -> pd.DataFrame:
         """All edits, those that are missing checked before the first of them is made."""
         cases, results = self._cases(how), self._open(how)
-        missing = Usable({case_id: cases.by_id[case_id] for case_id in cases.missing(results)})
-        askable(self.language_model, missing, self._probes, self.aliases).checked()
+        missing = ((f"case_id {n}", cases.by_id[n]) for n in cases.missing(results))
+        read_all(missing, self._checked)
         return cases.completed(results, make)
+
+    def _checked(self, edit: Edit) -> None:
+        tokenised(self.language_model, scores.questions_of(self._probes(edit), self.aliases))
 
     def _cases(self, how: dict[str, Any]) -> Cases[Edit]:
         """The edits by number; a sequence is made at once."""
@@ -214,11 +194,10 @@ class ThinkEditRun:
 
     def _open(self, how: dict[str, Any]) -> Results:
         whole = {**self.settings(), **how}
-        if self._of_all(how):
-            return self.store.open(whole)
-        kept = {name: value for name, value in whole.items() if name not in ("layout", "universe")}
-        kept["edits"] = "by content"
-        return self.store.open(kept)
+        if not self._of_all(how):
+            del whole["layout"], whole["universe"]
+            whole["edits"] = "by content"
+        return self.store.open(whole)
 
     def _of_all(self, how: dict[str, Any]) -> bool:
         """Whether one edit's rows depend on the other edits as a whole."""
@@ -243,3 +222,21 @@ class ThinkEditRun:
             **(sampled if self.estimator not in EXACTLY else {}),
             **({"aliases": settings_key(aliases)} if self.estimator != "texts" else {}),
         }
+
+
+def _whole(update: Update) -> Update:
+    """The update, or none where a request failed: without it, it would be another edit."""
+    parts = update.diagnostics["edits"]
+    lost = [part["failure"] for part in parts if "failure" in part]
+    if not lost:
+        return update
+    reason = f"{len(lost)} of {len(parts)} requests failed, the first with: {lost[0]}"
+    return Update({}, {**update.diagnostics, "failure": reason})
+
+
+def _failures(edits: Sequence[Edit], updates: Sequence[Update]) -> pd.DataFrame:
+    """Why an edit was given up; empty where it was made."""
+    rows = [
+        (e.case_id, u.diagnostics.get("failure", "")) for e, u in zip(edits, updates, strict=True)
+    ]
+    return pd.DataFrame(rows, columns=["case_id", "failure"])

@@ -16,9 +16,9 @@ from helpers.models.language_model import LanguageModel
 from helpers.scoring.answers import Question, score_answers
 from helpers.scoring.naming import Aliases, exclusive, log_naming, mentions, names_of
 from helpers.scoring.responses import Sampling, sample_responses, uses_chat
-from helpers.thinkedit.counterfact import consistency, fluency, inverse_document_frequencies
-from helpers.thinkedit.edits import Edit
 from helpers.thinkedit.grow.language import answer_prompt
+from helpers.thinkedit.knowgic import Edit
+from helpers.thinkedit.metrics import consistency, fluency, inverse_document_frequencies
 from helpers.thinkedit.probes import Probe
 
 ESTIMATORS = ("exact", "negated", "sampled", "texts")
@@ -65,43 +65,22 @@ def exact_scores(
         highest whole log-probability among the rivals as they are written. NaN without rivals or
         without other.
     """
-    asked, questions = _asked(probes, aliases), questions_of(probes, aliases)
+    questions = questions_of(probes, aliases)
     scores = score_answers(language_model, questions, updates, owners, progress=progress)
     rows = []
-    for probe, (own, other), (_, group) in zip(
-        probes, asked, scores.groupby("question", sort=True), strict=True
-    ):
-        ends = len(own), len(own) + len(other)
-        parts = group.iloc[: ends[0]], group.iloc[ends[0] : ends[1]], group.iloc[ends[1] :]
-        rows.append(
-            (
-                probe.case_id,
-                probe.form,
-                probe.item,
-                *_named(language_model, own, parts[0]),
-                *_named(language_model, other, parts[1]),
-                parts[2]["mean"].max(),
-                parts[2]["sum"].max(),
-            )
-        )
+    for probe, (_, group) in zip(probes, scores.groupby("question", sort=True), strict=True):
+        row: list[Any] = [probe.case_id, probe.form, probe.item]
+        for names in _asked(probe, aliases):
+            part, group = group.iloc[: len(names)], group.iloc[len(names) :]
+            row += _named(language_model, names, part)
+        rows.append([*row, group["mean"].max(), group["sum"].max()])
     return pd.DataFrame(rows, columns=list(EXACT_COLUMNS))
 
 
 def questions_of(probes: Sequence[Probe], aliases: Aliases) -> list[Question]:
     """A question per probe: its accepted names, those of the other object, its rivals."""
-    asked = _asked(probes, aliases)
-    return [
-        Question(p.prompt, (*own, *other, *p.rivals))
-        for p, (own, other) in zip(probes, asked, strict=True)
-    ]
-
-
-def _asked(probes: Sequence[Probe], aliases: Aliases) -> list[tuple[Any, Any]]:
-    """Each probe's accepted names, and those of the other object."""
-    return [
-        (names_of(p.original, aliases), () if p.other is None else names_of(p.other, aliases))
-        for p in probes
-    ]
+    asked = [(probe, *_asked(probe, aliases)) for probe in probes]
+    return [Question(p.prompt, (*own, *other, *p.rivals)) for p, own, other in asked]
 
 
 def sampled_scores(
@@ -133,9 +112,10 @@ def sampled_scores(
     for place, edit in enumerate(edits):
         for fact in edit.facts:
             asked.setdefault((place, fact.question), len(asked))
+    chat = uses_chat(language_model, sampling)
     responses = sample_responses(
         language_model,
-        [_question_prompt(language_model, question, sampling) for _, question in asked],
+        [question if chat else answer_prompt(question) for _, question in asked],
         updates,
         [owner_of[place] for place, _ in asked],
         n=n,
@@ -160,8 +140,8 @@ def text_scores(
     updates: Sequence[Update] | None = None,
     owners: Sequence[int] | None = None,
     *,
-    sampling: Sampling,
     n: int,
+    sampling: Sampling,
 ) -> pd.DataFrame:
     """Fluency and consistency of free text about each edit's subject.
 
@@ -176,31 +156,23 @@ def text_scores(
         n: texts per edit.
 
     Returns:
-        One row per edit: case_id, ``fluency_averaged``, ``fluency_weighted_sum`` (bits),
-        ``consistency`` (cosine), means over ``n`` texts.
+        One row per edit: case_id, ``fluency_averaged`` (bits), ``consistency`` (cosine), means over
+        ``n`` texts.
     """
-    references = {edit.case_id: _reference(edit) for edit in edits}
     idf = inverse_document_frequencies(_reference(edit) for edit in universe)
-    texts = sample_responses(
-        language_model,
-        [edit.subject for edit in edits],
-        updates,
-        owners,
-        n=n,
-        sampling=sampling,
-    )
-    rows = [
-        (
-            edit.case_id,
-            np.mean([fluency(text) for text in drawn]),
-            np.mean([fluency(text, variant="weighted_sum") for text in drawn]),
-            np.mean([consistency(text, references[edit.case_id], idf=idf) for text in drawn]),
-        )
-        for edit, drawn in zip(edits, texts, strict=True)
-    ]
-    return pd.DataFrame(
-        rows, columns=["case_id", "fluency_averaged", "fluency_weighted_sum", "consistency"]
-    )
+    subjects = [edit.subject for edit in edits]
+    texts = sample_responses(language_model, subjects, updates, owners, n=n, sampling=sampling)
+    rows = []
+    for edit, drawn in zip(edits, texts, strict=True):
+        alike = [consistency(text, _reference(edit), idf=idf) for text in drawn]
+        rows.append((edit.case_id, np.mean([fluency(text) for text in drawn]), np.mean(alike)))
+    return pd.DataFrame(rows, columns=["case_id", "fluency_averaged", "consistency"])
+
+
+def _asked(probe: Probe, aliases: Aliases) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Accepted names of the original object, and of the other one."""
+    other = () if probe.other is None else names_of(probe.other, aliases)
+    return names_of(probe.original, aliases), other
 
 
 def _named(
@@ -214,13 +186,11 @@ def _named(
     return sums[0], scores["tokens"].iloc[0], named
 
 
-def _question_prompt(language_model: LanguageModel, question: str, sampling: Sampling) -> str:
-    return question if uses_chat(language_model, sampling) else answer_prompt(question)
-
-
 def _reference(edit: Edit) -> str:
-    own = [fact for fact in edit.facts if fact.subject.casefold() == edit.subject.casefold()]
-    return " ".join(
-        f"{fact.cloze} {edit.new if fact.object.casefold() == edit.original.casefold() else fact.object}."
-        for fact in own
+    own, original = edit.subject.casefold(), edit.original.casefold()
+    statements = (
+        f"{fact.cloze} {edit.new if fact.object.casefold() == original else fact.object}."
+        for fact in edit.facts
+        if fact.subject.casefold() == own
     )
+    return " ".join(statements)

@@ -1,204 +1,501 @@
-"""From stored scores to the tables that the metrics take; needs no model and no text."""
+"""ThinkEdit's tables, ours from evaluated runs and the paper's in the same form.
+
+``technique_table`` is the paper's Tables 5 and 6, ``length_table`` its Table 10. Pooled means come first,
+as the authors pool: Definitions 3 and 4 over all edits at once.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from itertools import permutations
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from helpers.thinkedit import counterfact
-from helpers.thinkedit.edits import Edit
-from helpers.thinkedit.known import DEFAULT, Known, mean_log_probability
+from helpers.paths import PACKAGED
+from helpers.results.archive import ArchiveError, Run
+from helpers.results.statistics import Estimate, paired_shares, share_interval
+from helpers.results.text import published_table, survivors, with_interval
+from helpers.thinkedit import metrics
+from helpers.thinkedit.evaluation import KEYS, Evaluation, evaluate
+from helpers.thinkedit.knowgic import LAYOUTS
+from helpers.thinkedit.metrics import DEFAULT, DIRECT, OVERALL, OWN, Known, pooled, sums_of
 
-_SUCCESS = {
-    "edit": ("efficacy", counterfact.efficacy),
-    "paraphrase": ("generalisation", counterfact.paraphrase_success),
-    "neighbour": ("specificity", counterfact.neighbourhood_success),
+METHODS = ("alphaedit", "memit", "rect", "prune", "rome")  # the paper's order
+STEPS = (OVERALL, "1", "2", "3", "4", "5")
+MEASURES = ("IFR", "CKP")
+CAPPED, DEEP = "IFR capped", "Deep-edited"
+SHARES = ("Efficacy", "Generalisation", "Specificity")
+KINDS = {DIRECT: DIRECT, OWN: OWN, "CKP": "facts about others (CKP)"}
+# What is asked with and without a negation, by (form, item) of ``probes.negations_of``.
+ASKED = {
+    ("edit", 0): "S is ...: new before original",
+    ("negated", 0): "It is not true that S is ...: new before original",
+    ("true", 0): "Is it true that S is original? yes",
+    ("true", 1): "Is it true that S is new? yes",
+    ("false", 0): "Is it false that S is original? yes",
+    ("false", 1): "Is it false that S is new? yes",
 }
+Pairs = dict[tuple[str, str], tuple[pd.DataFrame, pd.DataFrame]]
+_ORDER = ("none", *METHODS[:-1], "prune-added", METHODS[-1])
+_PROBE = ["model", "case_id", "form", "item"]
 
 
-def chain_index(edits: Sequence[Edit]) -> pd.DataFrame:
-    """Which facts make up which chains: case_id, chain, step (from 1), item, ``own`` (own subject)."""
-    rows = []
-    for edit in edits:
-        items = {fact.key: item for item, fact in enumerate(edit.facts)}
-        own = edit.subject.casefold()
-        rows += [
-            (edit.case_id, chain, step, items[fact.key], fact.subject.casefold() == own)
-            for chain, facts in enumerate(edit.chains)
-            for step, fact in enumerate(facts.facts, start=1)
-        ]
-    return pd.DataFrame(rows, columns=["case_id", "chain", "step", "item", "own"])
+def technique_table(found: Evaluation, *, mode: str) -> pd.DataFrame:
+    """IFR, CKP, efficacy and specificity of each method, pooled (the paper's Tables 5 and 6).
 
-
-def edit_index(edits: Sequence[Edit]) -> pd.DataFrame:
-    """How much each edit holds, in numbers alone.
+    Generalisation is added; it and specificity are a reconstruction (see ``metrics.success_terms``).
 
     Returns:
-        One row per case_id: ``chains``, ``facts``, and of its deep edit the further ``questions`` and
-        how many of them have the edit's own key (``same_key``: they begin as its prompt does).
+        One row per (model, method): each measure with its 95 % interval (``IFR low``, ``IFR high``, …;
+        bootstrap over edits, exact for shares that are 0 or 1 in every edit), the ``chains`` and
+        ``edits`` behind IFR and the ``facts`` behind CKP. ``IFR capped`` counts a chain that became
+        more probable as kept.
     """
-    # Questions need the model's code, which no table drawn from stored scores does.
-    from helpers.thinkedit.deep import beginning, further_questions
-    from helpers.thinkedit.probes import kinds_of
-
-    kinds = kinds_of(edits)
-    rows = []
-    for edit in edits:
-        prompts = [question.prompt for question in further_questions(edit, kinds)]
-        alike = sum(beginning(prompt) == beginning(edit.prompt) for prompt in prompts)
-        rows.append((edit.case_id, len(edit.chains), len(edit.facts), len(prompts), alike))
-    return pd.DataFrame(rows, columns=["case_id", "chains", "facts", "questions", "same_key"])
+    return _table(found, mode, pooled)
 
 
-def exact_facts(
-    before: pd.DataFrame, after: pd.DataFrame, *, rule: Known = DEFAULT
+def per_edit_table(found: Evaluation, *, mode: str) -> pd.DataFrame:
+    """The same as means over edits, which weigh an edit of one chain like one of a hundred.
+
+    Edits without a deducible chain have no IFR, those without known context no CKP; both are omitted.
+    """
+    return _table(found, mode, metrics.per_edit)
+
+
+def _table(
+    found: Evaluation, mode: str, estimate: Callable[[pd.DataFrame], Estimate]
 ) -> pd.DataFrame:
-    """Probabilities and knowledge of each fact before and after, by exact scoring.
-
-    Args:
-        before: table of ``exact_scores`` of the unedited model.
-        after: the same under the edits.
-        rule: which probability is taken, and from when on a fact is known.
-
-    Returns:
-        One row per (case_id, item): ``before``, ``after``, ``known_before``, ``known_after``, and
-        ``new_before``, ``new_after`` (probability of the new object, NaN where the fact does not end
-        at the original one).
-    """
-    moments = []
-    for name, scores in (("before", before), ("after", after)):
-        facts = scores[scores["form"] == "fact"]
-        moments.append(
-            facts[["case_id", "item"]].assign(
-                **{
-                    name: rule.probability(facts),
-                    f"known_{name}": rule.of(facts),
-                    f"new_{name}": rule.probability(facts, "other"),
-                }
-            )
-        )
-    merged = moments[0].merge(moments[1], on=["case_id", "item"], validate="1:1")
-    wanted = ["before", "after", "known_before", "known_after", "new_before", "new_after"]
-    return merged[["case_id", "item", *wanted]]
-
-
-def sampled_facts(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
-    """The same from shares of sampled responses; known = named at least once, as in the paper."""
-    merged = before.merge(
-        after, on=["case_id", "item"], suffixes=("_before", "_after"), validate="1:1"
-    )
-    return pd.DataFrame(
-        {
-            "case_id": merged["case_id"],
-            "item": merged["item"],
-            "before": merged["hits_before"] / merged["n_before"],
-            "after": merged["hits_after"] / merged["n_after"],
-            "known_before": merged["hits_before"] > 0,
-            "known_after": merged["hits_after"] > 0,
-            "new_before": merged["new_hits_before"] / merged["n_before"],
-            "new_after": merged["new_hits_after"] / merged["n_after"],
-        }
-    )
-
-
-def steps_table(facts: pd.DataFrame, chains: pd.DataFrame) -> pd.DataFrame:
-    """Steps for ``helpers.thinkedit.metrics.chain_table``.
-
-    Args:
-        facts: table of ``exact_facts`` or ``sampled_facts``.
-        chains: table of ``chain_index``, of the same edits or more.
-    """
-    chains = chains[chains["case_id"].isin(facts["case_id"])]
-    steps = chains.merge(facts, on=["case_id", "item"], how="left", validate="m:1")
-    return steps.rename(columns={"case_id": "edit"})
-
-
-def new_fact_chains(facts: pd.DataFrame, chains: pd.DataFrame) -> pd.DataFrame:
-    """Is the *new* fact deducible? The same chains with the new object at their end.
-
-    The paper's first limitation. A chain's last step then asks for the new object.
-
-    Returns:
-        One row per (edit, chain): length, ``last_item`` (its last fact), ``before`` and ``after``
-        (products of the steps' probabilities), ``wins_before`` and ``wins_after``: whether the new
-        object is more probable than the original one at the chain's last step.
-    """
-    steps = steps_table(facts, chains).sort_values(["edit", "chain", "step"])
-    last = ~steps.duplicated(["edit", "chain"], keep="last")
-    for moment in ("before", "after"):
-        steps[f"wins_{moment}"] = (steps[f"new_{moment}"] > steps[moment]) & last
-        steps[moment] = steps[moment].where(~last, steps[f"new_{moment}"])
-    groups = steps.groupby(["edit", "chain"], sort=True)
-    return groups.agg(
-        length=("step", "size"),
-        last_item=("item", "last"),
-        before=("before", "prod"),
-        after=("after", "prod"),
-        wins_before=("wins_before", "any"),
-        wins_after=("wins_after", "any"),
-    ).reset_index()
-
-
-def context_table(facts: pd.DataFrame, chains: pd.DataFrame) -> pd.DataFrame:
-    """Facts about other subjects, for ``preservation_per_edit``."""
-    others = chains.loc[~chains["own"], ["case_id", "item"]].drop_duplicates()
-    table = others.merge(facts, on=["case_id", "item"], validate="1:1")
-    return table.rename(columns={"case_id": "edit", "item": "fact"})
-
-
-def success(scores: pd.DataFrame) -> pd.DataFrame:
-    """Efficacy, generalisation and specificity of each edit from exact scores after it.
-
-    Compares mean-token log-probabilities of the new and the original object, so that neither gains
-    by being short. Generalisation and specificity are a reconstruction: KnowGIC has neither
-    paraphrases nor neighbourhood prompts.
-
-    Returns:
-        One row per (case_id, metric) with ``value``, a share of prompts.
-    """
-    means = {answer: mean_log_probability(scores, answer) for answer in ("other", "original")}
     rows = []
-    for (case_id, form), (new, true) in slices(
-        scores.assign(**means), ["case_id", "form"], list(means)
-    ):
-        if form in _SUCCESS:
-            name, measure = _SUCCESS[form]
-            rows.append((case_id, name, measure(new=new, true=true)))
-    return pd.DataFrame(rows, columns=["case_id", "metric", "value"])
+    for (model, method), terms in found.by_method(mode).items():
+        own = {name: terms[terms["measure"] == name] for name in (*MEASURES, *SHARES)}
+        sums = {"IFR": sums_of(own["IFR"]), CAPPED: sums_of(own["IFR"], capped=True)}
+        sums["CKP"] = sums_of(own["CKP"])
+        row: dict[str, object] = {"model": model, "method": method}
+        for name, each in sums.items():
+            row |= _ends(name, estimate(each))
+        for name in SHARES:
+            if len(own[name]):
+                row |= _ends(name, share_interval(own[name]["ratio"]))
+        row |= {"chains": len(own["IFR"]), "facts": len(own["CKP"]), "edits": len(sums["IFR"])}
+        rows.append(row)
+    return ordered(pd.DataFrame(rows))
 
 
-def slices(
-    table: pd.DataFrame, keys: Sequence[str], columns: Sequence[str]
-) -> Iterator[tuple[tuple[Any, ...], list[NDArray[Any]]]]:
-    """Each group's key, in order, and arrays of its columns: many groups cost far less than as tables."""
-    numbers = table.groupby(list(keys)).ngroup().to_numpy()
-    order = np.argsort(numbers, kind="stable")
-    starts = np.flatnonzero(np.diff(numbers[order], prepend=-1))
-    ends = np.append(starts, len(order))[1:]
-    names = table[list(keys)].iloc[order[starts]].itertuples(index=False, name=None)
-    arrays = [table[column].to_numpy()[order] for column in columns]
-    for name, start, end in zip(names, starts, ends, strict=True):
-        yield name, [array[start:end] for array in arrays]
+def deep_table(found: Evaluation, *, mode: str) -> pd.DataFrame:
+    """Share of edits after which no chain of two to five steps is fully known (Definition 2).
 
-
-def other_forms(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
-    """How often reverse and yes/no questions about the facts still find their answer.
+    Only edits of which such a chain was fully known before count; and of an edit's chains only those
+    that its record lists.
 
     Returns:
-        One row per (case_id, form, item): probability of naming the answer ``before`` and ``after``
-        (yes/no: share of "yes" against "no").
+        One row per (model, method): ``Deep-edited`` with its exact 95 % interval (``Deep-edited low``,
+        ``Deep-edited high``) and the number of ``edits``.
     """
-    keys = ["case_id", "form", "item"]
-    tables = []
-    for table in (before, after):
-        chosen = table[table["form"].isin(["reverse", "yes_no"])]
-        named = DEFAULT.probability(chosen)
-        yes = 1 / (1 + np.exp(chosen["other_sum"] - chosen["original_sum"]))
-        p = np.where(chosen["form"] == "reverse", named, yes)
-        tables.append(chosen[keys].assign(p=p))
-    merged = tables[0].merge(tables[1], on=keys, suffixes=("_before", "_after"), validate="1:1")
-    return merged.rename(columns={"p_before": "before", "p_after": "after"})
+    chains = found.only(mode).chains
+    longer = chains[chains["length"] > 1].groupby([*KEYS, "edit"], as_index=False)
+    edits = longer[["kept", "active"]].any()
+    rows = []
+    for (model, method), own in edits[edits["kept"]].groupby(KEYS):
+        share = share_interval(1.0 - own["active"])
+        rows.append({"model": model, "method": method, **_ends(DEEP, share), "edits": share.n})
+    return ordered(pd.DataFrame(rows))
+
+
+def length_table(found: Evaluation, *, mode: str, intervals: bool = False) -> pd.DataFrame:
+    """IFR overall and by chain length, pooled (the paper's Table 10).
+
+    Returns:
+        One row per (model, method); ``chains`` lists the deducible chains behind overall and each
+        length. With ``intervals`` each length has its ends, too: ``1 low``, ``1 high``, ….
+    """
+    rows = []
+    for (model, method), terms in found.by_method(mode).items():
+        own = terms[terms["measure"] == "IFR"]
+        parts = {step: own[own["length"].astype(str) == step] for step in STEPS} | {OVERALL: own}
+        ends = {step: _ends(step, pooled(sums_of(part))) for step, part in parts.items()}
+        row: dict[str, object] = {"model": model, "method": method}
+        for step, values in ends.items():
+            row |= values if intervals else {step: values[step]}
+        rows.append({**row, "chains": "/".join(str(len(part)) for part in parts.values())})
+    return ordered(pd.DataFrame(rows))
+
+
+def subject_table(runs: Sequence[Run], *, mode: str) -> pd.DataFrame:
+    """How much of the known facts an edit leaves, by what they are about (beyond the paper).
+
+    Returns:
+        One row per (model, method), with a column for each of ``KINDS``: the mean of p'/p over the facts
+        known before, pooled over edits, with its 95 % interval (bootstrap over edits). ``facts`` lists
+        their numbers; ``edits``.
+    """
+    rows = []
+    for (model, method), terms in evaluate(tuple(runs)).by_method(mode).items():
+        row: dict[str, object] = {"model": model, "method": method}
+        own = {name: terms[terms["measure"] == measure] for measure, name in KINDS.items()}
+        sums = {name: sums_of(part) for name, part in own.items()}
+        row |= {name: with_interval(pooled(part)) for name, part in sums.items()}
+        row["facts"] = "/".join(str(len(part)) for part in own.values())
+        rows.append(row | {"edits": max(map(len, sums.values()))})
+    return ordered(pd.DataFrame(rows))
+
+
+def against_method(found: Evaluation, method: str, *, mode: str) -> Pairs:
+    """Every method with another one on the same model and edits; empty where that was not run."""
+    terms = found.by_method(mode)
+    return {
+        (model, name): (own, terms[model, method])
+        for (model, name), own in terms.items()
+        if name != method and (model, method) in terms
+    }
+
+
+def against_mode(found: Evaluation, other: Evaluation, *, mode: str, other_mode: str) -> Pairs:
+    """Every method in one mode with itself in another, or in another evaluation (with APP)."""
+    ours, theirs = found.by_method(mode), other.by_method(other_mode)
+    return {key: (own, theirs[key]) for key, own in ours.items() if key in theirs}
+
+
+def changes(pairs: Pairs) -> pd.DataFrame:
+    """Pooled differences on the same edits, in numbers.
+
+    Args:
+        pairs: by (model, method), the terms of what is compared and of what it is compared with, in
+            this order; see ``against_method`` and ``against_mode``.
+
+    Returns:
+        One row per (model, method, measure): the pooled values ``before`` and ``after``, the difference's
+        ``mean``, ``low`` and ``high`` (95 %, bootstrap over edits), ``edits``, ``verdict`` (more, less or
+        inconclusive, by flipping signs), ``could show``: the smallest difference that as many edits would
+        show in four of five cases, and ``Holm``: the verdict after correction for all tests of the table.
+    """
+    names = ["before", "after", "mean", "low", "high", "edits", "verdict", "could show", "p"]
+    rows = []
+    for (model, method), both in pairs.items():
+        for measure in MEASURES:
+            after, before = (sums_of(terms[terms["measure"] == measure]) for terms in both)
+            change = metrics.paired_difference(before, after)
+            found, common = change.difference, set(after["edit"]) & set(before["edit"])
+            own = [pooled(part[part["edit"].isin(common)]).mean for part in (before, after)]
+            ends = (found.mean, found.low, found.high, found.n)
+            test = (change.verdict, change.could_show, change.p_value)
+            rows.append((model, method, measure, *own, *ends, *test))
+    table = pd.DataFrame(rows, columns=[*KEYS, "measure", *names]).query("edits > 0")
+    return table.assign(Holm=survivors(table["verdict"].tolist(), table["p"].tolist()))
+
+
+def difference_table(pairs: Pairs) -> pd.DataFrame:
+    """``changes`` as text: ``difference`` with its interval, edits, verdict, Holm, could show."""
+    found = changes(pairs)
+    ends = zip(found["mean"], found["low"], found["high"], strict=True)
+    found["difference"] = [_signed(Estimate(*each, 0)) for each in ends]
+    found["could show"] = found["could show"].round(2)
+    return found[[*KEYS, "measure", "difference", "edits", "verdict", "Holm", "could show"]]
+
+
+def rules_table(
+    runs: Sequence[Run], rules: Sequence[Known], methods: Sequence[str], *, mode: str
+) -> pd.DataFrame:
+    """IFR and CKP of some methods when "known" means something else (exact estimator).
+
+    Returns:
+        One row per (model, rule): known ``facts`` and deducible ``chains`` before editing, then pooled
+        IFR and CKP of each method, in columns ``IFR rome``, ``CKP rome``, …
+    """
+    rows = []
+    for rule in rules:
+        found = evaluate(tuple(runs), modes=(mode,), rule=rule)
+        table = technique_table(found.where(lambda t: t["method"].isin(methods)), mode=mode)
+        for run in runs:
+            model = run.about.source["model"]
+            part = table[table["model"] == model]
+            before = run.tables["exact: none, before"].query("form == 'fact'")
+            counts = {"facts": int(rule.of(before).sum()), "chains": int(part["chains"].max())}
+            row: dict[str, object] = {"model": model, "rule": str(rule), **counts}
+            for values in part.to_dict("records"):
+                row |= {f"{name} {values['method']}": values[name] for name in MEASURES}
+            rows.append(row)
+    return pd.DataFrame(rows).sort_values("model", kind="stable", ignore_index=True)
+
+
+def new_fact_table(found: Evaluation, *, mode: str) -> pd.DataFrame:
+    """Is the *new* fact deducible (the paper's first limitation)? Each chain's last step asks for it.
+
+    Returns:
+        One row per (model, method), over chains of two steps and more (one step is the edit
+        itself), per edit first and then over the ``n`` edits that have any: mean probability of
+        the new fact's chains ``before`` and ``after``, and the share of the distinct facts at the
+        chains' ends of which the new object is more probable than the original one
+        (``wins_before``, ``wins_after``). ``pooled_before`` and ``pooled_after`` are that share
+        over all chains of all edits.
+    """
+    new = found.only(mode).chains
+    longer = new[new["length"] > 1]
+    wins, keys = ["wins_before", "wins_after"], [*KEYS, "edit"]
+    ends = longer.drop_duplicates([*keys, "last_item"]).groupby(keys)[wins].mean()
+    chains = longer.groupby(keys)[["new_before", "new_after"]].mean()
+    means = chains.set_axis(["before", "after"], axis=1).join(ends).groupby(KEYS)
+    every = longer.groupby(KEYS)[wins].mean().set_axis(["pooled_before", "pooled_after"], axis=1)
+    return ordered(means.mean().join(every).assign(n=means.size()).reset_index())
+
+
+def chain_counts(found: Evaluation, *, mode: str) -> pd.DataFrame:
+    """How many ``chains`` of each length there are, were ``deducible`` before (every step known), and are
+    ``active`` after the edit, one row per (model, method, length).
+    """
+    groups = found.only(mode).chains.groupby([*KEYS, "length"], sort=True)
+    counts = groups.agg(
+        chains=("kept", "size"), deducible=("kept", "sum"), active=("active", "sum")
+    )
+    return counts.reset_index()
+
+
+def base_rates(scores: pd.DataFrame, *, rule: Known = DEFAULT) -> pd.DataFrame:
+    """What the unedited model answers, by form of the prompt (the paper's Figures 11–14, counted).
+
+    Args:
+        scores: stored exact scores.
+        rule: which probability of a fact is taken, and from when on it is known.
+
+    Returns:
+        One row per (model, form): ``prompts``, ``answered`` (share) and ``probability`` (mean of the
+        answers'). A fact is answered when known, a reverse question when its answer has at least the
+        rule's threshold as a whole, a yes/no question when yes beats no.
+    """
+    rows = []
+    for (model, form), part in _unedited(scores).groupby(["model", "form"], sort=True):
+        probability = (rule if form == "fact" else DEFAULT).probability(part)
+        answered = {
+            "fact": rule.of(part),
+            "reverse": probability >= rule.threshold,
+            "yes_no": part["original_sum"] > part["other_sum"],  # "yes" and "no"
+        }
+        if form in answered:
+            rows.append((model, form, len(part), answered[str(form)].mean(), probability.mean()))
+    return pd.DataFrame(rows, columns=["model", "form", "prompts", "answered", "probability"])
+
+
+def other_forms_table(scores: pd.DataFrame, *, mode: str) -> pd.DataFrame:
+    """How each method's edits move reverse and yes/no questions about the edited subjects.
+
+    Returns:
+        One row per (model, method, form): means over facts ``before`` and ``after`` of the whole
+        probability of the subject (reverse), or of the share of "yes" against "no"; their number ``n``.
+    """
+    asked = scores[scores["form"].isin(["reverse", "yes_no"])]
+    yes = _against(asked["other_sum"], asked["original_sum"])
+    shares = DEFAULT.probability(asked).where(asked["form"] == "reverse", yes)
+    groups = _paired(asked.assign(share=shares), mode).groupby([*KEYS, "form"])
+    means = groups.agg(before=("before", "mean"), after=("after", "mean"), n=("after", "size"))
+    return means.reset_index()
+
+
+def negation_table(scores: pd.DataFrame, *, mode: str) -> pd.DataFrame:
+    """What edits do to the negated fact (beyond the paper).
+
+    A model that took the edit in says *yes* more to the new fact and less to the original one when it is
+    asked whether they are true, and the other way round when it is asked whether they are false.
+
+    Args:
+        scores: stored scores of the estimator "negated".
+        mode: which edits.
+
+    Returns:
+        One row per (model, method, asked): ``before`` and ``after`` with 95 % intervals, the share of
+        edits where the new object is more probable than the original one, or, of questions, the
+        probability of *yes* against *no*; ``change`` on the same edits, ``Holm`` (more, less or
+        inconclusive, corrected for all tests of the table), and ``n`` edits.
+    """
+    original, other = scores["original_named"], scores["other_named"]
+    first = (other > original).astype(float)
+    cloze = scores["form"].isin(["edit", "negated"])
+    pairs = _paired(scores.assign(share=first.where(cloze, _against(other, original))), mode)
+    rows, tests = [], []
+    for (model, method), part in pairs.groupby(KEYS, sort=True):
+        for (form, item), words in ASKED.items():
+            own = part[(part["form"] == form) & (part["item"] == item)]
+            shares = (with_interval(share_interval(own[m])) for m in ("before", "after"))
+            tests.append(paired_shares(own["before"], own["after"]))
+            change = _signed(tests[-1].difference)
+            rows.append((model, method, words, *shares, change, len(own)))
+    table = pd.DataFrame(rows, columns=[*KEYS, "asked", "before", "after", "change", "n"])
+    signs = ["more" if test.difference.mean > 0 else "less" for test in tests]
+    table.insert(6, "Holm", survivors(signs, [test.p_value for test in tests]))
+    return ordered(table)
+
+
+def response_rates(scores: pd.DataFrame) -> pd.DataFrame:
+    """Share of questions whose object the unedited model names, from stored sampled scores.
+
+    Returns:
+        One row per model: ``questions``, ``named`` (at least once), ``share`` (of all responses).
+    """
+    before = _unedited(scores)
+    rates = before.assign(named=before["hits"] > 0, share=before["hits"] / before["n"])
+    groups = rates.groupby("model", sort=True)[["named", "share"]]
+    return (
+        groups.mean().assign(questions=groups.size())[["questions", "named", "share"]].reset_index()
+    )
+
+
+def text_table(texts: pd.DataFrame, *, mode: str) -> pd.DataFrame:
+    """Fluency and consistency of texts about the edited subjects, the unedited model's first.
+
+    Returns:
+        One row per (model, method): means over edits of ``fluency`` (bits) and ``consistency``; ``n``.
+    """
+    chosen = texts[texts["mode"].isin(["before", mode])]
+    groups = chosen.rename(columns={"fluency_averaged": "fluency"}).groupby(KEYS)
+    means = groups[["fluency", "consistency"]].mean()
+    return ordered(means.assign(n=groups.size()).reset_index())
+
+
+def sequence_leads(along: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFrame:
+    """By how much the new object leads at each edit's own prompt, right after it and at the end.
+
+    Args:
+        along: stored scores of each edit right after it was made.
+        scores: stored exact scores; their sequential ones are those at the end.
+
+    Returns:
+        One row per (model, method, place): place in the sequence from 1, ``right after`` and
+        ``at the end``, the lead of the new over the original object in nats per token.
+    """
+    end = scores[scores["mode"] == "sequential"]
+    leads = {}
+    for moment, table in (("right after", along), ("at the end", end)):
+        own = table[table["form"] == "edit"]
+        lead = metrics.per_token(own, "other") - metrics.per_token(own, "original")
+        leads[moment] = own.assign(lead=lead).set_index([*KEYS, "case_id"])["lead"]
+    joined = pd.DataFrame(leads).dropna().reset_index()
+    place = joined.groupby(KEYS).cumcount() + 1
+    return joined.assign(place=place).drop(columns="case_id")
+
+
+def null_table(draws: pd.DataFrame, chains: pd.DataFrame) -> pd.DataFrame:
+    """IFR and CKP of no edit at all: every two draws of the unedited model, one as before, one as after.
+
+    Args:
+        draws: sampled scores of the unedited model with columns model and seed.
+        chains: which facts make up which chains.
+
+    Returns:
+        One row per (model, measure): ``mean`` over the pairs of draws, ``low`` and ``high`` (smallest
+        and largest), ``pairs``. What an edit does shows only beyond them.
+    """
+    rows = []
+    for model, own in draws.groupby("model", sort=True):
+        for before, after in permutations([part for _, part in own.groupby("seed")], 2):
+            facts = metrics.facts_table(before, after)
+            terms = metrics.terms_of(facts, metrics.chain_table(facts, chains), chains)
+            rows += [(model, name, metrics.value_of(terms, name)) for name in MEASURES]
+    table = pd.DataFrame(rows, columns=["model", "measure", "value"])
+    values = table.groupby(["model", "measure"], sort=False)["value"]
+    found = values.agg(mean="mean", low="min", high="max", pairs="size")
+    return found.reset_index()
+
+
+def later_mentions(compared: pd.DataFrame) -> pd.DataFrame:
+    """What counting a name anywhere adds to beginning with it, by model and form.
+
+    Returns:
+        One row per (model, form): means over facts of ``exact``, ``begins``, ``mentions``; the number
+        of ``facts``; and ``apart``, the largest distance of exact and begins in standard errors of
+        the share (NaN without exact).
+    """
+    spread = (compared["exact"] * (1 - compared["exact"]) / compared["n"]) ** 0.5
+    apart = (compared["begins"] - compared["exact"]).abs() / spread
+    groups = compared.assign(apart=apart).groupby(["model", "form"], sort=True)
+    means = groups[["exact", "begins", "mentions"]].mean()
+    return means.assign(facts=groups.size(), apart=groups["apart"].max()).reset_index()
+
+
+def paper_techniques() -> pd.DataFrame:
+    """The paper's Tables 5 and 6 in the form of ``technique_table``."""
+    return _techniques("thinkedit_table_5", "thinkedit_table_6")
+
+
+def repository_techniques() -> pd.DataFrame:
+    """IFR and CKP that the authors' repository gives, which are not the paper's."""
+    return _techniques("thinkedit_repository")
+
+
+def _techniques(*names: str) -> pd.DataFrame:
+    table = pd.concat([published_table(name) for name in names])
+    wide = table.pivot(index=KEYS, columns="metric", values="value")
+    titles = {"ifr": "IFR", "ckp": "CKP", "efficacy": "Efficacy", "specificity": "Specificity"}
+    wide = wide[[metric for metric in titles if metric in wide]]
+    return ordered(wide.rename(columns=titles).reset_index())
+
+
+def paper_lengths() -> pd.DataFrame:
+    """The paper's Table 10 in the form of ``length_table``."""
+    table = published_table("thinkedit_table_10").query("metric == 'ifr'")
+    wide = table.pivot(index=KEYS, columns="steps", values="value")
+    return ordered(wide.reindex(columns=list(STEPS)).reset_index())
+
+
+def chain_length_table() -> pd.DataFrame:
+    """Chains by number of steps: the paper's Table 4, and the two published files."""
+    rows = published_table("thinkedit_table_4").astype({"value": int})
+    source = rows["metric"].str.removeprefix("chains").str.strip().replace("", "paper")
+    table = rows.assign(source=source).pivot(index="source", columns="steps", values="value")
+    table = table.loc[["paper", *LAYOUTS]].rename_axis(columns=None)
+    return table.assign(all=table.sum(axis=1))
+
+
+def packaged(name: str) -> pd.DataFrame:
+    """A packaged table of numbers or words.
+
+    "base_questions": the paper's 21 facts, by category (Tables 7 and 8; ``[subject]`` in the question);
+    "metrics": what each metric sees (Table 9, in our words); "recalled-MODEL-links": links of each
+    relation that each stage left, and of ``all``; "recalled-MODEL-chains": chains by steps.
+    """
+    return pd.read_csv(PACKAGED / "thinkedit" / f"{name}.csv")
+
+
+def ordered(table: pd.DataFrame) -> pd.DataFrame:
+    """Models by name, methods in the paper's order, others after them."""
+    rank = {method: place for place, method in enumerate(_ORDER)}
+    order = table["method"].map(lambda m: (rank.get(m.split("+")[0], len(rank)), m))
+    by = table.assign(_order=order).sort_values(["model", "_order"], kind="stable")
+    return by.drop(columns="_order")
+
+
+def as_text(table: pd.DataFrame, *, digits: int = 2) -> pd.DataFrame:
+    """A table whose measures are text with their intervals in brackets."""
+    shown = table.copy()
+    for name in (*MEASURES, CAPPED, *SHARES, DEEP):
+        if name in table:
+            ends = zip(table[name], table[f"{name} low"], table[f"{name} high"], strict=True)
+            shown[name] = [with_interval(Estimate(*values, 0), digits=digits) for values in ends]
+            shown = shown.drop(columns=[f"{name} low", f"{name} high"])
+    return shown
+
+
+def _signed(change: Estimate) -> str:
+    """A difference with its interval; one that rounds to zero keeps its sign."""
+    ends = "" if np.isnan(change.low) else f" [{change.low:+.2f}, {change.high:+.2f}]"
+    return f"{change.mean:+.2f}{ends}"
+
+
+def _ends(name: str, estimate: Estimate) -> dict[str, float]:
+    return {name: estimate.mean, f"{name} low": estimate.low, f"{name} high": estimate.high}
+
+
+def _unedited(scores: pd.DataFrame) -> pd.DataFrame:
+    return scores[scores["mode"] == "before"]
+
+
+def _against(other: pd.Series, own: pd.Series) -> pd.Series:
+    """Share of one answer against another, from their log-probabilities."""
+    return 1 / (1 + (other - own).map(np.exp))
+
+
+def _paired(scores: pd.DataFrame, mode: str) -> pd.DataFrame:
+    """The ``share`` of each probe ``before`` and ``after`` a mode's edits; ArchiveError without any."""
+    after = scores[scores["mode"] == mode]
+    if after.empty:
+        raise ArchiveError(f"no results of mode {mode!r}; there are {set(scores['mode'])}")
+    both = after.merge(_unedited(scores), on=_PROBE, suffixes=("", "_before"))
+    return both.rename(columns={"share": "after", "share_before": "before"})

@@ -10,12 +10,9 @@ import pytest
 from helpers import UserError
 from helpers.klob.run import Plan
 from helpers.klob.run import run as run_klob
-from helpers.paths import PACKAGED
 from helpers.peak.records import MINI, load_peak
 from helpers.peak.run import PeakRun
 from helpers.results.store import ResultsStore
-from helpers.thinkedit.knowgic import read_edits
-from helpers.thinkedit.usable import load_usable as load_edits_of
 
 
 def written(folder: Path, items: list[dict], change: object, name: str = "mine.json") -> Path:
@@ -40,22 +37,6 @@ def test_a_record_that_cannot_be_asked_is_named_before_the_first_edit(tiny, tmp_
     with pytest.raises(UserError, match=rf"mine\.json.*case_id {items[1]['case_id']}"):
         PeakRun(tiny("llama"), load_peak(path), ResultsStore(tmp_path / "store")).before()
     assert not list(tmp_path.glob("store/*/*.parquet"))
-
-
-EDITS = {
-    "an overlong prompt": lambda e: e["chains"][0]["prompts"].__setitem__(0, "word " * 3000 + "{}"),
-    "an overlong question": lambda e: e["chains"][0]["questions"].__setitem__(0, "why " * 3000),
-    "a trailing blank": lambda e: e["requested_rewrite"][0].update(prompt="{} is a friend of "),
-}
-
-
-@pytest.mark.parametrize("fault", EDITS)
-def test_an_edit_that_cannot_be_asked_is_named_before_the_first_edit(tiny, tmp_path, fault):
-    items = json.loads((PACKAGED / "thinkedit" / "mini.json").read_text("utf-8"))
-    path = written(tmp_path, items, EDITS[fault])
-    number = read_edits(path)[1].case_id
-    with pytest.raises(UserError, match=rf"mine\.json, case_id {number}: .*nothing was edited yet"):
-        load_edits_of(tiny("llama"), str(path))
 
 
 FACTS = {

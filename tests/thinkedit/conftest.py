@@ -5,10 +5,16 @@ from collections.abc import Sequence
 
 import pandas as pd
 import pytest
+import torch
+from tokenizers import Tokenizer, pre_tokenizers
+from tokenizers import models as token_models
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from helpers.thinkedit.edits import Chain, Edit, Fact
+from helpers.models import LanguageModel
+from helpers.models.load import _ready
 from helpers.thinkedit.graph import Triplet
 from helpers.thinkedit.grow.language import PROMPTS
+from helpers.thinkedit.knowgic import Chain, ChainFact, Edit
 from helpers.thinkedit.scores import EXACT_COLUMNS
 
 SCHOOL = Triplet("Ada", "studied at", "North College")
@@ -65,9 +71,9 @@ def world() -> WorldModel:
 
 
 def _edit(case_id: int, subject: str, friend: str, home: str, new: str) -> Edit:
-    direct = Fact(subject, "{} lives in", home, f"In which town does {subject} live?")
-    to_friend = Fact(subject, "{}'s friend is", friend, f"Who is {subject}'s friend?")
-    friends_home = Fact(friend, "{} lives in", home, f"Where does {friend} live?")
+    direct = ChainFact(subject, "{} lives in", home, f"In which town does {subject} live?")
+    to_friend = ChainFact(subject, "{}'s friend is", friend, f"Who is {subject}'s friend?")
+    friends_home = ChainFact(friend, "{} lives in", home, f"Where does {friend} live?")
     chains = (Chain((direct,)), Chain((to_friend, friends_home)))
     return Edit(case_id, subject, "{} lives in", home, new, chains)
 
@@ -99,3 +105,20 @@ def _exact_table(*rows: tuple) -> pd.DataFrame:
 @pytest.fixture
 def exact_table():
     return _exact_table
+
+
+@pytest.fixture
+def word_model() -> LanguageModel:
+    """A random model whose tokens are words, so that a text is cut into tokens in one way only."""
+    words = ["[UNK]", "[PAD]", "[EOS]", *(f"w{i}" for i in range(37))]
+    numbered = {word: number for number, word in enumerate(words)}
+    tokenizer = Tokenizer(token_models.WordLevel(numbered, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    special = {"unk_token": "[UNK]", "pad_token": "[PAD]", "eos_token": "[EOS]"}
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2}
+    heads = {"num_attention_heads": 2, "num_key_value_heads": 2, "initializer_range": 0.5}
+    ends = {"bos_token_id": None, "eos_token_id": 2, "pad_token_id": 1}
+    config = LlamaConfig(vocab_size=len(words), **sizes, **heads, **ends)
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special)
+    return _ready(LanguageModel("tiny-words", LlamaForCausalLM(config), fast))

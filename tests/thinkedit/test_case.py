@@ -6,7 +6,9 @@ import pandas as pd
 import pytest
 
 from helpers.thinkedit import case
-from helpers.thinkedit.edits import Chain
+from helpers.thinkedit.drawings import chain_samples, graph_pair, stored_case
+from helpers.thinkedit.graph import graph_of_facts
+from helpers.thinkedit.knowgic import Chain
 
 
 @pytest.fixture
@@ -34,13 +36,9 @@ def test_states_of_edges(edits, facts):
         ("bo", "rome"): "unknown",
     }
     assert states["after"][("ada", "rome")] == "lost"
-
-
-def test_two_relations_between_the_same_two_are_one_edge(edits, facts):
-    first, second = edits[0].chains[0].facts[0], edits[0].chains[1].facts[0]
-    twin = replace(second, object=first.object)
-    chains = (edits[0].chains[0], replace(edits[0].chains[1], facts=(twin,)))
-    edit = replace(edits[0], chains=chains)
+    # Two relations between the same two are one edge.
+    twin = replace(edits[0].facts[1], object="Rome")
+    edit = replace(edits[0], chains=(edits[0].chains[0], Chain((twin,))))
     two = facts[:2].assign(known_after=[True, False])
     assert case.edge_states(edit, two)["after"] == {("ada", "rome"): "kept"}
 
@@ -60,14 +58,13 @@ def test_deep_editing_is_judged_in_the_words_of_the_graph(edits, facts):
     assert case.deep_edited_up_to(edit, facts, steps=2) == {1: False, 2: False}
 
 
-def test_steps_and_strongest_chains(edits, facts):
+def test_steps_and_what_is_left_of_the_context(edits, facts):
     table = case.step_table(edits[0], facts).set_index("steps")
     assert table["chains"].to_dict() == {"1": 1, "2": 1, "overall": 2}
     assert table["deducible before"].to_dict() == {"1": 1, "2": 0, "overall": 1}
+    assert case.preservation(edits[0], facts) == (1.0, 0)
     facts["known_before"] = True
-    nodes, ratios = case.strongest_chains(edits[0], facts)
-    assert nodes == [("Ada", "Rome"), ("Ada", "Bo", "Rome")]
-    assert ratios == [[0.0], [0.5, 1.0]]
+    assert case.preservation(edits[0], facts) == (2.0, 1)
 
 
 def test_of_chains_of_one_length_the_one_that_kept_most_is_shown(edits, facts):
@@ -81,3 +78,15 @@ def test_of_chains_of_one_length_the_one_that_kept_most_is_shown(edits, facts):
     nodes, ratios = case.strongest_chains(edit, table)
     assert nodes == [("Ada", "Rome"), ("Ada", "Gus", "Rome")]
     assert ratios == [[0.0], [1.0, 0.5]]
+    texts = [text.get_text() for text in chain_samples(nodes, ratios).axes[0].texts]
+    assert {"Ada", "Gus", "Rome", "0.50"} <= set(texts)
+
+
+def test_drawings_show_every_entity(edits, facts):
+    edit = edits[0]
+    states = case.edge_states(edit, facts)
+    figure = graph_pair(graph_of_facts(edit.facts), edit.subject, edit.original, **states)
+    for axes in figure.axes:
+        assert {text.get_text() for text in axes.texts} == {"Ada", "Bo", "Rome"}
+    drawn = stored_case(edit, facts, number="1")
+    assert drawn.get_suptitle().startswith("2 of 3 links are known before the edit, 1 of them")

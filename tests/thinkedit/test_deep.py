@@ -10,12 +10,12 @@ from helpers.thinkedit.deep import (
     PLAUSIBLE,
     deep_edits,
     deep_requests,
+    edit_index,
     further_questions,
     plausible_targets,
 )
-from helpers.thinkedit.edits import Chain, Fact
+from helpers.thinkedit.knowgic import Chain, ChainFact
 from helpers.thinkedit.probes import OTHER_RIVALS, kinds_of
-from helpers.thinkedit.tables import edit_index
 
 
 def test_first_steps_get_harmless_objects(edits):
@@ -32,7 +32,7 @@ def test_each_question_is_asked_once_and_never_the_edited_one(edits):
     second = replace(friend, object="Gus")
     direct = replace(edits[0].facts[0], prompt="{} has its home in")
     through = replace(direct, object="Asia")
-    ends = [Fact(name, "{} lives in", "Rome", "Where?") for name in ("Gus", "Asia")]
+    ends = [ChainFact(name, "{} lives in", "Rome", "Where?") for name in ("Gus", "Asia")]
     chains = (
         Chain((direct,)),
         edits[0].chains[1],
@@ -51,7 +51,7 @@ def test_harmless_objects_are_looked_for_among_all_of_the_kind(edits):
     """The own graph's entities all lead to the original object; some from another graph do not."""
     friend = edits[0].chains[1].facts[0]
     chains = tuple(
-        Chain((replace(friend, object=name), Fact(name, "{} lives in", "Rome", "Where?")))
+        Chain((replace(friend, object=name), ChainFact(name, "{} lives in", "Rome", "Where?")))
         for name in [f"A{i:02}" for i in range(2 * OTHER_RIVALS)]
     )
     edit = replace(edits[0], chains=(*edits[0].chains, *chains))
@@ -80,7 +80,7 @@ def test_questions_that_begin_alike_share_a_request(edits):
     edit = replace(edits[0], chains=(*edits[0].chains, Chain((other, friend.facts[1]))))
     kinds = {"who": frozenset({"Bo", "Di", "Flo", "Gus"})}
     questions = further_questions(edit, kinds)
-    first, second = deep_requests(edit, kinds, questions, ["Di", "Flo"])
+    first, second = deep_requests(edit, kinds, list(zip(questions, ["Di", "Flo"], strict=True)))
     assert first.questions == (("{} lives in", "Oslo"), ("{}'s friend is", "Di"))
     assert second.questions == (("The rival of {} is", "Flo"),)
     assert (first.record, second.record) == ("1", "1")

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers.thinkedit import chains, graph, knowgic
+from helpers.thinkedit import graph, knowgic
 from helpers.thinkedit.graph import Implied, Triplet
 
 SCHOOL = Triplet("Ada", "studied at", "North College")
@@ -85,28 +85,23 @@ def test_another_relation_between_the_same_two_is_an_edit(small):
 
 
 def test_chains_are_ordered_simple_and_bounded(small):
-    found = chains.simple_chains(small, "ADA", "north college")
+    found = graph.simple_chains(small, "ADA", "north college")
     assert found == [(SCHOOL,), (HOUSE, PART)]
-    assert chains.simple_chains(small, "Ada", "North College", max_steps=1) == [(SCHOOL,)]
-    assert chains.simple_chains(small, "Ada", "Nowhere") == []
-
-
-def test_question_sequences_need_validated_questions(small):
-    with pytest.raises(ValueError, match="no validated question"):
-        chains.question_sequence(small, (SCHOOL,))
-    with pytest.raises(ValueError, match="empty chain"):
-        chains.question_sequence(small, ())
+    assert graph.simple_chains(small, "Ada", "North College", max_steps=1) == [(SCHOOL,)]
+    assert graph.simple_chains(small, "Ada", "Nowhere") == []
 
 
 def test_a_grown_graph_becomes_an_edit_that_reads_back(small, tmp_path):
+    with pytest.raises(ValueError, match="no validated question"):
+        graph.as_edit(small, SCHOOL, new="South College")
     for number, (a, b) in enumerate(small.edges):
         small.edges[a, b]["question"] = f"Question {number}?"
-    edit = chains.as_edit(small, SCHOOL, new="South College", case_id=3)
+    edit = graph.as_edit(small, SCHOOL, new="South College", case_id=3)
     assert [len(chain) for chain in edit.chains] == [1, 2]
     knowgic.write_edits([edit], tmp_path / "edit.json")
     assert knowgic.read_edits(tmp_path / "edit.json") == (edit,)
     with pytest.raises(ValueError, match="no chain"):
-        chains.as_edit(small, Triplet("North College", "is", "Ada"), new="x")
+        graph.as_edit(small, Triplet("North College", "is", "Ada"), new="x")
 
 
 names = st.sampled_from("abcdef")
@@ -141,7 +136,7 @@ def test_a_closed_graph_adds_no_new_pairs(facts):
 def test_published_chains_are_exactly_the_simple_paths_of_their_graphs():
     for edit in knowgic.load_edits("2025-06"):
         made = graph.graph_of_facts(edit.facts)
-        found = chains.simple_chains(made, edit.subject, edit.original)
+        found = graph.simple_chains(made, edit.subject, edit.original)
         paths = {(chain[0].key[0], *(t.key[2] for t in chain)) for chain in found}
         published = {tuple(n.casefold() for n in chain.nodes) for chain in edit.chains}
         assert paths == published

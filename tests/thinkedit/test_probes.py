@@ -5,8 +5,7 @@ from dataclasses import replace
 import pytest
 
 from helpers.thinkedit import knowgic
-from helpers.thinkedit.edits import Chain, Edit, Fact
-from helpers.thinkedit.negation_tables import ASKED
+from helpers.thinkedit.knowgic import Chain, ChainFact, Edit
 from helpers.thinkedit.probes import (
     MAX_NEIGHBOURS,
     NEGATIONS,
@@ -19,6 +18,7 @@ from helpers.thinkedit.probes import (
     request_of,
     rivals_of,
 )
+from helpers.thinkedit.tables import ASKED
 
 
 @pytest.mark.parametrize(
@@ -51,9 +51,9 @@ def test_rivals_are_of_the_kind_and_never_correct(edits):
 def test_every_entity_of_the_kind_in_the_own_graph_is_a_rival():
     names = [f"N{i:02}" for i in range(20)]
     chains = tuple(
-        Chain((Fact("Ada", f"{{}} has friend {i} called", name, "Who is it?"), end))
+        Chain((ChainFact("Ada", f"{{}} has friend {i} called", name, "Who is it?"), end))
         for i, name in enumerate(names)
-        for end in [Fact(name, "{} lives in", "Rome", "Where?")]
+        for end in [ChainFact(name, "{} lives in", "Rome", "Where?")]
     )
     edit = Edit(1, "Ada", "{} lives in", "Rome", "Oslo", chains)
     kinds = {"who": frozenset({*names, "A1", "A2"})}
@@ -111,7 +111,7 @@ def test_requests_carry_the_original_as_correct_answer(edits):
 def test_neighbours_share_the_relation_in_either_wording(edits):
     direct = replace(edits[0].facts[0], prompt="{} has its home in")
     edit = replace(edits[0], chains=(Chain((direct,)), *edits[0].chains[1:]))
-    alike = Fact("Gus", "{} has its home in", "Bonn", "What is it?")
+    alike = ChainFact("Gus", "{} has its home in", "Bonn", "What is it?")
     other = replace(edits[1], chains=(*edits[1].chains, Chain((alike,))))
     assert alike in neighbours_of(edit, [edit, other])
     assert alike not in neighbours_of(edits[0], [edits[0], other])

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from helpers.results.archive import Run, archive
 from helpers.results.statistics import Estimate
-from helpers.thinkedit import stored_scores, technique_tables
-from helpers.thinkedit.pooled import edit_sums, pooled
-from helpers.thinkedit.report_tables import paper_techniques
-from helpers.thinkedit.subject_tables import KINDS, sums_by_kind
+from helpers.thinkedit import tables
+from helpers.thinkedit.evaluation import evaluate
+from helpers.thinkedit.metrics import OWN, pooled, sums_of
 from tools.headlines.headline import Headline, UnsupportedError
 
 _MAIN, _OTHER = "smollm2-135m", "gemma3-270m"
@@ -17,10 +16,10 @@ def headlines() -> list[Headline]:
     """From MEMIT's edits of what the models recall: how many are deep, what is left, what is erased."""
     main, other = (archive("thinkedit").get(f"{name}_recalled-{name}") for name in (_MAIN, _OTHER))
     ours, theirs = _memit(main), _memit(other)
-    paper = paper_techniques()["IFR"]
+    paper = tables.paper_techniques()["IFR"]
     if max(each["IFR"].high for each in (ours, theirs)) >= paper.min():
         raise UnsupportedError("IFR is not below all values of the paper's methods")
-    if max(each[KINDS[1]].high for each in (ours, theirs)) >= 0.5:
+    if max(each[OWN].high for each in (ours, theirs)) >= 0.5:
         raise UnsupportedError("MEMIT does not erase most other facts about the subject")
     if min(each["deep"].low for each in (ours, theirs)) <= 0.5:
         raise UnsupportedError("that most of MEMIT's edits are deep is inconclusive")
@@ -32,9 +31,9 @@ def headlines() -> list[Headline]:
             f"IFR, the mean part of the old fact that is left along its chains, is {ours['IFR'].mean:.2f}"
             f" on SmolLM2 and {theirs['IFR'].mean:.2f} on Gemma. The paper reports {paper.min():.2f} to"
             f" {paper.max():.2f} for its methods on larger models. Of the *other* facts about the edited"
-            f" subject {ours[KINDS[1]].mean:.2f} and {theirs[KINDS[1]].mean:.2f} of the probability is"
+            f" subject {ours[OWN].mean:.2f} and {theirs[OWN].mean:.2f} of the probability is"
             " left. CKP does not measure this loss, because it counts facts about other subjects"
-            f" ({ours[KINDS[2]].mean:.2f} and {theirs[KINDS[2]].mean:.2f}). We defined the middle group"
+            f" ({ours['CKP'].mean:.2f} and {theirs['CKP'].mean:.2f}). We defined the middle group"
             " after seeing the first results.",
             (
                 (
@@ -42,7 +41,7 @@ def headlines() -> list[Headline]:
                     _range(ours["deep"]),
                 ),
                 ("left of the old fact along chains (IFR)", _range(ours["IFR"])),
-                ("left of other facts about the edited subject (post hoc)", _range(ours[KINDS[1]])),
+                ("left of other facts about the edited subject (post hoc)", _range(ours[OWN])),
             ),
             "06_definition_2",
             f"Shown for SmolLM2 135M ({ours['IFR'].n} edits) and Gemma 3 270M ({theirs['IFR'].n}), both"
@@ -54,15 +53,13 @@ def headlines() -> list[Headline]:
 
 def _memit(run: Run) -> dict[str, Estimate]:
     """MEMIT's share of deep edits and IFR, and what it leaves of each kind of fact; each edit alone."""
-    found = stored_scores.evaluation((run,), modes=("independent",))
-    sums = edit_sums(found, mode="independent")
-    recovery = pooled(sums[(sums["method"] == "memit") & (sums["measure"] == "IFR")])
-    deep = technique_tables.deep_table(found, mode="independent").query("method == 'memit'")
-    name = technique_tables.DEEP
+    found = evaluate((run,), modes=("independent",))
+    deep = tables.deep_table(found, mode="independent").query("method == 'memit'")
+    name = tables.DEEP
     mean, low, high = (float(deep[part].item()) for part in (name, f"{name} low", f"{name} high"))
     share = Estimate(mean, low, high, int(deep["edits"].item()))
-    kinds = sums_by_kind(run, "memit", mode="independent")
-    return {"deep": share, "IFR": recovery} | {kind: pooled(part) for kind, part in kinds.items()}
+    terms = found.terms[found.terms["method"] == "memit"].groupby("measure")
+    return {"deep": share, **{str(measure): pooled(sums_of(part)) for measure, part in terms}}
 
 
 def _range(estimate: Estimate) -> str:

@@ -16,9 +16,8 @@ import networkx as nx
 import numpy as np
 import pandas as pd
 
-from helpers.thinkedit.chains import MAX_STEPS
-from helpers.thinkedit.edits import Chain, Edit, Fact
-from helpers.thinkedit.graph import Triplet, add_triplet
+from helpers.thinkedit.graph import MAX_STEPS, Triplet, add_triplet
+from helpers.thinkedit.knowgic import Chain, ChainFact, Edit
 
 Edge = tuple[str, str]
 Paths = dict[Edge, list[list[str]]]
@@ -79,7 +78,7 @@ def _graph(facts: pd.DataFrame) -> nx.DiGraph:
     validated = facts[facts["validated"]].sort_values("probability", ascending=False, kind="stable")
     names = ["subject", "cloze", "object", "question", "relation"]
     for *parts, relation in validated[names].to_numpy(str):
-        fact = Fact(*map(str, parts))
+        fact = ChainFact(*map(str, parts))
         add_triplet(graph, Triplet.of(fact), fact=fact, kind=str(relation))
     return graph
 

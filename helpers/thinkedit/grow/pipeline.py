@@ -18,8 +18,7 @@ from pydantic import TypeAdapter
 
 from helpers.models.tokens import Prompt
 from helpers.scoring.naming import Aliases, mentions, names_of
-from helpers.thinkedit.chains import simple_chains
-from helpers.thinkedit.graph import Triplet, add_triplet
+from helpers.thinkedit.graph import Triplet, add_triplet, simple_chains
 from helpers.thinkedit.grow import language
 from helpers.thinkedit.grow.journal import Journal, Respondent
 from helpers.thinkedit.grow.people import Decision, Proposer, Review, Reviewer, proposed_triplets

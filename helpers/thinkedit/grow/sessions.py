@@ -16,8 +16,7 @@ import pandas as pd
 from helpers import UserError
 from helpers.paths import PACKAGED
 from helpers.scoring.responses import Sampling
-from helpers.thinkedit.chains import MAX_STEPS
-from helpers.thinkedit.graph import Triplet, check_triplet, triplets
+from helpers.thinkedit.graph import MAX_STEPS, Triplet, check_triplet, triplets
 from helpers.thinkedit.grow.journal import Journal, Respondent, read_journal
 from helpers.thinkedit.grow.people import Proposer, about, store_neighbours
 from helpers.thinkedit.grow.pipeline import Growth, Session, Settings, asks_for_all

@@ -1,0 +1,192 @@
+"""KnowGIC: both layouts, the graph facts, statistics of the published files, and bad records."""
+
+import copy
+import json
+
+import pytest
+
+from helpers import UserError
+from helpers.thinkedit import knowgic
+from helpers.thinkedit.knowgic import Chain, ChainFact, Edit, chain_lengths
+
+REWRITE = {
+    "prompt": "{} lives in",
+    "subject": "Ada",
+    "target_true": {"str": "Narnia"},
+    "target_new": {"str": "Oz"},
+}
+DIRECT = {
+    "questions": ["Where does Ada live?"],
+    "answers": ["Narnia"],
+    "prompts": ["{} lives in"],
+    "subjects": ["Ada"],
+}
+INDIRECT = {
+    "questions": ["Who is Ada's friend?", "Where does Ben live?"],
+    "answers": ["Ben", "narnia"],
+    "prompts": ["{}'s friend is", "{} lives in"],
+    "subjects": ["Ada", "Ben"],
+}
+
+
+def nested() -> list[dict]:
+    record = {"case_id": 7, "requested_rewrite": [REWRITE], "chains": [DIRECT, INDIRECT]}
+    return [copy.deepcopy(record)]
+
+
+def flat() -> list[dict]:
+    shared = {"case_id": 7, "requested_rewrite": [REWRITE]}
+    return copy.deepcopy([shared | {"chain": DIRECT}, shared | {"chain": INDIRECT}])
+
+
+def read(tmp_path, records):
+    path = tmp_path / "chains.json"
+    path.write_text(json.dumps(records))
+    return knowgic.read_edits(path)
+
+
+def test_both_layouts_give_the_same_edit(tmp_path):
+    (edit,) = read(tmp_path, nested())
+    assert read(tmp_path, flat()) == (edit,)
+    assert (edit.case_id, edit.subject, edit.original, edit.new) == (7, "Ada", "Narnia", "Oz")
+    assert [chain.nodes for chain in edit.chains] == [("Ada", "Narnia"), ("Ada", "Ben", "narnia")]
+    assert [fact.cloze for fact in edit.broader_context] == ["Ben lives in"]
+
+
+def test_facts_are_distinct_whatever_their_question(tmp_path):
+    records = nested()
+    repeated = copy.deepcopy(INDIRECT)
+    repeated["questions"][1] = "In which land does Ben live?"
+    repeated["answers"][1] = "Narnia"
+    records[0]["chains"].append(repeated)
+    (edit,) = read(tmp_path, records)
+    assert len(edit.facts) == 3
+    assert [fact.question for fact in edit.broader_context] == ["Where does Ben live?"]
+
+
+def test_written_edits_read_back(tmp_path):
+    edits = read(tmp_path, flat())
+    path = tmp_path / "written.json"
+    knowgic.write_edits(edits, path)
+    assert knowgic.read_edits(path) == edits
+    assert chain_lengths(edits) == {1: 1, 2: 1}
+
+
+def at(*path, value):
+    """A change of a record: the value at a path."""
+
+    def spoil(record):
+        for key in path[:-1]:
+            record = record[key]
+        record[path[-1]] = value
+
+    return spoil
+
+
+@pytest.mark.parametrize("content", [{}, [], None])
+def test_a_file_without_records(tmp_path, content):
+    with pytest.raises(UserError, match="at least one"):
+        read(tmp_path, content)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (at("chains", 1, "answers", value=["Ben"]), r"chains\.1: .*lists of different length"),
+        (
+            at("chains", 0, value={name: [] for name in DIRECT}),
+            r"chains\.0\.subjects: .*at least 1",
+        ),
+        (at("chains", 1, "subjects", 1, value="Cat"), r"chains\.1: .* does not follow"),
+        (at("chains", 1, "answers", 1, value="Oz"), r"chains\.1 must lead from 'ada' to 'narnia'"),
+        (
+            at(
+                "chains",
+                1,
+                value={k: [v[0], v[1], *v] for k, v in INDIRECT.items()}
+                | {
+                    "subjects": ["Ada", "Ben", "Ada", "Ben"],
+                    "answers": ["Ben", "Ada", "Ben", "Narnia"],
+                },
+            ),
+            "a cycle",
+        ),
+        (at("chains", 1, "prompts", 1, value="Ben lives in"), r"prompts\.1: .*exactly one \{\}"),
+        (at("requested_rewrite", 0, "target_new", value={}), r"target_new\.str: field required"),
+        (at("chains", value=[]), r"chains: .*at least 1"),
+        (at("chains", 1, "answers", value="narnia"), r"chains\.1\.answers: .*valid list"),
+        (at("chains", 0, value=None), r"chains\.0: .*valid dictionary"),
+        (at("chains", 1, "answers", 0, value=None), r"answers\.0: .*valid string"),
+        (at("requested_rewrite", 0, "target_new", "str", value=" "), r"target_new\.str: .*pattern"),
+        (at("case_id", value="7"), r"case_id: .*valid integer"),
+    ],
+)
+def test_bad_records_name_file_record_and_field(tmp_path, spoil, message):
+    records = nested()
+    spoil(records[0])
+    with pytest.raises(UserError, match=f"(?i)chains.json, record 0: .*{message}"):
+        read(tmp_path, records)
+
+
+def test_all_bad_records_are_named_at_once(tmp_path):
+    records = [*nested(), *nested()]
+    for record in records:
+        del record["case_id"]
+    with pytest.raises(UserError, match=r"(?s)record 0.*record 1.*correct"):
+        read(tmp_path, records)
+
+
+def test_a_file_that_is_not_json_and_an_unknown_layout(tmp_path):
+    path = tmp_path / "chains.json"
+    path.write_text("{")
+    with pytest.raises(UserError, match="not JSON"):
+        knowgic.read_edits(path)
+    with pytest.raises(UserError, match=r"choose from 2025-06, latest, mini"):
+        knowgic.load_edits("2024")
+    with pytest.raises(UserError, match="or give the path of a JSON file"):
+        knowgic.load_edits(str(tmp_path / "missing.json"))
+
+
+def test_a_file_of_ones_own_is_a_layout(tmp_path):
+    edits = knowgic.load_edits("mini")
+    knowgic.write_edits(edits, tmp_path / "own.json")
+    assert knowgic.load_edits(str(tmp_path / "own.json")) == edits
+    assert knowgic.load_aliases(str(tmp_path / "own.json")) == {}
+
+
+@pytest.mark.usefixtures("data_folder")
+def test_published_files_have_the_known_statistics():
+    june, latest = knowgic.load_edits("2025-06"), knowgic.load_edits("latest")
+    assert chain_lengths(june) == {1: 21, 2: 75, 3: 102, 4: 159, 5: 201}
+    assert (len(latest), sum(chain_lengths(latest).values())) == (26, 1406)
+    potter = next(edit for edit in june if edit.subject == "Harry Potter")
+    assert chain_lengths([potter]) == {1: 1, 2: 20, 3: 30, 4: 35, 5: 14}
+    assert len(potter.broader_context) == 63
+
+
+@pytest.mark.usefixtures("data_folder")
+def test_published_aliases_are_found_by_case_folded_name():
+    aliases = knowgic.load_aliases()
+    assert aliases["india"] == ("Bharat", "Hindustan")
+    assert aliases["jim butcher"] == ()
+
+
+def test_the_packaged_edits_load_without_any_download(monkeypatch):
+    monkeypatch.delenv("HELPERS_DATA", raising=False)
+    edits = knowgic.load_edits("mini")
+    assert [edit.subject for edit in edits] == ["Harry Potter", "Eiffel Tower", "Mozart"]
+    assert all(len(edit.chains[0]) == 1 for edit in edits)
+
+
+def test_two_edits_under_one_number_are_refused(tmp_path):
+    other = nested()[0]
+    other["requested_rewrite"][0]["target_new"] = {"str": "Utopia"}
+    with pytest.raises(UserError, match=r"share a case_id \(7\)"):
+        read(tmp_path, [*nested(), other])
+
+
+def test_facts_are_in_the_order_of_their_last_appearance_as_first_worded():
+    a, b = ChainFact("a", "{} r", "b", "A?"), ChainFact("b", "{} r", "c", "B?")
+    again = ChainFact("A", "{} r", "B", "Which A?")
+    edit = Edit(1, "a", "{} r", "c", "d", (Chain((a, b)), Chain((again,))))
+    assert [fact.question for fact in edit.facts] == ["B?", "A?"]

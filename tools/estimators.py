@@ -1,0 +1,93 @@
+"""Draw the unedited model again and again, and set exact scoring next to sampling (notebook 06, F).
+
+Exact scoring gives the probability that the response *begins* with an accepted name. The paper counts a
+name anywhere in the response, so later mentions come on top. And a share of five responses scatters:
+two draws of the same unedited model differ, too.
+
+    python -m tools.estimators smollm2-135m --publish
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from typing import Annotated
+
+import numpy as np
+import pandas as pd
+import typer
+
+from helpers.models import LanguageModel, load
+from helpers.paths import RUNS
+from helpers.results.archive import About, archive
+from helpers.results.store import ResultsStore
+from helpers.scoring.answers import Question, score_answers
+from helpers.scoring.naming import Aliases, begins, exclusive, log_naming, mentions, names_of
+from helpers.scoring.responses import Sampling, sample_responses, uses_chat
+from helpers.thinkedit.evaluation import run_name
+from helpers.thinkedit.grow.language import answer_prompt
+from helpers.thinkedit.knowgic import ChainFact, load_aliases, load_edits
+from helpers.thinkedit.run import ThinkEditRun
+from helpers.thinkedit.scores import ANSWERS
+
+DRAWN = Sampling(temperature=1.0, max_new_tokens=12, chat=False)
+
+
+def compare(
+    language_model: LanguageModel, facts: Sequence[ChainFact], aliases: Aliases, *, n: int
+) -> pd.DataFrame:
+    """``exact`` probability (NaN through the chat template) and shares of ``n`` responses that begin
+    with a name (``begins``) or hold one anywhere (``mentions``), a row per fact and form of the prompt.
+    """
+    chat = replace(DRAWN, chat=None)
+    asked = [
+        ("cloze", [fact.cloze for fact in facts], DRAWN),
+        ("question", [answer_prompt(fact.question) for fact in facts], DRAWN),
+        ("chat", [fact.question for fact in facts], chat),
+    ]
+    rows = []
+    for form, prompts, sampling in asked if uses_chat(language_model, chat) else asked[:2]:
+        responses = sample_responses(language_model, prompts, n=n, sampling=sampling)
+        for place, (fact, prompt, texts) in enumerate(zip(facts, prompts, responses, strict=True)):
+            names = names_of(fact.object, aliases)
+            sums = score_answers(language_model, [Question(prompt, names)])["sum"].to_numpy()
+            exact = np.exp(log_naming(sums[exclusive(language_model, names)]))
+            shares = (np.mean([test(text, names) for text in texts]) for test in (begins, mentions))
+            rows.append((place, form, np.nan if form == "chat" else exact, *shares, n))
+    return pd.DataFrame(rows, columns=["fact", "form", "exact", "begins", "mentions", "n"])
+
+
+def main(
+    model: str,
+    seeds: Annotated[int, typer.Option(help="independent draws of five responses")] = 5,
+    facts: Annotated[int, typer.Option(help="the most probable facts, to compare on")] = 16,
+    n: Annotated[int, typer.Option(help="responses per fact and form of the prompt")] = 200,
+    publish: Annotated[bool, typer.Option(help="add the tables to the published run")] = False,
+) -> None:
+    """Draw, compare on the facts that the unedited model gives the highest probability, and publish."""
+    edits, aliases, language_model = load_edits(), load_aliases(), load(model)
+    common = (language_model, edits, edits, aliases, ResultsStore(RUNS / "results"))
+    exact = ThinkEditRun(*common).before().query("form == 'fact'")
+    best = exact.nlargest(facts, "original_named")[["case_id", "item"]].reset_index(drop=True)
+    by_id = {edit.case_id: edit for edit in edits}
+    asked = [by_id[case_id].facts[item] for case_id, item in best.to_numpy()]
+    drawn = [replace(ANSWERS, seed=seed) for seed in range(seeds)]
+    runs = (ThinkEditRun(*common, estimator="sampled", sampling=each) for each in drawn)
+    draws = [run.before().assign(seed=seed) for seed, run in enumerate(runs)]
+    compared = compare(language_model, asked, aliases, n=n)
+    tables = {"draws": pd.concat(draws), "estimators": compared.join(best, on="fact")}
+    typer.echo(compared.to_string())
+    if publish:
+        how = {name: value for name, value in asdict(ANSWERS).items() if name != "seed"}
+        made = {
+            "draws": {"samples": 5, **how, "seeds": seeds},
+            "estimators": {"n": n, **asdict(DRAWN)},
+        }
+        source = {**language_model.identity, "layout": "2025-06"}
+        typer.echo(
+            archive("thinkedit").put(run_name(model, "2025-06"), tables, About(source, made))
+        )
+
+
+if __name__ == "__main__":
+    typer.run(main)
