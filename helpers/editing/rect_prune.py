@@ -85,7 +85,9 @@ class Rect(Wrapper):
             if earlier and name in earlier:
                 weight = weight + earlier[name].dense().to(weight)
             deltas[name] = keep_largest(delta, weight, self.hyperparameters.keep)
-        recorded = diagnostics_of(self.language_model, deltas) if deltas else {}
+        if not deltas:
+            return update
+        recorded = diagnostics_of(self.language_model, deltas)
         return Update(deltas, {**update.diagnostics, **recorded})
 
     def edit_after(self, earlier: Update, requests: Sequence[EditRequest]) -> Update:
@@ -152,17 +154,17 @@ class Prune(Wrapper):
             if name not in self._largest:
                 weight = self.language_model.weight(name).float()
                 self._largest[name] = float(torch.linalg.matrix_norm(weight, 2))
-            limit = self._largest[name]
-            restrained, count = restrain(delta, limit, self.hyperparameters.log_base)
+            limit, base = self._largest[name], self.hyperparameters.log_base
+            restrained, count = restrain(delta, limit, base)
             added = self.hyperparameters.prune_compat == "added"
             deltas[name] = delta.plus(restrained) if added else restrained
             noted[name] = {"largest_singular_value": limit, "restrained": count}
-        recorded: dict[str, Any] = {}
-        if deltas:
-            extra: dict[str, Any] = {"prune": noted}
-            if all(deltas[name] is update[name] for name in deltas):
-                extra["same_as"] = self.base.method
-            recorded = diagnostics_of(self.language_model, deltas, extra=extra)
+        if not deltas:
+            return update
+        extra: dict[str, Any] = {"prune": noted}
+        if all(deltas[name] is update[name] for name in deltas):
+            extra["same_as"] = self.base.method
+        recorded = diagnostics_of(self.language_model, deltas, extra=extra)
         return Update(deltas, {**update.diagnostics, **recorded})
 
 
@@ -178,11 +180,11 @@ def restrain(delta: Delta, limit: float, log_base: float) -> tuple[Delta, int]:
     large = values >= limit
     if not bool(large.any()):
         return delta, 0
-    drawn_in = (values / limit).log() / math.log(log_base) + limit
-    scaled = left * torch.where(large, drawn_in, values)
-    if not isinstance(delta, LowRank):
-        return Dense((scaled @ right.T).float(), delta.bias), int(large.sum())
-    return LowRank(scaled.float(), right.float()), int(large.sum())
+    lowered = (values / limit).log() / math.log(log_base) + limit
+    scaled = (left * torch.where(large, lowered, values)).float()
+    if isinstance(delta, LowRank):
+        return LowRank(scaled, right.float()), int(large.sum())
+    return Dense(scaled @ right.float().T, delta.bias), int(large.sum())
 
 
 def _decomposed(delta: Delta) -> tuple[Tensor, Tensor, Tensor]:

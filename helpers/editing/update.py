@@ -29,10 +29,7 @@ class UpdateError(UserError):
 
 
 class Delta(ABC):
-    """What an edit adds to one matrix W [out, in], and perhaps to its module's ``bias`` [out].
-
-    Subclasses are frozen dataclasses of tensors.
-    """
+    """What an edit adds to one matrix W [out, in], and perhaps to its module's ``bias`` [out]."""
 
     bias: Tensor | None = None
 
@@ -73,15 +70,9 @@ class Delta(ABC):
         """Its floating-point type, in which contributions are computed."""
         return next(t.dtype for t in self.tensors().values() if t.is_floating_point())
 
-    def to(
-        self, device: str | torch.device | None = None, dtype: torch.dtype | None = None
-    ) -> Self:
-        """A copy on another device or in another floating-point type."""
-        moved = {
-            name: tensor.to(device, dtype if tensor.is_floating_point() else None)
-            for name, tensor in self.tensors().items()
-        }
-        return type(self)(**moved)
+    def to(self, device: str | torch.device) -> Self:
+        """A copy on another device."""
+        return type(self)(**{name: tensor.to(device) for name, tensor in self.tensors().items()})
 
 
 @dataclass(frozen=True)
@@ -90,12 +81,6 @@ class LowRank(Delta):
 
     left: Tensor
     right: Tensor
-
-    def __post_init__(self) -> None:
-        if self.left.ndim != 2 or self.right.ndim != 2 or self.left.shape[1] != self.right.shape[1]:
-            raise ValueError(
-                f"factors {tuple(self.left.shape)} and {tuple(self.right.shape)} differ in rank"
-            )
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -212,15 +197,13 @@ class Update(Mapping[str, Delta]):
         }
         return Update({**self.deltas, **added}, later.diagnostics)
 
-    def to(self, device: str | torch.device, dtype: torch.dtype | None = None) -> Update:
-        """A copy on another device or in another floating-point type."""
-        moved = {name: delta.to(device, dtype) for name, delta in self.items()}
-        return Update(moved, self.diagnostics)
+    def to(self, device: str | torch.device) -> Update:
+        """A copy on another device."""
+        return Update({name: delta.to(device) for name, delta in self.items()}, self.diagnostics)
 
     def save(self, path: Path | str) -> None:
         """Write deltas and diagnostics to one safetensors file."""
-        tensors = {
-            # Cloned, since a file cannot hold tensors that share memory (KN's one vector).
+        tensors = {  # cloned, since a file cannot hold tensors that share memory (KN's one vector)
             f"{module}|{name}": tensor.contiguous().clone()
             for module, delta in self.items()
             for name, tensor in delta.tensors().items()

@@ -120,9 +120,8 @@ class Learner:
         """
         batch, final = self.states.batch(texts)
         head = self.states.language_model.model.get_output_embeddings()
-        width = final.shape[1]
         lengths = torch.tensor([active for active, _ in batch.lengths], device=final.device)
-        real = torch.arange(width, device=final.device) < lengths[:, None]
+        real = torch.arange(final.shape[1], device=final.device) < lengths[:, None]
         with _edited(self.states.language_model, factors, torch.arange(len(texts))):
             edited = head(batch.hidden()[real]).float().log_softmax(-1)
         with torch.no_grad():
