@@ -12,18 +12,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
-from helpers.editing.app import App
+from helpers.editing.app import SYMBOLS, App
 from helpers.editing.contexts import context_templates
 from helpers.editing.corpus import corpus_named
 from helpers.editing.editor import Editor
 from helpers.editing.editors import EditorError, NamedEditor, Variant, method_label, split_method
 from helpers.editing.memo import Memo, memoised
-from helpers.editing.mend import (
-    MendHyperparameters,
-    UntrainedError,
-    load_network,
-    network_file,
-)
+from helpers.editing.mend import MendHyperparameters, UntrainedError, load_network, network_file
 from helpers.editing.moments import SecondMoment, second_moment
 from helpers.editing.presets import (
     Preset,
@@ -31,7 +26,6 @@ from helpers.editing.presets import (
     WrapperHyperparameters,
     app_values,
     base_preset,
-    preset_values,
     read_hyperparameters,
 )
 from helpers.editing.rect_prune import Wrapper
@@ -153,12 +147,11 @@ def _upon_base(
     **options: Any,
 ) -> Editor:
     # The base editor gets the overrides that the wrapper does not know itself.
-    known = editor.hyperparameters.model_fields
-    own = {name: value for name, value in overrides.items() if name in known}
-    others = {name: value for name, value in overrides.items() if name not in known}
-    model, size = language_model.name, _size(language_model)
-    hyperparameters = read_hyperparameters(editor.name, model, preset, size=size, **own)
-    options |= {"preset": base_preset(editor.name, model, preset), "overrides": others}
+    own = {k: v for k, v in overrides.items() if k in editor.hyperparameters.model_fields}
+    others = {k: v for k, v in overrides.items() if k not in own}
+    name, size = language_model.name, _size(language_model)
+    hyperparameters = read_hyperparameters(editor.name, name, preset, size=size, **own)
+    options |= {"preset": base_preset(editor.name, name, preset), "overrides": others}
     base = build_editor(f"{hyperparameters.base}+{suffix}", language_model, **options)
     built: Editor = editor.kind(base, hyperparameters)
     return built
@@ -170,16 +163,11 @@ def _with_app(
     """Hyperparameters that change with APP (its stop rule), and APP itself."""
     if not app:
         return {}, None
-    if app is True:
-        values = app_values(editor.name, model, preset, size)
-    else:
-        values = preset_values(editor.name, model, preset, size).get("app") or {}
-    names = {field.name for field in fields(App)}
-    others = {k: v for k, v in values.items() if k not in {*names, "extrapolated"}}
-    if app is True:
-        app = App(**{name: value for name, value in values.items() if name in names})
+    values = app_values(editor.name, model, preset, size, needed=app is True)
+    known = {name: values.pop(name) for name in SYMBOLS if name in values}
+    values.pop("extrapolated", None)
     # What the name stands for holds whatever goes with APP.
-    return {**others, **editor.values}, app
+    return {**values, **editor.values}, App(**known) if app is True else app
 
 
 def _second_moments(

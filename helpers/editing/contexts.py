@@ -90,8 +90,11 @@ def context_templates(
     """
     name = "_".join(f"{length}x{count}" for length, count in lengths) or "bare"
     file = f"{name}_{start}_seed{seed}.json"
-    # Packaged for the embedded models, so that every machine has the same templates.
-    path = PACKAGED / "samples" / _writer(language_model) / "context_templates" / file
+    # Packaged for the embedded models, so that every machine has the same templates; random models
+    # write no text and take those.
+    random = language_model.name.startswith(SHAPE_PREFIX)
+    writer = PACKAGED_WEIGHTS[SHAPE_TOKENIZER] if random else language_model
+    path = PACKAGED / "samples" / writer.fingerprint / "context_templates" / file
     if not path.exists():
         path = cache_folder(_CACHE, language_model.fingerprint) / file
 
@@ -103,16 +106,9 @@ def context_templates(
         scratch.write_text(json.dumps(texts, ensure_ascii=False, indent=1), encoding="utf-8")
 
     sampled = kept(path, lambda file: json.loads(file.read_text(encoding="utf-8")), make)
-    if not sampled:
-        return ContextTemplates(((BARE,),))
-    return ContextTemplates(((BARE,), tuple(sampled)) if grouped else ((BARE, *sampled),))
-
-
-def _writer(language_model: LanguageModel) -> str:
-    """Fingerprint of the model whose packaged templates are taken: random models write no text."""
-    if language_model.name.startswith(SHAPE_PREFIX):
-        return PACKAGED_WEIGHTS[SHAPE_TOKENIZER].fingerprint
-    return language_model.fingerprint
+    if grouped and sampled:
+        return ContextTemplates(((BARE,), tuple(sampled)))
+    return ContextTemplates(((BARE, *sampled),))
 
 
 def _sample(language_model: LanguageModel, length: int, count: int, start: str) -> list[str]:
@@ -136,15 +132,12 @@ def _sample(language_model: LanguageModel, length: int, count: int, start: str) 
     for group in [starts] if alike else [[ids] for ids in starts]:
         ids = torch.tensor(group, device=language_model.device)
         rows = written_by(language_model, ids, max(1, length - ids.shape[1]), top_k=5)
-        templates += [
-            f"{_clean(tokenizer.decode(r, skip_special_tokens=True))}. {{}}" for r in rows
-        ]
+        for row in rows:
+            text = tokenizer.decode(row, skip_special_tokens=True)
+            # One line, no braces (they would be slots), no trailing blank or full stop.
+            text = re.sub(r"[\s{}]+", " ", text).strip().rstrip(".")
+            templates.append(f"{text}. {{}}")
     return templates
-
-
-def _clean(text: str) -> str:
-    """One line, no braces (they would be slots), no trailing blank or full stop."""
-    return re.sub(r"\s+", " ", text.replace("{", " ").replace("}", " ")).strip().rstrip(".")
 
 
 @torch.no_grad()

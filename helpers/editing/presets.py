@@ -152,15 +152,17 @@ def preset_values(
     return dict(presets[preset])
 
 
-def app_values(editor: str, model: str, preset: Preset, size: Size | None = None) -> dict[str, Any]:
+def app_values(
+    editor: str, model: str, preset: Preset, size: Size | None = None, *, needed: bool = True
+) -> dict[str, Any]:
     """APP's coefficients in a preset, and the hyperparameters that change with APP (its stop rule)."""
     values = preset_values(editor, model, preset, size).get("app")
-    if values is None:
+    if values is None and needed:
         raise EditorError(
             f"{_place(editor, model, preset)} has no coefficients for APP; write them under app"
             " (alpha, beta, gamma), pass app=App(alpha=…, beta=…, gamma=…), or leave APP out"
         )
-    return dict(values)
+    return dict(values or {})
 
 
 def default_preset(editor: str, model: str) -> str:
@@ -192,9 +194,8 @@ def base_hyperparameters(editor: str, model: str, preset: Preset) -> Any:
 
 
 def moment_layers(editor: str, model: str, preset: Preset) -> tuple[int, ...]:
-    """Layers whose second moments an editor needs, told before it is built: making them takes minutes."""
-    layers: tuple[int, ...] = base_hyperparameters(editor, model, preset).moment_layers
-    return layers
+    """Layers whose second moments an editor needs, before it is built: making them takes minutes."""
+    return tuple(base_hyperparameters(editor, model, preset).moment_layers)
 
 
 def preset_words(model: str, preset: str, methods: Iterable[str]) -> str:
@@ -238,10 +239,10 @@ def model_file(model: str) -> Path:
 
 def content_of(path: Path) -> dict[str, Any]:
     """A params file (``configuration`` and ``editors``), or a file of one editor's hyperparameters."""
+    if not path.is_file():
+        raise EditorError(f"no file {path} with hyperparameters")
     try:
         content = load_yaml(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise EditorError(f"no file {path} with hyperparameters") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise EditorError(f"{path} is no YAML ({error}); correct or remove it") from error
     if not isinstance(content, dict):

@@ -181,10 +181,10 @@ def restrain(delta: Delta, limit: float, log_base: float) -> tuple[Delta, int]:
     if not bool(large.any()):
         return delta, 0
     lowered = (values / limit).log() / math.log(log_base) + limit
-    scaled = (left * torch.where(large, lowered, values)).float()
+    scaled = left * torch.where(large, lowered, values)
     if isinstance(delta, LowRank):
-        return LowRank(scaled, right.float()), int(large.sum())
-    return Dense(scaled @ right.float().T, delta.bias), int(large.sum())
+        return LowRank(scaled.float(), right.float()), int(large.sum())
+    return Dense((scaled @ right.T).float(), delta.bias), int(large.sum())
 
 
 def _decomposed(delta: Delta) -> tuple[Tensor, Tensor, Tensor]:

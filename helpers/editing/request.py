@@ -24,8 +24,7 @@ class EditRequest:
     keys then agree. ``record`` names where the request comes from, for messages.
 
     Raises:
-        RequestError: no or several ``{}`` in a prompt, an empty subject or target, a target among the
-            correct answers, or a further prompt that begins otherwise.
+        RequestError: for a request that contradicts this.
     """
 
     subject: str
@@ -82,11 +81,10 @@ class EditRequest:
 def checked_requests(
     requests: Sequence[EditRequest], *, further: bool = False
 ) -> Sequence[EditRequest]:
-    """The requests themselves; ``further`` says whether the editor optimises a vector for more prompts.
+    """The requests themselves; ``further``: whether the editor takes more prompts in one.
 
     Raises:
-        RequestError: a single request where a list belongs, something else than requests, or further
-            prompts for an editor that takes none.
+        RequestError: no list, something else than requests, or further prompts where none are taken.
     """
     if isinstance(requests, EditRequest):
         raise RequestError("give a list of requests, also of one: editor.edit([request])")

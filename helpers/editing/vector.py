@@ -6,9 +6,8 @@ likely (ROME, eq. 4; PEAK, eqs. 7-10 with APP):
 
     NLL + kl_factor * KL(current || initial) + v_weight_decay * ||delta|| / ||v_init||^2 + APP
 
-APP enters in ``_loss_terms``. Every edit is one row with its own Adam state, stop and clamp; rows that
-are done leave the batch. ``VectorEditor`` is what ROME, MEMIT and AlphaEdit share: their parts, their
-checks and this vector.
+Every edit is one row with its own Adam state, stop and clamp; rows that are done leave the batch.
+``VectorEditor`` is what ROME, MEMIT and AlphaEdit share: their parts, their checks and this vector.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ class Vector:
 
     ``delta`` [hidden] is added to ``initial`` [hidden], the hooked activation before the edit.
     ``steps`` counts optimiser steps taken; ``losses`` holds, for each evaluation, the terms by name.
-    ``failure`` says why the edit was given up, if it was.
+    ``failure`` states why the edit was given up, if it was.
     """
 
     delta: Tensor
@@ -56,158 +55,12 @@ class Vector:
     failure: str | None = None
 
 
-def optimise_vectors(
-    language_model: LanguageModel,
-    rows: Sequence[EditRow],
-    module: str,
-    settings: VectorHyperparameters,
-    app: App | None = None,
-    *,
-    token_budget: int = 2048,
-    progress: bool = False,
-) -> list[Vector]:
-    """Optimise one vector per row, added to the output of ``module``, in batches of like length.
-
-    ``token_budget`` bounds the optimised tokens of a batch, padding included. A non-finite loss ends
-    that edit only (``failure``).
-    """
-    lengths = [int(row.active().sum()) for row in rows]
-
-    def optimise(chosen: Sequence[int]) -> list[Vector]:
-        return _optimise(language_model, [rows[i] for i in chosen], module, settings, app)
-
-    activity = "optimising" if progress else ""
-    return made_in_batches(lengths, token_budget, optimise, activity=activity)
-
-
-@dataclass
-class _Adam:
-    """Per-row Adam state; rows are independent, so a sum of losses gives each its own gradient."""
-
-    mean: Tensor
-    square: Tensor
-    steps: int = 0
-
-    @torch.no_grad()
-    def step(self, delta: Tensor, gradient: Tensor, rate: float) -> None:
-        """Move ``delta`` in place."""
-        self.steps += 1
-        self.mean.mul_(_BETAS[0]).add_(gradient, alpha=1 - _BETAS[0])
-        self.square.mul_(_BETAS[1]).addcmul_(gradient, gradient, value=1 - _BETAS[1])
-        root = (self.square / (1 - _BETAS[1] ** self.steps)).sqrt_().add_(_EPSILON)
-        delta.addcdiv_(self.mean, root, value=-rate / (1 - _BETAS[0] ** self.steps))
-
-
-def _optimise(
-    language_model: LanguageModel,
-    rows: Sequence[EditRow],
-    module: str,
-    settings: VectorHyperparameters,
-    app: App | None,
-) -> list[Vector]:
-    """Optimise one batch; rows are done when they stop, fail, or reach the last step."""
-    batch = EditBatch(language_model, rows, language_model.layout.layer_of(module))
-    delta = torch.zeros(len(rows), language_model.layout.hidden_size, device=language_model.device)
-    delta.requires_grad_(True)
-    adam = _Adam(torch.zeros_like(delta), torch.zeros_like(delta))
-    present, vectors = list(range(len(rows))), list[Vector]()
-    seen: list[Tensor] = []
-    initial = limit = torch.empty(0)
-    for step in range(settings.v_num_grad_steps):
-        hidden = _forward(batch, module, delta, seen)
-        if step == 0:
-            (initial,) = seen
-            vectors = [Vector(torch.zeros_like(v), v) for v in initial]
-            limit = settings.clamp_norm_factor * initial.norm(dim=-1, keepdim=True)
-        terms = _loss_terms(batch, hidden, delta, initial, settings, app)
-        total = torch.stack(list(terms.values())).sum(0)
-        last = step + 1 == settings.v_num_grad_steps
-        own = [vectors[row] for row in present]
-        stays = _record(own, delta, terms, total, settings, step, last=last)
-        if not stays:
-            break
-        (gradient,) = torch.autograd.grad(total.sum(), delta)
-        adam.step(delta, gradient, settings.v_lr)
-        if len(stays) < len(present):
-            index = torch.tensor(stays, device=language_model.device)
-            present = [present[place] for place in stays]
-            delta, limit = delta.detach()[index].requires_grad_(True), limit[index]
-            initial, adam.mean, adam.square = initial[index], adam.mean[index], adam.square[index]
-            batch.keep(stays)
-        with torch.no_grad():
-            delta.mul_((limit / delta.norm(dim=-1, keepdim=True)).clamp_(max=1.0))
-    return vectors
-
-
-def _forward(batch: EditBatch, module: str, delta: Tensor, seen: list[Tensor]) -> Tensor:
-    """Final hidden states with ``delta`` added; what it is added to goes into ``seen``, once."""
-
-    def adding(_: Tensor, output: Tensor) -> Tensor:
-        if not seen:
-            rows = torch.arange(len(delta), device=delta.device)
-            seen.append(output[rows, batch.bare].detach().float())
-        added = delta.index_select(0, batch.edited[0]).to(output.dtype)
-        return output.flatten(0, 1).index_add(0, batch.edited[1], added).view_as(output)
-
-    with output_hooks(batch.language_model, {module: adding}):
-        return batch.hidden()
-
-
-def _loss_terms(
-    batch: EditBatch,
-    hidden: Tensor,
-    delta: Tensor,
-    initial: Tensor,
-    settings: VectorHyperparameters,
-    app: App | None,
-) -> dict[str, Tensor]:
-    """The weighted terms of the loss, each [rows]; APP's (L1, L2, L3) is the last."""
-    reading = batch.read(hidden)
-    assert batch.reference is not None
-    decay = delta.norm(dim=-1) / initial.norm(dim=-1) ** 2
-    return {
-        "nll": reading.nll,
-        "kl": settings.kl_factor * reading.kl_from(batch.reference),
-        "weight_decay": settings.v_weight_decay * decay,
-        **batch.app_terms(reading, app),
-    }
-
-
-def _record(
-    vectors: Sequence[Vector],
-    delta: Tensor,
-    terms: dict[str, Tensor],
-    total: Tensor,
-    settings: VectorHyperparameters,
-    step: int,
-    *,
-    last: bool,
-) -> list[int]:
-    """Note this evaluation's terms, in the step's one host transfer; places of rows that go on.
-
-    Rows below the threshold, not finite, or at the last step are done.
-    """
-    noted = torch.stack([*(term.detach() for term in terms.values()), total.detach()], dim=1)
-    stays = []
-    for place, (vector, (*numbers, whole)) in enumerate(zip(vectors, noted.tolist(), strict=True)):
-        vector.losses.append(dict(zip(terms, numbers, strict=True)))
-        watched = vector.losses[-1]["nll"] if settings.stop_on == "nll" else whole
-        if not all(math.isfinite(number) for number in (*numbers, whole)):
-            vector.failure = f"non-finite loss at step {step}: {vector.losses[-1]}"
-        if last or vector.failure or watched < settings.stop_threshold:
-            # A copy: a view would keep its whole batch in memory, and move with it.
-            vector.delta, vector.steps = delta[place].detach().clone(), step
-        else:
-            stays.append(place)
-    return stays
-
-
 @dataclass
 class VectorEditor(Editor):
     """Base of the editors that optimise a vector at the subject's last token.
 
-    ``second_moments`` maps each edited layer to its statistics. ``targets`` says which answers are
-    made likely (``rows.TARGETS``; PEAK, Table 5). ``memo`` holds vectors of the unedited model,
+    ``second_moments`` maps each edited layer to its statistics. ``targets`` names the answers that
+    are made likely (``rows.TARGETS``; PEAK, Table 5). ``memo`` holds vectors of the unedited model,
     shared with other editors of it; without, every call optimises.
 
     Raises:
@@ -249,12 +102,20 @@ class VectorEditor(Editor):
             "targets": self.targets,
         }
 
+    def edit_after(self, earlier: Update, requests: Sequence[EditRequest]) -> Update:
+        """As every editor does; vectors found on an edited model are not shared."""
+        return Editor.edit_after(replace(self, memo=None), earlier, requests)
+
     def prompts(self, requests: Sequence[EditRequest]) -> list[list[SubjectPrompt]]:
         """Each request's prompt in every context, the bare one first."""
         return [subject_prompts(self.language_model, r, self.contexts) for r in requests]
 
     def optimised(self, requests: Sequence[EditRequest], module: str) -> list[Vector]:
-        """One vector per request, added to the output of ``module``."""
+        """One vector per request, added to the output of ``module``.
+
+        A non-finite loss ends that edit only (``failure``).
+        """
+        requests = checked_requests(requests, further=True)
         elsewhere = {"layers", "context_template_length_params", "context_template_start"}
         optimisation = set(VectorHyperparameters.model_fields) - elsewhere
         model = self.language_model
@@ -266,18 +127,125 @@ class VectorEditor(Editor):
             "app": None if self.app is None else asdict(self.app),
             "targets": self.targets,
         }
-        requests = checked_requests(requests, further=True)
         key = json.dumps(settings, sort_keys=True)
-        return memoised(self.memo, key, requests, lambda missing: self._optimise(missing, module))
+        return memoised(self.memo, key, requests, lambda missing: self._found(missing, module))
 
-    def _optimise(self, requests: Sequence[EditRequest], module: str) -> list[Vector]:
+    def _found(self, requests: Sequence[EditRequest], module: str) -> list[Vector]:
         model, app = self.language_model, self.app
         how: dict[str, Any] = {"contexts": self.contexts, "targets": self.targets}
         rows = [edit_row(model, request, app, **how) for request in requests]
-        budget = tokens_at_once(model, 2048, gradients=True)
-        options: dict[str, Any] = {"token_budget": budget, "progress": self.progress}
-        return optimise_vectors(model, rows, module, self.hyperparameters, app, **options)
+        return made_in_batches(
+            [int(row.active().sum()) for row in rows],
+            tokens_at_once(model, 2048, gradients=True),
+            lambda chosen: self._optimise([rows[i] for i in chosen], module),
+            activity="optimising" if self.progress else "",
+        )
 
-    def edit_after(self, earlier: Update, requests: Sequence[EditRequest]) -> Update:
-        """As every editor does; vectors found on an edited model are not shared."""
-        return Editor.edit_after(replace(self, memo=None), earlier, requests)
+    def _optimise(self, rows: Sequence[EditRow], module: str) -> list[Vector]:
+        """Optimise one batch; rows are done when they stop, fail, or reach the last step."""
+        model, settings = self.language_model, self.hyperparameters
+        batch = EditBatch(model, rows, model.layout.layer_of(module))
+        delta = torch.zeros(len(rows), model.layout.hidden_size, device=model.device)
+        delta.requires_grad_(True)
+        adam = _Adam(torch.zeros_like(delta), torch.zeros_like(delta))
+        present, vectors = list(range(len(rows))), list[Vector]()
+        seen: list[Tensor] = []
+        initial = limit = torch.empty(0)
+        for step in range(settings.v_num_grad_steps):
+            hidden = _forward(batch, module, delta, seen)
+            if step == 0:
+                (initial,) = seen
+                vectors = [Vector(torch.zeros_like(v), v) for v in initial]
+                limit = settings.clamp_norm_factor * initial.norm(dim=-1, keepdim=True)
+            terms = self._loss_terms(batch, hidden, delta, initial)
+            total = torch.stack(list(terms.values())).sum(0)
+            own = [vectors[row] for row in present]
+            stays = self._record(own, delta, terms, total, step)
+            if not stays:
+                break
+            (gradient,) = torch.autograd.grad(total.sum(), delta)
+            adam.step(delta, gradient, settings.v_lr)
+            if len(stays) < len(present):
+                index = torch.tensor(stays, device=model.device)
+                present = [present[place] for place in stays]
+                delta, limit = delta.detach()[index].requires_grad_(True), limit[index]
+                initial, adam.mean, adam.square = (
+                    part[index] for part in (initial, adam.mean, adam.square)
+                )
+                batch.keep(stays)
+            with torch.no_grad():
+                delta.mul_((limit / delta.norm(dim=-1, keepdim=True)).clamp_(max=1.0))
+        return vectors
+
+    def _loss_terms(
+        self, batch: EditBatch, hidden: Tensor, delta: Tensor, initial: Tensor
+    ) -> dict[str, Tensor]:
+        """The weighted terms of the loss, each [rows]; APP's (L1, L2, L3) is the last."""
+        reading, settings = batch.read(hidden), self.hyperparameters
+        assert batch.reference is not None
+        decay = delta.norm(dim=-1) / initial.norm(dim=-1) ** 2
+        return {
+            "nll": reading.nll,
+            "kl": settings.kl_factor * reading.kl_from(batch.reference),
+            "weight_decay": settings.v_weight_decay * decay,
+            **batch.app_terms(reading, self.app),
+        }
+
+    def _record(
+        self,
+        vectors: Sequence[Vector],
+        delta: Tensor,
+        terms: dict[str, Tensor],
+        total: Tensor,
+        step: int,
+    ) -> list[int]:
+        """Note this evaluation's terms, in the step's one host transfer; places of rows that stay.
+
+        Rows below the threshold, not finite, or at the last step are done.
+        """
+        settings, stays = self.hyperparameters, []
+        last = step + 1 == settings.v_num_grad_steps
+        noted = torch.stack([*(term.detach() for term in terms.values()), total.detach()], dim=1)
+        for place, (vector, numbers) in enumerate(zip(vectors, noted.tolist(), strict=True)):
+            vector.losses.append(dict(zip(terms, numbers[:-1], strict=True)))
+            watched = numbers[0 if settings.stop_on == "nll" else -1]
+            if not all(map(math.isfinite, numbers)):
+                vector.failure = f"non-finite loss at step {step}: {vector.losses[-1]}"
+            if last or vector.failure or watched < settings.stop_threshold:
+                # A copy: a view would keep its whole batch in memory, and move with it.
+                vector.delta, vector.steps = delta[place].detach().clone(), step
+            else:
+                stays.append(place)
+        return stays
+
+
+@dataclass
+class _Adam:
+    """Per-row Adam state; rows are independent, so a sum of losses gives each its own gradient."""
+
+    mean: Tensor
+    square: Tensor
+    steps: int = 0
+
+    @torch.no_grad()
+    def step(self, delta: Tensor, gradient: Tensor, rate: float) -> None:
+        """Move ``delta`` in place."""
+        self.steps += 1
+        self.mean.mul_(_BETAS[0]).add_(gradient, alpha=1 - _BETAS[0])
+        self.square.mul_(_BETAS[1]).addcmul_(gradient, gradient, value=1 - _BETAS[1])
+        root = (self.square / (1 - _BETAS[1] ** self.steps)).sqrt_().add_(_EPSILON)
+        delta.addcdiv_(self.mean, root, value=-rate / (1 - _BETAS[0] ** self.steps))
+
+
+def _forward(batch: EditBatch, module: str, delta: Tensor, seen: list[Tensor]) -> Tensor:
+    """Final hidden states with ``delta`` added; what it is added to goes into ``seen``, once."""
+
+    def adding(_: Tensor, output: Tensor) -> Tensor:
+        if not seen:
+            rows = torch.arange(len(delta), device=delta.device)
+            seen.append(output[rows, batch.bare].detach().float())
+        added = delta.index_select(0, batch.edited[0]).to(output.dtype)
+        return output.flatten(0, 1).index_add(0, batch.edited[1], added).view_as(output)
+
+    with output_hooks(batch.language_model, {module: adding}):
+        return batch.hidden()

@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from helpers.editing import vector
 from helpers.editing.contexts import read_at_subjects
 from helpers.editing.memit import AlphaEdit, KeyHistory, before_norm
 from helpers.editing.moments import SecondMoment
 from helpers.editing.overlay import overlay_all
 from helpers.editing.update import Update
+from helpers.editing.vector import VectorEditor
 
 
 def problem(seed: int, d: int, f: int, n: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -138,15 +138,15 @@ def test_each_layer_takes_an_equal_share_of_what_is_still_missing(
 def test_alphaedit_protects_no_fact_whose_edit_was_given_up(
     tiny, make_editor, requests, monkeypatch
 ) -> None:
-    optimise = vector.optimise_vectors
+    optimise = VectorEditor._optimise
 
-    def giving_up(language_model, rows, *arguments, **options):
-        vectors = optimise(language_model, rows, *arguments, **options)
+    def giving_up(editor, rows, module):
+        vectors = optimise(editor, rows, module)
         for row, found in zip(rows, vectors, strict=True):
             found.failure = "given up" if row.record == "b" else None
         return vectors
 
-    monkeypatch.setattr(vector, "optimise_vectors", giving_up)
+    monkeypatch.setattr(VectorEditor, "_optimise", giving_up)
     editor: AlphaEdit = make_editor("alphaedit", tiny("llama"), v_num_grad_steps=3)
     first, lost, last = requests
     *_, expected = editor.edit_sequentially([first, last])

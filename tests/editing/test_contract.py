@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 import torch
 
-from helpers.editing import vector as vector_module
 from helpers.editing.app import App
 from helpers.editing.batch import EditBatch
 from helpers.editing.editors import EDITORS
 from helpers.editing.moments import SecondMomentError
 from helpers.editing.request import EditRequest, RequestError
 from helpers.editing.update import apply
+from helpers.editing.vector import VectorEditor
 from helpers.models import LanguageModel
 from helpers.results.store import settings_key
 from tests.editing.conftest import assert_same
@@ -178,15 +178,15 @@ def test_a_non_finite_loss_ends_that_edit_only(
 ) -> None:
     editor = make_editor(name, tiny("llama"), v_num_grad_steps=4)
     sound = editor.edit(requests)
-    original = vector_module._loss_terms
+    original = VectorEditor._loss_terms
 
-    def spoiled(batch, *rest):
-        terms = original(batch, *rest)
+    def spoiled(editor, batch, *rest):
+        terms = original(editor, batch, *rest)
         lost = torch.tensor([row.record == "b" for row in batch.rows])
         terms["nll"] = terms["nll"].where(~lost, float("nan"))
         return terms
 
-    monkeypatch.setattr(vector_module, "_loss_terms", spoiled)
+    monkeypatch.setattr(VectorEditor, "_loss_terms", spoiled)
     updates = editor.edit(requests)
     assert [update.failed for update in updates] == [False, True, False]
     assert "non-finite loss at step 0" in updates[1].diagnostics["failure"]

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from helpers.editing import vector
 from helpers.editing.memo import with_memo
+from helpers.editing.vector import VectorEditor
 from tests.editing.conftest import assert_same
 
 
@@ -16,13 +16,13 @@ from tests.editing.conftest import assert_same
 def optimised(monkeypatch) -> Counter[str]:
     """How often each record's vector was optimised."""
     counted: Counter[str] = Counter()
-    optimise = vector.optimise_vectors
+    optimise = VectorEditor._optimise
 
-    def counting(language_model, rows, *arguments, **options):
+    def counting(editor, rows, module):
         counted.update(row.record for row in rows)
-        return optimise(language_model, rows, *arguments, **options)
+        return optimise(editor, rows, module)
 
-    monkeypatch.setattr(vector, "optimise_vectors", counting)
+    monkeypatch.setattr(VectorEditor, "_optimise", counting)
     return counted
 
 

@@ -16,12 +16,28 @@ from helpers.editing.contexts import ContextTemplates
 from helpers.editing.presets import VectorHyperparameters
 from helpers.editing.request import EditRequest
 from helpers.editing.rows import TARGETS, edit_row, weighted_targets
-from helpers.editing.vector import optimise_vectors
+from helpers.editing.vector import Vector, VectorEditor
 from helpers.models import LanguageModel
 from helpers.models.tokens import SubjectPrompt, answer_ids, subject_prompt
 
 CONTEXTS = ContextTemplates((("{}", "The sea. {}"),))
 APP = App(0.3, 0.4, 0.5, margin=3.0)
+
+
+class Optimising(VectorEditor):
+    """Only the vector."""
+
+    name = "vector"
+
+    def __post_init__(self) -> None:
+        """Without statistics."""
+
+    def edit(self, requests):
+        raise NotImplementedError
+
+
+def found(language_model, requests, module, chosen, app=None) -> list[Vector]:
+    return Optimising(language_model, chosen, CONTEXTS, {}, app).optimised(requests, module)
 
 
 def settings(**more) -> VectorHyperparameters:
@@ -153,15 +169,14 @@ def test_a_batch_of_vectors_equals_a_plain_loop_for_each(
     falls = max(watched, key=lambda losses: losses[0] - min(losses))
     threshold = (falls[0] + min(falls)) / 2
     chosen = settings(stop_on=stop_on, stop_threshold=threshold)
-    rows = [edit_row(language_model, request, app, contexts=CONTEXTS) for request in requests]
-    vectors = optimise_vectors(language_model, rows, module, chosen, app)
+    vectors = found(language_model, requests, module, chosen, app)
     bitten = []
     for request, vector in zip(requests, vectors, strict=True):
         delta, initial, losses = plain_vector(language_model, request, module, chosen, app)
         torch.testing.assert_close(vector.initial, initial, rtol=1e-4, atol=1e-4)
         assert vector.steps == len(losses) - 1
-        for found, expected in zip(vector.losses, losses, strict=True):
-            assert found == pytest.approx(expected, rel=1e-3, abs=1e-3)
+        for noted, expected in zip(vector.losses, losses, strict=True):
+            assert noted == pytest.approx(expected, rel=1e-3, abs=1e-3)
         torch.testing.assert_close(vector.delta, delta, rtol=1e-2, atol=1e-2)
         bitten.append(delta.norm() > 0.99 * chosen.clamp_norm_factor * initial.norm())
     assert len({vector.steps for vector in vectors}) > 1
@@ -171,13 +186,12 @@ def test_a_batch_of_vectors_equals_a_plain_loop_for_each(
 def test_a_step_waits_for_the_device_once(tiny, requests, monkeypatch):
     """All that depends on the rows' shapes alone is made before the first step."""
     language_model = tiny("llama")
-    rows = [edit_row(language_model, request, APP, contexts=CONTEXTS) for request in requests]
     monkeypatch.setattr(editor_module, "token_batches", lambda lengths, *_: [range(len(lengths))])
 
     def operations(steps: int) -> Counter[str]:
         with Counted() as counted:
             module = language_model.layout.mlp(1)
-            optimise_vectors(language_model, rows, module, settings(v_num_grad_steps=steps), APP)
+            found(language_model, requests, module, settings(v_num_grad_steps=steps), APP)
         return counted.names
 
     of_a_step = operations(4) - operations(3)
