@@ -25,7 +25,8 @@ from tqdm.auto import tqdm
 from helpers import UserError
 from helpers.editing.corpus import Corpus
 from helpers.kept import kept, kept_at, kept_whole, read_kept, sound
-from helpers.models.batching import padded, run_halving
+from helpers.models.batching import run_halving
+from helpers.models.forest import padded
 from helpers.models.forward import hidden_states
 from helpers.models.hooks import record
 from helpers.models.language_model import LanguageModel

@@ -19,9 +19,9 @@ from helpers.editing.request import RequestError
 from helpers.editing.update import Update, check_update, write
 from helpers.facts.fact import Fact
 from helpers.models.language_model import LanguageModel
-from helpers.models.tokens import subject_prompt
+from helpers.models.tokens import Ids, subject_prompt
 from helpers.peak.metrics import additivity, keep_answers, probability_change
-from helpers.scoring.answers import Ids, Question, score_answers, tokenised
+from helpers.scoring.answers import Question, score_answers, tokenised
 from helpers.scoring.responses import Sampling, response_text, sample_responses, sample_tokens
 
 GREEDY = Sampling(temperature=0, max_new_tokens=12, stop="\n", chat=False)

@@ -16,8 +16,9 @@ there, and what is left of the changed tokens is computed once (``slots``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Literal
 
 import torch
@@ -43,19 +44,14 @@ def integrated_gradients(
     """One sentence's attributions [layers, neurons].
 
     Args:
-        query: the sentence, with its target.
+        query: the sentence, with its target (else a ``LocatorError``).
         steps: m; 1 is the gradient at zero alone.
         rows: rows of one pass, which bounds memory; layers are taken in groups.
         at: scale the neuron's ``activation`` (the input of the MLP's second matrix) or the
             ``gate``'s output, before the activation function.
-
-    Raises:
-        LocatorError: the query has no target.
     """
-    batch = slot_batch(language_model, [query], [query.slot])
-    blocks = language_model.layout.blocks
-    group = max(1, rows // steps)
-    target = query.required_target
+    batch, target = slot_batch(language_model, [query], [query.slot]), query.required_target
+    blocks, group = language_model.layout.blocks, max(1, rows // steps)
 
     def run(layers: Sequence[int]) -> Tensor:
         return _attribute_layers(language_model, batch, target, layers, steps, at)
@@ -77,28 +73,20 @@ def _attribute_layers(
     activations: dict[str, Tensor] = {}
     scaled: dict[str, Tensor] = {}
 
-    def scale(name: str) -> Callable[[Tensor], Tensor]:
-        def change(tokens: Tensor) -> Tensor:
-            """Scale the newest rows' activation at the slot; it becomes a leaf of the graph."""
-            own = tokens[-steps:].detach().clone()
-            alphas = torch.linspace(0, 1, steps, device=own.device, dtype=own.dtype)
-            activations[name] = own[0, slot].clone()
-            scaled[name] = (alphas[:, None] * activations[name]).requires_grad_()
-            own[:, slot] = scaled[name]
-            return torch.cat([tokens[:-steps], own])
+    def scale(name: str, *tokens: Tensor) -> Tensor:
+        """Scale the newest rows' activation at the slot; it becomes a leaf of the graph."""
+        own = tokens[-1][-steps:].detach().clone()
+        alphas = torch.linspace(0, 1, steps, device=own.device, dtype=own.dtype)
+        activations[name] = own[0, slot].clone()
+        scaled[name] = (alphas[:, None] * activations[name]).requires_grad_()
+        own[:, slot] = scaled[name]
+        return torch.cat([tokens[-1][:-steps], own])
 
-        return change
-
-    changes = {name: scale(name) for name in names}
-    if at == "activation":
-        hooks = input_hooks(language_model, changes)
-    else:
-        on_output = {name: lambda _, out, c=change: c(out) for name, change in changes.items()}
-        hooks = output_hooks(language_model, on_output)
+    hooked = input_hooks if at == "activation" else output_hooks
     with (
         torch.enable_grad(),
         branching(language_model, batch, layers=layers, copies=steps) as branched,
-        hooks,
+        hooked(language_model, {name: partial(scale, name) for name in names}),
     ):
         slots = batch.slots.expand(1 + steps * len(layers))
         logits = slot_logits(language_model, branched, slots)[1:]
@@ -114,16 +102,13 @@ def indirect_effects(
 ) -> Tensor:
     """One sentence's indirect effects [layers], averaged over noise samples; signed.
 
-    A sentence without a subject (KLoB-u) has its middle token stand in for one; that choice is ours.
+    In a sentence without a subject (KLoB-u) its middle token is the subject; that choice is ours.
 
     Args:
-        query: the sentence, with its target.
+        query: the sentence, with its target (else a ``LocatorError``).
         samples: draws of the noise.
         scale: standard deviation of the noise.
         seed: of the noise; every sentence gets the same stream.
-
-    Raises:
-        LocatorError: the query has no target.
     """
     middle = query.slot // 2
     start, stop = query.subject or (middle, middle + 1)
@@ -134,28 +119,21 @@ def indirect_effects(
     blocks, names = layout.blocks, [layout.mlp_out(layer) for layer in range(layout.blocks)]
     with record(language_model, outputs=names) as clean:
         slot_logits(language_model, batch)
-    noise = torch.randn(
-        samples,
-        stop - start,
-        layout.hidden_size,
-        generator=torch.Generator().manual_seed(seed),
-    )
+    generator = torch.Generator().manual_seed(seed)
+    noise = torch.randn(samples, stop - start, layout.hidden_size, generator=generator)
 
     def corrupt(_: Tensor, output: Tensor) -> Tensor:
         output = output.clone()
         output[:, noised] += (scale * noise).to(output.device, output.dtype)
         return output
 
-    def restore(name: str) -> OnOutput:
-        def on_output(_: Tensor, output: Tensor) -> Tensor:
-            """Only the rows that branched off at this layer, the newest, are restored."""
-            output = output.clone()
-            output[-samples:, last] = clean[name][0, last]
-            return output
+    def restore(name: str, _: Tensor, output: Tensor) -> Tensor:
+        """Only the rows that branched off at this layer, the newest, are restored."""
+        output = output.clone()
+        output[-samples:, last] = clean[name][0, last]
+        return output
 
-        return on_output
-
-    hooks: dict[str, OnOutput] = {name: restore(name) for name in names}
+    hooks: dict[str, OnOutput] = {name: partial(restore, name) for name in names}
     hooks[layout.architecture.embedding] = corrupt
     repeated = replace(batch, ids=batch.ids.expand(samples, -1), slots=batch.slots.expand(samples))
     with (

@@ -35,16 +35,12 @@ Scores = NDArray[np.float32]
 GRANULARITIES: tuple[Granularity, ...] = ("layer", "neuron", "parameter")  # coarse to fine
 # Of a model's parameters: a batch's scores are at_a_time vectors of this length in fp32.
 MOST_ENTRIES = 1_000_000_000
-_POST_NORM = "post_feedforward_layernorm"  # Gemma 3 normalises what an MLP writes
 
 
 class Locator(ABC):
     """Scores the units of a model for sentences; never changes the model.
 
-    Attributes:
-        name: short name, the key in result tables.
-        granularity: of the scores.
-        at_a_time: sentences per call that keep memory moderate.
+    ``name`` is the key in result tables; ``at_a_time`` sentences per call keep memory moderate.
     """
 
     name: str
@@ -76,7 +72,7 @@ def pool(scores: Scores, shape: Sequence[int], granularity: Granularity) -> Scor
     Args:
         scores: [n, units].
         shape: the locator's unit shape, (layers, …).
-        granularity: the coarser granularity wanted; the scores' own returns them as they are.
+        granularity: of the result; the scores' own returns them as they are.
 
     Raises:
         LocatorError: the wanted granularity is finer than the scores.
@@ -111,8 +107,7 @@ class ActivationMagnitude(Locator):
 class GradientActivation(Locator):
     """a · ∂p(answer)/∂a of every neuron at the slot: integrated gradients with a single step.
 
-    Only the slot's token of a causal model runs with gradients; what precedes it cannot depend on its
-    activations.
+    Only the slot's token of a causal model runs with gradients; no earlier one depends on them.
     """
 
     name = "gradient x activation"
@@ -122,11 +117,12 @@ class GradientActivation(Locator):
         """Signed products, [queries, layers x neurons]."""
         names, targets = _matrices(language_model), _targets(language_model, queries)
         batch = slot_batch(language_model, queries, [query.slot for query in queries])
-        with traced(language_model, names) as (activations, _):
+        with traced(language_model, names) as seen:
             total = target_probabilities(slot_logits(language_model, batch), targets).sum()
-            gradients = torch.autograd.grad(total, [activations[name] for name in names])
-        pairs = zip(names, gradients, strict=True)
-        return _flat([batch.at_slots(activations[name].detach() * g) for name, g in pairs])
+            activations = [seen[name][0] for name in names]
+            gradients = torch.autograd.grad(total, activations)
+        pairs = zip(activations, gradients, strict=True)
+        return _flat([batch.at_slots(a.detach() * gradient) for a, gradient in pairs])
 
 
 class IntegratedGradients(Locator):
@@ -145,16 +141,12 @@ class IntegratedGradients(Locator):
     def __init__(self, *, steps: int = 20, rows: int = 1024) -> None:
         if steps < 2:
             raise LocatorError(f"integrated gradients need at least 2 steps, got {steps}")
-        self.steps = steps
-        self._rows = rows
+        self.steps, self._rows = steps, rows
 
     def scores(self, language_model: LanguageModel, queries: Sequence[Query]) -> Scores:
         """Attributions, [queries, layers x neurons]."""
-        found = [
-            integrated_gradients(language_model, query, steps=self.steps, rows=self._rows)
-            for query in queries
-        ]
-        return torch.stack(found).flatten(1).float().cpu().numpy()
+        how: dict[str, Any] = {"steps": self.steps, "rows": self._rows}
+        return _stacked([integrated_gradients(language_model, q, **how) for q in queries])
 
 
 class CausalTracing(Locator):
@@ -178,11 +170,8 @@ class CausalTracing(Locator):
     def scores(self, language_model: LanguageModel, queries: Sequence[Query]) -> Scores:
         """Indirect effects, [queries, layers]; signed."""
         scale = self.noise * embedding_deviation(language_model)
-        found = [
-            indirect_effects(language_model, q, samples=self.samples, scale=scale, seed=self.seed)
-            for q in queries
-        ]
-        return torch.stack(found).float().cpu().numpy()
+        how: dict[str, Any] = {"samples": self.samples, "scale": scale, "seed": self.seed}
+        return _stacked([indirect_effects(language_model, q, **how) for q in queries])
 
 
 class LogitAttribution(Locator):
@@ -190,8 +179,8 @@ class LogitAttribution(Locator):
 
     A neuron writes a_j · w_j into the residual stream, a layer the sum of its neurons and its bias.
     The write is taken out of the last residual stream before the final norm, everything between held
-    fixed; the norm is computed anew, so nothing is linearised. In half precision a neuron's share
-    would be lost in the logit's rounding: differences are taken in fp32 whatever the model's dtype.
+    fixed; the norm is computed anew, so nothing is linearised. Differences are taken in fp32: in half
+    precision a neuron's share would be lost in the logit's rounding.
 
     Args:
         granularity: ``"neuron"`` or ``"layer"``.
@@ -219,27 +208,36 @@ class LogitAttribution(Locator):
         batch = slot_batch(language_model, queries)
         with record(language_model, inputs=[*names, norm_name]) as recorded:
             slot_logits(language_model, batch)
-        residual = batch.at_slots(recorded[norm_name]).float()
+        at_slots = {name: batch.at_slots(seen) for name, seen in recorded.items()}
         norm = deepcopy(language_model.module(norm_name)).float()
         head = language_model.model.get_output_embeddings().weight
         rows = []
         for row, query in enumerate(queries):
-            readout = head[query.required_target].float()
-            whole = norm(residual[row]) @ readout
-            activations = [batch.at_slots(recorded[name])[row] for name in names]
-            writes = [self._writes(language_model, i, a) for i, a in enumerate(activations)]
-            rows.append(torch.cat([whole - norm(residual[row] - w) @ readout for w in writes]))
+            residual, readout = (
+                at_slots[norm_name][row].float(),
+                head[query.required_target].float(),
+            )
+            whole = norm(residual) @ readout
+            writes = (
+                self._writes(language_model, i, at_slots[n][row]) for i, n in enumerate(names)
+            )
+            rows.append(torch.cat([whole - norm(residual - w) @ readout for w in writes]))
         return torch.stack(rows).cpu().numpy()
 
     def _writes(self, language_model: LanguageModel, layer: int, activation: Tensor) -> Tensor:
         """What the layer's units add to the residual stream, fp32: [neurons, hidden] or [1, hidden]."""
-        name = language_model.layout.mlp_out(layer)
+        layout = language_model.layout
+        name, norm = layout.mlp_out(layer), layout.mlp_norm(layer)
         whole = language_model.module(name)(activation)
         writes = whole.float()[None]
         if self.granularity == "neuron":
             writes = activation.float()[:, None] * language_model.weight(name).T.float()
-        post = getattr(language_model.module(language_model.layout.block(layer)), _POST_NORM, None)
-        return writes if post is None else writes * _diagonal(post, whole)
+        if norm is None:
+            return writes
+        # An RMS norm is a diagonal map once its scale is that of the whole write.
+        wide = whole.float()
+        normed = deepcopy(language_model.module(norm)).float()(wide)
+        return writes * (normed / torch.where(wide == 0, torch.ones_like(wide), wide))
 
 
 class _GradientLocator(Locator):
@@ -267,14 +265,14 @@ class _GradientLocator(Locator):
             )
         names, targets = _matrices(language_model), _targets(language_model, queries)
         batch = slot_batch(language_model, queries)
-        with traced(language_model, names) as (inputs, outputs):
+        with traced(language_model, names) as seen:
             logits = slot_logits(language_model, batch)
             loss = nn.functional.cross_entropy(logits, targets, reduction="sum")
-            gradients = torch.autograd.grad(loss, [outputs[name] for name in names])
+            gradients = torch.autograd.grad(loss, [seen[name][1] for name in names])
         scores = torch.empty(len(queries), *sizes, device=language_model.device)
         for layer, (name, gradient) in enumerate(zip(names, gradients, strict=True)):
             found = scores[:, layer]  # everything happens in its place: scores are large
-            torch.bmm(inputs[name].detach().mT.float(), gradient.float(), out=found)
+            torch.bmm(seen[name][0].detach().mT.float(), gradient.float(), out=found)
             self._score(found, language_model.weight(name).T.float().contiguous())
         return scores.flatten(1).cpu().numpy()
 
@@ -344,11 +342,7 @@ LOCATORS: dict[str, Callable[[], Locator]] = {
 
 
 def make_locator(name: str) -> Locator:
-    """The locator called ``name``.
-
-    Raises:
-        LocatorError: an unknown name.
-    """
+    """The locator called ``name``; a ``LocatorError`` for an unknown one."""
     if name not in LOCATORS:
         raise LocatorError(f"no locator {name!r}; there are: {', '.join(LOCATORS)}")
     return LOCATORS[name]()
@@ -369,7 +363,6 @@ def _flat(layers: Sequence[Tensor]) -> Scores:
     return torch.cat(list(layers), dim=1).float().cpu().numpy()
 
 
-def _diagonal(norm: nn.Module, vector: Tensor) -> Tensor:
-    """An RMS norm as the diagonal map it is once its scale is that of ``vector``, fp32."""
-    wide = vector.float()
-    return deepcopy(norm).float()(wide) / torch.where(wide == 0, torch.ones_like(wide), wide)
+def _stacked(sentences: Sequence[Tensor]) -> Scores:
+    """One tensor per sentence as rows on the CPU."""
+    return torch.stack(list(sentences)).flatten(1).float().cpu().numpy()

@@ -49,11 +49,7 @@ class Query:
 
     @property
     def required_target(self) -> int:
-        """The target token.
-
-        Raises:
-            LocatorError: the sentence has no answer.
-        """
+        """The target token; a ``LocatorError`` where the sentence has none."""
         if self.target is None:
             raise LocatorError(
                 f"sentence {self.text!r} has no answer, which this method needs; give one, or fill in"
@@ -75,18 +71,19 @@ def encode(language_model: LanguageModel, sentences: Sequence[Sentence]) -> list
 
 def _encode(language_model: LanguageModel, sentence: Sentence) -> Query:
     text, answer = without_slot(sentence.cloze), sentence.answer
-    before = separator_after(text)
-    target = None if answer is None else answer_ids(language_model, answer, before)[0]
-    masked = language_model.masked
-    if masked:
-        text = f"{text} {language_model.tokenizer.mask_token}"
+    tokenizer = language_model.tokenizer
+    target = (
+        None if answer is None else answer_ids(language_model, answer, separator_after(text))[0]
+    )
+    if language_model.masked:
+        text = f"{text} {tokenizer.mask_token}"
     ids = prompt_ids(language_model, text)
     if len(ids) > language_model.context_length:
         raise TokenError(
             f"sentence {sentence.cloze[:60]!r} has {len(ids)} tokens, beyond the context of"
             f" {language_model.context_length}; shorten it"
         )
-    slot = ids.index(language_model.tokenizer.mask_token_id) if masked else len(ids) - 1
+    slot = ids.index(tokenizer.mask_token_id) if language_model.masked else len(ids) - 1
     subject = None if sentence.subject is None else _span(language_model, text, sentence.subject)
     return Query(sentence.cloze, ids, slot, target, subject)
 
@@ -98,5 +95,5 @@ def _span(language_model: LanguageModel, text: str, subject: str) -> tuple[int, 
         raise LocatorError(f"subject {subject!r} is not in sentence {text!r}")
     offsets = language_model.tokenizer(text, return_offsets_mapping=True)["offset_mapping"]
     end = start + len(subject)
-    inside = [i for i, (a, b) in enumerate(offsets) if a < end and b > start and b > a]
+    inside = [i for i, (a, b) in enumerate(offsets) if a < end and b > max(a, start)]
     return inside[0], inside[-1] + 1

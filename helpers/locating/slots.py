@@ -2,7 +2,7 @@
 
 Two savings, both exact. In a causal model the tokens left of what a method changes are constant:
 their keys and values are computed once. And a row that differs from an unchanged one only from block
-l on need not exist before block l. ``branching`` lets each block append copies of the base rows; this
+l on need not exist before block l: ``branching`` lets blocks append copies of the base rows, which
 halves the work of methods with one group of rows per layer.
 """
 
@@ -11,32 +11,26 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from helpers.locating.query import LocatorError, Query
-from helpers.models.batching import padded
+from helpers.models.forest import PackedRows, padded
 from helpers.models.forward import Past, hidden_states, prefill
-from helpers.models.hooks import OnOutput, input_hooks, output_hooks
+from helpers.models.hooks import input_hooks, output_hooks
 from helpers.models.language_model import LanguageModel
 
 
 @dataclass(frozen=True)
-class SlotBatch:
-    """Rows whose logits at the answer slot are wanted.
+class SlotBatch(PackedRows):
+    """Rows [rows, tokens] whose logits at the answer slot are wanted.
 
-    Attributes:
-        ids: token ids that run [rows, tokens], right-padded.
-        positions: their position ids [rows, tokens].
-        visible: boolean [rows, tokens, past + tokens].
-        slots: index of each row's slot among its tokens [rows].
-        past: keys and values of the constant tokens before them, if any.
+    ``visible`` is [rows, tokens, past + tokens], ``slots`` the index of each row's slot among its
+    tokens [rows], ``past`` the keys and values of the constant tokens before them, if any.
     """
 
-    ids: Tensor
-    positions: Tensor
-    visible: Tensor
     slots: Tensor
     past: Past | None = None
 
@@ -54,25 +48,23 @@ def slot_batch(
         language_model: the model; a masked one has no constant tokens, so ``starts`` are ignored.
         starts: first token of each query that runs with gradients and hooks; default: all do.
     """
-    device = language_model.device
     if starts is None or language_model.masked:
         starts = [0] * len(queries)
-    suffixes = padded(language_model, [q.ids[s:] for q, s in zip(queries, starts, strict=True)])
-    ids = suffixes.ids
+    pairs = list(zip(queries, starts, strict=True))
+    batch = padded(language_model, [query.ids[start:] for query, start in pairs])
+    width, device = batch.ids.shape[1], batch.ids.device
+    own = batch.visible
     if language_model.masked:
-        own = suffixes.real[:, None, :].expand(-1, ids.shape[1], -1)  # all see all real tokens
-    else:
-        own = suffixes.visible
-    first = torch.tensor(list(starts), device=device)
-    slots = torch.tensor([q.slot - s for q, s in zip(queries, starts, strict=True)], device=device)
-    positions = suffixes.positions + first[:, None]
+        own = batch.real[:, None, :].expand(-1, width, -1)  # all see all real tokens
+    slots = torch.tensor([query.slot - start for query, start in pairs], device=device)
+    positions = batch.positions + torch.tensor(list(starts), device=device)[:, None]
     if not any(starts):
-        return SlotBatch(ids, positions, own, slots)
-    constant = padded(language_model, [q.ids[:s] for q, s in zip(queries, starts, strict=True)])
+        return SlotBatch(batch.ids, positions, own, slots)
+    constant = padded(language_model, [query.ids[:start] for query, start in pairs])
     with torch.no_grad():
         _, past = prefill(language_model, constant.ids, constant.positions, constant.visible)
-    seen = constant.real[:, None, :].expand(-1, ids.shape[1], -1)
-    return SlotBatch(ids, positions, torch.cat([seen, own], dim=2), slots, past)
+    seen = constant.real[:, None, :].expand(-1, width, -1)
+    return SlotBatch(batch.ids, positions, torch.cat([seen, own], dim=2), slots, past)
 
 
 def slot_logits(
@@ -82,20 +74,16 @@ def slot_logits(
 
     ``slots`` replaces the batch's own where rows were added on the way (``branching``).
     """
+    texts = batch.ids, batch.positions
     if language_model.masked:
-        hidden = language_model.model.base_model(
-            input_ids=batch.ids,
-            position_ids=batch.positions,
-            attention_mask=batch.visible[:, 0].long(),
-        ).last_hidden_state
+        names = dict(zip(("input_ids", "position_ids"), texts, strict=True))
+        mask = batch.visible[:, 0].long()
+        hidden = language_model.model.base_model(**names, attention_mask=mask).last_hidden_state
     else:
-        hidden = hidden_states(
-            language_model, batch.ids, batch.positions, batch.visible, batch.past
-        )
+        hidden = hidden_states(language_model, *texts, batch.visible, batch.past)
     slots = batch.slots if slots is None else slots
     chosen = hidden[torch.arange(len(slots), device=hidden.device), slots]
-    head = language_model.module(language_model.layout.architecture.head)
-    return head(chosen).float()
+    return language_model.module(language_model.layout.architecture.head)(chosen).float()
 
 
 def target_probabilities(logits: Tensor, targets: Tensor) -> Tensor:
@@ -120,10 +108,7 @@ def own_answers(language_model: LanguageModel, queries: Sequence[Query]) -> list
 def greedy_tokens(
     language_model: LanguageModel, prompts: Sequence[Sequence[int]], count: int
 ) -> list[tuple[int, ...]]:
-    """The ``count`` tokens after each prompt when the likeliest is always taken, of a causal model.
-
-    Meant for the few tokens of an answer: each step runs the whole texts again.
-    """
+    """The ``count`` most probable tokens after each prompt; for few, as whole texts run again."""
     texts = [tuple(prompt) for prompt in prompts]
     for _ in range(count):
         queries = [Query("", ids, len(ids) - 1, None, None) for ids in texts]
@@ -140,9 +125,6 @@ def branching(
 
     Yields the batch to run, whose cached past has as many rows at each layer as the tokens there.
     All rows must share one mask and one set of positions (one sentence, repeated).
-
-    Raises:
-        LocatorError: rows of different sentences.
     """
     rows, grows = len(batch.ids), set(layers)
     if rows > 1 and not bool((batch.visible == batch.visible[:1]).all()):
@@ -152,7 +134,7 @@ def branching(
         return torch.cat([hidden, hidden[:rows].repeat(copies, 1, 1)])
 
     def repeated(cached: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        """A layer's one row of keys or values, for as many rows as are there by then."""
+        """A layer's one row of keys or values, for as many rows as there are by then."""
         return tuple(
             one[:1].expand(rows * (1 + copies * sum(i <= layer for i in grows)), *one.shape[1:])
             for layer, one in enumerate(cached)
@@ -169,24 +151,18 @@ def branching(
 @contextmanager
 def traced(
     language_model: LanguageModel, names: Sequence[str]
-) -> Iterator[tuple[dict[str, Tensor], dict[str, Tensor]]]:
+) -> Iterator[dict[str, tuple[Tensor, Tensor]]]:
     """Collect inputs and outputs of named modules with their gradient graph, weights staying frozen.
 
     The graph starts at the embeddings, so every token that runs has gradients.
     """
-    inputs: dict[str, Tensor] = {}
-    outputs: dict[str, Tensor] = {}
+    seen: dict[str, tuple[Tensor, Tensor]] = {}
 
-    def start(_: Tensor, output: Tensor) -> Tensor:
-        return output.detach().requires_grad_()
+    def keep(name: str, entering: Tensor, output: Tensor) -> None:
+        seen[name] = entering, output
 
-    def keep(name: str) -> OnOutput:
-        def on_output(entering: Tensor, output: Tensor) -> None:
-            inputs[name], outputs[name] = entering, output
-
-        return on_output
-
+    hooks = {name: partial(keep, name) for name in names}
     embedding = language_model.layout.architecture.embedding
-    hooks = {embedding: start, **{name: keep(name) for name in names}}
-    with output_hooks(language_model, hooks), torch.enable_grad():
-        yield inputs, outputs
+    start = {embedding: lambda _, output: output.detach().requires_grad_()}
+    with output_hooks(language_model, {**start, **hooks}), torch.enable_grad():
+        yield seen

@@ -10,42 +10,35 @@ from helpers import UserError
 
 
 class ModelError(UserError):
-    """Raised for a model, dtype or device that cannot be had or used here, with the reason."""
+    """A model, dtype or device that cannot be had or used here."""
 
 
 @dataclass(frozen=True)
 class Architecture:
-    """Module names of one architecture; ``{}`` stands for the block index.
+    """Module names of one architecture; ``{}`` is the block's index."""
 
-    Attributes:
-        block: the residual stream's block.
-        mlp: its MLP.
-        mlp_in: the MLP's matrices that read the residual stream, the gate first.
-        mlp_out: its second matrix.
-        final_norm: the norm before the head.
-        embedding: of tokens.
-        head: from hidden states to logits.
-        mlp_norm: a norm that the MLP's output passes before it enters the residual stream.
-        fused_gate: gate and up are one matrix.
-        eager_only: the public implementation has no sdpa path.
-        tuple_output: blocks return a tuple.
-        masked: a masked language model, in which every token sees all others.
-    """
-
-    block: str
+    block: str  # whose output is the residual stream
     mlp: str
-    mlp_in: tuple[str, ...]
+    mlp_in: tuple[str, ...]  # matrices that read the residual stream, the gate first
     mlp_out: str
     final_norm: str
     embedding: str
     head: str = "lm_head"
-    mlp_norm: str | None = None
-    fused_gate: bool = False
-    eager_only: bool = False
-    tuple_output: bool = False
-    masked: bool = False
+    mlp_norm: str | None = None  # passed by the MLP's output before the residual stream
+    fused_gate: bool = False  # gate and up are one matrix
+    eager_only: bool = False  # the public implementation has no sdpa path
+    tuple_output: bool = False  # blocks return a tuple
+    masked: bool = False  # a masked language model, in which every token sees all others
 
 
+_GPT2 = Architecture(
+    block="transformer.h.{}",
+    mlp="transformer.h.{}.mlp",
+    mlp_in=("transformer.h.{}.mlp.c_fc",),
+    mlp_out="transformer.h.{}.mlp.c_proj",
+    final_norm="transformer.ln_f",
+    embedding="transformer.wte",
+)
 _LLAMA = Architecture(
     block="model.layers.{}",
     mlp="model.layers.{}.mlp",
@@ -54,23 +47,14 @@ _LLAMA = Architecture(
     final_norm="model.norm",
     embedding="model.embed_tokens",
 )
+_POST_NORM = replace(_LLAMA, mlp_norm="model.layers.{}.post_feedforward_layernorm")
 
 ARCHITECTURES: dict[str, Architecture] = {
-    "gpt2": Architecture(
-        block="transformer.h.{}",
-        mlp="transformer.h.{}.mlp",
-        mlp_in=("transformer.h.{}.mlp.c_fc",),
-        mlp_out="transformer.h.{}.mlp.c_proj",
-        final_norm="transformer.ln_f",
-        embedding="transformer.wte",
-    ),
-    "gptj": Architecture(
-        block="transformer.h.{}",
-        mlp="transformer.h.{}.mlp",
+    "gpt2": _GPT2,
+    "gptj": replace(
+        _GPT2,
         mlp_in=("transformer.h.{}.mlp.fc_in",),
         mlp_out="transformer.h.{}.mlp.fc_out",
-        final_norm="transformer.ln_f",
-        embedding="transformer.wte",
         eager_only=True,
         tuple_output=True,
     ),
@@ -78,7 +62,8 @@ ARCHITECTURES: dict[str, Architecture] = {
     "qwen2": _LLAMA,
     "qwen3": _LLAMA,
     "mistral": _LLAMA,
-    "olmo2": replace(_LLAMA, mlp_norm="model.layers.{}.post_feedforward_layernorm"),
+    "olmo2": _POST_NORM,
+    "gemma3_text": _POST_NORM,
     "phi3": replace(  # Phi-3 and Phi-4
         _LLAMA, mlp_in=("model.layers.{}.mlp.gate_up_proj",), fused_gate=True
     ),
@@ -90,16 +75,13 @@ ARCHITECTURES: dict[str, Architecture] = {
         final_norm="gpt_neox.final_layer_norm",
         embedding="gpt_neox.embed_in",
     ),
-    "falcon": Architecture(
-        block="transformer.h.{}",
-        mlp="transformer.h.{}.mlp",
+    "falcon": replace(
+        _GPT2,
         mlp_in=("transformer.h.{}.mlp.dense_h_to_4h",),
         mlp_out="transformer.h.{}.mlp.dense_4h_to_h",
-        final_norm="transformer.ln_f",
         embedding="transformer.word_embeddings",
         tuple_output=True,
     ),
-    "gemma3_text": replace(_LLAMA, mlp_norm="model.layers.{}.post_feedforward_layernorm"),
     "bert": Architecture(
         block="bert.encoder.layer.{}",
         mlp="bert.encoder.layer.{}.output.dense",
@@ -115,7 +97,7 @@ ARCHITECTURES: dict[str, Architecture] = {
 
 @dataclass(frozen=True)
 class Layout:
-    """The architecture's places in one model: names with the block index filled in."""
+    """The architecture's places in one model: names with the block's index filled in."""
 
     architecture: Architecture
     blocks: int
@@ -123,15 +105,15 @@ class Layout:
     intermediate_size: int
 
     def block(self, layer: int) -> str:
-        """Name of the block (residual stream output) at ``layer``."""
+        """Name of the block at ``layer``."""
         return self._fill(self.architecture.block, layer)
 
     def mlp(self, layer: int) -> str:
-        """Name of the MLP module at ``layer``."""
+        """Name of the MLP."""
         return self._fill(self.architecture.mlp, layer)
 
     def mlp_in(self, layer: int) -> tuple[str, ...]:
-        """Names of the matrices that read the residual stream at ``layer`` (gate and up, or one)."""
+        """Names of the matrices that read the residual stream (gate and up, or one)."""
         return tuple(self._fill(name, layer) for name in self.architecture.mlp_in)
 
     def mlp_out(self, layer: int) -> str:
@@ -144,7 +126,7 @@ class Layout:
         return None if name is None else self._fill(name, layer)
 
     def gate(self, layer: int) -> str:
-        """Name of the module whose output enters the activation function at ``layer``."""
+        """Name of the module whose output enters the activation function."""
         if self.architecture.fused_gate:
             raise ModelError(
                 "this architecture keeps gate and up in one matrix, so neurons cannot be attributed"
@@ -169,10 +151,8 @@ def architecture_of(config: PreTrainedConfig) -> Architecture:
     """The row of the table for a model's configuration."""
     model_type = str(getattr(config, "model_type", "?"))
     if model_type not in ARCHITECTURES:
-        known = ", ".join(sorted(ARCHITECTURES))
         raise ModelError(
-            f"architecture {model_type!r} is not known (known: {known}); add one entry to ARCHITECTURES"
-            " in helpers/models/architectures.py with the names of its block, MLP, in- and"
-            " out-matrices, final norm, embedding and head"
+            f"architecture {model_type!r} is not known (known: {', '.join(sorted(ARCHITECTURES))}); add"
+            " one entry to ARCHITECTURES in helpers/models/architectures.py with its modules' names"
         )
     return ARCHITECTURES[model_type]

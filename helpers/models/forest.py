@@ -2,8 +2,7 @@
 
 A node is a token with a parent; a token sees its ancestors and itself. With position ids equal to
 the depth in the tree, a forward pass over the packed row gives each sequence exactly what it gets
-alone. Editing uses the same rows: a node may be *edited* (a vector is added there), and the nodes
-left of all edited ones are constant.
+alone. For editing a node may be *edited*: a vector is added there.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from helpers.models.language_model import LanguageModel
 
 @dataclass
 class Forest:
-    """One row of prefix trees, built by ``add``; parents always stand before their children."""
+    """One row of prefix trees, built by ``add``; parents come before their children."""
 
     tokens: list[int] = field(default_factory=list)
     positions: list[int] = field(default_factory=list)
@@ -34,8 +33,7 @@ class Forest:
     def add(self, ids: Sequence[int], edited_at: int | None = None) -> list[int]:
         """Insert a sequence and return its nodes, one per token.
 
-        ``edited_at`` marks the index whose token is edited; an edited node is never shared with one
-        that is not, although the tokens are the same.
+        ``edited_at`` is the index of the edited token; an edited node is shared with edited ones only.
         """
         node, nodes = -1, []
         for depth, token in enumerate(ids):
@@ -61,19 +59,17 @@ class Forest:
 
     def visible(self) -> np.ndarray:
         """Boolean [nodes, nodes]: entry (q, k) is true where k is q itself or an ancestor of it."""
-        visible = np.eye(len(self), dtype=bool)
-        for node, parent in enumerate(self.parents):
-            if parent >= 0:
-                visible[node] |= visible[parent]
-        return visible
+        return self._inherited(np.eye(len(self), dtype=bool))
 
     def active(self) -> np.ndarray:
         """Boolean [nodes]: true for edited nodes and all their descendants."""
-        active = np.array(self.edited, dtype=bool)
+        return self._inherited(np.array(self.edited, dtype=bool))
+
+    def _inherited(self, found: np.ndarray) -> np.ndarray:
         for node, parent in enumerate(self.parents):
             if parent >= 0:
-                active[node] |= active[parent]
-        return active
+                found[node] |= found[parent]
+        return found
 
 
 @dataclass(frozen=True)
@@ -89,20 +85,40 @@ class PackedRows:
 
 
 def pack(forests: Sequence[Forest], language_model: LanguageModel) -> PackedRows:
-    """Pad forests on the right into one batch on the model's device."""
-    width = max(len(forest) for forest in forests)
-    ids = np.zeros((len(forests), width), dtype=np.int64)
-    positions = np.zeros((len(forests), width), dtype=np.int64)
+    """Pack forests on the right into one batch on the model's device."""
+    width = max(map(len, forests))
+    ids, positions = np.zeros((2, len(forests), width), dtype=np.int64)
     visible = np.broadcast_to(np.eye(width, dtype=bool), (len(forests), width, width)).copy()
     for row, forest in enumerate(forests):
         length = len(forest)
         ids[row, :length] = forest.tokens
         positions[row, :length] = forest.positions
         visible[row, :length, :length] = forest.visible()
-    limit = language_model.context_length
-    if positions.max() >= limit:
-        raise ValueError(
-            f"a sequence of {positions.max() + 1} tokens exceeds the context of {limit}"
-        )
+    longest, limit = positions.max() + 1, language_model.context_length
+    if longest > limit:
+        raise ValueError(f"a sequence of {longest} tokens exceeds the context of {limit}")
     device = language_model.device
     return PackedRows(*(torch.from_numpy(array).to(device) for array in (ids, positions, visible)))
+
+
+@dataclass(frozen=True)
+class PaddedTexts(PackedRows):
+    """Plain texts, one a row; ``real`` [rows, width] is false where a token is padding."""
+
+    real: Tensor
+
+    def last(self, values: Tensor) -> Tensor:
+        """Values [rows, …] of ``values`` [rows, width, …] at each text's last real token."""
+        return values[torch.arange(len(values), device=values.device), self.real.sum(1) - 1]
+
+
+def padded(language_model: LanguageModel, texts: Sequence[Sequence[int]]) -> PaddedTexts:
+    """Pad token ids on the right into one batch on the model's device."""
+    device, width = language_model.device, max(map(len, texts))
+    # Nothing sees padding, so any token of the vocabulary will do.
+    ids = torch.tensor([[*text, *[0] * (width - len(text))] for text in texts], device=device)
+    positions = torch.arange(width, device=device).expand_as(ids)
+    real = positions < torch.tensor([len(text) for text in texts], device=device)[:, None]
+    itself = torch.eye(width, dtype=torch.bool, device=device)
+    before = torch.ones_like(itself).tril()
+    return PaddedTexts(ids, positions, (before & real[:, None, :]) | itself, real)

@@ -1,6 +1,6 @@
 """The one forward call everything goes through: packed rows, an optional cached past, any mask.
 
-Only the public transformers interface is used: the base model with ``input_ids``, ``position_ids``,
+Only transformers' public interface is used: the base model with ``input_ids``, ``position_ids``,
 an additive 4-D ``attention_mask`` (a mapping where layer types differ) and a pre-filled cache.
 """
 
@@ -56,7 +56,7 @@ class Past:
 
 
 class _Constant(DynamicLayer):
-    """A layer whose new keys and values are put behind its own for one pass, and not kept."""
+    """A layer that puts a pass's keys and values behind its own and does not keep them."""
 
     def __init__(self, keys: Tensor, values: Tensor) -> None:
         super().__init__()
@@ -75,7 +75,7 @@ class _Constant(DynamicLayer):
 class Mask:
     """Which keys each query sees, as the architecture takes it; made once, it serves many passes.
 
-    ``additive`` is one tensor, or one for each kind of layer; ``tiles`` say how it is cut, if it is.
+    ``additive`` is one tensor, or one for each kind of layer; ``tiles`` are how it is cut, if it is.
     """
 
     additive: Tensor | dict[str, Tensor]
@@ -89,11 +89,27 @@ class Mask:
         visible: Tensor,
         past_positions: Tensor | None = None,
     ) -> Mask:
-        """The mask of a boolean [rows, queries, keys]; tiles where they can be had and pay."""
-        tiled = language_model.model.config._attn_implementation == TILED
-        tiles = Tiles.of(visible) if tiled else None
-        mask = additive_mask(language_model, positions, visible, past_positions, tiles)
-        return cls(mask, tiles)
+        """The mask of a boolean [rows, queries, keys]; tiles where they can be had and pay.
+
+        Sliding-window layers also hide keys that are a window or more to the left, counted in
+        position ids (the depth in the prefix tree), as in the unpacked sequence.
+        """
+        config = language_model.model.config
+        tiles = Tiles.of(visible) if config._attn_implementation == TILED else None
+
+        def additive(seen: Tensor) -> Tensor:
+            seen = tiles.visible(seen) if tiles else seen
+            mask = torch.zeros(seen.shape, dtype=language_model.dtype, device=seen.device)
+            return mask.masked_fill_(~seen, torch.finfo(mask.dtype).min)[:, None]
+
+        window = getattr(config, "sliding_window", None)
+        kinds = set(getattr(config, "layer_types", None) or ())
+        if window is None or (kinds and "sliding_attention" not in kinds):
+            return cls(additive(visible), tiles)
+        keys = positions if past_positions is None else torch.cat([past_positions, positions], 1)
+        sliding = additive(visible & (positions[:, :, None] - keys[:, None, :] < window))
+        both = {"full_attention": additive(visible), "sliding_attention": sliding}
+        return cls(both if kinds else sliding, tiles)
 
 
 def hidden_states(
@@ -116,7 +132,7 @@ def hidden_states(
     """
     if isinstance(visible, Tensor):
         visible = Mask.of(language_model, positions, visible, past.positions if past else None)
-    return _run(language_model, ids, positions, visible, past.constant if past else None)
+    return run_base(language_model, ids, positions, visible, past.constant if past else None)
 
 
 def prefill(
@@ -124,14 +140,15 @@ def prefill(
 ) -> tuple[Tensor, Past]:
     """Run constant tokens once: their final hidden states and their keys and values."""
     cache, mask = DynamicCache(), Mask.of(language_model, positions, visible)
-    hidden = _run(language_model, ids, positions, mask, cache)
+    hidden = run_base(language_model, ids, positions, mask, cache)
     keys = tuple(layer.keys for layer in cache.layers)
     return hidden, Past(keys, tuple(layer.values for layer in cache.layers), positions)
 
 
-def _run(
+def run_base(
     language_model: LanguageModel, ids: Tensor, positions: Tensor, mask: Mask, cache: Cache | None
 ) -> Tensor:
+    """Final hidden states [rows, queries, hidden] by the base model; a growing cache takes the tokens."""
     output = language_model.model.base_model(
         input_ids=ids,
         position_ids=positions,
@@ -163,61 +180,26 @@ def resumed(language_model: LanguageModel, layer: int, hidden: Tensor) -> Iterat
             del block.forward
 
 
-def additive_mask(
+def vocabulary_scores(
     language_model: LanguageModel,
-    positions: Tensor,
-    visible: Tensor,
-    past_positions: Tensor | None,
-    tiles: Tiles | None = None,
-) -> Tensor | dict[str, Tensor]:
-    """Turn a boolean [rows, queries, keys] into the mask(s) the architecture takes, cut into tiles.
-
-    Sliding-window layers also hide keys that lie a window or more to the left, counted in position
-    ids (the depth in the prefix tree), as in the unpacked sequence.
-    """
-
-    def additive(seen: Tensor) -> Tensor:
-        seen = tiles.visible(seen) if tiles else seen
-        mask = torch.zeros(seen.shape, dtype=language_model.dtype, device=seen.device)
-        return mask.masked_fill_(~seen, torch.finfo(mask.dtype).min)[:, None]
-
-    config = language_model.model.config
-    window = getattr(config, "sliding_window", None)
-    kinds = set(getattr(config, "layer_types", None) or ())
-    full = additive(visible)
-    if window is None or (kinds and "sliding_attention" not in kinds):
-        return full
-    keys = positions if past_positions is None else torch.cat([past_positions, positions], dim=1)
-    sliding = additive(visible & (positions[:, :, None] - keys[:, None, :] < window))
-    return {"full_attention": full, "sliding_attention": sliding} if kinds else sliding
-
-
-def log_probabilities(
-    language_model: LanguageModel, hidden: Tensor, place: Tensor, tokens: Tensor
-) -> Tensor:
-    """Log-probabilities of tokens, each distinct place going through the vocabulary head once.
+    hidden: Tensor,
+    place: Tensor,
+    tokens: Tensor,
+    whole: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Log-probabilities of tokens, and the whole distributions at some places.
 
     Args:
-        hidden: final hidden states [places, hidden].
+        hidden: final hidden states [places, hidden], each of which passes the head once.
         place: for each prediction the row of ``hidden`` it is read from, [n].
         tokens: predicted token ids [n].
-
-    Returns:
-        [n], fp32, natural logarithm; differentiable in ``hidden``.
-    """
-    return vocabulary_scores(language_model, hidden, place, tokens, place[:0])[0]
-
-
-def vocabulary_scores(
-    language_model: LanguageModel, hidden: Tensor, place: Tensor, tokens: Tensor, whole: Tensor
-) -> tuple[Tensor, Tensor]:
-    """``log_probabilities``, and beside them the whole distributions at the places ``whole`` [m].
+        whole: rows of ``hidden`` whose distributions are returned [m]; default: none.
 
     Returns:
         [n] and [m, vocabulary], fp32, natural logarithm; differentiable in ``hidden``.
     """
     head = language_model.model.get_output_embeddings()
-    return _Scores.apply(hidden, head, place, tokens, whole)
+    return _Scores.apply(hidden, head, place, tokens, place[:0] if whole is None else whole)
 
 
 class _Scores(torch.autograd.Function):

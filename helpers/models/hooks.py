@@ -19,7 +19,7 @@ OnOutput = Callable[[Tensor, Tensor], Tensor | None]
 def input_hooks(language_model: LanguageModel, hooks: Mapping[str, OnInput]) -> Iterator[None]:
     """Show each named module's input to its function before the module runs.
 
-    What a function returns takes the input's place; None leaves it as it is.
+    What a function returns replaces the input; None leaves it as it is.
     """
 
     def hook(on_input: OnInput, _: nn.Module, arguments: tuple[Any, ...]) -> Any:
@@ -37,8 +37,7 @@ def input_hooks(language_model: LanguageModel, hooks: Mapping[str, OnInput]) -> 
 def output_hooks(language_model: LanguageModel, hooks: Mapping[str, OnOutput]) -> Iterator[None]:
     """Show each named module's input and output to its function after the module ran.
 
-    What a function returns takes the output's place; None leaves it as it is. Of a module that
-    returns a tuple, as some architectures' blocks do, the output is the first.
+    What a function returns replaces the output (of a tuple, its first item); None leaves it.
     """
 
     def hook(on_output: OnOutput, _: nn.Module, arguments: tuple[Any, ...], output: Any) -> Any:
@@ -67,19 +66,15 @@ def record(
 
     >>> with record(language_model, inputs=["model.layers.5.mlp.down_proj"]) as seen:
     ...     hidden_states(language_model, ids, positions, visible)
-    >>> seen["model.layers.5.mlp.down_proj"].shape
     """
     seen: dict[str, Tensor] = {}
-    wanted = {*inputs, *outputs}
 
     def keep(name: str, *tensors: Tensor) -> None:
         seen[name] = tensors[-1]
-        if wanted <= seen.keys():
+        if seen.keys() >= {*inputs, *outputs}:
             raise _StopForward
 
-    with (
-        input_hooks(language_model, {name: partial(keep, name) for name in inputs}),
-        output_hooks(language_model, {name: partial(keep, name) for name in outputs}),
-        suppress(_StopForward),
-    ):
+    before = input_hooks(language_model, {name: partial(keep, name) for name in inputs})
+    after = output_hooks(language_model, {name: partial(keep, name) for name in outputs})
+    with before, after, suppress(_StopForward):
         yield seen

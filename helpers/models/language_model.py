@@ -15,8 +15,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from helpers.models.architectures import Layout, architecture_of
 from helpers.models.weights import dtype_name
 
-# Of each parameter: enough to tell two trainings of one shape apart, and read at once.
-_SAMPLED_VALUES = 64
+_SAMPLED_VALUES = 64  # of each parameter: enough to distinguish two trainings of one shape
 
 
 @dataclass(frozen=True)
@@ -40,7 +39,7 @@ class LanguageModel:
 
     @property
     def masked(self) -> bool:
-        """Whether tokens are predicted at a mask, and not from what stands before them."""
+        """Whether tokens are predicted at a mask."""
         return self.layout.architecture.masked
 
     @property
@@ -55,12 +54,12 @@ class LanguageModel:
 
     @property
     def dtype_name(self) -> str:
-        """The dtype without torch's prefix, e.g. ``float32``; ``tf32`` where a GPU multiplies so."""
+        """E.g. ``float32``; ``tf32`` where a GPU multiplies so."""
         return dtype_name(self.dtype, self.device)
 
     @property
     def description(self) -> str:
-        """Name, dtype and device in words, for captions: ``smollm2-135m, float32 on cpu``."""
+        """Name, dtype and device for captions: ``smollm2-135m, float32 on cpu``."""
         name, folder = self.name, Path(self.name).expanduser()
         if folder.is_dir():
             size = f"{self.model.num_parameters() / 1e6:.3g} million parameters"
@@ -71,8 +70,7 @@ class LanguageModel:
     def context_length(self) -> int:
         """Largest number of tokens the model accepts.
 
-        Of rotary frequencies of two kinds (longrope) those of short texts hold: beyond, the longest
-        row of a batch would decide for all.
+        With longrope the limit of short texts: beyond it, a batch's longest row would decide for all.
         """
         config = self.model.config
         rotary = getattr(config, "rope_parameters", None) or {}
@@ -80,7 +78,7 @@ class LanguageModel:
         return int(short or config.max_position_embeddings)
 
     def module(self, name: str) -> nn.Module:
-        """Return the submodule called ``name``."""
+        """The submodule called ``name``."""
         return self.model.get_submodule(name)
 
     def weight(self, name: str) -> Tensor:
@@ -105,10 +103,9 @@ class LanguageModel:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Sixteen hex digits that identify weights and tokenizer; cached statistics carry it.
+        """Sixteen hex digits that identify weights and tokenizer, on any device.
 
-        Hashes the parameters' names, shapes and a sample of their values in fp32, so that the same
-        weights on another device have the same fingerprint.
+        A hash of the parameters' names, shapes and a sample of their values in fp32.
         """
         digest = hashlib.sha256()
         digest.update(json.dumps([self.model.config.model_type, len(self.tokenizer)]).encode())
@@ -121,7 +118,7 @@ class LanguageModel:
 
     @property
     def identity(self) -> dict[str, str]:
-        """What results keep of the model: name, fingerprint, dtype and kind of device."""
+        """What results store about the model: name, fingerprint, dtype and kind of device."""
         return {
             "model": self.name,
             "fingerprint": self.fingerprint,
@@ -131,8 +128,8 @@ class LanguageModel:
 
     def forget(self) -> None:
         """Drop what was computed from the weights, after they were changed for good."""
-        for remembered in ("fingerprint", "_norms"):
-            self.__dict__.pop(remembered, None)
+        for computed in ("fingerprint", "_norms"):
+            self.__dict__.pop(computed, None)
 
     def __repr__(self) -> str:
         return f"LanguageModel({self.name}, {self.dtype_name} on {self.device})"

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import torch
+from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokenizer
 from transformers.utils import logging as transformers_logging
 
-from helpers.models.agreement import check_agreement, own_scores
 from helpers.models.architectures import ARCHITECTURES, ModelError, architecture_of
 from helpers.models.batching import out_of_memory
+from helpers.models.forest import Forest, pack
+from helpers.models.forward import hidden_states, vocabulary_scores
 from helpers.models.language_model import LanguageModel
 from helpers.models.shapes import (
     SHAPE_PREFIX,
@@ -23,13 +23,13 @@ from helpers.models.shapes import (
     words_tokenizer,
 )
 from helpers.models.tiles import TILED
+from helpers.models.tokens import Ids, answer_ids, prompt_ids
 from helpers.models.weights import (
     EMBEDDED_NAMES,
     HUB_NAMES,
     PACKAGED_WEIGHTS,
     TF32,
     check_device,
-    choose_products,
     prepare,
     torch_device,
     torch_dtype,
@@ -37,12 +37,12 @@ from helpers.models.weights import (
 
 MODEL_NAMES = (*PACKAGED_WEIGHTS, *HUB_NAMES)
 _HUB_NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*")
-_NO_SAFETENSORS = "file named model.safetensors|Can't load the model for"  # transformers' words
-_LONGEST_CAUSE = 300  # characters
+_NO_SAFETENSORS = re.compile("file named model.safetensors|Can't load the model for")
 _WAYS = (
     f"one of {', '.join(MODEL_NAMES)}, shape:<name>, a local folder with config.json and safetensors,"
     " or a hub name, ORG/NAME, that this machine can reach"
 )
+_PROMPT, _ANSWER = "The capital of Italy is", "Rome"
 
 
 def load(
@@ -72,9 +72,10 @@ def load(
     name = EMBEDDED_NAMES.get(name, name)
     of_weights = torch_dtype(dtype)
     check_device(device)
-    if dtype == TF32 and torch_device(device).type != "cuda":
+    if torch_device(device).type == "cuda":  # for the process: the model loaded last decides
+        torch.set_float32_matmul_precision("high" if dtype == TF32 else "highest")
+    elif dtype == TF32:
         raise ModelError("dtype 'tf32' is for GPUs, use 'float32' on a CPU")
-    choose_products(dtype, torch_device(device))
     source = model_source(name)
     if name.startswith(SHAPE_PREFIX):
         shape = SHAPES[name.removeprefix(SHAPE_PREFIX)]
@@ -85,8 +86,12 @@ def load(
         source = str(prepare(source, accept_terms=accept_terms))
     elif Path(source).expanduser().is_dir():
         source = str(Path(source).expanduser())
-    with reading_checkpoint(name, source):
+    try:
         language_model = _pretrained(name, source, of_weights, device, masked)
+    except Exception as error:
+        if isinstance(error, ModelError) or out_of_memory(error):
+            raise
+        raise _unreadable(name, source, error) from error
     return _ready(language_model)
 
 
@@ -94,7 +99,7 @@ def model_source(name: str) -> str:
     """Where a model's weights come from: its packaged or shape's name, a folder, or a hub name.
 
     Raises:
-        ModelError: the name is none of these, with the ways to name one; or a folder with an adapter.
+        ModelError: the name is none of these.
     """
     shape = name.removeprefix(SHAPE_PREFIX)
     if shape != name and shape not in SHAPES:
@@ -103,13 +108,10 @@ def model_source(name: str) -> str:
         return name
     folder = Path(name).expanduser()
     if name and folder.is_dir():
-        for adapter in (*folder.glob("adapter_config.json"), *folder.glob("*/adapter_config.json")):
-            raise ModelError(
-                f"{adapter.parent} holds an adapter, which is not applied here: merge it into its base"
-                " model (peft's merge_and_unload) and save that, or move it away"
-            )
         if not (folder / "config.json").is_file():
-            raise ModelError(f"no model in {folder}: it has no config.json")
+            adapter = " but an adapter: merge it into its base model and save that"
+            merged = not (folder / "adapter_config.json").exists()
+            raise ModelError(f"no model in {folder}: it has no config.json{adapter * (not merged)}")
         return name
     hub_name = HUB_NAMES.get(name, name)
     if not _HUB_NAME.fullmatch(hub_name):
@@ -131,6 +133,7 @@ def _pretrained(
             " no edit can be added; use the model that it was made from, with 16 or 32 bits a weight"
         )
     tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
+    transformers_logging.disable_progress_bar()
     model, report = (AutoModelForMaskedLM if masked else AutoModelForCausalLM).from_pretrained(
         source,
         config=config,
@@ -153,45 +156,33 @@ def _pretrained(
     return language_model
 
 
-@contextmanager
-def reading_checkpoint(name: str, source: str) -> Iterator[None]:
-    """Whatever goes wrong where a checkpoint is read is one line with its place and the cause.
-
-    No progress bar is shown, so that executed notebooks stay readable.
-    """
-    shown = transformers_logging.is_progress_bar_enabled()
-    transformers_logging.disable_progress_bar()
-    try:
-        yield
-    except Exception as error:
-        if isinstance(error, ModelError) or out_of_memory(error):
-            raise
-        cause = " ".join(f"{type(error).__name__}: {error}".split())[:_LONGEST_CAUSE]
-        if "trust_remote_code" in str(error):
-            message = (
-                f"{name} brings code of its own, which is never executed here; use a model of one of"
-                f" the architectures {', '.join(ARCHITECTURES)}"
-            )
-        elif isinstance(error, OSError) and re.search(_NO_SAFETENSORS, cause):
-            message = (
-                f"{source} has no safetensors, the one format of weights that is read here (others can"
-                " execute code): save it once with transformers' save_pretrained and name that folder"
-            )
-        elif isinstance(error, OSError) and not Path(source).is_dir():
-            message = f"no model {name!r}: give {_WAYS} ({cause})"
-        else:
-            message = (
-                f"the checkpoint of {source} cannot be read ({cause}); correct it, or fetch it again,"
-                " whole"
-            )
-        raise ModelError(message) from error
-    finally:
-        if shown:
-            transformers_logging.enable_progress_bar()
+def _unreadable(name: str, source: str, error: Exception) -> ModelError:
+    """Whatever went wrong where a checkpoint was read, in one line with its place and a remedy."""
+    cause = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+    if "trust_remote_code" in str(error):
+        return ModelError(
+            f"{name} brings code of its own, which is never executed here; use a model of one of the"
+            f" architectures {', '.join(ARCHITECTURES)}"
+        )
+    if isinstance(error, OSError) and _NO_SAFETENSORS.search(cause):
+        return ModelError(
+            f"{source} has no safetensors, the one format of weights that is read here (others can"
+            " execute code): save it once with transformers' save_pretrained and name that folder"
+        )
+    if isinstance(error, OSError) and not Path(source).is_dir():
+        return ModelError(f"no model {name!r}: give {_WAYS} ({cause})")
+    return ModelError(
+        f"the checkpoint of {source} cannot be read ({cause}); correct it, or fetch it again, whole"
+    )
 
 
 def _ready(language_model: LanguageModel) -> LanguageModel:
-    """Freeze, switch to evaluation, choose the attention path, and compare scores with the model's own."""
+    """Freeze, switch to evaluation, choose the attention path, and compare scores with the model's own.
+
+    Packed scoring relies on logits that are the head's output, and on places that enter by position
+    ids. Models that change logits after the head, or bias attention by distance, would get other
+    scores without a sign of it.
+    """
     model = language_model.model
     if language_model.device.type == "cuda":
         # cuDNN plans attention anew for every shape, and packed batches rarely repeat one; in half
@@ -199,9 +190,55 @@ def _ready(language_model: LanguageModel) -> LanguageModel:
         torch.backends.cuda.enable_cudnn_sdp(False)
     model.requires_grad_(False)
     model.eval()
-    if not language_model.masked:
-        own = own_scores(language_model)
-        eager = language_model.layout.architecture.eager_only
-        model.set_attn_implementation("eager" if eager else TILED)
-        check_agreement(language_model, *own)
+    if language_model.masked:
+        return language_model
+    ids = (*prompt_ids(language_model, _PROMPT), *answer_ids(language_model, _ANSWER))
+    read = tuple(language_model.tokenizer(f"{_PROMPT} {_ANSWER}")["input_ids"])
+    if read != ids:
+        tokens = language_model.tokenizer.convert_ids_to_tokens(read)
+        raise ModelError(
+            f"the tokenizer of {language_model.name} reads {f'{_PROMPT} {_ANSWER}'!r} as {tokens}, which"
+            " is not the prompt and then the answer; save it again so that it appends nothing to a text"
+        )
+    own = _own_scores(language_model, ids)
+    eager = language_model.layout.architecture.eager_only
+    model.set_attn_implementation("eager" if eager else TILED)
+    try:
+        apart = (_packed_scores(language_model, ids) - own).abs()
+    except Exception as error:
+        if out_of_memory(error):
+            raise
+        raise ModelError(f"{language_model.name} cannot be used here: {error}") from error
+    # Half of the digits of the type that products are made in; TF32 has as many as float16.
+    tf32 = language_model.dtype_name == TF32
+    tolerance = torch.finfo(torch.float16 if tf32 else language_model.dtype).eps ** 0.5
+    if not bool((apart <= tolerance * (1 + own.abs())).all()):
+        raise ModelError(
+            f"{language_model.name} cannot be used here: log-probabilities of packed texts differ by up"
+            f" to {float(apart.max()):.2g} from the model's own; it changes logits after the head (a"
+            " scale or softcap in its configuration), or its attention depends on more than positions"
+        )
     return language_model
+
+
+@torch.inference_mode()
+def _own_scores(language_model: LanguageModel, ids: Ids) -> Tensor:
+    """Log-probabilities [tokens - 1] of a text by the model's own forward, before it is changed."""
+    text = torch.tensor([ids], device=language_model.device)
+    logits = language_model.model(input_ids=text, attention_mask=torch.ones_like(text)).logits
+    scores = logits[0, :-1].to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(-1)
+    if bool(scores.isnan().any()):
+        raise ModelError(
+            f"{language_model.name} computes no numbers in {language_model.dtype_name}; use another dtype"
+        )
+    return scores.gather(-1, text[0, 1:, None])[:, 0]
+
+
+@torch.inference_mode()
+def _packed_scores(language_model: LanguageModel, ids: Ids) -> Tensor:
+    forest = Forest()
+    forest.add(ids)
+    packed = pack([forest], language_model)
+    hidden = hidden_states(language_model, packed.ids, packed.positions, packed.visible)
+    place = torch.arange(len(ids) - 1, device=hidden.device)
+    return vocabulary_scores(language_model, hidden[0], place, packed.ids[0, 1:])[0]

@@ -35,6 +35,11 @@ def _llama(d: int, f: int, blocks: int, heads: int, kv_heads: int, **more: Any) 
     }
 
 
+def _gpt(kind: str, d: int, blocks: int, heads: int, words: int) -> dict[str, Any]:
+    sizes = {"n_embd": d, "n_layer": blocks, "n_head": heads, "vocab_size": words}
+    return {"model_type": kind, **sizes}
+
+
 SHAPES: dict[str, dict[str, Any]] = {
     "smollm2-135m": _llama(576, 1536, 30, 9, 3, vocab_size=49152, tie_word_embeddings=True),
     "llama2-7b": _llama(4096, 11008, 32, 32, 32, vocab_size=32000),
@@ -44,44 +49,30 @@ SHAPES: dict[str, dict[str, Any]] = {
         1536, 8960, 28, 12, 2, vocab_size=151936, tie_word_embeddings=True, model_type="qwen2"
     ),
     "qwen2.5-7b": _llama(3584, 18944, 28, 28, 4, vocab_size=152064, model_type="qwen2"),
-    "gpt2-xl": {
-        "model_type": "gpt2",
-        "n_embd": 1600,
-        "n_layer": 48,
-        "n_head": 25,
-        "vocab_size": 50257,
-    },
-    "gpt-j-6b": {
-        "model_type": "gptj",
-        "n_embd": 4096,
-        "n_layer": 28,
-        "n_head": 16,
-        "vocab_size": 50400,
-    },
+    "gpt2-xl": _gpt("gpt2", 1600, 48, 25, 50257),
+    "gpt-j-6b": _gpt("gptj", 4096, 28, 16, 50400),
 }
 
 
 def byte_tokenizer() -> PreTrainedTokenizerFast:
-    """A byte-level tokenizer (257 ids, pad = eos = 256) that works without any file."""
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    vocabulary = {character: index for index, character in enumerate(alphabet)}
-    vocabulary["<|end|>"] = len(alphabet)
+    """A byte-level tokenizer (257 ids, pad = eos = bos = 256) that works without any file."""
+    letters, end = sorted(pre_tokenizers.ByteLevel.alphabet()), "<|end|>"
+    vocabulary = {letter: index for index, letter in enumerate([*letters, end])}
     tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
-    return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, eos_token="<|end|>", pad_token="<|end|>", bos_token="<|end|>"
-    )
+    ends = dict.fromkeys(("eos_token", "pad_token", "bos_token"), end)
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **ends)
 
 
 def words_tokenizer(folder: Path, size: int) -> PreTrainedTokenizerFast:
     """The byte-pair tokenizer of a model folder, cut to its ``size`` most frequent words.
 
-    A tokenizer of bytes makes texts four times as long as a real model's, and its costs with them.
-    Byte-pair words stand in the order they were merged in, so the first ones are a tokenizer, too.
+    A tokenizer of bytes would make texts, and their costs, four times a real model's.
     """
     whole = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     state = json.loads(whole.backend_tokenizer.to_str())
+    # Words are listed in the order they were merged in, so the first ones are a tokenizer as well.
     kept = {word: index for word, index in state["model"]["vocab"].items() if index < size}
     merges = [m.split(" ") if isinstance(m, str) else m for m in state["model"]["merges"]]
     state["model"]["vocab"] = kept
@@ -104,14 +95,13 @@ def random_model(
     device: str,
     tokenizer: PreTrainedTokenizerFast | None = None,
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """Build a random model from config settings (with ``model_type``), by default one of bytes.
+    """A random model of config settings (with ``model_type``), by default one of bytes.
 
     Weights are made on ``device`` directly, so a 13 B shape never passes through host memory.
     """
     tokenizer = tokenizer or byte_tokenizer()
-    special = {
-        f"{kind}_token_id": getattr(tokenizer, f"{kind}_token_id") for kind in ("bos", "eos", "pad")
-    }
+    ends = {f"{name}_token_id" for name in ("bos", "eos", "pad")}
+    special = {end: getattr(tokenizer, end) for end in ends}
     config = AutoConfig.for_model(**{"vocab_size": len(tokenizer), **special, **settings})
     with seeded(seed, torch.device(device)), torch.device(device):
         model = AutoModelForCausalLM.from_config(config, dtype=dtype)
@@ -120,11 +110,7 @@ def random_model(
 
 @contextmanager
 def seeded(seed: int, device: torch.device) -> Iterator[None]:
-    """Torch draws from ``seed``, on the CPU and on ``device``; the caller's state comes back after.
-
-    >>> with seeded(0, language_model.device):
-    ...     language_model.model.generate(...)
-    """
+    """Torch draws from ``seed``, on the CPU and on ``device``; the caller's state comes back after."""
     devices = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices=devices):
         torch.manual_seed(seed)

@@ -1,9 +1,8 @@
 """Attention of packed rows tile by tile: a few neighbouring queries and only the keys they see.
 
-In a prefix forest a token sees its ancestors and nothing else, so nearly all of a dense mask is
-hidden. Queries are cut into tiles of whole branches, and a tile runs against the gathered keys that
-any of its queries sees; the result is that of the dense mask. It is plugged in through transformers'
-public ``AttentionInterface``; a forward pass that brings no tiles takes sdpa as ever.
+In a prefix forest most of a dense mask is hidden. Queries are cut into tiles of whole branches, and a
+tile runs against the gathered keys that any of its queries sees; the result is that of the dense mask.
+It is plugged in through transformers' ``AttentionInterface``; a pass without tiles takes sdpa.
 """
 
 from __future__ import annotations
@@ -22,8 +21,8 @@ from transformers.masking_utils import sdpa_mask
 
 TILED = "tiled"  # the name the attention is registered under
 WIDTHS = (6, 8, 10, 12, 16, 24, 32)  # queries per tile that are tried
-GATHERING = 4  # to gather a key takes about as long as to score it against this many queries
-WORTHWHILE = 0.5  # tiles are left alone unless they take less than this share of the dense work
+GATHERING = 4  # gathering a key takes about as long as scoring it against this many queries
+WORTHWHILE = 0.5  # tiles are used where they take less than this share of the dense work
 
 
 @dataclass(frozen=True)
@@ -34,7 +33,7 @@ class Tiles:
         queries: [rows, tiles, width], the queries' columns; a short tile repeats its first one.
         keys: [rows, tiles, height], the keys' columns, padded with column 0.
         padding: [rows, tiles, height], true where a key is padding.
-        places: [rows, queries], where each query stands among the row's tiles x width.
+        places: [rows, queries], each query's index among the row's tiles x width.
     """
 
     queries: Tensor
@@ -49,14 +48,12 @@ class Tiles:
         None where the dense mask is as good: rows of one plain sequence, and accelerators, whose
         fused kernels this was not measured against.
         """
-        if visible.device.type != "cpu":
-            return None
+        most = WORTHWHILE * visible.numel()
         # No tiling does less than the visible pairs: most rows need not be tried.
-        if int(visible.sum()) >= WORTHWHILE * visible.numel():
+        if visible.device.type != "cpu" or visible.shape[1] == 1 or int(visible.sum()) >= most:
             return None
-        rows = visible.numpy()
-        tiles = min((cls._cut(rows, width) for width in WIDTHS), key=cls._work)
-        return tiles if tiles._work() < WORTHWHILE * visible.numel() else None
+        tiles = min((cls._cut(visible.numpy(), width) for width in WIDTHS), key=cls._work)
+        return tiles if tiles._work() < most else None
 
     @classmethod
     def _cut(cls, rows: np.ndarray, width: int) -> Tiles:
@@ -111,27 +108,24 @@ def attention(
     tiles: Tiles | None = None,
     **options: Any,
 ) -> tuple[Tensor, Tensor | None]:
-    """Attention as transformers' models call it; without tiles, sdpa.
+    """Attention as transformers' models call it: [rows, queries, heads, size], and no weights.
 
     ``query`` is [rows, heads, queries, size]; ``key`` and ``value`` are [rows, key heads, keys, size],
     where several heads may share a key head; the mask is additive, [rows * tiles, 1, width, height].
-    Returns [rows, queries, heads, size], and no attention weights.
     """
     if tiles is None:
         return sdpa_attention_forward(
             module, query, key, value, attention_mask, scaling=scaling, **options
         )
     assert attention_mask is not None
-    queries = _gather(query, tiles.queries)
-    keys, values = (_gather(states, tiles.keys) for states in (key, value))
-    rows, count, heads, width, size = queries.shape
-    height = keys.shape[3]
+    parts = (_gather(query, tiles.queries), _gather(key, tiles.keys), _gather(value, tiles.keys))
+    rows, count, heads, width, size = parts[0].shape
     # Heads that share a key head become further queries of one product.
-    groups = rows * count * keys.shape[2]
-    queries, keys, values = (part.reshape(groups, -1, size) for part in (queries, keys, values))
-    scores = torch.bmm(queries, keys.mT).view(rows * count, heads, width, height)
+    groups = rows * count * key.shape[1]
+    queries, keys, values = (part.reshape(groups, -1, size) for part in parts)
+    scores = torch.bmm(queries, keys.mT).view(rows * count, heads, width, -1)
     weights = (scores * scaling + attention_mask).softmax(-1, dtype=torch.float32)
-    weights = weights.to(values.dtype).view(groups, -1, height)
+    weights = weights.to(values.dtype).view(groups, -1, keys.shape[1])
     mixed = torch.bmm(weights, values).view(rows, count, heads, width, size)
     return tiles.scatter(mixed), None
 

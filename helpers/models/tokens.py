@@ -1,8 +1,9 @@
-"""Text to token ids, once and for all: prompts, answers, and where a subject ends.
+"""Text to token ids: prompts, answers, and where a subject ends.
 
 Everything downstream concatenates ids and never tokenises concatenated text again, because
 "prompt + decode(ids)" does not survive every tokenizer. The beginning-of-sequence token follows the
-tokenizer's own default for prompts and never occurs inside an answer.
+tokenizer's own default for prompts and never occurs inside an answer. Each function takes many texts
+at once; those named in the singular take one.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ _LINE_BREAKS = "\n\r"
 _OPENING = re.compile(r"""(?:^|[\s(\[{])["']$""")  # a straight quote may close as well
 _WITHOUT_BLANKS = re.compile("CJK|IDEOGRAPHIC|HIRAGANA|KATAKANA|THAI|LAO|KHMER|MYANMAR|TIBETAN")
 
+Ids = tuple[int, ...]
 Prompt = str | Sequence[Mapping[str, str]]  # a message, or the turns of a chat (role, content)
 _Text = TypeVar("_Text")
 
@@ -42,52 +44,121 @@ def several(texts: Iterable[_Text]) -> tuple[_Text, ...]:
 class SubjectPrompt:
     """A prompt's token ids and the index of its subject's last token."""
 
-    ids: tuple[int, ...]
+    ids: Ids
     subject_last: int
 
 
-def prompt_ids(language_model: LanguageModel, prompt: str) -> tuple[int, ...]:
-    """Token ids of a prompt, with the tokenizer's own special tokens.
-
-    Raises:
-        TokenError: the prompt is empty or ends with a blank (answers bring their own), unless that is
-            a line break.
-    """
-    return ids_of_prompts(language_model, [prompt])[prompt]
-
-
-def ids_of_prompts(
-    language_model: LanguageModel, prompts: Iterable[str]
-) -> dict[str, tuple[int, ...]]:
-    """``prompt_ids`` of many prompts, each distinct one tokenised once, in one call."""
-    distinct = list(dict.fromkeys(prompts))
-    for prompt in distinct:
-        check_prompt(prompt)
-    found = _encoded(language_model, distinct)
-    return {prompt: tuple(ids) for prompt, ids in zip(distinct, found, strict=True)}
-
-
 def check_prompt(prompt: str) -> None:
-    """Refuse a prompt that no answer can follow (see ``prompt_ids``)."""
+    """Refuse a prompt that no answer can follow (see ``ids_of_prompts``)."""
     if prompt[-1:].isspace() and prompt[-1] not in _LINE_BREAKS:
         raise TokenError(f"prompt {prompt!r} ends with a blank; remove it: answers bring their own")
     if not prompt.strip():
         raise TokenError("a prompt is empty; give at least one visible character")
 
 
-def _encoded(
-    language_model: LanguageModel, texts: Sequence[str], **options: bool
-) -> list[list[int]]:
-    if not texts:  # which the tokenizer refuses
-        return []
-    options["return_attention_mask"] = False
-    found: list[list[int]] = language_model.tokenizer(list(texts), **options)["input_ids"]
+def ids_of_prompts(language_model: LanguageModel, prompts: Iterable[str]) -> dict[str, Ids]:
+    """Token ids of prompts, with the tokenizer's own special tokens; each distinct one once.
+
+    Raises:
+        TokenError: a prompt is empty or ends with a blank that is no line break.
+    """
+    distinct = list(dict.fromkeys(prompts))
+    for prompt in distinct:
+        check_prompt(prompt)
+    return dict(zip(distinct, _encoded(language_model, distinct), strict=True))
+
+
+def prompt_ids(language_model: LanguageModel, prompt: str) -> Ids:
+    """``ids_of_prompts`` of one prompt."""
+    return ids_of_prompts(language_model, [prompt])[prompt]
+
+
+def prompt_prefix(language_model: LanguageModel) -> Ids:
+    """The special tokens that the tokenizer puts before every prompt; mostly none or one."""
+    return tuple(language_model.tokenizer("")["input_ids"])
+
+
+def ids_of_answers(
+    language_model: LanguageModel, answers: Iterable[str], separator: str = " "
+) -> dict[str, Ids]:
+    """Token ids of answers as a text has them, without special tokens; each distinct one once.
+
+    Args:
+        answers: given without a leading blank.
+        separator: what comes before them, a blank or nothing (``separator_after``).
+
+    Raises:
+        TokenError: an answer is blank, or the tokenizer merges it with the text before it.
+    """
+    distinct = list(dict.fromkeys(answers))
+    if not all(answer.strip() for answer in distinct):
+        raise TokenError("an answer is empty; give at least one visible character")
+    before = _ANCHORS[separator]
+    texts = [before, *(f"{before}{separator}{answer.strip()}" for answer in distinct)]
+    anchor, *joint = _encoded(language_model, texts, add_special_tokens=False)
+    for answer, ids in zip(distinct, joint, strict=True):
+        if ids[: len(anchor)] != anchor or len(ids) == len(anchor):
+            raise TokenError(f"answer {answer!r} cannot be told apart from the text before it")
+    return {answer: ids[len(anchor) :] for answer, ids in zip(distinct, joint, strict=True)}
+
+
+def answer_ids(language_model: LanguageModel, answer: str, separator: str = " ") -> Ids:
+    """``ids_of_answers`` of one answer."""
+    return ids_of_answers(language_model, [answer], separator)[answer]
+
+
+def separator_after(prompt: str) -> str:
+    """What a text puts between a prompt and its answer.
+
+    A blank; but nothing after a line break, an opening quote or bracket, or a word of a script that
+    writes none between words (Chinese, Japanese, Thai, …; the last letter of the prompt counts).
+    """
+    last = prompt[-1:] or "a"
+    if last in _LINE_BREAKS or unicodedata.category(last) in ("Ps", "Pi"):
+        return ""
+    letter = next((c for c in reversed(prompt) if c.isalpha()), "a")
+    unspaced = _WITHOUT_BLANKS.match(unicodedata.name(letter, ""))
+    return "" if unspaced or _OPENING.search(prompt) else " "
+
+
+def subject_prompts(
+    language_model: LanguageModel, templates: Sequence[str], subject: str
+) -> list[SubjectPrompt]:
+    """Fill the slot ``{}`` of each template and find the subject's last token by character offsets.
+
+    That is the last token that starts before the subject's end, even if it straddles the end.
+
+    Raises:
+        TokenError: not exactly one ``{}``, an empty subject or one that the tokenizer drops, or a
+            tokenizer without offsets.
+    """
+    if not language_model.tokenizer.is_fast:
+        raise TokenError(f"{language_model.name} needs a fast tokenizer (character offsets)")
+    for template in templates:
+        if template.count("{}") != 1:
+            raise TokenError(f"prompt {template!r} must hold exactly one {{}} for the subject")
+        if not subject.strip():
+            raise TokenError(f"the subject for prompt {template!r} is empty")
+        check_prompt(template.replace("{}", subject))
+    prompts = [template.replace("{}", subject) for template in templates]
+    encoded = language_model.tokenizer(prompts, return_offsets_mapping=True)
+    pairs = zip(encoded["input_ids"], encoded["offset_mapping"], strict=True)
+    found = []
+    for template, (ids, offsets) in zip(templates, pairs, strict=True):
+        end = template.index("{}") + len(subject.rstrip())
+        # Special tokens have empty spans and are never the subject's last token.
+        inside = [i for i, (a, b) in enumerate(offsets) if a < end and b > a]
+        if not inside:
+            raise TokenError(
+                f"the tokenizer of {language_model.name} drops the subject {subject!r}"
+            )
+        found.append(SubjectPrompt(tuple(ids), inside[-1]))
     return found
 
 
-def prompt_prefix(language_model: LanguageModel) -> tuple[int, ...]:
-    """The special tokens that the tokenizer puts before every prompt; mostly none or one."""
-    return tuple(language_model.tokenizer("")["input_ids"])
+def subject_prompt(language_model: LanguageModel, template: str, subject: str) -> SubjectPrompt:
+    """``subject_prompts`` of one template."""
+    return subject_prompts(language_model, [template], subject)[0]
 
 
 def chat_text(language_model: LanguageModel, prompt: Prompt) -> str:
@@ -105,16 +176,17 @@ def chat_text(language_model: LanguageModel, prompt: Prompt) -> str:
     except Exception:  # the template's own; it may take no system turn
         if turns[0]["role"] != "system":
             raise
-        told = "\n\n".join(turn["content"] for turn in turns[:2])
-        return str(template([{"role": "user", "content": told}, *turns[2:]]))
+        message = "\n\n".join(turn["content"] for turn in turns[:2])
+        return str(template([{"role": "user", "content": message}, *turns[2:]]))
 
 
 def chat_prompt(language_model: LanguageModel, message: str) -> str:
     """``chat_text`` as a prompt, without special tokens that the tokenizer itself puts before a text."""
     text = chat_text(language_model, message)
-    ids = _encoded(language_model, [text], add_special_tokens=False)[0]
     prompt = text.removeprefix(language_model.tokenizer.decode(prompt_prefix(language_model)))
-    if prompt_ids(language_model, prompt) != tuple(ids):
+    if [prompt_ids(language_model, prompt)] != _encoded(
+        language_model, [text], add_special_tokens=False
+    ):
         raise TokenError(
             f"the tokenizer of {language_model.name} adds special tokens that its chat template lacks;"
             " write the template into the prompt instead of chat=True"
@@ -122,97 +194,8 @@ def chat_prompt(language_model: LanguageModel, message: str) -> str:
     return prompt
 
 
-def separator_after(prompt: str) -> str:
-    """What a text puts between a prompt and its answer.
-
-    A blank; but nothing after a line break, an opening quote or bracket, or a word of a script that
-    writes none between words (Chinese, Japanese, Thai, …; the last letter of the prompt counts).
-    """
-    last = prompt[-1:] or "a"
-    if last in _LINE_BREAKS or unicodedata.category(last) in ("Ps", "Pi"):
-        return ""
-    letter = next((c for c in reversed(prompt) if c.isalpha()), "a")
-    unspaced = _WITHOUT_BLANKS.match(unicodedata.name(letter, ""))
-    return "" if unspaced or _OPENING.search(prompt) else " "
-
-
-def answer_ids(language_model: LanguageModel, answer: str, separator: str = " ") -> tuple[int, ...]:
-    """Token ids of an answer as a text has them, without special tokens.
-
-    Args:
-        language_model: the model, for its tokenizer.
-        answer: the answer, without a leading blank.
-        separator: what comes before it, a blank or nothing; see ``separator_after``.
-
-    Raises:
-        TokenError: the answer is blank, or the tokenizer merges it with the text before it.
-    """
-    return ids_of_answers(language_model, [answer], separator)[answer]
-
-
-def ids_of_answers(
-    language_model: LanguageModel, answers: Iterable[str], separator: str = " "
-) -> dict[str, tuple[int, ...]]:
-    """``answer_ids`` of many answers, each distinct one tokenised once, in one call."""
-    distinct = list(dict.fromkeys(answers))
-    if not all(answer.strip() for answer in distinct):
-        raise TokenError("an answer is empty; give at least one visible character")
-    before = _ANCHORS[separator]
-    texts = [before, *(f"{before}{separator}{answer.strip()}" for answer in distinct)]
-    anchor, *joint = _encoded(language_model, texts, add_special_tokens=False)
-    found = {}
-    for answer, ids in zip(distinct, joint, strict=True):
-        if ids[: len(anchor)] != anchor or len(ids) == len(anchor):
-            raise TokenError(f"answer {answer!r} cannot be told apart from the text before it")
-        found[answer] = tuple(ids[len(anchor) :])
-    return found
-
-
-def subject_prompt(language_model: LanguageModel, template: str, subject: str) -> SubjectPrompt:
-    """Fill ``template``'s slot and find the subject's last token by character offsets.
-
-    The subject's last token is the last one that starts before the subject's end, so a token that
-    straddles the end counts as the subject's.
-
-    Raises:
-        TokenError: not exactly one ``{}``, an empty subject or one that the tokenizer drops, or a
-            tokenizer without offsets.
-    """
-    return subject_prompts(language_model, [template], subject)[0]
-
-
-def subject_prompts(
-    language_model: LanguageModel, templates: Sequence[str], subject: str
-) -> list[SubjectPrompt]:
-    """``subject_prompt`` of several templates, tokenised in one call."""
-    ends, prompts = [], []
-    for template in templates:
-        if template.count("{}") != 1:
-            raise TokenError(f"prompt {template!r} must hold exactly one {{}} for the subject")
-        if not subject.strip():
-            raise TokenError(f"the subject for prompt {template!r} is empty")
-        ends.append(template.index("{}") + len(subject.rstrip()))
-        prompts.append(template.replace("{}", subject))
-        check_prompt(prompts[-1])
-    if not language_model.tokenizer.is_fast:
-        raise TokenError(f"{language_model.name} needs a fast tokenizer (character offsets)")
-    encoded = language_model.tokenizer(prompts, return_offsets_mapping=True)
-    found = []
-    for end, ids, offsets in zip(
-        ends, encoded["input_ids"], encoded["offset_mapping"], strict=True
-    ):
-        # Special tokens have empty spans and are never the subject's last token.
-        inside = [i for i, (a, b) in enumerate(offsets) if a < end and b > a]
-        if not inside:
-            raise TokenError(
-                f"the tokenizer of {language_model.name} drops the subject {subject!r}"
-            )
-        found.append(SubjectPrompt(tuple(ids), inside[-1]))
-    return found
-
-
-def end_tokens(language_model: LanguageModel) -> set[int]:
-    """Tokens that end a response: the configured ones, and the tokenizer's own."""
-    configured = getattr(language_model.model.generation_config, "eos_token_id", None)
-    ends = configured if isinstance(configured, list) else [configured]
-    return {int(i) for i in (*ends, language_model.tokenizer.eos_token_id) if i is not None}
+def _encoded(language_model: LanguageModel, texts: Sequence[str], **options: bool) -> list[Ids]:
+    if not texts:  # which the tokenizer refuses
+        return []
+    options["return_attention_mask"] = False
+    return [tuple(ids) for ids in language_model.tokenizer(list(texts), **options)["input_ids"]]

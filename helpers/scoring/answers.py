@@ -1,9 +1,8 @@
 """Log-probabilities of given answers, many questions and edits per forward pass.
 
-A question is a prompt with answers; each answer's score is the teacher-forced log-probability of its
-own tokens after the prompt. Questions of one owner are packed into prefix forests (see
-``helpers.models.forest``), so that prompts and shared answer beginnings are computed once, and the
-vocabulary head runs only where an answer's token is predicted.
+Each answer's score is the teacher-forced log-probability of its own tokens after the prompt. Questions
+of one owner are packed into prefix forests, so that prompts and shared answer beginnings are computed
+once, and the vocabulary head runs only where an answer's token is predicted.
 """
 
 from __future__ import annotations
@@ -21,9 +20,10 @@ from helpers.editing.overlay import overlay
 from helpers.editing.update import Update
 from helpers.models.batching import run_halving, token_batches, tokens_at_once
 from helpers.models.forest import Forest, pack
-from helpers.models.forward import hidden_states, log_probabilities
+from helpers.models.forward import hidden_states, vocabulary_scores
 from helpers.models.language_model import LanguageModel
 from helpers.models.tokens import (
+    Ids,
     TokenError,
     ids_of_answers,
     ids_of_prompts,
@@ -31,7 +31,6 @@ from helpers.models.tokens import (
     several,
 )
 
-Ids = tuple[int, ...]
 ROW_TOKENS = 192  # questions of one owner share a row up to this many
 LOGITS_AT_A_TIME = 1 << 25  # 128 MiB in fp32
 
@@ -54,10 +53,9 @@ class Question:
 
 @dataclass
 class _Row:
-    """``predictions`` holds (node that predicts, predicted token, index of the answer's table row)."""
-
     owner: int
     forest: Forest = field(default_factory=Forest)
+    # (node that predicts, predicted token, index of the answer's table row)
     predictions: list[tuple[int, int, int]] = field(default_factory=list)
 
 
@@ -87,20 +85,20 @@ def score_answers(
     """
     moved, owner_of = owned(language_model, len(questions), updates, owners)
     asked = tokenised(language_model, questions)
-    rows = _packed(asked, owner_of)
     table = pd.DataFrame(
         [(i, j, len(ids)) for i, (_, own) in enumerate(asked) for j, ids in enumerate(own)],
         columns=["question", "answer", "tokens"],
     )
-    sums = np.zeros(len(table))
+    rows, sums = _packed(asked, owner_of), np.zeros(len(table))
+
+    def run(batch: Sequence[int]) -> None:
+        np.add.at(sums, *_score_rows(language_model, [rows[i] for i in batch], moved))
+
     lengths = [len(row.forest) for row in rows]
     bar = tqdm(total=sum(lengths), unit="token", desc="scoring", disable=not progress)
     budget = tokens_at_once(language_model, 4096, gradients=False)
     for batch in token_batches(lengths, budget):
-        for part in run_halving(
-            batch, lambda b: _score_rows(language_model, [rows[i] for i in b], moved)
-        ):
-            np.add.at(sums, *part)
+        run_halving(batch, run)
         bar.update(sum(lengths[i] for i in batch))
     bar.close()
     return table.assign(sum=sums, mean=sums / table["tokens"])
@@ -126,8 +124,7 @@ def owned(
     if owner_of and not -1 <= min(owner_of) <= max(owner_of) < len(updates):
         highest = len(updates) - 1
         raise ValueError(f"owners must lie in -1 … {highest} (there are {len(updates)} updates)")
-    used = set(owner_of)
-    device = language_model.device
+    used, device = set(owner_of), language_model.device
     return [u.to(device) if i in used else u for i, u in enumerate(updates)], owner_of
 
 
@@ -168,8 +165,7 @@ def _packed(asked: Sequence[tuple[Ids, list[Ids]]], owners: Sequence[int]) -> li
         prompt, answers = asked[index]
         begun = rows.setdefault(owners[index], [])
         fitting = (row for row in begun if len(row.forest) + sizes[index] <= ROW_TOKENS)
-        row = next(fitting, None)
-        if row is None:
+        if (row := next(fitting, None)) is None:
             row = _Row(owners[index])
             begun.append(row)
         for place, ids in enumerate(answers, start=first[index]):
@@ -186,17 +182,15 @@ def _score_rows(
     packed = pack([row.forest for row in rows], language_model)
     with overlay(language_model, updates, [row.owner for row in rows]):
         hidden = hidden_states(language_model, packed.ids, packed.positions, packed.visible)
-    width = packed.ids.shape[1]
+    width, device = packed.ids.shape[1], hidden.device
     flat = [(r * width + n, t, i) for r, row in enumerate(rows) for n, t, i in row.predictions]
     nodes, tokens, answers = torch.tensor(flat).unbind(1)
     distinct, place = nodes.unique(return_inverse=True)
-    states = hidden.flatten(0, 1)[distinct.to(hidden.device)]
+    states = hidden.flatten(0, 1)[distinct.to(device)]
     scores = torch.empty(len(nodes), dtype=torch.float64)
     chunk = max(1, LOGITS_AT_A_TIME // language_model.model.config.vocab_size)
     for start in range(0, len(distinct), chunk):
-        here = (place >= start) & (place < start + chunk)
-        read = ((place[here] - start).to(hidden.device), tokens[here].to(hidden.device))
-        scores[here] = log_probabilities(language_model, states[start : start + chunk], *read).to(
-            scores
-        )
+        here, part = (place >= start) & (place < start + chunk), states[start : start + chunk]
+        asked = (place[here] - start).to(device), tokens[here].to(device)
+        scores[here] = vocabulary_scores(language_model, part, *asked)[0].to(scores)
     return answers.numpy(), scores.numpy()

@@ -1,9 +1,8 @@
 """Sampled responses, many prompts and edits per forward pass, with cached keys and values.
 
-Each prompt is read once and its cache shared out to its ``n`` samples; finished responses leave the
-batch. Every sample has its own stream of random numbers that depends on seed, prompt and sample alone.
-So batching does not matter. One prompt meets the same stream before and after an edit: differences
-between the two come from the edit.
+Each prompt is read once and its cache shared by its ``n`` samples; finished responses leave the batch.
+Every sample has its own stream of random numbers that depends on seed, prompt and sample alone, so
+batching does not matter, and differences before and after an edit come from the edit.
 """
 
 from __future__ import annotations
@@ -20,11 +19,12 @@ from tqdm.auto import tqdm
 
 from helpers.editing.overlay import overlay
 from helpers.editing.update import Update
-from helpers.models.batching import padded, run_halving
-from helpers.models.forward import additive_mask, prefill
+from helpers.models.batching import run_halving
+from helpers.models.forest import padded
+from helpers.models.forward import Mask, prefill, run_base
 from helpers.models.language_model import LanguageModel
-from helpers.models.tokens import Prompt, TokenError, chat_text, end_tokens, prompt_ids, several
-from helpers.scoring.answers import Ids, owned
+from helpers.models.tokens import Ids, Prompt, TokenError, chat_text, prompt_ids, several
+from helpers.scoring.answers import owned
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,6 @@ def sample_responses(
     Raises:
         ValueError: wrong owners, ``n`` below 1, or ``chat=True`` for a model without a chat template.
         TokenError: an empty prompt, one that ends with a blank, or one too long for the context.
-        TypeError: a single prompt, which would be taken for its letters.
     """
     sampling = sampling or Sampling()
     asked = (language_model, prompts, updates, owners, sampling)
@@ -87,7 +86,7 @@ def sample_responses(
 
 def response_text(language_model: LanguageModel, ids: Sequence[int], sampling: Sampling) -> str:
     """A response's tokens as text, up to ``stop`` and stripped of white space."""
-    text = str(language_model.tokenizer.decode(ids, skip_special_tokens=True)).lstrip()
+    text = _decoded(language_model, ids)
     return (text if sampling.stop is None else text.split(sampling.stop)[0]).strip()
 
 
@@ -110,13 +109,13 @@ def sample_tokens(
     ids = [_request_ids(language_model, prompt, sampling) for prompt in prompts]
     responses: list[list[Ids]] = [[] for _ in prompts]
 
-    def stream(index: int, sample: int) -> np.ndarray:
-        """One uniform number per token to come."""
+    def uniforms(index: int, sample: int) -> np.ndarray:
+        """One number per token to come."""
         text = zlib.crc32(_paragraphs(prompts[index]).encode())
         return np.random.default_rng([sampling.seed, sample, text]).random(sampling.max_new_tokens)
 
     def draw(batch: Sequence[int]) -> None:
-        draws = np.stack([stream(i, k) for i in batch for k in range(n)])
+        draws = np.stack([uniforms(i, k) for i in batch for k in range(n)])
         asked, own = [ids[i] for i in batch], [owner_of[i] for i in batch]
         drawn = _generated(language_model, asked, draws, moved, own, sampling)
         for place, index in enumerate(batch):
@@ -163,6 +162,10 @@ def _paragraphs(prompt: Prompt) -> str:
     return "".join(turn["content"] + ends[turn["role"]] for turn in prompt).rstrip()
 
 
+def _decoded(language_model: LanguageModel, ids: Sequence[int]) -> str:
+    return str(language_model.tokenizer.decode(ids, skip_special_tokens=True)).lstrip()
+
+
 @torch.inference_mode()
 def _generated(
     language_model: LanguageModel,
@@ -173,15 +176,15 @@ def _generated(
     sampling: Sampling,
 ) -> list[Ids]:
     """All responses, sample by sample within each prompt; ``draws`` are [prompts * n, tokens]."""
-    ends, decode = end_tokens(language_model), language_model.tokenizer.decode
+    configured = getattr(language_model.model.generation_config, "eos_token_id", None)
+    listed = configured if isinstance(configured, list) else [configured]
+    ends = {language_model.tokenizer.eos_token_id, *listed}
 
     def continues(response: list[int], token: int) -> bool:
         if token in ends:
             return False
         response.append(token)
-        if sampling.stop is None:
-            return True
-        return sampling.stop not in str(decode(response, skip_special_tokens=True)).lstrip()
+        return sampling.stop is None or sampling.stop not in _decoded(language_model, response)
 
     batch = padded(language_model, ids)
     with overlay(language_model, updates, owners):
@@ -208,17 +211,10 @@ def _generated(
             chosen, lengths, visible, key_positions = (each[keep] for each in left)
         positions = (lengths + step)[:, None]
         visible = torch.cat([visible, torch.ones_like(visible[:, :1])], dim=1)
-        mask = additive_mask(language_model, positions, visible[:, None], key_positions)
+        mask = Mask.of(language_model, positions, visible[:, None], key_positions)
         key_positions = torch.cat([key_positions, positions], dim=1)
         with overlay(language_model, updates, owner_of):
-            output = language_model.model.base_model(
-                input_ids=chosen[:, None],
-                position_ids=positions,
-                attention_mask=mask,
-                past_key_values=cache,
-                use_cache=True,
-            )
-        hidden = output.last_hidden_state[:, -1]
+            hidden = run_base(language_model, chosen[:, None], positions, mask, cache)[:, -1]
     return [tuple(row) for row in tokens]
 
 

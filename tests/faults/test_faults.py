@@ -114,13 +114,13 @@ def test_a_gpu_without_memory_gives_the_same_scores_in_smaller_batches(tiny, mon
 
     monkeypatch.setattr(type(language_model.model.model), "forward", limited)
     most = 3
-    with pytest.warns(UserWarning, match="going on with halves"):
+    with pytest.warns(UserWarning, match="halves"):
         scored = score_records(language_model, records)
     assert failures
     pd.testing.assert_frame_equal(scored, expected, rtol=1e-4)
     most = 0
     with (
-        pytest.warns(UserWarning, match="going on with halves"),
+        pytest.warns(UserWarning, match="halves"),
         pytest.raises(MemoryError, match=r"smaller model.*bfloat16"),
     ):
         score_records(language_model, records)

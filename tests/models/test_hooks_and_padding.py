@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from helpers.models.batching import padded
+from helpers.models.forest import padded
 from helpers.models.forward import hidden_states
 from helpers.models.hooks import input_hooks, output_hooks
 

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helpers.models import tiles
-from helpers.models.batching import padded
-from helpers.models.forest import Forest, pack
+from helpers.models.forest import Forest, pack, padded
 from helpers.models.forward import hidden_states, prefill
 from helpers.models.tiles import TILED, Tiles
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from tokenizers import Regex, Tokenizer, models, pre_tokenizers, processors
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from helpers.models.batching import PADDING, PASS_TOKENS, padded, run_halving, token_batches
-from helpers.models.forest import Forest
+from helpers.models.batching import PADDING, PASS_TOKENS, run_halving, token_batches
+from helpers.models.forest import Forest, padded
 from helpers.models.forward import hidden_states, prefill
 from helpers.models.hooks import record
 from helpers.models.tokens import (

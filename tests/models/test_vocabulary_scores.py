@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from helpers.models.forward import _Scores, log_probabilities, vocabulary_scores
+from helpers.models.forward import _Scores, vocabulary_scores
 
 PLACES = torch.tensor([0, 0, 2, 1, 0])
 TOKENS = torch.tensor([3, 1, 4, 0, 3])  # place 0 predicts token 3 twice, as two answers may
@@ -30,7 +30,7 @@ def test_values_and_gradient_equal_those_of_log_softmax(tiny, family) -> None:
     plain = language_model.model.get_output_embeddings()(hidden).log_softmax(-1)
     plain_parts = plain[PLACES, TOKENS], plain[WHOLE]
     parts = vocabulary_scores(language_model, hidden, PLACES, TOKENS, WHOLE)
-    alone = log_probabilities(language_model, hidden, PLACES, TOKENS)
+    alone, _ = vocabulary_scores(language_model, hidden, PLACES, TOKENS)
     weights = torch.arange(1.0, 6.0)
     gradients = []
     for one, other in (parts, plain_parts):

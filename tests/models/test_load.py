@@ -1,0 +1,215 @@
+"""What is loaded is used as it is, and what cannot be used is refused in one line with the remedy."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tokenizers import processors
+from transformers import OPTConfig, OPTForCausalLM
+
+from helpers import models
+from helpers.editing.contexts import context_templates
+from helpers.models import ARCHITECTURES, LanguageModel, shapes
+from helpers.models.architectures import ModelError
+from helpers.models.load import _ready, _unreadable
+from helpers.models.shapes import byte_tokenizer, random_model, seeded
+from helpers.models.tokens import answer_ids, prompt_ids
+from helpers.scoring.answers import Question, score_answers
+from helpers.scoring.responses import Sampling, sample_responses
+from tests.conftest import TINY
+
+LLAMA = TINY["llama"]
+PLACES = {"rope_theta": 1e4, "original_max_position_embeddings": 64}
+FACTORS = {"short_factor": [1.0] * 4, "long_factor": [4.0] * 4}
+LONGROPE = {"rope_parameters": {**PLACES, **FACTORS, "rope_type": "longrope"}}
+
+
+@pytest.fixture
+def folder(tiny, tmp_path) -> Path:
+    tiny("llama").model.save_pretrained(tmp_path / "model")
+    tiny("llama").tokenizer.save_pretrained(tmp_path / "model")
+    return tmp_path / "model"
+
+
+def made(settings: dict[str, Any], tokenizer: Any = None, dtype=torch.float32) -> LanguageModel:
+    parts = random_model(settings, seed=0, dtype=dtype, device="cpu", tokenizer=tokenizer)
+    return _ready(LanguageModel("odd", *parts))
+
+
+def test_a_folder_is_loaded_as_it_was_saved(folder, tiny):
+    again = models.load(str(folder))
+    assert again.fingerprint == tiny("llama").fingerprint
+    ids = torch.arange(10)[None]
+    torch.testing.assert_close(again.model(ids).logits, tiny("llama").model(ids).logits)
+
+
+def test_a_masked_model_is_loaded_to_be_located_in(tiny_masked, folder, tmp_path):
+    for part in (tiny_masked.model, tiny_masked.tokenizer):
+        part.save_pretrained(tmp_path / "bert")
+    again = models.load(str(tmp_path / "bert"), masked=True)
+    assert again.masked
+    assert again.fingerprint == tiny_masked.fingerprint
+    for place, masked in ((tmp_path / "bert", False), (folder, True)):
+        with pytest.raises(ModelError, match=f"load it with masked={not masked}"):
+            models.load(str(place), masked=masked)
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "cause"),
+    [
+        ("config.json", b"{", r"config\.json' is not a valid JSON file"),
+        ("config.json", b'{"model_type": "nope"}', "model type `nope`"),
+        ("tokenizer.json", b"", "JSONDecodeError"),
+        ("model.safetensors", b"\xff" * 50, "SafetensorError"),
+    ],
+)
+def test_a_damaged_file_is_one_line_with_folder_and_cause(folder, file, content, cause):
+    (folder / file).write_bytes(content)
+    match = rf"^the checkpoint of {folder} cannot be read .*{cause}.*again"
+    with pytest.raises(ModelError, match=match):
+        models.load(str(folder))
+
+
+def test_weights_stored_as_codes_are_refused(folder):
+    config = json.loads((folder / "config.json").read_text())
+    config["quantization_config"] = {"quant_method": "gptq", "bits": 8}
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ModelError, match=r"weights as codes \(gptq\), to which no edit"):
+        models.load(str(folder))
+
+
+def test_a_model_on_the_hub_without_safetensors_is_not_missing():
+    """In the words of transformers for EleutherAI/gpt-j-6b."""
+    words = (
+        "EleutherAI/gpt-j-6b does not appear to have a file named model.safetensors or"
+        " model.safetensors.index.json and thus cannot be loaded with `safetensors`."
+    )
+    message = str(_unreadable("gpt-j-6b", "EleutherAI/gpt-j-6b", OSError(words)))
+    assert message.startswith("EleutherAI/gpt-j-6b has no safetensors")
+
+
+def test_bad_names(monkeypatch, tmp_path, tiny):
+    config = OPTConfig(hidden_size=16, ffn_dim=16, num_hidden_layers=1, num_attention_heads=2)
+    OPTForCausalLM(config).save_pretrained(tmp_path / "opt")
+    (tmp_path / "lora").mkdir()
+    (tmp_path / "lora" / "adapter_config.json").write_text("{}")
+    monkeypatch.setenv("HELPERS_CACHE", str(tmp_path))
+    for name, options, message in (
+        ("no-such/model", {}, "local folder"),
+        ("shape:no-such", {}, "known: "),
+        ("smollm2-135m", {"dtype": "float33"}, "dtype"),
+        ("smollm2-135m", {"dtype": "tf32"}, "for GPUs, use 'float32'"),
+        ("gemma3-270m", {}, "accept_terms"),
+        (str(tmp_path / "opt"), {}, r"ARCHITECTURES in helpers/models"),
+        (str(tmp_path / "lora"), {}, "an adapter: merge it"),
+    ):
+        with pytest.raises(ModelError, match=message):
+            models.load(name, **options)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {**TINY["gemma3"], "final_logit_softcapping": 5.0},
+        {**LLAMA, "model_type": "cohere"},
+        {**LLAMA, "model_type": "granite", "logits_scaling": 4.0},
+        {**TINY["gemma3"], "model_type": "gemma2"},
+        {**TINY["falcon"], "alibi": True},
+    ],
+)
+def test_a_model_with_scores_of_its_own_is_refused(monkeypatch, settings, dtype):
+    for name in ("cohere", "granite", "gemma2"):  # as a user may add them
+        monkeypatch.setitem(ARCHITECTURES, name, ARCHITECTURES["llama"])
+    with pytest.raises(ModelError, match="cannot be used here"):
+        made(settings, dtype=dtype)
+
+
+def test_a_tokenizer_that_appends_a_token_and_a_type_that_overflows_are_refused():
+    tokenizer = byte_tokenizer()
+    tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(
+        single="$A <|end|>", special_tokens=[("<|end|>", tokenizer.eos_token_id)]
+    )
+    with pytest.raises(ModelError, match=r"'<\|end\|>'\], which is not the prompt and then"):
+        made(LLAMA, tokenizer)
+    model, tokenizer = random_model(LLAMA, seed=0, dtype=torch.float16, device="cpu")
+    model.lm_head.weight.data *= 1e5
+    with pytest.raises(ModelError, match="no numbers in float16; use another dtype"):
+        _ready(LanguageModel("odd", model, tokenizer))
+
+
+def _without_special_tokens() -> Any:
+    tokenizer = byte_tokenizer()
+    for name in ("bos", "eos", "pad"):
+        setattr(tokenizer, f"{name}_token", None)
+    return tokenizer
+
+
+def _with_segments() -> Any:
+    tokenizer = byte_tokenizer()
+    tokenizer.model_input_names = ["input_ids", "token_type_ids", "attention_mask"]
+    return tokenizer
+
+
+@pytest.mark.parametrize(
+    ("settings", "tokenizer"),
+    [
+        (LLAMA, _without_special_tokens()),
+        (TINY["gpt2"], _with_segments()),
+        ({**TINY["gpt2"], "n_positions": 64}, None),
+        ({**LLAMA, "rope_parameters": {"rope_type": "dynamic", "factor": 4.0, **PLACES}}, None),
+        ({**TINY["phi3"], **LONGROPE}, None),
+    ],
+    ids=["no special tokens", "segments", "64", "dynamic", "longrope"],
+)
+def test_an_odd_model_is_used_as_it_is(settings, tokenizer, tmp_path, monkeypatch):
+    """Scores in a batch are the model's own up to the end of the context, and texts can be sampled."""
+    monkeypatch.setenv("HELPERS_CACHE", str(tmp_path))
+    language_model = made(settings, tokenizer)
+    questions = [Question("x" * (language_model.context_length - 1), ("a",)), Question("b", ("c",))]
+    found = score_answers(language_model, questions)["sum"]
+    for question, total in zip(questions, found, strict=True):
+        prompt = prompt_ids(language_model, question.prompt)
+        ids = answer_ids(language_model, question.answers[0])
+        with torch.no_grad():
+            own = language_model.model(torch.tensor([[*prompt, *ids][:-1]])).logits[0]
+        scores = own.log_softmax(-1)[-len(ids) :]
+        np.testing.assert_allclose(
+            total, float(scores[range(len(ids)), list(ids)].sum()), atol=1e-4
+        )
+    sampling = Sampling(max_new_tokens=4)
+    assert len(sample_responses(language_model, ["a", "b c"], n=2, sampling=sampling)) == 2
+
+
+def test_a_shape_is_random_but_has_a_real_models_sizes_words_and_contexts(monkeypatch):
+    layout = models.load("shape:smollm2-135m", seed=3).layout
+    assert (layout.blocks, layout.hidden_size, layout.intermediate_size) == (30, 576, 1536)
+    tiny = shapes._llama(32, 48, 2, 4, 2, vocab_size=32000)
+    monkeypatch.setitem(shapes.SHAPES, "tiny", tiny)
+    language_model = models.load("shape:tiny")
+    for text in ("The mother tongue of Danielle Darrieux is", "Lac de Genève – 東京 🙂"):
+        ids = prompt_ids(language_model, text)
+        assert max(ids) < 32000
+        assert language_model.tokenizer.decode(ids) == text
+    assert len(answer_ids(language_model, "Turkey")) <= 2  # words, not bytes
+    found = context_templates(language_model, [(5, 5), (10, 5)], grouped=False)
+    assert len(set(found.templates)) == 11
+    assert torch.isfinite(language_model.model(torch.tensor([[1, 2, 3]])).logits).all()
+
+
+def test_a_seed_holds_inside_a_block_and_the_callers_stream_continues_after():
+    torch.manual_seed(1)
+    expected = torch.rand(4)
+    torch.manual_seed(1)
+    first, drawn = torch.rand(2), []
+    for _ in range(2):
+        with seeded(7, torch.device("cpu")):
+            drawn.append(torch.rand(3))
+        random_model(LLAMA, seed=0, dtype=torch.float32, device="cpu")
+    assert torch.equal(*drawn)
+    assert torch.equal(torch.cat([first, torch.rand(2)]), expected)
