@@ -172,7 +172,7 @@ def _unreadable(name: str, source: str, error: Exception) -> ModelError:
     if isinstance(error, OSError) and not Path(source).is_dir():
         return ModelError(f"no model {name!r}: give {_WAYS} ({cause})")
     return ModelError(
-        f"the checkpoint of {source} cannot be read ({cause}); correct it, or fetch it again, whole"
+        f"the checkpoint of {source} cannot be read ({cause}); delete it and fetch it again, whole"
     )
 
 

@@ -15,26 +15,8 @@ from helpers.editing.corpus import TextCorpus
 from helpers.editing.moments import second_moment
 from helpers.editing.update import Dense, Update
 from helpers.kept import DamagedError
-from helpers.models import weights as model_weights
 from helpers.models.architectures import ModelError
 from helpers.models.load import load as load_model
-from helpers.models.weights import PACKAGED_WEIGHTS, PackagedWeights, prepare
-
-
-@pytest.fixture
-def cache(tmp_path, monkeypatch, tiny):
-    """A cache of its own, and a small packaged model that is "dequantised" from a tiny one."""
-    monkeypatch.setenv("HELPERS_CACHE", str(tmp_path / "files"))
-
-    def dequantise(gguf: Path, folder: Path) -> None:
-        tiny("llama").model.save_pretrained(folder)
-        tiny("llama").tokenizer.save_pretrained(folder)
-
-    weights = PackagedWeights(requirements=(), members=(), sha256="0" * 64, licence="MIT")
-    monkeypatch.setitem(PACKAGED_WEIGHTS, "small", weights)
-    monkeypatch.setattr(model_weights, "_assemble", lambda *_: tmp_path)
-    monkeypatch.setattr(model_weights, "_dequantise", dequantise)
-    return tmp_path
 
 
 def damages(content: bytes) -> list[bytes]:
@@ -62,19 +44,6 @@ def test_damaged_second_moments_are_reported_and_made_again(tmp_path, tiny, monk
         path.write_bytes(content)
         with pytest.warns(UserWarning, match=rf"{path.name} is damaged.*; it is made again"):
             assert torch.equal(made(), expected)
-
-
-def test_damaged_weights_are_reported_and_made_again(cache):
-    expected = {k: v.clone() for k, v in load_model("small").model.state_dict().items()}
-    for name in ("model.safetensors", "tokenizer.json"):
-        path = prepare("small") / name
-        path.write_bytes(damages(path.read_bytes())[-1])
-        with pytest.warns(UserWarning, match=r"small-\w+ is damaged.*; it is made again"):
-            found = load_model("small").model.state_dict()
-        assert all(torch.equal(found[k], v) for k, v in expected.items())
-    (prepare("small") / "tokenizer.json").unlink()
-    with pytest.warns(UserWarning, match=r"small-\w+ is damaged.*; it is made again"):
-        assert (prepare("small") / "tokenizer.json").exists()
 
 
 def test_a_file_of_the_users_name_is_read_as_it_is_or_named(tmp_path):
