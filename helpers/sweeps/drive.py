@@ -19,7 +19,7 @@ from tqdm import tqdm
 
 from helpers import UserError, __version__
 from helpers.execute import ROW, ManifestRow, record
-from helpers.models.weights import memory_in_words, weights_in_words
+from helpers.models.weights import memory_in_words
 from helpers.params import validate_params
 from helpers.paths import RUNS, written_whole
 from helpers.processes import in_words
@@ -270,7 +270,7 @@ def _memory(
     dtype, device = params["dtype"], params["device"]
     copies = 1 if device.startswith("cuda") else workers or 1  # a GPU has one worker
     for model in sweep.models:
-        needed = weights_in_words(model, dtype)
+        needed = memory_in_words(model, dtype, None)
         if engine == "local":
             needed = memory_in_words(model, dtype, device, copies=copies)
         yield f"{model}: {needed}; batches take what is free next to the weights"
