@@ -37,10 +37,10 @@ BUDGETS = {
     "explorer": 881,
     "sweeps": 649,
     "top-level": 1827,
-    "tools": 2542,
+    "tools": 2541,
     "benchmarks": 1499,
-    "book": 800,
-    "tests": 17981,
+    "book": 793,
+    "tests": 17994,
 }
 OUTSIDE = ("tools", "benchmarks", "book", "tests")
 # What an addition is: a word by which code names one that exists, and the files it may touch.
