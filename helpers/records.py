@@ -57,7 +57,7 @@ def in_words(error: ValueError) -> str:
     if not isinstance(error, ValidationError):
         return str(error)
     return "; ".join(
-        f"{'.'.join(map(str, each['loc']))}: {each['msg'].lower()}, not {each['input']!r:.60}"
+        f"{'.'.join(map(str, each['loc']))}: {each['msg'].removeprefix('Value error, ').lower()}, not {each['input']!r:.60}"
         for each in error.errors()
     )
 

@@ -11,7 +11,15 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from helpers.peak.findings import DATASETS, FACTORS, METHODS, WITH_APP, Ours, paper_means
+from helpers.peak.findings import (
+    DATASETS,
+    FACTORS,
+    METHODS,
+    WITH_APP,
+    Runs,
+    metrics_of_runs,
+    paper_means,
+)
 from helpers.peak.metrics import additivity, method_metrics, metric_interval, probabilities_table
 from helpers.peak.tables import PAPER_NAMES, Metrics, app_contrast, caption_of, scores_of
 from helpers.results.archive import Run
@@ -135,8 +143,8 @@ def additivity_pairs(run: Run) -> Figure:
 def paper_against_ours(runs: Sequence[Run]) -> Figure:
     """Every editor's row in Tables 3, 4 and 9, ours with 95 % intervals; a row of panels a data set."""
     use_style()
-    ours = [Ours.of(run, methods=METHODS) for run in runs if set(METHODS) & set(run.tables)]
-    models = list(dict.fromkeys(each.model for each in ours))
+    ours = metrics_of_runs(runs, only=METHODS)
+    models = list(dict.fromkeys(model for model, _ in ours))
     drawn, panels = plt.subplots(2, 5, figsize=(9.2, 5.4), sharex=True, sharey=True)
     for dataset, line in zip(DATASETS, panels, strict=True):
         for (metric, title), axes in zip(_PAPER_PANELS.items(), line, strict=True):
@@ -149,19 +157,16 @@ def paper_against_ours(runs: Sequence[Run]) -> Figure:
                     label=f"paper: {model}",
                     clip_on=False,
                 )
-            for each in (each for each in ours if each.dataset == dataset):
-                place = models.index(each.model)
+            for place, model in enumerate(models):
+                metrics = ours.get((model, dataset), {})
+                shown = [method for method in METHODS if method in metrics]
                 aside = 0.12 * (len(models) - 1 - 2 * place)
-                shown = [method for method in METHODS if method in each.metrics]
                 rows = [METHODS[::-1].index(method) + aside for method in shown]
-                found = [metric_interval(metric, each.metrics[m][metric]) for m in shown]
-                look: dict[str, Any] = {
-                    "fmt": MARKERS[place],
-                    "color": PALETTE[place],
-                    "markersize": 4,
-                }
-                look |= {"capsize": 0, "label": f"ours: {each.model}", "clip_on": False}
-                marked(axes, rows, rows_of(found), across=True, **look)
+                found = [metric_interval(metric, metrics[m][metric]) for m in shown]
+                look = {"fmt": MARKERS[place], "color": PALETTE[place], "markersize": 4}
+                look |= {"capsize": 0, "label": f"ours: {model}", "clip_on": False}
+                if shown:
+                    marked(axes, rows, rows_of(found), across=True, **look)
             axes.set_title(title if dataset == DATASETS[0] else "")
             axes.set_xlim(-3, 103)
             axes.grid(axis="y", visible=False)
@@ -171,8 +176,9 @@ def paper_against_ours(runs: Sequence[Run]) -> Figure:
     handles = {h.get_label(): h for axes in panels.flat for h in axes.containers + axes.collections}
     legend = {str(label): handle for label, handle in handles.items() if str(label)[0] != "_"}
     drawn.legend(legend.values(), legend.keys(), loc="outside right center")
-    counts = {m: [str(each.records) for each in ours if each.model == m] for m in models}
-    sizes = "; ".join(f"{model} {' and '.join(n)}" for model, n in counts.items())
+    counts = {name: str(max(map(len, metrics.values()))) for name, metrics in ours.items()}
+    by_model = {m: [n for (model, _), n in counts.items() if model == m] for m in models}
+    sizes = "; ".join(f"{model} {' and '.join(n)}" for model, n in by_model.items())
     words = "Percent. Open: PEAK, Tables 3, 4 and 9. Filled: ours, with 95 % intervals"
     return told(drawn, _lowered(ours), f"{words}.\nRecords of PEAK-CF and of PEAK-T: {sizes}")
 
@@ -270,12 +276,12 @@ def rows_of(found: Iterable[Estimate], *, scale: float = 100) -> pd.DataFrame:
     return pd.DataFrame(values, columns=["mean", "low", "high"])
 
 
-def _lowered(runs: Sequence[Ours]) -> str:
+def _lowered(runs: Runs) -> str:
     """How often APP lowers AFF and ANF against hard answers, here and in the paper."""
     methods = [method for method in WITH_APP if method in METHODS]
     pairs = [(method, factor) for method in methods for factor in FACTORS]
-    found = [app_contrast(run.metrics, f"{m}+APP", factor) for run in runs for m, factor in pairs]
-    ours = [contrast.difference.mean < 0 for contrast in found if contrast]
+    tests = [app_contrast(run, f"{m}+APP", f) for run in runs.values() for m, f in pairs]
+    ours = [contrast.difference.mean < 0 for contrast in tests if contrast]
     paper = [
         means[f"{m}+APP"][factor] < means[m][factor]
         for dataset in DATASETS

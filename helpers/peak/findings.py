@@ -9,11 +9,10 @@ gains. Verdicts: ``helpers.results.text``.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import pandas as pd
 
-from helpers.editing.editors import OBJECTIVES, Variant, fairer, method_label
+from helpers.editing.editors import Variant, fairer, method_label, objectives
 from helpers.peak.metrics import SHARES, method_metrics
 from helpers.peak.tables import (
     MAIN_TABLES,
@@ -35,6 +34,8 @@ from helpers.results.text import (
 
 ByVariant = Mapping[Variant, pd.DataFrame]
 """For each variant one row of metrics per record."""
+Runs = Mapping[tuple[str, str], Metrics]
+"""The metrics of published runs by model and data set."""
 
 DATASETS = ("peak-cf", "peak-t")
 METHODS = (
@@ -48,20 +49,13 @@ FACTORS = ("AFF_hard", "ANF_hard")
 EDITS = ("ES", "GS")
 
 
-@dataclass(frozen=True)
-class Ours:
-    """One published run: its model, its data set and its metrics by method."""
-
-    model: str
-    dataset: str
-    records: int
-    metrics: Metrics
-
-    @classmethod
-    def of(cls, run: Run, *, methods: Sequence[str] = ()) -> Ours:
-        """The metrics of a published run: of all its methods, or of those of ``methods`` that it has."""
-        source, metrics = run.about.source, method_metrics(scores_of(run, only=methods or None))
-        return cls(source["model"], source["dataset"], max(map(len, metrics.values())), metrics)
+def metrics_of_runs(runs: Iterable[Run], *, only: Sequence[str] | None = None) -> Runs:
+    """The metrics of published runs: of all their methods, or of those of ``only`` that they have."""
+    scores = {
+        (run.about.source["model"], run.about.source["dataset"]): scores_of(run, only=only)
+        for run in runs
+    }
+    return {name: method_metrics(tables) for name, tables in scores.items() if tables}
 
 
 def findings(
@@ -98,14 +92,11 @@ def objective_findings(metrics: ByVariant, editors: Iterable[str]) -> list[Evide
     """
     evidence: list[Evidence] = []
     for editor in editors:
-        whole = Variant(f"{editor}+app")
-        short = {
-            name: Variant(whole.method, field, 0.0, True) for field, name in OBJECTIVES.items()
-        }
-        for variant in short.values():
-            evidence += _differences("every objective helps", metrics, whole, variant)
-        for name in ("L2", "L3"):
-            evidence += _differences("L1 matters most", metrics, short[name], short["L1"])
+        _, whole, first, *others = objectives(editor)
+        for short in (first, *others):
+            evidence += _differences("every objective helps", metrics, whole, short)
+        for short in others:
+            evidence += _differences("L1 matters most", metrics, short, first)
     return evidence
 
 
@@ -128,8 +119,7 @@ def fairer_findings(metrics: ByVariant, editors: Iterable[str]) -> list[Evidence
 def neighbour_findings(metrics: ByVariant, editors: Iterable[str]) -> list[Evidence]:
     """One neighbour of each list helps, more help more (Section 7.8, Figure 4)."""
     evidence: list[Evidence] = []
-    for editor in editors:
-        whole = Variant(f"{editor}+app")
+    for whole in (Variant(f"{editor}+app") for editor in editors):
         none, one = (Variant(whole.method, "neighbours", float(k)) for k in (0, 1))
         evidence += _differences("one neighbour helps", metrics, one, none)
         evidence += _differences("more neighbours help more", metrics, whole, one)
@@ -139,36 +129,35 @@ def neighbour_findings(metrics: ByVariant, editors: Iterable[str]) -> list[Evide
 def app_findings(metrics: ByVariant, editors: Iterable[str]) -> list[Evidence]:
     """APP reduces perturbation, and costs edits (Section 7.4)."""
     evidence: list[Evidence] = []
-    for editor in editors:
-        plain, whole = Variant(editor), Variant(f"{editor}+app")
+    for plain, whole in ((Variant(editor), Variant(f"{editor}+app")) for editor in editors):
         evidence += _differences("APP reduces perturbation", metrics, whole, plain)
         evidence += _differences("APP costs edits", metrics, whole, plain, EDITS)
     return evidence
 
 
-def verdicts_table(runs: Sequence[Ours]) -> pd.DataFrame:
+def verdicts_table(runs: Runs) -> pd.DataFrame:
     """How many tests of each of the paper's findings hold after Holm's correction, a column a run.
 
     Args:
-        runs: of the smallest model first, of the largest last. What compares data sets or models
-            is in the column of PEAK-CF on the smaller model.
+        runs: the smallest model first, the largest last. What compares data sets or models is in the
+            column of PEAK-CF on the smaller model.
 
     Returns:
         Index finding; cells such as ``holds 4, inconclusive 2``, ``–`` where a run cannot speak to one.
     """
-    by_name = {(run.model, run.dataset): run.metrics for run in runs}
-    larger = {runs[0].model: by_name.get((runs[-1].model, DATASETS[0]))}
+    smallest, largest = next(iter(runs))[0], [*runs][-1][0]
     counted = {}
-    for (model, dataset), metrics in by_name.items():
-        others = (by_name.get((model, DATASETS[1])), larger.get(model))
+    for (model, dataset), metrics in runs.items():
+        larger = runs.get((largest, DATASETS[0])) if model == smallest else None
+        others = (runs.get((model, DATASETS[1])), larger)
         evidence = findings(metrics, *(others if dataset == DATASETS[0] else ()))
         counted[f"{model}, {dataset}"] = _counted(evidence)
     order = dict.fromkeys(finding for cells in counted.values() for finding in cells)
     return pd.DataFrame(counted, index=list(order)).fillna("–").rename_axis("finding")
 
 
-def price_table(runs: Sequence[Ours], *, dataset: str = DATASETS[0]) -> pd.DataFrame:
-    """What APP takes from AFF and ANF and what it costs in ES and GS, in percentage points.
+def price_table(runs: Runs) -> pd.DataFrame:
+    """What APP takes from AFF and ANF on PEAK-CF and what it costs in ES and GS, in percentage points.
 
     Returns:
         Index (editor, model); the paper's models first. Ours carry 95 % intervals. A positive gain
@@ -178,16 +167,16 @@ def price_table(runs: Sequence[Ours], *, dataset: str = DATASETS[0]) -> pd.DataF
     rows = {}
     for method in (m for m in WITH_APP if m in METHODS):
         editor = PAPER_NAMES.get(method, method)
-        for model, means in paper_means(dataset):
+        for model, means in paper_means(DATASETS[0]):
             if {method, f"{method}+APP"} <= set(means):
                 plain, careful = means[method], means[f"{method}+APP"]
                 cells = {name: f"{plain[m] - careful[m]:.1f}" for name, m in parts.items()}
                 rows[editor, f"paper: {model}"] = cells
-        for run in (run for run in runs if run.dataset == dataset):
-            tests = {n: app_contrast(run.metrics, f"{method}+APP", m) for n, m in parts.items()}
+        for (model, dataset), metrics in runs.items():
+            tests = {n: app_contrast(metrics, f"{method}+APP", m) for n, m in parts.items()}
             cells = {name: in_points(-test.difference) for name, test in tests.items() if test}
-            if cells:
-                rows[editor, f"ours: {run.model}"] = cells
+            if cells and dataset == DATASETS[0]:
+                rows[editor, f"ours: {model}"] = cells
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis(["editor", "model"])
 
 

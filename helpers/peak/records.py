@@ -38,7 +38,7 @@ def _not_blank(text: str) -> str:
 
 def _one_slot(prompt: str) -> str:
     if (slots := prompt.count("{}")) != 1:
-        raise ValueError(f"must hold one {{}} for the subject, not {slots}: {prompt!r}")
+        raise ValueError(f"must hold one {{}} for the subject, has {slots}")
     return prompt
 
 

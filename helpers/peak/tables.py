@@ -135,46 +135,6 @@ def editing_table(by_record: Metrics, *, metrics: Sequence[str] = MAIN_METRICS) 
     return pd.DataFrame.from_dict(rows, orient="index", columns=columns).rename_axis("method")
 
 
-def by_relation(by_record: Metrics, data: PeakData, *, metric: str) -> pd.DataFrame:
-    """Mean percentage of one metric per relation, relations with most records first."""
-    relations = {record.case_id: record.relation for record in data.records}
-    columns = {}
-    for method, table in by_record.items():
-        values = 100 * table[metric].dropna()
-        columns[method] = values.groupby(values.index.map(relations)).mean().round(1)
-    counts = pd.Series(relations).value_counts().rename("records")
-    joined = pd.concat([counts, pd.DataFrame(columns)], axis=1).rename_axis("relation")
-    return joined.sort_values(["records", "relation"], ascending=[False, True])
-
-
-def by_list_length(
-    by_record: Metrics, scores: Mapping[str, pd.DataFrame], *, metric: str, groups: int = 3
-) -> pd.DataFrame:
-    """Mean percentage of one metric by the number of correct answers |O| of a record.
-
-    Args:
-        by_record: metrics of each method.
-        scores: the score tables they come from.
-        metric: column of ``by_record``.
-        groups: quantile groups; fewer where lengths coincide.
-
-    Returns:
-        Index |O| as a range; columns records and one per method.
-    """
-    table = next(iter(scores.values()))
-    asked = table[(table["role"] == "edit") & (table["list"] == "correct")]
-    lengths = asked.groupby("case_id").size()
-    ranges = pd.qcut(lengths, groups, duplicates="drop")
-    ends = lengths.groupby(ranges, observed=True).agg(["min", "max"]).to_numpy()
-    labels = ranges.cat.rename_categories(["-".join(map(str, dict.fromkeys(e))) for e in ends])
-    columns = {
-        method: (100 * rows[metric]).groupby(labels.reindex(rows.index), observed=True).mean()
-        for method, rows in by_record.items()
-    }
-    counted = labels.value_counts(sort=False).rename("records")
-    return pd.concat([counted, pd.DataFrame(columns)], axis=1).round(1).rename_axis("|O|")
-
-
 def worst_record(table: pd.DataFrame, metric: str, data: PeakData) -> PeakRecord | None:
     """The record with the highest value of a metric, the first in case of a tie; None without any."""
     values = table[metric].dropna()

@@ -96,28 +96,6 @@ def stored(run):
     return studies_of(run)
 
 
-def test_pieces_are_added_and_read_back(run, stored):
-    assert list(stored.scores)[:3] == ["rome", "rome+all", "rome+app"]
-    assert set(stored.sequences) == {(m, n) for m in ("rome", "rome+app") for n in (2, 5)}
-    assert list(stored.said) == ["before", "again", "rome"]
-    assert stored.sampling == {"samples": 4}
-    written = scores(3.0)
-    pd.testing.assert_frame_equal(stored.scores["rome"], written, check_dtype=False, rtol=1e-6)
-    assert "answer" not in run.tables["rome"]
-
-
-def test_captions_count_the_records_behind_a_table(stored):
-    assert "first 6 records" in stored.described(stored.scores["rome"])
-    assert "first 2–5 records" in stored.described(*stored.sequences.values())
-
-
-def test_a_run_with_one_study_is_read(tmp_path):
-    put(tmp_path, "said before", said(NOTHING), {"sampling": {}})
-    only = studies_of(Archive(tmp_path / "ablations").get(NAME))
-    assert only.scores == {}
-    assert said_beside_factors(only).empty
-
-
 def test_variants_table_marks_what_differs_from_the_reference(stored):
     metrics = finished(variant_metrics(stored.scores), objectives("rome"))
     table = variants_table(metrics, reference=Variant("rome+app"), columns=["ES", "AFF_hard"])
@@ -134,20 +112,6 @@ def test_variants_table_marks_what_differs_from_the_reference(stored):
     # exp(-0.2 (1 + 0.1 c)) of each record's correct probability is left; no rank is lost.
     lost = 100 * np.mean([1 - np.exp(-0.2 * (1 + 0.1 * c)) for c in range(6)])
     assert table.loc["ROME+APP", "AFF_hard"].startswith(f"{lost:.1f} ±")
-
-
-def test_with_field_puts_the_unchanged_method_in_its_place(stored):
-    metrics = variant_metrics(stored.scores)
-    assert [str(v) for v in with_field(metrics, "rome", "neighbours")] == [
-        "rome+app@neighbours=0",
-        "rome+app@neighbours=3",
-        "rome+app",
-    ]
-    assert [v.label for v in with_field(metrics, "rome", "margin", margin=2.0)] == [
-        "ROME+APP",
-        "ROME+APP, M = 4",
-    ]
-    assert "ROME+APP, without L1" in by_label(metrics)
 
 
 def test_the_unchanged_method_stands_at_the_margin_of_its_preset(tmp_path):

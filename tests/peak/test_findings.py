@@ -9,10 +9,10 @@ import pytest
 
 from helpers.editing.editors import Variant, fairer, objectives
 from helpers.peak.findings import (
-    Ours,
     app_findings,
     fairer_findings,
     findings,
+    metrics_of_runs,
     neighbour_findings,
     objective_findings,
     price_table,
@@ -62,14 +62,6 @@ def test_models_are_compared_on_the_records_both_hold():
     assert evidence_of(found, "AFF hard larger - smaller model, ROME") == replace(
         grown, measure="AFF hard larger - smaller model, ROME"
     )
-
-
-def test_success_and_loss_are_judged_separately():
-    found = findings({"ROME": metrics(ES=[1.0, 0.99, 0.98], AFF_hard=[0.1, 0.2, 0.1])})
-    assert evidence_of(found, "ES - 90, ROME").verdict == "holds"
-    lost = evidence_of(found, "AFF hard - 50, ROME")
-    assert lost.difference.mean == pytest.approx((0.1 + 0.2 + 0.1) / 3 - 0.5)
-    assert lost.verdict == "reversed"
 
 
 def test_data_sets_are_compared_without_pairing():
@@ -132,23 +124,16 @@ def test_baselines_neighbours_and_costs_are_compared_with_app():
 @pytest.fixture(scope="module")
 def runs():
     names = ("smollm2-135m_peak-cf", "smollm2-135m_peak-t", "gemma3-270m_peak-cf")
-    return [Ours.of(archive("peak").get(name)) for name in names]
-
-
-def test_the_published_verdicts_claim_no_more_than_their_records(runs):
-    """As an audit of the stored scores found them."""
-    found = findings(runs[0].metrics, larger=runs[2].metrics)
-    assert evidence_of(found, "ES - 90, ROME").verdict == "holds"
-    assert evidence_of(found, "ES - 90, MEMIT").verdict == "inconclusive"
-    grown = evidence_of(found, "AFF hard larger - smaller model, plain editors")
-    assert grown.verdict == "inconclusive"
-    costs = [item.verdict for item in found if item.finding == "APP costs edits"]
-    assert (costs.count("holds"), len(costs)) == (8, 10)
+    return metrics_of_runs(archive("peak").get(name) for name in names)
 
 
 def test_verdicts_are_counted_and_prices_are_differences_of_cells(runs):
     counted = verdicts_table(runs)["smollm2-135m, peak-t"]
-    shown = findings_table(findings(runs[1].metrics)).groupby("finding")["Holm"].value_counts()
+    shown = (
+        findings_table(findings(runs["smollm2-135m", "peak-t"]))
+        .groupby("finding")["Holm"]
+        .value_counts()
+    )
     for (finding, verdict), tests in shown.items():
         assert f"{verdict} {tests}" in counted[finding]
     assert counted["larger models perturb more"] == "–"
@@ -157,6 +142,8 @@ def test_verdicts_are_counted_and_prices_are_differences_of_cells(runs):
     gain = f"{cells['ROME'] - cells['ROME+APP']:.1f}"
     prices = price_table(runs)["AFF gain"]
     assert prices["ROME", "paper: gpt2-xl"] == gain
-    rome, careful = (runs[0].metrics[name]["AFF_hard"] for name in ("ROME", "ROME+APP"))
+    rome, careful = (
+        runs["smollm2-135m", "peak-cf"][name]["AFF_hard"] for name in ("ROME", "ROME+APP")
+    )
     mean = 100 * (rome - careful).mean()
     assert prices["ROME", "ours: smollm2-135m"].startswith(f"{mean:.1f} ±")

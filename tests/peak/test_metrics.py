@@ -84,12 +84,6 @@ def test_only_the_skipped_prompt_is_omitted() -> None:
     assert np.isnan(record_metrics(replace(RECORD, edit=SKIPPED))["ES"])
 
 
-def test_equal_probabilities_are_told_apart() -> None:
-    """The second of two equal answers falls below a false one that rises; the authors read the first."""
-    edit = prompt(([9], [0]), ([1, 1], [1, 5]), ([2, 2], [2, 0.5]), ([3, 3], [3, 3]))
-    assert record_metrics(RecordScores(edit, (), NOWHERE))["RFF_hard"] == 1
-
-
 # Own answer above the target before: yes, yes, no, yes; after: yes, no, yes, no.
 # First answer above the target before: yes, no, yes, no; after: yes, no, no, no.
 LOCALITY = {
@@ -222,15 +216,6 @@ def test_the_filter_separates_the_lists(
         )
         nothing = {"RFF": 0, "RNF": 0, "CPC": 1, "FPC": 1, "AFF": 0, "ANF": 0}
         assert unchanged == pytest.approx(nothing)
-
-
-@given(lists, lists, st.floats(0, 20))
-def test_ranks_move_one_way(correct: list[float], false: list[float], by: float) -> None:
-    """A stronger false answer never lowers forgetting, a weaker correct one never lowers noise."""
-    stronger = [min(0.0, value + by) for value in false]
-    assert ranking_forgetting_factor(correct, stronger) >= ranking_forgetting_factor(correct, false)
-    weaker = [value - by for value in correct]
-    assert ranking_noise_factor(weaker, false) >= ranking_noise_factor(correct, false)
 
 
 def answers(

@@ -17,7 +17,6 @@ from helpers.peak.ablations import studies_of
 from helpers.peak.publish import editing_publication, studies_publication
 from helpers.peak.records import load_peak
 from helpers.peak.run import PeakRun
-from helpers.publish import publish
 from helpers.results.archive import Archive, ArchiveError
 from helpers.results.publish import publish_parts
 from helpers.results.store import ResultsStore
@@ -112,12 +111,6 @@ def test_factors_of_a_coefficient_that_is_zero_are_no_variants(run, built, into)
     assert fields == {"", "alpha=0x", "alpha=2x", "margin=1", "neighbours=1"}
 
 
-@pytest.mark.parametrize("name", ["organisation/tiny", "/home/somebody/tiny"])
-def test_names_with_slashes_are_one_folder(run, built, into, name):
-    run = replace(run, language_model=replace(run.language_model, name=name))
-    assert [edits(run, into).name] == into.names()
-
-
 def test_published_scores_are_not_computed_again_elsewhere(run, built, into, tmp_path, monkeypatch):
     path = edits(run, into, {**ROME, "methods": ["rome", "rome+app"]})
     before = contents(path)
@@ -176,10 +169,3 @@ def test_finished_is_what_the_store_has(run, built, into):
     pd.testing.assert_series_equal(
         stored["ROME"]["sum_after"], scores["sum_after"], check_dtype=False, rtol=1e-6
     )
-
-
-def test_only_some_notebooks_are_published():
-    from helpers.paths import PARAMS as FOLDER
-
-    with pytest.raises(UserError, match="published are only 02_peak_construction, 03_"):
-        publish(FOLDER / "quick" / "01_preliminaries.yaml")

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
 
-from helpers.peak.figures import answer_probabilities
 from helpers.peak.metrics import COLUMNS, method_metrics, metrics_table
 from helpers.peak.publish import small
 from helpers.peak.records import load_peak
@@ -18,8 +14,6 @@ from helpers.peak.tables import (
     HARD_METRICS,
     PAPER_METRICS,
     beside_paper,
-    by_list_length,
-    by_relation,
     caption_of,
     editing_table,
     edits_table,
@@ -98,15 +92,6 @@ def test_holm_takes_the_weak_marks_away():
     assert row["Holm"] == "all but ANF_hard"
 
 
-def test_the_number_of_records_is_in_the_title_where_it_is_one():
-    values = {"AFF_hard": [0.5, np.nan, 0.4], "ES": [1.0, 1.0, np.nan]}
-    other = {"AFF_hard": [0.5, np.nan, 0.4], "ES": [1.0, 1.0, 0.0]}
-    both = {"ROME": pd.DataFrame(values), "KN": pd.DataFrame(other)}
-    table = editing_table(both, metrics=["AFF_hard", "ES"])
-    assert list(table.columns) == ["records", "AFF_hard (n=2)", "ES"]
-    assert table.loc["ROME", "ES"].endswith("(n=2)")
-
-
 def test_locality_of_the_published_scores_in_its_three_readings(stored):
     metrics = method_metrics(scores_of(stored, only=["ROME"]))
     means = 100 * metrics["ROME"][["LS_authors", "LS", "LS_unfiltered"]].mean()
@@ -117,16 +102,10 @@ def test_locality_of_the_published_scores_in_its_three_readings(stored):
     assert (before["AFF_hard"].dropna() == 0).all()
 
 
-def test_records_by_relation_length_and_rank(both, data):
-    metrics = method_metrics(both)
-    table = by_relation(metrics, data, metric="AFF_hard")
-    assert table["records"].sum() == len(data.records)
-    assert set(table.index) == {record.relation for record in data.records}
-    lengths = by_list_length(metrics, both, metric="AFF_hard", groups=2)
-    assert lengths["records"].sum() == len(data.records)
-    assert lengths.index[0].startswith(str(min(len(record.correct) for record in data.records)))
-    worst = worst_record(metrics["ROME"], "AFF_hard", data)
-    assert metrics["ROME"].loc[worst.case_id, "AFF_hard"] == metrics["ROME"]["AFF_hard"].max()
+def test_worst_record_in_words(both, data):
+    metrics = method_metrics(both)["ROME"]
+    worst = worst_record(metrics, "AFF_hard", data)
+    assert metrics.loc[worst.case_id, "AFF_hard"] == metrics["AFF_hard"].max()
     assert ranking_in_words(both["ROME"], worst, "sum_before", first=3).count("*") == 3
     after = ranking_in_words(both["ROME"], worst, "sum_after", first=1)
     assert after == f"[{worst.target_new}]"
@@ -203,14 +182,3 @@ def test_published_runs_hold_scores_only_and_every_figure_is_drawn_alike(tmp_pat
     for name in names:
         first, second = (save(name, tmp_path / folder, data=tmp_path) for folder in ("one", "two"))
         assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
-
-
-def test_one_record_is_drawn_list_by_list(data):
-    record = replace(data.records[0], hard_false=("a", "b"), random_false=("c",))
-    names = [name for name, answers in record.lists.items() for _ in answers]
-    answers = [answer for group in record.lists.values() for answer in group]
-    table = pd.DataFrame({"answer": answers, "list": names, "before": 0.1, "ROME": 0.2})
-    figure = answer_probabilities(table, title="a fact")
-    bands = [text.get_text() for text in figure.axes[0].texts]
-    assert [band.split()[0] for band in bands] == ["appended", "correct", "hard", "random"]
-    plt.close(figure)

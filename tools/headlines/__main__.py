@@ -16,7 +16,7 @@ import pandas as pd
 
 from helpers.paths import NOTEBOOKS, REPOSITORY
 from helpers.peak.figures import MAIN_RUN
-from helpers.peak.findings import Ours, price_table, verdicts_table
+from helpers.peak.findings import metrics_of_runs, price_table, verdicts_table
 from helpers.results.archive import archive
 from tools.headlines import klob, peak, thinkedit
 from tools.headlines.headline import Headline
@@ -34,7 +34,7 @@ def all_headlines() -> list[Headline]:
 def readme(headlines: Iterable[Headline]) -> str:
     """The README with fresh headlines and tables."""
     runs = (run for run in archive("peak").runs() if not run.label)
-    ours = [Ours.of(run) for run in sorted(runs, key=lambda r: r.name.split("_")[0] != _MAIN_MODEL)]
+    ours = metrics_of_runs(sorted(runs, key=lambda r: r.name.split("_")[0] != _MAIN_MODEL))
     text = README.read_text("utf-8")
     parts = {
         "headlines": "\n".join(headline.line() for headline in headlines),

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from helpers import UserError
-from helpers.peak.construction.filter import FilterSettings, apply_filter, known_answers, questions
+from helpers.peak.construction.filter import FilterSettings, apply_filter, known_answers
 from helpers.peak.records import PeakRecord
 
 # Mean-token NLLs of an edit prompt with what the authors' rule keeps: O 0–2, O_h all but 4, O_r 0 2 3.
@@ -86,9 +86,3 @@ def test_scores_are_matched_by_index_not_by_order():
     filtered = apply_filter([record(1), record(2)], table)
     assert list(filtered.table["step"] == "") == [True, False]
     assert list(filtered.table["case_id"]) == [1, 2]
-
-
-def test_questions_hold_every_answer_once():
-    (question,) = questions([record()])
-    assert question.prompt == "Next to X lies"
-    assert len(question.answers) == len(set(question.answers)) == 19

@@ -11,7 +11,6 @@ from helpers.peak.construction.report import (
     linked_share,
     lookalikes,
     relation_names,
-    statistics_table,
     template_table,
     validation_report,
 )
@@ -53,18 +52,6 @@ def test_a_sound_record_has_no_contradictions():
 )
 def test_each_contradiction_is_found(change, kind):
     assert kind in {warning.kind for warning in validation_report([replace(SOUND, **change)])}
-
-
-def test_statistics_count_lists_over_records():
-    table = statistics_table({"two": [SOUND, SOUND]})["two"]
-    assert table.to_dict() == {
-        "records": 2,
-        "correct answers": 4,
-        "paraphrase prompts": 2,
-        "locality prompts": 2,
-        "hard false answers": 4,
-        "random false answers": 20,
-    }
 
 
 def test_example_shows_every_part_and_says_what_it_leaves_out():

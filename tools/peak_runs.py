@@ -1,0 +1,127 @@
+"""What notebooks 02 and 03 report next to published runs: of the official files, and of the edits.
+
+    python -m tools.peak_runs contradictions
+    python -m tools.peak_runs samples smollm2-135m_peak-cf
+    python -m tools.peak_runs edits params/paper/03_editing_runs/smollm2-135m_peak-cf.yaml rome
+
+A published run holds scores. Its edits are made again, without scoring, by the same editor; the first
+records are scored to show that they are the edits published.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import typer
+
+from helpers.editing.build import build_editors
+from helpers.editing.editor import Editor
+from helpers.editing.editors import method_label
+from helpers.editing.memit import AlphaEdit
+from helpers.params import read_params
+from helpers.paths import run_name
+from helpers.peak.construction.report import validation_report
+from helpers.peak.metrics import KEYS
+from helpers.peak.publish import peak_run
+from helpers.peak.records import OFFICIAL, PeakRecord, load_peak
+from helpers.peak.run import (
+    EDIT_COLUMNS,
+    PeakRun,
+    diagnostics_table,
+    edit_request,
+    score_records,
+)
+from helpers.peak.tables import scores_of
+from helpers.results.archive import About, archive
+
+COLUMNS = [name for name in EDIT_COLUMNS if name != "diagnostics"]
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
+def contradictions() -> None:
+    """Count and store the contradictions of each kind in the official files."""
+    counts = {
+        name: Counter(
+            w.kind for w in validation_report(load_peak(name, strict_lists=False).records)
+        )
+        for name in OFFICIAL
+    }
+    rows = [(name, *each) for name, found in counts.items() for each in found.most_common()]
+    table = pd.DataFrame(rows, columns=["set", "kind", "count"])
+    source = {name: resource.checksum for name, resource in OFFICIAL.items()}
+    print(archive("construction").put("official", {"contradictions": table}, About(source)))
+
+
+@app.command()
+def samples(names: list[str]) -> None:
+    """Count and store what part of an official file the records of published runs are."""
+    for name in names:
+        run = archive("peak").get(name)
+        dataset = run.about.source["dataset"]
+        part, whole = (load_peak(dataset, limit=n) for n in (run.about.caption["records"], None))
+        row = {
+            "records": len(part.records),
+            "records_whole": len(whole.records),
+            "relations": len({record.relation for record in part.records}),
+            "relations_whole": len({record.relation for record in whole.records}),
+            "subject_first": sum(r.edit_prompt.startswith(r.subject) for r in part.records),
+        }
+        about = About(source=run.about.source)
+        print(archive("peak_samples").put(name, {"counts": pd.DataFrame([row])}, about))
+
+
+@app.command()
+def edits(params: Path, methods: list[str], compared: int = 3) -> None:
+    """Make the edits of a published run again and store how they went, methods as rows of one table."""
+    values = read_params(params)
+    run = replace(peak_run(values), chunk=8)
+    name = run_name(run.language_model.name, run.data.name)
+    options = {key: values[key] for key in ("preset", "corpus", "seed")}
+    tables, settings = [], {}
+    for method, editor in build_editors(methods, run.language_model, **options).items():
+        label = method_label(method)
+        tables.append(edits_again(run, editor)[COLUMNS].assign(method=label))
+        published = scores_of(archive("peak").get(name), only=[label])[label]
+        gap = largest_difference(run, editor, published, records=compared)
+        how: dict[str, Any] = {"largest_difference": round(gap, 5), "records_compared": compared}
+        if isinstance(editor, AlphaEdit):
+            layers = editor.hyperparameters.layers
+            how["null_space"] = {str(n): editor.null_space(n).dimension for n in layers}
+        settings[label] = how
+    if known := archive("peak_edits").known(name):
+        stored = known.tables["edits"]
+        tables.insert(0, stored[~stored["method"].isin(settings)])
+    about = About(source=run.settings({}), settings=settings)
+    print(archive("peak_edits").put(name, {"edits": pd.concat(tables)}, about))
+
+
+def edits_again(run: PeakRun, editor: Editor) -> pd.DataFrame:
+    """``EDIT_COLUMNS`` of every record, each edited without scoring; kept in the run's store."""
+    how = {"mode": "edits only", **editor.settings(), "scoring_version": 0}
+
+    def made(records: Sequence[PeakRecord]) -> dict[str, pd.DataFrame]:
+        updates = editor.edit([edit_request(record) for record in records])
+        return {"scores": diagnostics_table(records, updates)}
+
+    return run.completed(how, made).reindex(columns=EDIT_COLUMNS)
+
+
+def largest_difference(
+    run: PeakRun, editor: Editor, published: pd.DataFrame, *, records: int
+) -> float:
+    """Between the log-probabilities of the first records under edits made now and those published."""
+    first = run.data.records[:records]
+    updates = editor.edit([edit_request(record) for record in first])
+    scores = score_records(run.language_model, first, updates)
+    both = scores.merge(published, on=KEYS, validate="1:1")
+    return float((both["sum"] - both["sum_after"]).abs().max())
+
+
+if __name__ == "__main__":
+    app()
