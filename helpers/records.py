@@ -56,10 +56,11 @@ def in_words(error: ValueError) -> str:
     """An error in one line; pydantic's with the field, the problem and the value of each."""
     if not isinstance(error, ValidationError):
         return str(error)
-    return "; ".join(
-        f"{'.'.join(map(str, each['loc']))}: {each['msg'].removeprefix('Value error, ').lower()}, not {each['input']!r:.60}"
-        for each in error.errors()
-    )
+    faults = []
+    for each in error.errors():
+        what = each["msg"].removeprefix("Value error, ").lower()
+        faults.append(f"{'.'.join(map(str, each['loc']))}: {what}, not {each['input']!r:.60}")
+    return "; ".join(faults)
 
 
 def _all_of(wrong: list[str]) -> str:
