@@ -31,16 +31,16 @@ BUDGETS = {
     "facts": 325,
     "results": 1509,
     "triples": 825,
-    "peak": 4037,
+    "peak": 3992,
     "klob": 3184,
     "thinkedit": 4439,
     "explorer": 881,
     "sweeps": 649,
-    "top-level": 1827,
-    "tools": 2541,
+    "top-level": 1828,
+    "tools": 2668,
     "benchmarks": 1499,
     "book": 793,
-    "tests": 17994,
+    "tests": 17751,
 }
 OUTSIDE = ("tools", "benchmarks", "book", "tests")
 # What an addition is: a word by which code names one that exists, and the files it may touch.
