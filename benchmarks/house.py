@@ -32,15 +32,15 @@ BUDGETS = {
     "results": 1509,
     "triples": 825,
     "peak": 3992,
-    "klob": 3184,
+    "klob": 1602,
     "thinkedit": 4439,
-    "explorer": 881,
+    "explorer": 880,
     "sweeps": 649,
     "top-level": 1828,
-    "tools": 2668,
+    "tools": 2938,
     "benchmarks": 1499,
-    "book": 793,
-    "tests": 17751,
+    "book": 794,
+    "tests": 17097,
 }
 OUTSIDE = ("tools", "benchmarks", "book", "tests")
 # What an addition is: a word by which code names one that exists, and the files it may touch.

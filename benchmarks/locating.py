@@ -14,7 +14,7 @@ import typer
 from benchmarks.machine import arithmetic, cost_of
 from benchmarks.report import Report
 from helpers import models
-from helpers.klob.questions import load_examples
+from helpers.klob.examples import load_examples
 from helpers.locating.locators import LOCATORS, make_locator
 from helpers.locating.query import encode
 from helpers.models.weights import torch_dtype

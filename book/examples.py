@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 from scipy.special import expit
 
-from helpers.klob import reading as klob
-from helpers.klob.null import permutation_null
+from helpers.klob.located import similarity_matrix
+from helpers.klob.metrics import permutation_null, relative_similarity
 from helpers.peak import figures as peak
 from helpers.peak.ablations import said_metrics
 from helpers.peak.metrics import ranking_forgetting_factor, ranking_noise_factor
@@ -125,15 +125,16 @@ def _said() -> str:
 
 
 def _similarity() -> str:
-    found = klob.worked()
+    sets = np.array([[0, 1, 2, 3], [0, 1, 2, 4], [0, 6, 7, 8]])
+    inside, everywhere = similarity_matrix(sets)[0, 1:]
     return (
-        f"Four units are located in each sentence. Two wordings of a fact share three of them, "
-        f"$\\mathrm{{Sim}}_{{cand}} = {found['Sim_cand']:.2f}$; either shares one with another fact, "
-        f"$\\mathrm{{Sim}}_{{all}} = {found['Sim_all']:.2f}$. So $\\mathrm{{RSim}} = "
-        f"({found['Sim_cand']:.2f} - {found['Sim_all']:.2f}) / (1 - {found['Sim_all']:.2f}) = "
-        f"{found['RSim']:.2f}$. Scores spread by {klob.DEVIATIONS['factual']} on facts and by "
-        f"{klob.DEVIATIONS['random words']} on random words: $\\mathrm{{RSD}} = {found['RSD']:.2f}$.\n\n"
-        "![The same numbers as a picture](figures/05_reading.png)"
+        "Four units are located in each sentence. Two wordings of a fact share three of them, "
+        f"$\\mathrm{{Sim}}_{{cand}} = {inside:.2f}$; either shares one with another fact, "
+        f"$\\mathrm{{Sim}}_{{all}} = {everywhere:.2f}$. So $\\mathrm{{RSim}} = "
+        f"({inside:.2f} - {everywhere:.2f}) / (1 - {everywhere:.2f}) = "
+        f"{relative_similarity(inside, everywhere):.2f}$. If scores spread by 2.0 on facts and by "
+        f"1.5 on random words, $\\mathrm{{RSD}} = {1 - 1.5 / 2.0:.2f}$.\n\n"
+        "![RSim as the ratio of two distances](figures/05_reading.png)"
     )
 
 
@@ -145,8 +146,8 @@ def _chance() -> str:
     )
     return (
         "Six facts with two wordings each: wordings of one fact have a similarity of 0.8, others 0.2. "
-        f"Then the mean is $r = {null.observed:.2f}$. Of 999 deals, "
-        f"chance reaches {null.mean:.2f} on average, and $p = {null.p_value:.3f}$."
+        f"Then the mean is $r = {null['observed']:.2f}$. Of 999 deals, "
+        f"chance reaches {null['mean']:.2f} on average, and $p = {null['p_value']:.3f}$."
     )
 
 

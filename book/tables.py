@@ -109,7 +109,7 @@ def _ablations(folder: Path) -> Iterator[str]:
 
 def _klob(folder: Path) -> Iterator[str]:
     for run in runs_of(folder):
-        similarities, sentences = run.tables["similarities"], run.tables["sentences"]
+        similarities, sentences = run.joined("similarities"), run.joined("sentences")
         yield "### " + escaped(f"{run.about.source['model']} on {run.about.source['dataset']}")
         yield (
             f"{escaped(made_of(run))}. Headline value (unclipped mean, 95 % interval). "

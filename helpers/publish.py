@@ -19,7 +19,7 @@ from helpers.values import check_values
 PUBLISHED = {
     "02_peak_construction": ("construction", "helpers.peak.construction.publish", "publication"),
     "03_editing_runs": ("peak", "helpers.peak.publish", "publication"),
-    "05_klob_localisation": ("klob", "helpers.klob.publish", "publish"),
+    "05_klob_localisation": ("klob", "helpers.klob.publish", "publication"),
     "06_thinkedit_case_study": ("thinkedit", "helpers.thinkedit.publish", "publication"),
     "04_app_ablations": ("ablations", "helpers.peak.publish", "study_publication"),
 }

@@ -16,7 +16,7 @@ from helpers.editing.corpus import corpus_named
 from helpers.editing.editors import method_label
 from helpers.editing.mend import UntrainedError
 from helpers.fetch import NotHereError, files_of, locate
-from helpers.klob.questions import chosen_examples
+from helpers.klob.examples import read_examples
 from helpers.locating.locators import make_locator
 from helpers.models.load import model_source
 from helpers.models.weights import torch_device, torch_dtype
@@ -94,7 +94,7 @@ ALONE: dict[str, Callable[[Any], object]] = {
     "device": torch_device,
     "corpus": corpus_named,
     **dict.fromkeys((*_METHODS, "method", "editor"), method_label),
-    **dict.fromkeys(("locators", "layers_only"), make_locator),
+    "locators": make_locator,
     "mode": partial(one_of, "mode", known=("sequential", "independent")),
     "modes": partial(one_of, "modes", known=MODES),
     "estimators": partial(one_of, "estimators", known=ESTIMATORS),
@@ -135,7 +135,7 @@ def _together(params: Params) -> Iterator[Callable[[], object]]:
         if "relations" in params:
             yield partial(check_source, params["source"])
         else:  # KLoB's
-            yield lambda: chosen_examples("consistency", _here(params["source"]))
+            yield lambda: read_examples("consistency", _here(params["source"]))
     yield from (partial(_published, name, params) for name in params.get("published", ()))
 
 

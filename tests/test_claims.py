@@ -12,8 +12,8 @@ import nbformat
 import pytest
 
 from helpers.editing.editors import Variant
-from helpers.klob.criteria import criteria_table
-from helpers.klob.locality_tables import edit_gains, layer_mass, locality_table
+from helpers.klob.metrics import edit_gains, layer_mass, locality_table
+from helpers.klob.tables import criteria_table
 from helpers.paths import NOTEBOOKS
 from helpers.peak import findings as peak_findings
 from helpers.peak.ablations import (
@@ -213,16 +213,16 @@ def test_sequences_and_responses_of_notebook_04(studies):
 
 
 def test_locators_of_notebook_05():
-    text, tables = text_of("05"), archive("klob").get("smollm2-135m_klob-mini").tables
+    text, run = text_of("05"), archive("klob").get("smollm2-135m_klob-mini")
     assert "logit attribution is first and knowledge neurons are last at every *k*" in text
-    kinds = tables["similarities"], tables["sentences"]
+    kinds = run.joined("similarities"), run.joined("sentences")
     for share in (0.001, 0.005, 0.01, 0.05):
-        table = criteria_table(*kinds, granularity="neuron", share=share, baseline="pairwise")
+        table = criteria_table(*kinds, granularity="neuron", share=share)
         real = table[~table["locator"].isin(["random", "constant"])]
         means = real[real["criterion"] == "consistency"].set_index("locator")["mean"]
         assert (means.idxmax(), means.idxmin()) == ("logit-neuron", "knowledge-neurons")
     assert "best layers better than another fact's** (12 facts)" in text
-    gains = edit_gains(tables["edits"])
-    tested = locality_table(gains, layer_mass(tables["layers"], gains.index))
+    gains = edit_gains(run.joined("edits"))
+    tested = locality_table(gains, layer_mass(run.joined("layers"), gains.index))
     assert len(gains) == 12
     assert tested["p_value"].min() > 0.05

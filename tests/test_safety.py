@@ -11,7 +11,6 @@ import zipfile
 from pathlib import Path
 
 import nbformat
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,7 +18,6 @@ from hypothesis import strategies as st
 from helpers import models
 from helpers.editing.update import Update
 from helpers.kept import digest_of
-from helpers.klob.summary import Summary
 from helpers.models import weights as model_weights
 from helpers.models.architectures import ModelError
 from helpers.models.weights import PACKAGED_WEIGHTS, PackagedWeights
@@ -104,13 +102,9 @@ def test_results_that_are_pickles_are_refused(tmp_path):
     (results.folder / f"scores-0-{digest_of(content)}.parquet").write_bytes(content)
     with pytest.warns(UserWarning, match="damaged"):
         assert results.read().empty
-    for name, load in {"update.safetensors": Update.load, "summary.npz": Summary.read}.items():
-        (tmp_path / name).write_bytes(content)
-        with pytest.raises(Exception, match=r"(?i)header|pickle"):
-            load(tmp_path / name)
-    np.savez(tmp_path / "summary.npz", units=np.array([Marker(marker)], dtype=object))
-    with pytest.raises(ValueError, match="allow_pickle"):
-        Summary.read(tmp_path / "summary.npz")
+    (tmp_path / "update.safetensors").write_bytes(content)
+    with pytest.raises(Exception, match=r"(?i)header"):
+        Update.load(tmp_path / "update.safetensors")
     assert not marker.exists()
 
 

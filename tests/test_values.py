@@ -39,7 +39,7 @@ NONSENSE: list[tuple[str, dict[str, Any]]] = [
     (KLOB, {"source": "nosuch"}),
     (KLOB, {"examples": 0}),
     (KLOB, {"published": ["nosuch"]}),
-    *((KLOB, {name: ["nosuch"]}) for name in ("locators", "layers_only")),
+    (KLOB, {"locators": ["nosuch"]}),
     (KLOB, {"counts": [-1, 1, 1]}),
     *((THINKEDIT, {name: "nosuch"}) for name in ("method", "layout", "benchmark")),
     *((THINKEDIT, {name: 0}) for name in ("samples", "max_new_tokens")),

@@ -8,43 +8,56 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
+from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from helpers.klob.located import Units
+from helpers.klob.metrics import edit_gains, layer_mass, locality_table
+from helpers.klob.tables import LABELS, criteria_table, made_of, made_with, rsim_table
+from helpers.results.archive import Run
 from helpers.results.figure import figure
-from helpers.results.style import BESIDE, MARKERS, PALETTE, captioned, plain, told, use_style
+from helpers.results.statistics import bootstrap_interval, mean_interval
+from helpers.results.style import (
+    BESIDE,
+    MARKERS,
+    PALETTE,
+    captioned,
+    marked,
+    plain,
+    told,
+    use_style,
+)
 
-LABELS = {
-    "knowledge-neurons": "knowledge neurons (IG)",
-    "gradient-activation": "gradient × activation",
-    "activation": "activation",
-    "logit-neuron": "logit attribution, neuron",
-    "logit-layer": "logit attribution, layer",
-    "gradient-weight": "gradient × weight",
-    "fisher": "Fisher",
-    "causal-tracing": "causal tracing",
-    "random": "random (control)",
-    "constant": "constant (control)",
-}
 TITLES = {
     "consistency": "Consistency: RSim on c",
     "relevance": "Relevance: RSim on r",
     "unbiasedness": "Unbiasedness: RSD on u",
 }
+CONTROLS = ("random", "constant")
+PUBLISHED: dict[str, Any] = {"of": "klob", "main": "smollm2-135m_klob-mini"}
+EVALUATED = ("similarities", "sentences", "null")
 
 
 @figure("05_neurons", title="Neurons located in three wordings of one fact")
-def neuron_map(sets: NDArray[np.bool_], *, title: str) -> Figure:
+def neuron_map(sets: Sequence[Units], shape: tuple[int, int], *, title: str) -> Figure:
     """Located neurons of several wordings of one fact, by layer and neuron.
 
     Args:
-        sets: boolean [wordings, layers, neurons].
+        sets: located neurons of each wording.
+        shape: (layers, neurons).
         title: the fact, in words.
     """
     use_style()
-    figure, axes = plt.subplots(figsize=(6.6, 3.4))
-    shared, chance = sets.sum(axis=0), _shared_by_chance(sets)
+    drawn, axes = plt.subplots(figsize=(6.6, 3.4))
+    shared = np.zeros(shape, dtype=int)
+    for units in sets:
+        shared.flat[units] += 1
+    chance = np.ones(1)  # neurons in 0, 1, … sets if they had nothing but their sizes in common
+    for units in sets:
+        share = len(units) / shared.size
+        chance = np.convolve(chance, [1 - share, share])
+    chance = chance * shared.size
     for count in range(1, len(sets) + 1):
         layers, neurons = np.nonzero(shared == count)
         axes.scatter(
@@ -58,23 +71,12 @@ def neuron_map(sets: NDArray[np.bool_], *, title: str) -> Figure:
             label=f"in {count} of {len(sets)}: {len(layers)}\n(chance {chance[count]:.1f})",
             zorder=count,
         )
-    axes.set_xlabel("neuron of the layer's MLP")
-    axes.set_ylabel("layer")
-    axes.set_ylim(-1, sets.shape[1])
+    axes.set(xlabel="neuron of the layer's MLP", ylabel="layer", ylim=(-1, shape[0]))
     axes.legend(title="wordings", labelspacing=1, **BESIDE)
     common, expected = int((shared == len(sets)).sum()), chance[len(sets)]
     finding = f"{common} neurons are located in every wording; chance gives {expected:.1f}"
     note = f"{title}\nChance: the same numbers of neurons, drawn for each wording on its own"
-    return told(figure, finding, note)
-
-
-def _shared_by_chance(sets: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Neurons to expect in 0, 1, … of the sets if each had its size and nothing else in common."""
-    chance = np.ones(1)
-    for part in sets:
-        share = part.mean()
-        chance = np.convolve(chance, [1 - share, share])
-    return chance * sets[0].size
+    return told(drawn, finding, note)
 
 
 @figure("05_criteria", title="Located mass by layer, one example of each criterion")
@@ -88,8 +90,9 @@ def layer_strips(
     """
     use_style()
     rows = [len(sentences) for sentences, _ in panels.values()]
-    figure, column = plt.subplots(
-        len(panels), 1, figsize=(7.6, 0.24 * sum(rows) + 1.5), height_ratios=rows, squeeze=False
+    size = (7.6, 0.24 * sum(rows) + 1.5)
+    drawn, column = plt.subplots(
+        len(panels), 1, figsize=size, height_ratios=rows, squeeze=False, sharex=True
     )
     shares = {title: m / m.sum(axis=1, keepdims=True) for title, (_, m) in panels.items()}
     highest = max(part.max() for part in shares.values())
@@ -98,20 +101,18 @@ def layer_strips(
         axes.set_yticks(range(len(sentences)), list(map(plain, sentences)), fontsize=7)
         axes.grid(visible=False)
         axes.set_title(title, loc="left", fontsize=9)
-    for axes in column[:-1, 0]:
-        axes.set_xticks([])
-    column[-1, 0].set_xlabel("layer")
-    figure.colorbar(image, ax=list(column[:, 0]), label="share of mass", shrink=0.8)
+    axes.set_xlabel("layer")
+    drawn.colorbar(image, ax=list(column[:, 0]), label="share of mass", shrink=0.8)
     last = sum(int((part.argmax(axis=1) == part.shape[1] - 1).sum()) for part in shares.values())
     finding = f"{last} of {sum(rows)} sentences have their highest share in the last layer"
-    return told(figure, finding, f"Share of a sentence's mass by layer; {caption}")
+    return told(drawn, finding, f"Share of a sentence's mass by layer; {caption}")
 
 
 @figure("05_rsim", title="RSim as the ratio of two distances")
 def rsim_line(candidate: float, everywhere: float, *, title: str) -> Figure:
     """RSim as the ratio of two distances on the scale of similarity (KLoB, Figure 3)."""
     use_style()
-    figure, axes = plt.subplots(figsize=(6.6, 1.6))
+    drawn, axes = plt.subplots(figsize=(6.6, 1.6))
     axes.plot([0, 1], [0, 0], color="0.5", linewidth=1)
     for place, name in ((0.0, "0"), (everywhere, "Sim_all"), (candidate, "Sim_cand"), (1.0, "1")):
         axes.plot(place, 0, "|", color="black", markersize=10)
@@ -125,103 +126,137 @@ def rsim_line(candidate: float, everywhere: float, *, title: str) -> Figure:
     near, whole = candidate - everywhere, 1 - everywhere
     axes.set_ylim(-0.6, 1.2)
     axes.axis("off")
-    return told(figure, f"RSim = {near:.2f} / {whole:.2f} = {near / whole:.2f}", title)
+    return told(drawn, f"RSim = {near:.2f} / {whole:.2f} = {near / whole:.2f}", title)
 
 
-def criteria_dots(table: pd.DataFrame, null: pd.DataFrame | None = None, *, caption: str) -> Figure:
-    """Three criteria of every locator with 95 % intervals; diamonds mark what chance gives.
+@figure("05_reading", title="KLoB's measure in one picture", alone=True)
+def reading() -> Figure:
+    """Made-up numbers, for readers who meet RSim for the first time."""
+    title = (
+        "Made-up numbers: how much more similar are the wordings of one fact than any sentences?"
+    )
+    return rsim_line(0.75, 0.25, title=title)
 
-    Args:
-        table: ``klob_tables.criteria_table``.
-        null: columns locator, criterion, mean of the permutation null; optional.
-    """
+
+@figure("05_evaluation", title="KLoB's criteria per locator", needs=EVALUATED, **PUBLISHED)
+def criteria_dots(run: Run, *, granularity: str = "neuron", share: float = 0.01) -> Figure:
+    """Three criteria of every locator, exact Sim_all; diamonds mark the mean of the null."""
     use_style()
+    how: dict[str, Any] = {"granularity": granularity, "share": share}
+    table = criteria_table(run.joined("similarities"), run.joined("sentences"), **how)
+    null = run.joined("null").query(
+        "granularity == @granularity and share == @share and shuffled == 'all'"
+    )
     names = [name for name in LABELS if name in set(table["locator"])][::-1]
-    figure, row = plt.subplots(1, 3, figsize=(7.6, 0.27 * len(names) + 1.3), sharey=True)
+    drawn, row = plt.subplots(1, 3, figsize=(7.6, 0.27 * len(names) + 1.3), sharey=True)
     for axes, (criterion, title) in zip(row, TITLES.items(), strict=True):
         part = table[table["criterion"] == criterion].set_index("locator").reindex(names)
-        _dots(axes, part, PALETTE[0])
-        if null is not None:
-            chance = null[null["criterion"] == criterion].set_index("locator").reindex(names)
-            axes.plot(chance["mean"], range(len(names)), "D", color="0.45", mfc="none", ms=4)
+        marked(axes, range(len(names)), part, across=True, fmt="o", ms=4, color=PALETTE[0])
+        chance = null[null["subtask"] == criterion].set_index("locator").reindex(names)
+        axes.plot(chance["mean"], range(len(names)), "D", color="0.45", mfc="none", ms=4)
         axes.axvline(0, color="0.4", linewidth=0.8)
         axes.set_title(title, loc="left", fontsize=9)
         axes.set_yticks(range(len(names)), [LABELS[name] for name in names])
-    return captioned(figure, f"{caption}\n95 % intervals, ◇ what chance gives")
+    of = f"{made_of(run)}; {granularity}s, k = {100 * share:g} %"
+    return captioned(drawn, f"{of}\n95 % intervals, ◇ what chance gives")
 
 
-def share_lines(table: pd.DataFrame, *, caption: str) -> Figure:
-    """RSim of every locator against the located share k.
-
-    Args:
-        table: ``klob_tables.rsim_table`` of one granularity.
-    """
+@figure("05_share", title="RSim against the located share", needs=("similarities",), **PUBLISHED)
+def share_lines(run: Run, *, granularity: str = "neuron") -> Figure:
+    """RSim of every locator against the located share k, exact Sim_all."""
     use_style()
-    figure, row = plt.subplots(1, 2, figsize=(7.2, 3.2), sharey=True)
+    table = rsim_table(run.joined("similarities").query("granularity == @granularity"))
+    drawn, row = plt.subplots(1, 2, figsize=(7.2, 3.2), sharey=True)
     for axes, subtask in zip(row, ("consistency", "relevance"), strict=True):
-        names = [name for name in LABELS if name in set(table["locator"])]
-        for name in names:
+        for place, (name, label) in enumerate(LABELS.items()):
             part = table.query("subtask == @subtask and locator == @name").sort_values("share")
-            axes.plot(100 * part["share"], part["mean"], markersize=4, **_line(name))
-            ends = part["low"], part["high"]
-            axes.fill_between(100 * part["share"], *ends, color=_line(name)["color"], alpha=0.2)
+            look = {
+                "color": "0.5" if name in CONTROLS else PALETTE[place % 8],
+                "marker": MARKERS[place % 8],
+                "linestyle": ("-", "--", ":", "-.")[place % 4],
+            }
+            if len(part):
+                axes.plot(100 * part["share"], part["mean"], markersize=4, label=label, **look)
+                ends = part["low"], part["high"]
+                axes.fill_between(100 * part["share"], *ends, color=look["color"], alpha=0.2)
         axes.axhline(0, color="0.4", linewidth=0.8)
-        axes.set_xscale("log")
+        axes.set(xscale="log", xlabel="located share k [%]")
         axes.set_xticks([0.1, 0.5, 1, 5], ["0.1", "0.5", "1", "5"])
-        axes.set_xlabel("located share k [%]")
         axes.set_title(TITLES[subtask], loc="left")
     row[0].set_ylabel("mean RSim, unclipped")
     row[1].legend(**BESIDE)
     consistency = table[table["subtask"] == "consistency"].sort_values("mean")
     first = sorted({LABELS[name] for name in consistency.groupby("share")["locator"].last()})
     finding = f"The most consistent locator at every share: {' or '.join(first)}"
-    return told(figure, finding, f"{caption}; bands: 95 % intervals over examples")
+    caption = f"{made_of(run)}; {granularity}s; bands: 95 % intervals over examples"
+    return told(drawn, finding, caption)
 
 
-def locality_dots(tests: pd.DataFrame, *, finding: str = "", caption: str) -> Figure:
-    """Rank correlation of located mass with the edit's gain: own fact against other facts.
+def _edited(run: Run) -> tuple[pd.DataFrame, dict[str, Any], str]:
+    """Gains of a run's edits, located mass, and what they are of."""
+    gains = edit_gains(run.joined("edits"))
+    mass = layer_mass(run.joined("layers"), gains.index)
+    return gains, mass, f"{made_with(run)}; ROME at every layer, {len(gains)} facts"
 
-    Args:
-        tests: columns locator, pairing (``own`` or ``other``), mean, low, high.
-    """
+
+@figure(
+    "05_layers",
+    title="Located mass and gain of edits by layer",
+    needs=("edits", "layers"),
+    **PUBLISHED,
+)
+def layer_curves(run: Run) -> Figure:
+    """Where editing works, and where locators see the facts: means over facts, by layer."""
     use_style()
+    gains, mass, of = _edited(run)
+    outcome = gains.to_numpy()
+    names = [name for name in LABELS if name in mass and name not in CONTROLS]
+    height = 0.26 * len(names)
+    drawn, (upper, lower) = plt.subplots(
+        2, 1, figsize=(7.2, height + 3.0), sharex=True, height_ratios=[1.6, height + 0.4]
+    )
+    layers, band = np.arange(outcome.shape[1]), [mean_interval(each) for each in outcome.T]
+    upper.plot(layers, outcome.mean(axis=0), color="black")
+    upper.fill_between(layers, [b.low for b in band], [b.high for b in band], color="0.8")
+    upper.set_ylabel("gain [nats]")
+    edits = "Edit of one layer: gain of the new answer at other wordings"
+    upper.set_title(f"{edits}, n = {len(outcome)} facts", loc="left", fontsize=9)
+    shares = np.array([mass[name].mean(axis=0) for name in names])
+    image = lower.imshow(shares, aspect="auto", cmap="cividis", norm=PowerNorm(0.5, vmin=0))
+    peaks = shares.argmax(axis=1)
+    lower.plot(peaks, range(len(names)), "o", color="white", markeredgecolor="black", ms=4)
+    lower.set_yticks(range(len(names)), [LABELS[name] for name in names])
+    lower.set_xlabel("layer")
+    lower.set_title("Located mass, share of the fact's; ○ the highest", loc="left", fontsize=9)
+    lower.grid(visible=False)
+    drawn.colorbar(image, ax=lower, label="share of mass", aspect=12)
+    late = layers >= 0.8 * len(layers)
+    less = bootstrap_interval(outcome[:, ~late].mean(axis=1) - outcome[:, late].mean(axis=1))
+    finding = (
+        f"{int(late[peaks].sum())} of {len(names)} locators point to late layers; "
+        f"edits there gain {less.mean:.1f} [{less.low:.1f}, {less.high:.1f}] nats less"
+    )
+    return told(drawn, finding, f"{of}\nMeans over facts, 95 % band; late: the last fifth")
+
+
+@figure("05_locality", title="The locality hypothesis", needs=("edits", "layers"), **PUBLISHED)
+def locality_dots(run: Run, *, seed: int = 0) -> Figure:
+    """Rank correlation of located mass with the edit's gain: own fact against other facts."""
+    use_style()
+    gains, mass, of = _edited(run)
+    tests = locality_table(gains, mass, seed=seed)
     names = [name for name in LABELS if name in set(tests["locator"])][::-1]
-    figure, axes = plt.subplots(figsize=(6.0, 0.34 * len(names) + 1.3))
+    drawn, axes = plt.subplots(figsize=(6.0, 0.34 * len(names) + 1.3))
     for index, (pairing, label) in enumerate((("own", "same fact"), ("other", "other facts"))):
         part = tests[tests["pairing"] == pairing].set_index("locator").reindex(names)
-        _dots(
-            axes, part, PALETTE[index], shift=0.14 - 0.28 * index, marker="os"[index], label=label
-        )
+        places = np.arange(len(names)) + 0.14 - 0.28 * index
+        look = {"fmt": "os"[index], "ms": 4, "color": PALETTE[index], "label": label}
+        marked(axes, places, part, across=True, **look)
     axes.axvline(0, color="0.4", linewidth=0.8)
     axes.set_yticks(range(len(names)), [LABELS[name] for name in names])
     axes.set_xlabel("Spearman correlation of located mass with gain, over layers")
     axes.legend(**BESIDE)
-    return told(figure, finding, f"{caption}\nMean over facts, 95 % intervals")
-
-
-def _line(name: str) -> dict[str, Any]:
-    """Label, colour, marker and line of a locator, the same in every figure."""
-    place = list(LABELS).index(name)
-    return {
-        "label": LABELS[name],
-        "color": "0.5" if "control" in LABELS[name] else PALETTE[place % 8],
-        "marker": MARKERS[place % 8],
-        "linestyle": ("-", "--", ":", "-.")[place % 4],
-    }
-
-
-def _dots(
-    axes: Axes,
-    part: pd.DataFrame,
-    color: object,
-    *,
-    shift: float = 0.0,
-    marker: str = "o",
-    label: str | None = None,
-) -> None:
-    """Horizontal dots with intervals, one row of ``part`` above the other."""
-    places = np.arange(len(part)) + shift
-    spread = np.abs([part["mean"] - part["low"], part["high"] - part["mean"]])
-    axes.errorbar(
-        part["mean"], places, xerr=spread, fmt=marker, color=color, ms=4, capsize=2, label=label
-    )
+    own = tests[(tests["pairing"] == "own") & ~tests["locator"].isin(CONTROLS)]
+    better = int(((own["specific_low"] > 0) & (own["p_value"] < 0.05)).sum())
+    finding = f"Own mass predicts gains better than another fact's: {better} of {len(own)} locators"
+    return told(drawn, finding, f"{of}\nMean over facts, 95 % intervals")

@@ -1,79 +1,57 @@
 """KLoB's metrics of locating methods: relative similarity (RSim) and relative standard deviation.
 
-A *located set* x holds the top share k of all N units by score. Similarity of two located sets is
-|x_i ∩ x_j| / |x| (KLoB, Appendix A; |x| = N·k, at least one unit). With Sim_cand the similarity
+A *located set* x holds the top share k of all N units by score. With Sim_cand the similarity of sets
 inside an example and Sim_all the similarity of its sets to those of the whole subtask,
 
     RSim = (Sim_cand − Sim_all) / (1 − Sim_all)          (KLoB, Figure 3, before clipping at 0)
     RSD  = 1 − SD_nonfactual / SD_factual                (KLoB, Section 3.4, before clipping at 0)
 
 Functions return *unclipped* values, because a mean of clipped values is positive for a random
-locator; ``headline`` clips a mean as the paper clips an example. The paper leaves open how examples
-are aggregated and what Sim_cand is for chains; both choices are ours and stated where made.
+locator; tables clip the mean as the paper clips an example. The paper leaves open how examples are
+aggregated and what Sim_cand is for chains; both choices are ours and stated where made.
+
+Does location predict where editing works? For one fact: Spearman's correlation, over layers, between
+located mass (a locator's pooled score of the layer) and the gain of the edit made at that layer. The
+control pairs a fact's mass with *another* fact's gains: what remains there is common to all facts (some
+layers are good for any edit) and says nothing about the fact.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from itertools import combinations
-from typing import Literal
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike, NDArray
+from scipy import stats
 
-from helpers.klob.unit_sets import Sets, Units
-from helpers.results.statistics import Estimate
-
-Criterion = Literal["consistency", "relevance"]
-Numbers = NDArray[np.float64]
-
-
-def similarity_matrix(sets: Sets, *, size: float | None = None) -> Numbers:
-    """Pairwise |x_i ∩ x_j| / |x| of located sets.
-
-    Args:
-        sets: boolean [n, units], all of one size.
-        size: denominator where ``sets`` are restricted to a sample of the units: the expected size
-            of a set in it. The similarities are then unbiased estimates.
-
-    Returns:
-        [n, n].
-
-    Raises:
-        ValueError: sets of different sizes without a given ``size``.
-    """
-    sizes = sets.sum(axis=1)
-    if size is None:
-        if len(set(sizes.tolist())) != 1:
-            raise ValueError(f"located sets differ in size: {sizes.min()} to {sizes.max()} units")
-        size = float(sizes[0])
-    overlaps = np.zeros((len(sets), len(sets)))
-    for start in range(0, sets.shape[1], 1 << 16):  # bounds the float copy of the sets
-        block = sets[:, start : start + (1 << 16)].astype(np.float32)
-        overlaps += block @ block.T
-    return overlaps / size
+from helpers.klob.located import Numbers, Units, similarity_matrix
+from helpers.results.statistics import Estimate, bootstrap_interval, one_sided
 
 
 def candidate_similarity(
-    similarities: Numbers, examples: NDArray[np.integer], criterion: Criterion
+    similarities: Numbers, examples: NDArray[np.integer], subtask: str
 ) -> Numbers:
     """Sim_cand of each example.
 
     Consistency: mean over all pairs of its sentences (Appendix A). Relevance: mean of each single
-    fact's sentence against the chain's, which stands last (ours; the appendix describes c only).
+    fact's sentence against the chain's, which is the last (ours; the appendix describes c only).
 
     Args:
         similarities: [n, n] of ``similarity_matrix``.
         examples: sentence indices [examples, sentences].
+        subtask: ``"consistency"`` or ``"relevance"``.
 
     Returns:
         [examples].
     """
     last = examples.shape[1] - 1
-    if criterion == "relevance":
+    pairs = list(combinations(range(last + 1), 2))
+    if subtask == "relevance":
         pairs = [(i, last) for i in range(last)]
-    else:
-        pairs = list(combinations(range(last + 1), 2))
     values = [similarities[examples[:, i], examples[:, j]] for i, j in pairs]
     return np.mean(values, axis=0)
 
@@ -91,8 +69,7 @@ def pairwise_baseline(
     Returns:
         [examples]; NaN with a single example.
     """
-    if totals is None:
-        totals = similarities.sum(axis=1)
+    totals = similarities.sum(axis=1) if totals is None else totals
     own = similarities[examples[:, :, None], examples[:, None, :]].sum(axis=2)
     others = len(similarities) - examples.shape[1]
     if others == 0:
@@ -100,35 +77,33 @@ def pairwise_baseline(
     return ((totals[examples] - own) / others).mean(axis=1)
 
 
-def counted_baseline(
-    sets: Sequence[Units], shared: NDArray[np.integer], counts: NDArray[np.integer], sentences: int
-) -> float:
-    """``pairwise_baseline`` of one example without any other set in memory.
+def example_similarities(
+    sets: Sequence[Units], counts: NDArray[np.integer], top: Units, total: int, subtask: str
+) -> dict[str, float]:
+    """Sim_cand and both Sim_all of one example, without any other example's sets in memory.
 
     The overlaps with all sets add up to the units' selection counts, so one vector replaces them.
 
     Args:
         sets: located units of each of the example's sentences.
-        shared: how many of them each pair has in common (``shared_units``), [own, own].
-        counts: how many of the subtask's sentences (the example's included) locate each unit.
-        sentences: number of sentences behind ``counts``.
+        counts: how many of the subtask's sentences locate each unit [units].
+        top: x_all, the top units of the mean scores (the paper's shortcut for Sim_all).
+        total: number of sentences behind ``counts``.
+
+    Returns:
+        candidate; mean_scores, the mean Sim(x_all, x); and pairwise, the exact Sim_all.
     """
-    others = sentences - len(sets)
-    if others == 0:
-        return float("nan")
-    foreign = [counts[units].sum() for units in sets] - shared.sum(axis=1)
-    return float(foreign.mean()) / len(sets[0]) / others
-
-
-def mean_score_baseline(sets: Sequence[Units], located_mean: Sets) -> float:
-    """Mean Sim(x_all, x) of an example's sets, x_all the top units of the mean scores (the paper's
-    shortcut).
-
-    Args:
-        sets: located units of each of the example's sentences.
-        located_mean: x_all, boolean [units].
-    """
-    return float(np.mean([located_mean[units].sum() / len(units) for units in sets]))
+    size, others = len(top), total - len(sets)
+    similarities = similarity_matrix(sets)
+    foreign = [counts[units].sum() / size for units in sets] - similarities.sum(axis=1)
+    located = np.zeros(len(counts), dtype=bool)
+    located[top] = True
+    own = np.arange(len(sets))[None]
+    return {
+        "candidate": float(candidate_similarity(similarities, own, subtask)[0]),
+        "mean_scores": float(np.mean([located[units].mean() for units in sets])),
+        "pairwise": float(foreign.mean()) / others if others else float("nan"),
+    }
 
 
 def relative_similarity(candidate: ArrayLike, baseline: ArrayLike) -> Numbers:
@@ -144,39 +119,159 @@ def relative_similarity(candidate: ArrayLike, baseline: ArrayLike) -> Numbers:
     return np.where(constant, 0.0, (inside - everywhere) / np.where(constant, 1.0, room))
 
 
-def headline(mean: float) -> float:
-    """A mean clipped at 0, as the paper prints RSim and RSD."""
-    return max(mean, 0.0)
-
-
 def relative_standard_deviation(
-    factual: ArrayLike,
-    nonfactual: ArrayLike,
-    *,
-    confidence: float = 0.95,
-    resamples: int = 2_000,
-    seed: int = 0,
+    factual: ArrayLike, nonfactual: ArrayLike, *, resamples: int = 2_000, seed: int = 0
 ) -> Estimate:
-    """Unclipped RSD with a percentile bootstrap interval over sentences of both kinds.
+    """Unclipped RSD with a 95 % percentile bootstrap interval over sentences of both kinds.
 
     Args:
         factual: standard deviation over all units for each sentence of c and r.
         nonfactual: the same for each sentence of u.
 
-    Raises:
-        ValueError: no sentences of one kind, or factual scores that never vary.
+    Returns:
+        NaN without sentences of one kind, or where factual scores never vary.
     """
     first, second = (np.asarray(values, dtype=float) for values in (factual, nonfactual))
-    if not first.size or not second.size:
-        raise ValueError("RSD needs factual (c, r) and non-factual (u) sentences")
-    if first.mean() == 0:
-        raise ValueError("factual scores do not vary over units: RSD is not defined")
+    if not first.any() or not second.size:
+        return Estimate(float("nan"), float("nan"), float("nan"), 0)
     generator = np.random.default_rng(seed)
     draws = [
         1
         - generator.choice(second, second.size).mean() / generator.choice(first, first.size).mean()
         for _ in range(resamples)
     ]
-    low, high = np.quantile(draws, [(1 - confidence) / 2, (1 + confidence) / 2])
+    low, high = np.quantile(draws, [0.025, 0.975])
     mean = 1 - float(second.mean()) / float(first.mean())
     return Estimate(mean, float(low), float(high), first.size + second.size)
+
+
+def permutation_null(
+    similarities: Numbers,
+    examples: NDArray[np.integer],
+    subtask: str,
+    *,
+    groups: ArrayLike | None = None,
+    permutations: int = 1_000,
+    seed: int = 0,
+) -> dict[str, float]:
+    """Mean RSim when sentences are dealt to examples at random, which the paper does not test.
+
+    Each column of ``examples`` is shuffled on its own, so that a random example still holds one
+    sentence of every role (first template, …, chain).
+
+    Args:
+        similarities: [n, n] over the subtask's sentences.
+        examples: sentence indices [examples, sentences].
+        groups: label per example [examples]; sentences are then shuffled inside a group only (one
+            relation: what is left is the fact, not its relation or template).
+
+    Returns:
+        *observed*, the mean unclipped RSim of the real examples; *mean* and *standard_deviation* over
+        permutations; one-sided *p_value*, NaN where the observed mean is not defined.
+    """
+    labels = np.zeros(len(examples)) if groups is None else np.asarray(groups)
+    members = [np.flatnonzero(labels == label) for label in np.unique(labels)]
+    totals = similarities.sum(axis=1)
+
+    def mean_rsim(table: NDArray[np.integer]) -> float:
+        candidate = candidate_similarity(similarities, table, subtask)
+        baseline = pairwise_baseline(similarities, table, totals)
+        return float(relative_similarity(candidate, baseline).mean())
+
+    generator = np.random.default_rng(seed)
+    values = np.empty(permutations)
+    for draw in range(permutations):
+        shuffled = examples.copy()
+        for rows in members:
+            for column in range(examples.shape[1]):
+                shuffled[rows, column] = examples[generator.permutation(rows), column]
+        values[draw] = mean_rsim(shuffled)
+    observed = mean_rsim(examples)
+    spread = {"mean": float(values.mean()), "standard_deviation": float(values.std())}
+    return {"observed": observed, **spread, "p_value": one_sided(observed, values)}
+
+
+def edit_gains(edits: pd.DataFrame) -> pd.DataFrame:
+    """How far an edit moved the new answer past the old at the wordings it did not see.
+
+    Returns:
+        [examples, layers] in nats (mean token log-probability), against the unedited model; facts
+        with a failed edit are left out.
+    """
+    unseen = edits.query("wording > 0").assign(lead=lambda table: table["new"] - table["old"])
+    leads = unseen.groupby(["example", "layer"])["lead"]
+    wide = leads.agg(lambda values: values.mean(skipna=False)).unstack("layer")
+    return wide.drop(columns=-1).sub(wide[-1], axis=0).dropna()
+
+
+def layer_mass(layers: pd.DataFrame, examples: pd.Index) -> dict[str, Numbers]:
+    """Per locator each fact's |mass| per layer as a share of the fact's, [examples, layers].
+
+    A locator that has not scored all these facts is left out.
+    """
+    mass = {}
+    for name, part in layers.query("subtask == 'consistency'").groupby("locator", sort=False):
+        if examples.isin(part["example"]).all():
+            wide = part.pivot(index="example", columns="layer", values="mass").loc[examples].abs()
+            mass[str(name)] = wide.div(wide.sum(axis=1), axis=0).to_numpy(dtype=float)
+    return mass
+
+
+def rank_correlations(mass: Numbers, outcome: Numbers) -> Numbers:
+    """Spearman's correlation of every fact's mass with every fact's outcome over layers.
+
+    Args:
+        mass: [facts, layers].
+        outcome: [facts, layers].
+
+    Returns:
+        [facts, facts]; entry (i, j) correlates mass i with outcome j, NaN where either is constant.
+    """
+    ranks = [stats.rankdata(curves, axis=1) for curves in (mass, outcome)]
+    centred = [rank - rank.mean(axis=1, keepdims=True) for rank in ranks]
+    spread = [c.std(axis=1, keepdims=True) for c in centred]
+    first, second = (c / np.where(s == 0, np.nan, s) for c, s in zip(centred, spread, strict=True))
+    return first @ second.T / mass.shape[1]
+
+
+def locality_table(
+    gains: pd.DataFrame, mass: Mapping[str, Numbers], *, permutations: int = 1_000, seed: int = 0
+) -> pd.DataFrame:
+    """Correlate mass and gains per fact, against other facts as a control, for every locator but the
+    constant one, whose profile is no fact's.
+
+    Args:
+        gains: of the edit at each layer [facts, layers].
+        mass: per locator located mass [facts, layers].
+        permutations: draws behind the p-values.
+
+    Returns:
+        Two rows per locator: columns locator, pairing, mean, low, high. ``own``: the mean over facts of
+        the correlation of mass and gains of the same fact; ``other``: with the gains of other facts. For
+        ``own`` also specific (own minus other, above 0 if locating is about the fact), specific_low,
+        specific_high; the one-sided p_value of own when facts' gains are dealt out at random; and
+        average, the correlation of the mean mass with the mean gain.
+    """
+    outcome, rows = gains.to_numpy(dtype=float), list[dict[str, Any]]()
+    facts = np.arange(len(outcome))
+    for name in [name for name in mass if name != "constant"]:
+        table = rank_correlations(mass[name], outcome)
+        own, foreign = table.diagonal(), table.copy()
+        np.fill_diagonal(foreign, np.nan)
+        other = np.nanmean(foreign, axis=1)
+        generator = np.random.default_rng(seed)
+        dealt = [table[facts, generator.permutation(facts)] for _ in range(permutations)]
+        means = {"own": own, "other": other, "specific": own - other}
+        found = {n: bootstrap_interval(v, resamples=2_000, seed=seed) for n, v in means.items()}
+        for pairing in ("own", "other"):
+            estimate = asdict(found[pairing])
+            rows.append({"locator": name, "pairing": pairing, **estimate})
+        average = stats.spearmanr(mass[name].mean(axis=0), outcome.mean(axis=0)).statistic
+        rows[-2] |= {
+            "specific": found["specific"].mean,
+            "specific_low": found["specific"].low,
+            "specific_high": found["specific"].high,
+            "p_value": one_sided(float(np.nanmean(own)), np.nanmean(dealt, axis=1)),
+            "average": float(average),
+        }
+    return pd.DataFrame(rows).drop(columns="n", errors="ignore")

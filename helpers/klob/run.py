@@ -1,36 +1,46 @@
-"""Locators over KLoB's subtasks, with every finished part kept.
+"""Locators over KLoB's subtasks: from scores to the tables of an evaluation.
 
-A finished (locator, subtask) is never computed again; inside one, finished chunks are read back, so an
-interrupted run goes on where it stopped.
+A finished (locator, subtask) is never computed again; inside one, finished examples are read back, so
+an interrupted run resumes where it stopped.
 """
 
 from __future__ import annotations
 
+import shutil
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from functools import partial
-from pathlib import Path
+from itertools import product
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import torch
-from tqdm.auto import tqdm
 
-from helpers.klob.evaluation import evaluate
-from helpers.klob.evaluation_tables import score_rows
-from helpers.klob.questions import Examples, Subtask, load_examples
-from helpers.klob.unit_sets import SHARES
-from helpers.locating.locators import LOCATORS, Locator, make_locator
-from helpers.locating.query import encode
+from helpers.klob.examples import Examples, Subtask, load_examples
+from helpers.klob.located import SHARES, Units, located_count, located_units, similarity_matrix
+from helpers.klob.metrics import example_similarities, permutation_null
+from helpers.locating.locators import (
+    GRANULARITIES,
+    LOCATORS,
+    Locator,
+    Scores,
+    make_locator,
+    pool,
+)
+from helpers.locating.query import Query, encode
+from helpers.locating.slots import own_answers
+from helpers.models.batching import run_halving
 from helpers.models.language_model import LanguageModel
-from helpers.processes import Progress
-from helpers.results.archive import About, ArchiveError, Run
 from helpers.results.store import Cases, Results, ResultsStore, settings_key
 
 TABLES = ("sentences", "similarities", "null", "layers", "cost")
 VERSION = 1  # of the scores; raise it when a locator's numbers change
 COST_SENTENCES = 4
+NULL_SENTENCES = 2_048  # most sentences of the permutation null, which compares all with all
+NULL_UNITS = 1 << 20  # most units that it looks at: above, a fixed random sample of them
+Tables = dict[str, pd.DataFrame]
 
 
 @dataclass(frozen=True)
@@ -39,132 +49,210 @@ class Plan:
 
     Attributes:
         locators: names of ``helpers.locating.locators``.
-        source: ``"klob-mini"``, ``"klob"`` or, in tests, files by subtask.
+        source: ``"klob-mini"``, ``"klob"``, or files of your own (``helpers.klob.examples``).
         counts: examples per subtask; None takes all.
         seed: of the choice of examples.
         shares: located shares k.
         permutations: deals behind a null.
-        skip_bad: leave out examples that the model cannot be asked; else they are an error.
     """
 
     locators: tuple[str, ...] = tuple(LOCATORS)
     source: str = "klob-mini"
-    counts: dict[Subtask, int | None] = field(
+    counts: Mapping[Subtask, int | None] = field(
         default_factory=lambda: {"consistency": 200, "relevance": 100, "unbiasedness": 200}
     )
     seed: int = 0
     shares: tuple[float, ...] = SHARES
     permutations: int = 1_000
-    skip_bad: bool = False
 
-    def examples(self, language_model: LanguageModel) -> list[Examples]:
-        """Each subtask's examples.
-
-        Raises:
-            UserError: some cannot be used, by file and line.
-        """
-        options: dict[str, Any] = {"seed": self.seed, "asked": language_model}
-        return [
-            load_examples(subtask, self.source, count=count, skip_bad=self.skip_bad, **options)
-            for subtask, count in self.counts.items()
-        ]
+    def settings(self, language_model: LanguageModel, name: str) -> dict[str, Any]:
+        """Everything that a locator's numbers depend on besides the examples."""
+        return {
+            "model": language_model.name,
+            "fingerprint": language_model.fingerprint,
+            "dtype": language_model.dtype_name,
+            "source": self.source,
+            "seed": self.seed,
+            "shares": list(self.shares),
+            "permutations": self.permutations,
+            "version": VERSION,
+            "locator": make_locator(name).settings(),
+        }
 
 
 def run(
-    language_model: LanguageModel, plan: Plan, *, store: ResultsStore, progress: bool = False
-) -> dict[str, pd.DataFrame]:
-    """Evaluate a plan, resuming what an earlier run left, and return its tables.
-
-    Returns:
-        Tables by name (``TABLES``), with columns model, locator and subtask.
-    """
-    for name, examples, results in _parts(language_model, plan, store):
-        evaluated = partial(
-            _evaluated,
-            language_model,
-            plan,
-            make_locator(name),
-            folder=_chunks(language_model, plan, name, examples.subtask, store),
-            progress=progress,
-        )
-        # A subtask is one case: its nulls and mean scores are of all its examples.
-        Cases({0: examples}).completed(results, evaluated, mark="sentences")
-    return collect(language_model, plan, store=store)
-
-
-def collect(
-    language_model: LanguageModel, plan: Plan, *, store: ResultsStore
-) -> dict[str, pd.DataFrame]:
-    """The tables of whatever part of a plan is finished."""
-    tables: dict[str, list[pd.DataFrame]] = {table: [] for table in TABLES}
-    for name, examples, results in _parts(language_model, plan, store):
-        if not results.done("sentences"):
-            continue
-        for table in TABLES:
-            part = results.read(table).drop(columns="case_id")
-            if len(part):
-                part.insert(0, "subtask", examples.subtask)
-                part.insert(0, "locator", name)
-                part.insert(0, "model", language_model.name)
-                tables[table].append(part)
-    return {
-        name: pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
-        for name, parts in tables.items()
-    }
-
-
-def located_layers(
-    language_model: LanguageModel, locators: Sequence[str], published: Run
-) -> pd.DataFrame:
-    """A run's table *layers*, with locators' layer mass at the facts that were edited layer by layer.
-
-    The test of the locality hypothesis needs no more of a locator that is too slow for all examples.
+    language_model: LanguageModel, plan: Plan, *, store: ResultsStore, finished: bool = False
+) -> Tables:
+    """Evaluate a plan, resuming what an earlier run left.
 
     Args:
-        locators: names of ``helpers.locating.locators``.
-        published: the run, which has a table *edits* (``helpers.klob.layer_edits``).
+        finished: read what is finished and compute nothing.
+
+    Returns:
+        Tables by name (see ``evaluate``), with columns model, locator and subtask.
 
     Raises:
-        ArchiveError: its facts have not been edited.
+        UserError: examples that cannot be used, before any is scored.
     """
-    tables = published.tables
-    if "edits" not in tables:
-        raise ArchiveError(f"run {published.name} has no edits: publish it with edited_facts first")
-    examples = load_examples("consistency", published.about.source["dataset"], skip_bad=True)
-    edited = examples.only(tables["edits"]["example"].unique().tolist())
-    parts = [tables["layers"]]
-    for locator in locators:
-        found = evaluate(language_model, make_locator(locator), edited, shares=())
-        named = {"model": language_model.name, "locator": locator, "subtask": "consistency"}
-        parts.append(found.layers.assign(**named))
-    once = ["locator", "subtask", "example", "layer"]
-    return pd.concat(parts, ignore_index=True).drop_duplicates(once, ignore_index=True)
+    load = partial(load_examples, source=plan.source, seed=plan.seed, asked=language_model)
+    loaded = [load(subtask, count=count) for subtask, count in plan.counts.items()]
+    tables: dict[str, list[pd.DataFrame]] = {table: [] for table in TABLES}
+    for name, examples in product(plan.locators, loaded):
+        key = {"subtask": examples.subtask, "examples": settings_key(asdict(examples))}
+        settings = {**plan.settings(language_model, name), **key}
+        results = store.open(settings)
+        if not (finished or results.done("sentences")):
+            scores = store.open({**settings, "kept": "scores"})
+            how: dict[str, Any] = {"shares": plan.shares, "permutations": plan.permutations}
+            made = evaluate(language_model, make_locator(name), examples, kept=scores, **how)
+            marked = {**made, "sentences": made.pop("sentences")}  # last: it marks all as done
+            results.add({kind: table.assign(case_id=0) for kind, table in marked.items()})
+            shutil.rmtree(scores.folder)  # they are large
+        named = {"model": language_model.name, "locator": name, "subtask": examples.subtask}
+        for kind in TABLES:
+            rows = results.read(kind).drop(columns="case_id")
+            tables[kind].append(pd.concat([pd.DataFrame(named, index=rows.index), rows], axis=1))
+    return {table: pd.concat(parts, ignore_index=True) for table, parts in tables.items()}
 
 
-def about(language_model: LanguageModel, plan: Plan) -> About:
-    """How a plan's tables were made, to be published with them."""
-    source = {
-        **language_model.identity,
-        "dataset": plan.source,
-        "seed": plan.seed,
-        "shares": list(plan.shares),
-        "permutations": plan.permutations,
-        "version": VERSION,
+def evaluate(
+    language_model: LanguageModel,
+    locator: Locator,
+    examples: Examples,
+    *,
+    shares: Sequence[float] = SHARES,
+    permutations: int = 1_000,
+    kept: Results | None = None,
+) -> Tables:
+    """Run a locator over a subtask at its own and every coarser granularity.
+
+    Args:
+        shares: located shares k.
+        permutations: deals behind a null.
+        kept: where scores are kept until all are there. Those of parameters are too many: they are
+            computed anew each time they are needed.
+
+    Returns:
+        *sentences*: per sentence and granularity its spread and mean magnitude; *similarities*: per
+        example, granularity and share its Sim_cand and both Sim_all; *null*: per granularity and share
+        the permutation null, over all and inside relations; *layers*: per example and layer the pooled
+        score, the mean over its sentences; *cost*, of the subtask consistency.
+    """
+    queries = own_answers(language_model, encode(language_model, examples.sentences))
+    rows: Iterable[Scores] = _Scored(language_model, locator, queries)
+    if kept is not None and locator.granularity != "parameter":
+
+        def make(chosen: Sequence[int]) -> Tables:
+            scores = list(_Scored(language_model, locator, [queries[n] for n in chosen]))
+            return {"scores": pd.DataFrame({"case_id": chosen, "scores": scores})}
+
+        cases = Cases({number: number for number in range(len(queries))})
+        rows = cases.completed(kept, make)["scores"].tolist()
+    shape, views = locator.shape(language_model.layout), list[Tables]()
+    for depth in range(len(shape), 0, -1):
+        granularity = GRANULARITIES[depth - 1]
+        if depth < len(shape):  # a mean of means: pooled from the next finer view
+            finer = shape[: depth + 1]
+            rows = [pool(row[None], finer, granularity)[0] for row in rows]
+        tables = _view(rows, int(np.prod(shape[:depth])), examples, shares, permutations)
+        for table in tables.values():
+            table.insert(0, "granularity", granularity)
+        views.insert(0, tables)
+    found = {name: pd.concat([v[name] for v in views], ignore_index=True) for name in views[0]}
+    found["layers"] = _layers(rows, examples)  # the last view is of layers
+    if examples.subtask == "consistency":
+        found["cost"] = _cost(language_model, locator, queries)
+    return found
+
+
+@dataclass(frozen=True)
+class _Scored:
+    """Scores of one sentence after the other [units], computed anew each time, in batches."""
+
+    language_model: LanguageModel
+    locator: Locator
+    queries: Sequence[Query]
+
+    def __iter__(self) -> Iterator[Scores]:
+        scores = partial(self.locator.scores, self.language_model)
+        for start in range(0, len(self.queries), self.locator.at_a_time):
+            batch = self.queries[start : start + self.locator.at_a_time]
+            for part in run_halving(batch, scores):
+                yield from part
+
+
+def _view(
+    rows: Iterable[Scores], units: int, examples: Examples, shares: Sequence[float], deals: int
+) -> Tables:
+    """The tables of one granularity, from scores that are read twice."""
+    compared = [] if examples.subtask == "unbiasedness" else list(shares)
+    width, total = len(examples.groups[0]), len(examples.sentences)
+    spread, sums = [], np.zeros(units)
+    counts = np.zeros((len(compared), units), dtype=np.int32)
+    for row in rows:
+        spread.append((row.std(dtype=np.float64), np.abs(row).mean(dtype=np.float64)))
+        if compared:
+            sums += row
+            for count, located in zip(counts, located_units(row, compared), strict=True):
+                count[located] += 1
+    sentences = pd.DataFrame(spread, columns=["deviation", "magnitude"])
+    sentences.insert(0, "example", np.repeat(examples.numbers, width))
+    sentences.insert(1, "sentence", np.tile(range(width), len(examples.numbers)))
+    if not compared:
+        return {"sentences": sentences}
+    tops = located_units(sums / total, compared)
+    # Evenly spaced examples are dealt: all of them where there are few.
+    dealt = range(0, len(examples.numbers), -(-total // NULL_SENTENCES))
+    sample = np.zeros(units, dtype=bool)
+    few = min(units, NULL_UNITS)
+    sample[np.random.default_rng(0).choice(units, few, replace=False)] = True
+    found, sets = [], [list[Units]() for _ in compared]
+    each = (located_units(row, compared) for row in rows)
+    for place, group in enumerate(zip(*[each] * width, strict=True)):
+        labels = {"example": examples.numbers[place], "relation": examples.relations[place]}
+        for k, own in enumerate(zip(*group, strict=True)):
+            values = example_similarities(own, counts[k], tops[k], total, examples.subtask)
+            found.append({"share": compared[k], **labels, **values})
+            if place in dealt:
+                sets[k] += [located[sample[located]] for located in own]
+    sizes = [located_count(units, share) * few / units for share in compared]
+    groups: dict[str, Any] = {
+        "all": None,
+        "relation": [examples.relations[place] for place in dealt],
     }
-    locators = {name: make_locator(name).settings() for name in plan.locators}
-    counts: dict[str, Any] = {"counts": dict(plan.counts)}
-    if skipped := sum(len(examples.skipped) for examples in plan.examples(language_model)):
-        counts["skipped"] = skipped
-    counted = {name: how | counts for name, how in locators.items()}
-    return About(source, counted)
+    table = np.arange(len(dealt) * width).reshape(-1, width)
+    nulls = []
+    for share, size, chosen in zip(compared, sizes, sets, strict=True):
+        similarities = similarity_matrix(chosen, size=size)
+        for shuffled, labels in groups.items():
+            null = permutation_null(
+                similarities, table, examples.subtask, groups=labels, permutations=deals
+            )
+            nulls.append({"share": share, "shuffled": shuffled, **null})
+    compared_tables = {"similarities": pd.DataFrame(found), "null": pd.DataFrame(nulls)}
+    return {"sentences": sentences, **compared_tables}
 
 
-def cost(language_model: LanguageModel, locator: Locator, examples: Examples) -> pd.DataFrame:
+def _layers(rows: Iterable[Scores], examples: Examples) -> pd.DataFrame:
+    """Located mass per layer, averaged over an example's sentences."""
+    again = iter(rows)
+    mass = [np.mean([next(again) for _ in group], axis=0) for group in examples.groups]
+    layers = len(mass[0])
+    columns = {
+        "example": np.repeat(examples.numbers, layers),
+        "layer": np.tile(range(layers), len(mass)),
+        "mass": np.concatenate(mass),
+    }
+    return pd.DataFrame(columns)
+
+
+def _cost(
+    language_model: LanguageModel, locator: Locator, queries: Sequence[Query]
+) -> pd.DataFrame:
     """CPU and wall seconds per sentence, measured on a few sentences after one to warm up."""
-    queries = encode(language_model, [s for group in examples.groups[:2] for s in group])
-    list(score_rows(language_model, locator, queries[:1]))
+    list(_Scored(language_model, locator, queries[:1]))
     wall, cpu = time.perf_counter(), time.process_time()
-    count = len(list(score_rows(language_model, locator, queries[:COST_SENTENCES])))
+    count = len(list(_Scored(language_model, locator, queries[:COST_SENTENCES])))
     row = {
         "cpu_seconds": (time.process_time() - cpu) / count,
         "wall_seconds": (time.perf_counter() - wall) / count,
@@ -172,78 +260,3 @@ def cost(language_model: LanguageModel, locator: Locator, examples: Examples) ->
         "sentences": count,
     }
     return pd.DataFrame([row])
-
-
-def _parts(
-    language_model: LanguageModel, plan: Plan, store: ResultsStore
-) -> Iterator[tuple[str, Examples, Results]]:
-    """Every locator with every subtask's examples, and where its results are kept."""
-    loaded = plan.examples(language_model)
-    keys = [settings_key({"examples": examples.content}) for examples in loaded]
-    for name in plan.locators:
-        for examples, key in zip(loaded, keys, strict=True):
-            settings = _settings(language_model, plan, name, examples.subtask)
-            yield name, examples, store.open({**settings, "examples": key})
-
-
-def _chunks(
-    language_model: LanguageModel, plan: Plan, name: str, subtask: Subtask, store: ResultsStore
-) -> Path:
-    """Where finished chunks are kept, by their sentences: a mended example costs its chunk alone."""
-    return store.open(_settings(language_model, plan, name, subtask)).folder / "chunks"
-
-
-def _settings(
-    language_model: LanguageModel, plan: Plan, name: str, subtask: Subtask
-) -> dict[str, Any]:
-    """Everything the numbers depend on besides the examples."""
-    return {
-        "model": language_model.name,
-        "fingerprint": language_model.fingerprint,
-        "dtype": language_model.dtype_name,
-        "source": plan.source,
-        "seed": plan.seed,
-        "shares": list(plan.shares),
-        "permutations": plan.permutations,
-        "version": VERSION,
-        "locator": make_locator(name).settings(),
-        "subtask": subtask,
-    }
-
-
-def _evaluated(
-    language_model: LanguageModel,
-    plan: Plan,
-    locator: Locator,
-    cases: Sequence[Examples],
-    *,
-    folder: Path,
-    progress: bool,
-) -> dict[str, pd.DataFrame]:
-    """Tables of one locator on one subtask; its finished chunks are kept in a folder."""
-    (examples,) = cases
-    told = Progress(len(examples.groups), "examples")
-    with tqdm(
-        desc=f"{locator.name}, {examples.subtask}", unit="example", disable=not progress
-    ) as bar:
-
-        def show(done: int, total: int) -> None:
-            told.at(done)
-            bar.total = total
-            bar.update(done - bar.n)
-
-        evaluation = evaluate(
-            language_model,
-            locator,
-            examples,
-            shares=plan.shares,
-            permutations=plan.permutations,
-            checkpoints=folder,
-            progress=show,
-        )
-    tables = {name: getattr(evaluation, name) for name in ("similarities", "null", "layers")}
-    if examples.subtask == "consistency":
-        tables["cost"] = cost(language_model, locator, examples)
-    tables = {name: table for name, table in tables.items() if len(table)}
-    tables["sentences"] = evaluation.sentences
-    return {name: table.assign(case_id=0) for name, table in tables.items()}

@@ -30,7 +30,7 @@ CHAPTERS = {
     "02": ("helpers.peak.construction.report",),
     "03": ("helpers.peak.figures",),
     "04": ("helpers.peak.ablation_figures",),
-    "05": ("helpers.klob.gallery", "helpers.klob.figures"),
+    "05": ("helpers.klob.figures",),
     "06": ("helpers.thinkedit.figures", "helpers.thinkedit.drawings"),
     "07": ("helpers.peak.figures", "helpers.explorer.chain_panel"),
 }

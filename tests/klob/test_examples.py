@@ -1,4 +1,4 @@
-"""KLoB files load in the published schema; sentences without a slot are refused."""
+"""KLoB's files load in the published schema; examples that break it are reported by their lines."""
 
 import hashlib
 import json
@@ -10,19 +10,13 @@ import pytest
 
 from helpers import UserError
 from helpers.klob import examples as klob
-from helpers.klob.examples import (
-    ConsistencyExample,
-    RelevanceExample,
-    load_consistency,
-    load_relevance,
-    load_unbiasedness,
-    save_examples,
-)
+from helpers.klob.examples import ConsistencyExample, load_examples, read_examples
 from helpers.records import without_slot
 
+LABEL = "official-language_(P37)"
 CONSISTENCY = {
-    "prompts": ["Utopia speaks _", "In Utopia people speak _", "The language of Utopia is _"],
-    "knowledge": ["Utopia", "official-language_(P37)", "Latin"],
+    "prompts": ["Utopia speaks _", "In Utopia people speak _", "The language of utopia is _"],
+    "knowledge": ["Utopia", LABEL, "Latin"],
 }
 RELEVANCE = {
     "single_knowledge": ["Hythloday", "located_(P17)", "Utopia"],
@@ -39,63 +33,51 @@ def write(folder: Path, *values: object) -> Path:
 
 
 def test_published_schema(tmp_path: Path) -> None:
-    (fact,) = load_consistency(write(tmp_path, CONSISTENCY))
-    assert fact == ConsistencyExample(
-        tuple(CONSISTENCY["prompts"]), ("Utopia", "official-language_(P37)", "Latin")
-    )
-    (chain,) = load_relevance(write(tmp_path, RELEVANCE))
-    assert isinstance(chain, RelevanceExample)
-    assert chain.fact[2] == chain.chain[2] == "Utopia"
-    assert chain.prompts == (
-        *RELEVANCE["single_knowlege_prompts"],
-        RELEVANCE["knowlege_chain_prompt"],
-    )
-    assert load_unbiasedness(write(tmp_path, "qua zot _", "lorn _")) == ("qua zot _", "lorn _")
-
-
-def test_saved_examples_load_again(tmp_path: Path) -> None:
     path = write(tmp_path, CONSISTENCY)
-    examples = load_consistency(path)
-    save_examples(examples, path)
-    assert load_consistency(path) == examples
-    assert json.loads(path.read_text(encoding="utf-8")) == CONSISTENCY
-    chains = load_relevance(write(tmp_path, RELEVANCE))
-    save_examples(chains, path)
-    assert json.loads(path.read_text(encoding="utf-8")) == RELEVANCE
+    fact = ConsistencyExample(tuple(CONSISTENCY["prompts"]), ("Utopia", LABEL, "Latin"))
+    assert read_examples("consistency", path) == {0: fact}
+    loaded = load_examples("consistency", path)
+    assert [s.subject for s in loaded.groups[0]] == ["Utopia", "Utopia", None]
+    assert {s.answer for s in loaded.sentences} == {"Latin"}
+    assert loaded.relations == (LABEL,)
+    chain = load_examples("relevance", write(tmp_path, RELEVANCE))
+    assert [s.answer for s in chain.groups[0]] == ["Utopia"] * 3 + ["Amaurot"]
+    assert chain.groups[0][3].cloze == RELEVANCE["knowlege_chain_prompt"]
+    random = load_examples("unbiasedness", write(tmp_path, "qua zot _", "lorn _"))
+    assert [s.cloze for s in random.sentences] == ["qua zot _", "lorn _"]
+    assert random.relations == ("", "")
+    assert random.sentences[0].answer is None
 
 
 @pytest.mark.parametrize("text", ["no slot", "glued_", " _", "_ first", "blank _ "])
 def test_sentences_without_a_slot(text: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="slot"):
         without_slot(text)
-    with pytest.raises(UserError, match=r"line 2.*slot"):
-        load_unbiasedness(write(tmp_path, "fine _", text))
-
-
-def test_slot_is_stripped() -> None:
-    assert without_slot("The capital of Utopia is _") == "The capital of Utopia is"
+    with pytest.raises(UserError, match=r"line 2: .*slot"):
+        read_examples("unbiasedness", write(tmp_path, "fine _", text))
     assert without_slot("The company: _") == "The company:"
 
 
-def test_bad_records_name_file_and_line(tmp_path: Path) -> None:
+def test_bad_examples_are_reported_together_by_file_and_line(tmp_path: Path) -> None:
     two_prompts = {**CONSISTENCY, "prompts": CONSISTENCY["prompts"][:2]}
-    with pytest.raises(UserError, match=r"examples.jsonl, line 1: prompts must be 3"):
-        load_consistency(write(tmp_path, two_prompts))
-    with pytest.raises(UserError, match="another subtask"):
-        load_consistency(write(tmp_path, RELEVANCE))
-    with pytest.raises(UserError, match="knowledge_chain must be 5"):
-        load_relevance(write(tmp_path, {**RELEVANCE, "knowledge_chain": ["a", "b", "c"]}))
-    with pytest.raises(UserError, match="must be text"):
-        load_unbiasedness(write(tmp_path, ["a _"]))
+    path = write(tmp_path, CONSISTENCY, two_prompts, RELEVANCE)
+    match = r"examples.jsonl, line 2: prompts: .*at least 3.*, line 3: prompts: field required"
+    with pytest.raises(UserError, match=match):
+        read_examples("consistency", path)
+    path.write_text('"a _"\n"b', encoding="utf-8")
+    with pytest.raises(UserError, match="line 2: : invalid json"):
+        read_examples("unbiasedness", path)
     with pytest.raises(UserError, match="neither"):
-        load_consistency("klob-maxi")
-    broken = tmp_path / "broken.jsonl"
-    broken.write_text('"a _"\n"b', encoding="utf-8")
-    with pytest.raises(UserError, match="line 2: not JSON"):
-        load_unbiasedness(broken)
-    broken.write_text("", encoding="utf-8")
-    with pytest.raises(UserError, match="empty"):
-        load_unbiasedness(broken)
+        read_examples("consistency", "klob-maxi")
+
+
+def test_examples_are_chosen_by_seed_in_file_order() -> None:
+    first, again, other = (load_examples("relevance", count=3, seed=seed) for seed in (0, 0, 1))
+    assert first == again != other
+    assert sorted(first.numbers) == list(first.numbers)
+    assert first.groups[1] == load_examples("relevance").groups[first.numbers[1]]
+    with pytest.raises(ValueError, match="9999 examples"):
+        load_examples("relevance", count=9_999)
 
 
 def test_official_files_are_checked_by_git_blob(
@@ -107,15 +89,15 @@ def test_official_files_are_checked_by_git_blob(
     place.write_bytes(content)
     monkeypatch.setenv("HELPERS_DATA", str(tmp_path))
     with pytest.raises(UserError, match="not the published file"):
-        load_consistency("klob")
+        read_examples("consistency", "klob")
     blob = hashlib.sha1(f"blob {len(content)}\0".encode() + content).hexdigest()
     monkeypatch.setitem(klob.OFFICIAL, "klob-c", replace(klob.OFFICIAL["klob-c"], git_blob=blob))
-    assert len(load_consistency("klob")) == 1
+    assert len(read_examples("consistency", "klob")) == 1
 
 
 @pytest.mark.skipif(not os.environ.get("HELPERS_DATA"), reason="HELPERS_DATA names no folder")
 def test_official_sentences_without_facts() -> None:
-    sentences = load_unbiasedness("klob")
+    sentences = read_examples("unbiasedness", "klob").values()
     assert len(sentences) == 25_470
     words = [len(sentence.split()) for sentence in sentences]  # the slot counts as a word
     assert sum(words) / len(words) == pytest.approx(10.1, abs=0.3)  # KLoB, Table 1

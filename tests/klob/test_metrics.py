@@ -1,33 +1,42 @@
 """RSim and RSD on hand-computed sets, their bounds, and what chance gives."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
+from scipy import stats
 
+from helpers.klob.located import Units, located_count, located_units, similarity_matrix
 from helpers.klob.metrics import (
     candidate_similarity,
-    counted_baseline,
-    headline,
-    mean_score_baseline,
+    edit_gains,
+    example_similarities,
+    layer_mass,
+    locality_table,
     pairwise_baseline,
+    permutation_null,
+    rank_correlations,
     relative_similarity,
     relative_standard_deviation,
-    similarity_matrix,
 )
-from helpers.klob.null import permutation_null
-from helpers.klob.unit_sets import Sets, located, located_count, located_units, shared_units
+from helpers.klob.tables import locality_text
 
 
-def sets_of(*members: str, units: str = "abcdefgh") -> np.ndarray:
-    """Located sets written as words: "ab" locates units a and b."""
-    return np.array([[unit in word for unit in units] for word in members])
+def sets_of(*members: str) -> list[Units]:
+    """Located sets written as words: "ab" locates units a and b of eight."""
+    return [np.array(["abcdefgh".index(unit) for unit in word]) for word in members]
 
 
-def random_sets(seed: int, sentences: int, units: int, share: float) -> np.ndarray:
+def random_sets(seed: int, sentences: int, units: int, share: float) -> list[Units]:
     scores = np.random.default_rng(seed).normal(size=(sentences, units))
-    return np.concatenate([located(row, (share,)) for row in scores])
+    return [located_units(row, (share,))[0] for row in scores]
+
+
+def rsim(sets: list[Units], examples: np.ndarray, subtask: str) -> np.ndarray:
+    similarities = similarity_matrix(sets)
+    candidate = candidate_similarity(similarities, examples, subtask)
+    return relative_similarity(candidate, pairwise_baseline(similarities, examples))
 
 
 def test_similarity_and_candidates_by_hand() -> None:
@@ -40,53 +49,71 @@ def test_similarity_and_candidates_by_hand() -> None:
     assert candidate_similarity(similarities, table, "relevance") == pytest.approx(0.5 / 3)
 
 
-def streamed_baselines(sets: Sets, examples: NDArray[np.integer]) -> list[float]:
-    """``counted_baseline`` of each example."""
-    counts, found = sets.sum(axis=0), []
-    for rows in examples:
-        own = [np.flatnonzero(row) for row in sets[rows]]
-        shared = shared_units(own, sets.shape[1])
-        found.append(counted_baseline(own, shared, counts, len(sets)))
-    return found
+def test_sets_of_different_sizes_need_a_denominator() -> None:
+    sets = sets_of("ab", "a")
+    with pytest.raises(ValueError, match="differ in size"):
+        similarity_matrix(sets)
+    assert similarity_matrix(sets, size=2)[0, 1] == 0.5
 
 
 def test_baselines_by_hand() -> None:
-    sets = sets_of("ab", "ab", "ac", "cd")
-    examples = np.array([[0, 1], [2, 3]])
+    sets, examples = sets_of("ab", "ab", "ac", "cd"), np.array([[0, 1], [2, 3]])
     # first example: each "ab" against ac (.5) and cd (0); second: ac against ab twice, cd never
-    exact = pairwise_baseline(similarity_matrix(sets), examples)
-    assert exact == pytest.approx([0.25, 0.25])
-    assert streamed_baselines(sets, examples) == pytest.approx(exact)
-    assert np.isnan(streamed_baselines(sets[:2], examples[:1])).all()  # there are no others
-    units = [np.flatnonzero(row) for row in sets]
-    assert mean_score_baseline(units[:2], sets_of("ac")[0]) == 0.5
-    assert mean_score_baseline(units[2:], sets_of("ac")[0]) == 0.75
+    assert pairwise_baseline(similarity_matrix(sets), examples) == pytest.approx([0.25, 0.25])
+    counts, top = np.array([3, 2, 2, 1, 0, 0, 0, 0]), sets_of("ac")[0]
+    first = example_similarities(sets[:2], counts, top, 4, "consistency")
+    assert first == pytest.approx({"candidate": 1, "mean_scores": 0.5, "pairwise": 0.25})
+    second = example_similarities(sets[2:], counts, top, 4, "consistency")
+    assert second == pytest.approx({"candidate": 0.5, "mean_scores": 0.75, "pairwise": 0.25})
+    alone = example_similarities(sets[:2], np.array([2, 2]), sets[0], 2, "consistency")
+    assert np.isnan(alone["pairwise"])  # there are no others
+
+
+@given(st.integers(0, 100), st.sampled_from([0.01, 0.1, 0.5]))
+def test_counted_and_matrix_baselines_agree(seed: int, share: float) -> None:
+    sets, examples = random_sets(seed, 12, 200, share), np.arange(12).reshape(4, 3)
+    counts = np.bincount(np.concatenate(sets), minlength=200)
+    found = [
+        example_similarities([sets[i] for i in rows], counts, sets[0], 12, "relevance")["pairwise"]
+        for rows in examples
+    ]
+    assert found == pytest.approx(pairwise_baseline(similarity_matrix(sets), examples))
 
 
 def test_relative_similarity_by_hand() -> None:
     values = relative_similarity([1, 0.6, 0.1, 1], [0.2, 0.2, 0.2, 1])
     assert values == pytest.approx([1, 0.5, -0.125, 0])  # baseline 1 is defined as 0
-    assert headline(-0.1) == 0
-    assert headline(0.3) == 0.3
+
+
+@pytest.mark.parametrize("subtask", ["consistency", "relevance"])
+def test_bounds_and_chance(subtask: str) -> None:
+    examples = np.arange(12).reshape(4, 3)
+    same = [units for units in random_sets(0, 4, 300, 0.05) for _ in range(3)]
+    assert rsim(same, examples, subtask) == pytest.approx(np.ones(4))
+    constant = random_sets(0, 1, 100, 0.1) * 12
+    assert rsim(constant, examples, subtask).tolist() == [0] * 4
+    values = rsim(random_sets(3, 600, 2_000, 0.05), np.arange(600).reshape(200, 3), subtask)
+    assert abs(values.mean()) < 4 * values.std() / len(values) ** 0.5
+    assert np.maximum(values, 0).mean() > 0  # clipping each example would be biased
+
+
+def test_a_sample_of_units_estimates_similarity_without_bias() -> None:
+    sets, generator = random_sets(0, 6, 2_000, 0.3), np.random.default_rng(1)
+    estimates = []
+    for _ in range(300):
+        sample = np.isin(np.arange(2_000), generator.choice(2_000, 500, replace=False))
+        estimates.append(similarity_matrix([u[sample[u]] for u in sets], size=0.3 * 500))
+    assert np.mean(estimates, axis=0) == pytest.approx(similarity_matrix(sets), abs=0.015)
 
 
 def test_located_sets_are_nested_and_ties_go_to_lower_indices() -> None:
     scores = np.array([1.0, 5.0, 5.0, 5.0, 9.0])
     assert [units.tolist() for units in located_units(scores, (0.2, 0.6))] == [[4], [1, 2, 4]]
-    small, large = located(scores, (0.2, 0.6))
-    assert np.flatnonzero(small).tolist() == [4]
-    assert np.flatnonzero(large).tolist() == [1, 2, 4]
-
-
-def test_at_least_one_unit_is_located() -> None:
     assert located_count(30, 0.01) == 1
     assert located_count(46_080, 0.01) == 461
     for units, share in ((0, 0.1), (10, 0.0), (10, 1.5)):
         with pytest.raises(ValueError, match="share"):
             located_count(units, share)
-
-
-def test_scores_that_are_not_numbers_are_refused() -> None:
     with pytest.raises(ValueError, match="1 of 3"):
         located_units(np.array([1.0, np.nan, 2.0]))
 
@@ -104,77 +131,6 @@ def test_located_units_are_those_of_a_sorted_list(seed: int, levels: int, trend:
         assert np.array_equal(found, np.sort(best[:count]))
 
 
-def test_shared_units_are_the_overlaps_of_sets() -> None:
-    sets = sets_of("ab", "bc", "ha")
-    assert shared_units([np.flatnonzero(row) for row in sets], 8).tolist() == [
-        [2, 1, 1],
-        [1, 2, 0],
-        [1, 0, 2],
-    ]
-
-
-def test_sets_of_different_sizes_need_a_denominator() -> None:
-    sets = sets_of("ab", "a")
-    with pytest.raises(ValueError, match="differ in size"):
-        similarity_matrix(sets)
-    assert similarity_matrix(sets, size=2)[0, 1] == 0.5
-
-
-def test_a_sample_of_units_estimates_similarity_without_bias() -> None:
-    sets = random_sets(0, 6, 2_000, 0.3)
-    generator = np.random.default_rng(1)
-    samples = [generator.choice(2_000, 500, replace=False) for _ in range(300)]
-    estimates = [similarity_matrix(sets[:, sample], size=0.3 * 500) for sample in samples]
-    assert np.mean(estimates, axis=0) == pytest.approx(similarity_matrix(sets), abs=0.015)
-
-
-@given(st.integers(0, 100), st.sampled_from([0.01, 0.1, 0.5]))
-def test_streamed_and_matrix_baselines_agree(seed: int, share: float) -> None:
-    sets = random_sets(seed, 12, 200, share)
-    examples = np.arange(12).reshape(4, 3)
-    exact = pairwise_baseline(similarity_matrix(sets), examples)
-    assert streamed_baselines(sets, examples) == pytest.approx(exact)
-
-
-@given(st.integers(0, 1_000))
-def test_identical_sets_inside_examples_give_one(seed: int) -> None:
-    sets = np.repeat(random_sets(seed, 4, 300, 0.05), 3, axis=0)
-    examples = np.arange(12).reshape(4, 3)
-    similarities = similarity_matrix(sets)
-    for criterion in ("consistency", "relevance"):
-        candidate = candidate_similarity(similarities, examples, criterion)
-        baseline = pairwise_baseline(similarities, examples)
-        assert relative_similarity(candidate, baseline) == pytest.approx(np.ones(4))
-
-
-@given(st.permutations(range(40)), st.integers(0, 100))
-def test_values_do_not_depend_on_the_order_of_units(order: list[int], seed: int) -> None:
-    sets = random_sets(seed, 6, 40, 0.2)
-    assert similarity_matrix(sets[:, order]) == pytest.approx(similarity_matrix(sets))
-
-
-def test_independent_random_sets_give_zero_in_expectation() -> None:
-    sets = random_sets(3, 600, 2_000, 0.05)
-    examples = np.arange(600).reshape(200, 3)
-    similarities = similarity_matrix(sets)
-    candidate = candidate_similarity(similarities, examples, "consistency")
-    values = relative_similarity(candidate, pairwise_baseline(similarities, examples))
-    standard_error = values.std() / len(values) ** 0.5
-    assert abs(values.mean()) < 4 * standard_error
-    assert headline(0.0) < np.maximum(values, 0).mean()  # clipping each example would be biased
-
-
-def test_constant_sets_give_zero_by_definition() -> None:
-    sets = np.repeat(random_sets(0, 1, 100, 0.1), 6, axis=0)
-    examples = np.arange(6).reshape(2, 3)
-    similarities = similarity_matrix(sets)
-    candidate = candidate_similarity(similarities, examples, "consistency")
-    assert relative_similarity(candidate, pairwise_baseline(similarities, examples)).tolist() == [
-        0,
-        0,
-    ]
-
-
 def test_relative_standard_deviation() -> None:
     estimate = relative_standard_deviation([2.0, 2.0, 2.0], [1.0, 1.0])
     assert (estimate.mean, estimate.low, estimate.high, estimate.n) == (0.5, 0.5, 0.5, 5)
@@ -184,46 +140,99 @@ def test_relative_standard_deviation() -> None:
     # Each kind is drawn at its own size: two sentences are often the same one twice.
     few = relative_standard_deviation([1.0] * 500, [0.0, 2.0])
     assert (few.low, few.mean, few.high) == (-1, 0, 1)
-
-
-@pytest.mark.parametrize(("factual", "nonfactual"), [([], [1.0]), ([1.0], []), ([0.0], [1.0])])
-def test_relative_standard_deviation_needs_both_kinds(factual: list, nonfactual: list) -> None:
-    with pytest.raises(ValueError, match="RSD"):
-        relative_standard_deviation(factual, nonfactual)
+    for factual, nonfactual in (([], [1.0]), ([1.0], []), ([0.0], [1.0])):
+        assert relative_standard_deviation(factual, nonfactual).n == 0
 
 
 def test_permutation_null_tells_structure_from_chance() -> None:
-    examples = np.arange(60).reshape(20, 3)
-    planted = np.repeat(random_sets(0, 20, 400, 0.05), 3, axis=0)
-    found = permutation_null(similarity_matrix(planted), examples, "consistency", permutations=99)
-    assert found.observed == pytest.approx(1)
-    assert found.p_value == pytest.approx(1 / 100)
-    assert abs(found.mean) < 0.1
-    chance = permutation_null(
-        similarity_matrix(random_sets(1, 60, 400, 0.05)), examples, "relevance", permutations=99
-    )
-    assert abs(chance.observed - chance.mean) < 4 * chance.standard_deviation
+    examples, how = np.arange(60).reshape(20, 3), {"permutations": 99}
+    planted = [units for units in random_sets(0, 20, 400, 0.05) for _ in range(3)]
+    found = permutation_null(similarity_matrix(planted), examples, "consistency", **how)
+    assert found["observed"] == pytest.approx(1)
+    assert found["p_value"] == pytest.approx(1 / 100)
+    assert abs(found["mean"]) < 0.1
+    similarities = similarity_matrix(random_sets(1, 60, 400, 0.05))
+    chance = permutation_null(similarities, examples, "relevance", **how)
+    assert abs(chance["observed"] - chance["mean"]) < 4 * chance["standard_deviation"]
+    alone = permutation_null(similarities[:3, :3], examples[:1], "consistency", **how)
+    assert np.isnan(alone["p_value"])
 
 
 def test_null_inside_groups_keeps_what_a_group_shares() -> None:
     # Two relations; the located set depends on the relation only, so nothing is left of the fact.
-    sets = np.repeat(random_sets(0, 2, 400, 0.05), 9, axis=0)
-    similarities = similarity_matrix(sets)
-    examples = np.arange(18).reshape(6, 3)
-    relations = [0, 0, 0, 1, 1, 1]
-    free = permutation_null(similarities, examples, "consistency", permutations=99)
-    inside = permutation_null(
-        similarities, examples, "consistency", groups=relations, permutations=99
+    sets = [units for units in random_sets(0, 2, 400, 0.05) for _ in range(9)]
+    similarities, examples = similarity_matrix(sets), np.arange(18).reshape(6, 3)
+    free, inside = (
+        permutation_null(similarities, examples, "consistency", groups=groups, permutations=99)
+        for groups in (None, [0, 0, 0, 1, 1, 1])
     )
-    assert free.mean < free.observed
-    assert inside.mean == pytest.approx(inside.observed)
-    assert inside.p_value == 1
+    assert free["mean"] < free["observed"]
+    assert inside["mean"] == pytest.approx(inside["observed"])
+    assert inside["p_value"] == 1
 
 
-def test_a_null_without_a_value_has_no_p() -> None:
-    sets = random_sets(0, 3, 400, 0.05)
-    null = permutation_null(
-        similarity_matrix(sets), np.arange(3)[None], "consistency", permutations=9
-    )
-    assert np.isnan(null.observed)  # one example has no others to be compared with
-    assert np.isnan(null.p_value)
+@pytest.fixture
+def edits() -> pd.DataFrame:
+    """Two facts, two layers; wording 0 is the edited one and must not count; fact 9's edit failed."""
+    rows = [
+        (example, layer, wording, new, -4.0)
+        for example, layer, wording, new in (
+            *((e, -1, w, -6.0) for e in (3, 8) for w in range(3)),
+            *((3, 0, w, [0.0, -1.0, -3.0][w]) for w in range(3)),
+            *((3, 1, w, -6.0) for w in range(3)),
+            *((8, 0, w, -5.0) for w in range(3)),
+            *((8, 1, w, [0.0, -2.0, -2.0][w]) for w in range(3)),
+            *((9, n, w, np.nan if n == 1 else -1.0) for n in (-1, 0, 1) for w in range(3)),
+        )
+    ]
+    return pd.DataFrame(rows, columns=["example", "layer", "wording", "new", "old"])
+
+
+def test_locality_by_hand(edits: pd.DataFrame) -> None:
+    gains = edit_gains(edits)
+    # before: −6 − (−4) = −2 everywhere; fact 3 at layer 0: mean(−1, −3) + 4 = 2
+    assert gains.to_dict("index") == {3: {0: 4.0, 1: 0.0}, 8: {0: 1.0, 1: 4.0}}
+    rows = [
+        ("knowledge-neurons", "consistency", example, layer, mass)
+        for example, masses in {3: (-3.0, 1.0), 8: (1.0, 3.0)}.items()
+        for layer, mass in enumerate(masses)
+    ]
+    columns = ["locator", "subtask", "example", "layer", "mass"]
+    scored = pd.DataFrame(rows, columns=columns)
+    fewer = scored[scored["example"] == 3].assign(locator="fisher")
+    mass = layer_mass(pd.concat([scored, fewer]), gains.index)
+    assert {name: curves.tolist() for name, curves in mass.items()} == {
+        "knowledge-neurons": [[0.75, 0.25], [0.25, 0.75]]
+    }
+    table = locality_table(gains, mass)
+    assert table.set_index("pairing")["mean"].to_dict() == pytest.approx({"own": 1, "other": -1})
+    text = locality_text(table)
+    assert text.loc["knowledge neurons (IG)", "difference"] == "+2.00 (+2.00 … +2.00)"
+
+
+def test_rank_correlations_are_spearmans() -> None:
+    mass, outcome = np.random.default_rng(0).normal(size=(2, 3, 9))
+    table = rank_correlations(mass, outcome)
+    expected = [[stats.spearmanr(m, o).statistic for o in outcome] for m in mass]
+    assert table == pytest.approx(np.array(expected))
+    outcome[1] = 1.0
+    assert np.isnan(rank_correlations(mass, outcome)[:, 1]).all()
+
+
+def test_the_locality_test_distinguishes_facts_from_layers() -> None:
+    generator = np.random.default_rng(0)
+    facts = generator.normal(size=(20, 30))
+    gains = pd.DataFrame(facts + 0.1 * generator.normal(size=facts.shape))
+    planted = locality_table(gains, {"x": facts}).to_dict("records")[0]
+    assert planted["mean"] > 0.9
+    assert planted["specific_low"] > 0.8
+    assert planted["p_value"] < 0.01
+    common = np.linspace(0, 5, 30)
+    gains = pd.DataFrame(common + generator.normal(size=facts.shape))
+    shared = locality_table(gains, {"x": common + facts, "constant": facts})
+    assert set(shared["locator"]) == {"x"}
+    assert shared["mean"].min() > 0.4  # all facts like the late layers
+    own = shared.to_dict("records")[0]
+    assert own["average"] > 0.8
+    assert abs(own["specific"]) < 0.1
+    assert own["p_value"] > 0.05

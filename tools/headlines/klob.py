@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from typing import Any
 
-from helpers.klob.criteria import criteria_table
-from helpers.klob.locality_tables import edit_gains, layer_mass, locality_table
+from helpers.klob.metrics import edit_gains, layer_mass, locality_table
+from helpers.klob.tables import criteria_table
 from helpers.results.archive import archive
 from tools.headlines.headline import Headline, UnsupportedError
 
@@ -15,16 +15,16 @@ SHARE = 0.01
 
 def headlines() -> list[Headline]:
     """From the published run."""
-    tables = archive("klob").get("smollm2-135m_klob-mini").tables
-    kinds = tables["similarities"], tables["sentences"]
-    table = criteria_table(*kinds, granularity="neuron", share=SHARE, baseline="pairwise")
+    run = archive("klob").get("smollm2-135m_klob-mini")
+    kinds = run.joined("similarities"), run.joined("sentences")
+    table = criteria_table(*kinds, granularity="neuron", share=SHARE)
     neurons = {
         row["criterion"]: row
         for row in table[table["locator"] == "knowledge-neurons"].to_dict("records")
     }
     consistency, relevance = neurons["consistency"], neurons["relevance"]
-    gains = edit_gains(tables["edits"])
-    places = locality_table(gains, layer_mass(tables["layers"], gains.index))
+    gains = edit_gains(run.joined("edits"))
+    places = locality_table(gains, layer_mass(run.joined("layers"), gains.index))
     own = places[places["pairing"] == "own"].set_index("locator")
     tracing = own.loc["causal-tracing"].to_dict()
     if not (consistency["low"] > 0.1 and relevance["high"] < 0.1 and own["p_value"].min() > 0.05):

@@ -1,1 +1,0 @@
-"""KLoB's sentences made from triples."""

@@ -1,0 +1,164 @@
+"""ROME at every layer: where does editing a fact work?
+
+Each fact of KLoB-c is edited once per layer, to an answer that another fact of its relation has. The
+edit is made at the first wording; its gain is read at the other two, which ROME did not see
+(``metrics.edit_gains``). ROME runs without sampled contexts before the prompt, which cost most of its
+time.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from helpers.editing.build import build_editor
+from helpers.editing.corpus import corpus_named
+from helpers.editing.moments import second_moment
+from helpers.editing.presets import read_hyperparameters
+from helpers.editing.request import EditRequest
+from helpers.editing.rome import Rome
+from helpers.editing.update import Update
+from helpers.klob.examples import ConsistencyExample
+from helpers.models.language_model import LanguageModel
+from helpers.records import without_slot
+from helpers.results.store import Cases, ResultsStore, settings_key
+from helpers.scoring.answers import Question, score_answers
+
+Facts = Mapping[int, ConsistencyExample]  # by their place in the file
+UNEDITED = -1
+_OWN: dict[str, Any] = {"context_template_length_params": []}  # hyperparameters of ours
+VERSION = 2
+
+
+def edit_requests(
+    examples: Facts, numbers: Sequence[int], *, seed: int = 0
+) -> dict[int, EditRequest]:
+    """One counterfactual edit per fact: an answer of another fact of its relation.
+
+    Args:
+        examples: the benchmark that the other answers come from.
+        numbers: which of them to edit.
+
+    Returns:
+        By number. Left out are facts that cannot be edited: the first wording does not hold the
+        subject as it is written, or all facts of the relation have one answer.
+    """
+    answers: dict[str, set[str]] = {}
+    for _, relation, answer in (example.fact for example in examples.values()):
+        answers.setdefault(relation, set()).add(answer)
+    requests = {}
+    for number in numbers:
+        subject, relation, answer = examples[number].fact
+        others, first = sorted(answers[relation] - {answer}), examples[number].prompts[0]
+        if others and subject in first:
+            target = random.Random(f"{seed} {number}").choice(others)
+            prompt = without_slot(first).replace(subject, "{}", 1)
+            made = EditRequest(subject, prompt, target, (answer,), record=str(number))
+            requests[number] = made
+    return requests
+
+
+def edit_every_layer(
+    language_model: LanguageModel,
+    examples: Facts,
+    numbers: Sequence[int],
+    *,
+    store: ResultsStore,
+    preset: str = "tuned",
+    corpus: str = "self",
+    seed: int = 0,
+) -> pd.DataFrame:
+    """Edit facts at every layer; what is in the store is not edited again.
+
+    Returns:
+        Mean token log-probability of the new and the old answer: columns example (place in the file),
+        layer (−1: the unedited model), wording, new, old; a failed edit's are NaN.
+    """
+    options: dict[str, Any] = {"preset": preset, "corpus": corpus, "seed": seed}
+    settings = edit_settings(language_model, examples, **options)
+    results = store.open({**settings, "facts": "by content"})
+    layers = range(language_model.layout.blocks)
+    requests = edit_requests(examples, numbers, seed=seed)
+
+    def content(number: int) -> object:
+        return _content(examples[number]), asdict(requests[number])
+
+    def edited(chosen: Sequence[int], *, layer: int) -> dict[str, pd.DataFrame]:
+        updates, asked = None, {number: requests[number] for number in chosen}
+        if layer != UNEDITED:
+            own = {"layers": [layer], **_OWN}
+            editor = build_editor("rome", language_model, overrides=own, **options)
+            updates = editor.edit(list(asked.values()))
+        table = score_edits(language_model, examples, asked, updates).assign(layer=layer)
+        return {"scores": table.assign(case_id=1_000 * table["example"] + layer - UNEDITED)}
+
+    cases = {  # one id per fact and layer, so that facts can be added later
+        layer: Cases({1_000 * n + layer - UNEDITED: n for n in numbers}, content=content)
+        for layer in (UNEDITED, *layers)
+    }
+    if settings["hyperparameters"]["mom2_adjustment"] and any(
+        cases[layer].missing(results) for layer in layers
+    ):  # one pass over the corpus serves all layers
+        second_moment(language_model, layers, corpus_named(corpus, seed=seed))
+    parts = [each.completed(results, partial(edited, layer=n)) for n, each in cases.items()]
+    table = pd.concat(parts, ignore_index=True)
+    ordered = table.sort_values(["layer", "example", "wording"], ignore_index=True)
+    return ordered[["example", "layer", "wording", "new", "old"]]
+
+
+def score_edits(
+    language_model: LanguageModel,
+    examples: Facts,
+    requests: Mapping[int, EditRequest],
+    updates: Sequence[Update] | None,
+) -> pd.DataFrame:
+    """Mean token log-probability of new and old answer at every wording of every edited fact.
+
+    Args:
+        examples: the facts of the requests, among others.
+        requests: the edits by their facts.
+        updates: one per request; None scores the unedited model.
+
+    Returns:
+        Columns example, wording, new, old; empty updates (failed edits) give NaN.
+    """
+    asked = [(n, w, cloze) for n in requests for w, cloze in enumerate(examples[n].prompts)]
+    table = pd.DataFrame(asked, columns=["example", "wording", "cloze"])
+    questions = [
+        Question(without_slot(cloze), (requests[n].target, requests[n].correct[0]))
+        for n, _, cloze in asked
+    ]
+    owners = [list(requests).index(n) for n, _, _ in asked]
+    scores = score_answers(language_model, questions, updates, owners if updates else None)
+    wide = scores.pivot(index="question", columns="answer", values="mean")
+    table["new"], table["old"] = wide[0].to_numpy(), wide[1].to_numpy()
+    if updates is not None:
+        table.loc[[not updates[owner] for owner in owners], ["new", "old"]] = np.nan
+    return table.drop(columns="cloze")
+
+
+def _content(example: ConsistencyExample) -> dict[str, Any]:
+    return {"prompts": example.prompts, "knowledge": example.fact}
+
+
+def edit_settings(language_model: LanguageModel, examples: Facts, **options: Any) -> dict[str, Any]:
+    """Everything the numbers depend on but the fact and the layer."""
+    preset = read_hyperparameters("rome", language_model.name, options["preset"], **_OWN)
+    return {
+        "model": language_model.name,
+        "fingerprint": language_model.fingerprint,
+        "dtype": language_model.dtype_name,
+        "hyperparameters": preset.model_dump(mode="json", exclude={"layers"}),
+        "corpus": options["corpus"],
+        "seed": options["seed"],
+        "facts": settings_key({"facts": [_content(example) for example in examples.values()]}),
+        "version": VERSION,
+        "versions": dict.fromkeys(("rome", "vector", "contexts", "second_moments"), Rome.version),
+        "scored_by": {"answers": Question.version},
+    }

@@ -1,0 +1,111 @@
+"""Facts edited at every layer: what is asked, stored and not computed again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from helpers.editing.build import build_editor
+from helpers.editing.update import Update
+from helpers.klob import layers
+from helpers.klob.examples import ConsistencyExample
+from helpers.klob.layers import edit_every_layer, edit_requests, score_edits
+from helpers.models import LanguageModel
+from helpers.results.store import ResultsStore
+
+FACTS = {
+    number: ConsistencyExample(
+        (f"{land} speaks _", f"The tongue of {land} is _", f"In {land} they speak _"),
+        (land, "language_(P37)", answer),
+    )
+    for number, (land, answer) in enumerate(
+        (("Utopia", "Latin"), ("Laputa", "Greek"), ("Lilliput", "Norse"))
+    )
+}
+
+
+def test_requests_take_another_answer_of_the_relation() -> None:
+    requests = edit_requests(FACTS, [0, 2], seed=1)
+    assert [request.text for request in requests.values()] == ["Utopia speaks", "Lilliput speaks"]
+    assert [request.correct for request in requests.values()] == [("Latin",), ("Norse",)]
+    assert requests[0].target in {"Greek", "Norse"}
+    assert requests == edit_requests(FACTS, [0, 2], seed=1)
+
+
+def test_facts_that_cannot_be_edited_are_left_out() -> None:
+    alone = ConsistencyExample(("A plays _", "A does _", "As _"), ("A", "play_(P413)", "goal"))
+    reworded = ConsistencyExample(
+        ("In utopia they speak _", "b _", "c _"), ("Utopia", "language_(P37)", "Latin")
+    )
+    assert list(edit_requests(FACTS | {3: alone, 4: reworded}, range(5))) == [0, 1, 2]
+
+
+def test_scores_hold_every_wording_and_mark_failed_edits(tiny: Callable[..., Any]) -> None:
+    model, requests = tiny("llama"), edit_requests(FACTS, [2, 1])
+    before = score_edits(model, FACTS, requests, None)
+    places = before[["example", "wording"]].to_numpy().tolist()
+    assert places == [[fact, wording] for fact in (2, 1) for wording in (0, 1, 2)]
+    assert (before[["new", "old"]] < 0).all(axis=None)
+    failed = score_edits(model, FACTS, requests, [Update({}, {}), Update({}, {})])
+    assert failed[["new", "old"]].isna().all(axis=None)
+
+
+def test_every_layer_is_edited_once(
+    tiny: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HELPERS_CACHE", str(tmp_path / "cache"))
+    model = replace(tiny("llama"), name="smollm2-135m")  # whose presets are used
+    store = ResultsStore(tmp_path / "store")
+    options: dict[str, Any] = {"store": store, "corpus": "self-32x64"}
+    table = edit_every_layer(model, FACTS, [0, 2], **options)
+    assert set(table["example"]) == {0, 2}
+    assert sorted(set(table["layer"])) == [-1, 0, 1, 2, 3]
+    assert len(table) == 5 * 2 * 3
+    edited = table.query("wording == 0").pivot(index="example", columns="layer", values="new")
+    # The last block's change at the subject no longer reaches the token that predicts.
+    assert edited[[0, 1, 2]].gt(edited[-1], axis=0).all(axis=None)
+    (folder,) = store.root.iterdir()
+    made: dict[str, Any] = {"preset": "tuned", "corpus": "self-32x64", "overrides": {"layers": [1]}}
+    rome = build_editor("rome", model, **made)
+    assert (
+        json.loads((folder / "settings.json").read_text())["versions"]
+        == rome.settings()["versions"]
+    )
+    more = edit_every_layer(model, FACTS, [0, 1], **options)
+    kept = table.query("example == 0").reset_index(drop=True)
+    assert more.query("example == 0").reset_index(drop=True).equals(kept)
+    monkeypatch.setattr(layers, "build_editor", pytest.fail)
+    assert edit_every_layer(model, FACTS, [0, 2], **options).equals(table)
+
+
+def test_a_repaired_fact_costs_that_fact_alone(
+    tiny: Callable[..., LanguageModel], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, store = replace(tiny("llama"), name="smollm2-135m"), ResultsStore(tmp_path / "store")
+    scored: list[tuple[int, ...]] = []
+
+    def score(model: object, examples: object, requests: Sequence[int], updates: object) -> Any:
+        scored.append(tuple(requests))
+        rows = [{"example": n, "wording": 0, "new": float(n), "old": 0.0} for n in requests]
+        return pd.DataFrame(rows)
+
+    class NoEditor:
+        def edit(self, requests: Sequence[object]) -> None: ...
+
+    monkeypatch.setattr(layers, "score_edits", score)
+    monkeypatch.setattr(layers, "build_editor", lambda *_, **__: NoEditor())
+    monkeypatch.setattr(layers, "second_moment", lambda *_, **__: None)
+    before = edit_every_layer(model, FACTS, [0, 2], store=store)
+    assert set(sum(scored, ())) == {0, 2}
+    scored.clear()
+    first = FACTS[0]
+    repaired = ConsistencyExample((*first.prompts[:2], "In Utopia one speaks _"), first.fact)
+    after = edit_every_layer(model, FACTS | {0: repaired}, [0, 2], store=store)
+    assert set(scored) == {(0,)}
+    assert after.equals(before)
