@@ -67,7 +67,7 @@ def folded(path: Path) -> str:
 def findings() -> str:
     """What the README says was found: the headlines, the paper's results and ours."""
     text = (REPOSITORY / "README.md").read_text("utf-8")
-    found = text[text.index("## What we find") : text.index("## Two commands")]
+    found = text[text.index("## What we find") : text.index("## Limits")]
     return outdated(text) + TIED.sub("\u00a0", _COMMENT.sub("", found))
 
 
