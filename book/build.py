@@ -88,7 +88,8 @@ def outdated(readme: str) -> str:
 
 def guides() -> dict[str, str]:
     """The repository's own guides, as pages; links to files that are no page become their names."""
-    paths = [REPOSITORY / "CONTRIBUTING.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
+    docs = {path for path in (REPOSITORY / "docs").glob("*.md") if path.stem != "publishing"}
+    paths = [REPOSITORY / "CONTRIBUTING.md", *sorted(docs)]
     return {path.name.lower(): _as_page(path.read_text("utf-8")) for path in paths}
 
 
