@@ -14,14 +14,20 @@ from pathlib import Path
 
 import pandas as pd
 
+from helpers.editing.editors import method_label
 from helpers.paths import NOTEBOOKS, REPOSITORY
 from helpers.peak.figures import MAIN_RUN
-from helpers.peak.findings import metrics_of_runs, price_table, verdicts_table
+from helpers.peak.findings import metrics_of_runs, verdicts_table
+from helpers.peak.metrics import method_metrics, summarise
+from helpers.peak.tables import scores_of
 from helpers.results.archive import archive
+from helpers.thinkedit import tables
+from helpers.thinkedit.evaluation import evaluate, is_recalled
 from tools.headlines import klob, peak, thinkedit
 from tools.headlines.headline import Headline
 
 README = REPOSITORY / "README.md"
+_PEAK = {"ES": "ES", "GS": "GS", "LS": "LS", "AFF_hard": "AFF", "ANF_hard": "ANF"}
 _BEGIN, _END = "<!-- made by python -m tools.headlines: {} -->", "<!-- end -->"
 
 
@@ -39,11 +45,38 @@ def readme(headlines: Iterable[Headline]) -> str:
     parts = {
         "headlines": "\n".join(headline.line() for headline in headlines),
         "verdicts": _markdown(verdicts_table(ours)),
-        "price": _markdown(price_table(ours)),
+        "editors": _markdown(editors_table()),
     }
     for name, part in parts.items():
         text = replaced(text, name, part)
     return text
+
+
+def editors_table() -> pd.DataFrame:
+    """Every plain editor on PEAK-CF and on what each model recalls, one row per editor and model."""
+    rows: dict[tuple[str, str], dict[str, str]] = {}
+    peak_runs, own_runs = archive("peak").runs(), archive("thinkedit").runs()
+    for run in (run for run in peak_runs if run.name.endswith("_peak-cf")):
+        for label, records in method_metrics(scores_of(run)).items():
+            if "+" not in label:
+                means = 100 * summarise(records[list(_PEAK)])["mean"]
+                cells = {title: f"{means[metric]:.0f}" for metric, title in _PEAK.items()}
+                rows[label, run.about.source["model"]] = {**cells, "n": str(len(records))}
+    for run in filter(is_recalled, own_runs):
+        found = evaluate((run,))
+        edits, whole = (
+            table(found, mode="independent").set_index("method")
+            for table in (tables.deep_table, tables.technique_table)
+        )
+        for method in edits.index.intersection(whole.index):
+            own = rows.get((method_label(method), run.about.source["model"]), {})
+            own |= {"deep": f"{edits.at[method, tables.DEEP]:.2f}"}
+            own |= {"CKP": f"{whole.at[method, 'CKP']:.2f}", "m": str(edits.at[method, "edits"])}
+    titles = [*_PEAK.values(), "n", "deep", "CKP", "m"]
+    table = pd.DataFrame.from_dict(rows, orient="index", columns=titles).fillna("–")
+    places = list(dict.fromkeys(editor for editor, _ in rows))
+    ordered = sorted(rows, key=lambda row: (places.index(row[0]), row[1] != _MAIN_MODEL))
+    return table.loc[ordered].rename_axis(["editor", "model"])
 
 
 def notebook(headline: Headline) -> tuple[Path, str]:
