@@ -64,14 +64,11 @@ def editors_table() -> pd.DataFrame:
                 rows[label, run.about.source["model"]] = {**cells, "n": str(len(records))}
     for run in filter(is_recalled, own_runs):
         found = evaluate((run,))
-        edits, whole = (
-            table(found, mode="independent").set_index("method")
-            for table in (tables.deep_table, tables.technique_table)
-        )
-        for method in edits.index.intersection(whole.index):
-            own = rows.get((method_label(method), run.about.source["model"]), {})
-            own |= {"deep": f"{edits.at[method, tables.DEEP]:.2f}"}
-            own |= {"CKP": f"{whole.at[method, 'CKP']:.2f}", "m": str(edits.at[method, "edits"])}
+        whole = tables.technique_table(found, mode="independent").set_index("method")["CKP"]
+        for row in tables.deep_table(found, mode="independent").to_dict("records"):
+            own = rows.get((method_label(row["method"]), row["model"]), {})
+            own |= {"deep": f"{row[tables.DEEP]:.2f}", "m": str(row["edits"])}
+            own["CKP"] = f"{whole[row['method']]:.2f}"
     titles = [*_PEAK.values(), "n", "deep", "CKP", "m"]
     table = pd.DataFrame.from_dict(rows, orient="index", columns=titles).fillna("–")
     places = list(dict.fromkeys(editor for editor, _ in rows))
