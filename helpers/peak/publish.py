@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
@@ -126,32 +126,31 @@ def _responses(run: PeakRun, params: Mapping[str, Any]) -> Iterator[Part]:
     lists = AnswerLists(run, samples=params["samples"])
     drawn = {"samples": lists.samples, **asdict(lists.sampling)}
     sampling = {"sampling": {"records": len(run.data.records), **drawn}}
-    editors = _editors(run, params["said"], params)
-    made: dict[str, Callable[[], pd.DataFrame]] = {
-        "said before": lists.said,
-        "said again": lists.again().said,
-        **{f"said by {name}": partial(lists.said, editor) for name, editor in editors.items()},
-    }
-    for name, said in made.items() if params["said"] else ():
-        editor = editors.get(name.removeprefix("said by "))
+    states: list[tuple[str, AnswerLists, Editor | None]] = [
+        ("said before", lists, None),
+        ("said again", lists.again(), None),
+        *((f"said by {m}", lists, e) for m, e in _editors(run, params["said"], params).items()),
+    ]
+    for name, each, editor in states if params["said"] else ():
         settings = {**(editor.settings() if editor else {}), **sampling}
-        yield Part(name, settings, lambda said=said: small(said()))  # type: ignore[misc]
+        yield Part(name, settings, partial(_said, each, editor))
+
+
+def _said(lists: AnswerLists, editor: Editor | None) -> pd.DataFrame:
+    return small(lists.said(editor))
 
 
 def _sequences(run: PeakRun, params: Mapping[str, Any]) -> Iterator[Part]:
     checkpoints = sorted(params["checkpoints"])
     for method, editor in _editors(run, params["sequences"], params).items():
-        sequence = PeakSequence(run, editor)
-        for place, edits in enumerate(checkpoints):
-            reached = checkpoints[: place + 1]
-
-            def scores(
-                sequence: PeakSequence = sequence, reached: Sequence[int] = reached
-            ) -> pd.DataFrame:
-                return small(sequence.scores(reached)[reached[-1]])
-
+        for place, edits in enumerate(checkpoints, 1):
+            reached = partial(_reached, PeakSequence(run, editor), checkpoints[:place])
             cases = [record.case_id for record in run.data.records[:edits]]
-            yield Part(f"{method} after {edits}", editor.settings(), scores, cases=cases)
+            yield Part(f"{method} after {edits}", editor.settings(), reached, cases=cases)
+
+
+def _reached(sequence: PeakSequence, checkpoints: Sequence[int]) -> pd.DataFrame:
+    return small(sequence.scores(checkpoints)[checkpoints[-1]])
 
 
 def _editors(

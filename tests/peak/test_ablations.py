@@ -177,11 +177,3 @@ def test_every_figure_is_drawn_from_what_is_stored(folder):
     assert titles["sequences"] == "After 5 edits APP lowers the forgetting of ROME"
     assert "n = 6 records" in drawn[f"04_editors_{NAME}"].get_supxlabel()
     assert "n = 2, 5 records" in drawn[f"04_sequences_{NAME}"].get_supxlabel()
-
-
-def test_an_unfinished_study_is_drawn_too(tmp_path):
-    for name in ("rome", "rome+app@alpha=0x", "memit", "memit+all"):
-        put(tmp_path, name, scores(1.0), {"app": None})
-    figures = {name: entry.draw() for name, entry in published(tmp_path, chapter="04").items()}
-    # The objectives are compared with ROME+APP, which is not there yet.
-    assert set(figures) == {f"04_{key}_{NAME}" for key in ("fairer", "editors")}

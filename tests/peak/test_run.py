@@ -134,17 +134,6 @@ def test_an_edit_that_cannot_be_used_is_recorded_and_omitted(run, editor, monkey
     assert {"given up": "non-finite loss", "overflow": "not finite"}[how] in failure
 
 
-def test_a_lost_record_of_a_given_up_edit_does_not_make_it_a_good_one(run, editor, monkeypatch):
-    given_up = Update({}, {"failure": "non-finite loss"})
-    monkeypatch.setattr(type(editor), "edit", lambda self, requests: [given_up] * len(requests))
-    assert run.scores(editor).empty
-    part = next(run.results(editor).folder.glob("edits-*.parquet"))
-    part.write_bytes(part.read_bytes()[:-1])
-    with pytest.warns(UserWarning, match="computed again"):
-        assert run.scores(editor).empty
-    assert set(run.edits(editor)["case_id"]) == {record.case_id for record in run.data.records}
-
-
 def test_one_record_agrees_with_scoring(tiny, data, editor):
     record = data.records[0]
     (update,) = editor.edit([edit_request(record)])
@@ -203,15 +192,6 @@ def test_a_longer_sequence_continues_where_a_shorter_one_ended(longer, editor, m
     assert sequence.edits(4)["case_id"].tolist() == [r.case_id for r in longer.data.records[2:]]
     monkeypatch.setattr(peak_scores, "score_records", None)  # anything computed again would fail
     sequence.scores([2, 4])
-
-
-def test_a_lost_update_is_made_again(longer, editor):
-    sequence = PeakSequence(longer, editor)
-    sequence.scores([1])
-    for file in sequence.results(1).folder.glob("*.safetensors"):
-        file.unlink()
-    expected = PeakSequence(elsewhere(longer), editor).scores([2])[2]
-    pd.testing.assert_frame_equal(sequence.scores([1, 2])[2], expected)
 
 
 def test_an_editor_that_remembers_more_starts_anew(longer, editor):

@@ -105,14 +105,6 @@ def test_the_cut_off_itself_is_new_and_the_end_itself_is_ignored(seed):
     assert set(record.correct) == set("BC")
 
 
-def test_a_hub_links_nobody(monkeypatch):
-    monkeypatch.setattr(build, "HUB", 3)
-    films = [(f"film {i}", "P57", "person") for i in range(4)]
-    linked = Linked(graph_of([*films, ("film 0", "P161", "actor"), ("film 1", "P161", "actor")]))
-    assert linked.within_two("film 0") == {"person", "actor", "film 1"}
-    assert linked.within_two("film 2") == {"person"}
-
-
 def test_shared_neighbours_count_only_with_two_steps():
     films = [(f"film {i}", "P57", f"person {i // 4}") for i in range(12)]
     types = {name: [name.split()[0]] for triple in films for name in (triple[0], triple[2])}
