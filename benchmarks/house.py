@@ -31,7 +31,7 @@ BUDGETS = {
     "facts": 325,
     "results": 1509,
     "triples": 825,
-    "peak": 3992,
+    "peak": 3991,
     "klob": 1602,
     "thinkedit": 4439,
     "explorer": 880,
@@ -40,7 +40,7 @@ BUDGETS = {
     "tools": 2968,
     "benchmarks": 1499,
     "book": 795,
-    "tests": 17097,
+    "tests": 17013,
 }
 OUTSIDE = ("tools", "benchmarks", "book", "tests")
 # What an addition is: a word by which code names one that exists, and the files it may touch.
