@@ -97,10 +97,6 @@ def build_editors(
     """Editors by the names of methods or variants, in the order given; what several need is made once.
 
     MEND is left out with a warning where no network was trained for the model, unless it is alone.
-
-    Raises:
-        EditorError: an unknown name, or one text in place of a list.
-        UntrainedError: no method is left.
     """
     if isinstance(methods, str):
         raise EditorError(

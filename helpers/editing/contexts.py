@@ -84,9 +84,6 @@ def context_templates(
         start: ``"words"`` spreads each length over five start words, ``"end_of_text"`` starts from
             the end-of-text token, as ROME's own code does.
         seed: random seed of the sampler (top-k 5, no temperature).
-
-    Raises:
-        ValueError: a ``start`` that the tokenizer lacks, or a count that the start words do not divide.
     """
     name = "_".join(f"{length}x{count}" for length, count in lengths) or "bare"
     file = f"{name}_{start}_seed{seed}.json"

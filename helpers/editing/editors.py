@@ -31,29 +31,19 @@ class EditorError(UserError):
 
 @dataclass(frozen=True)
 class NamedEditor:
-    """One row of ``EDITORS``.
-
-    Attributes:
-        name: by which it is built.
-        label: how tables and figures call it.
-        place: module in this folder and class.
-        colour: number in the palette; editors of one class share theirs.
-        marker: of its points.
-        hatch: of its bars.
-        values: hyperparameters that the name itself stands for.
-        loss: whether it optimises one, which APP and further targets can join.
-        large: whether its marks are large and hollow, because they often lie on another editor's.
-    """
+    """One row of ``EDITORS``."""
 
     name: str
-    label: str
-    place: str
-    colour: int
-    marker: str
-    hatch: str
-    values: Mapping[str, Any] = field(default_factory=dict)
-    loss: bool = True
-    large: bool = False
+    label: str  # in tables and figures
+    place: str  # module in this folder and class
+    colour: int  # number in the palette; editors of one class share theirs
+    marker: str  # of its points
+    hatch: str  # of its bars
+    values: Mapping[str, Any] = field(default_factory=dict)  # that the name itself stands for
+    loss: bool = True  # whether it optimises one, which APP and further targets can join
+    large: bool = (
+        False  # whether its marks are large and hollow: they often lie on another editor's
+    )
 
     @property
     def kind(self) -> Any:
@@ -97,11 +87,7 @@ _NAME = re.compile(r"(?P<method>[^@]+)(@(?P<field>[a-z]+)=(?P<value>[0-9.]+)(?P<
 
 
 def split_method(method: str) -> tuple[NamedEditor, str]:
-    """The editor of a method, and what stands behind its ``+``: empty, app, all or all-sum.
-
-    Raises:
-        EditorError: unknown editor or suffix, or a suffix for an editor without a loss.
-    """
+    """The editor of a method, and what follows its ``+``: empty, app, all or all-sum."""
     name, _, suffix = method.partition("+")
     if name not in EDITORS or suffix not in _SUFFIXES:
         raise EditorError(
@@ -118,11 +104,7 @@ def split_method(method: str) -> tuple[NamedEditor, str]:
 
 
 def method_label(method: str) -> str:
-    """The heading of a method's row.
-
-    Raises:
-        EditorError: see ``split_method``.
-    """
+    """The heading of a method's row."""
     editor, suffix = split_method(method)
     return editor.label + _SUFFIXES[suffix]
 
@@ -146,11 +128,7 @@ class Variant:
 
     @classmethod
     def parse(cls, name: str) -> Variant:
-        """The variant of a name; see the module's description.
-
-        Raises:
-            EditorError: not the name of a variant.
-        """
+        """The variant of a name; see the module's description."""
         match = _NAME.fullmatch(name)
         if match is None:
             raise EditorError(f"no variant {name!r}: write METHOD, or METHOD+app@FIELD=VALUE")

@@ -32,16 +32,18 @@ from helpers.models.weights import free_bytes
 _COPIES = 5  # of the matrix per edit: change, gradient, Adam's two moments, one in transit
 
 
+@dataclass
 class LossEditor(Editor):
-    """FT and MEND: their losses are read from whole rows, as every token changes from one block on.
+    """FT and MEND: their losses are read from whole rows, as every token changes from one block on."""
 
-    ``token_budget`` bounds the tokens of a batch.
-    """
+    language_model: LanguageModel
+    hyperparameters: LayerHyperparameters
+    app: App | None = None
+    targets: str = "new"
+    progress: bool = False
 
-    token_budget: int
-    progress: bool
-    activity: ClassVar[str] = "editing"  # what its progress bar says
-    prompt_last: bool = False  # whether a target is read from the distribution after the prompt
+    token_budget: ClassVar[int]  # of a batch
+    activity: ClassVar[str] = "editing"  # words next to its progress bar
 
     @property
     def edits_at_a_time(self) -> int | None:
@@ -62,7 +64,8 @@ class LossEditor(Editor):
 
     def edit(self, requests: Sequence[EditRequest]) -> list[Update]:
         """One independent update per request."""
-        how: dict[str, Any] = {"targets": self.targets, "prompt_last": self.prompt_last}
+        last = getattr(self.hyperparameters, "objective", "") == "prompt_last"
+        how: dict[str, Any] = {"targets": self.targets, "prompt_last": last}
         rows = [
             edit_row(self.language_model, request, self.app, **how)
             for request in checked_requests(requests)
@@ -114,21 +117,16 @@ class Ft(LossEditor):
         ValueError: a layer the model does not have.
     """
 
-    language_model: LanguageModel
     hyperparameters: FtHyperparameters
-    app: App | None = None
-    targets: str = "new"
-    token_budget: int = 2048
-    progress: bool = False
 
     name = "ft"
+    token_budget = 2048
     activity = "fine-tuning"
 
     def __post_init__(self) -> None:
         (self.layer,) = self.hyperparameters.layers
         self.language_model.layout.block(self.layer)  # raises for a layer that does not exist
         self.module = self.language_model.layout.mlp_out(self.layer)
-        self.prompt_last = self.hyperparameters.objective == "prompt_last"
 
     @property
     def edits_at_a_time(self) -> int:

@@ -30,10 +30,10 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from pydantic import Field
@@ -47,7 +47,6 @@ from helpers.editing.presets import VectorHyperparameters
 from helpers.editing.request import EditRequest
 from helpers.editing.update import LowRank, Update
 from helpers.editing.vector import Vector, VectorEditor
-from helpers.models.tokens import SubjectPrompt
 
 Factors = tuple[Tensor, Tensor]
 """left [d, n] and right [f, n] of a matrix left @ right.T."""
@@ -56,14 +55,6 @@ KeyHistory = dict[int, Tensor]
 """Keys [f, m] of the edits made so far in one run, by layer."""
 
 _HALVINGS = 100  # of the interval that a norm's mu is searched in
-
-
-class _Goals(NamedTuple):
-    """Edits whose vectors were found: their places, prompts, and wanted block outputs z [n, d]."""
-
-    places: list[int]
-    prompts: list[list[SubjectPrompt]]
-    values: Tensor
 
 
 @dataclass
@@ -91,21 +82,21 @@ class SpreadingEditor(VectorEditor):
 
     def edit(self, requests: Sequence[EditRequest]) -> list[Update]:
         """One independent update per request, of rank one in every edited matrix."""
-        vectors, goals = self._goals(requests)
-        updates = [Update({}) for _ in goals.places]
-        notes: list[dict[str, Any]] = [{} for _ in goals.places]
-        for layer, left in self._countdown(goals):
-            keys, residuals = self._read(goals, layer, left, updates)
+        vectors = self._vectors(requests)
+        sound = [i for i, vector in enumerate(vectors) if not vector.failure]
+        updates, notes = {i: Update({}) for i in sound}, {i: dict[str, Any]() for i in sound}
+        for layer, keys, residuals in self._layers(requests, vectors, updates):
             factors, module = self.solve_each(layer, keys, residuals), self._module(layer)
-            for i, (update, note) in enumerate(zip(updates, notes, strict=True)):
-                delta = LowRank(*(factor[:, i : i + 1].float() for factor in factors))
-                updates[i] = Update({**update, module: delta})
-                note[module] = {"key_norm": float(keys[:, i].norm()), **self.noted(layer)}
-        made = {
-            place: self._recorded(update, vectors[place], {"layers": note})
-            for place, update, note in zip(goals.places, updates, notes, strict=True)
-        }
-        return [made[i] if i in made else failed(v) for i, v in enumerate(vectors)]
+            for column, i in enumerate(sound):
+                own = slice(column, column + 1)
+                delta = LowRank(*(factor[:, own].float() for factor in factors))
+                updates[i] = Update({**updates[i], module: delta})
+                norm = float(keys[:, column].norm())
+                notes[i][module] = {"key_norm": norm, **self.noted(layer)}
+        return [
+            failed(v) if v.failure else self._recorded(updates[i], v, {"layers": notes[i]})
+            for i, v in enumerate(vectors)
+        ]
 
     def edit_jointly(self, requests: Sequence[EditRequest]) -> Update:
         """One update for all requests, solved for together layer by layer."""
@@ -115,13 +106,13 @@ class SpreadingEditor(VectorEditor):
         self, requests: Sequence[EditRequest], solve: Callable[[int, Tensor, Tensor], Factors]
     ) -> Update:
         """``edit_jointly`` with another way to solve for a layer's factors."""
-        vectors, goals = self._goals(requests)
-        update, notes = Update({}), {}
-        for layer, left in self._countdown(goals):
-            with overlay_all(self.language_model, update):
-                keys, residuals = self._read(goals, layer, left)
+        vectors, notes = self._vectors(requests), {}
+        updates = {i: Update({}) for i, vector in enumerate(vectors) if not vector.failure}
+        update = Update({})
+        for layer, keys, residuals in self._layers(requests, vectors, updates):
             delta = LowRank(*(factor.float() for factor in solve(layer, keys, residuals)))
             update = Update({**update, self._module(layer): delta})
+            updates |= dict.fromkeys(updates, update)
             notes[self._module(layer)] = self.noted(layer)
         edits = [
             dict(failed(v).diagnostics) if v.failure else diagnostics_of(self.language_model, {}, v)
@@ -133,42 +124,39 @@ class SpreadingEditor(VectorEditor):
         """Keys [f, n] from each edit's keys [templates, f], weighted by template, in fp64."""
         return torch.stack([self.contexts.averaged(keys.double()) for keys in seen], dim=1)
 
-    def _goals(self, requests: Sequence[EditRequest]) -> tuple[list[Vector], _Goals]:
-        layout = self.language_model.layout
-        vectors = self.optimised(requests, layout.block(self.hyperparameters.layers[-1]))
-        places = [i for i, vector in enumerate(vectors) if not vector.failure]
-        prompts = self.prompts([requests[i] for i in places])
-        values = [(vectors[i].initial + vectors[i].delta).double() for i in places]
-        return vectors, _Goals(places, prompts, torch.stack(values) if values else torch.empty(0))
+    def _vectors(self, requests: Sequence[EditRequest]) -> list[Vector]:
+        last = self.hyperparameters.layers[-1]
+        return self.optimised(requests, self.language_model.layout.block(last))
 
-    def _countdown(self, goals: _Goals) -> Iterator[tuple[int, int]]:
-        """Each layer with the number of layers left, itself included; none without goals."""
-        layers = self.hyperparameters.layers if goals.places else ()
-        return ((layer, len(layers) - i) for i, layer in enumerate(layers))
+    def _layers(
+        self,
+        requests: Sequence[EditRequest],
+        vectors: Sequence[Vector],
+        updates: Mapping[int, Update],
+    ) -> Iterator[tuple[int, Tensor, Tensor]]:
+        """Each layer with keys [f, n] and residuals [d, n], read under the edits' ``updates`` so far."""
+        layout, layers = self.language_model.layout, self.hyperparameters.layers
+        last = layout.block(layers[-1])
+        prompts = self.prompts([requests[i] for i in updates])
+        wanted = [(vectors[i].initial + vectors[i].delta).double() for i in updates]  # z
+        for place, layer in enumerate(layers if wanted else ()):
+            module, mlp, norm = self._module(layer), layout.mlp(layer), layout.mlp_norm(layer)
+            seen = read_at_subjects(
+                self.language_model,
+                prompts,
+                inputs=[module],
+                outputs=[last, mlp] if norm else [last],
+                updates=list(updates.values()),
+            )
+            current = torch.stack([values[0] for values in seen[last]]).double()
+            residuals = (torch.stack(wanted) - current).T / (len(layers) - place)
+            if norm:
+                outputs = torch.stack([values[0] for values in seen[mlp]], dim=1)
+                residuals = before_norm(self.language_model.module(norm), outputs, residuals)
+            yield layer, self.averaged_keys(seen[module]), residuals
 
     def _module(self, layer: int) -> str:
         return self.language_model.layout.mlp_out(layer)
-
-    def _read(
-        self, goals: _Goals, layer: int, left: int, updates: Sequence[Update] | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """Keys [f, n] and this layer's residuals [d, n]."""
-        layout = self.language_model.layout
-        module, mlp = self._module(layer), layout.mlp(layer)
-        last, norm = layout.block(self.hyperparameters.layers[-1]), layout.mlp_norm(layer)
-        seen = read_at_subjects(
-            self.language_model,
-            goals.prompts,
-            inputs=[module],
-            outputs=[last, mlp] if norm else [last],
-            updates=updates,
-        )
-        current = torch.stack([values[0] for values in seen[last]]).double()
-        residuals = (goals.values - current).T / left
-        if norm:
-            outputs = torch.stack([values[0] for values in seen[mlp]], dim=1)
-            residuals = before_norm(self.language_model.module(norm), outputs, residuals)
-        return self.averaged_keys(seen[module]), residuals
 
     def _recorded(self, update: Update, vector: Vector | None, extra: dict[str, Any]) -> Update:
         noted = diagnostics_of(self.language_model, update, vector, extra)

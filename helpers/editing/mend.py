@@ -18,7 +18,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -73,15 +73,11 @@ class MendHyperparameters(LayerHyperparameters):
 class Mend(LossEditor):
     """MEND on one model, with a trained network."""
 
-    language_model: LanguageModel
     hyperparameters: MendHyperparameters
-    network: Hypernetwork
-    app: App | None = None
-    targets: str = "new"
-    token_budget: int = 1024
-    progress: bool = False
+    network: Hypernetwork = field(kw_only=True)
 
     name = "mend"
+    token_budget = 1024
 
     @cached_property
     def _checksum(self) -> str:

@@ -149,9 +149,6 @@ def second_moment(
     Args:
         layers: blocks whose second MLP matrix's input is measured.
         corpus: the documents (see ``helpers.editing.corpus``).
-
-    Raises:
-        SecondMomentError: the corpus is empty.
     """
     prefixed, fingerprint = bool(prompt_prefix(language_model)), language_model.fingerprint
     root = moments_folder(fingerprint, corpus, prefixed=prefixed)
@@ -183,12 +180,9 @@ def second_moment(
 
 
 def moments_folder(fingerprint: str, corpus: Corpus, *, prefixed: bool) -> Path:
-    """Where the user's cache keeps a model's second moments over a corpus; no moments are made.
+    """Where the user's cache keeps a model's second moments over a corpus.
 
-    Args:
-        fingerprint: the model's.
-        corpus: the documents.
-        prefixed: whether the model's tokenizer puts special tokens before each document.
+    ``prefixed``: whether the model's tokenizer puts special tokens before each document.
     """
     return cache_folder("second_moments") / fingerprint / _described(corpus, prefixed=prefixed)
 
@@ -213,12 +207,7 @@ def check_fingerprint(moment: SecondMoment, language_model: LanguageModel) -> No
 
 
 def packaged_file(root: Path, layer: int) -> Path:
-    """Where the package keeps a layer's statistics, if it has them.
-
-    Args:
-        root: the cache's folder for them, ``second_moments/<fingerprint>/<corpus>``.
-        layer: the block.
-    """
+    """Where the package keeps what the cache keeps under ``root``, see ``moments_folder``."""
     return PACKAGED / "samples" / root.parent.name / root.name / f"layer{layer}.safetensors"
 
 

@@ -47,14 +47,10 @@ def overlay(
 def overlay_all(language_model: LanguageModel, update: Update) -> Iterator[None]:
     """Run forward passes inside the block with every row of any batch under ``update``.
 
-    Contributions add up, so ``overlay`` inside the block puts further edits on top of it. An edit of
-    a model that was edited before is ``Editor.edit_after``, which uses this.
+    Contributions add up, so ``overlay`` inside the block puts further edits on top of it.
 
     >>> with overlay_all(language_model, earlier):
     ...     scores = score_answers(language_model, questions)
-
-    Raises:
-        UpdateError: the update does not fit the model.
     """
     check_update(language_model, update)
     device = language_model.device

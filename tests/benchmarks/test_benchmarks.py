@@ -42,7 +42,7 @@ QUICK = {
 def quick_editor(name, language_model):
     if name == "mend":
         network = Hypernetwork.for_layers(language_model, (2, 3), 4)
-        return Mend(language_model, MendHyperparameters(layers=(2, 3), rank=4), network)
+        return Mend(language_model, MendHyperparameters(layers=(2, 3), rank=4), network=network)
     how = {"preset": "generic", "corpus": "self-64x32", "overrides": QUICK.get(name, VECTOR)}
     editor = build_editor(name, language_model, **how)
     return shape_threshold(editor) if name == "alphaedit" else editor

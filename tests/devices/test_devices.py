@@ -54,7 +54,7 @@ def scores(language_model, updates=None):
 def make(name, language_model):
     if name == "mend":
         network = Hypernetwork.for_layers(language_model, (2, 3), 4).to(language_model.device)
-        return Mend(language_model, MendHyperparameters(layers=(2, 3), rank=4), network)
+        return Mend(language_model, MendHyperparameters(layers=(2, 3), rank=4), network=network)
     quick = {"kn": {"steps": 2}, "ft": {"num_steps": 4}}
     section = EDITORS[name].section
     overrides = quick.get(section, {"v_num_grad_steps": 4, "context_template_length_params": ()})

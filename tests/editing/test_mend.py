@@ -63,7 +63,7 @@ RECORDS = [
 def mend(language_model, app=None, targets="new", **more: Any) -> Mend:
     network = untrained_network(language_model, **more)
     hyperparameters = MendHyperparameters(layers=LAYERS, rank=network.rank)
-    return Mend(language_model, hyperparameters, network, app, targets)
+    return Mend(language_model, hyperparameters, app, targets, network=network)
 
 
 @pytest.mark.parametrize("architecture", ["gpt2", "llama"])
@@ -320,8 +320,8 @@ def test_networks_come_back_from_disk(tiny, requests, tmp_path) -> None:
     gate = language_model.layout.gate(2)
     for one, other in zip(loaded(gate, x, delta), network(gate, x, delta), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-2, atol=1e-2)  # stored in half precision
-    edited = Mend(language_model, hyperparameters, loaded).settings()["network"]
-    assert edited != Mend(language_model, hyperparameters, network).settings()["network"]
+    edited = Mend(language_model, hyperparameters, network=loaded).settings()["network"]
+    assert edited != Mend(language_model, hyperparameters, network=network).settings()["network"]
 
 
 def test_networks_that_do_not_fit_are_refused(tiny, requests, tmp_path, monkeypatch) -> None:
@@ -350,7 +350,8 @@ def test_the_packaged_network_edits_the_embedded_model(target_scores) -> None:
     assert path.stat().st_size <= 8e6
     language_model = models.load("smollm2-135m")
     hyperparameters = read_hyperparameters("mend", "smollm2-135m", "tuned")
-    editor = Mend(language_model, hyperparameters, load_network(language_model, hyperparameters))
+    network = load_network(language_model, hyperparameters)
+    editor = Mend(language_model, hyperparameters, network=network)
     edits = [
         EditRequest(r.subject, r.prompt, r.target_new)
         for r in load_peak("peak-mini-cf", limit=5).records
