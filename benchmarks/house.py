@@ -25,7 +25,7 @@ PACKAGE = REPOSITORY / "helpers"
 # Modules next to the rooms in `helpers` are "top-level"; the last four are folders of their own.
 BUDGETS = {
     "models": 1819,
-    "editing": 4337,
+    "editing": 4208,
     "scoring": 539,
     "locating": 792,
     "facts": 325,
@@ -40,7 +40,7 @@ BUDGETS = {
     "tools": 2968,
     "benchmarks": 1499,
     "book": 795,
-    "tests": 17013,
+    "tests": 17014,
 }
 OUTSIDE = ("tools", "benchmarks", "book", "tests")
 # What an addition is: a word by which code names one that exists, and the files it may touch.
