@@ -1,4 +1,5 @@
-"""One edit of one fact from all sides: probabilities, additivity, and what the model then says."""
+"""One edit from all sides: probabilities, additivity, generated text; and the chains of facts that lead
+back to the old answer."""
 
 from __future__ import annotations
 
@@ -9,21 +10,26 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
+from matplotlib.figure import Figure
 
 from helpers.editing.build import build_editor, check_method
-from helpers.editing.corpus import corpus_named
 from helpers.editing.editor import Editor
 from helpers.editing.editors import EditorError, method_label
 from helpers.editing.mend import NetworkError
-from helpers.editing.moments import missing_layers, moments_folder
-from helpers.editing.presets import moment_layers
 from helpers.models.language_model import LanguageModel
-from helpers.models.tokens import prompt_prefix
 from helpers.peak.metrics import metrics_table
 from helpers.peak.records import PeakRecord
 from helpers.peak.run import edit_request, joined_scores, questions
 from helpers.peak.said import CONTINUATION, named_answers
+from helpers.results.figure import figure
+from helpers.results.store import ResultsStore
 from helpers.scoring.responses import Sampling, sample_responses
+from helpers.thinkedit import case
+from helpers.thinkedit.drawings import graph_pair
+from helpers.thinkedit.graph import graph_of_facts
+from helpers.thinkedit.knowgic import Chain, Edit
+from helpers.thinkedit.metrics import BY_RANK, facts_table
+from helpers.thinkedit.run import ThinkEditRun
 
 MEASURES = ("ES", "GS", "LS", "AFF_hard", "ANF_hard", "AFF_random", "ANF_random")
 LISTING = replace(CONTINUATION, max_new_tokens=24)
@@ -75,14 +81,11 @@ class Outcome:
 
     def naming(self) -> pd.DataFrame:
         """Known answers that are named: answer, list, and continuations naming each, before and after."""
-        counts = [Counter(named for said in group for named in said.named) for group in self._said]
+        groups = (self.before, self.after)
+        counts = [Counter(named for said in group for named in said.named) for group in groups]
         named = sorted(counts[0] | counts[1], key=lambda pair: (-counts[1][pair], pair))
         rows = [(*pair, counts[0][pair], counts[1][pair]) for pair in named]
         return pd.DataFrame(rows, columns=["answer", "list", "before", "after"])
-
-    @property
-    def _said(self) -> tuple[tuple[Said, ...], tuple[Said, ...]]:
-        return self.before, self.after
 
 
 @dataclass(frozen=True)
@@ -122,20 +125,6 @@ class Explorer:
             return str(error)
         return ""
 
-    def missing_moments(self, name: str) -> list[int]:
-        """Layers whose second moments have to be made before the editor called ``name`` is there.
-
-        Raises:
-            EditorError: the model's params file has no such editor or preset.
-        """
-        layers = moment_layers(name, self.language_model.name, self.preset)
-        folder = moments_folder(
-            self.language_model.fingerprint,
-            corpus_named(self.corpus, seed=self.seed),
-            prefixed=bool(prompt_prefix(self.language_model)),
-        )
-        return missing_layers(layers, folder)
-
     def explore(self, record: PeakRecord, editor: Editor) -> Outcome:
         """Make a record's edit and look at it.
 
@@ -166,3 +155,72 @@ def _read(record: PeakRecord, texts: Sequence[str]) -> tuple[Said, ...]:
         Said(text, tuple((lists[name][i], name) for name, i in named_answers(text, record)))
         for text in texts
     )
+
+
+@dataclass(frozen=True)
+class ChainsOutcome:
+    """An edit's facts before and after it was made.
+
+    Attributes:
+        edit: the edit with its chains.
+        model: name of the model.
+        method: the editor, in words.
+        facts: table of ``helpers.thinkedit.metrics.facts_table``.
+    """
+
+    edit: Edit
+    model: str
+    method: str
+    facts: pd.DataFrame
+
+    def chain(self, number: int) -> pd.DataFrame:
+        """One chain step by step: step, statement, object, its probability before and after, state."""
+        known = self.facts.set_index("item")
+        items = {fact.key: item for item, fact in enumerate(self.edit.facts)}
+        rows = []
+        for step, fact in enumerate(self.edit.chains[number].facts, start=1):
+            row = known.loc[items[fact.key]]
+            state = case.state_of(bool(row["known_before"]), bool(row["known_after"]))
+            rows.append((step, fact.cloze, fact.object, row["before"], row["after"], state))
+        columns = ["step", "statement", "object", "before", "after", "state"]
+        return pd.DataFrame(rows, columns=columns)
+
+    def summary(self) -> str:
+        """IFR and CKP in one line."""
+        overall = case.step_table(self.edit, self.facts).set_index("steps").loc["overall"]
+        kept, _ = case.preservation(self.edit, self.facts)
+        recovery = f"{overall['IFR']:.2f}" if overall["deducible before"] else "undefined"
+        return (
+            f"{overall['deducible before']:.0f} of {overall['chains']:.0f} chains deducible before, "
+            f"{overall['active after']:.0f} after; IFR {recovery}, CKP {kept:.2f}"
+        )
+
+
+@dataclass(frozen=True)
+class ChainExplorer:
+    """A model and a set of edits; scores are kept in the store, so that looking again is free."""
+
+    language_model: LanguageModel
+    edits: Sequence[Edit]
+    store: ResultsStore
+    layout: str = "mini"
+
+    def explore(self, edit: Edit, editor: Editor) -> ChainsOutcome:
+        """Make an edit and score all facts of its chains before and after."""
+        run = ThinkEditRun(
+            self.language_model, [edit], self.edits, {}, self.store, layout=self.layout
+        )
+        facts = facts_table(run.before(), run.after(editor, "independent"), rule=BY_RANK)
+        method = method_label(editor.method)
+        return ChainsOutcome(edit, self.language_model.name, method, facts)
+
+
+@figure("07_chains", title="An edit's chains before and after it")
+def graphs(outcome: ChainsOutcome, chains: Sequence[Chain]) -> Figure:
+    """The graph of some of an edit's chains before and after the edit."""
+    part = replace(outcome.edit, chains=tuple(chains))
+    wording = f"{part.prompt.replace('{}', part.subject)} {part.original} → {part.new}"
+    caption = f"ours: {outcome.model}, {outcome.method}: {wording}"
+    states = case.edge_states(outcome.edit, outcome.facts)
+    graph = graph_of_facts(part.facts)
+    return graph_pair(graph, part.subject, part.original, **states, caption=caption)

@@ -68,7 +68,10 @@ def answer_probabilities(answers: pd.DataFrame, *, title: str = "") -> Figure:
     """
     use_style()
     states = [column for column in answers.columns if column not in ("answer", "list")]
-    drawn, axes = plt.subplots(figsize=(6.6, 0.19 * len(answers) + 1.2))
+    drawn = Figure(
+        figsize=(6.6, 0.19 * len(answers) + 1.2)
+    )  # not pyplot's: a panel draws in a thread
+    axes = drawn.subplots()
     rows = np.arange(len(answers))[::-1]
     for state, marker, color in zip(states, "o^sDv", PALETTE, strict=False):
         look: dict[str, Any] = {

@@ -32,7 +32,7 @@ CHAPTERS = {
     "04": ("helpers.peak.ablation_figures",),
     "05": ("helpers.klob.figures",),
     "06": ("helpers.thinkedit.figures", "helpers.thinkedit.drawings"),
-    "07": ("helpers.peak.figures", "helpers.explorer.chain_panel"),
+    "07": ("helpers.peak.figures", "helpers.explorer.one_edit"),
 }
 _REGISTRY: dict[str, Drawing] = {}
 Draw = TypeVar("Draw", bound=Callable[..., "Figure"])

@@ -8,8 +8,7 @@ import pytest
 
 from helpers.editing.app import App
 from helpers.editing.ft import Ft, FtHyperparameters
-from helpers.explorer.chain_explorer import ChainExplorer
-from helpers.explorer.one_edit import LISTING, Explorer
+from helpers.explorer.one_edit import LISTING, ChainExplorer, Explorer
 from helpers.peak.records import load_peak
 from helpers.results.store import ResultsStore
 from helpers.thinkedit.knowgic import load_edits
@@ -29,9 +28,6 @@ class QuickExplorer(Explorer):
 
     def refusal(self, name, *, app=False):
         return "it optimises nothing" if app and name == "kn" else ""
-
-    def missing_moments(self, name):
-        return []
 
 
 def quick_explorer(language_model):

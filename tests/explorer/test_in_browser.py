@@ -23,7 +23,7 @@ parts = random_model(settings, seed=0, dtype=torch.float32, device="cpu")
 explorer = quick_explorer(_ready(LanguageModel("tiny", *parts)))
 """
 EDIT_PANEL = """
-from helpers.explorer.edit_panel import EditPanel
+from helpers.explorer.panels import EditPanel
 
 EditPanel(explorer, short_records())
 """
@@ -31,8 +31,8 @@ CHAIN_PANEL = """
 from pathlib import Path
 
 from helpers.thinkedit.knowgic import load_edits
-from helpers.explorer.chain_panel import ChainPanel
-from helpers.explorer.chain_explorer import ChainExplorer
+from helpers.explorer.one_edit import ChainExplorer
+from helpers.explorer.panels import ChainPanel
 from helpers.results.store import ResultsStore
 
 edits = load_edits("mini")[1:]
@@ -78,7 +78,7 @@ def test_panels_answer_clicks_in_jupyterlab(lab, tmp_path):
     click(find(edit, "button.mod-primary"))
     wait.until(lambda _: "FT-L+APP: " in edit.text)
     assert "AFF_hard" in edit.text
-    assert "What it says now" in edit.text
+    assert "Generated after the edit" in edit.text
     picture = find(edit, "img")
     wait.until(lambda b: b.execute_script("return arguments[0].naturalWidth", picture) > 300)
 

@@ -8,10 +8,9 @@ from dataclasses import replace
 import pytest
 from IPython.core.formatters import DisplayFormatter
 
-from helpers.explorer import worker
-from helpers.explorer.chain_panel import ALL, ChainPanel
-from helpers.explorer.edit_panel import OWN, EditPanel
+from helpers.explorer import panels
 from helpers.explorer.one_edit import Explorer
+from helpers.explorer.panels import ALL, OWN, ChainPanel, EditPanel
 
 PNG = b"\x89PNG"
 
@@ -43,18 +42,12 @@ def test_a_click_edits_and_shows(panel, records):
     pixels = int.from_bytes(bytes(panel.picture.value)[16:20], "big")
     assert pixels == 2 * int(panel.picture.width)  # as in a notebook's figures
     assert panel.children.index(panel.details) < panel.children.index(panel.picture)
-    assert "AFF_hard" in panel.details.value
-    assert "What it says now" in panel.details.value
+    assert "ANF_<wbr>random" in panel.details.value
+    assert "Generated after the edit" in panel.details.value
     assert not panel.button.disabled
-
-
-def test_another_answer_is_appended(panel, records):
-    panel.choose(records[2])
+    assert "explorer-old" not in panel.picture._dom_classes
     panel.target.value = "Atlantis"
-    panel.button.click()
-    panel.wait()
-    assert panel.outcome.record.target_new == "Atlantis"
-    assert panel.target.value == "Atlantis"
+    assert "explorer-old" in panel.details._dom_classes
 
 
 @pytest.mark.parametrize(
@@ -81,15 +74,6 @@ def test_without_widgets_one_line_stands_for_the_panel(explorer, records):
     json.dumps(bundle)
 
 
-def test_second_moments_to_be_made_are_announced(panel, records, monkeypatch):
-    said = []
-    monkeypatch.setattr(type(panel._explorer), "missing_moments", lambda self, name: [4, 6])
-    monkeypatch.setattr(panel, "_make_edit", lambda: said.append(panel.status.value))
-    panel.button.click()
-    panel.wait()
-    assert "second moments of layers 4, 6" in said[0]
-
-
 def own(panel, **texts):
     panel.source.value = OWN
     for name, text in {"subject": "Sudan", "prompt": "{} borders", **texts}.items():
@@ -109,7 +93,10 @@ def test_a_fact_of_ones_own_is_edited(panel):
         "Laos",
         "Peru",
     ]
-    assert "AFF_hard" in panel.details.value
+    own(panel, correct="", false="")
+    panel.button.click()
+    panel.wait()
+    assert panel.outcome.probabilities()["answer"].tolist() == ["Oman"]
     own(panel, prompt="It borders")
     panel.button.click()
     panel.wait()
@@ -122,20 +109,9 @@ def test_what_is_typed_is_told_before_a_click(panel):
     assert not any(field.continuous_update for field in (panel.target, *panel.own.values()))
 
 
-def test_the_first_choice_can_be_with_app(explorer, records):
+def test_what_an_editor_cannot_do_is_greyed(panel, explorer, records):
     assert EditPanel(explorer, records, editor="ft-l", app=True).app.value
     assert not EditPanel(explorer, records, editor="kn", app=True).app.value
-
-
-def test_a_fact_without_known_answers_is_edited(panel):
-    own(panel)
-    panel.button.click()
-    panel.wait()
-    assert panel.status.value.startswith("FT-L: ")
-    assert panel.outcome.probabilities()["answer"].tolist() == ["Oman"]
-
-
-def test_what_an_editor_cannot_do_is_greyed(panel, explorer):
     panel.app.value = True
     panel.editor.value = "kn"
     assert panel.app.disabled
@@ -150,27 +126,19 @@ def test_what_an_editor_cannot_do_is_greyed(panel, explorer):
     assert "no MEND network gpt2-xl" in larger.refusal("mend")
 
 
-def test_an_old_result_is_dimmed_after_a_change(panel, records):
-    panel.choose(records[2])
-    panel.button.click()
-    panel.wait()
-    assert "explorer-old" not in panel.picture._dom_classes
-    panel.target.value = "Atlantis"
-    assert "explorer-old" in panel.details._dom_classes
-
-
 def test_an_edit_is_cancelled_and_reported(panel, monkeypatch):
-    said = []
-    monkeypatch.setattr(worker, "EVERY", 0)
+    monkeypatch.setattr(panels, "EVERY", 0)
+    told = []
 
-    def report(passes, seconds):
-        said.append(passes)
-        panel.cancel.click()
+    def cancel(change):
+        if "passes of the model" in change["new"]:
+            told.append(change["new"])
+            panel.cancel.click()
 
-    monkeypatch.setattr(panel._worker, "_report", report)
+    panel.status.observe(cancel, "value")
     panel.button.click()
     panel.wait()
-    assert said == [1]
+    assert [text.partition(",")[0] for text in told] == ["Editing… 1 passes of the model"]
     assert "cancelled" in panel.status.value
     assert panel.outcome is None
     assert panel.cancel.disabled

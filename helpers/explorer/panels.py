@@ -1,0 +1,369 @@
+"""The panels: choose a fact and an editor, click, and see what the edit does to answers or chains.
+
+>>> EditPanel(Explorer(language_model), load_peak("peak-mini-cf").records)
+>>> ChainPanel(ChainExplorer(language_model, edits, store), Explorer(language_model))
+
+Where widgets cannot be shown (a notebook run headless, a page on paper) one line replaces the panel. A
+notebook draws the same picture by code, so that it is there once.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from base64 import b64decode
+from collections.abc import Sequence
+from html import escape
+from typing import Any
+
+import ipywidgets as widgets
+from matplotlib.figure import Figure
+
+from helpers.editing.editors import EDITORS
+from helpers.explorer.one_edit import ChainExplorer, ChainsOutcome, Explorer, Outcome, graphs
+from helpers.explorer.own_fact import own_record, snippet, with_target
+from helpers.peak.figures import answer_probabilities
+from helpers.peak.records import PeakRecord
+from helpers.results.show import figure_output, table_output
+
+WIDE = widgets.Layout(width="98%")
+EVERY = 0.5  # seconds between two reports of progress
+PACKAGED, OWN = "a packaged fact", "a fact of my own"
+ALL = -1  # in place of a chain's number
+LISTS = {
+    "target": "appended",
+    "correct": "correct",
+    "hard": "false (hard)",
+    "random": "false (random)",
+}
+_FIELDS = {
+    "subject": ("Subject", "Sudan"),
+    "prompt": ("Prompt", "{} shares a border with"),
+    "correct": ("Correct", "its answers now, if known: Egypt; Chad"),
+    "false": ("False", "wrong answers to compare with, if wanted: Laos; Peru"),
+}
+
+
+class Panel(widgets.VBox):
+    """What all panels share: an editor, a button that makes the edit, a status line, one picture.
+
+    Args:
+        explorer: where editors come from.
+        editor: the editor chosen at first, with APP if ``app``.
+    """
+
+    def __init__(self, explorer: Explorer, editor: str, *, app: bool = False) -> None:
+        self._explorer = explorer
+        self._cancelled, self._thread = threading.Event(), threading.Thread()
+        self.editor = widgets.Dropdown(description="Editor", options=tuple(EDITORS), value=editor)
+        self.app = widgets.Checkbox(description="with APP", value=app, indent=False)
+        self.app.layout.width = "auto"
+        self.button = widgets.Button(description="Edit", button_style="primary", icon="pencil")
+        self.cancel = widgets.Button(description="Cancel", icon="stop", disabled=True)
+        self.choices = widgets.HBox([self.editor, self.app, self.button, self.cancel])
+        self.choices.layout.flex_flow = "row wrap"
+        self.status, self.details = widgets.HTML(), widgets.HTML()
+        self.picture = widgets.Image(format="png", layout=widgets.Layout(max_width="100%"))
+        self.picture.layout.display = "none"  # until there is one
+        self.style_sheet = widgets.HTML("<style>.explorer-old {opacity: 0.35}</style>")
+        self.button.on_click(lambda _: self._clicked())
+        self.cancel.on_click(lambda _: self._cancelled.set())
+        self.editor.observe(lambda _: self._offer_app(), "value")
+        self.app.observe(lambda _: self._outdate(), "value")
+        super().__init__(layout=WIDE)
+        self.add_class("explorer-panel")
+        self._offer_app()
+
+    def wait(self) -> None:
+        """Return when the edit that was begun is made, given up or cancelled."""
+        if self._thread.ident:
+            self._thread.join()
+
+    def _edit(self) -> None:
+        """Make the edit that is chosen and show its outcome."""
+        raise NotImplementedError
+
+    def _clicked(self) -> None:
+        """Edit in another thread, because the kernel's own answers clicks."""
+        self.button.disabled, self.cancel.disabled = True, False
+        self._outdate()
+        self._cancelled.clear()
+        self._thread = threading.Thread(target=self._work, daemon=True)
+        self._thread.start()
+
+    def _work(self) -> None:
+        """Edit; what cannot be done is in the status line, and the old result stays dimmed."""
+        began, passes, reported = time.monotonic(), 0, 0.0
+
+        def count(*_: Any) -> None:  # before each forward pass, where the work can be stopped
+            nonlocal passes, reported
+            if self._cancelled.is_set():
+                raise ValueError("cancelled; nothing was changed")
+            passes, gone = passes + 1, time.monotonic() - began
+            if gone - reported >= EVERY:
+                reported = gone
+                self.status.value = f"Editing… {passes} passes of the model, {gone:.0f} s"
+
+        embeddings = self._explorer.language_model.model.get_input_embeddings()
+        hook = embeddings.register_forward_pre_hook(count)
+        try:
+            self.status.value = "Editing… (second moments that are missing take minutes, once)"
+            self._edit()
+            self._outdate(False)
+        except Exception as error:  # in a thread nobody else would see it
+            kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
+            self._complain(f"{kind}{error}")
+        finally:
+            hook.remove()
+            self.button.disabled, self.cancel.disabled = False, True
+
+    def _complain(self, text: str) -> None:
+        self.status.value = f"<b style='color:#b00'>{escape(text)}</b>"
+
+    def _offer_app(self) -> None:
+        """Grey what the chosen editor cannot do, with the reason."""
+        name = self.editor.value
+        reason = self._explorer.refusal(name)
+        without = reason or self._explorer.refusal(name, app=True)
+        self.button.disabled, self.app.disabled = bool(reason), bool(without)
+        self.app.value = self.app.value and not without
+        self.app.tooltip = without
+        self.status.value = ""
+        if reason:
+            self._complain(reason)
+        self._outdate()
+
+    def _outdate(self, old: bool = True) -> None:
+        """Dim the result shown, which does not belong to what is chosen now; or no longer."""
+        for shown in (self.picture, self.details):
+            (shown.add_class if old else shown.remove_class)("explorer-old")
+
+    def _draw(self, figure: Figure) -> None:
+        output, size = figure_output(figure, "")
+        self.picture.value = b64decode(output["image/png"])
+        self.picture.width, self.picture.layout.display = str(size["width"]), None
+
+    def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
+        instead = f"{type(self).__name__}: run the notebook to use it"
+        return {**super()._repr_mimebundle_(**options), "text/plain": instead}
+
+
+class EditPanel(Panel):
+    """Edits one fact of ``records``, or one in the user's own words.
+
+    Args:
+        explorer: the model and the settings.
+        records: facts to choose from.
+        first: an outcome to begin with; its fact and answer are then chosen.
+        editor: the editor chosen at first, with APP if ``app``.
+    """
+
+    def __init__(
+        self,
+        explorer: Explorer,
+        records: Sequence[PeakRecord],
+        *,
+        first: Outcome | None = None,
+        editor: str = "rome",
+        app: bool = False,
+    ) -> None:
+        self._records = tuple(records)
+        self.outcome = first
+        self.code = widgets.Textarea(rows=16, layout=widgets.Layout(width="98%"))  # hidden alone
+        super().__init__(explorer, editor, app=app)
+        subjects = sorted({record.subject for record in self._records})
+        self.subject = widgets.Dropdown(description="Subject", options=subjects, layout=WIDE)
+        self.relation = widgets.Dropdown(description="Relation", layout=WIDE)
+        # Told when it is left: of letters told one by one, the last come after a click on Edit.
+        late = {"continuous_update": False}
+        self.target = widgets.Combobox(description="New answer", layout=WIDE, **late)
+        self.source = widgets.ToggleButtons(options=[PACKAGED, OWN])
+        self.own = {
+            name: widgets.Text(
+                description=words, placeholder=such, layout=widgets.Layout(width="98%"), **late
+            )
+            for name, (words, such) in _FIELDS.items()
+        }
+        self.python = widgets.Button(description="as Python", icon="code")
+        self.choices.children += (self.python,)
+        self.python.on_click(lambda _: self._show_code())
+        self.subject.observe(lambda _: self._offer_relations(), "value")
+        self.relation.observe(lambda _: self._offer_targets(), "value")
+        self.source.observe(lambda _: self._offer_fields(), "value")
+        for choice in (self.target, self.relation, *self.own.values()):
+            choice.observe(lambda _: self._outdate(), "value")
+        self._packaged = widgets.VBox([self.subject, self.relation])
+        *asked, correct, false = self.own.values()
+        fact = [self.source, self._packaged, *asked, self.target, correct, false]
+        shown = [self.status, self.code, self.details, self.picture, self.style_sheet]
+        self.children = [*fact, self.choices, *shown]
+        self._offer_relations()
+        self._offer_fields()
+        if first is not None:
+            self._show(first)
+            self._outdate(False)
+
+    @property
+    def record(self) -> PeakRecord:
+        """The chosen fact with the chosen answer.
+
+        Raises:
+            ValueError: no answer, one that the fact already has, or no whole fact.
+        """
+        if self.source.value == OWN:
+            texts = {name: field.value for name, field in self.own.items()}
+            return own_record(target=self.target.value, **texts)
+        return with_target(self._records[self.relation.value], self.target.value)
+
+    def choose(self, record: PeakRecord) -> None:
+        """Choose a packaged record's fact and answer."""
+        numbers = {r.case_id: i for i, r in enumerate(self._records)}
+        self.subject.value = record.subject
+        self.relation.value = numbers[record.case_id]
+        self.target.value = record.target_new
+
+    def _offer_fields(self) -> None:
+        """Show the packaged facts, or the fields of the user's own."""
+        own = self.source.value == OWN
+        self._packaged.layout.display = "none" if own else None
+        for field in self.own.values():
+            field.layout.display = None if own else "none"
+        self._outdate()
+
+    def _offer_relations(self) -> None:
+        self.relation.options = [
+            (f"{record.prompt} … (record {record.case_id})", number)
+            for number, record in enumerate(self._records)
+            if record.subject == self.subject.value
+        ]
+        self.relation.index = 0
+
+    def _offer_targets(self) -> None:
+        if self.relation.value is not None:
+            record = self._records[self.relation.value]
+            others = (*record.hard_false, *record.random_false)
+            self.target.options = list(dict.fromkeys([record.target_new, *others]))
+            self.target.value = record.target_new
+
+    def _outdate(self, old: bool = True) -> None:
+        super()._outdate(old)
+        self.code.layout.display = "none"  # code of an earlier choice would be copied by mistake
+
+    def _show_code(self) -> None:
+        """Show the code of what is chosen, ready to be copied."""
+        explorer, model = self._explorer, self._explorer.language_model
+        load = {"name": model.name, "dtype": model.dtype_name, "device": model.device.type}
+        names = ("preset", "corpus", "seed")
+        options = {"app": self.app.value, **{name: getattr(explorer, name) for name in names}}
+        try:
+            code = snippet(self.record, load=load, editor=self.editor.value, options=options)
+        except ValueError as error:
+            self._complain(str(error))
+            return
+        self.code.value, self.code.layout.display = code, None
+
+    def _edit(self) -> None:
+        editor = self._explorer.editor(self.editor.value, app=self.app.value)
+        self.outcome = self._explorer.explore(self.record, editor)
+        self._show(self.outcome)
+
+    def _show(self, outcome: Outcome) -> None:
+        if outcome.failure:
+            raise ValueError(f"the edit was given up: {outcome.failure}")
+        if self.source.value != OWN:
+            self.choose(outcome.record)
+        title = f"{outcome.record.edit_prompt} … + {outcome.record.target_new}"
+        self._draw(answer_probabilities(outcome.probabilities(), title=title))
+        self.details.value = details(outcome)
+        self.status.value = f"{outcome.method}: {outcome.seconds:.0f} s"  # last: all is there
+
+
+def details(outcome: Outcome) -> str:
+    """Measures, answers named, and the continuations themselves, as HTML."""
+    naming = outcome.naming()
+    naming["list"] = naming["list"].map(LISTS)
+    tables = {
+        "Measures of PEAK [%]; additivity: lower is better": outcome.measures().to_frame().T,
+        f"Known answers named in {len(outcome.after)} sampled continuations": naming,
+    }
+    parts = [
+        table_output(table, title=title, decimals=0, index=False)["text/html"]
+        for title, table in tables.items()
+    ]
+    for title, group in (("before", outcome.before), ("after", outcome.after)):
+        items = "".join(f"<li>{escape(said.text) or '<i>nothing</i>'}</li>" for said in group)
+        parts.append(
+            f"<details><summary>Generated {title} the edit</summary><ul>{items}</ul></details>"
+        )
+    return "".join(parts)
+
+
+class ChainPanel(Panel):
+    """Edits one of the explorer's facts, then walks the chains that lead back to it.
+
+    Args:
+        chains: the model, the edits and the store.
+        editors: where editors come from.
+        first: an outcome to begin with; its edit is then chosen.
+        editor: the editor chosen at first, with APP if ``app``.
+        steps: length of the longest chains shown at first.
+    """
+
+    def __init__(
+        self,
+        chains: ChainExplorer,
+        editors: Explorer,
+        *,
+        first: ChainsOutcome | None = None,
+        editor: str = "rome",
+        app: bool = False,
+        steps: int = 3,
+    ) -> None:
+        self._chains = chains
+        self.outcome = first
+        super().__init__(editors, editor, app=app)
+        facts = [(f"{e.subject}: {e.original} → {e.new}", n) for n, e in enumerate(chains.edits)]
+        self.fact = widgets.Dropdown(description="Edit", options=facts, layout=WIDE)
+        self.steps = widgets.IntSlider(description="Steps up to", value=steps, min=1, max=steps)
+        self.chain = widgets.Dropdown(description="Chain", layout=WIDE)
+        self.steps.observe(lambda _: self._offer_chains(), "value")
+        self.chain.observe(lambda _: self._redraw(), "value")
+        if first is not None:
+            self.fact.value = list(chains.edits).index(first.edit)
+            self._show(first)
+        walk = [self.steps, self.chain, self.picture, self.details, self.style_sheet]
+        self.children = [self.fact, self.choices, self.status, *walk]
+
+    def _edit(self) -> None:
+        editor = self._explorer.editor(self.editor.value, app=self.app.value)
+        self.outcome = self._chains.explore(self._chains.edits[self.fact.value], editor)
+        self._show(self.outcome)
+
+    def _show(self, outcome: ChainsOutcome) -> None:
+        self.steps.max = max(map(len, outcome.edit.chains))
+        self._offer_chains()
+        self.status.value = f"{escape(outcome.method)}: {escape(outcome.summary())}"  # last
+
+    def _offer_chains(self) -> None:
+        """Offer the chains of the outcome that are short enough, all together first."""
+        if self.outcome is None:
+            return
+        chains = self.outcome.edit.chains
+        short = [n for n, chain in enumerate(chains) if len(chain) <= self.steps.value]
+        named = [(" → ".join(chains[n].nodes), n) for n in short]
+        self.chain.options = [(f"all {len(short)} of them", ALL), *named]
+        if self.chain.index == 0:
+            self._redraw()  # a dropdown is silent when its options change but not its index
+        self.chain.index = 0
+
+    def _redraw(self) -> None:
+        if self.outcome is None or self.chain.value is None:
+            return
+        number, chains, self.details.value = self.chain.value, self.outcome.edit.chains, ""
+        shown = [chain for chain in chains if len(chain) <= self.steps.value]
+        if number != ALL:
+            shown = [chains[number]]
+            title = "Probability of each step's object, and what became of the fact"
+            steps = table_output(self.outcome.chain(number), title=title, decimals=3, index=False)
+            self.details.value = steps["text/html"]
+        self._draw(graphs(self.outcome, shown))
