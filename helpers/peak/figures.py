@@ -68,19 +68,13 @@ def answer_probabilities(answers: pd.DataFrame, *, title: str = "") -> Figure:
     """
     use_style()
     states = [column for column in answers.columns if column not in ("answer", "list")]
-    drawn = Figure(
-        figsize=(6.6, 0.19 * len(answers) + 1.2)
-    )  # not pyplot's: a panel draws in a thread
+    drawn = Figure(figsize=(6.6, 0.19 * len(answers) + 1.2))  # a panel draws in a thread
     axes = drawn.subplots()
     rows = np.arange(len(answers))[::-1]
     for state, marker, color in zip(states, "o^sDv", PALETTE, strict=False):
-        look: dict[str, Any] = {
-            "marker": marker,
-            "color": color,
-            "edgecolor": "black",
-            "linewidth": 0.4,
-        }
-        axes.scatter(answers[state], rows, s=26, label=state, zorder=3, **look)
+        look: dict[str, Any] = {"marker": marker, "color": color, "edgecolor": "black"}
+        look |= {"linewidth": 0.4, "s": 26, "label": state, "zorder": 3}
+        axes.scatter(answers[state], rows, **look)
     starts = answers["list"] != answers["list"].shift()
     for _, part in answers.assign(row=rows).groupby(starts.cumsum()):
         kind, top, bottom = part["list"].iloc[0], part["row"].max() + 0.5, part["row"].min() - 0.5

@@ -162,9 +162,7 @@ def graph_pair(
 ) -> Figure:
     """The same graph before and after the edit, one above the other, under model, edit and method."""
     use_style()
-    figure = Figure(
-        figsize=(6.8, 0.5 * len(graph) + 3.2)
-    )  # not pyplot's: a panel draws in a thread
+    figure = Figure(figsize=(6.8, 0.5 * len(graph) + 3.2))  # a panel draws in a thread
     upper, lower = figure.subplots(2, 1)
     knowledge_graph(graph, start, goal, states=before, title="before the edit", axes=upper)
     knowledge_graph(graph, start, goal, states=after, title="after the edit", axes=lower)
