@@ -29,12 +29,8 @@ PLAUSIBLE = 5  # the target is drawn from the so many most probable answers
 
 @dataclass(frozen=True)
 class FurtherQuestion:
-    """A question about the edited subject that begins chains, and what may be answered instead.
-
-    Attributes:
-        prompt: with one ``{}`` for the subject.
-        correct: its answers in the graph.
-        harmless: answers of the same kind from which no chain leads to the original object.
+    """A question about the edited subject that begins chains, its ``correct`` answers in the graph, and
+    ``harmless`` ones of the same kind, from which no chain leads to the original object.
     """
 
     prompt: str
@@ -47,10 +43,6 @@ def further_questions(edit: Edit, kinds: Kinds) -> list[FurtherQuestion]:
 
     First steps with the same prompt are one question; those that ask what the edit asks are none. A
     question whose kind has no harmless entity is left out, so its chains stay.
-
-    Args:
-        edit: the edit with its chains.
-        kinds: entities by kind, from ``kinds_of``.
     """
     graph = graph_of_facts(edit.facts)
     leading = nx.ancestors(graph, edit.original.casefold()) | {edit.original.casefold()}
@@ -78,10 +70,7 @@ def plausible_targets(
     """For each question a harmless answer, drawn from the ``PLAUSIBLE`` most probable ones.
 
     Probable: by mean-token probability on the unedited model, so that short names have no advantage.
-
-    Args:
-        asked: questions with their edits.
-        seed: of the draws; each question has its own stream.
+    Each question has its own stream of the seed.
     """
     texts = [(q.prompt.replace("{}", e.subject), q.harmless) for e, q in asked]
     scores = score_answers(language_model, [Question(*text) for text in texts])
@@ -109,11 +98,8 @@ def deep_edits(
 def deep_requests(
     edit: Edit, kinds: Kinds, questions: Sequence[tuple[FurtherQuestion, str]]
 ) -> list[EditRequest]:
-    """The edit and its further questions, each with its new answer, as requests, one per key.
-
-    Returns:
-        The edit's own request, with the questions that begin as it does as its ``further`` ones; then
-        one request for each other beginning.
+    """The edit's own request, with the questions that begin as it does as its ``further`` ones; then one
+    request for each other beginning. Each question comes with its new answer.
     """
     groups: dict[str, list[tuple[FurtherQuestion, str]]] = {beginning(edit.prompt): []}
     for question, target in questions:
@@ -136,11 +122,8 @@ def beginning(prompt: str) -> str:
 
 
 def edit_index(edits: Sequence[Edit]) -> pd.DataFrame:
-    """How much each edit holds, in numbers alone.
-
-    Returns:
-        One row per case_id: ``chains``, ``facts``, and of its deep edit the further ``questions`` and
-        how many of them have the edit's own key (``same_key``: they begin as its prompt does).
+    """How many ``chains`` and ``facts`` each edit holds, and of its deep edit the further ``questions`` and
+    those that have the edit's own key (``same_key``: they begin as its prompt does).
     """
     kinds = kinds_of(edits)
     rows = []

@@ -38,12 +38,7 @@ _NAME = np.array([0.45, 0.13])  # half a name's box, inches
 def chain_samples(
     chains: Sequence[Sequence[str]], retained: Sequence[Sequence[float]], *, caption: str = ""
 ) -> Figure:
-    """Sample chains with each step's retained ratio p'/p below its link (the paper's Figure 3).
-
-    Args:
-        chains: entities passed, one list per chain.
-        retained: ratio of each step, one list per chain.
-    """
+    """Sample chains with each step's ``retained`` ratio p'/p below its link (the paper's Figure 3)."""
     use_style()
     widest = max(len(chain) for chain in chains)
     figure, axes = plt.subplots(figsize=(1.45 * widest, 0.75 * len(chains) + 0.3))
@@ -80,16 +75,10 @@ def knowledge_graph(
     title: str = "",
     axes: Axes | None = None,
 ) -> Figure:
-    """A graph from the edited subject (left) to the original object (right; Figures 15–20).
+    """A graph from the edited subject (left, blue) to the original object (right, red; Figures 15–20).
 
-    Args:
-        graph: nodes are case-folded names with a ``label``.
-        start: the edited subject, drawn blue.
-        goal: the original object, drawn red.
-        states: per edge "known", or after an edit "kept" (known before and after), "lost" (known
-            before only) or "unknown" (never known); without it, all edges look the same.
-        title: above the drawing.
-        axes: where to draw; a new figure otherwise.
+    ``states`` are ``case.edge_states`` of one moment; without them, all edges look the same. Without
+    ``axes`` it is a figure of its own.
     """
     use_style()
     if axes is None:
@@ -173,11 +162,7 @@ def graph_pair(
 def stored_case(edit: Edit, facts: pd.DataFrame, *, number: str, caption: str = "") -> Figure:
     """What is known of an edit's graph before and after it, from published scores (Figures 15–20).
 
-    Args:
-        edit: of the layout that the scores are of.
-        facts: table of ``stored_scores.facts_of``.
-        number: the edit's, which ends the figure's name.
-        caption: what the scores are of.
+    ``facts`` are of ``evaluation.facts_of``; the edit's ``number`` ends the figure's name.
     """
     before, after = edge_states(edit, facts).values()
     known, kept = list(before.values()).count("known"), list(after.values()).count("kept")

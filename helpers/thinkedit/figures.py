@@ -113,13 +113,8 @@ def paper_lengths() -> Figure:
 
 
 def recovery_by_length(lengths: pd.DataFrame, *, finding: str, caption: str) -> Figure:
-    """IFR of chains of 1 to 5 steps, one panel per model, on one axis for the paper's numbers and ours.
-
-    Args:
-        lengths: table of ``tables.length_table`` (or the paper's in that form); intervals and numbers
-            of chains are drawn where it has them.
-        finding: what the figure shows.
-        caption: what the numbers are of.
+    """IFR of chains of 1 to 5 steps, one panel per model, on one axis for the paper's numbers and ours;
+    with intervals and numbers of chains where the table has them.
     """
     models = lengths["model"].unique()
     drawn, panels = _panels(len(models), 3.6, 3.4)

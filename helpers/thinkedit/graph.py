@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
+from types import MappingProxyType
 from typing import Any
 
 import networkx as nx
@@ -105,7 +106,7 @@ def change(
     *,
     add: Iterable[Triplet] = (),
     remove: Iterable[Triplet] = (),
-    modify: Mapping[Triplet, Triplet] | None = None,
+    modify: Mapping[Triplet, Triplet] = MappingProxyType({}),
 ) -> nx.DiGraph:
     """The graph after an edit: E' = (E ∪ added ∪ modified) \\ removed (section 3.2).
 
@@ -115,7 +116,6 @@ def change(
     Raises:
         ValueError: a fact to remove or modify is not in the graph, or one to add contradicts it.
     """
-    modify = modify or {}
     changed = graph.copy()
     for triplet in (*remove, *modify):
         subject, relation, goal = triplet.key
@@ -182,13 +182,8 @@ def simple_chains(
 
 
 def as_edit(graph: nx.DiGraph, fact: Triplet, *, new: str, case_id: int = 0) -> Edit:
-    """An edit in KnowGIC's form, from a graph grown around ``fact`` (Algorithm 3).
-
-    Args:
-        graph: its edges carry the validated ``question`` of each fact.
-        fact: the fact to edit.
-        new: the object to put in place of the original one.
-        case_id: number of the record.
+    """An edit in KnowGIC's form, from a graph grown around ``fact`` (Algorithm 3), whose edges carry the
+    validated ``question`` of each fact; ``new`` is the object in place of the original one.
 
     Raises:
         ValueError: no chain leads from the subject to the object, or a step has no question.

@@ -45,10 +45,7 @@ class ChainFact:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """Identity of the fact: case-folded subject, prompt and object.
-
-        The question's wording varies; another wording of the prompt makes another fact.
-        """
+        """Identity of the fact, whose question's wording varies: case-folded subject, prompt, object."""
         return self.subject.casefold(), self.prompt, self.object.casefold()
 
 
@@ -80,10 +77,8 @@ class Edit:
 
     @property
     def facts(self) -> tuple[ChainFact, ...]:
-        """Distinct facts of the graph, in the order of their *last* appearance on the chains.
-
-        Stored tables number facts in this order (``item``). Of several wordings of a fact's question
-        the first counts.
+        """Distinct facts of the graph, in the order of their *last* appearance on the chains, by which
+        stored tables number them (``item``). Of several wordings of a question the first counts.
         """
         distinct = {
             fact.key: fact for chain in reversed(self.chains) for fact in reversed(chain.facts)
@@ -118,17 +113,12 @@ def load_edits(layout: str = "2025-06") -> tuple[Edit, ...]:
     Raises:
         UserError: no such layout or file, or see ``read_edits``.
     """
-    return read_edits(edits_file(layout))
-
-
-def edits_file(layout: str) -> Path:
-    """The file of a layout; errors as for ``load_edits``."""
     if layout in OWN:
-        return PACKAGED / "thinkedit" / f"{layout}.json"
+        return read_edits(PACKAGED / "thinkedit" / f"{layout}.json")
     if layout in LAYOUTS:
-        return locate(LAYOUTS[layout])
+        return read_edits(locate(LAYOUTS[layout]))
     if layout.endswith(".json") and Path(layout).is_file():
-        return Path(layout)
+        return read_edits(Path(layout))
     raise UserError(
         f"no KnowGIC layout {layout!r}; choose from {', '.join((*LAYOUTS, *OWN))}, or give the"
         " path of a JSON file of edits"

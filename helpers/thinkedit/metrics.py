@@ -109,7 +109,7 @@ def chain_index(edits: Sequence[Edit]) -> pd.DataFrame:
 def facts_table(
     before: pd.DataFrame, after: pd.DataFrame, *, rule: Known = DEFAULT
 ) -> pd.DataFrame:
-    """Probabilities and knowledge of each fact before and after.
+    """Probabilities and knowledge of each fact (case_id, item) before and after.
 
     Args:
         before: scores of the unedited model, exact or sampled (a fact is then known when it is named
@@ -118,9 +118,8 @@ def facts_table(
         rule: of exact scores: which probability is taken, and from when on a fact is known.
 
     Returns:
-        One row per (case_id, item): ``before``, ``after``, ``known_before``, ``known_after``, and
-        ``new_before``, ``new_after`` (probability of the new object, NaN where the fact does not end
-        at the original one).
+        ``before``, ``after``, ``known_before``, ``known_after``, and ``new_before``, ``new_after``
+        (probability of the new object, NaN where the fact does not end at the original one).
     """
     moments = []
     for name, scores in (("before", before), ("after", after)):
@@ -136,18 +135,13 @@ def facts_table(
 
 
 def chain_table(facts: pd.DataFrame, chains: pd.DataFrame) -> pd.DataFrame:
-    """Fold facts into chains.
-
-    Args:
-        facts: table of ``facts_table``.
-        chains: which facts make up which chains (``chain_index``), of the same edits or more.
+    """Fold the facts of ``facts_table`` into the chains of ``chain_index``, a row per (edit, chain).
 
     Returns:
-        One row per (edit, chain): ``length``, ``before`` (R), ``after`` (R'), ``kept`` (every step known
-        before: deducible), ``active`` (every step known after), ``ratio`` (R'/R, NaN unless kept). Of the
-        chain that asks for the *new* object at its end: ``new_before`` and ``new_after`` (products), the
-        ``last_item``, and whether the new object is more probable there than the original one
-        (``wins_before``, ``wins_after``).
+        ``length``, ``before`` (R), ``after`` (R'), ``kept`` (every step known before: deducible),
+        ``active`` (every step known after), ``ratio`` (R'/R, NaN unless kept). Of the chain that asks for
+        the *new* object at its end: ``new_before`` and ``new_after`` (products), the ``last_item``, and
+        whether the new object is more probable there than the original one (``wins_…``).
     """
     steps = chains.merge(facts, on=_FACT, validate="m:1").rename(columns={"case_id": "edit"})
     steps = steps.sort_values(["edit", "chain", "step"])
@@ -175,13 +169,9 @@ def chain_table(facts: pd.DataFrame, chains: pd.DataFrame) -> pd.DataFrame:
 def terms_of(facts: pd.DataFrame, folded: pd.DataFrame, chains: pd.DataFrame) -> pd.DataFrame:
     """What IFR and CKP are means of: ``measure``, ``edit``, ``length``, ``ratio`` and ``weight``.
 
-    Rows of "IFR" are deducible chains, those of "CKP" known facts about other subjects. The known facts
-    about the edited subject are the measures ``DIRECT`` and ``OWN`` (beyond the paper).
-
-    Args:
-        facts: table of ``facts_table``.
-        folded: table of ``chain_table`` of these facts.
-        chains: which facts make up which chains.
+    Rows of "IFR" are deducible chains (``folded`` is the facts' ``chain_table``), those of "CKP" known
+    facts about other subjects. The known facts about the edited subject are the measures ``DIRECT`` and
+    ``OWN`` (beyond the paper).
     """
     recovered = folded.loc[folded["kept"], ["edit", "length", "ratio"]].assign(measure="IFR")
     direct = ~chains.duplicated(["case_id", "chain"], keep=False)
@@ -233,11 +223,8 @@ def value_of(terms: pd.DataFrame, measure: str) -> float:
 
 
 def recovery_by_steps(folded: pd.DataFrame) -> pd.DataFrame:
-    """IFR of one edit, or of several pooled, for each number of steps and overall.
-
-    Returns:
-        One row per ``steps`` (a number as text, or ``OVERALL``): ``chains``, ``kept`` (deducible before),
-        ``active`` (after), and ``value``, NaN where no chain is deducible.
+    """``value``: IFR of one edit, or of several pooled, for each number of ``steps`` and overall; with all
+    ``chains``, those ``kept`` (deducible before) and ``active`` after.
     """
     chains = folded.assign(weight=folded["length"] ** -0.5, steps=folded["length"].astype(str))
     levels = pd.concat([chains, chains.assign(steps=OVERALL)])
@@ -286,11 +273,8 @@ def per_edit(sums: pd.DataFrame) -> Estimate:
 
 
 def paired_difference(first: pd.DataFrame, second: pd.DataFrame) -> Difference:
-    """Pooled ratio of the second minus that of the first, over the edits that both have.
-
-    Args:
-        first: ``sums_of`` one measure, model and method by edit.
-        second: the same of another method or mode; its denominators are the same.
+    """Pooled ratio of the second ``sums_of`` a measure minus that of the first, over the edits that both
+    have; their denominators are the same.
     """
     both = first.merge(second, on="edit", suffixes=("_first", "_second"))
     change = (both["top_second"] - both["top_first"]).to_numpy(float)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
+from itertools import product
 from typing import Any
 
 import pandas as pd
@@ -94,39 +95,32 @@ def parts_of(
     """
     once = lru_cache(maxsize=1)(lambda method: Memoised(editors[method], {}))
 
-    def rows(run: ThinkEditRun, method: str, mode: str, kind: str = "scores") -> pd.DataFrame:
-        table = run.read(editors[method], mode, kind)
-        lost: set[int] = set()
+    def rows(
+        run: ThinkEditRun, method: str, mode: str, kind: str, *, make: bool = False
+    ) -> pd.DataFrame:
+        if method not in editors:
+            return run.before().assign(method=method, mode=mode)
+        if make:
+            run.after(once(method), mode)
+        table, lost = run.read(editors[method], mode, kind), set[int]()
         for each in runs if mode != "sequential" else ():
             made = each.read(editors[method], mode, "edits")
             lost |= set(made.loc[made["failure"] != "", "case_id"]) if len(made) else set()
         return table[~table["case_id"].isin(lost)].assign(method=method, mode=mode)
 
-    def made(run: ThinkEditRun, method: str, mode: str, kind: str = "scores") -> pd.DataFrame:
-        run.after(once(method), mode)
-        return rows(run, method, mode, kind)
+    def part(run: ThinkEditRun, method: str, mode: str, kind: str = "scores") -> Part:
+        editor = editors.get(method)
+        settings = {**_scored(run), **(editor.settings() if editor else {})}
+        name = f"{run.estimator if kind == 'scores' else kind}: {method}, {mode}"
+        stored = partial(rows, run, method, mode, kind)
+        cases = [edit.case_id for edit in run.edits]
+        return Part(name, settings, partial(stored, make=True), stored, cases)
 
-    def before(run: ThinkEditRun) -> pd.DataFrame:
-        return run.before().assign(method="none", mode="before")
-
-    def part(run: ThinkEditRun, method: str, mode: str, kind: str = "") -> Part:
-        settings = {**_scored(run), **editors[method].settings()}
-        how = (run, method, mode, kind or "scores")
-        name = f"{kind or run.estimator}: {method}, {mode}"
-        ids = [edit.case_id for edit in run.edits]
-        return Part(name, settings, partial(made, *how), partial(rows, *how), ids)
-
-    parts = []
-    for run in runs:
-        ids = [edit.case_id for edit in run.edits]
-        name = f"{run.estimator}: none, before"
-        parts.append(Part(name, _scored(run), partial(before, run), partial(before, run), ids))
-    for method in editors:
-        for mode in modes:
-            parts += [part(run, method, mode) for run in runs]
-            if mode == "sequential":
-                exact = [run for run in runs if run.estimator == "exact"]
-                parts += [part(run, method, mode, "along") for run in exact]
+    parts = [part(run, "none", "before") for run in runs]
+    for method, mode in product(editors, modes):
+        parts += [part(run, method, mode) for run in runs]
+        exact = [run for run in runs if run.estimator == "exact" and mode == "sequential"]
+        parts += [part(run, method, mode, "along") for run in exact]
     return parts
 
 

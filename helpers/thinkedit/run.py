@@ -93,13 +93,12 @@ class ThinkEditRun:
             raise UserError(f"no mode {mode!r}; use {', '.join(MODES)}")
         return self._completed(self._how(editor, mode), partial(self._edited, editor, mode))
 
-    def read(self, editor: Editor | None, mode: str, kind: str = "scores") -> pd.DataFrame:
+    def read(self, editor: Editor, mode: str, kind: str = "scores") -> pd.DataFrame:
         """A finished table: "scores", "edits" (failures), or "along" (exact, sequential).
 
-        ``along`` has each edit's prompt, paraphrases and neighbours right after it was made. Without an
-        editor: of the unedited model.
+        ``along`` has each edit's prompt, paraphrases and neighbours right after it was made.
         """
-        how = self._how(editor, mode) if editor else _UNEDITED
+        how = self._how(editor, mode)
         return self._cases(how).read(self._open(how), kind)
 
     def _how(self, editor: Editor, mode: str) -> dict[str, Any]:

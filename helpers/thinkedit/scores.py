@@ -104,8 +104,7 @@ def sampled_scores(
         n: responses per question (the paper: five).
 
     Returns:
-        One row per (case_id, item): ``hits`` of ``n`` responses name the object, ``new_hits`` the
-        edit's new object.
+        For each (case_id, item): ``hits`` of ``n`` name the object, ``new_hits`` the edit's new one.
     """
     owner_of = [-1] * len(edits) if owners is None else list(owners)
     asked: dict[tuple[int, str], int] = {}
@@ -143,21 +142,10 @@ def text_scores(
     n: int,
     sampling: Sampling,
 ) -> pd.DataFrame:
-    """Fluency and consistency of free text about each edit's subject.
+    """Mean ``fluency_averaged`` (bits) and ``consistency`` (cosine) of ``n`` texts about each edit's subject.
 
-    The reference text of consistency is a reconstruction: the graph's own facts about the subject,
-    with the new object in place of the original one.
-
-    Args:
-        edits: whose subjects to write about.
-        universe: edits whose reference texts say how common words are.
-        updates: edits to write under.
-        owners: for each edit the index of its update, -1 for the unedited model (default).
-        n: texts per edit.
-
-    Returns:
-        One row per edit: case_id, ``fluency_averaged`` (bits), ``consistency`` (cosine), means over
-        ``n`` texts.
+    The reference text of consistency is a reconstruction: the graph's own facts about the subject, with
+    the new object in place of the original one; those of the ``universe`` tell how common words are.
     """
     idf = inverse_document_frequencies(_reference(edit) for edit in universe)
     subjects = [edit.subject for edit in edits]

@@ -41,31 +41,17 @@ _ORDER = ("none", *METHODS[:-1], "prune-added", METHODS[-1])
 _PROBE = ["model", "case_id", "form", "item"]
 
 
-def technique_table(found: Evaluation, *, mode: str) -> pd.DataFrame:
+def technique_table(
+    found: Evaluation, *, mode: str, estimate: Callable[[pd.DataFrame], Estimate] = pooled
+) -> pd.DataFrame:
     """IFR, CKP, efficacy and specificity of each method, pooled (the paper's Tables 5 and 6).
 
-    Generalisation is added; it and specificity are a reconstruction (see ``metrics.success_terms``).
-
-    Returns:
-        One row per (model, method): each measure with its 95 % interval (``IFR low``, ``IFR high``, …;
-        bootstrap over edits, exact for shares that are 0 or 1 in every edit), the ``chains`` and
-        ``edits`` behind IFR and the ``facts`` behind CKP. ``IFR capped`` counts a chain that became
-        more probable as kept.
+    Each measure has its 95 % interval (``IFR low``, ``IFR high``, …; bootstrap over edits, exact for
+    shares that are 0 or 1 in every edit); ``chains`` and ``edits`` are behind IFR, ``facts`` behind CKP.
+    ``IFR capped`` counts a chain that became more probable as kept. Generalisation is added; it and
+    specificity are a reconstruction (see ``metrics.success_terms``). ``estimate=metrics.per_edit`` gives
+    means over edits instead, which weigh an edit of one chain like one of a hundred.
     """
-    return _table(found, mode, pooled)
-
-
-def per_edit_table(found: Evaluation, *, mode: str) -> pd.DataFrame:
-    """The same as means over edits, which weigh an edit of one chain like one of a hundred.
-
-    Edits without a deducible chain have no IFR, those without known context no CKP; both are omitted.
-    """
-    return _table(found, mode, metrics.per_edit)
-
-
-def _table(
-    found: Evaluation, mode: str, estimate: Callable[[pd.DataFrame], Estimate]
-) -> pd.DataFrame:
     rows = []
     for (model, method), terms in found.by_method(mode).items():
         own = {name: terms[terms["measure"] == name] for name in (*MEASURES, *SHARES)}
@@ -86,11 +72,7 @@ def deep_table(found: Evaluation, *, mode: str) -> pd.DataFrame:
     """Share of edits after which no chain of two to five steps is fully known (Definition 2).
 
     Only edits of which such a chain was fully known before count; and of an edit's chains only those
-    that its record lists.
-
-    Returns:
-        One row per (model, method): ``Deep-edited`` with its exact 95 % interval (``Deep-edited low``,
-        ``Deep-edited high``) and the number of ``edits``.
+    that its record lists. The interval is exact.
     """
     chains = found.only(mode).chains
     longer = chains[chains["length"] > 1].groupby([*KEYS, "edit"], as_index=False)
@@ -103,11 +85,8 @@ def deep_table(found: Evaluation, *, mode: str) -> pd.DataFrame:
 
 
 def length_table(found: Evaluation, *, mode: str, intervals: bool = False) -> pd.DataFrame:
-    """IFR overall and by chain length, pooled (the paper's Table 10).
-
-    Returns:
-        One row per (model, method); ``chains`` lists the deducible chains behind overall and each
-        length. With ``intervals`` each length has its ends, too: ``1 low``, ``1 high``, ….
+    """IFR overall and by chain length, pooled (the paper's Table 10), and the deducible ``chains``
+    behind each. With ``intervals`` each length has its ends: ``1 low``, ``1 high``, ….
     """
     rows = []
     for (model, method), terms in found.by_method(mode).items():
@@ -122,12 +101,8 @@ def length_table(found: Evaluation, *, mode: str, intervals: bool = False) -> pd
 
 
 def subject_table(runs: Sequence[Run], *, mode: str) -> pd.DataFrame:
-    """How much of the known facts an edit leaves, by what they are about (beyond the paper).
-
-    Returns:
-        One row per (model, method), with a column for each of ``KINDS``: the mean of p'/p over the facts
-        known before, pooled over edits, with its 95 % interval (bootstrap over edits). ``facts`` lists
-        their numbers; ``edits``.
+    """How much of the known facts an edit leaves, by what they are about (``KINDS``, beyond the paper):
+    the mean of p'/p pooled over edits, with its 95 % interval, and the numbers of ``facts``.
     """
     rows = []
     for (model, method), terms in evaluate(tuple(runs)).by_method(mode).items():
@@ -157,17 +132,16 @@ def against_mode(found: Evaluation, other: Evaluation, *, mode: str, other_mode:
 
 
 def changes(pairs: Pairs) -> pd.DataFrame:
-    """Pooled differences on the same edits, in numbers.
+    """Pooled differences on the same edits, a row per (model, method, measure).
 
     Args:
         pairs: by (model, method), the terms of what is compared and of what it is compared with, in
             this order; see ``against_method`` and ``against_mode``.
 
     Returns:
-        One row per (model, method, measure): the pooled values ``before`` and ``after``, the difference's
-        ``mean``, ``low`` and ``high`` (95 %, bootstrap over edits), ``edits``, ``verdict`` (more, less or
-        inconclusive, by flipping signs), ``could show``: the smallest difference that as many edits would
-        show in four of five cases, and ``Holm``: the verdict after correction for all tests of the table.
+        The pooled values ``before`` and ``after``, the difference's ``mean``, ``low`` and ``high``,
+        ``edits``, ``verdict`` (by flipping signs), ``could show`` (see ``metrics.Difference``), and
+        ``Holm``: the verdict after correction for all tests of the table.
     """
     names = ["before", "after", "mean", "low", "high", "edits", "verdict", "could show", "p"]
     rows = []
@@ -196,11 +170,8 @@ def difference_table(pairs: Pairs) -> pd.DataFrame:
 def rules_table(
     runs: Sequence[Run], rules: Sequence[Known], methods: Sequence[str], *, mode: str
 ) -> pd.DataFrame:
-    """IFR and CKP of some methods when "known" means something else (exact estimator).
-
-    Returns:
-        One row per (model, rule): known ``facts`` and deducible ``chains`` before editing, then pooled
-        IFR and CKP of each method, in columns ``IFR rome``, ``CKP rome``, …
+    """Pooled IFR and CKP of some methods (``IFR rome``, …) when "known" means something else, and the
+    known ``facts`` and deducible ``chains`` before editing; exact scores, a row per (model, rule).
     """
     rows = []
     for rule in rules:
@@ -221,13 +192,10 @@ def rules_table(
 def new_fact_table(found: Evaluation, *, mode: str) -> pd.DataFrame:
     """Is the *new* fact deducible (the paper's first limitation)? Each chain's last step asks for it.
 
-    Returns:
-        One row per (model, method), over chains of two steps and more (one step is the edit
-        itself), per edit first and then over the ``n`` edits that have any: mean probability of
-        the new fact's chains ``before`` and ``after``, and the share of the distinct facts at the
-        chains' ends of which the new object is more probable than the original one
-        (``wins_before``, ``wins_after``). ``pooled_before`` and ``pooled_after`` are that share
-        over all chains of all edits.
+    Over chains of two steps and more (one step is the edit itself), per edit first and then over the
+    ``n`` edits that have any: mean probability of the new fact's chains ``before`` and ``after``, and the
+    share of the distinct facts at the chains' ends of which the new object is more probable than the
+    original one (``wins_…``); ``pooled_…`` is that share over all chains of all edits.
     """
     new = found.only(mode).chains
     longer = new[new["length"] > 1]
@@ -253,14 +221,9 @@ def chain_counts(found: Evaluation, *, mode: str) -> pd.DataFrame:
 def base_rates(scores: pd.DataFrame, *, rule: Known = DEFAULT) -> pd.DataFrame:
     """What the unedited model answers, by form of the prompt (the paper's Figures 11–14, counted).
 
-    Args:
-        scores: stored exact scores.
-        rule: which probability of a fact is taken, and from when on it is known.
-
-    Returns:
-        One row per (model, form): ``prompts``, ``answered`` (share) and ``probability`` (mean of the
-        answers'). A fact is answered when known, a reverse question when its answer has at least the
-        rule's threshold as a whole, a yes/no question when yes beats no.
+    From stored exact scores: ``prompts``, ``answered`` (share) and the answers' mean ``probability``. A
+    fact is answered when known by the rule, a reverse question when its answer has at least the rule's
+    threshold as a whole, a yes/no question when yes beats no.
     """
     rows = []
     for (model, form), part in _unedited(scores).groupby(["model", "form"], sort=True):
@@ -276,11 +239,8 @@ def base_rates(scores: pd.DataFrame, *, rule: Known = DEFAULT) -> pd.DataFrame:
 
 
 def other_forms_table(scores: pd.DataFrame, *, mode: str) -> pd.DataFrame:
-    """How each method's edits move reverse and yes/no questions about the edited subjects.
-
-    Returns:
-        One row per (model, method, form): means over facts ``before`` and ``after`` of the whole
-        probability of the subject (reverse), or of the share of "yes" against "no"; their number ``n``.
+    """How each method's edits move reverse and yes/no questions about the edited subjects: means over
+    ``n`` facts of the subject's whole probability (reverse), or of the share of "yes" against "no".
     """
     asked = scores[scores["form"].isin(["reverse", "yes_no"])]
     yes = _against(asked["other_sum"], asked["original_sum"])
@@ -301,10 +261,9 @@ def negation_table(scores: pd.DataFrame, *, mode: str) -> pd.DataFrame:
         mode: which edits.
 
     Returns:
-        One row per (model, method, asked): ``before`` and ``after`` with 95 % intervals, the share of
-        edits where the new object is more probable than the original one, or, of questions, the
-        probability of *yes* against *no*; ``change`` on the same edits, ``Holm`` (more, less or
-        inconclusive, corrected for all tests of the table), and ``n`` edits.
+        ``before`` and ``after``: the share of ``n`` edits where the new object is more probable than the
+        original one, or, of questions, the probability of *yes* against *no*; ``change``, and ``Holm``
+        (more, less or inconclusive, corrected for all tests of the table).
     """
     original, other = scores["original_named"], scores["other_named"]
     first = (other > original).astype(float)
@@ -325,10 +284,8 @@ def negation_table(scores: pd.DataFrame, *, mode: str) -> pd.DataFrame:
 
 
 def response_rates(scores: pd.DataFrame) -> pd.DataFrame:
-    """Share of questions whose object the unedited model names, from stored sampled scores.
-
-    Returns:
-        One row per model: ``questions``, ``named`` (at least once), ``share`` (of all responses).
+    """Share of questions whose object the unedited model names at least once (``named``), and of all
+    responses (``share``), from stored sampled scores.
     """
     before = _unedited(scores)
     rates = before.assign(named=before["hits"] > 0, share=before["hits"] / before["n"])
@@ -339,11 +296,7 @@ def response_rates(scores: pd.DataFrame) -> pd.DataFrame:
 
 
 def text_table(texts: pd.DataFrame, *, mode: str) -> pd.DataFrame:
-    """Fluency and consistency of texts about the edited subjects, the unedited model's first.
-
-    Returns:
-        One row per (model, method): means over edits of ``fluency`` (bits) and ``consistency``; ``n``.
-    """
+    """Mean fluency (bits) and consistency of texts about ``n`` edited subjects."""
     chosen = texts[texts["mode"].isin(["before", mode])]
     groups = chosen.rename(columns={"fluency_averaged": "fluency"}).groupby(KEYS)
     means = groups[["fluency", "consistency"]].mean()
@@ -351,15 +304,8 @@ def text_table(texts: pd.DataFrame, *, mode: str) -> pd.DataFrame:
 
 
 def sequence_leads(along: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFrame:
-    """By how much the new object leads at each edit's own prompt, right after it and at the end.
-
-    Args:
-        along: stored scores of each edit right after it was made.
-        scores: stored exact scores; their sequential ones are those at the end.
-
-    Returns:
-        One row per (model, method, place): place in the sequence from 1, ``right after`` and
-        ``at the end``, the lead of the new over the original object in nats per token.
+    """By how much the new object leads over the original one at each edit's own prompt, in nats per
+    token: ``right after`` it was made (``along``) and ``at the end`` (sequential exact scores).
     """
     end = scores[scores["mode"] == "sequential"]
     leads = {}
@@ -375,13 +321,8 @@ def sequence_leads(along: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFrame:
 def null_table(draws: pd.DataFrame, chains: pd.DataFrame) -> pd.DataFrame:
     """IFR and CKP of no edit at all: every two draws of the unedited model, one as before, one as after.
 
-    Args:
-        draws: sampled scores of the unedited model with columns model and seed.
-        chains: which facts make up which chains.
-
-    Returns:
-        One row per (model, measure): ``mean`` over the pairs of draws, ``low`` and ``high`` (smallest
-        and largest), ``pairs``. What an edit does shows only beyond them.
+    ``low`` and ``high`` are the smallest and largest of the ``pairs``. What an edit does shows only
+    beyond them.
     """
     rows = []
     for model, own in draws.groupby("model", sort=True):
@@ -396,12 +337,9 @@ def null_table(draws: pd.DataFrame, chains: pd.DataFrame) -> pd.DataFrame:
 
 
 def later_mentions(compared: pd.DataFrame) -> pd.DataFrame:
-    """What counting a name anywhere adds to beginning with it, by model and form.
+    """What counting a name anywhere adds to beginning with it, by model and form (``tools.estimators``).
 
-    Returns:
-        One row per (model, form): means over facts of ``exact``, ``begins``, ``mentions``; the number
-        of ``facts``; and ``apart``, the largest distance of exact and begins in standard errors of
-        the share (NaN without exact).
+    ``apart`` is the largest distance of exact and begins in standard errors of the share.
     """
     spread = (compared["exact"] * (1 - compared["exact"]) / compared["n"]) ** 0.5
     apart = (compared["begins"] - compared["exact"]).abs() / spread
@@ -445,11 +383,8 @@ def chain_length_table() -> pd.DataFrame:
 
 
 def packaged(name: str) -> pd.DataFrame:
-    """A packaged table of numbers or words.
-
-    "base_questions": the paper's 21 facts, by category (Tables 7 and 8; ``[subject]`` in the question);
-    "metrics": what each metric sees (Table 9, in our words); "recalled-MODEL-links": links of each
-    relation that each stage left, and of ``all``; "recalled-MODEL-chains": chains by steps.
+    """A packaged table: "base_questions" (the paper's 21 facts, Tables 7 and 8), "metrics" (what each
+    sees, Table 9 in our words), "recalled-MODEL-links" and "recalled-MODEL-chains" (what each stage left).
     """
     return pd.read_csv(PACKAGED / "thinkedit" / f"{name}.csv")
 

@@ -96,13 +96,6 @@ def test_the_edited_fact_is_asked_with_and_without_a_negation(edits):
         assert f"Is it {form} that {direct} {('Rome', 'Oslo')[item]}?" in prompt
 
 
-def test_neighbours_are_about_subjects_that_nothing_edits(edits):
-    for edit in edits:
-        subjects = {fact.subject for fact in neighbours_of(edit, edits)}
-        assert subjects.isdisjoint({e.subject for e in edits})
-        assert all(fact.object != edit.new for fact in neighbours_of(edit, edits))
-
-
 def test_requests_carry_the_original_as_correct_answer(edits):
     request = request_of(edits[0], kinds_of(edits))
     assert (request.text, request.target, request.correct) == ("Ada lives in", "Oslo", ("Rome",))

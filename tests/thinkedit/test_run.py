@@ -24,7 +24,7 @@ from helpers.thinkedit.evaluation import caption_of, evaluate
 from helpers.thinkedit.metrics import Known
 from helpers.thinkedit.probes import kinds_of, negations_of, probes_of, request_of
 from helpers.thinkedit.run import ThinkEditRun
-from helpers.thinkedit.scores import ESTIMATORS, exact_scores, sampled_scores, text_scores
+from helpers.thinkedit.scores import exact_scores, sampled_scores, text_scores
 
 
 class RandomEditor(Editor):
@@ -220,19 +220,6 @@ def test_other_ways_to_ask_have_other_results(run_of, tiny, edits):
     )
     keys = {settings_key(replace(run, **change).settings()) for change in changes}
     assert len(keys) == len(changes)
-
-
-def test_a_raised_version_changes_the_keys_of_what_it_scores(run_of, monkeypatch):
-    runs = [run_of(estimator=estimator) for estimator in ESTIMATORS]
-    before = [settings_key(run.settings()) for run in runs]
-    for scorer, expected in (
-        (Question, [True, True, False, False]),
-        (Sampling, [False, False, True, True]),
-    ):
-        with monkeypatch.context() as raised:
-            raised.setattr(scorer, "version", scorer.version + 1)
-            changed = [settings_key(run.settings()) for run in runs]
-        assert [old != new for old, new in zip(before, changed, strict=True)] == expected
 
 
 def test_unknown_names_and_edits_that_cannot_be_asked_are_refused(run_of, tiny, edits):

@@ -13,7 +13,7 @@ from helpers.results.figure import published
 from helpers.thinkedit import knowgic, tables
 from helpers.thinkedit.deep import edit_index
 from helpers.thinkedit.evaluation import caption_of, evaluate, facts_of, scores_of, split_app
-from helpers.thinkedit.metrics import BY_MEAN, Known, chain_index
+from helpers.thinkedit.metrics import BY_MEAN, Known, chain_index, per_edit
 
 MINI = knowgic.load_edits("mini")
 CHAINS = chain_index(MINI)
@@ -100,7 +100,7 @@ def test_pooling_weighs_chains_and_the_mean_weighs_edits(sampled):
     weights = kept["length"] ** -0.5
     assert whole["IFR"] == pytest.approx(np.average(kept["ratio"], weights=weights))
     means = [np.average(e["ratio"], weights=e["length"] ** -0.5) for _, e in kept.groupby("edit")]
-    each = row(tables.per_edit_table(found, mode="independent"), "memit")
+    each = row(tables.technique_table(found, mode="independent", estimate=per_edit), "memit")
     assert each["IFR"] == pytest.approx(np.mean(means))
     assert each["IFR"] != pytest.approx(whole["IFR"], abs=0.05)
     for table in (whole, each):
