@@ -33,14 +33,14 @@ BUDGETS = {
     "triples": 825,
     "peak": 3988,
     "klob": 1602,
-    "thinkedit": 4440,
+    "thinkedit": 4288,
     "explorer": 717,
     "sweeps": 649,
     "top-level": 1828,
     "tools": 2968,
     "benchmarks": 1499,
     "book": 795,
-    "tests": 16955,
+    "tests": 16919,
 }
 OUTSIDE = ("tools", "benchmarks", "book", "tests")
 # What an addition is: a word by which code names one that exists, and the files it may touch.
