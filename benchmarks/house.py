@@ -28,7 +28,7 @@ BUDGETS = {
     "editing": 4208,
     "scoring": 539,
     "locating": 792,
-    "facts": 325,
+    "facts": 323,
     "results": 1509,
     "triples": 825,
     "peak": 3988,
@@ -40,7 +40,7 @@ BUDGETS = {
     "tools": 2968,
     "benchmarks": 1499,
     "book": 795,
-    "tests": 16919,
+    "tests": 16820,
 }
 OUTSIDE = ("tools", "benchmarks", "book", "tests")
 # What an addition is: a word by which code names one that exists, and the files it may touch.

@@ -87,7 +87,7 @@ def edit_facts(
         corpus: text behind the second moments (``helpers.editing.corpus``).
 
     Returns:
-        The edits and a table with one row a fact:
+        The edits and a table with one row a fact, without columns that no fact asks for:
 
         - ``generated before``, ``generated after``: the greedy continuation of the prompt;
         - ``outcome``: *known before* where the unedited model's begins with the target's tokens; else
@@ -96,19 +96,17 @@ def edit_facts(
         - ``efficacy``: 1 where the target is generated after the edit, else 0 (reliability of Yao et
           al. 2023), NaN where it was known; ``generality``: the share of paraphrases with 1;
         - ``locality``: the share of the unedited model's next 12 tokens that the edited model generates
-          before it first departs from them, averaged over the locality prompts (the agreement of tokens
-          in EasyEdit, without the right tokens being given);
+          before it first departs from them, averaged over the locality prompts;
         - ``CPC``: change of the correct answers' probability (PEAK, equation 3); ``AFF``, ``ANF`` (5, 6)
-          where false answers are given, too, on those that the filter of Section 5.1 keeps.
-
-        Columns that no fact asks for are omitted, ``warning`` where no edit is odd.
+          where false answers are given as well, on those that the filter of Section 5.1 keeps;
+        - ``warning``: what is odd about the edit.
     """
     if isinstance(facts, Fact) or not facts or not all(isinstance(fact, Fact) for fact in facts):
         raise RequestError("give a list of facts: edit_facts(model, [Fact(subject, …)])")
     chosen = preset if preset is not None else presets.default_preset(editor, language_model.name)
     read = [fact.as_read(language_model) for fact in facts]
-    checked = [_checked(language_model, fact, editor, chosen, app=bool(app)) for fact in read]
-    targets, remarks = zip(*checked, strict=True)
+    targets = [_targets(language_model, fact, app=bool(app)) for fact in read]
+    remarks = [_remark(language_model, fact, editor, chosen) for fact in read]
     for remark in filter(None, remarks):
         warnings.warn(remark, stacklevel=2)
     how: dict[str, Any] = {"preset": chosen, "app": app, "corpus": corpus, "seed": seed}
@@ -117,27 +115,22 @@ def edit_facts(
     updates = [made.edit_jointly(requests)] if together else made.edit(requests)
     owners = [0 if together else number for number in range(len(facts))]
     count = max(GREEDY.max_new_tokens, *(len(ids) for group in targets for ids in group))
-    before, after = (
-        _answered(language_model, read, updates, each, count)
-        for each in ([-1] * len(facts), owners)
-    )
+    both = [-1] * len(facts), owners
+    answered = (_answered(language_model, read, updates, each, count) for each in both)
     diagnostics = [updates[owner].diagnostics for owner in owners]
-    parts = zip(facts, targets, before, after, diagnostics, remarks, strict=True)
+    parts = zip(facts, targets, *answered, diagnostics, remarks, strict=True)
     table = pd.DataFrame([_row(language_model, *each) for each in parts])
     empty = [n for n in ("generality", "locality", *_FACTORS) if table[n].isna().all()]
     table = table.drop(columns=[*empty, *([] if table["warning"].any() else ["warning"])])
     words = chosen if isinstance(chosen, str) else "own hyperparameters"
-    untuned = " (untuned)" if chosen == GENERIC else ""
-    table.attrs["caption"] = (
-        f"{editor}, {words}{untuned}, {len(facts)} facts, {language_model.description}"
-    )
+    words += " (untuned)" * (chosen == GENERIC)
+    caption = (f"{editor}, {words}", f"{len(facts)} facts", language_model.description)
+    table.attrs["caption"] = ", ".join(caption)
     return EditedFacts(language_model, tuple(facts), tuple(updates), table)
 
 
-def _checked(
-    language_model: LanguageModel, fact: Fact, editor: str, preset: Preset, *, app: bool
-) -> tuple[list[Ids], str]:
-    """The target's tokens after each prompt; a warning where an editor changes the first token's state."""
+def _targets(language_model: LanguageModel, fact: Fact, *, app: bool) -> list[Ids]:
+    """The target's tokens after each prompt; whatever cannot be edited or scored is refused."""
     if app and not (fact.correct or fact.false):
         raise RequestError(
             f"{fact.request.text!r}: APP protects correct and false answers, and this fact has none;"
@@ -146,12 +139,17 @@ def _checked(
     with fact.request.named():
         questions = [Question(prompt, (fact.target,)) for prompt in fact.prompts]
         _, *asked = tokenised(language_model, [_question(fact), *questions])
-        place = subject_prompt(language_model, fact.prompt, fact.subject).subject_last
-    targets = [target for _, (target,) in asked]
+    return [target for _, (target,) in asked]
+
+
+def _remark(language_model: LanguageModel, fact: Fact, editor: str, preset: Preset) -> str:
+    """A warning where an editor changes the state of a text's first token."""
     found = presets.base_hyperparameters(editor, language_model.name, preset)
+    with fact.request.named():
+        place = subject_prompt(language_model, fact.prompt, fact.subject).subject_last
     if place or not isinstance(found, VectorHyperparameters):
-        return targets, ""
-    return targets, (
+        return ""
+    return (
         f"{fact.request.text!r}: the subject is the text's first token, whose state holds no fact, so"
         f" {editor} mostly fails; put a word before it, such as 'The country {{}} …'"
     )
@@ -192,7 +190,8 @@ def _row(
     given = [ids[: len(target)] == target for ids, target in zip(now, targets, strict=True)]
     known = own[0][: len(targets[0])] == targets[0]
     outcome = "known before" if known else "written" if given[0] else "not written"
-    failure = diagnostics.get("failure")
+    if failure := diagnostics.get("failure"):
+        outcome = f"given up: {failure}"
     starts = (texts[0][: GREEDY.max_new_tokens] for texts in (own, now))
     shown = [response_text(language_model, start, GREEDY) for start in starts]
     odd = [remark]
@@ -204,7 +203,7 @@ def _row(
     return {
         "fact": fact.request.text,
         "target": fact.target,
-        "outcome": f"given up: {failure}" if failure else outcome,
+        "outcome": outcome,
         "generated before": shown[0],
         "generated after": shown[1],
         "P before": float(np.exp(plain["sum"].iloc[0])),

@@ -1,4 +1,4 @@
-"""A fact of one's own: what an editor is asked, and which questions around it the model gets."""
+"""A fact of your own: what an editor is asked, and which questions around it the model gets."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from helpers.editing.request import EditRequest, RequestError
 from helpers.models.language_model import LanguageModel
 from helpers.models.tokens import chat_prompt, check_prompt, several
 from helpers.records import compared
+
+_LISTS = ("paraphrases", "locality", "correct", "false")
 
 
 @dataclass(frozen=True)
@@ -36,23 +38,22 @@ class Fact:
     chat: bool = False
 
     def __post_init__(self) -> None:
-        texts = {name: (getattr(self, name),) for name in ("subject", "prompt", "target")}
-        for name in ("paraphrases", "locality", "correct", "false"):
-            texts[name] = several(getattr(self, name))
-            object.__setattr__(self, name, texts[name])
-        where = f"fact {self.prompt!r} of {self.subject!r}"
-        for name, text in ((name, text) for name, own in texts.items() for text in own):
-            if not isinstance(text, str) or not text.strip():
-                raise RequestError(f"{where}: {name} must be text, not blank; got {text!r}")
-        places: dict[str, str] = {}
-        for name in ("target", "correct", "false"):
-            for answer in texts[name]:
-                if other := places.get(compared(answer)):
+        where, places = f"fact {self.prompt!r} of {self.subject!r}", dict[str, str]()
+        for name in _LISTS:
+            object.__setattr__(self, name, several(getattr(self, name)))
+        for name in ("subject", "prompt", "target", *_LISTS):
+            own = getattr(self, name)
+            for text in own if name in _LISTS else (own,):
+                if not isinstance(text, str) or not text.strip():
+                    raise RequestError(f"{where}: {name} must be text, not blank; got {text!r}")
+                if name not in ("target", "correct", "false"):
+                    continue
+                if other := places.get(compared(text)):
                     raise RequestError(
-                        f"{where}: {answer!r} in {name} is in {other}, too (case, Unicode form and"
+                        f"{where}: {text!r} in {name} is in {other}, too (case, Unicode form and"
                         " outer blanks do not count); keep it in one place"
                     )
-                places[compared(answer)] = name
+                places[compared(text)] = name
         with self.request.named():
             for prompt in self.prompts:
                 check_prompt(prompt)
@@ -73,7 +74,5 @@ class Fact:
         if not self.chat:
             return self
         inside = partial(chat_prompt, language_model)
-        lists: dict[str, Any] = {
-            name: tuple(map(inside, getattr(self, name))) for name in ("paraphrases", "locality")
-        }
-        return replace(self, prompt=inside(self.prompt), chat=False, **lists)
+        wordings: dict[str, Any] = {n: tuple(map(inside, getattr(self, n))) for n in _LISTS[:2]}
+        return replace(self, prompt=inside(self.prompt), chat=False, **wordings)

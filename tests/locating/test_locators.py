@@ -269,15 +269,6 @@ def test_published_locators_have_the_papers_settings() -> None:
     assert neurons.settings() == {"class": "IntegratedGradients", "steps": 20}
 
 
-def test_noise_is_measured_in_deviations_of_what_enters_the_first_block(tiny: Tiny) -> None:
-    for name, scale in (("llama", 1.0), ("gemma3", 32**0.5)):  # Gemma scales its embeddings
-        table = tiny(name).model.get_input_embeddings().weight
-        assert len(table) < 4096
-        assert embedding_deviation(tiny(name)) == pytest.approx(
-            scale * float(table.std()), rel=1e-2
-        )
-
-
 @pytest.mark.parametrize("name", ["gpt2", "gptj", "llama", "gemma3"])
 def test_logit_attribution(name: str, tiny: Tiny) -> None:
     """Layer scores are the drop of the logit when the MLP's write never reaches the final norm."""
@@ -364,26 +355,27 @@ def test_sentences_without_a_subject_can_be_traced(any_model: LanguageModel) -> 
     assert np.isfinite(CausalTracing(samples=2).scores(any_model, [query])).all()
 
 
-def test_bad_sentences(any_model: LanguageModel) -> None:
-    with pytest.raises(UserError, match="slot"):
-        encode(any_model, [Sentence("in Utopia people speak", "Latin")])
-    with pytest.raises(TokenError, match="empty"):
-        encode(any_model, [Sentence("in Utopia people speak _", " ")])
-    with pytest.raises(LocatorError, match="Atlantis"):
-        encode(any_model, [Sentence("in Utopia people speak _", "Latin", "Atlantis")])
+@pytest.mark.parametrize(
+    ("sentence", "error", "message"),
+    [
+        (Sentence("in Utopia people speak", "Latin"), UserError, "slot"),
+        (Sentence("in Utopia people speak _", " "), TokenError, "empty"),
+        (Sentence("in Utopia people speak _", "Latin", "Atlantis"), LocatorError, "Atlantis"),
+    ],
+)
+def test_bad_sentences(tiny: Tiny, sentence, error, message) -> None:
+    with pytest.raises(error, match=message):
+        encode(tiny("llama"), [sentence])
 
 
-def test_bad_settings() -> None:
-    with pytest.raises(LocatorError, match="2 steps"):
-        IntegratedGradients(steps=1)
-    with pytest.raises(LocatorError, match="positive"):
-        CausalTracing(samples=0)
-    with pytest.raises(LocatorError, match="parameter"):
-        LogitAttribution(granularity="parameter")
-
-
-def test_parameter_locators_refuse_models_whose_weights_do_not_fit(tiny, monkeypatch):
+def test_bad_settings_and_models_whose_weights_do_not_fit(tiny: Tiny, monkeypatch) -> None:
+    for kind, options, message in (
+        (IntegratedGradients, {"steps": 1}, "2 steps"),
+        (CausalTracing, {"samples": 0}, "positive"),
+        (LogitAttribution, {"granularity": "parameter"}, "parameter"),
+    ):
+        with pytest.raises(LocatorError, match=message):
+            kind(**options)
     monkeypatch.setattr(locators, "MOST_ENTRIES", 10)
-    language_model = tiny("llama")
     with pytest.raises(LocatorError, match="scores every weight, 6,144 of tiny-llama"):
-        Fisher().scores(language_model, encode(language_model, SENTENCES))
+        Fisher().scores(tiny("llama"), encode(tiny("llama"), SENTENCES))

@@ -7,7 +7,7 @@ import torch
 
 from helpers.models.forest import padded
 from helpers.models.forward import hidden_states
-from helpers.models.hooks import input_hooks, output_hooks
+from helpers.models.hooks import input_hooks, output_hooks, record
 
 TEXTS = [[5, 6, 7, 8], [9], [10, 11]]
 
@@ -59,10 +59,15 @@ def test_hooks_see_and_replace_inputs_and_outputs(tiny, architecture):
         torch.testing.assert_close(run(language_model), skipped, atol=1e-4, rtol=1e-3)
 
 
-def test_hooks_are_taken_off_when_the_block_fails(tiny):
+def test_recording_ends_the_pass_and_hooks_are_taken_off(tiny):
     language_model = tiny("llama")
     name = language_model.layout.mlp_out(0)
     module = language_model.module(name)
+    with torch.no_grad(), record(language_model, inputs=[name]) as inputs:
+        run(language_model)
+    with record(language_model, outputs=[name]) as outputs:
+        run(language_model)
+    torch.testing.assert_close(outputs[name], module(inputs[name]))
 
     def fail(*_):
         raise RuntimeError("on purpose")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,7 +15,6 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from helpers.models.batching import PADDING, PASS_TOKENS, run_halving, token_batches
 from helpers.models.forest import Forest, padded
 from helpers.models.forward import hidden_states, prefill
-from helpers.models.hooks import record
 from helpers.models.tokens import (
     TokenError,
     answer_ids,
@@ -37,21 +35,18 @@ ARCHITECTURES = ["gpt2", "gptj", "llama", "qwen2", "mistral", "gemma3"]
 ARCHITECTURES += ["qwen3", "olmo2", "gpt_neox", "falcon", "phi3"]
 
 
-def test_subject_last_is_found_by_offsets(tiny):
-    prompt = subject_prompt(tiny("llama"), "In {}, people", "Peru")
-    text = "In Peru, people"
-    assert len(prompt.ids) == len(text)  # one byte, one token
-    assert text[prompt.subject_last] == "u"
-
-
-def test_a_subject_that_occurs_twice_is_taken_at_its_slot(tiny):
-    prompt = subject_prompt(tiny("llama"), "Peru or {} again", "Peru")
-    assert prompt.subject_last == len("Peru or Peru") - 1
-
-
-def test_a_blank_after_the_subject_is_not_its_last_token(tiny):
-    prompt = subject_prompt(tiny("llama"), "In {}, people", "Peru ")
-    assert prompt.subject_last == len("In Peru") - 1
+@pytest.mark.parametrize(
+    ("template", "subject", "up_to"),
+    [
+        ("In {}, people", "Peru", "In Peru"),
+        ("Peru or {} again", "Peru", "Peru or Peru"),  # at its slot
+        ("In {}, people", "Peru ", "In Peru"),  # a blank is not its last token
+    ],
+)
+def test_the_subjects_last_token_is_found_by_offsets(tiny, template, subject, up_to):
+    prompt = subject_prompt(tiny("llama"), template, subject)
+    assert len(prompt.ids) == len(template.replace("{}", subject))  # one byte, one token
+    assert prompt.subject_last == len(up_to) - 1
 
 
 def test_a_token_that_straddles_the_subjects_end_is_its_last(tiny):
@@ -114,11 +109,15 @@ def test_a_chat_prompt_has_the_templates_own_tokens(tiny, bos):
             chat_prompt(language_model, "Where is Lima?")
 
 
-@pytest.mark.parametrize("blank", [" ", "\t", "\n "])
-def test_a_prompt_may_end_in_a_line_break_and_in_no_other_blank(tiny, blank):
+def test_a_prompt_may_end_in_a_line_break_and_in_no_other_blank(tiny):
     assert prompt_ids(tiny("llama"), "x\n")[-1] == prompt_ids(tiny("llama"), "\nx")[-2]
-    with pytest.raises(TokenError, match="ends with a blank"):
-        prompt_ids(tiny("llama"), f"x{blank}")
+    for prompt, message in (
+        ("x ", "ends with a blank"),
+        ("x\n ", "ends with a blank"),
+        ("", "empty"),
+    ):
+        with pytest.raises(TokenError, match=message):
+            prompt_ids(tiny("gemma3"), prompt)
 
 
 def test_the_benchmarks_answers_all_follow_a_blank(data_folder):
@@ -140,15 +139,10 @@ def test_templates_that_cannot_be_filled(tiny, template, subject, message):
         subject_prompt(tiny("llama"), template, subject)
 
 
-def test_a_subject_without_tokens_is_refused():
+def test_a_subject_without_tokens_is_refused(tiny):
     tokenizer = AutoTokenizer.from_pretrained(prepare("smollm2-135m"))
     with pytest.raises(TokenError, match=r"drops the subject '\\x06'"):
-        subject_prompt(SimpleNamespace(tokenizer=tokenizer, name="m"), "{} is", "\x06")
-
-
-def test_an_empty_prompt_is_refused_whatever_the_tokenizer_adds(tiny):
-    with pytest.raises(TokenError, match="prompt is empty"):
-        prompt_ids(tiny("gemma3"), "")
+        subject_prompt(replace(tiny("llama"), tokenizer=tokenizer), "{} is", "\x06")
 
 
 WRITTEN = st.text(st.characters(codec="utf-8"), min_size=1, max_size=12).filter(
@@ -178,20 +172,12 @@ def test_many_texts_at_once_have_the_ids_of_each_alone(tokenized, texts, twice):
 
     try:
         assert ids_of_answers(language_model, texts) == {text: alone(text) for text in texts}
-    except TokenError:  # some text merges with the word before it: one alone says so, too
+    except TokenError:  # some text merges with the word before it: one alone reports it as well
         with pytest.raises(TokenError, match="told apart"):
             [answer_ids(language_model, text) for text in texts]
     templates = ("{}", *(f"{text} {{}}" for text in texts if "{}" not in text))
-    subject = texts[0].replace("{}", "") or "x"
-    if subject.strip() and not subject[-1].isspace():
-        try:
-            subject_prompt(language_model, "{}", subject)
-        except TokenError:  # a control character has no token: several at once say so, too
-            with pytest.raises(TokenError, match="drops the subject"):
-                subject_prompts(language_model, templates, subject)
-            return
-        expected = [subject_prompt(language_model, template, subject) for template in templates]
-        assert subject_prompts(language_model, templates, subject) == expected
+    expected = [subject_prompt(language_model, template, "Peru") for template in templates]
+    assert subject_prompts(language_model, templates, "Peru") == expected
 
 
 @given(st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=6), min_size=1, max_size=6))
@@ -236,21 +222,6 @@ def test_prefix_and_suffix_equal_the_whole(tiny, architecture):
     torch.testing.assert_close(whole, standard, atol=1e-5, rtol=1e-4)
 
 
-def test_recording_reads_inputs_and_outputs_and_leaves_no_hook(tiny):
-    language_model = tiny("llama")
-    name = language_model.layout.mlp_out(1)
-    batch = padded(language_model, [[1, 2, 3]])
-    texts = batch.ids, batch.positions, batch.visible
-    with torch.no_grad():
-        with record(language_model, inputs=[name]) as inputs:
-            hidden_states(language_model, *texts)
-        with record(language_model, outputs=[name]) as outputs:
-            hidden_states(language_model, *texts)
-        expected = language_model.module(name)(inputs[name])
-    torch.testing.assert_close(outputs[name], expected)
-    assert not language_model.module(name)._forward_hooks
-
-
 @given(
     st.lists(st.integers(1, 50), min_size=1, max_size=40),
     st.integers(1, 2000),
@@ -265,18 +236,10 @@ def test_batches_hold_everything_once_within_budget_and_padding(lengths, budget)
         assert len(batch) == 1 or wasted <= max(PADDING * area, PASS_TOKENS)
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        "DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes",
-        "CUDA error: out of memory",
-        "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
-    ],
-)
-def test_memory_shortage_is_known_by_its_words_too(words):
+def test_memory_shortage_is_known_by_its_words():
     def run(items):
         if len(items) > 1:
-            raise RuntimeError(words)
+            raise RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate`")
         return items[0]
 
     with pytest.warns(UserWarning, match="halves"):

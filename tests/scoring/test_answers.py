@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
@@ -113,43 +111,6 @@ def test_any_questions_in_any_packing(tiny, pairs):
     np.testing.assert_allclose(together["sum"], np.concatenate(alone), atol=1e-4)
 
 
-def test_cpu_and_gpu_agree(tiny):
-    if not torch.cuda.is_available():
-        pytest.skip("no GPU on this machine")
-    from helpers.models import LanguageModel
-
-    cpu = tiny("llama")
-    on_cpu = score_answers(cpu, QUESTIONS)["sum"]
-    try:
-        gpu = LanguageModel(cpu.name, cpu.model.to("cuda"), cpu.tokenizer)
-        np.testing.assert_allclose(score_answers(gpu, QUESTIONS)["sum"], on_cpu, atol=1e-3)
-    finally:
-        cpu.model.to("cpu")
-
-
-def test_each_distinct_text_is_tokenised_once(tiny):
-    seen: list[list[str]] = []
-
-    class Counted:
-        def __init__(self, tokenizer) -> None:
-            self.tokenizer = tokenizer
-
-        def __call__(self, texts, **options):
-            seen.append(texts)
-            return self.tokenizer(texts, **options)
-
-        def __getattr__(self, name):
-            return getattr(self.tokenizer, name)
-
-    model = tiny("llama")
-    counted = replace(model, tokenizer=Counted(model.tokenizer))
-    found = score_answers(counted, QUESTIONS * 3)
-    np.testing.assert_allclose(found["sum"], score_answers(model, QUESTIONS * 3)["sum"])
-    prompts, answers = seen
-    assert sorted(prompts) == sorted(q.prompt for q in QUESTIONS)
-    assert len(answers) == 1 + len({a for q in QUESTIONS for a in q.answers})  # one is the anchor
-
-
 def test_bad_input(tiny):
     with pytest.raises(TokenError, match="empty"):
         score_answers(tiny("llama"), [Question("x", (" ",))])
@@ -165,11 +126,7 @@ def test_bad_input(tiny):
         score_answers(tiny("llama"), [Question("x" * 512, ("y",))])
     # The blank before the answer is read, its last token is not: these 512 tokens fit.
     assert np.isfinite(score_answers(tiny("llama"), [Question("x" * 511, ("y",))])["sum"]).all()
-
-
-def test_a_question_without_answers_has_no_row(tiny):
-    assert score_answers(tiny("llama"), [Question("x", ())]).empty
-    table = score_answers(tiny("llama"), [Question("y", ()), *QUESTIONS])
+    table = score_answers(tiny("llama"), [Question("y", ()), *QUESTIONS])  # no answer, no row
     assert table["question"].unique().tolist() == [1, 2, 3, 4]
 
 
