@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -170,7 +170,6 @@ def variants_table(
     metrics: ByVariant,
     *,
     reference: Variant | None = None,
-    columns: Sequence[str] = HARD_METRICS,
     intervals: bool = True,
 ) -> pd.DataFrame:
     """Mean percentage ± half width of the 95 % interval of each metric, variants as rows, as text.
@@ -186,13 +185,13 @@ def variants_table(
     """
     rows = {}
     for variant, table in metrics.items():
-        cells = percent_cells(table, columns, intervals=intervals)
+        cells = percent_cells(table, HARD_METRICS, intervals=intervals)
         if reference and reference in metrics and variant != reference:
-            for place, metric in enumerate(columns):
+            for place, metric in enumerate(HARD_METRICS):
                 test = metric_contrast(metric, metrics[reference][metric], table[metric])
                 cells[place] += "*" * (test.p_value < LEVEL)
         rows[variant.label] = [str(len(table)), *cells]
-    return pd.DataFrame.from_dict(rows, orient="index", columns=["n", *columns])
+    return pd.DataFrame.from_dict(rows, orient="index", columns=["n", *HARD_METRICS])
 
 
 def coefficients_table(settings: Mapping[str, Any], *, paper_model: str) -> pd.DataFrame:
@@ -226,16 +225,15 @@ def sequence_metrics(stored: Studies) -> dict[tuple[str, int], pd.DataFrame]:
     return {place: metrics_table(stored.sequences[place]) for place in ordered}
 
 
-def sequence_table(
-    metrics: Mapping[tuple[str, int], pd.DataFrame], *, columns: Sequence[str] = HARD_METRICS
-) -> pd.DataFrame:
+def sequence_table(metrics: Mapping[tuple[str, int], pd.DataFrame]) -> pd.DataFrame:
     """Mean percentage ± half width of the 95 % interval after n edits, as text; n is also the number
     of records behind it, unless another is given.
     """
     methods = list(dict.fromkeys(method for method, _ in metrics))
     places = sorted(metrics, key=lambda place: methods.index(place[0]))  # stable
-    rows = [(method_label(m), n, *percent_cells(metrics[m, n], columns)) for m, n in places]
-    return pd.DataFrame(rows, columns=["method", "edits", *columns]).set_index(["method", "edits"])
+    rows = [(method_label(m), n, *percent_cells(metrics[m, n], HARD_METRICS)) for m, n in places]
+    table = pd.DataFrame(rows, columns=["method", "edits", *HARD_METRICS])
+    return table.set_index(["method", "edits"])
 
 
 def said_metrics(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:

@@ -207,12 +207,12 @@ def record_metrics(record: RecordScores, *, hard_share: float = 0.2) -> dict[str
     return metrics
 
 
-def record_probabilities(record: RecordScores, *, hard_share: float = 0.2) -> dict[str, float]:
+def record_probabilities(record: RecordScores) -> dict[str, float]:
     """Mean probability of each list's kept answers before and after (PEAK, Figure 2).
 
     Keys are ``PROBABILITIES``; averaged over answers, then over the prompts not skipped.
     """
-    prompts = list(filter(None, _kept_prompts(record, hard_share)))
+    prompts = list(filter(None, _kept_prompts(record)))
     places = [name.split("_") for name in PROBABILITIES]
     return {
         f"{name}_{moment}": _mean(
@@ -302,7 +302,7 @@ def summarise(by_record: pd.DataFrame) -> pd.DataFrame:
     return summary.astype({"n": int}).rename_axis("metric")
 
 
-def _kept_prompts(record: RecordScores, hard_share: float) -> list[dict[str, Scores] | None]:
+def _kept_prompts(record: RecordScores, hard_share: float = 0.2) -> list[dict[str, Scores] | None]:
     """The edit prompt and the paraphrases with the answers that count, None for one that is skipped."""
     kept: list[dict[str, Scores] | None] = []
     for prompt in (record.edit, *record.paraphrases):

@@ -156,19 +156,17 @@ def ranking_in_words(
 def other_choices(
     scores: Mapping[str, pd.DataFrame],
     *,
-    metrics: Sequence[str] = ("AFF_hard", "ANF_hard"),
     hard_shares: Sequence[float] = (0.1, 0.2, 0.3, 0.4, 0.5),
 ) -> pd.DataFrame:
     """Metrics under the filter's other thresholds, and with P = exp(sum), as text (PEAK, Section 5.1).
 
     Args:
         scores: score tables by method.
-        metrics: columns of ``metrics_table``.
         hard_shares: thresholds of ``keep_answers``; 0.2 is the authors' and the default, and the only
             one under P = exp(sum).
 
     Returns:
-        Index threshold and P; ``n``, the records that count, and one column per method and metric.
+        Index threshold and P; ``n``, the records that count, and one column per method and factor.
     """
     choices: list[tuple[float, Normalise]] = [(share, "mean") for share in hard_shares]
     rows = {}
@@ -176,7 +174,7 @@ def other_choices(
         cells, counts = {}, set()
         for method, table in scores.items():
             by_record = metrics_table(table, hard_share=share, normalise=normalise)
-            for metric in metrics:
+            for metric in ("AFF_hard", "ANF_hard"):
                 estimate = metric_interval(metric, by_record[metric])
                 counts.add(estimate.n)
                 cells[f"{method} {metric}"] = in_points(estimate)

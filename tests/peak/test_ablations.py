@@ -27,7 +27,7 @@ from helpers.peak.ablations import (
 from helpers.peak.metrics import summarise
 from helpers.peak.publish import small
 from helpers.peak.said import NOTHING
-from helpers.peak.tables import editing_table
+from helpers.peak.tables import HARD_METRICS, editing_table
 from helpers.results.archive import About, Archive
 from helpers.results.figure import published
 from helpers.results.statistics import Estimate
@@ -98,14 +98,20 @@ def stored(run):
 
 def test_variants_table_marks_what_differs_from_the_reference(stored):
     metrics = finished(variant_metrics(stored.scores), objectives("rome"))
-    table = variants_table(metrics, reference=Variant("rome+app"), columns=["ES", "AFF_hard"])
+    table = variants_table(metrics, reference=Variant("rome+app"))
     assert table["n"].tolist() == ["6"] * 5
     assert table.loc["ROME", "AFF_hard"].endswith("*")
     assert not table.loc["ROME+APP", "AFF_hard"].endswith("*")
     # Of five edits APP loses three: p 0.04 by Newcombe, which is also the dagger's test; 0.07 by t.
     shares = {"ROME": np.ones(5), "ROME+APP": np.array([0.0, 0, 0, 1, 1])}
-    few = dict(zip(metrics, (pd.DataFrame({"ES": ones}) for ones in shares.values()), strict=False))
-    starred = variants_table(few, reference=Variant("rome+app"), columns=["ES"])
+    few = dict(
+        zip(
+            metrics,
+            (pd.DataFrame(dict.fromkeys(HARD_METRICS, v)) for v in shares.values()),
+            strict=False,
+        )
+    )
+    starred = variants_table(few, reference=Variant("rome+app"))
     daggered = editing_table(by_label(few), metrics=["ES"])
     assert starred.loc["ROME", "ES"].endswith("*")
     assert daggered.loc["ROME+APP", "ES"].endswith("‡")

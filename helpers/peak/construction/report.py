@@ -63,18 +63,18 @@ def linked_share(records: Sequence[PeakRecord], graph: Graph) -> tuple[int, int]
     return direct, sum(len(record.hard_false) for record in records)
 
 
-def lookalikes(records: Sequence[PeakRecord], *, ratio: float = 0.85) -> list[tuple[int, str, str]]:
+def lookalikes(records: Sequence[PeakRecord]) -> list[tuple[int, str, str]]:
     """Correct and false answers of one record that are spelled alike: (case_id, correct, false).
 
     No contradiction by name, but some are the same thing under two spellings (Labor Day, Labour
-    Day). ``ratio`` is difflib's, of the labels without regard to case.
+    Day). Alike: difflib's ratio, of the labels without regard to case, is 0.85 or more.
     """
     return [
         (record.case_id, correct, false)
         for record in records
         for correct in record.correct
         for false in (*record.hard_false, *record.random_false)
-        if SequenceMatcher(None, correct.casefold(), false.casefold()).ratio() >= ratio
+        if SequenceMatcher(None, correct.casefold(), false.casefold()).ratio() >= 0.85
     ]
 
 
