@@ -31,7 +31,7 @@ BUDGETS = {
     "facts": 323,
     "results": 1509,
     "triples": 825,
-    "peak": 3988,
+    "peak": 3984,
     "klob": 1602,
     "thinkedit": 4288,
     "explorer": 717,
@@ -40,7 +40,7 @@ BUDGETS = {
     "tools": 2968,
     "benchmarks": 1499,
     "book": 795,
-    "tests": 16820,
+    "tests": 16826,
 }
 OUTSIDE = ("tools", "benchmarks", "book", "tests")
 # What an addition is: a word by which code names one that exists, and the files it may touch.
