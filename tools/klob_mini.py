@@ -45,14 +45,7 @@ _AT_ONCE = 32  # questions of a relation that share one packed row
 
 @dataclass(frozen=True)
 class RelationTemplates:
-    """Three wordings of one relation.
-
-    Attributes:
-        label: as the published files write the relation, ``"native_(P103)"``.
-        templates: with ``[X]`` for the subject, ending in ``[Y]``.
-        description: noun phrase for the object by way of the subject, with ``[X]``.
-        table_3: whether the paper's table has the relation.
-    """
+    """Three wordings of one relation (see ``packaged/klob/templates.yaml``)."""
 
     label: str
     templates: tuple[str, ...]
@@ -80,11 +73,7 @@ def load_templates() -> dict[str, RelationTemplates]:
 
 
 def mini_triples(*, cities: int = 400, seed: int = 0) -> list[Triple]:
-    """Sorted triples to choose from.
-
-    Args:
-        cities: at most this many facts "city lies in country".
-    """
+    """Sorted triples to choose from, with at most so many facts "city lies in country"."""
     places = [fact for fact in packaged_triples() if fact.relation in COUNTRY_RELATIONS]
     current = [f for f in (*places, *read_facts(COMPILED)) if f.end is None]
     triples = single_valued((f.subject, f.relation, f.object) for f in current)
@@ -114,9 +103,8 @@ def recalled(
 ) -> list[Triple]:
     """Facts whose first wording the model completes after solved ones of the relation (Section 3.3).
 
-    A fact is recalled when greedy decoding gives exactly the answer's tokens. Teacher forcing decides
-    that: the answer is what greedy decoding gives if and only if each of its tokens is the most
-    probable one after those before it. Relations with too few facts, or without templates, are left out.
+    A fact is recalled when greedy decoding gives exactly the answer's tokens: each is the most probable
+    one after those before it. Relations with too few facts, or without templates, are left out.
     """
     templates = load_templates()
     head = language_model.model.get_output_embeddings()
@@ -173,13 +161,8 @@ def relevance_example(chain: Chain, templates: Mapping[str, RelationTemplates]) 
 def two_hop_chains(
     triples: Sequence[Triple], relations: Iterable[str], *, excluded: Iterable[tuple[str, str]] = ()
 ) -> list[Chain]:
-    """All chains of two facts in which the first's object is the second's subject.
-
-    Args:
-        excluded: pairs of relations that lead back or say nothing (capital, then capital of).
-
-    Returns:
-        Sorted chains whose answer is neither the subject nor the bridge.
+    """Sorted chains of two facts in which the first's object is the second's subject, whose answer is
+    neither the subject nor the bridge, but for ``excluded`` pairs of relations.
     """
     usable, barred = set(relations), set(excluded)
     by_subject: dict[str, list[Triple]] = {}
@@ -198,11 +181,7 @@ def two_hop_chains(
 def nonfactual_sentences(
     clozes: Sequence[str], words: Sequence[str], *, seed: int = 0
 ) -> tuple[str, ...]:
-    """One random sentence per sentence of c and r, of as many words, in their order.
-
-    Words and punctuation marks are drawn uniformly, so that a mark is rare: in the published file
-    about one word in 5,000 is one.
-    """
+    """One random sentence per sentence of c and r, of as many words or (rare) punctuation marks."""
     pool = [*words, *string.punctuation.replace(SLOT.strip(), "")]
     generator = random.Random(seed)
     return tuple(

@@ -48,8 +48,7 @@ class Outcome:
     """What an edit did to a record.
 
     Attributes:
-        record: the record, with the answer that was appended.
-        method: the editor, in words.
+        record: with the answer that was appended.
         scores: log-probabilities before and after, in the columns ``metrics_table`` takes.
         before: continuations of the edit prompt by the unedited model.
         after: the same random numbers under the edit.
@@ -103,11 +102,7 @@ class Explorer:
     sampling: Sampling = LISTING
 
     def editor(self, name: str, *, app: bool = False) -> Editor:
-        """The editor called ``name``, with APP if wanted.
-
-        Raises:
-            EditorError: the model's params file has no such editor, preset or APP.
-        """
+        """The editor called ``name``, with APP if wanted; an EditorError where it cannot be had."""
         return build_editor(
             name,
             self.language_model,
@@ -126,12 +121,7 @@ class Explorer:
         return ""
 
     def explore(self, record: PeakRecord, editor: Editor) -> Outcome:
-        """Make a record's edit and look at it.
-
-        Raises:
-            RequestError: the editor cannot make the edit, e.g. a prompt too long for the context.
-            TokenError: a text that cannot be scored.
-        """
+        """Make a record's edit and look at it; a UserError where a text cannot be edited or scored."""
         started = time.perf_counter()
         (update,) = editor.edit([edit_request(record)])
         both = [record.edit_prompt] * 2
@@ -159,14 +149,7 @@ def _read(record: PeakRecord, texts: Sequence[str]) -> tuple[Said, ...]:
 
 @dataclass(frozen=True)
 class ChainsOutcome:
-    """An edit's facts before and after it was made.
-
-    Attributes:
-        edit: the edit with its chains.
-        model: name of the model.
-        method: the editor, in words.
-        facts: table of ``helpers.thinkedit.metrics.facts_table``.
-    """
+    """An edit's facts (``helpers.thinkedit.metrics.facts_table``) before and after it was made."""
 
     edit: Edit
     model: str

@@ -12,21 +12,19 @@ from helpers.scoring.naming import fold
 
 def answers_of(text: str) -> tuple[str, ...]:
     """The answers of a line, separated by semicolons; each once, whatever its case."""
-    given = (answer.strip() for answer in text.split(";"))
-    return tuple({fold(answer): answer for answer in reversed([*filter(None, given)])}.values())[
-        ::-1
-    ]
+    once: dict[str, str] = {}
+    for answer in filter(None, map(str.strip, text.split(";"))):
+        once.setdefault(fold(answer), answer)
+    return tuple(once.values())
 
 
 def own_record(*, subject: str, prompt: str, target: str, correct: str, false: str) -> PeakRecord:
     """A record of a fact that is in no data set; its false answers count as both kinds.
 
     Args:
-        subject: what the fact is about.
         prompt: a text that ends where the answer begins, with ``{}`` or the subject once in it.
         target: the answer to append.
-        correct: the answers it has, separated by semicolons; may be empty.
-        false: wrong answers to compare with; may be empty.
+        correct: the answers it has, separated by semicolons; may be empty, as may ``false``.
 
     Raises:
         ValueError: what is missing or contradicts itself, in words.
@@ -88,14 +86,7 @@ def _same(answer: str, known: Iterable[str]) -> str:
 def snippet(
     record: PeakRecord, *, load: Mapping[str, str], editor: str, options: Mapping[str, object]
 ) -> str:
-    """Python code that makes a record's edit with ``edit_facts``.
-
-    Args:
-        record: the record, its target the answer to append.
-        load: arguments of ``models.load``.
-        editor: the editor's name.
-        options: further arguments of ``edit_facts``.
-    """
+    """Python code that makes a record's edit: arguments of ``models.load`` and of ``edit_facts``."""
     lists = {
         "paraphrases": record.paraphrases,
         "locality": tuple(prompt for prompt, _ in record.locality),

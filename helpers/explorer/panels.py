@@ -45,12 +45,7 @@ _FIELDS = {
 
 
 class Panel(widgets.VBox):
-    """What all panels share: an editor, a button that makes the edit, a status line, one picture.
-
-    Args:
-        explorer: where editors come from.
-        editor: the editor chosen at first, with APP if ``app``.
-    """
+    """What all panels share: an editor, a button that makes the edit, a status line, one picture."""
 
     def __init__(self, explorer: Explorer, editor: str, *, app: bool = False) -> None:
         self._explorer = explorer
@@ -149,14 +144,7 @@ class Panel(widgets.VBox):
 
 
 class EditPanel(Panel):
-    """Edits one fact of ``records``, or one in the user's own words.
-
-    Args:
-        explorer: the model and the settings.
-        records: facts to choose from.
-        first: an outcome to begin with; its fact and answer are then chosen.
-        editor: the editor chosen at first, with APP if ``app``.
-    """
+    """Edits one fact of ``records``, or one in the user's own words; begins with an outcome, if given."""
 
     def __init__(
         self,
@@ -299,14 +287,8 @@ def details(outcome: Outcome) -> str:
 
 
 class ChainPanel(Panel):
-    """Edits one of the explorer's facts, then walks the chains that lead back to it.
-
-    Args:
-        chains: the model, the edits and the store.
-        editors: where editors come from.
-        first: an outcome to begin with; its edit is then chosen.
-        editor: the editor chosen at first, with APP if ``app``.
-        steps: length of the longest chains shown at first.
+    """Edits one of the explorer's facts, then walks the chains that lead back to it, ``steps`` long at
+    most; begins with an outcome, if given.
     """
 
     def __init__(

@@ -75,13 +75,8 @@ SCHEMAS: dict[Subtask, TypeAdapter[Any]] = {
 
 @plain_dataclass(frozen=True)
 class Examples:
-    """Examples of one subtask.
-
-    Attributes:
-        subtask: which criterion they test.
-        groups: sentences of each example, which an RSim compares; a chain is the last one.
-        relations: label of each example's first fact ("" without one).
-        numbers: place of each example in its file.
+    """Examples of one subtask: their sentences (a chain's is the last), the relation of the first fact
+    ("" without one), and their places in the file.
     """
 
     subtask: Subtask
@@ -99,7 +94,6 @@ def read_examples(subtask: Subtask, source: str | Path = "klob-mini") -> dict[in
     """A subtask's examples by their place in the file.
 
     Args:
-        subtask: which file.
         source: ``"klob"`` (official), ``"klob-mini"`` (packaged), a folder with files ``KLoB-c.jsonl``,
             ``KLoB-r.jsonl`` and ``KLoB-u.jsonl`` in the same schema, or one such file.
 
@@ -124,10 +118,8 @@ def load_examples(
     """A random choice of a subtask's examples as sentences, in file order.
 
     Args:
-        subtask: which file.
         source: see ``read_examples``.
         count: how many; default: all.
-        seed: of the choice.
         asked: the model that will be asked; what it cannot be asked is an error.
 
     Raises:

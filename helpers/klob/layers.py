@@ -39,15 +39,10 @@ VERSION = 2
 def edit_requests(
     examples: Facts, numbers: Sequence[int], *, seed: int = 0
 ) -> dict[int, EditRequest]:
-    """One counterfactual edit per fact: an answer of another fact of its relation.
+    """One counterfactual edit per numbered fact: an answer of another fact of its relation.
 
-    Args:
-        examples: the benchmark that the other answers come from.
-        numbers: which of them to edit.
-
-    Returns:
-        By number. Left out are facts that cannot be edited: the first wording does not hold the
-        subject as it is written, or all facts of the relation have one answer.
+    Omitted are facts that cannot be edited: the first wording does not hold the subject as it is
+    written, or all facts of the relation have one answer.
     """
     answers: dict[str, set[str]] = {}
     for _, relation, answer in (example.fact for example in examples.values()):
@@ -120,10 +115,7 @@ def score_edits(
 ) -> pd.DataFrame:
     """Mean token log-probability of new and old answer at every wording of every edited fact.
 
-    Args:
-        examples: the facts of the requests, among others.
-        requests: the edits by their facts.
-        updates: one per request; None scores the unedited model.
+    ``updates``: one per request; None scores the unedited model.
 
     Returns:
         Columns example, wording, new, old; empty updates (failed edits) give NaN.

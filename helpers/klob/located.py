@@ -31,10 +31,6 @@ def located_units(
 ) -> list[Units]:
     """Indices of one sentence's located units at each share, ascending; ties go to lower indices.
 
-    Args:
-        scores: one sentence's scores [units].
-        shares: fractions of the units; the sets are nested.
-
     Raises:
         ValueError: a score is not a number.
     """
@@ -54,10 +50,7 @@ def located_units(
 
 
 def _promising(scores: NDArray[np.floating], count: int) -> Units:
-    """Few units with the ``count`` highest scores surely among them, ascending.
-
-    A sample of the scores tells a level that somewhat more than ``count`` units reach.
-    """
+    """Few units, ascending, that surely hold the ``count`` highest scores: a sample tells their level."""
     stride = scores.size // _SAMPLE
     if stride > 1:
         sample = scores[::stride]

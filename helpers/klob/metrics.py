@@ -7,13 +7,12 @@ inside an example and Sim_all the similarity of its sets to those of the whole s
     RSD  = 1 − SD_nonfactual / SD_factual                (KLoB, Section 3.4, before clipping at 0)
 
 Functions return *unclipped* values, because a mean of clipped values is positive for a random
-locator; tables clip the mean as the paper clips an example. The paper leaves open how examples are
-aggregated and what Sim_cand is for chains; both choices are ours and stated where made.
+locator; tables clip the mean as the paper clips an example. Arguments ``examples`` are indices into the
+sentences of a subtask, [examples, sentences].
 
 Does location predict where editing works? For one fact: Spearman's correlation, over layers, between
 located mass (a locator's pooled score of the layer) and the gain of the edit made at that layer. The
-control pairs a fact's mass with *another* fact's gains: what remains there is common to all facts (some
-layers are good for any edit) and says nothing about the fact.
+control pairs a fact's mass with *another* fact's gains, which holds what is common to all facts.
 """
 
 from __future__ import annotations
@@ -35,18 +34,10 @@ from helpers.results.statistics import Estimate, bootstrap_interval, one_sided
 def candidate_similarity(
     similarities: Numbers, examples: NDArray[np.integer], subtask: str
 ) -> Numbers:
-    """Sim_cand of each example.
+    """Sim_cand of each example, [examples], from similarities [n, n].
 
     Consistency: mean over all pairs of its sentences (Appendix A). Relevance: mean of each single
     fact's sentence against the chain's, which is the last (ours; the appendix describes c only).
-
-    Args:
-        similarities: [n, n] of ``similarity_matrix``.
-        examples: sentence indices [examples, sentences].
-        subtask: ``"consistency"`` or ``"relevance"``.
-
-    Returns:
-        [examples].
     """
     last = examples.shape[1] - 1
     pairs = list(combinations(range(last + 1), 2))
@@ -59,15 +50,9 @@ def candidate_similarity(
 def pairwise_baseline(
     similarities: Numbers, examples: NDArray[np.integer], totals: Numbers | None = None
 ) -> Numbers:
-    """Exact Sim_all: mean similarity of an example's sets to all sets of other examples.
+    """Exact Sim_all: mean similarity of an example's sets to all sets of other examples, [examples].
 
-    Args:
-        similarities: [n, n] over exactly the sentences of the subtask.
-        examples: sentence indices [examples, sentences].
-        totals: the similarities' sums over rows [n], for a caller that has them.
-
-    Returns:
-        [examples]; NaN with a single example.
+    NaN with a single example. ``totals``: the similarities' sums over rows, for a caller that has them.
     """
     totals = similarities.sum(axis=1) if totals is None else totals
     own = similarities[examples[:, :, None], examples[:, None, :]].sum(axis=2)
@@ -107,12 +92,7 @@ def example_similarities(
 
 
 def relative_similarity(candidate: ArrayLike, baseline: ArrayLike) -> Numbers:
-    """Unclipped RSim; 0 where the baseline is 1 (a locator that always picks the same units).
-
-    Args:
-        candidate: Sim_cand [examples].
-        baseline: Sim_all [examples].
-    """
+    """Unclipped RSim of Sim_cand and Sim_all; 0 where the latter is 1 (always the same units)."""
     inside, everywhere = np.asarray(candidate, dtype=float), np.asarray(baseline, dtype=float)
     room = 1 - everywhere
     constant = np.isclose(room, 0)
@@ -124,12 +104,8 @@ def relative_standard_deviation(
 ) -> Estimate:
     """Unclipped RSD with a 95 % percentile bootstrap interval over sentences of both kinds.
 
-    Args:
-        factual: standard deviation over all units for each sentence of c and r.
-        nonfactual: the same for each sentence of u.
-
-    Returns:
-        NaN without sentences of one kind, or where factual scores never vary.
+    Given are the standard deviations over units of each sentence of c and r, and of u. NaN without
+    sentences of one kind, or where factual scores never vary.
     """
     first, second = (np.asarray(values, dtype=float) for values in (factual, nonfactual))
     if not first.any() or not second.size:
@@ -157,13 +133,8 @@ def permutation_null(
     """Mean RSim when sentences are dealt to examples at random, which the paper does not test.
 
     Each column of ``examples`` is shuffled on its own, so that a random example still holds one
-    sentence of every role (first template, …, chain).
-
-    Args:
-        similarities: [n, n] over the subtask's sentences.
-        examples: sentence indices [examples, sentences].
-        groups: label per example [examples]; sentences are then shuffled inside a group only (one
-            relation: what is left is the fact, not its relation or template).
+    sentence of every role (first template, …, chain); with ``groups``, a label per example, inside a
+    group only (one relation: what is left is the fact, not its relation or template).
 
     Returns:
         *observed*, the mean unclipped RSim of the real examples; *mean* and *standard_deviation* over
@@ -192,11 +163,9 @@ def permutation_null(
 
 
 def edit_gains(edits: pd.DataFrame) -> pd.DataFrame:
-    """How far an edit moved the new answer past the old at the wordings it did not see.
+    """How far an edit moved the new answer past the old at the wordings it did not see, in nats.
 
-    Returns:
-        [examples, layers] in nats (mean token log-probability), against the unedited model; facts
-        with a failed edit are left out.
+    [examples, layers], of mean token log-probability, against the unedited model; without failed edits.
     """
     unseen = edits.query("wording > 0").assign(lead=lambda table: table["new"] - table["old"])
     leads = unseen.groupby(["example", "layer"])["lead"]
@@ -205,10 +174,7 @@ def edit_gains(edits: pd.DataFrame) -> pd.DataFrame:
 
 
 def layer_mass(layers: pd.DataFrame, examples: pd.Index) -> dict[str, Numbers]:
-    """Per locator each fact's |mass| per layer as a share of the fact's, [examples, layers].
-
-    A locator that has not scored all these facts is left out.
-    """
+    """|mass| per layer as a share of the fact's, [examples, layers], of locators that scored all these."""
     mass = {}
     for name, part in layers.query("subtask == 'consistency'").groupby("locator", sort=False):
         if examples.isin(part["example"]).all():
@@ -218,15 +184,7 @@ def layer_mass(layers: pd.DataFrame, examples: pd.Index) -> dict[str, Numbers]:
 
 
 def rank_correlations(mass: Numbers, outcome: Numbers) -> Numbers:
-    """Spearman's correlation of every fact's mass with every fact's outcome over layers.
-
-    Args:
-        mass: [facts, layers].
-        outcome: [facts, layers].
-
-    Returns:
-        [facts, facts]; entry (i, j) correlates mass i with outcome j, NaN where either is constant.
-    """
+    """Spearman's correlation of mass i with outcome j over layers, [facts, facts]; NaN for constants."""
     ranks = [stats.rankdata(curves, axis=1) for curves in (mass, outcome)]
     centred = [rank - rank.mean(axis=1, keepdims=True) for rank in ranks]
     spread = [c.std(axis=1, keepdims=True) for c in centred]

@@ -45,13 +45,10 @@ Tables = dict[str, pd.DataFrame]
 
 @dataclass(frozen=True)
 class Plan:
-    """What is evaluated on what.
+    """What is evaluated on what: locators by name on examples of a source (``helpers.klob.examples``).
 
     Attributes:
-        locators: names of ``helpers.locating.locators``.
-        source: ``"klob-mini"``, ``"klob"``, or files of your own (``helpers.klob.examples``).
-        counts: examples per subtask; None takes all.
-        seed: of the choice of examples.
+        counts: examples per subtask, chosen by ``seed``; None takes all.
         shares: located shares k.
         permutations: deals behind a null.
     """
@@ -83,10 +80,7 @@ class Plan:
 def run(
     language_model: LanguageModel, plan: Plan, *, store: ResultsStore, finished: bool = False
 ) -> Tables:
-    """Evaluate a plan, resuming what an earlier run left.
-
-    Args:
-        finished: read what is finished and compute nothing.
+    """Evaluate a plan, resuming what an earlier run left; or, if ``finished``, read what is finished.
 
     Returns:
         Tables by name (see ``evaluate``), with columns model, locator and subtask.
@@ -126,11 +120,8 @@ def evaluate(
 ) -> Tables:
     """Run a locator over a subtask at its own and every coarser granularity.
 
-    Args:
-        shares: located shares k.
-        permutations: deals behind a null.
-        kept: where scores are kept until all are there. Those of parameters are too many: they are
-            computed anew each time they are needed.
+    Scores are ``kept`` until all are there. Those of parameters are too many: they are computed anew
+    each time they are needed.
 
     Returns:
         *sentences*: per sentence and granularity its spread and mean magnitude; *similarities*: per

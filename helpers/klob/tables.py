@@ -45,15 +45,9 @@ def rsim_table(
     baseline: str = "pairwise",
     by: Sequence[str] = ("locator", "granularity", "subtask", "share"),
 ) -> pd.DataFrame:
-    """Mean unclipped RSim with its bootstrap interval over examples.
+    """Mean unclipped RSim with its bootstrap interval over examples: ``by``, mean, low, high, n.
 
-    Args:
-        similarities: see the module's description.
-        baseline: the exact ``"pairwise"``, or the paper's shortcut ``"mean_scores"``.
-        by: columns that separate rows.
-
-    Returns:
-        One row per group: the columns of ``by``, then mean, low, high, n.
+    ``baseline``: the exact ``"pairwise"``, or the paper's shortcut ``"mean_scores"``.
     """
     rsim = relative_similarity(similarities["candidate"], similarities[baseline])
     groups = similarities.assign(rsim=rsim).groupby(list(by), sort=False)["rsim"]
@@ -64,13 +58,8 @@ def rsim_table(
 def rsd_table(sentences: pd.DataFrame, *, relative: bool = False) -> pd.DataFrame:
     """Unclipped RSD per locator and granularity: factual are c and r, non-factual u.
 
-    Args:
-        sentences: see the module's description.
-        relative: divide each sentence's standard deviation by its mean |score| first, so that
-            scores that merely shrink on random words do not count (ours).
-
-    Returns:
-        Columns locator, granularity, mean, low, high, n; NaN where it is not defined.
+    ``relative``: divide each sentence's standard deviation by its mean |score| first, so that scores
+    that merely shrink on random words do not count (ours).
     """
     rows = []
     for keys, part in sentences.groupby(["locator", "granularity"], sort=False):
@@ -88,12 +77,7 @@ def criteria_table(
     share: float = DEFAULT_SHARE,
     baseline: str = "pairwise",
 ) -> pd.DataFrame:
-    """All three criteria at one granularity in long form.
-
-    Returns:
-        Columns locator, criterion (consistency, relevance, unbiasedness), mean, low, high, n; means
-        are unclipped.
-    """
+    """All three criteria at one granularity: locator, criterion, unclipped mean, low, high, n."""
     at_share = similarities.query("granularity == @granularity and share == @share")
     rsim = rsim_table(at_share, baseline=baseline, by=("locator", "subtask"))
     rsd = rsd_table(sentences.query("granularity == @granularity")).assign(subtask=SUBTASKS[2])
