@@ -53,7 +53,7 @@ def facts_of(run: Run) -> dict[str, Any]:
         ``said`` (how many sampled responses name an answer, of the unedited model under ``before``).
     """
     words = _words_of(run)
-    scores = {n: table for n, table in scores_of(run).items() if " " not in n and "@" not in n}
+    scores = scores_of(run, only=[n for n in run.tables if " " not in n and "@" not in n])
     labels = {name: label_of(name) for name in scores}
     edit = {name: _at_edit(table) for name, table in scores.items()}
     metrics = {name: metrics_of(run, name) for name in scores}

@@ -47,7 +47,7 @@ def runs_of(folder: Path) -> tuple[Run, ...]:
 @cache
 def metrics_of(run: Run, table: str) -> pd.DataFrame:
     """PEAK's metrics of one of a run's tables, a row a record."""
-    return metrics_table(scores_of(run, only=table)[table])
+    return metrics_table(scores_of(run, only=[table])[table])
 
 
 def label_of(table: str) -> str:
