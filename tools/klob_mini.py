@@ -228,7 +228,8 @@ def main(
     clozes = [*(e.prompts[0] for e in consistency), *(e.chain_prompt for e in relevance)]
     words = sorted(get_english_words_set(["web2"]))
     unbiasedness = nonfactual_sentences(clozes, words, seed=seed)
-    for subtask, examples in zip(SUBTASKS, (consistency, relevance, unbiasedness), strict=True):
+    built: tuple[Sequence[Any], ...] = (consistency, relevance, unbiasedness)
+    for subtask, examples in zip(SUBTASKS, built, strict=True):
         save_examples(examples, folder / f"klob-mini-{subtask[0]}.jsonl")
         typer.echo(f"klob-mini-{subtask[0]}: {len(examples)} examples")
 
