@@ -30,13 +30,9 @@ class CorpusError(UserError):
 
 @torch.inference_mode()
 def written_by(language_model: LanguageModel, starts: Tensor, length: int, *, top_k: int) -> Tensor:
-    """``length`` tokens sampled after each of ``starts`` [rows, tokens], at temperature 1.
+    """``starts`` [rows, tokens], each continued by ``length`` tokens sampled at temperature 1.
 
-    Args:
-        top_k: the most probable tokens to choose from; 0: all.
-
-    Returns:
-        Token ids [rows, tokens + length].
+    ``top_k`` is the number of most probable tokens to choose from; 0: all.
     """
     written: Tensor = language_model.model.generate(
         starts,
@@ -56,11 +52,10 @@ def written_by(language_model: LanguageModel, starts: Tensor, length: int, *, to
 
 @dataclass(frozen=True)
 class SelfCorpus:
-    """Text sampled from the model itself: needs no download and fits any model.
+    """Text sampled from the model itself, ``count`` x ``segment`` tokens: needs no download.
 
-    Documents start from the beginning-of-text token (from token 0 where there is none) and are sampled
-    at temperature 1 without truncation of the distribution; ``count`` x ``segment`` tokens in all,
-    fewer where the context is shorter.
+    Documents start from the beginning-of-text token (from token 0 where there is none); they are
+    shorter where the context is.
     """
 
     count: int = 512
@@ -154,11 +149,7 @@ Corpus = SelfCorpus | TextCorpus | WikipediaCorpus
 
 
 def corpus_named(name: str, *, seed: int = 0) -> Corpus:
-    """The corpus a params file names: ``self``, ``self-COUNTxSEGMENT``, ``wikipedia`` or a path.
-
-    Raises:
-        CorpusError: neither a known name nor an existing file.
-    """
+    """The corpus a params file names: ``self``, ``self-COUNTxSEGMENT``, ``wikipedia`` or a path."""
     if name == "self":
         return SelfCorpus(seed=seed)
     if sizes := re.fullmatch(r"self-([1-9]\d*)x([1-9]\d*)", name):

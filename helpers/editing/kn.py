@@ -97,10 +97,6 @@ class Kn(Editor):
         bar = tqdm(texts, desc="attributing", disable=not self.progress)
         return [self._update(each) for each in bar]
 
-    def attributions(self, request: EditRequest) -> Tensor:
-        """Attributions [prompts, layers, neurons], averaged over the attributed answer's tokens."""
-        return self._attributions(self._texts(request))
-
     def neurons(self, attributions: Tensor) -> Tensor:
         """The refined set as booleans [layers, neurons] from attributions [prompts, ...]."""
         settings = self.hyperparameters
@@ -127,7 +123,10 @@ class Kn(Editor):
         return _Texts(prompts, attributed, new, own)
 
     def _attributions(self, texts: _Texts) -> Tensor:
-        """Each token of the answer is attributed after the model's own continuation so far."""
+        """[prompts, layers, neurons], averaged over the attributed answer's tokens.
+
+        Each token is attributed after the model's own continuation so far.
+        """
         model, how = self.language_model, self.hyperparameters
         found = []
         for prompt, before in zip(texts.prompts, texts.own, strict=True):

@@ -103,7 +103,6 @@ def read_hyperparameters(
     """Hyperparameters of an editor, an instance of its own class of them.
 
     Args:
-        editor: name of the editor, e.g. ``"ft-m"``.
         model: its name chooses the params file.
         preset: a name of the model's file, ``generic``, a YAML file, or the values themselves.
         size: of the model, where it is known: ``generic`` depends on it, and a file must fit it.
@@ -172,10 +171,7 @@ def default_preset(editor: str, model: str) -> str:
 
 
 def base_preset(editor: str, model: str, preset: Preset) -> Preset:
-    """The preset of an editor's base: the same name; of given values those that are not its own.
-
-    Where no others are given, the base takes what the model's file recommends.
-    """
+    """The preset of an editor's base: the same name; of given values those not its own, if any."""
     if _is_named(preset):
         return preset
     own = split_method(editor)[0].hyperparameters.model_fields

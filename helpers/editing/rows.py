@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -38,11 +38,7 @@ TARGETS = ("new", "all", "all-sum")
 
 
 def weighted_targets(request: EditRequest, targets: str = "new") -> list[tuple[str, float]]:
-    """The answers whose negative log-likelihood an edit lowers, each with its weight in the sum.
-
-    Raises:
-        ValueError: ``targets`` is not one of ``TARGETS``.
-    """
+    """The answers whose negative log-likelihood an edit lowers, each with its weight in the sum."""
     if targets not in TARGETS:
         raise ValueError(f"targets must be one of {', '.join(TARGETS)}, not {targets!r}")
     others = request.correct if targets != "new" else ()
@@ -51,8 +47,7 @@ def weighted_targets(request: EditRequest, targets: str = "new") -> list[tuple[s
     return [(request.target, own), *((answer, share) for answer in others)]
 
 
-@dataclass(frozen=True)
-class Prediction:
+class Prediction(NamedTuple):
     """A token predicted at a node, with its weight in a mean."""
 
     node: int
@@ -169,11 +164,7 @@ def _prompts(
 def subject_prompts(
     language_model: LanguageModel, request: EditRequest, contexts: ContextTemplates
 ) -> list[SubjectPrompt]:
-    """The request's prompt in every context, tokenised, with the subject's last token.
-
-    Raises:
-        RequestError: the subject or a text cannot be tokenised; names the record.
-    """
+    """The request's prompt in every context, tokenised, with the subject's last token."""
     templates = [template.replace("{}", request.prompt) for template in contexts.templates]
     with request.named():
         return tokenised(language_model, templates, request.subject)

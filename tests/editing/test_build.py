@@ -188,14 +188,6 @@ def test_mend_by_name_reads_its_network(named, requests, tmp_path) -> None:
     assert editor.edit(requests[:1])[0].norm() > 0
 
 
-def test_overrides_reach_wrapper_and_base(named) -> None:
-    overrides = {"base": "rome", "keep": 0.2, **SMALL}
-    editor = build_editor("rect", named, preset="tuned", overrides=overrides)
-    assert editor.hyperparameters.keep == 0.2
-    assert editor.base.name == "rome"
-    assert editor.base.hyperparameters.v_num_grad_steps == 2
-
-
 def test_what_does_not_exist_is_named(named, tiny) -> None:
     with pytest.raises(EditorError, match="no method 'roma'") as caught:
         build_editor("roma", named, preset="tuned")
