@@ -25,7 +25,7 @@ PACKAGE = REPOSITORY / "helpers"
 # Modules next to the rooms in `helpers` are "top-level"; the last four are folders of their own.
 BUDGETS = {
     "models": 1819,
-    "editing": 4208,
+    "editing": 4185,
     "scoring": 539,
     "locating": 792,
     "facts": 323,
@@ -40,7 +40,7 @@ BUDGETS = {
     "tools": 2857,
     "benchmarks": 1499,
     "book": 795,
-    "tests": 16798,
+    "tests": 16774,
 }
 OUTSIDE = ("tools", "benchmarks", "book", "tests")
 # What an addition is: a word by which code names one that exists, and the files it may touch.
