@@ -8,11 +8,10 @@ reconstructions in the same schema (``tools.klob_mini``).
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass as plain_dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, TypeAdapter
 from pydantic.dataclasses import dataclass
@@ -28,7 +27,6 @@ OFFICIAL = {name: official_files()[name] for name in ("klob-c", "klob-r", "klob-
 MINI = {subtask: PACKAGED / "klob" / f"klob-mini-{subtask}.jsonl" for subtask in "cru"}
 
 Subtask = Literal["consistency", "relevance", "unbiasedness"]
-Item = TypeVar("Item")
 
 
 def _with_slot(cloze: str) -> str:
@@ -100,11 +98,11 @@ def read_examples(subtask: Subtask, source: str | Path = "klob-mini") -> dict[in
     Raises:
         UserError: no such file, or examples that break the schema, all of them by their lines.
     """
+    path = _file(subtask, source)
     # Not splitlines: JSON may hold other line separators than the line's end.
-    text = _file(subtask, source).read_text("utf-8", errors="replace").rstrip("\n")
-    lines = dict(enumerate(text.split("\n")))
-    read = read_all(_placed(subtask, source, lines), SCHEMAS[subtask].validate_json)
-    return dict(enumerate(read))
+    lines = path.read_text("utf-8", errors="replace").rstrip("\n").split("\n")
+    placed = ((f"{path}, line {n}", line) for n, line in enumerate(lines, start=1))
+    return dict(enumerate(read_all(placed, SCHEMAS[subtask].validate_json)))
 
 
 def load_examples(
@@ -133,17 +131,11 @@ def load_examples(
         examples = {n: examples[n] for n in sorted(random.Random(seed).sample([*examples], count))}
     groups = {number: _sentences(example) for number, example in examples.items()}
     if asked:
-        read_all(_placed(subtask, source, groups), partial(encode, asked))
+        path = _file(subtask, source)
+        placed = ((f"{path}, line {n + 1}", group) for n, group in groups.items())
+        read_all(placed, partial(encode, asked))
     relations = ("" if isinstance(each, str) else each.fact[1] for each in examples.values())
     return Examples(subtask, tuple(groups.values()), tuple(relations), tuple(examples))
-
-
-def _placed(
-    subtask: Subtask, source: str | Path, items: Mapping[int, Item]
-) -> Iterator[tuple[str, Item]]:
-    """Items with their file and line, for messages."""
-    path = _file(subtask, source)
-    return ((f"{path}, line {number + 1}", item) for number, item in items.items())
 
 
 def _sentences(example: Example) -> tuple[Sentence, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 PATIENCE = 240  # seconds, on a busy machine
@@ -104,17 +103,12 @@ def test_panels_answer_clicks_in_jupyterlab(lab, tmp_path):
     click(edit.find_element(By.XPATH, ".//button[contains(., 'Cancel')]"))
     wait.until(lambda _: "cancelled; nothing was changed" in edit.text)
     assert edit.find_elements(By.CSS_SELECTOR, "img.explorer-old")
-    if folder := os.environ.get("HELPERS_SCREENSHOTS"):
-        browser.save_screenshot(f"{folder}/cancelled.png")
     editors.select_by_visible_text("ft-m")
     click(find(edit, "button.mod-primary"))
     wait.until(lambda _: not edit.find_elements(By.CSS_SELECTOR, ".explorer-old"))
 
     editors.select_by_visible_text("kn")
     wait.until(lambda _: find(edit, "input[type=checkbox]").get_attribute("disabled"))
-    if folder := os.environ.get("HELPERS_SCREENSHOTS"):
-        browser.execute_script("arguments[0].scrollIntoView()", edit)
-        browser.save_screenshot(f"{folder}/edit_panel.png")
 
     click(find(chain, "button.mod-primary"))
     wait.until(lambda _: "of 4 chains deducible before" in chain.text)
@@ -122,5 +116,3 @@ def test_panels_answer_clicks_in_jupyterlab(lab, tmp_path):
     assert chains.options[0].text == "all 4 of them"
     chains.select_by_index(4)
     wait.until(lambda _: "The capital of France is" in chain.text)
-    if folder := os.environ.get("HELPERS_SCREENSHOTS"):
-        browser.save_screenshot(f"{folder}/explorer.png")

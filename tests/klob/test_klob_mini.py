@@ -8,8 +8,6 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from helpers.klob.examples import read_examples
 from helpers.models import LanguageModel
@@ -23,7 +21,6 @@ from tools.klob_mini import (
     consistency_example,
     load_templates,
     mini_triples,
-    nonfactual_sentences,
     recalled,
     relevance_example,
     two_hop_chains,
@@ -90,20 +87,11 @@ def test_chains_neither_return_nor_use_other_relations() -> None:
     )
 
 
-def test_random_sentences_keep_their_length() -> None:
-    clozes = ("In terms of official language, Utopia uses _", "The works of: _")
-    words = ["zot", "qua", "lorn"] * 20
-    sentences = nonfactual_sentences(clozes, words, seed=4)
-    assert [len(s.split()) for s in sentences] == [len(c.split()) for c in clozes]
-    assert sentences == nonfactual_sentences(clozes, words, seed=4)
-    drawn = {w for s in nonfactual_sentences(clozes * 200, words) for w in s.split()[:-1]}
-    assert all(len(mark) == 1 and mark != "_" for mark in drawn - set(words))
-
-
-@given(st.lists(st.integers(0, 5)), st.integers(1, 3), st.integers(0, 9))
-def test_at_most_keeps_as_many_as_allowed(items: list[int], limit: int, seed: int) -> None:
-    kept = at_most(items, limit, lambda item: item, seed=seed)
-    assert Counter(kept) == {item: min(n, limit) for item, n in Counter(items).items()}
+def test_choices_are_balanced() -> None:
+    items = [0, 0, 1, 0, 2, 1, 1]
+    kept = at_most(items, 2, lambda item: item, seed=3)
+    assert Counter(kept) == {0: 2, 1: 2, 2: 1}
+    assert kept == at_most(items, 2, lambda item: item, seed=3)
 
 
 @pytest.mark.parametrize("architecture", ["gpt2", "gemma3"])

@@ -156,11 +156,3 @@ def test_a_stored_run_draws_its_figures(
     assert titles == list(figures.TITLES.values())
     lines = drawn["05_share_tiny_klob-mini"]
     assert [len(axes.get_lines()) for axes in lines.axes] == [3, 3]  # two locators and zero
-
-
-def test_the_published_edits_support_their_titles() -> None:
-    """Counted again, in another way, from the committed tables."""
-    entries = published(chapter="05")
-    found = entries["05_layers"].draw().get_suptitle()
-    assert found.startswith("4 of 8 locators point to late layers")
-    assert entries["05_locality"].draw().get_suptitle().endswith(": 0 of 8 locators")
