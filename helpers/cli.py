@@ -22,7 +22,8 @@ class _OneLine(typer.core.TyperGroup):
 
     def invoke(self, ctx: Any) -> object:
         # A stream in ASCII must not end a run, neither here nor in the processes that are started.
-        os.environ["PYTHONIOENCODING"] = ":backslashreplace"
+        encoding = os.environ.get("PYTHONIOENCODING", "").partition(":")[0]
+        os.environ["PYTHONIOENCODING"] = f"{encoding}:backslashreplace"
         for stream in (sys.stdout, sys.stderr):
             if hasattr(stream, "reconfigure"):
                 stream.reconfigure(errors="backslashreplace")

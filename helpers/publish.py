@@ -14,8 +14,7 @@ from helpers.results.figure import write_list
 from helpers.results.publish import publish_parts
 from helpers.values import check_values
 
-# Notebook: its archive, and the module and function that list its run's parts. A room that is not yet
-# converted has a function that publishes by itself, called ``publish…``.
+# Notebook: its archive, and the module and function that list its run's parts.
 PUBLISHED = {
     "02_peak_construction": ("construction", "helpers.peak.construction.publish", "publication"),
     "03_editing_runs": ("peak", "helpers.peak.publish", "publication"),
@@ -47,11 +46,8 @@ def publish(
     into = Archive(data / paper, label=name)
     with chdir(REPOSITORY):  # from where the notebooks read paths as well
         check_values(params_file, params, published=False)
-        make = getattr(import_module(module), function)
-        if function.startswith("publish"):
-            written: Path = make(params, into, finished=finished)
-        else:
-            written = publish_parts(make(params), into, finished=finished)
+        publication = getattr(import_module(module), function)(params)
+        written = publish_parts(publication, into, finished=finished)
     if data == DATA:
         write_list()
     return written

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, TypeVar
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol, TypeVar
 
 import yaml
 from pydantic import ValidationError
@@ -48,7 +47,8 @@ def read_all(items: Iterable[tuple[str, Other]], read: Callable[[Other], Record]
         except ValueError as error:
             wrong.append(f"{place}: {in_words(error)}")
     if wrong:
-        raise UserError(_all_of(wrong))
+        more = f"; and {len(wrong) - 5} more" if len(wrong) > 5 else ""
+        raise UserError(f"{'; '.join(wrong[:5])}{more}: nothing was edited yet; correct the file")
     return made
 
 
@@ -63,53 +63,9 @@ def in_words(error: ValueError) -> str:
     return "; ".join(faults)
 
 
-def _all_of(wrong: list[str]) -> str:
-    more = f"; and {len(wrong) - 5} more" if len(wrong) > 5 else ""
-    return f"{'; '.join(wrong[:5])}{more}: nothing was edited yet; correct the file"
-
-
 def compared(name: str) -> str:
     """A name as people compare it with others: without case, Unicode form and outer blanks."""
     return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold()).strip()
-
-
-@dataclass(frozen=True)
-class Usable(Generic[Record]):
-    """The records of a file that can be used, and what is wrong with the others, by their places."""
-
-    records: Mapping[int, Record]
-    wrong: Mapping[int, str] = field(default_factory=dict)
-
-    def through(self, read: Callable[[int, Record], Other]) -> Usable[Other]:
-        """What ``read`` makes of each record and its place; those it raises a ValueError for are wrong."""
-        made, wrong = {}, dict(self.wrong)
-        for place, record in self.records.items():
-            try:
-                made[place] = read(place, record)
-            except ValueError as error:
-                wrong[place] = str(error)
-        return Usable(made, wrong)
-
-    def only(self, places: Iterable[int]) -> Usable[Record]:
-        """Those of these places, in their order."""
-        chosen = list(places)
-        records = {place: self.records[place] for place in chosen if place in self.records}
-        return Usable(records, {p: self.wrong[p] for p in chosen if p in self.wrong})
-
-    def checked(self, *, skip_bad: bool = False) -> Usable[Record]:
-        """Itself, if nothing is wrong.
-
-        Raises:
-            UserError: with what is wrong.
-        """
-        if self.wrong and not skip_bad:
-            raise UserError(_all_of([self.wrong[place] for place in sorted(self.wrong)]))
-        return self
-
-
-def skipped_words(count: int) -> str:
-    """What a caption reports of records that were left out."""
-    return f" ({count} skipped)" if count else ""
 
 
 class Numbered(Protocol):

@@ -10,7 +10,7 @@ anything is written. A table whose bytes have changed is not read.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from io import BytesIO
@@ -139,7 +139,6 @@ class Archive:
         try:
             parts = json.loads(path.read_text("utf-8"))
             listed = parts.pop("tables")
-            parts.pop("digest", None)
             about = About(**parts)
         except (ValueError, AttributeError, LookupError, TypeError) as error:
             raise ArchiveError(f"{path} cannot be read ({error}); {_RESTORE}") from error
@@ -162,18 +161,10 @@ class Archive:
         if known := self.known(run):
             _check_alike(self.folder(run), known.about.source, about.source)
 
-    def put(
-        self, run: str, tables: Mapping[str, pd.DataFrame], about: About, *, by: Sequence[str] = ()
-    ) -> Path:
+    def put(self, run: str, tables: Mapping[str, pd.DataFrame], about: About) -> Path:
         """Add tables to a run, which is made where there is none. Tables without rows are omitted.
 
-        Args:
-            tables: by name. A table takes the place of one that has its name.
-            by: columns. In a table that has them, only rows that are equal there give way to new
-                ones; the others stay.
-
-        Returns:
-            The run's folder.
+        A table takes the place of one that has its name.
 
         Raises:
             ArchiveError: the run was made from another source, or a table would lose rows that were
@@ -185,14 +176,11 @@ class Archive:
         _check_alike(folder, known.about.source, new.source)
         filled = {name: table for name, table in tables.items() if len(table)}
         for name in filled.keys() & known.tables.keys():
-            stored, rows = known.tables[name], filled[name]
-            made, now = (each.settings.get(name) for each in (known.about, new))
-            if by and set(by) <= set(rows):
-                filled[name] = _joined(stored, rows, by)
-            elif len(rows) < len(stored) and made == now:
+            there, here = len(known.tables[name]), len(filled[name])
+            if here < there and known.about.settings.get(name) == new.settings.get(name):
                 raise ArchiveError(
-                    f"{folder} holds {len(stored)} rows of {name}, this run has {len(rows)}: run with"
-                    " as many records, or publish under --name NAME"
+                    f"{folder} holds {there} rows of {name}, this run has {here}: run with as many"
+                    " records, or publish under --name NAME"
                 )
         joined = About(
             source=known.about.source,
@@ -233,15 +221,6 @@ def _check_alike(folder: Path, known: Mapping[str, Any], new: Mapping[str, Any])
             f"{folder} was made from another source ({words}): run with the stored settings, or publish"
             " under --name NAME"
         )
-
-
-def _joined(stored: pd.DataFrame, rows: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
-    """The rows of a stored table that differ in ``by`` from all new ones, then the new ones."""
-    import pandas as pd
-
-    replaced = pd.MultiIndex.from_frame(rows[list(by)])
-    kept = stored[~pd.MultiIndex.from_frame(stored[list(by)]).isin(replaced)]
-    return pd.concat([kept, rows], ignore_index=True)
 
 
 def _intact(path: Path, digest: str) -> pd.DataFrame:
