@@ -8,10 +8,11 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from helpers.editing.update import Dense, LowRank, Masked, Update, apply
+from helpers.editing.update import Update, apply
 from helpers.models.tokens import TokenError, answer_ids, prompt_ids
 from helpers.scoring import answers as module
 from helpers.scoring.answers import Question, score_answers
+from tests.scoring.updates import random_updates
 
 ARCHITECTURES = ["gpt2", "gptj", "llama", "qwen2", "mistral", "gemma3"]
 ARCHITECTURES += ["qwen3", "olmo2", "gpt_neox", "falcon", "phi3"]
@@ -35,33 +36,6 @@ def one_by_one(language_model, question: Question) -> list[tuple[int, float]]:
         picked = [scores[len(prompt) - 1 + i, token] for i, token in enumerate(ids)]
         rows.append((len(ids), float(sum(picked))))
     return rows
-
-
-def random_updates(language_model) -> list[Update]:
-    generator = torch.Generator().manual_seed(0)
-
-    def normal(*shape: int) -> torch.Tensor:
-        return torch.randn(*shape, generator=generator) * 0.3
-
-    layout = language_model.layout
-    d, f = layout.hidden_size, layout.intermediate_size
-    first = language_model.weight(layout.mlp_in(1)[0]).shape
-    low = LowRank(normal(d, 1), normal(f, 1))
-    return [
-        Update({layout.mlp_out(1): low, layout.mlp_out(2): LowRank(normal(d, 1), normal(f, 1))}),
-        Update({layout.mlp_out(1): LowRank(normal(d, 3), normal(f, 3))}),
-        Update(
-            {
-                layout.mlp_out(0): LowRank(
-                    normal(d, 1), torch.eye(f)[:, [1, 5, 7]].sum(1, keepdim=True)
-                )
-            }
-        ),
-        Update({layout.mlp_out(2): Masked.from_mask(low, normal(d, f) > 0)}),
-        Update(
-            {layout.mlp_out(1): Dense(normal(d, f)), layout.mlp_in(1)[0]: Dense(normal(*first))}
-        ),
-    ]
 
 
 @pytest.mark.parametrize("architecture", [*ARCHITECTURES, "windowed"])

@@ -8,28 +8,15 @@ import numpy as np
 import pytest
 import torch
 
-from helpers.editing.update import Dense, LowRank, Update, apply
+from helpers.editing.update import Update, apply
 from helpers.models.tokens import TokenError, chat_text, prompt_ids
 from helpers.scoring import responses as module
 from helpers.scoring.responses import Sampling, sample_responses, sample_tokens, uses_chat
+from tests.scoring.updates import random_updates
 
 ARCHITECTURES = ["gpt2", "gptj", "llama", "qwen2", "mistral", "gemma3"]
 ARCHITECTURES += ["qwen3", "olmo2", "gpt_neox", "falcon", "phi3"]
 PROMPTS = ["Ada lives in", "x", "The capital of France is the city that people call"]
-
-
-def some_updates(language_model) -> list[Update]:
-    generator = torch.Generator().manual_seed(1)
-
-    def normal(*shape: int) -> torch.Tensor:
-        return torch.randn(*shape, generator=generator) * 0.3
-
-    layout = language_model.layout
-    d, f = layout.hidden_size, layout.intermediate_size
-    return [
-        Update({layout.mlp_out(1): LowRank(normal(d, 1), normal(f, 1))}),
-        Update({layout.mlp_out(2): Dense(normal(d, f))}),
-    ]
 
 
 def one_by_one(language_model, prompt: str, sample: int, sampling: Sampling) -> str:
@@ -56,7 +43,7 @@ def one_by_one(language_model, prompt: str, sample: int, sampling: Sampling) -> 
 @pytest.mark.parametrize("temperature", [0, 1.5])
 def test_batched_equals_one_by_one_under_edits(tiny, architecture, temperature):
     language_model = tiny(architecture)
-    updates = some_updates(language_model)
+    updates = random_updates(language_model)[::4]
     sampling = Sampling(temperature=temperature, max_new_tokens=28, seed=3)
     prompts, owners = PROMPTS * 3, [-1] * 3 + [0] * 3 + [1] * 3
     batched = sample_responses(
