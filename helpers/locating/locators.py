@@ -208,19 +208,16 @@ class LogitAttribution(Locator):
         batch = slot_batch(language_model, queries)
         with record(language_model, inputs=[*names, norm_name]) as recorded:
             slot_logits(language_model, batch)
-        at_slots = {name: batch.at_slots(seen) for name, seen in recorded.items()}
+        at_slot = {name: batch.at_slots(seen) for name, seen in recorded.items()}
         norm = deepcopy(language_model.module(norm_name)).float()
         head = language_model.model.get_output_embeddings().weight
         rows = []
         for row, query in enumerate(queries):
-            residual, readout = (
-                at_slots[norm_name][row].float(),
-                head[query.required_target].float(),
-            )
+            readout = head[query.required_target].float()
+            residual = at_slot[norm_name][row].float()
             whole = norm(residual) @ readout
-            writes = (
-                self._writes(language_model, i, at_slots[n][row]) for i, n in enumerate(names)
-            )
+            activations = [at_slot[name][row] for name in names]
+            writes = [self._writes(language_model, i, a) for i, a in enumerate(activations)]
             rows.append(torch.cat([whole - norm(residual - w) @ readout for w in writes]))
         return torch.stack(rows).cpu().numpy()
 

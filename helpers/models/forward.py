@@ -25,10 +25,7 @@ from helpers.models.tiles import TILED, Tiles
 
 @dataclass(frozen=True)
 class Past:
-    """Keys and values of constant tokens, per layer [rows, heads, tokens, head size].
-
-    ``positions`` [rows, tokens] are the position ids of those tokens.
-    """
+    """Keys and values of constant tokens, per layer [rows, heads, tokens, size], and their positions."""
 
     keys: tuple[Tensor, ...]
     values: tuple[Tensor, ...]
@@ -63,12 +60,9 @@ class _Constant(DynamicLayer):
         self.lazy_initialization(keys, values)
         self.keys, self.values = keys, values
 
-    def update(
-        self, key_states: Tensor, value_states: Tensor, *_: Any, **__: Any
-    ) -> tuple[Tensor, Tensor]:
+    def update(self, keys: Tensor, values: Tensor, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:
         """All keys and values of this pass."""
-        keys = torch.cat([self.keys, key_states], dim=-2)
-        return keys, torch.cat([self.values, value_states], dim=-2)
+        return torch.cat([self.keys, keys], dim=-2), torch.cat([self.values, values], dim=-2)
 
 
 @dataclass(frozen=True)

@@ -179,9 +179,8 @@ def _unreadable(name: str, source: str, error: Exception) -> ModelError:
 def _ready(language_model: LanguageModel) -> LanguageModel:
     """Freeze, switch to evaluation, choose the attention path, and compare scores with the model's own.
 
-    Packed scoring relies on logits that are the head's output, and on places that enter by position
-    ids. Models that change logits after the head, or bias attention by distance, would get other
-    scores without a sign of it.
+    Models that change logits after the head, or bias attention by distance, would get other scores
+    without a sign of it.
     """
     model = language_model.model
     if language_model.device.type == "cuda":

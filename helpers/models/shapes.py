@@ -95,10 +95,7 @@ def random_model(
     device: str,
     tokenizer: PreTrainedTokenizerFast | None = None,
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """A random model of config settings (with ``model_type``), by default one of bytes.
-
-    Weights are made on ``device`` directly, so a 13 B shape never passes through host memory.
-    """
+    """A random model of config settings (with ``model_type``), by default one of bytes, on ``device``."""
     tokenizer = tokenizer or byte_tokenizer()
     ends = {f"{name}_token_id" for name in ("bos", "eos", "pad")}
     special = {end: getattr(tokenizer, end) for end in ends}

@@ -108,10 +108,9 @@ def answer_ids(language_model: LanguageModel, answer: str, separator: str = " ")
 
 
 def separator_after(prompt: str) -> str:
-    """What a text puts between a prompt and its answer.
+    """What a text puts between a prompt and its answer: a blank or nothing.
 
-    A blank; but nothing after a line break, an opening quote or bracket, or a word of a script that
-    writes none between words (Chinese, Japanese, Thai, …; the last letter of the prompt counts).
+    Nothing after a line break, an opening quote or bracket, or a script without blanks between words.
     """
     last = prompt[-1:] or "a"
     if last in _LINE_BREAKS or unicodedata.category(last) in ("Ps", "Pi"):
