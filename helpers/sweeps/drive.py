@@ -53,10 +53,9 @@ def run_file(
 
     Args:
         file: a file like those in ``params/sweeps``.
-        engine: ``local``, ``slurm``, or your own.
+        engine: ``local``, ``slurm``, or your own; ``workers`` are processes of the local one.
         resume: omit runs that ended well.
         dry_run: run and write nothing.
-        workers: processes of the local engine; default: one per GPU, or one on the CPU.
         folder: for this sweep's runs; default: ``runs/sweeps/<file's name>``.
         allow_shell: run what the file has for the cluster's shell; a dry run prints it.
 

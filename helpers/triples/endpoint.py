@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 
 import requests
@@ -19,6 +20,7 @@ from helpers.paths import cache_folder
 from helpers.triples.store import Binding, SparqlSource
 
 WIKIDATA = "https://query.wikidata.org/sparql"
+PAGE = 10_000  # rows per query
 TIMEOUT = 90  # seconds without an answer
 RETRY = Retry(
     3,
@@ -90,25 +92,24 @@ class Endpoint:
         )
 
 
-def select_pages(source: SparqlSource, query: str, *, page: int = 10_000) -> Iterator[Binding]:
+def select_pages(source: SparqlSource, query: str) -> Iterator[Binding]:
     """Rows of a query with ORDER BY, asked for page by page.
 
     Raises:
         UserError: an endpoint that gives the same page again, or more than a page.
     """
     before: list[Binding] = []
-    offset = 0
-    while True:
-        rows = source.select(f"{query}\nLIMIT {page} OFFSET {offset}")
-        if len(rows) > page or (rows and rows == before):
+    for offset in count(0, PAGE):
+        rows = source.select(f"{query}\nLIMIT {PAGE} OFFSET {offset}")
+        if len(rows) > PAGE or (rows and rows == before):
             raise UserError(
-                f"the endpoint ignores {'LIMIT' if len(rows) > page else 'OFFSET'}, so its pages"
+                f"the endpoint ignores {'LIMIT' if len(rows) > PAGE else 'OFFSET'}, so its pages"
                 " overlap; use another endpoint or local files"
             )
         yield from rows
-        if len(rows) < page:
+        if len(rows) < PAGE:
             return
-        before, offset = rows, offset + page
+        before = rows
 
 
 def _rows(path: Path) -> list[Binding]:

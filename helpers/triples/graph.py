@@ -97,19 +97,12 @@ def relations_in(source: SparqlSource) -> list[str]:
     return sorted(found for row in rows if (found := relation_id(row["p"])))
 
 
-def read_graph(
-    source: SparqlSource,
-    relations: Sequence[str],
-    *,
-    page: int = 10_000,
-    most: int | None = None,
-) -> Graph:
+def read_graph(source: SparqlSource, relations: Sequence[str], *, most: int | None = None) -> Graph:
     """Read relations from a store or endpoint, with labels, types and dates.
 
     Args:
         source: embedded store or remote endpoint.
         relations: Wikidata properties, or names in angle brackets; without ``re_``.
-        page: rows per query.
         most: rows per relation, for relations too large to read as a whole.
 
     Raises:
@@ -119,7 +112,7 @@ def read_graph(
     labels: dict[str, str] = {}
     met: set[str] = set()
     for relation in sorted(set(relations)):
-        for row in islice(select_pages(source, edges_query(relation), page=page), most):
+        for row in islice(select_pages(source, edges_query(relation)), most):
             ids = entity_id(row["s"]), entity_id(row["o"])
             met |= set(ids)
             for identifier, name in zip(ids, ("sLabel", "oLabel"), strict=True):

@@ -120,15 +120,11 @@ def read_facts(path: Path) -> tuple[Fact, ...]:
 def codex_store(*, names: SparqlSource | None = None) -> TripleStore:
     """A store of CoDEx-S, all three splits.
 
-    Triples come from ``$HELPERS_DATA/codex-s`` or the official address; English labels and types
-    from ``labels.json`` and ``entity2types.json`` there, else from ``names``.
-
-    Args:
-        names: where labels and types are asked for without the local files; default: Wikidata.
+    English labels and types come from ``labels.json`` and ``entity2types.json`` in
+    ``$HELPERS_DATA/codex-s``, else from ``names``, by default Wikidata.
 
     Raises:
-        UserError: triples neither here nor downloadable, or malformed.
-        UserError: no local labels, and the endpoint does not answer.
+        UserError: triples neither here nor downloadable, or malformed; no local labels and no answer.
     """
     columns = ("subject", "relation", "object")
     rows = [found for resource in CODEX_S for found in _rows(locate(resource), columns)]
@@ -151,9 +147,8 @@ def codex_store(*, names: SparqlSource | None = None) -> TripleStore:
 def yago_store(folder: Path) -> TripleStore:
     """A store of a folder of YAGO's tab-separated files: facts, their dates (``<occursSince>``), types.
 
-    Lines are ``id, subject, relation, object``; names such as ``<Mount_Everest>`` are their own labels.
-    The files are read as one, so a fact's date may be in another file. Dates that name no year
-    (``"19##-##-##"``) are dropped, their facts kept.
+    Lines are ``id, subject, relation, object``; names such as ``<Mount_Everest>`` are their own labels. The
+    files are read as one. Dates that name no year (``"19##-##-##"``) are dropped, their facts kept.
 
     Raises:
         UserError: a line without four fields, or no file.

@@ -8,6 +8,7 @@ from urllib.parse import parse_qs
 import pytest
 
 from helpers import UserError
+from helpers.triples import endpoint as module
 from helpers.triples.endpoint import Endpoint, select_pages, user_agent
 from helpers.triples.graph import read_graph
 from helpers.triples.store import Fact, TripleStore
@@ -60,13 +61,16 @@ def endpoint(server, tmp_path):
     return Endpoint(f"http://127.0.0.1:{server.server_port}", folder=tmp_path)
 
 
-def test_the_same_query_gives_the_same_graph_remotely_in_pages_and_is_cached(server, endpoint):
-    local, remote = read_graph(server.store, ["P47"]), read_graph(endpoint, ["P47"], page=7)
+def test_the_same_query_gives_the_same_graph_remotely_in_pages_and_is_cached(
+    server, endpoint, monkeypatch
+):
+    monkeypatch.setattr(module, "PAGE", 7)
+    local, remote = read_graph(server.store, ["P47"]), read_graph(endpoint, ["P47"])
     assert remote.edges == local.edges
     assert remote.entities == local.entities
     assert len(server.agents) == 4  # 20 rows in pages of 7, and the types
     assert set(server.agents) == {user_agent()}
-    assert read_graph(endpoint, ["P47"], page=7).edges == local.edges
+    assert read_graph(endpoint, ["P47"]).edges == local.edges
     assert len(server.agents) == 4
 
 
@@ -105,10 +109,12 @@ def test_endpoints_are_told_whom_to_write_to(monkeypatch):
 
 
 @pytest.mark.parametrize(("count", "ignored"), [(2, "OFFSET"), (3, "LIMIT")])
-def test_pages_that_do_not_turn_end(count, ignored):
+def test_pages_that_do_not_turn_end(count, ignored, monkeypatch):
+    monkeypatch.setattr(module, "PAGE", 2)
+
     class Stubborn:
         def select(self, query: str) -> list[dict[str, str]]:
             return [{"s": str(i)} for i in range(count)]
 
     with pytest.raises(UserError, match=f"ignores {ignored}"):
-        list(select_pages(Stubborn(), QUERY, page=2))
+        list(select_pages(Stubborn(), QUERY))

@@ -7,6 +7,7 @@ else means another model, other settings or another version, and is refused.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -126,14 +127,11 @@ class Journal:
                     f"{self.path}: another session writes to it; end one and open the journal again"
                 )
             try:
-                written = stream.write(line)
+                if stream.write(line) < len(line):  # reading drops the unfinished line
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             except OSError as error:
                 raise UserError(in_one_line(error, self.path)) from error
-            if written < len(line):  # reading drops the unfinished line
-                raise UserError(
-                    f"{self.path}: the disk is full; free some space and open the journal again"
-                )
-            self._size += written
+            self._size += len(line)
 
 
 def read_journal(path: Path) -> tuple[list[dict[str, Any]], int]:

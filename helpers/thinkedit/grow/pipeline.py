@@ -218,7 +218,10 @@ class Session:
             self._read[statement] = language.triplets_of(text, statement, self.wordings)
         for (path, question), thought, group in zip(validated.items(), thoughts, told, strict=True):
             reasoned = [triplet for statement in group for triplet in self._read[statement]]
-            proposed = self._proposed(path)
+            proposed = []
+            if self.proposer and len(path) == 1:
+                ends = path[0].subject, path[0].object
+                proposed = proposed_triplets(self.proposer, self.wordings, ends, near=growth.graph)
             growth.reasoned.update(triplet.key for triplet in reasoned)
             growth.proposed.update(triplet.key for triplet in proposed)
             offer = self._fresh([*reasoned, *self._fresh(proposed)[: settings.proposals]])
@@ -271,13 +274,6 @@ class Session:
         told = dict.fromkeys(s for thought in thoughts for s in language.statements(thought))
         own = [s for s in told if not language.repeats_example(s, question)]
         return own[: self.settings.statements]
-
-    def _proposed(self, path: Path) -> list[Triplet]:
-        """The proposer's facts about a triplet's two entities."""
-        if self.proposer is None or len(path) > 1:
-            return []
-        entities = (path[0].subject, path[0].object)
-        return proposed_triplets(self.proposer, self.wordings, entities, near=self.growth.graph)
 
     def _fresh(self, triplets: Iterable[Triplet]) -> list[Triplet]:
         """Those neither offered nor asked about before that can still become a link, each once."""
