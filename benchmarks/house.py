@@ -30,17 +30,17 @@ BUDGETS = {
     "locating": 789,
     "facts": 323,
     "results": 1488,
-    "triples": 825,
+    "triples": 814,
     "peak": 3984,
     "klob": 1504,
-    "thinkedit": 4288,
+    "thinkedit": 4282,
     "explorer": 673,
-    "sweeps": 649,
+    "sweeps": 648,
     "top-level": 1781,
     "tools": 2857,
     "benchmarks": 1499,
     "book": 795,
-    "tests": 16730,
+    "tests": 16736,
 }
 OUTSIDE = ("tools", "benchmarks", "book", "tests")
 # What an addition is: a word by which code names one that exists, and the files it may touch.
