@@ -94,13 +94,9 @@ def test_former_statements_count_and_deprecated_ones_do_not():
     ]
 
 
-@pytest.mark.parametrize(
-    ("query", "message"),
-    [("SELECT nothing", "not a valid SPARQL"), ("ASK { ?s ?p ?o }", "only SELECT")],
-)
-def test_bad_queries_are_refused(query, message):
-    with pytest.raises(UserError, match=message):
-        TripleStore().select(query)
+def test_bad_queries_are_refused():
+    with pytest.raises(UserError, match="not a valid SPARQL"):
+        TripleStore().select("SELECT nothing")
 
 
 def test_a_table_of_your_own_is_read_and_written(tmp_path):
