@@ -14,6 +14,7 @@ import logging
 import os
 import re
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import chdir
@@ -31,11 +32,12 @@ from papermill.exceptions import PapermillExecutionError
 from helpers import UserError, __version__
 from helpers.params import notebook_of, notebook_parameters, read_params
 from helpers.paths import REPOSITORY, RUNS, file_name, in_one_line, written_whole
-from helpers.processes import TOLD, each_alone, shared_cores
+from helpers.processes import TOLD, each_alone, in_words, shared_cores
 
 PUBLISHED, RESULTS, SHARED = "published", "results", "shared"  # tags of cells
 ROW = "run.json"
 SLOW = 2.0  # seconds
+SILENT = 60.0  # seconds at most between two lines about a running cell
 _NOTE = (
     "*Sentences about this notebook's own numbers are left out: this run has other parameters"
     " ({changed}).*"
@@ -334,11 +336,12 @@ def _tags(cell: Mapping[str, Any]) -> set[str]:
 
 @dataclass
 class CellTimes:
-    """Hooks for nbclient: progress and cells slower than ``SLOW`` are told with the heading above."""
+    """Hooks for nbclient: progress and slow cells are told with the heading above them, each minute."""
 
     tell: Callable[[str], None]
     heading: str = ""
     began: float = field(default_factory=time.perf_counter)
+    over: threading.Event = field(default_factory=threading.Event)
 
     def hooks(self) -> dict[str, Any]:
         """What papermill takes."""
@@ -353,7 +356,14 @@ class CellTimes:
         titles = [line for line in cell.source.splitlines() if line.startswith("#")]
         if cell.cell_type == "markdown" and titles:
             self.heading = titles[-1].lstrip("# ")
-        self.began = time.perf_counter()
+        self.began, self.over = time.perf_counter(), threading.Event()
+        if cell.cell_type == "code":
+            threading.Thread(target=self._remind, args=(self.over,), daemon=True).start()
+
+    def _remind(self, over: threading.Event) -> None:
+        while not over.wait(SILENT):
+            seconds = time.perf_counter() - self.began
+            self.tell(f'running for {in_words(seconds)}, in "{self.heading}"')
 
     def write(self, text: str) -> None:
         """Called with what a cell writes to stderr: its lines of progress are told."""
@@ -366,6 +376,7 @@ class CellTimes:
 
     def ended(self, cell: Any, cell_index: int, execute_reply: Any) -> None:
         """Called after every code cell."""
+        self.over.set()
         seconds = time.perf_counter() - self.began
         if seconds > SLOW:
             self.tell(f'{seconds:.0f} s, cell {cell.execution_count} of "{self.heading}"')

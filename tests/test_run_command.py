@@ -7,11 +7,12 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import nbformat
 import pytest
 
-from helpers import UserError, params
+from helpers import UserError, execute, params
 from helpers.execute import run_files, usual_time
 from helpers.paths import FIGURES, NOTEBOOKS, PARAMS
 
@@ -105,9 +106,20 @@ def test_figures_and_tables_stand_beside_the_run_and_progress_is_told(folder, ca
     assert {path: path.stat().st_mtime_ns for path in committed} == committed
 
 
+def test_a_silent_cell_is_reported_every_minute(monkeypatch):
+    monkeypatch.setattr(execute, "SILENT", 0.05)
+    told: list[str] = []
+    watch = execute.CellTimes(told.append, "Two")
+    watch.begins(SimpleNamespace(cell_type="code", source="1"), 0)
+    time.sleep(0.3)
+    watch.over.set()
+    assert 'running for 0 s, in "Two"' in told
+
+
 _INTERRUPTED = """
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from helpers import params
 
 if __name__ == "__main__":

@@ -157,10 +157,23 @@ def definition_2(runs: Sequence[Run], *, mode: str = "independent") -> Figure:
         f"{_caption(runs, mode)}\nDeep: no chain of two or more steps is fully known after the edit;"
         f" edits with such a chain before: {', '.join(counts)}"
     )
+    return _bars(table, deep, "share of deep edits", finding, caption)
+
+
+@_exact("06_ckp", title="CKP by method")
+def preservation(runs: Sequence[Run], *, mode: str = "sequential") -> Figure:
+    """CKP of each method with its interval (the paper's Figure 6)."""
+    table = tables.technique_table(_plain(runs, mode), mode=mode)
+    apart = (table["CKP low"] > 1) | (table["CKP high"] < 1)
+    finding = f"{apart.sum()} of {len(apart)} intervals exclude 1, a context unchanged"
+    return _bars(table, "CKP", "CKP (1: context kept)", finding, _caption(runs, mode))
+
+
+def _bars(table: pd.DataFrame, measure: str, label: str, finding: str, caption: str) -> Figure:
     use_style()
     wide, low, high = (
         table.pivot(index="model", columns="method", values=name)
-        for name in (deep, f"{deep} low", f"{deep} high")
+        for name in (measure, f"{measure} low", f"{measure} high")
     )
     methods = list(table["method"].drop_duplicates())
     drawn, axes = plt.subplots(figsize=(1.6 + 2.2 * len(wide), 3.0))
@@ -180,7 +193,7 @@ def definition_2(runs: Sequence[Run], *, mode: str = "independent") -> Figure:
         )
     axes.set_xticks(places + 0.4 - width / 2, wide.index)
     axes.axhline(1, color="0.4", linewidth=0.8)
-    axes.set_ylabel("share of deep edits")
+    axes.set_ylabel(label)
     axes.legend(ncols=1, **_OUTSIDE)
     return told(drawn, finding, f"{caption}{_BARS}")
 
