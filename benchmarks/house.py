@@ -24,7 +24,7 @@ PACKAGE = REPOSITORY / "helpers"
 # Most lines a room may have, docstrings and blanks included; they only go down (tests/test_rooms.py).
 # Modules next to the rooms in `helpers` are "top-level"; the last four are folders of their own.
 BUDGETS = {
-    "models": 1792,
+    "models": 1784,
     "editing": 4185,
     "scoring": 539,
     "locating": 789,

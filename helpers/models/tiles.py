@@ -27,26 +27,18 @@ WORTHWHILE = 0.5  # tiles are used where they take less than this share of the d
 
 @dataclass(frozen=True)
 class Tiles:
-    """Which queries meet which keys in a batch of rows, all tiles padded to one width and height.
+    """Which queries meet which keys in a batch of rows, all tiles padded to one width and height."""
 
-    Attributes:
-        queries: [rows, tiles, width], the queries' columns; a short tile repeats its first one.
-        keys: [rows, tiles, height], the keys' columns, padded with column 0.
-        padding: [rows, tiles, height], true where a key is padding.
-        places: [rows, queries], each query's index among the row's tiles x width.
-    """
-
-    queries: Tensor
-    keys: Tensor
-    padding: Tensor
-    places: Tensor
+    queries: Tensor  # [rows, tiles, width], their columns; a short tile repeats its first one
+    keys: Tensor  # [rows, tiles, height], their columns, padded with column 0
+    padding: Tensor  # [rows, tiles, height], true where a key is padding
+    places: Tensor  # [rows, queries], each query's index among the row's tiles x width
 
     @classmethod
     def of(cls, visible: Tensor) -> Tiles | None:
         """Tiles of a boolean [rows, queries, keys] whose last keys are the queries themselves.
 
-        None where the dense mask is as good: rows of one plain sequence, and accelerators, whose
-        fused kernels this was not measured against.
+        None where the dense mask is as good (plain sequences), and on accelerators (not measured).
         """
         most = WORTHWHILE * visible.numel()
         # No tiling does less than the visible pairs: most rows need not be tried.
