@@ -99,7 +99,7 @@ def test_overview_shows_a_finding_for_each_notebook(site):
     linked = set(re.findall(r'→ <a [^>]*href="notebooks/(\w+)\.html"', text))
     assert linked == {path.stem for path in NOTEBOOKS.glob("*.ipynb")}
     assert "made by python" not in text
-    assert text.count("<table") >= 2  # the verdicts, and what APP gains and costs
+    assert "<table" in text  # every editor on both benchmarks
 
 
 def show(browser: Any, size: tuple[int, int], page: Path) -> None:
