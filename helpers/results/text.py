@@ -23,6 +23,7 @@ INCONCLUSIVE = "inconclusive"
 PACKAGED_WORDS = {
     "smollm2-135m": "SmolLM2-135M-Instruct, dequantised from 4 bits (Q4_1)",
     "gemma3-270m": "Gemma 3 270M, dequantised from 4 bits (q4_k_m)",
+    "qwen2.5-coder-1.5b": "Qwen2.5-Coder-1.5B-Instruct, tuned for code, dequantised from 4 bits (q4_k_m)",
 }
 _PUBLISHED = PACKAGED / "published"
 
