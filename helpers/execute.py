@@ -345,11 +345,7 @@ class CellTimes:
 
     def hooks(self) -> dict[str, Any]:
         """What papermill takes."""
-        return {
-            "on_cell_start": self.begins,
-            "on_cell_executed": self.ended,
-            "stderr_file": self,
-        }
+        return {"on_cell_start": self.begins, "on_cell_executed": self.ended, "stderr_file": self}
 
     def begins(self, cell: Any, cell_index: int) -> None:
         """Called before every cell, markdown included."""

@@ -16,14 +16,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import yaml
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    Strict,
-    ValidationError,
-    create_model,
-)
+from pydantic import BaseModel, ConfigDict, Field, Strict, ValidationError, create_model
 
 from helpers import UserError
 from helpers.paths import NOTEBOOKS
@@ -124,11 +117,10 @@ def validate_params(values: dict[str, Any], notebook: Path, *, where: str) -> di
     """
     model = parameters_model(notebook)
     try:
-        params = model(**values).model_dump()
+        return model(**values).model_dump()
     except ValidationError as error:
         lines = [explain(problem, model) for problem in error.errors()]
         raise UserError(f"{where}: " + "; ".join(lines)) from error
-    return params
 
 
 @cache  # a sweep asks once for each of its runs

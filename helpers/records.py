@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import unicodedata
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol, TypeVar
+from functools import partial
+from operator import attrgetter
+from typing import Any, TypeVar
 
 import yaml
 from pydantic import ValidationError
@@ -15,7 +17,19 @@ from helpers import UserError
 SLOT = " _"  # the end of a sentence whose answer is asked for
 Record = TypeVar("Record")
 Other = TypeVar("Other")
-load_yaml = yaml.safe_load
+_NUMBER = attrgetter("case_id")
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML in which 12:30 is text; YAML 1.1 has it for 750."""
+
+
+def _whole(loader: Any, node: Any) -> Any:
+    return node.value if ":" in node.value else loader.construct_yaml_int(node)
+
+
+_Loader.add_constructor("tag:yaml.org,2002:int", _whole)
+load_yaml = partial(yaml.load, Loader=_Loader)
 
 
 def read_json(text: str, where: str) -> Any:
@@ -68,24 +82,13 @@ def compared(name: str) -> str:
     return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold()).strip()
 
 
-class Numbered(Protocol):
-    """A record or an edit."""
-
-    @property
-    def case_id(self) -> int:
-        """Its number."""
-
-
-Item = TypeVar("Item", bound=Numbered)
-
-
-def by_case_id(items: Iterable[Item], case_id: int) -> Item:
-    """The item with this number.
+def by_case_id(items: Iterable[Record], case_id: int) -> Record:
+    """The record or edit with this number.
 
     Raises:
         UserError: there is none; the message names those there are.
     """
-    numbered = {item.case_id: item for item in items}
+    numbered = {_NUMBER(item): item for item in items}
     if case_id not in numbered:
         first = ", ".join(map(str, sorted(numbered)[:5]))
         more = f", … {max(numbered)}" if len(numbered) > 5 else ""

@@ -5,6 +5,7 @@ Values are checked before anything is fetched and before a model is loaded.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -21,7 +22,7 @@ from helpers.locating.locators import make_locator
 from helpers.models.load import model_source
 from helpers.models.weights import torch_device, torch_dtype
 from helpers.params import one_of, within
-from helpers.paths import REPOSITORY, run_name
+from helpers.paths import REPOSITORY, RUNS, run_name
 from helpers.peak.records import load_peak
 from helpers.records import by_case_id
 from helpers.results.archive import Archive, ArchiveError, archive
@@ -67,9 +68,8 @@ def wrong_values(params: Params) -> list[ValueError]:
 def methods_of(params: Params) -> list[str]:
     """Every method that the params name; ROME with APP where a notebook leaves no choice."""
     many = [name for key in _METHODS for name in params.get(key, ())]
-    one = [
-        params[k] + "+app" * params.get("app", False) for k in ("method", "editor") if k in params
-    ]
+    app = "+app" * params.get("app", False)
+    one = [params[name] + app for name in ("method", "editor") if name in params]
     return many + one or (["rome+app"] if "preset" in params else [])
 
 
@@ -87,6 +87,13 @@ def _raised(checks: Iterable[Callable[[], object]]) -> list[ValueError]:
     return list(found.values())
 
 
+def _outside(folder: str) -> None:
+    # Not resolved: a symbolic link in runs may lead to a larger disk.
+    place = Path(os.path.normpath(REPOSITORY / folder))
+    if place.is_relative_to(REPOSITORY) and not place.is_relative_to(RUNS):
+        raise UserError(f"{folder!r} may hold what is committed: name a folder in runs")
+
+
 # What looks at a value, or at each item of a list, by itself.
 ALONE: dict[str, Callable[[Any], object]] = {
     "model": model_source,
@@ -95,10 +102,12 @@ ALONE: dict[str, Callable[[Any], object]] = {
     "corpus": corpus_named,
     **dict.fromkeys((*_METHODS, "method", "editor"), method_label),
     "locators": make_locator,
+    **dict.fromkeys(("results", "output"), _outside),
     "mode": partial(one_of, "mode", known=("sequential", "independent")),
     "modes": partial(one_of, "modes", known=MODES),
     "estimators": partial(one_of, "estimators", known=ESTIMATORS),
 }
+MOST = dict.fromkeys(("samples", "permutations", "max_new_tokens"), 10**6)  # more would take days
 LEAST = {
     **dict.fromkeys(("records", "first", "examples", "most_rows", "checkpoints"), 1),
     **dict.fromkeys(("samples", "permutations", "max_new_tokens"), 1),
@@ -113,7 +122,7 @@ def _alone(params: Params) -> Iterator[Callable[[], object]]:
             if each is not None and name in ALONE:
                 yield partial(ALONE[name], each)
             if each is not None and name in LEAST:
-                yield partial(within, name, each, LEAST[name])
+                yield partial(within, name, each, LEAST[name], MOST.get(name))
 
 
 def _together(params: Params) -> Iterator[Callable[[], object]]:

@@ -206,10 +206,7 @@ def test_sequences_and_responses_of_notebook_04(studies):
         cells = correlation_table(said_beside_factors(each)).stack()
         p_values = cells.str.extract(r"p (\S+),")[0].astype(float)
         significant.append(set(p_values.index[p_values < 0.05]))
-    assert significant == [
-        set(),
-        {("ROME+APP", "ANF ~ share noise"), ("FT-M", "ANF ~ list noise")},
-    ]
+    assert significant == [set(), {("ROME+APP", "ANF ~ share noise"), ("FT-M", "ANF ~ list noise")}]
 
 
 def test_locators_of_notebook_05():

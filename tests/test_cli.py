@@ -77,10 +77,7 @@ def test_mistakes_exit_with_one_line(arguments, message):
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [
-        ({"dataset": "no/such.json"}, "no/such.json"),
-        ({"methods": ["rime"]}, "no method 'rime'"),
-    ],
+    [({"dataset": "no/such.json"}, "no/such.json"), ({"methods": ["rime"]}, "no method 'rime'")],
 )
 def test_publishing_what_does_not_exist_exits_with_one_line(tmp_path, content, message):
     folder = tmp_path / "03_editing_runs"

@@ -96,11 +96,7 @@ def load(
 
 
 def model_source(name: str) -> str:
-    """Where a model's weights come from: its packaged or shape's name, a folder, or a hub name.
-
-    Raises:
-        ModelError: the name is none of these.
-    """
+    """A model's packaged or shape's name, its folder, or its hub name; a ModelError where it has none."""
     shape = name.removeprefix(SHAPE_PREFIX)
     if shape != name and shape not in SHAPES:
         raise ModelError(f"no shape {shape!r}; known: {', '.join(sorted(SHAPES))}")
@@ -108,10 +104,10 @@ def model_source(name: str) -> str:
         return name
     folder = Path(name).expanduser()
     if name and folder.is_dir():
+        for found in (*folder.glob("adapter_config.json"), *folder.glob("*/adapter_config.json")):
+            raise ModelError(f"{found.parent} is an adapter: merge it into its base and save that")
         if not (folder / "config.json").is_file():
-            adapter = " but an adapter: merge it into its base model and save that"
-            merged = not (folder / "adapter_config.json").exists()
-            raise ModelError(f"no model in {folder}: it has no config.json{adapter * (not merged)}")
+            raise ModelError(f"no model in {folder}: it has no config.json")
         return name
     hub_name = HUB_NAMES.get(name, name)
     if not _HUB_NAME.fullmatch(hub_name):
@@ -235,9 +231,11 @@ def _own_scores(language_model: LanguageModel, ids: Ids) -> Tensor:
 
 @torch.inference_mode()
 def _packed_scores(language_model: LanguageModel, ids: Ids) -> Tensor:
-    forest = Forest()
+    forest, longer = Forest(), Forest()  # the latter ends where the context does
     forest.add(ids)
-    packed = pack([forest], language_model)
+    longer.add((*ids, ids[-1]))
+    packed = pack([forest, longer], language_model)
+    packed.positions[1] += language_model.context_length - 1 - len(ids)
     hidden = hidden_states(language_model, packed.ids, packed.positions, packed.visible)
     place = torch.arange(len(ids) - 1, device=hidden.device)
-    return vocabulary_scores(language_model, hidden[0], place, packed.ids[0, 1:])[0]
+    return vocabulary_scores(language_model, hidden[0], place, packed.ids[0, 1 : len(ids)])[0]

@@ -103,7 +103,7 @@ class StoredTables(Mapping[str, "pd.DataFrame"]):
     def __getitem__(self, name: str) -> pd.DataFrame:
         entry = self.listed[name]
         if name not in self._read:
-            self._read[name] = _intact(self.folder / entry["file"], entry["digest"])
+            self._read[name] = _intact(self.folder / Path(entry["file"]).name, entry["digest"])
         return self._read[name]
 
 

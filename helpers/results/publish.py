@@ -67,19 +67,19 @@ def publish_parts(publication: Publication, into: Archive, *, finished: bool = F
         The run's folder.
 
     Raises:
-        ArchiveError: the published run has another source, or more records; before anything is made.
+        ArchiveError: the published run has another source or preset, or more records; nothing is made.
         UserError: nothing is finished.
     """
     name, about, parts = publication.name, publication.about, publication.parts
     into.check(name, about)
     known = into.known(name)
     if known:
-        _check_counts(known, about, into)
+        _check_caption(into.root / known.name, known.about.caption, about.caption)
     missing = [part for part in parts if not (known and is_published(known, part))]
     stored = len(parts) - len(missing)
     for part in missing:
-        table = _finished(part) if finished else part.make()
-        if table is not None and len(table):
+        make = part.stored if finished else part.make
+        if make and len(table := make()):
             names = dict.fromkeys([*(known.tables if known else ()), part.name])
             caption = publication.caption(names) if publication.caption else about.caption
             made = About(about.source, {part.name: part.settings}, caption)
@@ -99,15 +99,14 @@ def is_published(run: Run, part: Part) -> bool:
     return not part.cases or set(part.cases) <= set(run.tables[part.name]["case_id"])
 
 
-def _finished(part: Part) -> pd.DataFrame | None:
-    return part.stored() if part.stored else None
-
-
-def _check_counts(known: Run, about: About, into: Archive) -> None:
-    """Refuse a run of fewer records: captions count those of all tables."""
-    for name, count in known.about.caption.items():
-        if isinstance(count, int) and count > about.caption.get(name, 0):
-            raise ArchiveError(
-                f"{into.folder(known.name)} holds {count} {name}, this run fewer: name as many in the"
-                " params file, or publish under --name NAME"
-            )
+def _check_caption(place: Path, known: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+    """Refuse fewer records and another preset: captions state those of all tables."""
+    for name, there in known.items():
+        here, words = new.get(name, 0), ""
+        if isinstance(there, int) and there > here:
+            words = f"holds {there} {name}, this run fewer: name as many in the params file"
+        presets = [str(each).partition(" (")[0] for each in (there, here)]
+        if name == "preset" in new and presets[0] != presets[1]:
+            words = f"is of preset {presets[0]}, this run of {presets[1]}: give the former"
+        if words:
+            raise ArchiveError(f"{place} {words}, or publish under --name NAME")

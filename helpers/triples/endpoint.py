@@ -9,6 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
+from queue import Empty, SimpleQueue
+from threading import Thread
+from typing import Any
 
 import requests
 from requests.adapters import HTTPAdapter
@@ -21,7 +24,8 @@ from helpers.triples.store import Binding, SparqlSource
 
 WIKIDATA = "https://query.wikidata.org/sparql"
 PAGE = 10_000  # rows per query
-TIMEOUT = 90  # seconds without an answer
+TIMEOUT = 90  # seconds without a byte
+LONGEST = 2400  # seconds until an answer is complete, pauses included
 RETRY = Retry(
     3,
     redirect=False,
@@ -41,14 +45,10 @@ def user_agent() -> str:
 
 @dataclass(frozen=True)
 class Endpoint:
-    """A SPARQL endpoint reached by HTTP.
+    """A SPARQL endpoint reached by HTTP; ``folder`` keeps its answers, by default the user's cache.
 
     Public endpoints require a user agent, Wikidata's with an address or page of yours, which
     ``HELPERS_CONTACT`` gives.
-
-    Attributes:
-        url: address, such as ``WIKIDATA``.
-        folder: cache of answers; default: the user's cache.
     """
 
     url: str = WIKIDATA
@@ -65,31 +65,38 @@ class Endpoint:
         return kept(path, _rows, lambda scratch: scratch.write_bytes(self._ask(query)))
 
     def _ask(self, query: str) -> bytes:
+        # In a thread, since a socket's timeout begins anew with every byte of headers and chunk sizes.
+        answers = SimpleQueue[bytes | str]()
+        Thread(target=lambda: answers.put(self._answer(query)), daemon=True).start()
+        try:
+            answer = answers.get(timeout=LONGEST)
+        except Empty:
+            answer = f"not complete after {LONGEST} s"
+        if isinstance(answer, bytes):
+            return answer
+        raise UserError(
+            f"{self.url} does not answer ({answer}); check the address and the network, or use"
+            " the packaged facts or local files instead"
+        )
+
+    def _answer(self, query: str) -> bytes | str:
+        """The answer, or what went wrong."""
         headers = {"Accept": "application/sparql-results+json", "User-Agent": user_agent()}
+        # A query goes where it was sent and nowhere else.
+        how: Any = {"headers": headers, "timeout": TIMEOUT, "allow_redirects": False}
         with requests.Session() as session:
             session.mount(self.url, HTTPAdapter(max_retries=RETRY))
             try:
-                answer = session.post(
-                    self.url,
-                    data={"query": query},
-                    headers=headers,
-                    timeout=TIMEOUT,
-                    allow_redirects=False,  # a query goes where it was sent and nowhere else
-                )
+                answer = session.post(self.url, {"query": query}, **how)
                 problem = f"HTTP {answer.status_code} {answer.reason}"
                 if answer.is_redirect:
-                    problem += (
-                        f", to {answer.headers['Location']}; if you trust it, give that address"
-                    )
+                    problem += f", to {answer.headers['Location']}; if you trust it, give that"
                 elif answer.ok:
                     answer.json()  # a cut-off answer is no answer
                     return answer.content
-            except requests.RequestException as error:
+            except Exception as error:
                 problem = f"{type(error).__name__}: {error}"[:500]
-        raise UserError(
-            f"{self.url} does not answer ({problem}); check the address and the network, or use"
-            " the packaged facts or local files instead"
-        )
+        return problem
 
 
 def select_pages(source: SparqlSource, query: str) -> Iterator[Binding]:

@@ -80,11 +80,7 @@ class Graph:
         return self.entities[identifier].label
 
     def find(self, label: str, relation: str) -> str:
-        """The entity with this label that is a subject of the relation.
-
-        Raises:
-            UserError: there is none.
-        """
+        """The entity with this label that is a subject of the relation; a UserError without one."""
         for identifier, known in sorted(self.answers):
             if known == relation and self.label(identifier) == label:
                 return identifier

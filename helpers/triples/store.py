@@ -50,7 +50,6 @@ class SparqlSource(Protocol):
 
     def select(self, query: str) -> list[Binding]:
         """Rows as mappings from variable to value; unbound variables are omitted."""
-        ...
 
 
 class TripleStore:

@@ -78,11 +78,7 @@ def packaged_templates() -> dict[str, PromptTemplates]:
 
 
 def templates_of(templates: Mapping[str, PromptTemplates], relation: str) -> PromptTemplates:
-    """The wordings of a relation.
-
-    Raises:
-        UserError: there are none; the message tells how to add or draft them.
-    """
+    """The wordings of a relation; where there are none, a UserError tells how to add or draft them."""
     if relation not in templates:
         raise UserError(
             f"relation {relation} has no templates: add at least four to {TEMPLATES.name}, draft them"

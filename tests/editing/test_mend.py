@@ -39,12 +39,7 @@ from helpers.values import check_values
 from tests.editing.conftest import untrained_network
 from tools.train_mend.__main__ import train
 from tools.train_mend.outer import Learner
-from tools.train_mend.records import (
-    TrainingRecord,
-    file_records,
-    packaged_records,
-    split,
-)
+from tools.train_mend.records import TrainingRecord, file_records, packaged_records, split
 from tools.train_mend.trainer import Trainer, TrainingSettings, draw_tasks
 
 LAYERS = (2, 3)

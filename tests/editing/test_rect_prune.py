@@ -8,10 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from helpers.editing.rect_prune import (
-    keep_largest,
-    restrain,
-)
+from helpers.editing.rect_prune import keep_largest, restrain
 from helpers.editing.update import Dense, LowRank, Update
 
 

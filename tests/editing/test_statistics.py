@@ -16,12 +16,7 @@ from helpers.editing import corpus as corpus_module
 from helpers.editing import moments as module
 from helpers.editing.contexts import context_templates
 from helpers.editing.corpus import CorpusError, SelfCorpus, TextCorpus, corpus_named
-from helpers.editing.moments import (
-    SecondMomentError,
-    missing_layers,
-    moments_folder,
-    second_moment,
-)
+from helpers.editing.moments import SecondMomentError, missing_layers, moments_folder, second_moment
 from helpers.editing.presets import read_hyperparameters
 from helpers.models.tokens import prompt_ids
 from helpers.models.weights import PACKAGED_WEIGHTS

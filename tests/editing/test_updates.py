@@ -11,16 +11,7 @@ import torch
 from helpers import UserError
 from helpers.editing.editor import EXPLODING, diagnostics_of
 from helpers.editing.overlay import overlay
-from helpers.editing.update import (
-    Delta,
-    Dense,
-    LowRank,
-    Masked,
-    Update,
-    UpdateError,
-    apply,
-    write,
-)
+from helpers.editing.update import Delta, Dense, LowRank, Masked, Update, UpdateError, apply, write
 
 
 def deltas(out: int, width: int) -> list[Delta]:
@@ -30,11 +21,7 @@ def deltas(out: int, width: int) -> list[Delta]:
         return torch.randn(*shape, generator=generator)
 
     low = LowRank(normal(out, 2), normal(width, 2))
-    return [
-        low,
-        Masked.from_mask(low, normal(out, width) > 0.5),
-        Dense(normal(out, width)),
-    ]
+    return [low, Masked.from_mask(low, normal(out, width) > 0.5), Dense(normal(out, width))]
 
 
 @pytest.mark.parametrize("kind", range(3))

@@ -13,12 +13,7 @@ import pytest
 from helpers.klob import examples as klob
 from helpers.klob import publish as publishing
 from helpers.klob import run as running
-from helpers.klob.examples import (
-    ConsistencyExample,
-    Examples,
-    RelevanceExample,
-    load_examples,
-)
+from helpers.klob.examples import ConsistencyExample, Examples, RelevanceExample, load_examples
 from helpers.klob.located import located_units, similarity_matrix
 from helpers.klob.metrics import candidate_similarity, pairwise_baseline, relative_similarity
 from helpers.klob.run import Plan, evaluate, run

@@ -96,9 +96,11 @@ def test_a_model_on_the_hub_without_safetensors_is_not_missing():
 
 def test_bad_names(monkeypatch, tmp_path, tiny):
     config = OPTConfig(hidden_size=16, ffn_dim=16, num_hidden_layers=1, num_attention_heads=2)
-    OPTForCausalLM(config).save_pretrained(tmp_path / "opt")
-    (tmp_path / "lora").mkdir()
-    (tmp_path / "lora" / "adapter_config.json").write_text("{}")
+    for place in ("opt", "plain"):
+        OPTForCausalLM(config).save_pretrained(tmp_path / place)
+    for place in ("lora", "opt/lora"):
+        (tmp_path / place).mkdir()
+        (tmp_path / place / "adapter_config.json").write_text("{}")
     monkeypatch.setenv("HELPERS_CACHE", str(tmp_path))
     for name, options, message in (
         ("no-such/model", {}, "local folder"),
@@ -106,7 +108,8 @@ def test_bad_names(monkeypatch, tmp_path, tiny):
         ("smollm2-135m", {"dtype": "float33"}, "dtype"),
         ("smollm2-135m", {"dtype": "tf32"}, "for GPUs, use 'float32'"),
         ("gemma3-270m", {}, "accept_terms"),
-        (str(tmp_path / "opt"), {}, r"ARCHITECTURES in helpers/models"),
+        (str(tmp_path / "plain"), {}, r"ARCHITECTURES in helpers/models"),
+        (str(tmp_path / "opt"), {}, "opt/lora is an adapter: merge it"),
         (str(tmp_path / "lora"), {}, "an adapter: merge it"),
     ):
         with pytest.raises(ModelError, match=message):
@@ -141,6 +144,12 @@ def test_a_model_with_scores_of_its_own_is_refused(monkeypatch, settings, dtype)
         monkeypatch.setitem(ARCHITECTURES, name, ARCHITECTURES["llama"])
     with pytest.raises(ModelError, match="cannot be used here"):
         made(settings, dtype=dtype)
+
+
+def test_a_model_whose_longest_row_decides_for_all_is_refused(monkeypatch):
+    monkeypatch.setattr(LanguageModel, "context_length", 4097)  # longrope
+    with pytest.raises(ModelError, match="attention depends on more than positions"):
+        made({**TINY["phi3"], **LONGROPE})
 
 
 def test_a_tokenizer_that_appends_a_token_and_a_type_that_overflows_are_refused():

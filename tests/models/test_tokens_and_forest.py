@@ -222,10 +222,7 @@ def test_prefix_and_suffix_equal_the_whole(tiny, architecture):
     torch.testing.assert_close(whole, standard, atol=1e-5, rtol=1e-4)
 
 
-@given(
-    st.lists(st.integers(1, 50), min_size=1, max_size=40),
-    st.integers(1, 2000),
-)
+@given(st.lists(st.integers(1, 50), min_size=1, max_size=40), st.integers(1, 2000))
 def test_batches_hold_everything_once_within_budget_and_padding(lengths, budget):
     batches = list(token_batches(lengths, budget))
     assert sorted(i for batch in batches for i in batch) == list(range(len(lengths)))

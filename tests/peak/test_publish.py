@@ -147,6 +147,19 @@ def test_a_published_run_takes_methods_and_never_loses_records(run, built, into)
     assert contents(path) == before
 
 
+def test_another_preset_needs_a_name_of_its_own(run, built, into, monkeypatch):
+    path = edits(run, into)
+    pieces = {"said": [], "sequences": [], "checkpoints": [1]}
+    studies(run, ablations := Archive(into.root / "a"), **pieces)
+    with pytest.raises(ArchiveError, match=r"preset tuned, this run of paper: .* --name NAME"):
+        edits(run, into, {**ROME, "preset": "paper"})
+    with pytest.raises(ArchiveError, match="preset tuned, this run of paper"):
+        studies(run, ablations, preset="paper", **pieces)
+    named = edits(run, replace(into, label="paper"), {**ROME, "preset": "paper"})
+    assert into.get(named.name).about.caption["preset"] == "paper"
+    assert into.get(path.name).about.caption["preset"] == "tuned"
+
+
 def test_another_source_is_refused_before_anything_is_made(run, built, into, tmp_path, monkeypatch):
     other = Archive(tmp_path / "s")
     edits(run, into)

@@ -30,10 +30,9 @@ def part(made, name, *cases, settings=None, finished=None):
     return Part(name, settings or {"layers": (1, 2)}, make, stored, cases)
 
 
-def publish(into, *parts, records=2, source=SOURCE, **options):
-    return publish_parts(
-        Publication("run", About(source, caption={"records": records}), parts), into, **options
-    )
+def publish(into, *parts, source=SOURCE, preset="tuned", records=2, **options):
+    about = About(source, caption={"records": records, "preset": preset})
+    return publish_parts(Publication("run", about, parts), into, **options)
 
 
 def test_only_what_is_missing_is_made(into):
@@ -43,7 +42,7 @@ def test_only_what_is_missing_is_made(into):
     assert made == ["a: rome, deep", "b", "a: ft"]
     run = into.get("run")
     settings = {name: {"layers": [1, 2]} for name in ("a: rome, deep", "b", "a: ft")}
-    assert run.about == About(SOURCE, settings, {"records": 2})
+    assert run.about == About(SOURCE, settings, {"records": 2, "preset": "tuned"})
     assert run.kinds == ["a", "b"]
     pd.testing.assert_frame_equal(run.joined("a"), rows(1, 2, 2))
     with pytest.raises(
@@ -68,9 +67,12 @@ def test_other_settings_and_further_cases_are_made(into, second, cases):
     [
         ({"source": {"model": "large"}}, "model 'tiny', now 'large'"),
         ({"records": 1}, "holds 2 records, this run fewer"),
+        ({"preset": "paper"}, "is of preset tuned, this run of paper: .* under --name NAME"),
     ],
 )
-def test_another_source_or_fewer_records_are_refused_before_anything_is_made(into, other, words):
+def test_another_source_or_preset_or_fewer_records_are_refused_before_anything_is_made(
+    into, other, words
+):
     made = []
     publish(into, part(made, "a", 1, 2))
     with pytest.raises(ArchiveError, match=words):

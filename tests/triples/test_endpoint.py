@@ -33,6 +33,9 @@ class _Handler(BaseHTTPRequestHandler):
         content = json.dumps({"results": {"bindings": bindings}}).encode()
         self.send_response(200)
         self.end_headers()
+        while played.drips:
+            self.wfile.write(b" ")
+            threading.Event().wait(0.05)
         self.wfile.write(content[: len(content) // 2] if played.broken else content)
 
     def log_message(self, *args: object) -> None:
@@ -48,6 +51,7 @@ def server(monkeypatch):
     played = HTTPServer(("127.0.0.1", 0), _Handler)
     played.store = TripleStore(Fact(a, ("country",), "P47", b, ("country",)) for a, b in borders)
     played.agents, played.failures, played.broken, played.waits = [], [], False, waits
+    played.drips = False
     thread = threading.Thread(target=played.serve_forever, args=(0.05,), daemon=True)
     thread.start()
     yield played
@@ -99,6 +103,14 @@ def test_a_cut_off_answer_is_no_answer(server, endpoint, tmp_path):
     with pytest.raises(UserError, match="does not answer"):
         endpoint.select(QUERY)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_endpoint_that_drips_holds_nothing_up(server, endpoint, monkeypatch):
+    monkeypatch.setattr(module, "LONGEST", 0.2)
+    server.drips = True
+    with pytest.raises(UserError, match=r"does not answer .not complete after 0.2 s"):
+        endpoint.select(QUERY)
+    server.drips = False
 
 
 def test_endpoints_are_told_whom_to_write_to(monkeypatch):
