@@ -24,13 +24,13 @@ PACKAGE = REPOSITORY / "helpers"
 # Most lines a room may have, docstrings and blanks included; they only go down (tests/test_rooms.py).
 # Modules next to the rooms in `helpers` are "top-level"; the last four are folders of their own.
 BUDGETS = {
-    "models": 1819,
+    "models": 1817,
     "editing": 4185,
     "scoring": 539,
     "locating": 789,
     "facts": 323,
-    "results": 1489,
-    "triples": 814,
+    "results": 1488,
+    "triples": 812,
     "peak": 3984,
     "klob": 1504,
     "thinkedit": 4295,
@@ -40,7 +40,7 @@ BUDGETS = {
     "tools": 2857,
     "benchmarks": 1499,
     "book": 795,
-    "tests": 16756,
+    "tests": 16754,
 }
 OUTSIDE = ("tools", "benchmarks", "book", "tests")
 # What an addition is: a word by which code names one that exists, and the files it may touch.
