@@ -24,7 +24,6 @@ from helpers.results.style import (
     method_hatch,
     method_line,
     method_mark,
-    method_place,
     plain,
     told,
     use_style,
@@ -36,7 +35,6 @@ from helpers.thinkedit.evaluation import (
     caption_of,
     evaluate,
     is_recalled,
-    scores_of,
     split_app,
 )
 
@@ -364,46 +362,6 @@ def _changed(runs: Sequence[Run], pairs: tables.Pairs, *, mode: str, what: str) 
     finding = f"{what}: {sure} of {len(changes)} changes are more than chance explains"
     how = "Paired on n edits, 95 % intervals; filled: p < 0.05 by flipping signs"
     return told(drawn, finding, f"{_caption(shown, mode)}\n{how}")
-
-
-@_exact(
-    "06_sequence", title="Edits of a sequence, right after and at the end", needs=("along", "exact")
-)
-def sequence(runs: Sequence[Run]) -> Figure:
-    """The new object's lead right after each edit and at the end, a panel per model and method."""
-    parts = (scores_of(runs, kind) for kind in ("along", "exact"))
-    leads = tables.sequence_leads(*(p[~p["method"].str.endswith("+app")] for p in parts))
-    lost = leads[(leads["right after"] > 0) & (leads["at the end"] <= 0)]
-    counts = lost[["method", "model"]].value_counts()
-    finding = "No edit is undone by later ones"
-    if len(counts):
-        method, model = map(str, counts.index[0])
-        finding = f"Later edits undo {counts.iloc[0]} edits of {method_label(method)} on {model}"
-        finding += f", {counts.iloc[1:].sum()} of all others"
-    use_style()
-    methods = sorted(leads["method"].unique(), key=method_place)
-    models = sorted(leads["model"].unique())
-    size = (1.45 * len(methods) + 1.0, 0.6 + 2.0 * len(models))
-    drawn, panels = plt.subplots(
-        len(models), len(methods), figsize=size, sharex=True, sharey=True, squeeze=False
-    )
-    for row, model in zip(panels, models, strict=True):
-        for axes, method in zip(row, methods, strict=True):
-            mine = leads[(leads["method"] == method) & (leads["model"] == model)]
-            look = {"color": method_colour(method), "ms": 3.5}
-            axes.vlines(
-                mine["place"], mine["right after"], mine["at the end"], color="0.8", zorder=1
-            )
-            axes.plot(mine["place"], mine["right after"], "o", mfc="none", **look)
-            axes.plot(mine["place"], mine["at the end"], "o", **look)
-            axes.axhline(0, color="0.4", linewidth=0.8)
-        row[0].set_ylabel(f"{plain(model)}\nlead of the new object\n[nats per token]")
-    for axes, method in zip(panels[0], methods, strict=True):
-        axes.set_title(method_label(method))
-    for axes in panels[-1]:
-        axes.set_xlabel("place in the sequence")
-    caption = f"{_caption(runs, 'sequential')}\n○ right after the edit, ● at the end"
-    return told(drawn, finding, caption)
 
 
 @figure("06_recalled", title="What models recall: links and chains, stage by stage", alone=True)

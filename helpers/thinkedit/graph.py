@@ -47,15 +47,6 @@ class Triplet:
         return cls(fact.subject, fact.prompt.replace("{}", "").strip(), fact.object)
 
 
-@dataclass(frozen=True)
-class Implied:
-    """A relationship implied by a path: its ends and the relations passed in between."""
-
-    subject: str
-    relations: tuple[str, ...]
-    object: str
-
-
 def knowledge_graph(triplets: Iterable[Triplet]) -> nx.DiGraph:
     """Graph of triplets; a second relation for the same ordered pair is left out (first come)."""
     graph = nx.DiGraph()
@@ -129,16 +120,18 @@ def change(
     return changed
 
 
-def deductive_closure(graph: nx.DiGraph, *, steps: int) -> frozenset[Implied]:
-    """Ω(G) up to ``steps``: every relationship that a simple path of at most that length implies."""
+def deductive_closure(graph: nx.DiGraph, *, steps: int) -> set[tuple[str, ...]]:
+    """Ω(G) up to ``steps``: every relationship that a simple path of at most that length implies, as its
+    subject, the relations passed in between, and its object (Definition 1).
+    """
     label = graph.nodes.data("label")
     closure = set()
     for start in graph:
         goals = [node for node in graph if node != start]
         for path in nx.all_simple_edge_paths(graph, start, goals, cutoff=steps):
             relations = tuple(graph.edges[edge]["relation"] for edge in path)
-            closure.add(Implied(label[start], relations, label[path[-1][1]]))
-    return frozenset(closure)
+            closure.add((label[start], *relations, label[path[-1][1]]))
+    return closure
 
 
 def edited_triplet(edit: Edit) -> Triplet:

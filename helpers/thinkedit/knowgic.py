@@ -9,7 +9,6 @@ models recall as "recalled-<model>" (``python -m tools.recall`` makes it).
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -95,11 +94,6 @@ class Edit:
         """Distinct facts about other subjects than the edited one: what an edit should preserve."""
         own = self.subject.casefold()
         return tuple(fact for fact in self.facts if fact.subject.casefold() != own)
-
-
-def chain_lengths(edits: Sequence[Edit]) -> dict[int, int]:
-    """Number of chains of each length over all edits (the paper's Table 4)."""
-    return dict(sorted(Counter(len(chain) for edit in edits for chain in edit.chains).items()))
 
 
 def load_edits(layout: str = "2025-06") -> tuple[Edit, ...]:

@@ -1,7 +1,7 @@
 """ThinkEdit's published run: methods on all of KnowGIC, by every estimator, from a params file.
 
-A table each: "exact: METHOD, MODE" and the same of the other estimators, "along: METHOD, sequential",
-*chains* and *edits* (see ``tables``).
+A table each: "exact: METHOD, MODE" and the same of the other estimators, *chains* and *edits* (see
+``evaluation``).
 """
 
 from __future__ import annotations
@@ -95,33 +95,26 @@ def parts_of(
     """
     once = lru_cache(maxsize=1)(lambda method: Memoised(editors[method], {}))
 
-    def rows(
-        run: ThinkEditRun, method: str, mode: str, kind: str, *, make: bool = False
-    ) -> pd.DataFrame:
+    def rows(run: ThinkEditRun, method: str, mode: str, *, make: bool = False) -> pd.DataFrame:
         if method not in editors:
             return run.before().assign(method=method, mode=mode)
         if make:
             run.after(once(method), mode)
-        table, lost = run.read(editors[method], mode, kind), set[int]()
+        table, lost = run.read(editors[method], mode), set[int]()
         for each in runs if mode != "sequential" else ():
             made = each.read(editors[method], mode, "edits")
             lost |= set(made.loc[made["failure"] != "", "case_id"]) if len(made) else set()
         return table[~table["case_id"].isin(lost)].assign(method=method, mode=mode)
 
-    def part(run: ThinkEditRun, method: str, mode: str, kind: str = "scores") -> Part:
+    def part(run: ThinkEditRun, method: str, mode: str) -> Part:
         editor = editors.get(method)
         settings = {**_scored(run), **(editor.settings() if editor else {})}
-        name = f"{run.estimator if kind == 'scores' else kind}: {method}, {mode}"
-        stored = partial(rows, run, method, mode, kind)
+        name, stored = f"{run.estimator}: {method}, {mode}", partial(rows, run, method, mode)
         cases = [edit.case_id for edit in run.edits]
         return Part(name, settings, partial(stored, make=True), stored, cases)
 
-    parts = [part(run, "none", "before") for run in runs]
-    for method, mode in product(editors, modes):
-        parts += [part(run, method, mode) for run in runs]
-        exact = [run for run in runs if run.estimator == "exact" and mode == "sequential"]
-        parts += [part(run, method, mode, "along") for run in exact]
-    return parts
+    asked = [("none", "before"), *product(editors, modes)]
+    return [part(run, method, mode) for method, mode in asked for run in runs]
 
 
 def _scored(run: ThinkEditRun) -> dict[str, Any]:

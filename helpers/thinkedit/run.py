@@ -1,8 +1,8 @@
 """Edit KnowGIC's facts and score all chains of all edits, in batches under overlays; resumable.
 
 Three modes: *independent* (every edit from the pristine model), *sequential* (edits accumulate; scored at
-the end, and each edit also right after it was made), *deep* (independent, with the chains' first
-facts edited too). Results go to the store, keyed by all they depend on.
+the end), *deep* (independent, with the chains' first facts edited too). Results go to the store, keyed by
+all they depend on.
 """
 
 from __future__ import annotations
@@ -20,18 +20,16 @@ from helpers.editing.update import Update
 from helpers.models.language_model import LanguageModel
 from helpers.records import read_all
 from helpers.results.store import Cases, Results, ResultsStore, flag_unusable, settings_key
-from helpers.scoring.answers import tokenised
+from helpers.scoring.answers import Question, tokenised
 from helpers.scoring.naming import Aliases
 from helpers.scoring.responses import Sampling
 from helpers.thinkedit import deep, probes, scores
 from helpers.thinkedit.knowgic import Edit
 from helpers.thinkedit.probes import Kinds, Probe
-from helpers.thinkedit.scores import ANSWERS, ESTIMATORS, EXACTLY, TEXTS
+from helpers.thinkedit.scores import ANSWERS, ESTIMATORS, EXACTLY, SCORING_VERSION, TEXTS
 
 MODES = ("independent", "sequential", "deep")
 _UNEDITED = {"editor": "none"}
-# What is asked along a sequence, after each edit: how the edits fare. Graphs are asked at its end.
-_ALONG = ("edit", "paraphrase", "neighbour")
 
 
 @dataclass(frozen=True)
@@ -94,10 +92,7 @@ class ThinkEditRun:
         return self._completed(self._how(editor, mode), partial(self._edited, editor, mode))
 
     def read(self, editor: Editor, mode: str, kind: str = "scores") -> pd.DataFrame:
-        """A finished table: "scores", "edits" (failures), or "along" (exact, sequential).
-
-        ``along`` has each edit's prompt, paraphrases and neighbours right after it was made.
-        """
+        """A finished table: "scores", or "edits" (why an edit was given up; empty where it was made)."""
         how = self._how(editor, mode)
         return self._cases(how).read(self._open(how), kind)
 
@@ -112,16 +107,10 @@ class ThinkEditRun:
     def _edited(self, editor: Editor, mode: str, edits: Sequence[Edit]) -> dict[str, pd.DataFrame]:
         """Make the edits, and score them: alone, or those of a sequence under all of them."""
         updates = self._updates(editor, mode, edits)
-        made = _failures(edits, updates)
-        if mode == "sequential":
-            tables = {"scores": self._scored(edits, updates[-1:], [0] * len(edits))}
-            if self.estimator == "exact":  # one edited model on the device at a time
-                along = [
-                    self._exact([edit], [update], [0], forms=_ALONG)
-                    for edit, update in zip(edits, updates, strict=True)
-                ]
-                tables["along"] = pd.concat(along, ignore_index=True)
-            return tables | {"edits": made}
+        failures = [update.diagnostics.get("failure", "") for update in updates]
+        made = pd.DataFrame({"case_id": [edit.case_id for edit in edits], "failure": failures})
+        if mode == "sequential":  # one edited model on the device at a time
+            return {"scores": self._scored(edits, updates[-1:], [0] * len(edits)), "edits": made}
         table = self._scored(edits, updates, range(len(edits)))
         if self.estimator in EXACTLY:
             made = flag_unusable(made, table, "original_sum")
@@ -143,32 +132,21 @@ class ThinkEditRun:
         updates: Sequence[Update] | None = None,
         owners: Sequence[int] | None = None,
     ) -> pd.DataFrame:
-        if self.estimator in EXACTLY:
-            return self._exact(edits, updates, owners)
         drawn: dict[str, Any] = {"n": self.samples, "sampling": self.drawn}
-        under = (updates, owners)
+        model, aliases, shown = self.language_model, self.aliases, self.progress
         if self.estimator == "texts":
-            return scores.text_scores(self.language_model, edits, self.universe, *under, **drawn)
-        return scores.sampled_scores(
-            self.language_model, edits, self.aliases, *under, **drawn, progress=self.progress
-        )
-
-    def _exact(
-        self,
-        edits: Sequence[Edit],
-        updates: Sequence[Update] | None,
-        owners: Sequence[int] | None,
-        forms: Sequence[str] = (*probes.FORMS, *probes.NEGATIONS),
-    ) -> pd.DataFrame:
+            return scores.text_scores(model, edits, self.universe, updates, owners, **drawn)
+        if self.estimator == "sampled":
+            return scores.sampled_scores(
+                model, edits, aliases, updates, owners, **drawn, progress=shown
+            )
         asked: list[Probe] = []
         owner_of: list[int] = []
-        for place, edit in enumerate(edits):
-            own = [probe for probe in self._probes(edit) if probe.form in forms]
+        for edit, owner in zip(edits, owners or [-1] * len(edits), strict=True):
+            own = self._probes(edit)
             asked += own if self.rivals else [replace(probe, rivals=()) for probe in own]
-            owner_of += [-1 if owners is None else owners[place]] * len(own)
-        return scores.exact_scores(
-            self.language_model, asked, self.aliases, updates, owner_of, progress=self.progress
-        )
+            owner_of += [owner] * len(own)
+        return scores.exact_scores(model, asked, aliases, updates, owner_of, progress=shown)
 
     def _probes(self, edit: Edit) -> list[Probe]:
         if self.estimator == "negated":
@@ -179,11 +157,12 @@ class ThinkEditRun:
         """All edits, those that are missing checked before the first of them is made."""
         cases, results = self._cases(how), self._open(how)
         missing = ((f"case_id {n}", cases.by_id[n]) for n in cases.missing(results))
-        read_all(missing, self._checked)
-        return cases.completed(results, make)
 
-    def _checked(self, edit: Edit) -> None:
-        tokenised(self.language_model, scores.questions_of(self._probes(edit), self.aliases))
+        def check(edit: Edit) -> None:
+            tokenised(self.language_model, scores.questions_of(self._probes(edit), self.aliases))
+
+        read_all(missing, check)
+        return cases.completed(results, make)
 
     def _cases(self, how: dict[str, Any]) -> Cases[Edit]:
         """The edits by number; a sequence is made at once."""
@@ -209,16 +188,21 @@ class ThinkEditRun:
 
     def settings(self) -> dict[str, Any]:
         """Everything the scores depend on besides the editor and the mode."""
-        sampled = {"samples": self.samples, "sampling": asdict(self.drawn)}
+        if self.estimator in EXACTLY:
+            how: dict[str, Any] = {"scored_by": {"answers": Question.version}}
+        else:
+            drawn = {"samples": self.samples, "sampling": asdict(self.drawn)}
+            how = {"scored_by": {"responses": Sampling.version}, **drawn}
         aliases = {name: list(others) for name, others in self.aliases.items()}
         return {
             "benchmark": "thinkedit",
             "layout": self.layout,
             "universe": settings_key({"edits": [asdict(edit) for edit in self.universe]}),
             **self.language_model.identity,
-            **scores.versions_of(self.estimator),
+            "estimator": self.estimator,
+            "scoring_version": SCORING_VERSION[self.estimator],
+            **how,
             **({} if self.rivals else {"rivals": False}),
-            **(sampled if self.estimator not in EXACTLY else {}),
             **({"aliases": settings_key(aliases)} if self.estimator != "texts" else {}),
         }
 
@@ -231,11 +215,3 @@ def _whole(update: Update) -> Update:
         return update
     reason = f"{len(lost)} of {len(parts)} requests failed, the first with: {lost[0]}"
     return Update({}, {**update.diagnostics, "failure": reason})
-
-
-def _failures(edits: Sequence[Edit], updates: Sequence[Update]) -> pd.DataFrame:
-    """Why an edit was given up; empty where it was made."""
-    rows = [
-        (e.case_id, u.diagnostics.get("failure", "")) for e, u in zip(edits, updates, strict=True)
-    ]
-    return pd.DataFrame(rows, columns=["case_id", "failure"])

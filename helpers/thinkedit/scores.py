@@ -33,14 +33,6 @@ EXACT_COLUMNS = (
 )  # fmt: skip
 
 
-def versions_of(estimator: str) -> dict[str, Any]:
-    """What a key of the store says of an estimator."""
-    exactly = estimator in EXACTLY
-    asked = {"answers": Question.version} if exactly else {"responses": Sampling.version}
-    version = SCORING_VERSION[estimator]
-    return {"estimator": estimator, "scoring_version": version, "scored_by": asked}
-
-
 def exact_scores(
     language_model: LanguageModel,
     probes: Sequence[Probe],

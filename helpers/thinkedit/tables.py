@@ -303,21 +303,6 @@ def text_table(texts: pd.DataFrame, *, mode: str) -> pd.DataFrame:
     return ordered(means.assign(n=groups.size()).reset_index())
 
 
-def sequence_leads(along: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFrame:
-    """By how much the new object leads over the original one at each edit's own prompt, in nats per
-    token: ``right after`` it was made (``along``) and ``at the end`` (sequential exact scores).
-    """
-    end = scores[scores["mode"] == "sequential"]
-    leads = {}
-    for moment, table in (("right after", along), ("at the end", end)):
-        own = table[table["form"] == "edit"]
-        lead = metrics.per_token(own, "other") - metrics.per_token(own, "original")
-        leads[moment] = own.assign(lead=lead).set_index([*KEYS, "case_id"])["lead"]
-    joined = pd.DataFrame(leads).dropna().reset_index()
-    place = joined.groupby(KEYS).cumcount() + 1
-    return joined.assign(place=place).drop(columns="case_id")
-
-
 def null_table(draws: pd.DataFrame, chains: pd.DataFrame) -> pd.DataFrame:
     """IFR and CKP of no edit at all: every two draws of the unedited model, one as before, one as after.
 

@@ -24,7 +24,7 @@ def test_a_journal_on_a_full_disk_keeps_whole_lines(tmp_path):
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     try:
         resource.setrlimit(resource.RLIMIT_FSIZE, (len(whole) + 20, old[1]))
-        with pytest.raises(UserError, match="free some space"):
+        with pytest.raises(UserError, match="what is finished is kept"):
             journal.record("responses", {"prompt": "x" * 100}, ["y"])
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, old)

@@ -116,8 +116,7 @@ def test_prompts_name_what_they_ask_about():
     )
     chain = language.question_prompt([triplet, follow])
     assert "Chain: Ada -> lives in -> Red House -> belongs to -> North College\n" in chain
-    assert language.fallback_question(triplet) == "Ada lives in what?"
-    for turns in (language.thought_prompt("Who?"), language.extraction_prompt("Who?")):
+    for turns in (language.solved_prompt(name, "Who?") for name in ("thought", "extraction")):
         assert [turn["role"] for turn in turns] == ["system", *["user", "assistant"] * 2, "user"]
         assert turns[-1]["content"] == "Who?"
     assert language.answer_prompt("Who?").endswith("Answer:")
@@ -133,15 +132,13 @@ def test_wordings_need_one_slot_each(tmp_path):
             read_wordings.__wrapped__(path)
 
 
-def test_responses_depend_on_the_seed_and_not_on_the_rows(tiny, monkeypatch):
+def test_responses_and_the_fingerprint_depend_on_what_determines_them(tiny, monkeypatch):
     sampling = Sampling(max_new_tokens=6, temperature=1.0)
     model, prompts = tiny("llama"), ["Ada lives in", "x"]
-    wide, narrow = (language.ModelRespondent(model, sampling, rows=rows) for rows in (64, 1))
-    assert wide.respond(prompts, n=2, seed=1) == narrow.respond(prompts, n=2, seed=1)
+    wide = language.ModelRespondent(model, sampling)
     assert wide.respond(prompts, n=2, seed=1) != wide.respond(prompts, n=2, seed=2)
     hot = language.ModelRespondent(model, replace(sampling, temperature=2.0))
     other = language.ModelRespondent(tiny("llama", seed=1), sampling)
-    assert wide.fingerprint == narrow.fingerprint
     assert len({wide.fingerprint, hot.fingerprint, other.fingerprint}) == 3
     # Completions end at an empty line, chats do not.
     assert r"stop='\n\n'" in wide.fingerprint

@@ -2,12 +2,18 @@
 
 import copy
 import json
+from collections import Counter
 
 import pytest
 
 from helpers import UserError
 from helpers.thinkedit import knowgic
-from helpers.thinkedit.knowgic import Chain, ChainFact, Edit, chain_lengths
+from helpers.thinkedit.knowgic import Chain, ChainFact, Edit
+
+
+def chain_lengths(edits):
+    return Counter(len(chain) for edit in edits for chain in edit.chains)
+
 
 REWRITE = {
     "prompt": "{} lives in",

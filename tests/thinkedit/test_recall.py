@@ -1,5 +1,6 @@
 """Graphs of what a model recalls: proposals, validation, chains, and what is packaged of them."""
 
+from collections import Counter
 from functools import partial
 
 import pandas as pd
@@ -11,7 +12,6 @@ from helpers.results.store import ResultsStore
 from helpers.thinkedit.grow.people import Proposal, about, neighbours, store_neighbours
 from helpers.thinkedit.grow.wordings import read_wordings
 from helpers.thinkedit.knowgic import (
-    chain_lengths,
     load_aliases,
     load_edits,
     read_edits,
@@ -139,7 +139,8 @@ def test_edits_have_every_chain_their_own_subject_and_a_wrong_new_object(tmp_pat
 
 @pytest.mark.parametrize("model", ["smollm2-135m", "gemma3-270m"])
 def test_what_an_embedded_model_recalls_is_packaged_with_its_counts(model):
-    edits, lengths = load_edits(f"recalled-{model}"), chain_lengths(load_edits(f"recalled-{model}"))
+    edits = load_edits(f"recalled-{model}")
+    lengths = Counter(len(chain) for edit in edits for chain in edit.chains)
     folder = PACKAGED / "thinkedit"
     counted = pd.read_csv(folder / f"recalled-{model}-chains.csv")
     assert dict(zip(counted["steps"], counted["kept"], strict=True)) == lengths

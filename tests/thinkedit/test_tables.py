@@ -208,15 +208,6 @@ def test_rates_and_texts_of_the_unedited_model():
     assert table[["fluency", "n"]].to_numpy().tolist() == [[4.5, 2], [2.5, 2]]
 
 
-def test_leads_right_after_and_at_the_end(exact_table):
-    along = scored(exact_table, "rome", "sequential", lead(1, 2.0), lead(2, 1.0))
-    end = scored(exact_table, "rome", "sequential", lead(1, -0.5), lead(2, 1.0))
-    other = scored(exact_table, "rome", "independent", lead(1, 9.0), lead(2, 9.0))
-    leads = tables.sequence_leads(along, pd.concat([end, other]))
-    columns = ["place", "right after", "at the end"]
-    assert leads[columns].to_numpy().tolist() == [[1, 2.0, -0.5], [2, 1.0, 1.0]]
-
-
 def negations(method: str, mode: str, case_id: int, *leads: float) -> pd.DataFrame:
     """One edit's probes; each lead is of *yes* over *no*, or of the new over the original object."""
     table = pd.DataFrame(list(tables.ASKED), columns=["form", "item"])
@@ -270,8 +261,9 @@ def test_knowgics_tables_are_what_the_files_hold(data_folder):
     table = tables.chain_length_table()
     assert table.loc["paper"].tolist() == [21, 72, 110, 158, 205, 566]
     for layout in knowgic.LAYOUTS:
-        lengths = knowgic.chain_lengths(knowgic.load_edits(layout))
-        assert table.loc[layout].tolist() == [*lengths.values(), sum(lengths.values())]
+        lengths = [len(chain) for edit in knowgic.load_edits(layout) for chain in edit.chains]
+        counts = [lengths.count(steps) for steps in range(1, 6)]
+        assert table.loc[layout].tolist() == [*counts, len(lengths)]
     questions = tables.packaged("base_questions")
     assert set(questions["subject"]) == {edit.subject for edit in knowgic.load_edits("2025-06")}
     for run in archive("thinkedit").runs():
@@ -353,7 +345,7 @@ def test_titles_of_published_figures_are_what_is_stored():
     assert [int(n) for n in re.findall(r"\d+", told["06_active_chains"])][:3] == active
     lengths = [int(n) for n in re.findall(r"\d+", told["06_ifr_by_length"])][:2]
     assert lengths == [sum(c[1] for c in counts), sum(c[0] for c in counts)]
-    assert "KnowGIC 2025-06, 21 edits, preset tuned" in " ".join(told["06_sequence"].split())
+    assert "KnowGIC 2025-06, 21 edits, preset tuned" in " ".join(told["06_active_chains"].split())
 
 
 def test_a_run_of_ones_own_has_its_figures(tmp_path, exact_table):
@@ -364,11 +356,7 @@ def test_a_run_of_ones_own_has_its_figures(tmp_path, exact_table):
         for i, _ in enumerate(edit.facts)
     ]
     rows = exact_table(*facts, *(lead(edit.case_id, 1.0) for edit in MINI))
-    parts = {
-        "exact: none, before": rows,
-        "exact: rome, sequential": rows,
-        "along: rome, sequential": rows,
-    }
+    parts = {"exact: none, before": rows, "exact: rome, sequential": rows}
     alone = {"06_paper_ifr_by_length", "06_reading", "06_recalled"}
     assert set(published(tmp_path, chapter="06")) == alone
     run = run_of(parts)
@@ -378,9 +366,9 @@ def test_a_run_of_ones_own_has_its_figures(tmp_path, exact_table):
     plt.close("all")
     assert set(drawn) - alone == {
         "06_active_chains",
+        "06_ckp",
         "06_ifr_against_ckp",
         "06_ifr_by_length",
-        "06_sequence",
     }
     assert (
         caption_of([into.get("m")], "x")

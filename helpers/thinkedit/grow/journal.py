@@ -7,7 +7,6 @@ else means another model, other settings or another version, and is refused.
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import os
@@ -16,8 +15,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Protocol
-
-from filelock import FileLock
 
 from helpers import UserError
 from helpers.models.tokens import Prompt
@@ -118,20 +115,16 @@ class Journal:
     def _append(self, record: Mapping[str, Any]) -> None:
         line = (json.dumps(record, ensure_ascii=False) + "\n").encode()
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        with (
-            FileLock(self.path.with_name(f".{self.path.name}.lock")),
-            self.path.open("ab", buffering=0) as stream,
-        ):
-            if stream.tell() != self._size:
-                raise UserError(
-                    f"{self.path}: another session writes to it; end one and open the journal again"
-                )
-            try:
-                if stream.write(line) < len(line):  # reading drops the unfinished line
-                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            except OSError as error:
-                raise UserError(in_one_line(error, self.path)) from error
-            self._size += len(line)
+        try:
+            with self.path.open("ab") as stream:
+                if stream.tell() != self._size:
+                    raise UserError(
+                        f"{self.path}: another session writes to it; end one and open the journal again"
+                    )
+                stream.write(line)
+        except OSError as error:  # reading drops an unfinished line
+            raise UserError(in_one_line(error, self.path)) from error
+        self._size += len(line)
 
 
 def read_journal(path: Path) -> tuple[list[dict[str, Any]], int]:

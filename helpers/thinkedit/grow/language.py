@@ -47,17 +47,10 @@ def answer_prompt(question: str) -> str:
     return str(PROMPTS["answer"].format(question=question))
 
 
-def thought_prompt(question: str) -> list[dict[str, str]]:
-    """Chat for step-by-step reasoning, one fact per line."""
-    return _chat("thought", question)
-
-
-def extraction_prompt(statement: str) -> list[dict[str, str]]:
-    """Chat for the triplet of one statement."""
-    return _chat("extraction", statement)
-
-
-def _chat(name: str, asked: str) -> list[dict[str, str]]:
+def solved_prompt(name: str, asked: str) -> list[dict[str, str]]:
+    """Chat with two solved examples: for step-by-step reasoning, one fact per line ("thought"), or for the
+    triplet of one statement ("extraction").
+    """
     turns = [("system", PROMPTS[name])]
     for message, reply in PROMPTS[f"solved_{name}s"].items():
         turns += [("user", message), ("assistant", reply)]
@@ -72,8 +65,8 @@ TEMPLATES = {
     "triplet-based question": PROMPTS["triplet_question"],
     "chain-based question": PROMPTS["chain_question"],
     "answer": PROMPTS["answer"],
-    "chain of thought": _shown(thought_prompt("{question}")),
-    "fact extraction": _shown(extraction_prompt("{statement}")),
+    "chain of thought": _shown(solved_prompt("thought", "{question}")),
+    "fact extraction": _shown(solved_prompt("extraction", "{statement}")),
 }
 
 
@@ -91,11 +84,6 @@ def question_of(text: str) -> str:
         if found and found.group().strip(" ?"):
             return _BULLET.sub("", found.group()).strip()
     return ""
-
-
-def fallback_question(triplet: Triplet) -> str:
-    """A question made from the cloze, for models that do not write one."""
-    return f"{triplet.prompt.replace('{}', triplet.subject)} what?"
 
 
 def statements(text: str) -> list[str]:
@@ -139,7 +127,6 @@ class ModelRespondent:
 
     language_model: LanguageModel
     sampling: Sampling = field(default_factory=lambda: Sampling(max_new_tokens=64))
-    rows: int = 64  # responses generated at the same time; it does not change them
 
     @property
     def fingerprint(self) -> str:
@@ -154,14 +141,10 @@ class ModelRespondent:
     ) -> list[list[str]]:
         """``n`` sampled responses per prompt; ``changes`` are fields of the sampling."""
         sampling = self._sampling(seed, **changes)
-        return sample_responses(
-            self.language_model, prompts, n=n, sampling=sampling, rows=self.rows
-        )
+        return sample_responses(self.language_model, prompts, n=n, sampling=sampling)
 
     def _sampling(self, seed: int, **changes: Any) -> Sampling:
-        sampling, chat = (
-            replace(self.sampling, **changes),
-            uses_chat(self.language_model, self.sampling),
-        )
+        sampling = replace(self.sampling, **changes)
+        chat = uses_chat(self.language_model, self.sampling)
         stop = sampling.stop if chat else sampling.stop or "\n\n"
         return replace(sampling, stop=stop, chat=chat, seed=seed)

@@ -206,14 +206,15 @@ class Session:
         """Algorithm 2: reasoning on the validated questions, its statements, their triplets."""
         growth, settings = self.growth, self.settings
         thoughts = self._ask(
-            [language.thought_prompt(question) for question in validated.values()],
+            [language.solved_prompt("thought", question) for question in validated.values()],
             n=settings.thoughts,
             max_new_tokens=settings.thought_tokens,
             stop=None,
         )
         told = [self._statements(t, q) for t, q in zip(thoughts, validated.values(), strict=True)]
         new = [s for s in dict.fromkeys(chain.from_iterable(told)) if s not in self._read]
-        written = self._ask([language.extraction_prompt(s) for s in new], temperature=0.0)
+        extractions = [language.solved_prompt("extraction", statement) for statement in new]
+        written = self._ask(extractions, temperature=0.0)
         for statement, (text,) in zip(new, written, strict=True):
             self._read[statement] = language.triplets_of(text, statement, self.wordings)
         for (path, question), thought, group in zip(validated.items(), thoughts, told, strict=True):
@@ -254,7 +255,8 @@ class Session:
         for path in paths:
             question = worded[path] or language.question_of(written[path])
             if not asks_for_all(question, path, self._aliases):
-                question = language.fallback_question(path[0]) if len(path) == 1 else ""
+                cloze = path[0].prompt.replace("{}", path[0].subject)
+                question = f"{cloze} what?" if len(path) == 1 else ""
             if question:
                 asked.append((path, question))
             else:
