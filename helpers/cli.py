@@ -14,7 +14,7 @@ import typer
 import typer.core
 
 from helpers import UserError
-from helpers.paths import in_one_line, require_checkout
+from helpers.paths import RUNS, in_one_line, require_checkout
 
 
 class _OneLine(typer.core.TyperGroup):
@@ -76,7 +76,7 @@ def run(
     from helpers.execute import run_files
 
     with _stopped("stopped; finished records are kept, the same command resumes"):
-        well = run_files(params, folder=folder, workers=workers, tell=typer.echo)
+        well = run_files(params, folder=folder or RUNS, workers=workers, tell=typer.echo)
     raise typer.Exit(0 if well else 1)
 
 

@@ -40,7 +40,8 @@ from helpers.models.weights import (
 )
 from helpers.params import notebook_of, notebook_parameters, read_params
 from helpers.paths import REPOSITORY, cache_folder
-from helpers.values import NotMadeError, methods_of, wrong_values
+from helpers.results.archive import ArchiveError
+from helpers.values import methods_of, wrong_values
 
 _PACKAGES = (
     *("torch", "transformers", "numpy", "pandas", "matplotlib"),
@@ -85,7 +86,7 @@ def needs(params_file: Path) -> Iterator[str]:
     yield f"{params_file}:"
     with chdir(REPOSITORY):  # from where the notebook reads paths
         wrong = wrong_values(params)
-    unmade = [error for error in wrong if isinstance(error, NotMadeError | UntrainedError)]
+    unmade = [error for error in wrong if isinstance(error, ArchiveError | UntrainedError)]
     if len(unmade) < len(wrong):  # the rest would only stumble over it
         yield from (f"  PROBLEM: {error}" for error in wrong if error not in unmade)
         return

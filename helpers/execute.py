@@ -98,8 +98,7 @@ class PlannedRun:
     def row(self) -> ManifestRow | None:
         """How the run ended; None where it never did: it did not start, or was killed."""
         try:
-            written = (self.output_folder / ROW).read_text(encoding="utf-8")
-            return ManifestRow(**json.loads(written))
+            return ManifestRow(**json.loads((self.output_folder / ROW).read_text("utf-8")))
         except (OSError, ValueError, TypeError):
             return None
 
@@ -112,9 +111,12 @@ def place(params_file: Path, params: dict[str, Any], *, notebook: Path, folder: 
 
 
 def checked_plan(
-    params_file: Path, *, notebook: Path | None = None, folder: Path = RUNS
+    params_file: Path, *, notebook: Path | None = None, folder: Path = RUNS, part: str = ""
 ) -> PlannedRun:
-    """A run of a params file whose names, types and values are right, on a device that is here."""
+    """A run of a params file whose names, types and values are right, on a device that is here.
+
+    ``part`` is the tag of the cells to execute, by default all.
+    """
     # These load torch, which executing does not need.
     from helpers.models.weights import check_device
     from helpers.values import check_values
@@ -127,21 +129,17 @@ def checked_plan(
         check_device(params.get("device", "cpu"))
     except UserError as error:
         raise UserError(f"{params_file}: {error}") from error
-    return place(params_file, params, notebook=notebook, folder=folder)
+    return replace(place(params_file, params, notebook=notebook, folder=folder), part=part)
 
 
 def run_files(
-    params_files: Sequence[Path],
-    *,
-    folder: Path | None = None,
-    workers: int = 1,
-    tell: Callable[[str], None],
+    params_files: Sequence[Path], *, folder: Path, workers: int, tell: Callable[[str], None]
 ) -> bool:
     """Execute the notebooks of params files, each in a process of its own; none stops another.
 
     Args:
         params_files: begun in this order, after all of them were checked (see ``checked_plan``).
-        folder: where executed notebooks go; default: ``runs``.
+        folder: where executed notebooks go.
         workers: notebooks at a time; each gets its share of the cores.
         tell: gets the lines that no process prints itself.
 
@@ -149,7 +147,7 @@ def run_files(
         whether all of them ended well.
     """
     environments = shared_cores(workers)
-    planned = [checked_plan(file, folder=folder or RUNS) for file in params_files]
+    planned = [checked_plan(file, folder=folder) for file in params_files]
     failed = []
     for each, code in each_alone(_run_and_tell, planned, environments):
         name = each.notebook.stem
@@ -186,13 +184,6 @@ def _run_and_tell(planned: PlannedRun) -> None:
     if count := len(list(planned.tables.glob("*.csv"))):
         tell(f"{count} tables as CSV files in {planned.tables}")
     tell(f"{row.status} in {row.seconds:.0f} s -> {row.output}")
-
-
-def run(
-    params_file: Path, *, notebook: Path | None = None, folder: Path = RUNS, part: str = ""
-) -> ManifestRow:
-    """``checked_plan`` and ``execute``; ``part`` is the tag of the cells to execute, by default all."""
-    return execute(replace(checked_plan(params_file, notebook=notebook, folder=folder), part=part))
 
 
 def execute(planned: PlannedRun, *, tell: Callable[[str], None] | None = None) -> ManifestRow:
@@ -245,6 +236,14 @@ def _recorded(planned: PlannedRun, tell: Callable[[str], None] | None) -> Manife
         **({"HELPERS_TELL": "1"} if tell else {}),
     }
     as_it_is = str(planned.output).replace("{", "{{").replace("}", "}}")  # to papermill, a template
+    hooks: dict[str, Any] = {}
+    if tell:
+        cells = CellTimes(tell)
+        hooks = {
+            "on_cell_start": cells.begins,
+            "on_cell_executed": cells.ended,
+            "stderr_file": cells,
+        }
     started, clock = datetime.now(UTC), time.perf_counter()
     error = message = ""
     try:
@@ -257,7 +256,7 @@ def _recorded(planned: PlannedRun, tell: Callable[[str], None] | None) -> Manife
                 cwd=str(REPOSITORY),
                 progress_bar=False,
                 extra_arguments=["--log-level=ERROR"],  # else it warns that it listens here
-                **(CellTimes(tell).hooks() if tell else {}),
+                **hooks,
             )
     except Exception as failure:
         message = f"{type(failure).__name__}: {failure}"
@@ -342,10 +341,6 @@ class CellTimes:
     heading: str = ""
     began: float = field(default_factory=time.perf_counter)
     over: threading.Event = field(default_factory=threading.Event)
-
-    def hooks(self) -> dict[str, Any]:
-        """What papermill takes."""
-        return {"on_cell_start": self.begins, "on_cell_executed": self.ended, "stderr_file": self}
 
     def begins(self, cell: Any, cell_index: int) -> None:
         """Called before every cell, markdown included."""

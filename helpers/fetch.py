@@ -120,22 +120,18 @@ def locate(resource: Resource, *, download: bool = True) -> Path:
     )
     if not download:
         raise NotHereError(f"{resource.name}: no local copy; {by_hand}")
+    cached.parent.mkdir(parents=True, exist_ok=True)
     try:
-        _download(resource, cached)
+        with written_whole(cached) as scratch:
+            pooch.retrieve(
+                resource.url,
+                known_hash=None,  # checked below, like every local copy
+                fname=scratch.name,
+                path=scratch.parent,
+                downloader=pooch.HTTPDownloader(timeout=DOWNLOAD_TIMEOUT),
+            )
+            if not resource.matches(scratch):
+                raise ValueError(f"{resource.url} no longer holds the published file")
     except (OSError, ValueError) as error:  # no network, HTTP error, or another content
         raise UserError(f"{resource.name}: {error}; {by_hand}") from error
     return cached
-
-
-def _download(resource: Resource, destination: Path) -> None:
-    destination.parent.mkdir(parents=True, exist_ok=True)
-    with written_whole(destination) as scratch:
-        pooch.retrieve(
-            resource.url,
-            known_hash=None,  # checked below, like every local copy
-            fname=scratch.name,
-            path=scratch.parent,
-            downloader=pooch.HTTPDownloader(timeout=DOWNLOAD_TIMEOUT),
-        )
-        if not resource.matches(scratch):
-            raise ValueError(f"{resource.url} no longer holds the published file")

@@ -7,12 +7,10 @@ removed, and made again. A file under its plain name (packaged, or saved by a us
 
 from __future__ import annotations
 
-import errno
 import glob
 import hashlib
 import re
 import warnings
-import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -25,8 +23,8 @@ from helpers import UserError
 from helpers.paths import in_one_line, remove, written_whole
 
 T = TypeVar("T")
-# What readers of JSON, safetensors and npz raise for bytes that they did not write.
-_DAMAGE = (SafetensorError, ValueError, KeyError, TypeError, EOFError, OSError, zipfile.BadZipFile)
+# What readers of JSON and safetensors raise for bytes that they did not write.
+_DAMAGE = (SafetensorError, ValueError, KeyError, TypeError)
 _DIGITS = 16
 _DIGEST = re.compile(rf"-([0-9a-f]{{{_DIGITS}}})$")
 
@@ -67,12 +65,7 @@ def kept_at(path: Path) -> Path:
 
 
 def read_kept(path: Path, read: Callable[[Path], T]) -> T:
-    """What ``read`` makes of a file or folder that is as it was written.
-
-    Raises:
-        DamagedError: the bytes have changed, or cannot be read at all.
-        OSError: there is no such file, or it cannot be opened just now.
-    """
+    """What ``read`` makes of a file or folder that is as it was written, else a ``DamagedError``."""
     there = kept_at(path)
     written = _DIGEST.search(there.stem)
     changed = tuple(file.stat().st_mtime_ns for file in _files(there)) if written else ()
@@ -81,10 +74,6 @@ def read_kept(path: Path, read: Callable[[Path], T]) -> T:
     try:
         return read(there)
     except _DAMAGE as error:
-        if isinstance(error, FileNotFoundError | DamagedError):
-            raise
-        if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
-            raise
         raise DamagedError(f"{there} is damaged: {type(error).__name__}: {error}") from error
 
 

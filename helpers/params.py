@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, Strict, ValidationError, crea
 
 from helpers import UserError
 from helpers.paths import NOTEBOOKS
-from helpers.records import load_yaml
+from helpers.records import in_words, load_yaml
 
 _Int = Annotated[int, Strict()]  # pydantic takes true for 1
 _Float = Annotated[float, Field(allow_inf_nan=False)]
@@ -119,8 +119,7 @@ def validate_params(values: dict[str, Any], notebook: Path, *, where: str) -> di
     try:
         return model(**values).model_dump()
     except ValidationError as error:
-        lines = [explain(problem, model) for problem in error.errors()]
-        raise UserError(f"{where}: " + "; ".join(lines)) from error
+        raise UserError(f"{where}: {in_words(error, known=model.model_fields)}") from error
 
 
 @cache  # a sweep asks once for each of its runs
@@ -131,22 +130,6 @@ def parameters_model(notebook: Path) -> type[BaseModel]:
     }
     config = ConfigDict(extra="forbid", protected_namespaces=())
     return create_model(f"Params_{notebook.stem}", __config__=config, **fields)
-
-
-def explain(problem: Any, model: type[BaseModel], *, noun: str = "parameter") -> str:
-    """One of pydantic's problems in words that name the value and, of an unknown name, the known ones.
-
-    Args:
-        problem: an entry of ``ValidationError.errors()``.
-        model: what was to be validated.
-        noun: what its fields are called.
-    """
-    name = ".".join(str(part) for part in problem["loc"])
-    if problem["type"] == "extra_forbidden":
-        return f"there is no {noun} {name!r}; there are {', '.join(model.model_fields)}"
-    if problem["type"] == "missing":
-        return f"the {noun} {name!r} is missing"
-    return f"{name}: {problem['msg'].lower()}, not {problem['input']!r}"
 
 
 def within(name: str, value: float, least: float, most: float | None = None) -> None:

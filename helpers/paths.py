@@ -103,16 +103,9 @@ def remove(path: Path) -> None:
 def figures_folder() -> Path:
     """Where a notebook's figures are saved: ``HELPERS_FIGURES``, else a folder that git ignores.
 
-    Only ``publish`` and ``figure`` write to the committed figures. Those of the live cells are
-    renewed by executing a notebook with ``HELPERS_FIGURES`` set to the repository's ``figures``.
+    Only ``publish`` and ``figure`` write to the committed figures.
     """
     return Path(os.environ.get("HELPERS_FIGURES") or RUNS / "figures")
-
-
-def tables_folder() -> Path | None:
-    """Where tables are kept as CSV files: ``HELPERS_TABLES``, which a run sets; else nowhere."""
-    folder = os.environ.get("HELPERS_TABLES")
-    return Path(folder) if folder else None
 
 
 def cache_folder(*parts: str) -> Path:

@@ -66,14 +66,21 @@ def read_all(items: Iterable[tuple[str, Other]], read: Callable[[Other], Record]
     return made
 
 
-def in_words(error: ValueError) -> str:
-    """An error in one line; pydantic's with the field, the problem and the value of each."""
+def in_words(error: ValueError, *, known: Iterable[str] = (), noun: str = "parameter") -> str:
+    """An error in one line; pydantic's with the field, the problem and the value of each.
+
+    An unknown field is told with the ``known`` ones, if any are given; ``noun`` is what they are called.
+    """
     if not isinstance(error, ValidationError):
         return str(error)
     faults = []
     for each in error.errors():
-        what = each["msg"].removeprefix("Value error, ").lower()
-        faults.append(f"{'.'.join(map(str, each['loc']))}: {what}, not {each['input']!r:.60}")
+        name, what = ".".join(map(str, each["loc"])), each["msg"].removeprefix("Value error, ")
+        if known and each["type"] == "extra_forbidden":
+            faults.append(f"there is no {noun} {name!r}; there are {', '.join(known)}")
+        else:
+            got = "" if each["type"] == "missing" else f", not {each['input']!r:.60}"
+            faults.append(f"{name}: {what.lower()}{got}")
     return "; ".join(faults)
 
 

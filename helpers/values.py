@@ -36,10 +36,6 @@ _METHODS = ("methods", "editors", "fairer", "others", "said", "sequences")
 _SOME = ("methods", "editors", "modes", "estimators")  # lists that may not be empty
 
 
-class NotMadeError(UserError):
-    """Published tables that nobody has made yet; the message has the command that does."""
-
-
 def check_values(file: Path, params: Params, *, published: bool = True) -> None:
     """Refuse values that the run could not use.
 
@@ -51,7 +47,7 @@ def check_values(file: Path, params: Params, *, published: bool = True) -> None:
     Raises:
         UserError: with the file and every such value.
     """
-    allowed: tuple[type[Exception], ...] = () if published else (NotMadeError,)
+    allowed: tuple[type[Exception], ...] = () if published else (ArchiveError,)
     if any(not method.startswith("mend") for method in methods_of(params)):
         allowed = (*allowed, UntrainedError)  # the others run without it
     if wrong := [str(e) for e in wrong_values(params) if not isinstance(e, allowed)]:
@@ -80,8 +76,6 @@ def _raised(checks: Iterable[Callable[[], object]]) -> list[ValueError]:
             check()
         except NotHereError:
             continue
-        except ArchiveError as error:
-            found.setdefault(str(error), NotMadeError(str(error)))
         except ValueError as error:
             found.setdefault(str(error), error)
     return list(found.values())

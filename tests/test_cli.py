@@ -13,9 +13,8 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from helpers import UserError, paths
+from helpers import paths
 from helpers.cli import app
-from helpers.editing.presets import model_file
 from helpers.models import weights as estimate
 from helpers.paths import PARAMS
 from helpers.sweeps import drive
@@ -46,17 +45,6 @@ def test_several_figures_are_drawn_at_a_time(monkeypatch, tmp_path):
     ]
     assert result.output.splitlines() == list(map(str, drawn))
     assert all(map(os.path.exists, drawn))
-
-
-def test_a_copy_without_its_repository_says_how_to_install(monkeypatch, tmp_path):
-    """As a wheel has it: the package alone."""
-    monkeypatch.setattr(paths, "PARAMS", tmp_path / "params")
-    result = runner.invoke(app, ["figure", "--list"])
-    assert result.exit_code == 1
-    assert "run `pip install --editable .`" in result.output
-    assert result.output.startswith("error: ")
-    with pytest.raises(UserError, match="parameters, notebooks and stored tables"):
-        model_file("smollm2-135m")
 
 
 @pytest.mark.parametrize(
@@ -101,23 +89,13 @@ def test_a_dry_run_lists_runs_edits_and_memory_and_runs_nothing(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"params": {"preset": "nosuch"}}, "rome has no preset 'nosuch'"),
-        (
-            {"models": ["gpt2-xl"], "editors": ["mend"], "params": {"preset": "paper"}},
-            "no MEND network",
-        ),
-    ],
-)
-def test_a_dry_run_refuses_what_the_runs_would(tmp_path, change, message):
+def test_a_dry_run_refuses_what_the_runs_would(tmp_path):
     content = yaml.safe_load((PARAMS / "sweeps" / "quick.yaml").read_text("utf-8"))
     path = tmp_path / "wrong.yaml"
-    path.write_text(yaml.safe_dump({**content, **change}), "utf-8")
+    path.write_text(yaml.safe_dump({**content, "params": {"preset": "nosuch"}}), "utf-8")
     result = runner.invoke(app, ["sweep", str(path), "--dry-run"])
     assert result.exit_code == 1
-    assert message in result.output
+    assert "rome has no preset 'nosuch'" in result.output
 
 
 def test_sigterm_ends_a_sweep_as_an_interrupt_does(monkeypatch):

@@ -114,24 +114,6 @@ def test_a_set_of_several_files_is_listed_whole_and_a_sweep_has_its_own_command(
         list(needs(PARAMS / "sweeps" / "quick.yaml"))
 
 
-@pytest.mark.parametrize(
-    ("notebook", "changes", "message"),
-    [
-        ("03_editing_runs", {"methods": ["roem"]}, "no method 'roem'"),
-        ("03_editing_runs", {"dataset": "peak-mini-cf[500:1000]"}, "the slice is empty"),
-        ("06_thinkedit_case_study", {"case_id": 999}, "no case_id 999"),
-        ("05_klob_localisation", {"examples": 0}, "examples: must be at least 1, not 0"),
-    ],
-)
-def test_wrong_values_are_problems(tmp_path, notebook, changes, message):
-    quick = yaml.safe_load((PARAMS / "quick" / f"{notebook}.yaml").read_text("utf-8"))
-    path = tmp_path / f"{notebook}.yaml"
-    path.write_text(yaml.safe_dump(quick | changes), "utf-8")
-    problems = [line for line in needs(path) if "PROBLEM" in line]
-    assert len(problems) == 1
-    assert message in problems[0]
-
-
 @pytest.mark.parametrize("path", sorted(PARAMS.glob("paper/*/*.yaml")), ids=lambda path: path.stem)
 def test_the_papers_params_name_what_there_is(path):
     problems = [line for line in needs(path) if "PROBLEM" in line]

@@ -7,7 +7,7 @@ import pytest
 from helpers.paths import FIGURES
 from helpers.results.statistics import Contrast, Estimate
 from helpers.results.text import Evidence
-from tools.headlines.__main__ import README, all_headlines, notebook, readme, replaced
+from tools.headlines.__main__ import README, all_headlines, notebook, readme
 from tools.headlines.headline import UnsupportedError, holds
 
 NUMBERS = ("01", "02", "03", "04", "05", "06", "07")
@@ -31,10 +31,6 @@ def test_a_notebook_begins_with_its_result(headlines, number):
     assert (FIGURES / f"{headlines[number].figure}.png").exists()
 
 
-def test_every_notebook_has_a_headline(headlines):
-    assert tuple(headlines) == NUMBERS
-
-
 def test_a_sentence_that_the_tables_do_not_support_is_refused():
     def tested(low: float, high: float) -> Evidence:
         return Evidence("f", "m", Contrast(Estimate((low + high) / 2, low, high, 9), 0.01))
@@ -43,11 +39,3 @@ def test_a_sentence_that_the_tables_do_not_support_is_refused():
     for evidence in ([tested(-0.1, 0.2)], [tested(-0.2, -0.1)], []):
         with pytest.raises(UnsupportedError, match=r"m: (inconclusive|reversed|not tested)"):
             holds(evidence, "m")
-
-
-def test_a_text_without_the_marks_is_refused():
-    marked = "a\n<!-- made by python -m tools.headlines: x -->\nold\n<!-- end -->\nb"
-    assert "old" not in replaced(marked, "x", "new")
-    assert "new" in replaced(marked, "x", "new")
-    with pytest.raises(ValueError, match="no place for 'y'"):
-        replaced(marked, "y", "new")

@@ -31,10 +31,6 @@ def code_cells(path: Path) -> list:
     return [c for c in nbformat.read(path, as_version=4).cells if c.cell_type == "code"]
 
 
-def test_the_suite_is_there():
-    assert {path.stem[:2] for path in ALL} >= {f"{number:02d}" for number in range(1, 7)}
-
-
 def test_first_code_cell_holds_the_parameters(notebook):
     tags = [cell.metadata.get("tags", []) for cell in code_cells(notebook)]
     assert "parameters" in tags[0]
@@ -104,12 +100,6 @@ def test_cells_are_short(notebook):
     lengths = sorted(len(cell.source.splitlines()) for cell in code_cells(notebook))
     assert lengths[-1] <= 40
     assert lengths[len(lengths) // 2] <= 12
-
-
-def test_first_cell_is_title_and_abstract(notebook):
-    first = nbformat.read(notebook, as_version=4).cells[0]
-    assert first.cell_type == "markdown"
-    assert first.source.startswith("# ")
 
 
 def test_saved_figures_exist(notebook):

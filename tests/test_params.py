@@ -42,6 +42,10 @@ def write(folder, text, name="07_try.yaml"):
     return path
 
 
+def run(file, notebooks):
+    return execute.execute(execute.checked_plan(file, folder=notebooks / "runs"))
+
+
 def test_the_cell_is_the_definition(notebooks):
     found = notebook_parameters(notebooks / "notebooks" / "07_try.ipynb")
     assert [p.name for p in found] == ["model", "rate", "layers", "limit"]
@@ -90,16 +94,16 @@ def test_missing_file_and_missing_cell(notebooks):
 
 
 def test_run_writes_notebook_params_and_manifest(notebooks):
-    row = execute.run(write(notebooks, "rate: 3"), folder=notebooks / "runs")
+    row = run(write(notebooks, "rate: 3"), notebooks)
     assert row.status == "done"
     output = nbformat.read(row.output, as_version=4)
     assert output.cells[-1].outputs[0].text == "6.0\n"
     figures = output.cells[-1].outputs[1].data["text/plain"]
     assert figures == repr(str(notebooks / "runs" / Path(row.output).parent / "figures"))
     with pytest.raises(RunError, match="rate too high"):
-        execute.run(write(notebooks, "rate: 30"), folder=notebooks / "runs")
+        run(write(notebooks, "rate: 30"), notebooks)
     lines = (notebooks / "runs" / "manifest.jsonl").read_text().splitlines()
     assert [json.loads(line)["status"] for line in lines] == ["done", "failed"]
     with pytest.raises(UserError):
-        execute.run(write(notebooks, "rat: 3"), folder=notebooks / "runs")
+        run(write(notebooks, "rat: 3"), notebooks)
     assert len((notebooks / "runs" / "manifest.jsonl").read_text().splitlines()) == 2

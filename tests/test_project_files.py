@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 import subprocess
 import sys
@@ -15,11 +14,6 @@ from helpers.paths import REPOSITORY
 
 CONFIG = yaml.safe_load((REPOSITORY / ".pre-commit-config.yaml").read_text("utf-8"))
 HOOKS = {hook["id"]: hook for repo in CONFIG["repos"] for hook in repo["hooks"]}
-
-
-def test_hooks_come_from_this_repository_and_keep_outputs():
-    assert {repo["repo"] for repo in CONFIG["repos"]} == {"local"}
-    assert set(HOOKS) == {"ruff-check", "ruff-format", "mypy", "notebooks"}
 
 
 @pytest.mark.parametrize("hook", HOOKS.values(), ids=HOOKS.keys())
@@ -48,10 +42,3 @@ def test_the_release_is_dated_alike_and_its_address_is_said_to_be_a_placeholder(
     assert heading in (REPOSITORY / "CHANGELOG.md").read_text("utf-8")
     placeholder = "OWNER/REPOSITORY" in citation["repository-code"]
     assert placeholder == ("placeholder" in text)
-
-
-def test_the_changelog_has_entries_for_what_is_here():
-    text = (REPOSITORY / "CHANGELOG.md").read_text("utf-8")
-    sections = dict(re.findall(r"^## \[?([^\]\s]+).*?\n(.*?)(?=^## |\Z)", text, re.M | re.S))
-    assert "Unreleased" in sections
-    assert re.search(r"^- \w", sections[helpers.__version__], re.M)

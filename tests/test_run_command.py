@@ -95,7 +95,7 @@ def test_figures_and_tables_stand_beside_the_run_and_progress_is_told(folder, ca
     committed = {
         path: path.stat().st_mtime_ns for path in (*FIGURES.rglob("*"), *NOTEBOOKS.glob("*"))
     }
-    assert run_files(files(folder, "show"), folder=folder / "runs", tell=print)
+    assert run_files(files(folder, "show"), folder=folder / "runs", workers=1, tell=print)
     out, _ = capfd.readouterr()
     (made,) = (folder / "runs" / "01_try").iterdir()
     assert f"01_try: 1 figures in {made / 'figures'}: 01-one" in out

@@ -21,7 +21,7 @@ from helpers.kept import digest_of
 from helpers.models import weights as model_weights
 from helpers.models.architectures import ModelError
 from helpers.models.weights import PACKAGED_WEIGHTS, PackagedWeights
-from helpers.paths import NOTEBOOKS, REPOSITORY, file_name, written_whole
+from helpers.paths import NOTEBOOKS, REPOSITORY, file_name
 from helpers.results.store import ResultsStore
 
 PYTHON = sorted(
@@ -174,20 +174,3 @@ def test_whatever_the_text_its_name_is_one_part_of_a_path(text):
     named = root / file_name(text)
     assert named.parent == root
     assert os.path.normpath(named) == str(named)
-
-
-def test_a_file_is_written_whole_or_not_at_all(tmp_path):
-    path = tmp_path / "file"
-    with written_whole(path) as scratch:
-        scratch.write_text("first")
-        assert not path.exists()
-
-    def fail() -> None:
-        with written_whole(path) as scratch:
-            scratch.write_text("sec")
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        fail()
-    assert path.read_text() == "first"
-    assert list(tmp_path.iterdir()) == [path]

@@ -10,10 +10,10 @@ import pytest
 import yaml
 
 from helpers import UserError, execute
-from helpers.execute import run
 from helpers.params import read_params
 from helpers.paths import PARAMS
-from helpers.values import NotMadeError, wrong_values
+from helpers.results.archive import ArchiveError
+from helpers.values import wrong_values
 
 PRELIMINARIES, CONSTRUCTION, RUNS = "01_preliminaries", "02_peak_construction", "03_editing_runs"
 ABLATIONS, KLOB, THINKEDIT = "04_app_ablations", "05_klob_localisation", "06_thinkedit_case_study"
@@ -61,7 +61,7 @@ def test_nonsense_is_refused_before_a_model_is_loaded(tmp_path, monkeypatch, not
     path = tmp_path / f"{notebook}.yaml"
     path.write_text(yaml.safe_dump(quick | values), "utf-8")
     with pytest.raises(UserError, match=rf"{notebook}\.yaml: "):
-        run(path, folder=tmp_path / "runs")
+        execute.execute(execute.checked_plan(path, folder=tmp_path / "runs"))
     assert not (tmp_path / "runs").exists()
 
 
@@ -73,7 +73,7 @@ def test_the_quick_profiles_pass(notebook):
 def test_tables_that_are_still_to_be_made_are_told_apart():
     """A published run may name them; a notebook that draws them may not be started."""
     params = read_params(PARAMS / "paper" / ABLATIONS / "llama2-7b_peak-cf.yaml")
-    (error,) = [e for e in wrong_values(params) if isinstance(e, NotMadeError)]
+    (error,) = [e for e in wrong_values(params) if isinstance(e, ArchiveError)]
     assert "python -m helpers publish" in str(error)
 
 

@@ -171,7 +171,7 @@ class Archive:
                 made with the same settings. Nothing is written then.
         """
         folder = self.folder(run)
-        new = _as_read(about)
+        new = About(**json.loads(json.dumps(asdict(about))))  # as it is read: tuples are lists
         known = self.known(run) or Run(run, new, {})
         _check_alike(folder, known.about.source, new.source)
         filled = {name: table for name, table in tables.items() if len(table)}
@@ -203,11 +203,6 @@ def archive(paper: str) -> Archive:
 
 
 _RESTORE = "restore it (git checkout), or delete the run's folder and publish it again"
-
-
-def _as_read(about: About) -> About:
-    """As JSON gives it back, where tuples are lists."""
-    return About(**json.loads(json.dumps(asdict(about))))
 
 
 def _check_alike(folder: Path, known: Mapping[str, Any], new: Mapping[str, Any]) -> None:

@@ -21,15 +21,8 @@ def begin(language_model: LanguageModel | None = None, *, seed: int = 0) -> str:
     random.seed(seed)
     np.random.seed(seed)
     torch.manual_seed(seed)
-    parts = [
-        f"helpers {__version__}",
-        f"Python {platform.python_version()}",
-        f"torch {torch.__version__}",
-        f"transformers {version('transformers')}",
-    ]
-    if language_model is not None:
-        parts.append(
-            f"{language_model.name} ({language_model.fingerprint}),"
-            f" {language_model.dtype_name} on {language_model.device}"
-        )
+    parts = [f"helpers {__version__}", f"Python {platform.python_version()}"]
+    parts += [f"torch {torch.__version__}", f"transformers {version('transformers')}"]
+    if made := language_model:
+        parts.append(f"{made.name} ({made.fingerprint}), {made.dtype_name} on {made.device}")
     return " | ".join([*parts, f"seed {seed}"])

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 from base64 import b64encode
 from html import escape
 from io import BytesIO
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +16,7 @@ from IPython.display import display
 from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 
-from helpers.paths import file_name, tables_folder
+from helpers.paths import file_name
 from helpers.results.figure import drawing, published
 from helpers.results.style import save_figure
 
@@ -109,8 +111,9 @@ def figure_output(drawn: Figure, caption: str) -> tuple[dict[str, str], dict[str
 
 
 def _keep_as_csv(table: pd.DataFrame, name: str) -> None:
-    """In a run: the table as a file, numbered in the notebook's order, named by its title or columns."""
-    if folder := tables_folder():
+    # In a run: numbered in the notebook's order, named by its title or columns.
+    if place := os.environ.get("HELPERS_TABLES"):
+        folder = Path(place)
         folder.mkdir(parents=True, exist_ok=True)
         number = len(list(folder.glob("*.csv"))) + 1
         words = name.partition("\n")[0] or " ".join(map(str, table.columns))

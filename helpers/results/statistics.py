@@ -38,7 +38,7 @@ class Contrast:
     p_value: float
 
 
-def mean_interval(values: ArrayLike, *, confidence: float = 0.95) -> Estimate:
+def mean_interval(values: ArrayLike) -> Estimate:
     """Mean over records with the Student t interval, mean ± t(n - 1) · s / sqrt(n).
 
     Args:
@@ -49,33 +49,31 @@ def mean_interval(values: ArrayLike, *, confidence: float = 0.95) -> Estimate:
     mean = float(numbers.mean()) if n else _NAN
     if n < 2:
         return Estimate(mean, _NAN, _NAN, n)
-    half = stats.t.ppf((1 + confidence) / 2, n - 1) * numbers.std(ddof=1) / n**0.5
+    half = stats.t.ppf(1 - LEVEL / 2, n - 1) * numbers.std(ddof=1) / n**0.5
     return Estimate(mean, mean - float(half), mean + float(half), n)
 
 
-def fraction_interval(values: ArrayLike, *, confidence: float = 0.95) -> Estimate:
+def fraction_interval(values: ArrayLike) -> Estimate:
     """Mean of values between 0 and 1 with Student's t interval, cut at 0 and 1."""
-    found = mean_interval(values, confidence=confidence)
+    found = mean_interval(values)
     low, high = (float(np.clip(end, 0.0, 1.0)) for end in (found.low, found.high))
     return Estimate(found.mean, low, high, found.n)
 
 
-def bootstrap_interval(
-    values: ArrayLike, *, confidence: float = 0.95, resamples: int = 10_000, seed: int = 0
-) -> Estimate:
+def bootstrap_interval(values: ArrayLike, *, resamples: int = 10_000, seed: int = 0) -> Estimate:
     """Mean over records with the percentile bootstrap interval; ``values`` as in ``mean_interval``."""
-    return _bootstrap(defined(values), confidence, resamples, seed)[0]
+    return _bootstrap(defined(values), resamples, seed)[0]
 
 
-def proportion_interval(values: ArrayLike, *, confidence: float = 0.95) -> Estimate:
+def proportion_interval(values: ArrayLike) -> Estimate:
     """Share of records that give 1 (else 0), with the exact interval of Clopper and Pearson."""
     numbers = defined(values)
     if not len(numbers):
         return mean_interval(numbers)
-    return Estimate(*_binomial(numbers, confidence, "exact"), len(numbers))
+    return Estimate(*_binomial(numbers, 1 - LEVEL, "exact"), len(numbers))
 
 
-def share_interval(values: ArrayLike, *, confidence: float = 0.95) -> Estimate:
+def share_interval(values: ArrayLike) -> Estimate:
     """Mean share over records: exact where every record gives 0 or 1, else the bootstrap over records.
 
     Where all records agree on 1 (or on 0) the exact bound holds for shares as well: a mean is at least
@@ -83,8 +81,8 @@ def share_interval(values: ArrayLike, *, confidence: float = 0.95) -> Estimate:
     """
     numbers = defined(values)
     if _is_binary(numbers):
-        return proportion_interval(numbers, confidence=confidence)
-    return bootstrap_interval(numbers, confidence=confidence, resamples=2_000)
+        return proportion_interval(numbers)
+    return bootstrap_interval(numbers, resamples=2_000)
 
 
 def paired_proportions(
@@ -221,7 +219,7 @@ def _binomial(
 
 
 def _bootstrap(
-    values: NDArray[np.float64], confidence: float, resamples: int, seed: int
+    values: NDArray[np.float64], resamples: int, seed: int
 ) -> tuple[Estimate, NDArray[np.float64]]:
     """Percentile bootstrap over records, and the resampled means, shape (resamples,)."""
     n = len(values)
@@ -232,7 +230,7 @@ def _bootstrap(
         np.mean,
         n_resamples=resamples,
         batch=max(1, 1_000_000 // n),  # keeps memory at a few megabytes
-        confidence_level=confidence,
+        confidence_level=1 - LEVEL,
         method="percentile",
         rng=np.random.default_rng(seed),
     )
@@ -242,7 +240,7 @@ def _bootstrap(
 
 def _bootstrapped(differences: NDArray[np.float64]) -> Contrast:
     """Mean of the differences with the percentile bootstrap over records."""
-    found, means = _bootstrap(differences, 1 - LEVEL, 10_000, 0)
+    found, means = _bootstrap(differences, 10_000, 0)
     if found.n < 2:
         return Contrast(found, _NAN)
     beyond = min(int((means <= 0).sum()), int((means >= 0).sum()))

@@ -53,13 +53,6 @@ def use_style() -> None:
     mpl.rcParams.update(_SETTINGS)
 
 
-def share_below(axes: Axes, values: ArrayLike, **look: Any) -> None:
-    """Draw the share of values at or below each value, as steps from 0 to 1."""
-    import seaborn as sns
-
-    sns.ecdfplot(x=np.asarray(values, dtype=float), ax=axes, **look)
-
-
 # A legend at the right of its panel: below the panels stands what a figure is drawn from.
 BESIDE: dict[str, Any] = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5), "fontsize": 7}
 

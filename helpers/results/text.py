@@ -70,17 +70,10 @@ def corrected_verdicts(evidence: Sequence[Evidence]) -> list[str]:
 def findings_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
     """Evidence as text: finding, measure, difference (percentage points), n, verdict and ``Holm``."""
     columns = ["finding", "measure", "difference", "n", "verdict", "Holm"]
-    rows = [
-        (
-            e.finding,
-            e.measure,
-            in_points(e.difference, signed=True),
-            e.difference.n,
-            e.verdict,
-            left,
-        )
-        for e, left in zip(evidence, corrected_verdicts(evidence), strict=True)
-    ]
+    rows = []
+    for e, left in zip(evidence, corrected_verdicts(evidence), strict=True):
+        difference = in_points(e.difference, signed=True)
+        rows.append((e.finding, e.measure, difference, e.difference.n, e.verdict, left))
     return pd.DataFrame(rows, columns=columns)
 
 

@@ -19,7 +19,7 @@ import submitit
 from submitit.core.utils import FailedJobError, FailedSubmissionError
 
 from helpers import UserError
-from helpers.execute import RunError, run
+from helpers.execute import RunError, checked_plan, execute
 from helpers.paths import written_whole
 from helpers.processes import Environment, each_alone, shared_cores
 from helpers.sweeps.matrix import Job
@@ -32,8 +32,9 @@ def run_job(job: Job) -> None:
     output = job.planned.output
     if output.exists():  # an attempt that was killed: its notebook is kept
         output.replace(output.with_name(f"notebook.attempt{len(job.attempts)}.ipynb"))
+    plan = checked_plan(job.params_file, notebook=job.notebook, folder=job.folder, part=job.part)
     try:
-        run(job.params_file, notebook=job.notebook, folder=job.folder, part=job.part)
+        execute(plan)
     except RunError as error:
         print(f"{job.name}: {error}")  # for the log of a cluster's task
 

@@ -21,10 +21,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from helpers import UserError
 from helpers.editing.editors import method_label
 from helpers.execute import SHARED, PlannedRun, has_part, place
-from helpers.params import explain, parameters_model, validate_params
+from helpers.params import parameters_model, validate_params
 from helpers.paths import NOTEBOOKS, file_name
 from helpers.peak.records import load_peak, part_name
-from helpers.records import load_yaml
+from helpers.records import in_words, load_yaml
 
 NOTEBOOK = NOTEBOOKS / "03_editing_runs.ipynb"
 _SHELL = ("setup", "python", "srun_args", "additional_parameters")  # submitit's, and Slurm's own
@@ -118,11 +118,7 @@ class Group:
 
 
 def read_sweep(path: Path) -> Sweep:
-    """Read a sweep file.
-
-    Raises:
-        UserError: no such file, not YAML, an unknown key, or a value of the wrong type.
-    """
+    """Read a sweep file; a ``UserError`` names all that is wrong with it."""
     try:
         content = load_yaml(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
@@ -136,8 +132,8 @@ def read_sweep(path: Path) -> Sweep:
     try:
         return Sweep(**content)
     except ValidationError as error:
-        lines = [explain(problem, Sweep, noun="sweep entry") for problem in error.errors()]
-        raise UserError(f"{path}: " + "; ".join(lines)) from error
+        lines = in_words(error, known=Sweep.model_fields, noun="sweep entry")
+        raise UserError(f"{path}: {lines}") from error
 
 
 def expand(sweep: Sweep, *, where: str, folder: Path, notebook: Path = NOTEBOOK) -> list[Group]:

@@ -26,7 +26,6 @@ from helpers.results.statistics import (
     unpaired_means,
 )
 
-numbers = st.lists(st.floats(-100, 100), min_size=2, max_size=30)
 pairs_of = {
     "successes": st.lists(st.tuples(st.booleans(), st.booleans()), min_size=2, max_size=60),
     "shares": st.lists(
@@ -54,15 +53,6 @@ def test_without_two_values_there_is_no_interval() -> None:
     assert math.isnan(none.mean)
     assert none.n == 0
     assert math.isnan(share_interval([]).mean)
-
-
-@given(numbers)
-def test_mean_interval_agrees_with_scipy(values: list[float]) -> None:
-    estimate = mean_interval(values, confidence=0.9)
-    assert estimate.low <= estimate.mean <= estimate.high
-    if np.std(values) > 1e-6:
-        wanted = stats.ttest_1samp(values, 0).confidence_interval(0.9)
-        assert (estimate.low, estimate.high) == pytest.approx((wanted.low, wanted.high))
 
 
 def test_bootstrap_by_hand() -> None:

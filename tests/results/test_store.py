@@ -29,14 +29,6 @@ def test_key_depends_on_every_setting_but_not_on_order():
         settings_key({"a": float("nan")})
 
 
-def test_append_and_read(results):
-    assert results.done() == set()
-    results.add({"scores": table(3, 3, 1)})
-    results.add({"scores": table(2)})
-    assert results.done() == {1, 2, 3}
-    assert results.read()["case_id"].tolist() == [1, 2, 3, 3]
-
-
 def test_two_writers_of_one_record_count_once(results):
     results.add({"scores": table(1, 1, 2)})
     results.add({"scores": table(1, 1, 3)})
@@ -152,13 +144,3 @@ def test_chunks_grow_from_one_case_and_are_reported(results, monkeypatch, capsys
     assert [line.partition(",")[0] for line in told] == [
         f"progress: {done} of 3 records" for done in accumulate(sizes[:-1])
     ]
-
-
-def test_another_kind_may_mark_a_case_as_done(results):
-    def make(cases):
-        table = pd.DataFrame({"case_id": [1], "x": [1.0]})
-        return {"sentences": table, "null": table}
-
-    one = Cases({1: "one"})
-    assert one.completed(results, make, mark="sentences")["x"].tolist() == [1.0]
-    assert one.missing(results, mark="sentences") == []

@@ -126,13 +126,6 @@ def test_daggers() -> None:
     assert published_table("peak_table_9")["significant"].isna().all()
 
 
-def test_the_slip_is_flagged_where_it_stands() -> None:
-    table = published_table("peak_table_4")
-    flagged = table[table["note"] != ""]
-    assert set(zip(flagged["model"], flagged["method"], strict=True)) == {("gpt2-xl", "MEND+APP")}
-    assert flagged["value"].tolist() == values("peak_table_3", "gpt2-xl", "MEND+APP")[3:]
-
-
 @pytest.mark.skipif(
     not os.environ.get("HELPERS_DATA"), reason="HELPERS_DATA does not name a folder with PEAK"
 )

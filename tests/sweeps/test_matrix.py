@@ -103,7 +103,7 @@ def test_unreadable_files(tmp_path):
     for text, message in (
         ("models: [", "not valid YAML"),
         ("- rome", "must be a mapping"),
-        ("datasets: [peak-cf]\neditors: [rome]\n", "the sweep entry 'models' is missing$"),
+        ("datasets: [peak-cf]\neditors: [rome]\n", "models: field required$"),
     ):
         path.write_text(text)
         with pytest.raises(UserError, match=message):

@@ -17,7 +17,7 @@ from helpers.peak.construction.build import mentions
 from helpers.peak.records import PeakRecord, PeakWarning, counts, find_anomalies
 from helpers.results.archive import Run
 from helpers.results.figure import figure
-from helpers.results.style import HATCHES, MARKERS, PALETTE, plain, share_below, told, use_style
+from helpers.results.style import HATCHES, MARKERS, PALETTE, plain, told, use_style
 from helpers.triples.graph import Graph
 from helpers.triples.sources import packaged_relations
 from helpers.triples.templates import INVERSE, PromptTemplates
@@ -168,6 +168,8 @@ def construction_funnel(run: Run) -> Figure:
 @_construction("02_list_sizes", title="Answers per record", needs=("filter",))
 def list_sizes(run: Run) -> Figure:
     """Distribution of the number of correct and of hard false answers of the records kept."""
+    import seaborn as sns
+
     use_style()
     kept = run.tables["filter"].query("step == ''")
     sets = {str(name): part for name, part in kept.groupby("set", sort=False)}
@@ -177,12 +179,8 @@ def list_sizes(run: Run) -> Figure:
         for (name, part), color, line in zip(
             sets.items(), PALETTE, ["-", "--", "-.", ":"], strict=False
         ):
-            look: dict[str, Any] = {
-                "label": f"{name} (n={len(part)})",
-                "color": color,
-                "linestyle": line,
-            }
-            share_below(axes, part[column], **look)
+            look = {"color": color, "linestyle": line, "label": f"{name} (n={len(part)})"}
+            sns.ecdfplot(x=part[column].to_numpy(float), ax=axes, **look)
         axes.set_xlabel(f"{label} in a record")
         axes.set_xlim(left=0)
     panels[0].set_ylabel("share of records at or below")
