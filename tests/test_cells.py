@@ -104,10 +104,7 @@ def test_nothing_that_is_left_needs_what_is_left_out(path, part, tmp_path):
     params = {p.name: p.default for p in notebook_parameters(path)}
     written = tmp_path / path.name
     write_for_run(path, {**params, "published": []}, written, part=part)
-    command = [
-        sys.executable,
-        *["-m", "ruff", "check", "--isolated", "--select", "F821"],
-        str(written),
-    ]
+    options = ["check", "--isolated", "--select", "F821", str(written)]
+    command = [sys.executable, "-m", "ruff", *options]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout

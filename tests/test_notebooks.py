@@ -31,12 +31,6 @@ def code_cells(path: Path) -> list:
     return [c for c in nbformat.read(path, as_version=4).cells if c.cell_type == "code"]
 
 
-def test_first_code_cell_holds_the_parameters(notebook):
-    tags = [cell.metadata.get("tags", []) for cell in code_cells(notebook)]
-    assert "parameters" in tags[0]
-    assert sum("parameters" in tag for tag in tags) == 1
-
-
 def test_a_parameter_keeps_its_value(notebook):
     names = "|".join(p.name for p in notebook_parameters(notebook))
     _, *others = (cell.source for cell in code_cells(notebook))

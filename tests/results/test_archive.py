@@ -26,14 +26,6 @@ def test_what_is_put_is_what_is_got(archive):
     assert (archive.names(), list(run.tables)) == (["tiny_data"], ["ROME"])
 
 
-def test_a_run_takes_more_tables_of_its_source(archive):
-    archive.put("r", {"ROME": ROWS}, About(SOURCE, {"ROME": {"layer": 1}}))
-    archive.put("r", {"KN": ROWS[:1]}, About(SOURCE, {"KN": {"layer": 2}}))
-    run = archive.get("r")
-    assert {name: len(table) for name, table in run.tables.items()} == {"ROME": 3, "KN": 1}
-    assert run.about.settings == {"ROME": {"layer": 1}, "KN": {"layer": 2}}
-
-
 @pytest.mark.parametrize(
     ("source", "words"),
     [

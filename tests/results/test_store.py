@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import warnings
 from itertools import accumulate
-from pathlib import Path
 
 import pandas as pd
 import pytest
 
-from helpers import UserError
 from helpers.results.store import Cases, ResultsStore, settings_key
 
 
@@ -33,22 +31,6 @@ def test_two_writers_of_one_record_count_once(results):
     results.add({"scores": table(1, 1, 2)})
     results.add({"scores": table(1, 1, 3)})
     assert results.read()["case_id"].tolist() == [1, 1, 2, 3]
-
-
-def test_failed_write_leaves_nothing(results, monkeypatch):
-    results.add({"scores": table(1)})
-
-    def full(self, content):
-        with self.open("wb") as file:
-            file.write(content[: len(content) // 2])
-        raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "write_bytes", full)
-        with pytest.raises(UserError, match="free some space"):
-            results.add({"scores": table(2)})
-    assert results.done() == {1}
-    assert sorted(p.suffix for p in results.folder.iterdir()) == [".json", ".parquet"]
 
 
 KINDS = ("edits", "texts", "scores")
@@ -78,16 +60,6 @@ def test_whatever_kind_is_damaged_its_records_are_made_again(results, kind):
         pd.testing.assert_frame_equal(found[each], table(0, 1, 2, 3))
     Cases({n: n for n in range(4)}, 2).completed(results, compute)
     assert [each for chunk in calls for each in chunk] == damaged
-
-
-def test_scores_that_were_stored_alone_need_no_other_part(results):
-    """Adopted scores have no edits; those of other records do."""
-    results.add({"scores": table(1)})
-    results.add({"edits": table(2), "scores": table(2)})
-    (edits,) = results.folder.glob("edits-*.parquet")
-    edits.write_bytes(b"")
-    with pytest.warns(UserWarning, match="edits-"):
-        assert results.done() == {1}
 
 
 NAMES = {1: "one", 2: "two", 5: "five"}

@@ -11,10 +11,8 @@ from helpers.editing.editors import EDITORS
 from helpers.results.style import (
     captioned,
     marked,
-    method_colour,
     method_hatch,
     method_line,
-    method_mark,
     plain,
 )
 
@@ -25,14 +23,6 @@ def test_no_two_methods_look_the_same():
     looks = {(line["linestyle"], line["marker"], line["color"]) for line in lines}
     assert len(looks) == len(methods)
     assert len({method_hatch(editor) for editor in EDITORS}) == len(EDITORS)
-
-
-def test_with_app_a_method_is_dashed_and_hollow_in_its_own_colour():
-    alone, protected = method_line("ft-l"), method_line("ft-l+app")
-    assert (alone["linestyle"], alone["fillstyle"]) == ("-", "full")
-    assert (protected["linestyle"], protected["fillstyle"]) == ("--", "none")
-    assert alone["color"] == protected["color"] == method_colour("ft-m")
-    assert method_mark("ft-l")["linestyle"] == ""
 
 
 @pytest.mark.parametrize("text", ["costs $5 or $6", "$x_1$", r"$\frac{1}$", "no dollars"])
