@@ -36,7 +36,7 @@ BUDGETS = {
     "thinkedit": 4163,
     "explorer": 673,
     "sweeps": 645,
-    "top-level": 1735,
+    "top-level": 1750,
     "tools": 2857,
     "benchmarks": 1499,
     "book": 795,
