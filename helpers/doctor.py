@@ -19,7 +19,7 @@ from helpers import UserError, __version__
 from helpers.editing.corpus import DUMP, corpus_named
 from helpers.editing.mend import UntrainedError
 from helpers.editing.moments import missing_layers, moments_folder
-from helpers.editing.presets import content_of, model_file, moment_layers
+from helpers.editing.presets import base_hyperparameters, content_of, model_file
 from helpers.fetch import (
     DATA_VARIABLE,
     NotHereError,
@@ -126,8 +126,8 @@ def _weights(model: str) -> str:
 def _second_moments(params: dict[str, Any]) -> Iterator[str]:
     editors = dict.fromkeys(name.partition("+")[0] for name in methods_of(params))
     model, corpus = params["model"], corpus_named(params["corpus"], seed=params["seed"])
-    of_each = (moment_layers(name, model, params["preset"]) for name in editors)
-    layers = sorted({layer for layers in of_each for layer in layers})
+    of_each = (base_hyperparameters(name, model, params["preset"]) for name in editors)
+    layers = sorted({layer for each in of_each for layer in each.moment_layers})
     if layers and params.get("edited_facts"):  # KLoB edits them at every layer
         layers = list(range(content_of(model_file(model))["configuration"]["blocks"]))
     if not layers:

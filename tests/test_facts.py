@@ -24,7 +24,6 @@ from helpers.editing.presets import (
     base_hyperparameters,
     content_of,
     model_file,
-    moment_layers,
     preset_words,
     read_hyperparameters,
 )
@@ -190,7 +189,7 @@ def test_a_wrapping_editor_takes_its_own_hyperparameters_and_its_bases(tiny, tmp
     ((name, value),) = own.items()
     assert {getattr(each.hyperparameters, name) for each in made} == {value}
     assert {each.base.hyperparameters.v_num_grad_steps for each in made} == {2}
-    assert moment_layers(editor, "any", path) == (1,)
+    assert base_hyperparameters(editor, "any", path).moment_layers == (1,)
     with pytest.raises(EditorError, match="kep: Extra inputs"):
         build_editor(editor, language_model, preset={**own, **VECTOR, "kep": 1})
     # An object holds the wrapper's own; the base takes what the model's file recommends.

@@ -45,9 +45,9 @@ class App:
             raise ValueError("neighbours must be 0 or more, or None for all")
 
     @property
-    def coefficients(self) -> tuple[float, ...]:
-        """The objectives' weights, in the order of ``OBJECTIVES``."""
-        return tuple(getattr(self, name) for name in OBJECTIVES)
+    def coefficients(self) -> tuple[float, float, float]:
+        """The objectives' weights."""
+        return self.alpha, self.beta, self.gamma
 
     @property
     def inert(self) -> bool:
@@ -86,12 +86,8 @@ def app_terms(
 ) -> Tensor:
     """L1, L2 and L3 of each edit, [edits, 3]; a term without answers is 0.
 
-    Args:
-        correct: s(o_i), padded [edits, m].
-        false: s(o_hj), padded [edits, n].
-        correct_before: s0(o_i) [edits, m], detached.
-        false_before: s0(o_hj) [edits, n], detached.
-        margin: M.
+    ``correct`` are s(o_i) and ``false`` s(o_hj), padded [edits, m] and [edits, n]; ``…_before`` are
+    the same of s0, detached; ``margin`` is M.
     """
     import torch
 

@@ -48,7 +48,7 @@ def build_editor(
 
     Args:
         method: one of ``EDITORS``, as it is or with ``+app``, ``+all`` or ``+all-sum``.
-        language_model: the model to edit; its name chooses ``params/models/<model>.yaml``.
+        language_model: its name chooses ``params/models/<model>.yaml``.
         preset: ``paper``, ``original``, ``easyedit`` or ``tuned``, where the file has it; ``generic``
             for any model; a YAML file, a dictionary or an object with the hyperparameters.
         app: APP's coefficients; True, or ``+app`` alone, takes those of the file.

@@ -78,7 +78,6 @@ def context_templates(
     """Sample templates, or read those sampled before.
 
     Args:
-        language_model: the model that writes them.
         lengths: pairs (total tokens, number of templates), ROME's ``context_template_length_params``.
         grouped: bare and sampled templates in two groups (MEMIT) or in one (ROME).
         start: ``"words"`` spreads each length over five start words, ``"end_of_text"`` starts from

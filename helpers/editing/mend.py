@@ -79,13 +79,9 @@ class Mend(LossEditor):
     name = "mend"
     token_budget = 1024
 
-    @cached_property
-    def _checksum(self) -> str:
-        return self.network.checksum()
-
     def settings(self) -> dict[str, Any]:
         """Also a checksum of the network's weights."""
-        return super().settings() | {"network": self._checksum}
+        return super().settings() | {"network": self.network.checksum}
 
     def edit_rows(self, rows: Sequence[EditRow]) -> list[Update]:
         """Low-rank updates from one forward and one backward pass."""
@@ -153,7 +149,7 @@ def token_gradients(
 
 
 def contributes(x: Tensor, delta: Tensor) -> Tensor:
-    """Boolean [..., tokens]: tokens with a non-zero input and a non-zero gradient."""
+    """Boolean [..., tokens]: where neither input nor gradient is zero."""
     return (x != 0).any(-1) & (delta != 0).any(-1)
 
 
@@ -244,8 +240,9 @@ class Hypernetwork(nn.Module):
             network.mean.copy_(seen.mean(0))  # type: ignore[operator]
             network.deviation.copy_(seen.std(0))  # type: ignore[operator]
 
+    @cached_property
     def checksum(self) -> str:
-        """Sixteen hex digits that identify the learned values."""
+        """Sixteen hex digits that identify the learned values, which are then fixed."""
         digest = hashlib.sha256()
         for name, tensor in sorted(self.state_dict().items()):
             digest.update(name.encode() + tensor.float().cpu().numpy().tobytes())

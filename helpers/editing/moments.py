@@ -60,19 +60,15 @@ class NullSpace:
 
 @dataclass(frozen=True)
 class SecondMoment:
-    """C of one layer: ``matrix`` [f, f] in fp32, ``tokens`` counted, and where it comes from.
-
-    The matrix stays where it was read; what is solved with is made, and kept, on ``device``.
-    ``file`` is where it was read from, if it was.
-    """
+    """C of one layer: ``matrix`` [f, f] in fp32, ``tokens`` counted, and where it comes from."""
 
     matrix: Tensor
     tokens: int
     layer: int
     fingerprint: str
     corpus: str
-    device: str | torch.device = "cpu"
-    file: Path | None = None
+    device: str | torch.device = "cpu"  # what is solved with is made, and kept, there
+    file: Path | None = None  # it was read from
 
     def solve(self, keys: Tensor) -> Tensor:
         """C^-1 keys for keys [f, n] (or [f]), solved in fp64 by one Cholesky factor per layer."""
@@ -145,10 +141,6 @@ def second_moment(
     """Second moments of the given layers, made where cache and package do not hold them.
 
     Partial sums are saved every few minutes, so an interrupted run resumes.
-
-    Args:
-        layers: blocks whose second MLP matrix's input is measured.
-        corpus: the documents (see ``helpers.editing.corpus``).
     """
     prefixed, fingerprint = bool(prompt_prefix(language_model)), language_model.fingerprint
     root = moments_folder(fingerprint, corpus, prefixed=prefixed)

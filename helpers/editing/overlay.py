@@ -21,11 +21,7 @@ from helpers.models.language_model import LanguageModel
 def overlay(
     language_model: LanguageModel, updates: Sequence[Update], owners: Tensor | Sequence[int]
 ) -> Iterator[None]:
-    """Run forward passes inside the block with row i under ``updates[owners[i]]``.
-
-    Args:
-        language_model: the model; its weights stay as they are.
-        owners: for each batch row the index of its update, -1 for the unedited model.
+    """Run forward passes inside the block with row i under ``updates[owners[i]]``; -1: unedited.
 
     Raises:
         UpdateError: an update does not fit the model.

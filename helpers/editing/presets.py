@@ -189,11 +189,6 @@ def base_hyperparameters(editor: str, model: str, preset: Preset) -> Any:
     return base_hyperparameters(found.base, model, base_preset(editor, model, preset))
 
 
-def moment_layers(editor: str, model: str, preset: Preset) -> tuple[int, ...]:
-    """Layers whose second moments an editor needs, before it is built: making them takes minutes."""
-    return tuple(base_hyperparameters(editor, model, preset).moment_layers)
-
-
 def preset_words(model: str, preset: str, methods: Iterable[str]) -> str:
     """A preset as captions name it: with the editors whose APP coefficients are another model's.
 

@@ -113,7 +113,6 @@ def edit_row(
     """The row of one request.
 
     Args:
-        language_model: the model, for its tokenizer.
         app: whose answers are added after the bare prompt, if any.
         contexts: for an editor that adds a vector at the subject's last token, the templates, the bare
             one first; None for FT and MEND, whose row is the bare prompt with target and answers.

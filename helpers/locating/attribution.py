@@ -41,10 +41,9 @@ def integrated_gradients(
     rows: int = 1024,
     at: Place = "activation",
 ) -> Tensor:
-    """One sentence's attributions [layers, neurons].
+    """One sentence's attributions [layers, neurons]; a ``LocatorError`` where it has no target.
 
     Args:
-        query: the sentence, with its target (else a ``LocatorError``).
         steps: m; 1 is the gradient at zero alone.
         rows: rows of one pass, which bounds memory; layers are taken in groups.
         at: scale the neuron's ``activation`` (the input of the MLP's second matrix) or the
@@ -103,12 +102,7 @@ def indirect_effects(
     """One sentence's indirect effects [layers], averaged over noise samples; signed.
 
     In a sentence without a subject (KLoB-u) its middle token is the subject; that choice is ours.
-
-    Args:
-        query: the sentence, with its target (else a ``LocatorError``).
-        samples: draws of the noise.
-        scale: standard deviation of the noise.
-        seed: of the noise; every sentence gets the same stream.
+    ``scale`` is the standard deviation of the noise, of which every sentence gets the same stream.
     """
     middle = query.slot // 2
     start, stop = query.subject or (middle, middle + 1)
@@ -147,10 +141,10 @@ def indirect_effects(
     return probabilities[1:] - probabilities[0]
 
 
-def embedding_deviation(language_model: LanguageModel, *, tokens: int = 4096) -> float:
-    """Standard deviation of the input embeddings over evenly spaced tokens of the vocabulary."""
+def embedding_deviation(language_model: LanguageModel) -> float:
+    """Standard deviation of the input embeddings over 4,096 evenly spaced tokens of the vocabulary."""
     size = language_model.model.get_input_embeddings().weight.shape[0]
-    ids = torch.arange(0, size, max(1, size // tokens), device=language_model.device)
+    ids = torch.arange(0, size, max(1, size // 4096), device=language_model.device)
     embedding = language_model.module(language_model.layout.architecture.embedding)
     with torch.no_grad():
         return float(embedding(ids).float().std())

@@ -24,7 +24,7 @@ from helpers.locating.attribution import (
     integrated_gradients,
 )
 from helpers.locating.query import LocatorError, Query
-from helpers.locating.slots import slot_batch, slot_logits, target_probabilities, traced
+from helpers.locating.slots import slot_batch, slot_logits, traced
 from helpers.models.architectures import Layout
 from helpers.models.hooks import record
 from helpers.models.language_model import LanguageModel
@@ -38,14 +38,11 @@ MOST_ENTRIES = 1_000_000_000
 
 
 class Locator(ABC):
-    """Scores the units of a model for sentences; never changes the model.
+    """Scores the units of a model for sentences; never changes the model."""
 
-    ``name`` is the key in result tables; ``at_a_time`` sentences per call keep memory moderate.
-    """
-
-    name: str
+    name: str  # in result tables
     granularity: Granularity
-    at_a_time: int = 16
+    at_a_time: int = 16  # sentences of a call, which bounds memory
 
     @abstractmethod
     def scores(self, language_model: LanguageModel, queries: Sequence[Query]) -> Scores:
@@ -62,8 +59,7 @@ class Locator(ABC):
 
     def settings(self) -> dict[str, object]:
         """Everything besides the model that determines the scores, for result keys."""
-        plain = {k: v for k, v in vars(self).items() if not k.startswith("_")}
-        return {"class": type(self).__name__, **plain}
+        return {"class": type(self).__name__, **vars(self)}
 
 
 def pool(scores: Scores, shape: Sequence[int], granularity: Granularity) -> Scores:
@@ -118,7 +114,9 @@ class GradientActivation(Locator):
         names, targets = _matrices(language_model), _targets(language_model, queries)
         batch = slot_batch(language_model, queries, [query.slot for query in queries])
         with traced(language_model, names) as seen:
-            total = target_probabilities(slot_logits(language_model, batch), targets).sum()
+            logits = slot_logits(language_model, batch)
+            chosen = logits.gather(1, targets[:, None])[:, 0]
+            total = chosen.sub(logits.logsumexp(1)).exp().sum()  # of the targets' probabilities
             activations = [seen[name][0] for name in names]
             gradients = torch.autograd.grad(total, activations)
         pairs = zip(activations, gradients, strict=True)
@@ -130,7 +128,6 @@ class IntegratedGradients(Locator):
 
     Args:
         steps: m, points on the path from zero to the activation (the paper's 20).
-        rows: rows of one pass, which bounds memory.
     """
 
     version: ClassVar[int] = 1  # raise it when the same query gets other attributions
@@ -138,15 +135,15 @@ class IntegratedGradients(Locator):
     granularity = "neuron"
     at_a_time = 1
 
-    def __init__(self, *, steps: int = 20, rows: int = 1024) -> None:
+    def __init__(self, *, steps: int = 20) -> None:
         if steps < 2:
             raise LocatorError(f"integrated gradients need at least 2 steps, got {steps}")
-        self.steps, self._rows = steps, rows
+        self.steps = steps
 
     def scores(self, language_model: LanguageModel, queries: Sequence[Query]) -> Scores:
         """Attributions, [queries, layers x neurons]."""
-        how: dict[str, Any] = {"steps": self.steps, "rows": self._rows}
-        return _stacked([integrated_gradients(language_model, q, **how) for q in queries])
+        found = (integrated_gradients(language_model, q, steps=self.steps) for q in queries)
+        return _stacked(list(found))
 
 
 class CausalTracing(Locator):
@@ -339,7 +336,7 @@ LOCATORS: dict[str, Callable[[], Locator]] = {
 
 
 def make_locator(name: str) -> Locator:
-    """The locator called ``name``; a ``LocatorError`` for an unknown one."""
+    """The locator called so; a ``LocatorError`` for an unknown name."""
     if name not in LOCATORS:
         raise LocatorError(f"no locator {name!r}; there are: {', '.join(LOCATORS)}")
     return LOCATORS[name]()
@@ -355,11 +352,9 @@ def _targets(language_model: LanguageModel, queries: Sequence[Query]) -> Tensor:
     return torch.tensor(targets, device=language_model.device)
 
 
-def _flat(layers: Sequence[Tensor]) -> Scores:
-    """One [queries, neurons] tensor per layer, joined on the CPU."""
-    return torch.cat(list(layers), dim=1).float().cpu().numpy()
+def _flat(layers: list[Tensor]) -> Scores:
+    return torch.cat(layers, dim=1).float().cpu().numpy()
 
 
-def _stacked(sentences: Sequence[Tensor]) -> Scores:
-    """One tensor per sentence as rows on the CPU."""
-    return torch.stack(list(sentences)).flatten(1).float().cpu().numpy()
+def _stacked(sentences: list[Tensor]) -> Scores:
+    return torch.stack(sentences).flatten(1).float().cpu().numpy()

@@ -62,19 +62,16 @@ def encode(language_model: LanguageModel, sentences: Sequence[Sentence]) -> list
     """Token ids of sentences.
 
     Raises:
-        UserError: a sentence without a slot.
-        TokenError: an answer that tokenises to nothing, or a sentence beyond the model's context.
-        LocatorError: a subject that is not in its sentence.
+        UserError: no slot, a blank answer, more tokens than the context, or a subject elsewhere.
     """
     return [_encode(language_model, sentence) for sentence in sentences]
 
 
 def _encode(language_model: LanguageModel, sentence: Sentence) -> Query:
     text, answer = without_slot(sentence.cloze), sentence.answer
-    tokenizer = language_model.tokenizer
-    target = (
-        None if answer is None else answer_ids(language_model, answer, separator_after(text))[0]
-    )
+    tokenizer, target = language_model.tokenizer, None
+    if answer is not None:
+        target = answer_ids(language_model, answer, separator_after(text))[0]
     if language_model.masked:
         text = f"{text} {tokenizer.mask_token}"
     ids = prompt_ids(language_model, text)

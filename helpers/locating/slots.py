@@ -86,11 +86,6 @@ def slot_logits(
     return language_model.module(language_model.layout.architecture.head)(chosen).float()
 
 
-def target_probabilities(logits: Tensor, targets: Tensor) -> Tensor:
-    """Probability of each row's target token, [rows]."""
-    return logits.gather(1, targets[:, None])[:, 0].sub(logits.logsumexp(1)).exp()
-
-
 @torch.inference_mode()
 def own_answers(language_model: LanguageModel, queries: Sequence[Query]) -> list[Query]:
     """The same queries, those without a target given the model's most probable next token."""

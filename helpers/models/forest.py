@@ -94,9 +94,6 @@ def pack(forests: Sequence[Forest], language_model: LanguageModel) -> PackedRows
         ids[row, :length] = forest.tokens
         positions[row, :length] = forest.positions
         visible[row, :length, :length] = forest.visible()
-    longest, limit = positions.max() + 1, language_model.context_length
-    if longest > limit:
-        raise ValueError(f"a sequence of {longest} tokens exceeds the context of {limit}")
     device = language_model.device
     return PackedRows(*(torch.from_numpy(array).to(device) for array in (ids, positions, visible)))
 

@@ -20,12 +20,9 @@ _SAMPLED_VALUES = 64  # of each parameter: enough to distinguish two trainings o
 
 @dataclass(frozen=True)
 class LanguageModel:
-    """A loaded language model in evaluation mode, its weights frozen.
+    """A loaded language model in evaluation mode, its weights frozen."""
 
-    ``name`` is what the user asked for.
-    """
-
-    name: str
+    name: str  # what the user asked for
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
 
@@ -85,17 +82,13 @@ class LanguageModel:
         """Weight of the linear module ``name`` viewed as [out, in], whatever its storage."""
         stored = self.module(name).weight
         assert isinstance(stored, Tensor)
-        return stored.T if self.stored_transposed(name) else stored
+        return stored.T if type(self.module(name)).__name__ == "Conv1D" else stored  # GPT-2's
 
     def weight_norm(self, name: str) -> float:
         """Frobenius norm of ``weight(name)`` in fp32, computed once (see ``forget``)."""
         if name not in self._norms:
             self._norms[name] = float(self.weight(name).float().norm())
         return self._norms[name]
-
-    def stored_transposed(self, name: str) -> bool:
-        """Whether the module ``name`` stores its matrix as [in, out] (GPT-2's Conv1D)."""
-        return type(self.module(name)).__name__ == "Conv1D"
 
     @cached_property
     def _norms(self) -> dict[str, float]:

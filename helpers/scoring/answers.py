@@ -67,11 +67,9 @@ def score_answers(
     *,
     progress: bool = False,
 ) -> pd.DataFrame:
-    """Score every answer of every question.
+    """Score every answer of every question, under ``updates`` if any; no weight is touched.
 
     Args:
-        language_model: the model; its weights are not touched.
-        updates: edits to score under, if any.
         owners: for each question the index of its update, -1 for the unedited model; needed with
             updates.
 

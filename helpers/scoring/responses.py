@@ -62,10 +62,9 @@ def sample_responses(
     rows: int = 80,
     progress: bool = False,
 ) -> list[list[str]]:
-    """Draw ``n`` responses to every prompt.
+    """Draw ``n`` responses to every prompt, under ``updates`` if any; no weight is touched.
 
     Args:
-        language_model: the model; its weights are not touched.
         prompts: a text each, or the turns of a chat (``role``: system, user, assistant; ``content``).
             A model asked without a chat template reads the turns as paragraphs.
         owners: for each prompt the index of its update, -1 for the unedited model; needed with updates.

@@ -11,7 +11,12 @@ from helpers.editing.build import build_editor
 from helpers.editing.contexts import ContextTemplates
 from helpers.editing.editors import EDITORS, EditorError
 from helpers.editing.mend import Hypernetwork
-from helpers.editing.presets import model_file, moment_layers, preset_words, read_hyperparameters
+from helpers.editing.presets import (
+    base_hyperparameters,
+    model_file,
+    preset_words,
+    read_hyperparameters,
+)
 from helpers.paths import PARAMS
 
 FILES = sorted((PARAMS / "models").glob("*.yaml"))
@@ -152,7 +157,8 @@ def test_second_moments_that_are_announced_are_those_that_are_loaded(
     monkeypatch.setattr(build, "second_moment", second_moment)
     with pytest.raises(InterruptedError):
         build_editor(name, named, preset="tuned")
-    assert tuple(asked) == moment_layers(name, named.name, "tuned") != ()
+    needed = base_hyperparameters(name, named.name, "tuned").moment_layers
+    assert tuple(asked) == needed != ()
 
 
 def test_knowledge_neurons_by_name_take_no_objective(named, requests) -> None:

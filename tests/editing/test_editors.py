@@ -6,8 +6,6 @@ from dataclasses import replace
 
 import pytest
 import yaml
-from hypothesis import given
-from hypothesis import strategies as st
 
 from helpers.editing import build
 from helpers.editing.app import App
@@ -15,7 +13,6 @@ from helpers.editing.build import build_editors, check_method
 from helpers.editing.editors import (
     EDITORS,
     OBJECTIVES,
-    SYMBOLS,
     EditorError,
     Variant,
     method_label,
@@ -73,12 +70,6 @@ def test_editors_come_in_the_order_of_their_colours():
 def test_names_and_labels(name, label):
     assert str(Variant.parse(name)) == name
     assert Variant.parse(name).label == label
-
-
-@given(st.sampled_from(list(SYMBOLS)), st.integers(0, 40), st.booleans())
-def test_every_variant_is_read_back_from_its_name(field, quarters, times):
-    variant = Variant("rome+app", field, quarters / 4, times)
-    assert Variant.parse(str(variant)) == variant
 
 
 @pytest.mark.parametrize("bad", ["rom", "rome@alpha=0x", "rome+app@delta=1", "rome+app@alpha=", ""])

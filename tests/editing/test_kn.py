@@ -97,17 +97,6 @@ def test_contexts_give_the_refined_set_its_prompts(tiny, requests) -> None:
     assert none.failed == (len(none) == 0)
 
 
-def test_the_old_answer_weighs_more_where_the_new_one_is_a_single_token(tiny) -> None:
-    language_model = tiny("llama")
-    vectors = {}
-    for one_token in (None, 5.0):
-        editor = kn(language_model, lambda_old=1.0, lambda_old_one_token=one_token)
-        vectors[one_token] = editor._vector([7], [9]), editor._vector([7, 8], [9, 10])
-    table = language_model.model.get_input_embeddings().weight
-    torch.testing.assert_close(vectors[None][0] - vectors[5.0][0], 4 * table[7])
-    torch.testing.assert_close(vectors[None][1], vectors[5.0][1])
-
-
 def test_the_answer_known_so_far_is_asked_for(tiny, requests) -> None:
     unknown = EditRequest("Mars", "{} is near", "Venus", record="case 7")
     with pytest.raises(RequestError, match=r"record 'case 7': .* first of `correct`"):

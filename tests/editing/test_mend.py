@@ -84,7 +84,7 @@ def test_token_gradients_make_up_the_weights_gradient(tiny, requests, architectu
         assert float(terms["nll"][1]) == pytest.approx(float(loss.detach()), abs=1e-4)
         x, delta = gradients[name]
         found = delta[1].T @ x[1]
-        expected = expected.T if language_model.stored_transposed(name) else expected
+        expected = expected if expected.shape == found.shape else expected.T
         torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-5)
 
 
@@ -127,25 +127,6 @@ def test_app_adds_its_first_term_only(tiny, requests) -> None:
 def settings(**more: Any) -> TrainingSettings:
     small = {"rank": 4, "steps": 6, "batch": 3, "measured": 4, "rate_learning_rate": 1e-4}
     return TrainingSettings(LAYERS, **{**small, **more})
-
-
-@pytest.mark.parametrize("architecture", ["gpt2", "gemma3"])
-def test_training_lowers_its_objective(tiny, architecture) -> None:
-    trainer = Trainer(tiny(architecture), RECORDS, settings(steps=30, batch=5, learning_rate=3e-3))
-    trainer.measure()
-    tasks = draw_tasks(RECORDS, 5, "measured before and after")
-
-    @torch.no_grad()
-    def objective() -> float:
-        factors = trainer.learner.factors([task.edit for task in tasks])
-        nll = trainer.learner.nll(factors, [task.outer for task in tasks], torch.arange(5))
-        kl, _ = trainer.learner.change(factors, [task.locality for task in tasks])
-        return float((0.1 * nll + kl).mean())
-
-    before = objective()
-    for _ in range(30):
-        trainer.train_step()
-    assert objective() < before
 
 
 def test_held_out_measures_of_a_network_that_edits_nothing(tiny) -> None:
@@ -253,16 +234,6 @@ def test_an_interrupted_run_goes_on_as_if_it_had_not_been(tiny, tmp_path) -> Non
         train(Trainer(language_model, RECORDS[1:], settings()), RECORDS[:2], parts)
     with pytest.raises(NetworkError, match="checkpoint of other model"):
         train(Trainer(tiny("gpt2", seed=1), RECORDS, settings()), RECORDS[:2], parts)
-
-
-def test_tasks_ask_in_another_wording_about_another_subject() -> None:
-    tasks = draw_tasks(RECORDS, 5, "seed")
-    assert tasks == draw_tasks(RECORDS, 5, "seed") != draw_tasks(RECORDS, 5, "other")
-    for task in tasks:
-        assert task.edit[0] != task.outer[0]
-        assert task.edit[1] == task.outer[1]
-        subject = next(r.subject for r in RECORDS if task.edit[0] in r.prompts)
-        assert subject not in task.locality[0]
 
 
 # Records.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
@@ -17,9 +16,7 @@ from helpers.editing import moments as module
 from helpers.editing.contexts import context_templates
 from helpers.editing.corpus import CorpusError, SelfCorpus, TextCorpus, corpus_named
 from helpers.editing.moments import SecondMomentError, missing_layers, moments_folder, second_moment
-from helpers.editing.presets import read_hyperparameters
 from helpers.models.tokens import prompt_ids
-from helpers.models.weights import PACKAGED_WEIGHTS
 
 
 @pytest.fixture(autouse=True)
@@ -188,13 +185,3 @@ def test_packaged_statistics_are_taken_in_place_of_new_ones(tiny, tmp_path, monk
     again = second_moment(language_model, [1], corpus)[1]
     assert torch.equal(again.matrix, made.matrix)
     assert (again.tokens, again.corpus) == (made.tokens, made.corpus)
-
-
-def test_the_embedded_models_rome_layer_is_packaged():
-    fingerprint = PACKAGED_WEIGHTS["smollm2-135m"].fingerprint
-    (layer,) = read_hyperparameters("rome", "smollm2-135m", "tuned").layers
-    root = Path(fingerprint, SelfCorpus().name)
-    moment = module.unpacked(module.packaged_file(root, layer))
-    assert moment.matrix.shape == (1536, 1536)
-    assert (moment.layer, moment.fingerprint) == (layer, fingerprint)
-    assert torch.linalg.eigvalsh(moment.matrix.double()).min() > 0

@@ -18,7 +18,7 @@ from transformers import PreTrainedTokenizerFast
 
 from helpers import UserError
 from helpers.locating import locators
-from helpers.locating.attribution import embedding_deviation
+from helpers.locating.attribution import embedding_deviation, integrated_gradients
 from helpers.locating.locators import (
     ActivationMagnitude,
     CausalTracing,
@@ -154,11 +154,9 @@ def test_gradient_times_activation(any_model: LanguageModel, queries: list[Query
 @pytest.mark.parametrize("rows", [1024, 4])
 def test_integrated_gradients(rows: int, any_model: LanguageModel, queries: list[Query]) -> None:
     """Branching rows and a cached prefix give what one whole pass per (layer, alpha) gives."""
-    locator = IntegratedGradients(steps=4, rows=rows)
-    shape = any_model.layout.blocks, any_model.layout.intermediate_size
-    scores = locator.scores(any_model, queries)
-    for row, query in zip(scores, queries, strict=True):
-        for layer, found in enumerate(row.reshape(shape)):
+    for query in queries:
+        scores = integrated_gradients(any_model, query, steps=4, rows=rows)
+        for layer, found in enumerate(scores.cpu().numpy()):
             path = [plain_gradient(any_model, query, layer, j / 3) for j in range(4)]
             plain = torch.stack(path).mean(0).numpy()
             assert found == pytest.approx(plain, rel=1e-3, abs=1e-7)
@@ -204,9 +202,8 @@ def test_parameter_locators(any_model: LanguageModel, queries: list[Query]) -> N
                 (gradient,) = torch.autograd.grad(loss, [stored])
             finally:
                 stored.requires_grad_(False)
-            if not any_model.stored_transposed(layout.mlp_out(layer)):
-                gradient = gradient.T
             weight = any_model.weight(layout.mlp_out(layer)).T.detach()
+            gradient = gradient if gradient.shape == weight.shape else gradient.T
             found = saliency[number].reshape(shape)[layer]
             scale = float((gradient * weight).abs().max())
             plain = (gradient * weight).abs().numpy()

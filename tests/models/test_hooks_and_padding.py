@@ -25,15 +25,6 @@ def test_padded_texts_end_as_they_do_alone(tiny, architecture):
     torch.testing.assert_close(run(language_model), alone, atol=1e-5, rtol=1e-4)
 
 
-def test_padding_by_hand(tiny):
-    batch = padded(tiny("llama"), [[5, 6], [9]])
-    assert batch.ids.tolist() == [[5, 6], [9, 0]]
-    assert batch.positions.tolist() == [[0, 1], [0, 1]]
-    assert batch.real.tolist() == [[True, True], [True, False]]
-    assert batch.visible.tolist() == [[[True, False], [True, True]]] * 2
-    assert batch.last(torch.tensor([[1, 2], [3, 4]])).tolist() == [2, 3]
-
-
 @pytest.mark.parametrize("architecture", ["gpt2", "llama"])  # blocks return tuples, and tensors
 def test_hooks_see_and_replace_inputs_and_outputs(tiny, architecture):
     language_model = tiny(architecture)
