@@ -24,10 +24,10 @@ PACKAGE = REPOSITORY / "helpers"
 # Most lines a room may have, docstrings and blanks included; they only go down (tests/test_rooms.py).
 # Modules next to the rooms in `helpers` are "top-level"; the last four are folders of their own.
 BUDGETS = {
-    "models": 1817,
-    "editing": 4185,
-    "scoring": 539,
-    "locating": 789,
+    "models": 1807,
+    "editing": 4159,
+    "scoring": 536,
+    "locating": 770,
     "facts": 323,
     "results": 1463,
     "triples": 812,
@@ -40,7 +40,7 @@ BUDGETS = {
     "tools": 2857,
     "benchmarks": 1499,
     "book": 795,
-    "tests": 16465,
+    "tests": 16371,
 }
 OUTSIDE = ("tools", "benchmarks", "book", "tests")
 # What an addition is: a word by which code names one that exists, and the files it may touch.
