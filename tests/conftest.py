@@ -297,9 +297,7 @@ def tiny_masked() -> LanguageModel:
 
 @pytest.fixture(params=["gpt2", "gptj", "llama", "qwen2", "mistral", "gemma3", "bert"])
 def any_model(
-    request: pytest.FixtureRequest,
-    tiny: Callable[..., LanguageModel],
-    tiny_masked: LanguageModel,
+    request: pytest.FixtureRequest, tiny: Callable[..., LanguageModel], tiny_masked: LanguageModel
 ) -> LanguageModel:
     """A tiny model of each causal architecture, and the masked one."""
     return tiny_masked if request.param == "bert" else tiny(request.param)

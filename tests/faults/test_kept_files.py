@@ -59,6 +59,14 @@ def test_a_file_of_the_users_name_is_read_as_it_is_or_named(tmp_path):
     assert path.exists()
 
 
+def test_what_is_kept_has_the_mode_of_new_files(tmp_path):
+    """safetensors writes 0600: other users of the cache could not read it."""
+    (tmp_path / "plain").touch()
+    with keeping.kept_whole(tmp_path / "sums.safetensors") as scratch:
+        safetensors.torch.save_file({"a": torch.zeros(2)}, scratch)
+    assert len({path.stat().st_mode for path in tmp_path.iterdir()}) == 1
+
+
 @pytest.mark.parametrize("left", [0, 0.5])
 def test_a_checkpoint_that_was_cut_off_is_refused(tmp_path, tiny, left):
     tiny("llama").model.save_pretrained(tmp_path)

@@ -11,12 +11,7 @@ from helpers.results.archive import archive
 from helpers.results.store import ResultsStore
 from helpers.thinkedit.grow.people import Proposal, about, neighbours, store_neighbours
 from helpers.thinkedit.grow.wordings import read_wordings
-from helpers.thinkedit.knowgic import (
-    load_aliases,
-    load_edits,
-    read_edits,
-    write_edits,
-)
+from helpers.thinkedit.knowgic import load_aliases, load_edits, read_edits, write_edits
 from helpers.thinkedit.metrics import chain_index
 from helpers.triples.graph import Edge, Entity, Graph
 from tools.recall.__main__ import together

@@ -16,9 +16,7 @@ from helpers.peak.construction.build import (
     build_counterfactual,
     build_temporal,
 )
-from helpers.peak.construction.report import (
-    validation_report,
-)
+from helpers.peak.construction.report import validation_report
 from helpers.peak.records import PeakRecord, load_peak, save_peak
 from helpers.triples.graph import Edge, Entity, Graph
 from helpers.triples.templates import PromptTemplates, packaged_templates
