@@ -218,13 +218,9 @@ def sensitivity_panels(run: Run, *, editor: str) -> Figure:
         values = [v.value if v.field else margin if field == "margin" else 1.0 for v in chosen]
         places = np.arange(len(values))
         for index, (metric, title) in enumerate({**NAMES, "GS": "GS"}.items()):
-            look: dict[str, Any] = {
-                "color": PALETTE[index],
-                "marker": MARKERS[index],
-                "linestyle": _LINES[index],
-            }
+            look = {"marker": MARKERS[index], "linestyle": _LINES[index], "label": title}
             aside = places + _ASIDE * (index - 0.5)
-            _line(axes, aside, chosen.values(), metric, label=title, **look)
+            _line(axes, aside, chosen.values(), metric, color=PALETTE[index], **look)
         axes.set_xticks(places, [f"{value:g}{'×' * (field != 'margin')}" for value in values])
         axes.set(title=SYMBOLS[field], ylim=(0, 105))
     panels[0].set_ylabel("percent")

@@ -235,26 +235,15 @@ def paired_factors(by_record: Metrics) -> tuple[Figure, tuple[list[Any], list[st
     drawn, panels = plt.subplots(1, 4, figsize=size, sharey=True, sharex=True)
     rows = np.arange(len(editors))[::-1]
     kinds = (("", "o", "plain", 0.12), ("+APP", "s", "+APP", -0.12))
-    look: dict[str, Any] = {
-        "markeredgecolor": "black",
-        "markeredgewidth": 0.4,
-        "markersize": 5,
-        "elinewidth": 0.9,
-        "capsize": 0,
-    }
+    look = {**EDGED, "markersize": 5, "capsize": 0, "across": True}
     for axes, (metric, title) in zip(panels, ALL_NAMES.items(), strict=True):
         for row, editor in zip(rows, editors, strict=True):
             means = []
             for place, (suffix, marker, label, aside) in enumerate(kinds):
                 if editor + suffix in by_record:
                     found = metric_interval(metric, by_record[editor + suffix][metric])
-                    mine: dict[str, Any] = {
-                        "fmt": marker,
-                        "color": PALETTE[place],
-                        "label": label,
-                        "zorder": 3,
-                    }
-                    marked(axes, [row + aside], rows_of([found]), across=True, **look, **mine)
+                    look |= {"fmt": marker, "color": PALETTE[place], "label": label, "zorder": 3}
+                    marked(axes, [row + aside], rows_of([found]), **look)
                     means.append((100 * found.mean, row + aside))
             if len(means) == 2:
                 axes.plot(*zip(*means, strict=True), color="0.5", linewidth=0.9, zorder=2)

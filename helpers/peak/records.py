@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -169,20 +169,16 @@ class PeakData:
         return f"{self.name}, {len(self.records)} records"
 
     def counts(self) -> dict[str, int]:
-        """``counts`` of the records."""
-        return counts(self.records)
-
-
-def counts(records: Sequence[PeakRecord]) -> dict[str, int]:
-    """Sizes of a set as in PEAK, Table 2."""
-    return {
-        "records": len(records),
-        "correct answers": sum(len(record.correct) for record in records),
-        "paraphrase prompts": sum(len(record.paraphrases) for record in records),
-        "locality prompts": sum(len(record.locality) for record in records),
-        "hard false answers": sum(len(record.hard_false) for record in records),
-        "random false answers": sum(len(record.random_false) for record in records),
-    }
+        """Sizes of the set as in PEAK, Table 2."""
+        parts = {
+            "correct answers": "correct",
+            "paraphrase prompts": "paraphrases",
+            "locality prompts": "locality",
+            "hard false answers": "hard_false",
+            "random false answers": "random_false",
+        }
+        sizes = {n: sum(len(getattr(r, part)) for r in self.records) for n, part in parts.items()}
+        return {"records": len(self.records), **sizes}
 
 
 def load_peak(
@@ -209,7 +205,7 @@ def load_peak(
     whole, chosen = _sliced(str(name_or_path))
     name, path = _find(whole)
     items = _read(path)
-    published = read_all(_placed(items, path, chosen, limit), _SCHEMA.validate_python)
+    published = read_all(_placed(items, path)[chosen][:limit], _SCHEMA.validate_python)
     if not published:
         raise UserError(f"{name_or_path}: the slice is empty, {path} has {len(items)} records")
     places = [(f"{path}, case_id {record.case_id}", record) for record in published]
@@ -298,27 +294,18 @@ def _read(path: Path) -> list[Any]:
     return content
 
 
-def _placed(
-    items: Sequence[Any], path: Path, chosen: slice, limit: int | None
-) -> Iterator[tuple[str, Any]]:
-    """The chosen items by their place; a number that is used twice anywhere in the file is refused.
-
-    Tables name records by it, so two with one number are confused, even if only one is read.
-    """
-    seen: dict[int, int] = {}
+def _placed(items: Sequence[Any], path: Path) -> list[tuple[str, Any]]:
+    """All items by their place. Tables name records by number: one that is used twice is refused."""
+    placed, seen = [], dict[int, int]()
     for place, item in enumerate(items):
         number = item.get("case_id") if isinstance(item, dict) else None
+        where = f"{path}, record {place}"
         if isinstance(number, int) and seen.setdefault(number, place) != place:
             raise UserError(
-                f"{path}, record {place}: case_id {number} is taken by record {seen[number]};"
-                " give each record its own"
+                f"{where}: case_id {number} is taken by record {seen[number]}; give each record its own"
             )
-    for place in list(range(len(items)))[chosen][:limit]:
-        number = items[place].get("case_id") if isinstance(items[place], Mapping) else None
-        yield (
-            f"{path}, record {place}" + f", case_id {number}" * isinstance(number, int),
-            items[place],
-        )
+        placed.append((where + f", case_id {number}" * isinstance(number, int), item))
+    return placed
 
 
 def _strict(record: PeakRecord) -> PeakRecord:

@@ -280,10 +280,6 @@ class PeakSequence:
         before = self.run.before()
         return {count: _joined(before, self.results(count).read()) for count in wanted}
 
-    def edits(self, count: int) -> pd.DataFrame:
-        """Diagnostics of the edits between the checkpoint before and this one."""
-        return self.results(count).read("edits")
-
     def results(self, count: int) -> Results:
         """Where the scores after ``count`` edits are kept: by the content of all their records."""
         records = self.run.data.records[:count]

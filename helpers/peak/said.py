@@ -56,10 +56,6 @@ class AnswerLists:
         """The same with other random numbers: how much two draws of one model differ."""
         return replace(self, sampling=replace(self.sampling, seed=self.sampling.seed + 1))
 
-    def texts(self, editor: Editor | None = None) -> pd.DataFrame:
-        """The continuations themselves: case_id, sample, text."""
-        return self.run.cases.read(self.results(editor), "texts")
-
     def results(self, editor: Editor | None = None) -> Results:
         """Where the continuations and the answers named in them are kept."""
         return self.run.open(self._how(editor))
@@ -85,24 +81,15 @@ class AnswerLists:
             sampling=self.sampling,
             progress=self.run.progress,
         )
-        texts = [
-            {"case_id": record.case_id, "sample": index, "text": text}
-            for record, drawn in zip(records, responses, strict=True)
-            for index, text in enumerate(drawn)
-        ]
-        tables = {"texts": pd.DataFrame(texts), "scores": named_table(records, responses)}
+        texts, rows = [], []
+        for record, drawn in zip(records, responses, strict=True):
+            for index, text in enumerate(drawn):
+                texts.append({"case_id": record.case_id, "sample": index, "text": text})
+                places = named_answers(text, record) or [NOTHING]
+                rows += [(record.case_id, index, *place) for place in places]
+        named = pd.DataFrame(rows, columns=["case_id", "sample", "list", "answer_index"])
+        tables = {"texts": pd.DataFrame(texts), "scores": named}
         return tables | ({"edits": diagnostics_table(records, updates)} if updates else {})
-
-
-def named_table(records: Sequence[PeakRecord], responses: Sequence[Sequence[str]]) -> pd.DataFrame:
-    """One row per known answer a sample names, one with list ``none`` where it names no one."""
-    rows = [
-        (record.case_id, sample, *place)
-        for record, drawn in zip(records, responses, strict=True)
-        for sample, text in enumerate(drawn)
-        for place in named_answers(text, record) or [NOTHING]
-    ]
-    return pd.DataFrame(rows, columns=["case_id", "sample", "list", "answer_index"])
 
 
 def named_answers(text: str, record: PeakRecord) -> list[tuple[str, int]]:

@@ -21,7 +21,6 @@ from helpers.peak.metrics import (
     records_of,
     summarise,
 )
-from helpers.peak.records import PeakData, PeakRecord
 from helpers.results.archive import Run, archive
 from helpers.results.statistics import LEVEL, Contrast, holm, paired_means, paired_shares
 from helpers.results.text import caption, in_points, mark, published_table
@@ -135,40 +134,17 @@ def editing_table(by_record: Metrics, *, metrics: Sequence[str] = MAIN_METRICS) 
     return pd.DataFrame.from_dict(rows, orient="index", columns=columns).rename_axis("method")
 
 
-def worst_record(table: pd.DataFrame, metric: str, data: PeakData) -> PeakRecord | None:
-    """The record with the highest value of a metric, the first in case of a tie; None without any."""
-    values = table[metric].dropna()
-    worst = None if values.empty else values.idxmax()
-    return next((record for record in data.records if record.case_id == worst), None)
-
-
-def ranking_in_words(
-    scores: pd.DataFrame, record: PeakRecord, column: str, *, first: int = 8
-) -> str:
-    """The most probable answers at the edit prompt: [appended], correct*, false."""
-    at_edit = scores[(scores["case_id"] == record.case_id) & (scores["role"] == "edit")]
-    order = (at_edit[column] / at_edit["tokens"]).sort_values(ascending=False).index[:first]
-    shown = at_edit.loc[order, ["list", "answer_index"]].itertuples(index=False)
-    forms = {"target": "[{}]", "correct": "{}*"}
-    return ", ".join(forms.get(name, "{}").format(record.lists[name][i]) for name, i in shown)
-
-
-def other_choices(
-    scores: Mapping[str, pd.DataFrame],
-    *,
-    hard_shares: Sequence[float] = (0.1, 0.2, 0.3, 0.4, 0.5),
-) -> pd.DataFrame:
+def other_choices(scores: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     """Metrics under the filter's other thresholds, and with P = exp(sum), as text (PEAK, Section 5.1).
 
     Args:
         scores: score tables by method.
-        hard_shares: thresholds of ``keep_answers``; 0.2 is the authors' and the default, and the only
-            one under P = exp(sum).
 
     Returns:
-        Index threshold and P; ``n``, the records that count, and one column per method and factor.
+        Index threshold of ``keep_answers`` (0.2 is the authors' and the default, and the only one
+        under P = exp(sum)) and P; ``n``, the records that count, and one column per method and factor.
     """
-    choices: list[tuple[float, Normalise]] = [(share, "mean") for share in hard_shares]
+    choices: list[tuple[float, Normalise]] = [(k / 10, "mean") for k in range(1, 6)]
     rows = {}
     for share, normalise in [*choices, (0.2, "sum")]:
         cells, counts = {}, set()

@@ -142,16 +142,12 @@ def test_further_anomalies(tmp_path: Path) -> None:
             "requested_rewrite.prompt: must hold one {} for the subject, has 2",
         ),
         ({"subject": " "}, "requested_rewrite.subject: must not be blank"),
-        ({"subject": None}, "requested_rewrite.subject: "),
         ({"target_new": {}}, "requested_rewrite.target_new.str: "),
         ({"postive_list": []}, "postive_list: "),
-        ({"negtive_list": "Niger"}, "negtive_list: "),
         ({"negtive_list": ["Niger", 3]}, "negtive_list.1: "),
         ({"neighborhood_prompts": [["alone"]]}, "neighborhood_prompts.0.1: "),
-        ({"postive_list": ["Nile"]}, "postive_list holds nothing beyond contradictions"),
         ({"negtive_list": ["Elbe"]}, "negtive_list holds nothing beyond contradictions"),
         ({"case_id": "7"}, "case_id: "),
-        ({"requested_rewrite": []}, "requested_rewrite.prompt: "),
     ],
 )
 def test_broken_records_are_named(tmp_path: Path, changes: dict, message: str) -> None:
@@ -239,13 +235,7 @@ def test_a_slice_is_a_part_of_the_same_data_set(tmp_path, written, positions) ->
     assert part.records == tuple(whole.records[position] for position in positions)
     assert (part.name, part.checksum) == (whole.name, whole.checksum)
     assert load_peak(f"{path}{written}", limit=1).records == part.records[:1]
-
-
-@pytest.mark.parametrize("outer", ["", "[1:]", "[1:4]", "[:3]"])
-def test_a_part_of_a_slice_is_a_slice(tmp_path, outer) -> None:
-    path = write(tmp_path, *({**ITEM, "case_id": case_id} for case_id in range(5)))
-    within = load_peak(f"{path}{outer}").records
-    assert load_peak(part_name(f"{path}{outer}", 1, 3)).records == within[1:3]
+    assert load_peak(part_name(f"{path}{written}", 0, 1)).records == part.records[:1]
 
 
 @needs_data

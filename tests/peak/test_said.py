@@ -18,7 +18,7 @@ from helpers.peak import said
 from helpers.peak.ablations import MEASURES, rank_correlation, said_metrics
 from helpers.peak.records import load_peak
 from helpers.peak.run import PeakRun
-from helpers.peak.said import NOTHING, AnswerLists, named_answers, named_table
+from helpers.peak.said import NOTHING, AnswerLists, named_answers
 from helpers.results.store import ResultsStore
 from helpers.scoring.responses import Sampling
 
@@ -50,12 +50,6 @@ def test_named_answers(record, text, named):
     assert named_answers(text, record) == named
 
 
-def test_every_sample_has_a_row(record):
-    table = named_table([record], [["Chad, Peru", "nothing of the kind"]])
-    places = table[["sample", "list", "answer_index"]].to_numpy().tolist()
-    assert places == [[0, "target", 0], [0, "hard", 0], [1, "none", -1]]
-
-
 @pytest.fixture
 def lists(tiny, tmp_path):
     data = load_peak("peak-mini-cf", limit=3)
@@ -71,9 +65,7 @@ def test_responses_are_stored_and_resumed(lists, editor, monkeypatch):
     before, after = lists.said(), lists.said(editor)
     for table in (before, after):
         assert table.groupby("case_id")["sample"].nunique().tolist() == [4, 4, 4]
-    assert len(lists.texts(editor)) == 12
     lists.again().said()
-    assert lists.texts()["text"].tolist() != lists.again().texts()["text"].tolist()
     monkeypatch.setattr(said, "sample_responses", None)  # anything sampled again would fail
     pd.testing.assert_frame_equal(lists.said(editor), after)
 

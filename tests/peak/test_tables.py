@@ -20,11 +20,9 @@ from helpers.peak.tables import (
     other_choices,
     paper_notes,
     paper_setting,
-    ranking_in_words,
     sample_table,
     scores_of,
     unedited,
-    worst_record,
 )
 from helpers.results.archive import About, Archive, archive
 from helpers.results.figure import published, save
@@ -102,19 +100,9 @@ def test_locality_of_the_published_scores_in_its_three_readings(stored):
     assert (before["AFF_hard"].dropna() == 0).all()
 
 
-def test_worst_record_in_words(both, data):
-    metrics = method_metrics(both)["ROME"]
-    worst = worst_record(metrics, "AFF_hard", data)
-    assert metrics.loc[worst.case_id, "AFF_hard"] == metrics["AFF_hard"].max()
-    assert ranking_in_words(both["ROME"], worst, "sum_before", first=3).count("*") == 3
-    after = ranking_in_words(both["ROME"], worst, "sum_after", first=1)
-    assert after == f"[{worst.target_new}]"
-    assert worst_record(metrics_table(NOTHING), "AFF_hard", data) is None
-
-
 def test_app_gains_less_where_p_is_of_the_whole_answer(stored):
     scores = scores_of(stored, only=["ROME", "ROME+APP"])
-    table = other_choices(scores, hard_shares=(0.2, 0.5))
+    table = other_choices(scores)
     plain, whole = table.loc[(0.2, "geometric mean")], table.loc[(0.2, "whole answer")]
     assert plain["n"] == "112"
     anf = [[round(float(r[f"{m} ANF_hard"].split()[0])) for m in scores] for r in (plain, whole)]

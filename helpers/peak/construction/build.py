@@ -12,7 +12,7 @@ import random
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from helpers.params import one_of, within
 from helpers.peak.records import PeakRecord
@@ -84,28 +84,18 @@ class PeakSettings:
 
 
 @dataclass(frozen=True)
-class Rejection:
-    """A fact that became no record, and at which step."""
-
-    subject: str
-    relation: str
-    step: str
-
-
-@dataclass(frozen=True)
 class Built:
-    """Records, and every fact that was lost on the way."""
+    """Records, and how many facts were lost at which step on the way."""
 
     records: tuple[PeakRecord, ...]
-    rejections: tuple[Rejection, ...]
+    lost: Mapping[str, int]
 
     def funnel(self) -> list[tuple[str, int]]:
         """Facts left after each step that loses any, in the order of the steps."""
-        lost = Counter(rejection.step for rejection in self.rejections)
-        left = len(self.records) + len(self.rejections)
+        left = len(self.records) + sum(self.lost.values())
         rows = [("facts (subject, relation)", left)]
-        for step in (step for step in STEPS if lost[step]):
-            left -= lost[step]
+        for step in (step for step in STEPS if step in self.lost):
+            left -= self.lost[step]
             rows.append((step, left))
         return rows
 
@@ -197,7 +187,6 @@ def temporal_span(cutoff: str, until: str | None) -> None:
         raise ValueError(f"until: {until!r} must come after the cutoff {cutoff!r}")
 
 
-@dataclass
 class Linked:
     """Which entities are linked with which, remembered from one question to the next.
 
@@ -207,14 +196,11 @@ class Linked:
     share a neighbour with o*; random ones then are linked in neither way.
     """
 
-    graph: Graph
-    _of_type: dict[str, set[str]] = field(init=False, repr=False)
-    _near: dict[str, frozenset[str]] = field(init=False, repr=False, default_factory=dict)
-
-    def __post_init__(self) -> None:
-        """Index entities by type."""
-        self._of_type = defaultdict(set)
-        for entity in self.graph.entities.values():
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self._near: dict[str, frozenset[str]] = {}
+        self._of_type: dict[str, set[str]] = defaultdict(set)
+        for entity in graph.entities.values():
             for kind in entity.types:
                 self._of_type[kind].add(entity.id)
 
@@ -307,8 +293,7 @@ class _Maker:
         for relation in wanted if relations is not None else ():
             templates_of(self.templates, relation)  # refuses one that has none
         records: list[PeakRecord] = []
-        rejections: list[Rejection] = []
-        made: Counter[str] = Counter()
+        lost, made = Counter[str](), Counter[str]()
         named: set[tuple[str, str]] = set()
         keys = sorted(key for key in graph.answers if relations is None or key[1] in wanted)
         for key in random.Random(settings.seed).sample(keys, len(keys)):
@@ -326,7 +311,7 @@ class _Maker:
                 if isinstance(outcome, PeakRecord) and made[relation] == settings.per_relation:
                     outcome = "within the relation's share"
             if isinstance(outcome, str):
-                rejections.append(Rejection(graph.label(subject), relation, outcome))
+                lost[outcome] += 1
             else:
                 # The first few records mix relations: one of each, then the next of each.
                 records.append(replace(outcome, case_id=made[relation]))
@@ -334,7 +319,7 @@ class _Maker:
                 named.add(name)
         records.sort(key=lambda record: record.case_id)  # stable: the drawn order stays
         numbered = (replace(record, case_id=number) for number, record in enumerate(records))
-        return Built(tuple(numbered), tuple(rejections))
+        return Built(tuple(numbered), lost)
 
     def make(
         self, key: Key, targets: Sequence[str], correct: Sequence[str], known: Sequence[str]

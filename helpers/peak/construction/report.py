@@ -14,7 +14,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from helpers.peak.construction.build import mentions
-from helpers.peak.records import PeakRecord, PeakWarning, counts, find_anomalies
+from helpers.peak.records import PeakRecord, PeakWarning, find_anomalies
 from helpers.results.archive import Run
 from helpers.results.figure import figure
 from helpers.results.style import HATCHES, MARKERS, PALETTE, plain, told, use_style
@@ -76,12 +76,6 @@ def lookalikes(records: Sequence[PeakRecord]) -> list[tuple[int, str, str]]:
         for false in (*record.hard_false, *record.random_false)
         if SequenceMatcher(None, correct.casefold(), false.casefold()).ratio() >= 0.85
     ]
-
-
-def statistics_table(sets: Mapping[str, Sequence[PeakRecord]]) -> pd.DataFrame:
-    """Counts of each set as in the paper's Table 2: one row per count, one column per set."""
-    columns = {name: counts(records) for name, records in sets.items()}
-    return pd.DataFrame(columns).rename_axis("count")
 
 
 def relation_names(relations: Iterable[str]) -> dict[str, str]:
@@ -146,12 +140,12 @@ def construction_funnel(run: Run) -> Figure:
     )
     for index, (axes, (name, part)) in enumerate(zip(panels[0], funnels.items(), strict=True)):
         places = np.arange(len(part))[::-1]
-        look: dict[str, Any] = {
-            "color": PALETTE[index],
-            "hatch": HATCHES[index],
-            "edgecolor": "black",
-        }
-        axes.barh(places, part["left"], linewidth=0.5, **look)
+        axes.barh(
+            places,
+            part["left"],
+            **{"color": PALETTE[index], "hatch": HATCHES[index]},
+            **{"edgecolor": "black", "linewidth": 0.5},
+        )
         for place, count in zip(places, part["left"], strict=True):
             axes.text(max(count, 1) * 1.15, place, f"{count:,}", va="center", fontsize=7)
         axes.set_yticks(places, part["step"], fontsize=7)
@@ -165,30 +159,6 @@ def construction_funnel(run: Run) -> Figure:
     return told(drawn, ", ".join(become), note)
 
 
-@_construction("02_list_sizes", title="Answers per record", needs=("filter",))
-def list_sizes(run: Run) -> Figure:
-    """Distribution of the number of correct and of hard false answers of the records kept."""
-    import seaborn as sns
-
-    use_style()
-    kept = run.tables["filter"].query("step == ''")
-    sets = {str(name): part for name, part in kept.groupby("set", sort=False)}
-    drawn, panels = plt.subplots(1, 2, figsize=(7.2, 2.6), sharey=True)
-    labels = {"correct": "correct answers O", "hard": "hard false answers $O_h$"}
-    for axes, (column, label) in zip(panels, labels.items(), strict=True):
-        for (name, part), color, line in zip(
-            sets.items(), PALETTE, ["-", "--", "-.", ":"], strict=False
-        ):
-            look = {"color": color, "linestyle": line, "label": f"{name} (n={len(part)})"}
-            sns.ecdfplot(x=part[column].to_numpy(float), ax=axes, **look)
-        axes.set_xlabel(f"{label} in a record")
-        axes.set_xlim(left=0)
-    panels[0].set_ylabel("share of records at or below")
-    panels[0].legend(loc="upper left")
-    medians = [f"{part['correct'].median():g} in {name}" for name, part in sets.items()]
-    return told(drawn, f"Correct answers in the median record: {', '.join(medians)}", _made_of(run))
-
-
 @_construction("02_known", title="What the model knows, per relation", needs=("filter",))
 def known_by_relation(run: Run) -> Figure:
     """Share of correct answers that the model knows, per relation, with every record as a dot."""
@@ -200,13 +170,9 @@ def known_by_relation(run: Run) -> Figure:
     places = {name: place for place, name in enumerate(order.index)}
     for index, (lost, label) in enumerate([(False, "record kept"), (True, "record filtered out")]):
         part = shares[(shares["step"] != "") == lost]
-        look: dict[str, Any] = {
-            "color": PALETTE[index],
-            "marker": MARKERS[index],
-            "alpha": 0.55,
-            "linewidth": 0,
-        }
-        axes.scatter(part["share"], part["name"].map(places), s=14, label=label, **look)
+        look: dict[str, Any] = {"color": PALETTE[index], "marker": MARKERS[index], "label": label}
+        look |= {"alpha": 0.55, "linewidth": 0, "s": 14}
+        axes.scatter(part["share"], part["name"].map(places), **look)
     means: dict[str, Any] = {"marker": "|", "s": 60, "color": "black", "label": "mean", "zorder": 3}
     axes.scatter(order.to_numpy(), range(len(order)), **means)
     axes.set_yticks(range(len(order)), map(plain, order.index), fontsize=7)

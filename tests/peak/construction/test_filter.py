@@ -79,10 +79,3 @@ def test_records_fail_at_the_step_that_says_why():
         "random false answers left"
     ]
     assert len(apply_filter([record()], no_hard).records) == 1
-
-
-def test_scores_are_matched_by_index_not_by_order():
-    table = scores(CORRECT, HARD, RANDOM, [9] * 5, HARD, RANDOM).sample(frac=1, random_state=0)
-    filtered = apply_filter([record(1), record(2)], table)
-    assert list(filtered.table["step"] == "") == [True, False]
-    assert list(filtered.table["case_id"]) == [1, 2]

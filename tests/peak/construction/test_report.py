@@ -35,15 +35,7 @@ def test_a_sound_record_has_no_contradictions():
     ("change", "kind"),
     [
         ({"hard_false": ("Chile", "France")}, "correct answer among hard false"),
-        ({"hard_false": ("CHILE", "France")}, "correct answer among hard false"),
         ({"target_new": "Chile"}, "appended answer among correct"),
-        ({"hard_false": ("spain",)}, "appended answer among hard false"),
-        ({"correct": ("Chile", "CHILE", "Brazil")}, "correct answer repeated"),
-        (
-            {"random_false": ("Portugal", *SOUND.random_false[1:])},
-            "hard false answer among random false",
-        ),
-        ({"random_false": SOUND.random_false[1:]}, "unusual number of random false"),
         ({"correct": ("Chile", "Brazil", "Peru")}, "subject among correct"),
         ({"target_new": "Next"}, "edit prompt gives o* away"),
         ({"locality": (("Near Peru lies", "Chile"),)}, "locality prompt in scope"),
@@ -90,7 +82,6 @@ def drawn(tmp_path):
             "step": ["", "model knows correct answers", ""],
             "correct": [10, 8, 20],
             "correct_kept": [5, 0, 10],
-            "hard": [6, 7, 8],
         }
     )
     tables = {"funnel": funnel, "filter": table}
@@ -110,5 +101,4 @@ def test_figures_hold_the_stored_numbers(drawn):
     assert list(lost.get_offsets()[:, 0]) == [0]
     assert list(means.get_offsets()[:, 0]) == [25, 50]
     assert drawn["02_known"].get_suptitle().startswith("In 1 of 2 relations")
-    assert drawn["02_list_sizes"].get_suptitle().endswith("median record: 15 in CF")
     assert "ours facts, m, float32 on cpu, rule rank" in drawn["02_known"].get_supxlabel()
