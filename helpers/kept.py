@@ -20,13 +20,12 @@ from typing import TypeVar
 from safetensors import SafetensorError
 
 from helpers import UserError
-from helpers.paths import in_one_line, remove, written_whole
+from helpers.paths import DIGITS, digest_of, in_one_line, remove, written_whole
 
 T = TypeVar("T")
 # What readers of JSON and safetensors raise for bytes that they did not write.
 _DAMAGE = (SafetensorError, ValueError, KeyError, TypeError)
-_DIGITS = 16
-_DIGEST = re.compile(rf"-([0-9a-f]{{{_DIGITS}}})$")
+_DIGEST = re.compile(rf"-([0-9a-f]{{{DIGITS}}})$")
 
 
 class DamagedError(UserError):
@@ -112,11 +111,6 @@ def kept(path: Path, read: Callable[[Path], T], make: Callable[[Path], object]) 
     return value
 
 
-def digest_of(content: bytes) -> str:
-    """Sixteen hexadecimal digits of the SHA-256 of some bytes."""
-    return hashlib.sha256(content).hexdigest()[:_DIGITS]
-
-
 def file_digest(path: Path) -> str:
     """Hexadecimal SHA-256 of a file."""
     with path.open("rb") as file:
@@ -125,7 +119,7 @@ def file_digest(path: Path) -> str:
 
 def _digest(path: Path) -> str:
     if not path.is_dir():
-        return file_digest(path)[:_DIGITS]
+        return file_digest(path)[:DIGITS]
     listed = "".join(f"{file_digest(file)}  {file.name}\n" for file in _files(path))
     return digest_of(listed.encode())
 
@@ -138,7 +132,7 @@ def _known_digest(path: Path, changed: tuple[int, ...]) -> str:
 
 def _versions(path: Path) -> list[Path]:
     stem, suffix = glob.escape(path.stem), glob.escape(path.suffix)
-    return list(path.parent.glob(f"{stem}-{'[0-9a-f]' * _DIGITS}{suffix}"))
+    return list(path.parent.glob(f"{stem}-{'[0-9a-f]' * DIGITS}{suffix}"))
 
 
 def _files(path: Path) -> list[Path]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import re
 import shutil
@@ -19,6 +20,7 @@ PARAMS = REPOSITORY / "params"
 NOTEBOOKS = REPOSITORY / "notebooks"
 FIGURES = REPOSITORY / "figures"
 RUNS = REPOSITORY / "runs"
+DIGITS = 16  # of the digests in names and lists of files
 
 _FULL = "free some space, or choose a folder on a larger disk"
 _FILE = "a file is in the place of a folder: move it away"
@@ -50,6 +52,11 @@ def in_one_line(error: OSError, place: Path | None = None) -> str:
 def file_name(text: str) -> str:
     """A text, such as a model's hub name or folder, as one harmless part of a path."""
     return re.sub(r"[^\w.+@-]+", "-", text).strip("-.") or "unnamed"
+
+
+def digest_of(content: bytes) -> str:
+    """The first hexadecimal digits of the SHA-256 of some bytes."""
+    return hashlib.sha256(content).hexdigest()[:DIGITS]
 
 
 def run_name(model: str, data: str) -> str:

@@ -16,11 +16,10 @@ from hypothesis import strategies as st
 
 from helpers import models
 from helpers.editing.update import Update
-from helpers.kept import digest_of
 from helpers.models import weights as model_weights
 from helpers.models.architectures import ModelError
 from helpers.models.weights import PACKAGED_WEIGHTS, PackagedWeights
-from helpers.paths import REPOSITORY, file_name
+from helpers.paths import REPOSITORY, digest_of, file_name
 from helpers.results.store import ResultsStore
 
 

@@ -27,7 +27,7 @@ from helpers.peak.ablations import (
     with_field,
 )
 from helpers.peak.figures import LISTS, MAIN_RUN, NAMES, PAIRS, paired_factors, rows_of
-from helpers.peak.findings import app_findings, fairer_findings, neighbour_findings
+from helpers.peak.findings import app_findings, fairer_findings, neighbour_findings, short_name
 from helpers.peak.metrics import metric_interval, probabilities_table
 from helpers.peak.tables import metric_contrast
 from helpers.results.archive import Run
@@ -71,14 +71,14 @@ def objectives_panels(run: Run, *, editor: str) -> Figure:
     # An unfinished study may lack the full APP: then the plain method is compared with.
     whole = next((v for v in shown if v.method.endswith("+app") and not v.field), next(iter(shown)))
     others = [variant for variant in shown if variant != whole]
-    rows = ["before", *map(_short, shown)][::-1]
+    rows = ["before", *map(short_name, shown)][::-1]
     drawn, (left, right) = plt.subplots(1, 2, figsize=(7.2, 3.3), sharey=True)
     worse: dict[str, list[str]] = {}
     pairs: list[Estimate] = []
     style: dict[str, Any] = {"across": True, "markersize": 5, "elinewidth": 0.9}
     for place, (metric, title) in enumerate(NAMES.items()):
         tests = [metric_contrast(metric, shown[whole][metric], shown[v][metric]) for v in others]
-        found = {_short(v): t.difference for v, t in zip(others, tests, strict=True)}
+        found = {short_name(v): t.difference for v, t in zip(others, tests, strict=True)}
         pairs += found.values()
         places = [rows.index(name) + 0.12 - 0.24 * place for name in found]
         color = _LIST_COLOURS["correct" if place == 0 else "hard"]
@@ -89,11 +89,15 @@ def objectives_panels(run: Run, *, editor: str) -> Figure:
     n = ", ".join(map(str, sorted({e.n for e in pairs})))
     left.axvline(0, color="0.4", linewidth=0.8)
     left.set_xlabel(
-        f"change against {_short(whole)} [points]\n→ worse; n = {n} pairs, 95 % intervals"
+        f"change against {short_name(whole)} [points]\n→ worse; n = {n} pairs, 95 % intervals"
     )
     left.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
-    states = {"before": (next(iter(shown)), "before")} | {_short(v): (v, "after") for v in shown}
-    tables = {v: probabilities_table(_only(stored.scores[str(v)], shown[v])) for v in shown}
+    states = {"before": (next(iter(shown)), "before")} | {
+        short_name(v): (v, "after") for v in shown
+    }
+    tables = {
+        v: probabilities_table(stored.scores[str(v)]).loc[table.index] for v, table in shown.items()
+    }
     for place, (name, label) in enumerate(LISTS.items()):
         keys = {state: (v, f"{name}_{moment}") for state, (v, moment) in states.items()}
         means = [metric_interval(key, tables[v][key]) for v, key in keys.values()]
@@ -111,7 +115,7 @@ def objectives_panels(run: Run, *, editor: str) -> Figure:
     lost = ", ".join(f"{name} ({', '.join(factors)})" for name, factors in worse.items())
     verdict = f"is worse {lost}" if lost else "is not shown to need any one objective"
     own = [f"{t.partition(',')[0]} {100 * shown[whole][m].mean():.1f}" for m, t in NAMES.items()]
-    note = f"{stored.described(*shown.values())}\n{_short(whole)} has {', '.join(own)} %"
+    note = f"{stored.described(*shown.values())}\n{short_name(whole)} has {', '.join(own)} %"
     return told(drawn, f"{method_label(editor)}+APP {verdict}", note)
 
 
@@ -331,15 +335,6 @@ def _shown(stored: Studies, variants: Sequence[Variant]) -> dict[Variant, pd.Dat
     names = [str(variant) for variant in variants]
     scores = {name: stored.scores[name] for name in names if name in stored.scores}
     return finished(variant_metrics(scores), variants)
-
-
-def _only(scores: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
-    return scores[scores["case_id"].isin(table.index)]
-
-
-def _short(variant: Variant) -> str:
-    """``plain``, ``APP``, ``without L1``."""
-    return variant.change or ("APP" if variant.method.endswith("+app") else "plain")
 
 
 def _held(tested: Sequence[Evidence], *parts: str) -> str:

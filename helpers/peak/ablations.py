@@ -100,13 +100,16 @@ def studies_of(run: Run) -> Studies:
     variants = variants_of(run)
     places = {name: name.split(" after ") for name in run.tables if " after " in name}
     scores = scores_of(run, only=[*variants, *places])
-    said = {name: run.tables[name] for name in run.tables if name.startswith("said ")}
+    said = [
+        name for name in run.tables if name.startswith("said ")
+    ]  # "said by rome", "said before"
+    states = [name.removeprefix("said ").removeprefix("by ") for name in said]
     drawn = [run.about.settings[name]["sampling"] for name in said]
     return Studies(
         run=run,
         scores={name: scores[name] for name in variants},
         sequences={(m, int(edits)): scores[name] for name, (m, edits) in places.items()},
-        said={_state_of(name): table.astype({"list": str}) for name, table in said.items()},
+        said={s: run.tables[n].astype({"list": str}) for s, n in zip(states, said, strict=True)},
         settings={name: run.about.settings[name] for name in variants},
         sampling=drawn[0] if drawn else {},
     )
@@ -153,15 +156,10 @@ def with_field(
 
     The unchanged method is among them: at factor 1; for the margin at ``margin``, the method's own
     (see ``Studies.margin``), and for the neighbours last (all of them).
-
-    Raises:
-        ValueError: ``margin`` is missing where the field is the margin.
     """
     whole = Variant(f"{editor}+app")
     places = {v: v.value for v in metrics if v.method == whole.method and v.field == field}
     if whole in metrics:
-        if field == "margin" and margin is None:
-            raise ValueError(f"give the margin of {whole} itself: stored.margin({editor!r})")
         places[whole] = {"margin": margin or 0.0, "neighbours": float("inf")}.get(field, 1.0)
     return finished(metrics, sorted(places, key=lambda v: places[v]))
 
@@ -343,11 +341,6 @@ def rank_correlation(first: ArrayLike, second: ArrayLike) -> tuple[float, float,
         return float("nan"), float("nan"), n
     found = stats.spearmanr(*pairs)
     return float(found.statistic), float(found.pvalue), n
-
-
-def _state_of(table: str) -> str:
-    """``before``, ``again``, or the method after whose edits the model was asked."""
-    return table.removeprefix("said ").removeprefix("by ")
 
 
 def _measures(before: pd.DataFrame, after: pd.DataFrame) -> dict[str, float]:

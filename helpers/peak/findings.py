@@ -15,11 +15,11 @@ import pandas as pd
 from helpers.editing.editors import Variant, fairer, method_label, objectives
 from helpers.peak.metrics import SHARES, method_metrics
 from helpers.peak.tables import (
-    MAIN_TABLES,
     PAPER_NAMES,
     Metrics,
     app_contrast,
     metric_contrast,
+    paper_setting,
     scores_of,
 )
 from helpers.results.archive import Run
@@ -29,7 +29,6 @@ from helpers.results.text import (
     Evidence,
     corrected_verdicts,
     in_points,
-    published_table,
 )
 
 ByVariant = Mapping[Variant, pd.DataFrame]
@@ -183,13 +182,11 @@ def price_table(runs: Runs) -> pd.DataFrame:
 def paper_means(dataset: str) -> list[tuple[str, dict[str, pd.Series]]]:
     """The paper's rows on a data set: for each model, for each method as we name it, its metrics."""
     ours = {paper: method for method, paper in PAPER_NAMES.items()}
-    published = pd.concat([published_table(name) for name in MAIN_TABLES])
-    published = published[published["dataset"] == dataset].replace({"metric": {"LS": "LS_authors"}})
     found = []
-    for model, rows in published.groupby("model", sort=False):
-        by_method = rows.set_index("metric").groupby("method", sort=False)["value"]
+    for setting in paper_setting("", dataset):
+        by_method = setting.rows().set_index("metric").groupby("method", sort=False)["value"]
         means = {ours.get(str(name), str(name)): values for name, values in by_method}
-        found.append((str(model), means))
+        found.append((setting.model, means))
     return found
 
 
@@ -260,13 +257,13 @@ def _differences(
     """``higher`` minus ``lower`` in each metric, where both are at hand."""
     if lower not in metrics or higher not in metrics:
         return
-    change = f"{method_label(lower.editor)}: {_state(higher)} - {_state(lower)}"
+    change = f"{method_label(lower.editor)}: {short_name(higher)} - {short_name(lower)}"
     for column in columns:
         first, second = metrics[lower][column], metrics[higher][column]
         yield paired(finding, f"{column}, {change}", column, first, second)
 
 
-def _state(variant: Variant) -> str:
+def short_name(variant: Variant) -> str:
     """``plain``, ``APP``, ``without L1``, ``+ (mean)``."""
     label = method_label(variant.method).removeprefix(method_label(variant.editor))
     return variant.change or {"": "plain", "+APP": "APP"}.get(label, label)

@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from helpers import UserError
-from helpers.kept import digest_of
-from helpers.paths import FIGURES, file_name, written_whole
+from helpers.paths import FIGURES, digest_of, file_name, written_whole
 
 if TYPE_CHECKING:  # pandas is imported where a table is read: values are checked without it
     import pandas as pd

@@ -24,14 +24,11 @@ from helpers.peak.ablations import (
     variants_table,
     with_field,
 )
-from helpers.peak.metrics import summarise
 from helpers.peak.publish import small
 from helpers.peak.said import NOTHING
 from helpers.peak.tables import HARD_METRICS, editing_table
 from helpers.results.archive import About, Archive
 from helpers.results.figure import published
-from helpers.results.statistics import Estimate
-from helpers.results.text import in_points
 
 mpl.use("Agg")
 NAME = "m_peak-cf"
@@ -103,17 +100,11 @@ def test_variants_table_marks_what_differs_from_the_reference(stored):
     assert table.loc["ROME", "AFF_hard"].endswith("*")
     assert not table.loc["ROME+APP", "AFF_hard"].endswith("*")
     # Of five edits APP loses three: p 0.04 by Newcombe, which is also the dagger's test; 0.07 by t.
-    shares = {"ROME": np.ones(5), "ROME+APP": np.array([0.0, 0, 0, 1, 1])}
-    few = dict(
-        zip(
-            metrics,
-            (pd.DataFrame(dict.fromkeys(HARD_METRICS, v)) for v in shares.values()),
-            strict=False,
-        )
-    )
+    shares = {"rome": np.ones(5), "rome+app": np.array([0.0, 0, 0, 1, 1])}
+    few = {Variant(v): pd.DataFrame(dict.fromkeys(HARD_METRICS, s)) for v, s in shares.items()}
     starred = variants_table(few, reference=Variant("rome+app"))
-    daggered = editing_table(by_label(few), metrics=["ES"])
     assert starred.loc["ROME", "ES"].endswith("*")
+    daggered = editing_table(by_label(few), metrics=["ES"])
     assert daggered.loc["ROME+APP", "ES"].endswith("‡")
     # exp(-0.2 (1 + 0.1 c)) of each record's correct probability is left; no rank is lost.
     lost = 100 * np.mean([1 - np.exp(-0.2 * (1 + 0.1 * c)) for c in range(6)])
@@ -137,8 +128,6 @@ def test_the_unchanged_method_stands_at_the_margin_of_its_preset(tmp_path):
     metrics = variant_metrics(stored.scores)
     places = with_field(metrics, "mend", "margin", margin=stored.margin("mend"))
     assert [str(v) for v in places] == ["mend+app@margin=2", "mend+app", "mend+app@margin=6"]
-    with pytest.raises(ValueError, match="give the margin"):
-        with_field(metrics, "mend", "margin")
     panel = sensitivity_panels(run, editor="mend").axes[-1]
     assert [tick.get_text() for tick in panel.get_xticklabels()] == ["2", "4", "6"]
 
@@ -152,13 +141,8 @@ def test_coefficients_stand_beside_the_papers(stored):
 def test_sequence_table_has_a_row_per_checkpoint(stored):
     table = sequence_table(sequence_metrics(stored))
     assert table.index.tolist() == [("ROME", 2), ("ROME", 5), ("ROME+APP", 2), ("ROME+APP", 5)]
-    metrics = sequence_metrics(stored)["rome", 5]["AFF_hard"]
-    after_five = summarise(metrics.to_frame()).loc["AFF_hard"]
-    assert table.loc[("ROME", 5), "AFF_hard"] == in_points(Estimate(*after_five))
-    plain, protected = (
-        float(table.loc[(method, 5), "AFF_hard"].split()[0]) for method in ("ROME", "ROME+APP")
-    )
-    assert plain > protected
+    mean = 100 * sequence_metrics(stored)["rome", 5]["AFF_hard"].mean()
+    assert table.loc[("ROME", 5), "AFF_hard"].startswith(f"{mean:.1f} ")
 
 
 def test_said_table_and_correlations(stored):

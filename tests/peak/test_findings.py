@@ -74,16 +74,6 @@ def test_data_sets_are_compared_without_pairing():
     assert findings(only, temporal=only, larger=only) == []
 
 
-def test_fine_tuning_counts_once_among_the_plain_editors():
-    low, high = metrics(AFF_hard=[0.1, 0.2, 0.1]), metrics(AFF_hard=[0.9, 0.8, 0.9])
-    found = findings({"FT-L": low, "FT-M": low, "ROME": high})
-    hard = evidence_of(found, "AFF hard - AFF random, plain editors")
-    # FT-M is not counted: (0.1 + 0.9) / 2 - 0.5, (0.2 + 0.8) / 2 - 0.6, (0.1 + 0.9) / 2 - 0.4
-    assert hard.difference.mean == pytest.approx((0.0 - 0.1 + 0.1) / 3)
-    alone = findings({"FT-M": low, "ROME": high})
-    assert evidence_of(alone, hard.measure).difference == hard.difference
-
-
 def table(forgets: float, edits: float = 1.0) -> pd.DataFrame:
     """Five records that differ a little from each other."""
     factors = dict.fromkeys(("AFF_hard", "ANF_hard"), forgets + SPREAD)

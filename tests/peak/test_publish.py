@@ -17,7 +17,7 @@ from helpers.peak.ablations import studies_of
 from helpers.peak.publish import editing_publication, studies_publication
 from helpers.peak.records import load_peak
 from helpers.peak.run import PeakRun
-from helpers.results.archive import Archive
+from helpers.results.archive import Archive, ArchiveError
 from helpers.results.publish import publish_parts
 from helpers.results.store import ResultsStore
 
@@ -101,14 +101,6 @@ def test_every_study_is_stored_once(run, built, into, tmp_path, monkeypatch):
     no_computation(monkeypatch)
     studies(replace(run, store=ResultsStore(tmp_path / "elsewhere")), into)
     assert contents(path) == before
-
-
-def test_factors_of_a_coefficient_that_is_zero_are_no_variants(run, built, into):
-    """As with MEND, whose APP has L1 alone."""
-    built["rome+app"] = replace(built["rome"], app=App(0.3, 0, 0))
-    path = studies(run, into, fairer=[], said=[], sequences=[], checkpoints=[1])
-    fields = {name.partition("@")[2] for name in into.get(path.name).tables}
-    assert fields == {"", "alpha=0x", "alpha=2x", "margin=1", "neighbours=1"}
 
 
 def test_a_published_run_takes_methods_and_never_loses_records(run, built, into):

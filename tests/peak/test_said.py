@@ -8,19 +8,16 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from helpers.editing.contexts import ContextTemplates
 from helpers.editing.rome import Rome
 from helpers.editing.update import Update
 from helpers.peak import said
-from helpers.peak.ablations import MEASURES, rank_correlation, said_metrics
+from helpers.peak.ablations import rank_correlation, said_metrics
 from helpers.peak.records import load_peak
 from helpers.peak.run import PeakRun
 from helpers.peak.said import NOTHING, AnswerLists, named_answers
 from helpers.results.store import ResultsStore
-from helpers.scoring.responses import Sampling
 
 
 @pytest.fixture
@@ -68,17 +65,6 @@ def test_responses_are_stored_and_resumed(lists, editor, monkeypatch):
     lists.again().said()
     monkeypatch.setattr(said, "sample_responses", None)  # anything sampled again would fail
     pd.testing.assert_frame_equal(lists.said(editor), after)
-
-
-def test_what_responses_depend_on_is_in_their_key(lists, editor, monkeypatch):
-    def folders():
-        kinds = (lists, lists.again(), replace(lists, samples=5))
-        return [each.results(how).folder for each in kinds for how in (None, editor)]
-
-    before, scores = folders(), lists.run.results().folder
-    monkeypatch.setattr(Sampling, "version", Sampling.version + 1)
-    assert len({*before, *folders()}) == 12
-    assert lists.run.results().folder == scores
 
 
 def test_a_given_up_edit_is_omitted(lists, editor, monkeypatch):
@@ -131,18 +117,6 @@ def test_measures_are_undefined_where_there_is_nothing_to_lose_or_to_hear():
     row = said_metrics(loud, silent).loc[7]
     assert (row["list_forgetting"], row["share_forgetting"], row["share_noise"]) == (1, 1, 0)
     assert math.isnan(row["list_noise"])
-
-
-places = st.sampled_from([TARGET, HARD, RANDOM, correct(0), correct(1)])
-samples = st.lists(st.lists(places, max_size=3, unique=True), min_size=1, max_size=6)
-
-
-@given(samples, samples)
-def test_measures_are_shares_and_nothing_changed_is_nothing_lost(before, after):
-    values = said_metrics(named(*before), named(*after))[list(MEASURES)].to_numpy(float)
-    assert ((values >= 0) & (values <= 1) | np.isnan(values)).all()
-    row = said_metrics(named(*before), named(*before)).loc[7]
-    assert all(math.isnan(row[measure]) or row[measure] == 0 for measure in MEASURES[:4])
 
 
 def test_rank_correlation_of_four_pairs_by_hand():

@@ -27,10 +27,6 @@ SOUND = PeakRecord(
 )  # fmt: skip
 
 
-def test_a_sound_record_has_no_contradictions():
-    assert validation_report([SOUND]) == []
-
-
 @pytest.mark.parametrize(
     ("change", "kind"),
     [
@@ -43,6 +39,7 @@ def test_a_sound_record_has_no_contradictions():
     ],
 )
 def test_each_contradiction_is_found(change, kind):
+    assert validation_report([SOUND]) == []
     assert kind in {warning.kind for warning in validation_report([replace(SOUND, **change)])}
 
 
