@@ -32,7 +32,7 @@ _Loader.add_constructor("tag:yaml.org,2002:int", _whole)
 load_yaml = partial(yaml.load, Loader=_Loader)
 
 
-def read_json(text: str, where: str) -> Any:
+def read_json(text: str | bytes, where: str) -> Any:
     """The value of a JSON text; ``where`` names the file, and the line where it has many.
 
     Raises:

@@ -69,9 +69,19 @@ def findings(
     """
     evidence = [*_within(counterfactual), *_app(counterfactual)]
     if temporal is not None:
-        evidence += _temporal(*_common(counterfactual, temporal))
+        finding, sets = "PEAK-T has lower AFF, ANF, ES and GS", _common(temporal, counterfactual)
+        for metric in (*FACTORS, *EDITS) if _plain(sets[0]) else ():
+            measure = f"{metric} PEAK-CF - PEAK-T, plain editors".replace("_", " ")
+            means = (_mean(metrics, metric) for metrics in sets)
+            evidence.append(Evidence(finding, measure, unpaired_means(*means)))
     if larger is not None:
-        evidence += _larger(*_common(counterfactual, larger))
+        finding, (small, large) = "larger models perturb more", _common(counterfactual, larger)
+        for metric in FACTORS if _plain(large) else ():
+            pairs = {"plain editors": (_mean(small, metric), _mean(large, metric))}
+            pairs |= {m: (small[m][metric], large[m][metric]) for m in EDITORS if m in large}
+            for whose, both in pairs.items():
+                measure = f"{metric} larger - smaller model, {whose}"
+                evidence.append(paired(finding, measure, metric, *both))
     return evidence
 
 
@@ -227,24 +237,6 @@ def _app(metrics: Metrics) -> Iterator[Evidence]:
                 measure = f"{metric} {higher} - {lower}"
                 both = metrics[lower][metric], metrics[higher][metric]
                 yield paired(finding, measure, metric, *both)
-
-
-def _temporal(counterfactual: Metrics, temporal: Metrics) -> Iterator[Evidence]:
-    for metric in (*FACTORS, *EDITS) if _plain(temporal) else ():
-        measure = f"{metric} PEAK-CF - PEAK-T, plain editors"
-        both = (_mean(metrics, metric) for metrics in (temporal, counterfactual))
-        finding = "PEAK-T has lower AFF, ANF, ES and GS"
-        yield Evidence(finding, measure.replace("_", " "), unpaired_means(*both))
-
-
-def _larger(smaller: Metrics, larger: Metrics) -> Iterator[Evidence]:
-    finding = "larger models perturb more"
-    for metric in FACTORS if _plain(larger) else ():
-        measure = f"{metric} larger - smaller model, plain editors"
-        yield paired(finding, measure, metric, _mean(smaller, metric), _mean(larger, metric))
-        for method in (name for name in EDITORS if name in larger):
-            measure = f"{metric} larger - smaller model, {method}"
-            yield paired(finding, measure, metric, smaller[method][metric], larger[method][metric])
 
 
 def _differences(

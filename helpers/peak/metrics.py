@@ -45,11 +45,9 @@ SETTINGS = ("hard", "random")
 FACTORS = ("RFF", "RNF", "CPC", "FPC", "AFF", "ANF")
 SHARES = ("ES", "GS", "LS", "LS_authors", "LS_unfiltered")  # of a record's prompts, often few
 METRICS = (*SHARES, *(f"{factor}_{setting}" for setting in SETTINGS for factor in FACTORS))
-PROBABILITIES = tuple(
-    f"{name}_{moment}"
-    for moment in ("before", "after")
-    for name in ("correct", "hard", "random", "target")
-)
+MOMENTS = ("before", "after")
+NAMES = ("correct", *SETTINGS, "target")
+PROBABILITIES = tuple(f"{name}_{moment}" for moment in MOMENTS for name in NAMES)
 _FRACTIONS = {*PROBABILITIES, *(m for m in METRICS if m[:3] in ("RFF", "RNF", "AFF", "ANF"))}
 _NOTHING = np.empty((2, 0))
 
@@ -213,12 +211,10 @@ def record_probabilities(record: RecordScores) -> dict[str, float]:
     Keys are ``PROBABILITIES``; averaged over answers, then over the prompts not skipped.
     """
     prompts = list(filter(None, _kept_prompts(record)))
-    places = [name.split("_") for name in PROBABILITIES]
     return {
-        f"{name}_{moment}": _mean(
-            np.exp(prompt[name][("before", "after").index(moment)]).mean() for prompt in prompts
-        )
-        for name, moment in places
+        f"{name}_{moment}": _mean(np.exp(prompt[name][place]).mean() for prompt in prompts)
+        for place, moment in enumerate(MOMENTS)
+        for name in NAMES
     }
 
 

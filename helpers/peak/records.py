@@ -285,10 +285,7 @@ def _find(name: str) -> tuple[str, Path]:
 
 def _read(path: Path) -> list[Any]:
     """A file's JSON list."""
-    try:
-        content = read_json(path.read_text(encoding="utf-8"), str(path))
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path}: not UTF-8 text ({error}); save it as UTF-8") from error
+    content = read_json(path.read_bytes(), str(path))
     if not isinstance(content, list) or not content:
         raise UserError(f"{path}: expected a non-empty JSON list of records")
     return content

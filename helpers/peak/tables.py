@@ -144,9 +144,9 @@ def other_choices(scores: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
         Index threshold of ``keep_answers`` (0.2 is the authors' and the default, and the only one
         under P = exp(sum)) and P; ``n``, the records that count, and one column per method and factor.
     """
-    choices: list[tuple[float, Normalise]] = [(k / 10, "mean") for k in range(1, 6)]
+    thresholds: list[tuple[float, Normalise]] = [(k / 10, "mean") for k in range(1, 6)]
     rows = {}
-    for share, normalise in [*choices, (0.2, "sum")]:
+    for share, normalise in [*thresholds, (0.2, "sum")]:
         cells, counts = {}, set()
         for method, table in scores.items():
             by_record = metrics_table(table, hard_share=share, normalise=normalise)

@@ -175,16 +175,6 @@ def test_no_graph_leads_to_contradictions(triples, seed, random_type):
         assert any(not false & answers for answers in answers_of(graph, record))
 
 
-def test_the_share_of_a_relation_is_asked_last():
-    """However many records are wanted, the funnel reports what the facts allow."""
-    few, every = (
-        dict(build_counterfactual(graph_of(BORDERS), TEMPLATES, settings=made).funnel())
-        for made in (replace(SMALL, per_relation=1), SMALL)
-    )
-    assert few.pop("within the relation's share") == 1
-    assert few == every
-
-
 @pytest.mark.parametrize(("name", "least"), [("peak-mini-cf", 150), ("peak-mini-t", 50)])
 def test_the_packaged_sets_are_large_and_sound(name, least):
     records = load_peak(name).records
