@@ -126,8 +126,7 @@ def _digest(path: Path) -> str:
 
 @cache
 def _known_digest(path: Path, changed: tuple[int, ...]) -> str:
-    # Computed once in a process while the files keep their times.
-    return _digest(path)
+    return _digest(path)  # computed once in a process while the files keep their times
 
 
 def _versions(path: Path) -> list[Path]:
