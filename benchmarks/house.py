@@ -33,14 +33,14 @@ BUDGETS = {
     "triples": 812,
     "peak": 3834,
     "klob": 1504,
-    "thinkedit": 4163,
+    "thinkedit": 4134,
     "explorer": 673,
     "sweeps": 645,
     "top-level": 1750,
     "tools": 2857,
     "benchmarks": 1499,
     "book": 795,
-    "tests": 16087,
+    "tests": 15816,
 }
 OUTSIDE = ("tools", "benchmarks", "book", "tests")
 # What an addition is: a word by which code names one that exists, and the files it may touch.

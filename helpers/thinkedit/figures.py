@@ -39,7 +39,6 @@ from helpers.thinkedit.evaluation import (
 )
 
 MAIN = "smollm2-135m"
-RECALLED = (MAIN, "gemma3-270m")  # whose own graphs are packaged
 _BARS = "; bars: 95 % intervals over edits"
 _STEPS = ["1", "2", "3", "4", "5"]
 _ALL, _LONG = slice(1, None), slice(3, None)  # of the counts overall and by length
@@ -362,34 +361,6 @@ def _changed(runs: Sequence[Run], pairs: tables.Pairs, *, mode: str, what: str) 
     finding = f"{what}: {sure} of {len(changes)} changes are more than chance explains"
     how = "Paired on n edits, 95 % intervals; filled: p < 0.05 by flipping signs"
     return told(drawn, finding, f"{_caption(shown, mode)}\n{how}")
-
-
-@figure("06_recalled", title="What models recall: links and chains, stage by stage", alone=True)
-def recalled() -> Figure:
-    """Links that each stage left of the packaged graphs, and the chains that came of them."""
-    use_style()
-    links, kept = {}, {}
-    for model in RECALLED:
-        links[model] = tables.packaged(f"recalled-{model}-links").set_index("relation").loc["all"]
-        kept[model] = tables.packaged(f"recalled-{model}-chains").set_index("steps")["kept"]
-    totals = {model: stages.astype(int) for model, stages in links.items()}
-    drawn, (left, right) = plt.subplots(
-        1, 2, figsize=(7.2, 3.4), gridspec_kw={"width_ratios": (3, 2)}
-    )
-    pd.DataFrame(totals).plot.barh(ax=left, width=0.8)
-    left.invert_yaxis()
-    left.set(xlabel="links", title="links left by each stage")
-    left.margins(x=0.15)
-    pd.DataFrame(kept).plot.bar(ax=right, width=0.8, legend=False, rot=0)
-    right.set(xlabel="steps", ylabel="chains", title="chains")
-    right.margins(y=0.1)
-    for axes in (left, right):
-        for bars in axes.containers:
-            axes.bar_label(bars, padding=1, fontsize=7)
-    counts = " and ".join(f"{counts.iloc[-1]} of {counts.iloc[0]}" for counts in totals.values())
-    found = " and ".join(str(counts.sum()) for counts in kept.values())
-    finding = f"{counts} proposed links lie on {found} chains"
-    return told(drawn, finding, f"ours: what {' and '.join(RECALLED)} recall, packaged")
 
 
 @figure("06_reading", title="ThinkEdit's measures in one picture each", alone=True)

@@ -90,36 +90,11 @@ def test_statements_that_repeat_the_solved_examples_are_no_thoughts():
         assert all(language.repeats_example(line, "?") for line in solved.splitlines())
 
 
-word = st.from_regex(r"[A-Za-z]{1,9}", fullmatch=True)
-
-
-@given(st.lists(st.tuples(word, word, word), max_size=6))
-def test_well_formed_lines_come_back_once(rows):
-    expected = [Triplet(*r).key for r in rows if r[0].casefold() != r[2].casefold()]
-    text = "\n".join(" | ".join(row) for row in rows)
-    found = language.triplets_of(text, text, Wordings())
-    assert [triplet.key for triplet in found] == list(dict.fromkeys(expected))
-
-
 @given(st.text())
 def test_any_text_is_survived(text):
     language.question_of(text)
     assert all(len(s.split()) >= 3 for s in language.statements(text))
     assert all(t.key[0] != t.key[2] for t in language.triplets_of(text, text, read_wordings()))
-
-
-def test_prompts_name_what_they_ask_about():
-    triplet = Triplet("Ada", "lives in", "Red House")
-    follow = Triplet("Red House", "belongs to", "North College")
-    assert "Subject: Ada | Relation: lives in | Object: Red House\n" in language.question_prompt(
-        [triplet]
-    )
-    chain = language.question_prompt([triplet, follow])
-    assert "Chain: Ada -> lives in -> Red House -> belongs to -> North College\n" in chain
-    for turns in (language.solved_prompt(name, "Who?") for name in ("thought", "extraction")):
-        assert [turn["role"] for turn in turns] == ["system", *["user", "assistant"] * 2, "user"]
-        assert turns[-1]["content"] == "Who?"
-    assert language.answer_prompt("Who?").endswith("Answer:")
 
 
 def test_wordings_need_one_slot_each(tmp_path):

@@ -59,22 +59,12 @@ def test_both_layouts_give_the_same_edit(tmp_path):
     assert [fact.cloze for fact in edit.broader_context] == ["Ben lives in"]
 
 
-def test_facts_are_distinct_whatever_their_question(tmp_path):
-    records = nested()
-    repeated = copy.deepcopy(INDIRECT)
-    repeated["questions"][1] = "In which land does Ben live?"
-    repeated["answers"][1] = "Narnia"
-    records[0]["chains"].append(repeated)
-    (edit,) = read(tmp_path, records)
-    assert len(edit.facts) == 3
-    assert [fact.question for fact in edit.broader_context] == ["Where does Ben live?"]
-
-
 def test_written_edits_read_back(tmp_path):
     edits = read(tmp_path, flat())
     path = tmp_path / "written.json"
     knowgic.write_edits(edits, path)
-    assert knowgic.read_edits(path) == edits
+    assert knowgic.load_edits(str(path)) == edits
+    assert knowgic.load_aliases(str(path)) == {}
     assert chain_lengths(edits) == {1: 1, 2: 1}
 
 
@@ -99,10 +89,6 @@ def test_a_file_without_records(tmp_path, content):
     ("spoil", "message"),
     [
         (at("chains", 1, "answers", value=["Ben"]), r"chains\.1: .*lists of different length"),
-        (
-            at("chains", 0, value={name: [] for name in DIRECT}),
-            r"chains\.0\.subjects: .*at least 1",
-        ),
         (at("chains", 1, "subjects", 1, value="Cat"), r"chains\.1: .* does not follow"),
         (at("chains", 1, "answers", 1, value="Oz"), r"chains\.1 must lead from 'ada' to 'narnia'"),
         (
@@ -119,11 +105,6 @@ def test_a_file_without_records(tmp_path, content):
         ),
         (at("chains", 1, "prompts", 1, value="Ben lives in"), r"prompts\.1: .*exactly one \{\}"),
         (at("requested_rewrite", 0, "target_new", value={}), r"target_new\.str: field required"),
-        (at("chains", value=[]), r"chains: .*at least 1"),
-        (at("chains", 1, "answers", value="narnia"), r"chains\.1\.answers: .*valid list"),
-        (at("chains", 0, value=None), r"chains\.0: .*valid dictionary"),
-        (at("chains", 1, "answers", 0, value=None), r"answers\.0: .*valid string"),
-        (at("requested_rewrite", 0, "target_new", "str", value=" "), r"target_new\.str: .*pattern"),
         (at("case_id", value="7"), r"case_id: .*valid integer"),
     ],
 )
@@ -153,13 +134,6 @@ def test_a_file_that_is_not_json_and_an_unknown_layout(tmp_path):
         knowgic.load_edits(str(tmp_path / "missing.json"))
 
 
-def test_a_file_of_ones_own_is_a_layout(tmp_path):
-    edits = knowgic.load_edits("mini")
-    knowgic.write_edits(edits, tmp_path / "own.json")
-    assert knowgic.load_edits(str(tmp_path / "own.json")) == edits
-    assert knowgic.load_aliases(str(tmp_path / "own.json")) == {}
-
-
 @pytest.mark.usefixtures("data_folder")
 def test_published_files_have_the_known_statistics():
     june, latest = knowgic.load_edits("2025-06"), knowgic.load_edits("latest")
@@ -175,13 +149,6 @@ def test_published_aliases_are_found_by_case_folded_name():
     aliases = knowgic.load_aliases()
     assert aliases["india"] == ("Bharat", "Hindustan")
     assert aliases["jim butcher"] == ()
-
-
-def test_the_packaged_edits_load_without_any_download(monkeypatch):
-    monkeypatch.delenv("HELPERS_DATA", raising=False)
-    edits = knowgic.load_edits("mini")
-    assert [edit.subject for edit in edits] == ["Harry Potter", "Eiffel Tower", "Mozart"]
-    assert all(len(edit.chains[0]) == 1 for edit in edits)
 
 
 def test_two_edits_under_one_number_are_refused(tmp_path):

@@ -4,10 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from helpers.thinkedit import knowgic
 from helpers.thinkedit.knowgic import Chain, ChainFact, Edit
 from helpers.thinkedit.probes import (
-    MAX_NEIGHBOURS,
     NEGATIONS,
     OTHER_RIVALS,
     kind_of,
@@ -15,7 +13,6 @@ from helpers.thinkedit.probes import (
     negations_of,
     neighbours_of,
     probes_of,
-    request_of,
     rivals_of,
 )
 from helpers.thinkedit.tables import ASKED
@@ -96,11 +93,6 @@ def test_the_edited_fact_is_asked_with_and_without_a_negation(edits):
         assert f"Is it {form} that {direct} {('Rome', 'Oslo')[item]}?" in prompt
 
 
-def test_requests_carry_the_original_as_correct_answer(edits):
-    request = request_of(edits[0], kinds_of(edits))
-    assert (request.text, request.target, request.correct) == ("Ada lives in", "Oslo", ("Rome",))
-
-
 def test_neighbours_share_the_relation_in_either_wording(edits):
     direct = replace(edits[0].facts[0], prompt="{} has its home in")
     edit = replace(edits[0], chains=(Chain((direct,)), *edits[0].chains[1:]))
@@ -108,19 +100,3 @@ def test_neighbours_share_the_relation_in_either_wording(edits):
     other = replace(edits[1], chains=(*edits[1].chains, Chain((alike,))))
     assert alike in neighbours_of(edit, [edit, other])
     assert alike not in neighbours_of(edits[0], [edits[0], other])
-
-
-@pytest.mark.usefixtures("data_folder")
-def test_every_published_fact_has_rivals_and_a_clean_prompt():
-    edits = knowgic.load_edits("2025-06")
-    kinds = kinds_of(edits)
-    for edit in edits:
-        probes = probes_of(edit, edits, kinds)
-        own = {name.casefold() for fact in edit.facts for name in (fact.subject, fact.object)}
-        assert len([p for p in probes if p.form == "neighbour"]) in range(1, MAX_NEIGHBOURS + 1)
-        for probe in probes:
-            assert probe.prompt == probe.prompt.rstrip()
-            others = [name for name in probe.rivals if name.casefold() not in own]
-            assert not others or len(probe.rivals) <= OTHER_RIVALS
-            assert probe.rivals or probe.form != "fact" or len(edit.facts) <= 3
-            assert probe.original not in probe.rivals

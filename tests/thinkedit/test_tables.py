@@ -12,8 +12,8 @@ from helpers.results.archive import About, Archive, ArchiveError, Run, archive
 from helpers.results.figure import published
 from helpers.thinkedit import knowgic, tables
 from helpers.thinkedit.deep import edit_index
-from helpers.thinkedit.evaluation import caption_of, evaluate, facts_of, scores_of, split_app
-from helpers.thinkedit.metrics import BY_MEAN, Known, chain_index, per_edit
+from helpers.thinkedit.evaluation import caption_of, evaluate, facts_of, scores_of
+from helpers.thinkedit.metrics import BY_MEAN, Known, chain_index
 
 MINI = knowgic.load_edits("mini")
 CHAINS = chain_index(MINI)
@@ -90,28 +90,6 @@ def test_lengths_have_intervals_around_their_values(sampled):
     assert repository.loc[("llama3-8b-instruct", "alphaedit"), "IFR"] == 0.678
 
 
-def test_pooling_weighs_chains_and_the_mean_weighs_edits(sampled):
-    """One edit's facts halve: pooled, its share of the chains counts, per edit a third."""
-    halved = sampled["sampled: memit, independent"]["case_id"].eq(MINI[0].case_id)
-    changed = sampled["sampled: memit, independent"].assign(hits=np.where(halved, 2, 4))
-    found = evaluated({**sampled, "sampled: memit, independent": changed})
-    kept = found.chains.query("method == 'memit'")
-    whole = row(tables.technique_table(found, mode="independent"), "memit")
-    weights = kept["length"] ** -0.5
-    assert whole["IFR"] == pytest.approx(np.average(kept["ratio"], weights=weights))
-    means = [np.average(e["ratio"], weights=e["length"] ** -0.5) for _, e in kept.groupby("edit")]
-    each = row(tables.technique_table(found, mode="independent", estimate=per_edit), "memit")
-    assert each["IFR"] == pytest.approx(np.mean(means))
-    assert each["IFR"] != pytest.approx(whole["IFR"], abs=0.05)
-    for table in (whole, each):
-        assert 0 <= table["IFR low"] <= table["IFR"] <= table["IFR high"] <= 1 + 1e-9
-    more = sampled["sampled: memit, independent"].assign(hits=5)
-    found = evaluated({**sampled, "sampled: memit, independent": more})
-    capped = row(tables.technique_table(found, mode="independent"), "memit")
-    assert capped["IFR"] > 1.2
-    assert capped[["IFR capped", "IFR capped low"]].tolist() == pytest.approx([1, 1])
-
-
 def test_differences_are_of_the_same_edits_and_corrected(sampled):
     found = evaluated(sampled)
     pairs = tables.against_method(found, "memit", mode="independent")
@@ -126,16 +104,6 @@ def test_differences_are_of_the_same_edits_and_corrected(sampled):
     )
     assert (same["mean"] == 0).all()
     assert (same["before"] == same["after"]).all()
-
-
-def test_methods_with_app_are_compared_with_those_without(sampled):
-    with_app = {"sampled: memit+app, independent": sampled["sampled: rome, independent"]}
-    plain, app = split_app(evaluated({**sampled, **with_app}))
-    assert set(plain.chains["method"]) == {"memit", "rome"}
-    pairs = tables.against_mode(app, plain, mode="independent", other_mode="independent")
-    assert list(pairs) == [("m", "memit")]
-    table = tables.difference_table(pairs).set_index("measure")
-    assert table.loc["IFR", "difference"].startswith("-1.00")
 
 
 def test_new_facts_are_counted_on_chains_beyond_the_edit_itself(sampled):
@@ -357,7 +325,7 @@ def test_a_run_of_ones_own_has_its_figures(tmp_path, exact_table):
     ]
     rows = exact_table(*facts, *(lead(edit.case_id, 1.0) for edit in MINI))
     parts = {"exact: none, before": rows, "exact: rome, sequential": rows}
-    alone = {"06_paper_ifr_by_length", "06_reading", "06_recalled"}
+    alone = {"06_paper_ifr_by_length", "06_reading"}
     assert set(published(tmp_path, chapter="06")) == alone
     run = run_of(parts)
     into = Archive(tmp_path / "thinkedit")
