@@ -42,14 +42,11 @@ _CACHE = "context_templates_3"  # another number when templates are sampled in a
 class ContextTemplates:
     """Templates in groups; averages are taken inside a group first, then over groups.
 
-    One group with everything is ROME's plain mean; ({bare}, {sampled}) is MEMIT's weighting.
+    One group with everything is ROME's plain mean; ({bare}, {sampled}) is MEMIT's weighting. The first
+    template of all is the bare one.
     """
 
     groups: tuple[tuple[str, ...], ...]
-
-    def __post_init__(self) -> None:
-        if not self.groups or self.groups[0][:1] != (BARE,):
-            raise ValueError("the first template of the first group must be the bare '{}'")
 
     @property
     def templates(self) -> tuple[str, ...]:
@@ -115,10 +112,6 @@ def _sample(language_model: LanguageModel, length: int, count: int, start: str) 
                 f"{count} templates cannot be spread evenly over {len(START_WORDS)} start words"
             )
         texts = [word for word in START_WORDS for _ in range(count // len(START_WORDS))]
-    elif tokenizer.eos_token is None:
-        raise ValueError(
-            f"the tokenizer of {language_model.name} has no end-of-text token; start from 'words'"
-        )
     else:
         texts = [tokenizer.eos_token] * count
     starts: list[list[int]] = tokenizer(texts)["input_ids"]

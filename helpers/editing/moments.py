@@ -39,7 +39,7 @@ SAVE_EVERY = 300.0  # seconds between two copies of unfinished sums: gigabytes, 
 
 
 class SecondMomentError(UserError):
-    """Raised for statistics that are missing, singular, or made with another model."""
+    """Raised for statistics of no tokens, or of too few to be solved with."""
 
 
 @dataclass(frozen=True)
@@ -186,16 +186,6 @@ def missing_layers(layers: Sequence[int], folder: Path) -> list[int]:
         return kept_at(_path(folder, layer)).exists() or packaged_file(folder, layer).exists()
 
     return [layer for layer in layers if not there(layer)]
-
-
-def check_fingerprint(moment: SecondMoment, language_model: LanguageModel) -> None:
-    """Raise ``SecondMomentError`` where the statistics were made with another model."""
-    if moment.fingerprint != language_model.fingerprint:
-        raise SecondMomentError(
-            f"the second moment of layer {moment.layer} was made with model {moment.fingerprint}, but"
-            f" {language_model.name} is {language_model.fingerprint};"
-            " compute it again with second_moment(...)"
-        )
 
 
 def packaged_file(root: Path, layer: int) -> Path:

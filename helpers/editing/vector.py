@@ -26,7 +26,7 @@ from helpers.editing.batch import EditBatch
 from helpers.editing.contexts import ContextTemplates
 from helpers.editing.editor import Editor, made_in_batches
 from helpers.editing.memo import Memo, memoised
-from helpers.editing.moments import SecondMoment, SecondMomentError, check_fingerprint
+from helpers.editing.moments import SecondMoment
 from helpers.editing.presets import VectorHyperparameters
 from helpers.editing.request import EditRequest, checked_requests
 from helpers.editing.rows import EditRow, edit_row, subject_prompts
@@ -64,7 +64,6 @@ class VectorEditor(Editor):
     shared with other editors of it; without, every call optimises.
 
     Raises:
-        SecondMomentError: statistics missing for a layer, or made with another model.
         ValueError: a layer the model does not have.
     """
 
@@ -78,16 +77,8 @@ class VectorEditor(Editor):
     memo: Memo | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        for moment in self.second_moments.values():
-            check_fingerprint(moment, self.language_model)
         for layer in self.hyperparameters.layers:
             self.language_model.layout.block(layer)  # raises for a layer that does not exist
-        for layer in self.hyperparameters.moment_layers:
-            if layer not in self.second_moments:
-                raise SecondMomentError(
-                    f"{self.name} needs the second moment of layer {layer}; compute it with"
-                    " second_moment(...)"
-                )
 
     def parts(self) -> tuple[str, ...]:
         """The optimised vector, the contexts, and the statistics where used."""

@@ -136,8 +136,6 @@ class IntegratedGradients(Locator):
     at_a_time = 1
 
     def __init__(self, *, steps: int = 20) -> None:
-        if steps < 2:
-            raise LocatorError(f"integrated gradients need at least 2 steps, got {steps}")
         self.steps = steps
 
     def scores(self, language_model: LanguageModel, queries: Sequence[Query]) -> Scores:
@@ -160,8 +158,6 @@ class CausalTracing(Locator):
     at_a_time = 1
 
     def __init__(self, *, samples: int = 10, noise: float = 3.0, seed: int = 0) -> None:
-        if samples < 1 or noise <= 0:
-            raise LocatorError(f"samples and noise must be positive, got {samples} and {noise}")
         self.samples, self.noise, self.seed = samples, noise, seed
 
     def scores(self, language_model: LanguageModel, queries: Sequence[Query]) -> Scores:
@@ -178,17 +174,12 @@ class LogitAttribution(Locator):
     The write is taken out of the last residual stream before the final norm, everything between held
     fixed; the norm is computed anew, so nothing is linearised. Differences are taken in fp32: in half
     precision a neuron's share would be lost in the logit's rounding.
-
-    Args:
-        granularity: ``"neuron"`` or ``"layer"``.
     """
 
     at_a_time = 8
 
-    def __init__(self, *, granularity: Granularity = "neuron") -> None:
-        if granularity not in ("neuron", "layer"):
-            raise LocatorError(f"logit attribution has no {granularity} granularity")
-        self.granularity = granularity
+    def __init__(self, *, granularity: Literal["neuron", "layer"] = "neuron") -> None:
+        self.granularity: Granularity = granularity
         self.name = f"logit attribution ({granularity})"
 
     @torch.inference_mode()

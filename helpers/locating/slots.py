@@ -16,7 +16,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from helpers.locating.query import LocatorError, Query
+from helpers.locating.query import Query
 from helpers.models.forest import PackedRows, padded
 from helpers.models.forward import Past, hidden_states, prefill
 from helpers.models.hooks import input_hooks, output_hooks
@@ -122,8 +122,6 @@ def branching(
     All rows must share one mask and one set of positions (one sentence, repeated).
     """
     rows, grows = len(batch.ids), set(layers)
-    if rows > 1 and not bool((batch.visible == batch.visible[:1]).all()):
-        raise LocatorError("rows can branch off one sentence at a time only")
 
     def grow(hidden: Tensor) -> Tensor:
         return torch.cat([hidden, hidden[:rows].repeat(copies, 1, 1)])

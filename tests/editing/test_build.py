@@ -12,7 +12,6 @@ from helpers.editing.contexts import ContextTemplates
 from helpers.editing.editors import EDITORS, EditorError
 from helpers.editing.mend import Hypernetwork
 from helpers.editing.presets import (
-    base_hyperparameters,
     model_file,
     preset_words,
     read_hyperparameters,
@@ -142,23 +141,6 @@ def test_editors_by_name(named, requests, name) -> None:
     if name != "ft-m":
         stops = [getattr(e, "base", e).hyperparameters.stop_on for e in (plain, with_app)]
         assert stops == ["total", "nll"]
-
-
-@pytest.mark.parametrize("name", ["rome", "r-rome", "memit", "alphaedit", "rect", "prune"])
-def test_second_moments_that_are_announced_are_those_that_are_loaded(
-    named, monkeypatch, name
-) -> None:
-    asked: list[int] = []
-
-    def second_moment(_, layers, *__, **___):
-        asked.extend(layers)
-        raise InterruptedError  # the tiny model has no such layers
-
-    monkeypatch.setattr(build, "second_moment", second_moment)
-    with pytest.raises(InterruptedError):
-        build_editor(name, named, preset="tuned")
-    needed = base_hyperparameters(name, named.name, "tuned").moment_layers
-    assert tuple(asked) == needed != ()
 
 
 def test_knowledge_neurons_by_name_take_no_objective(named, requests) -> None:

@@ -12,7 +12,6 @@ import torch
 from helpers.editing.app import App
 from helpers.editing.batch import EditBatch
 from helpers.editing.editors import EDITORS
-from helpers.editing.moments import SecondMomentError
 from helpers.editing.request import EditRequest, RequestError
 from helpers.editing.update import apply
 from helpers.editing.vector import VectorEditor
@@ -210,15 +209,6 @@ def test_a_joint_edit_of_which_nothing_is_left_has_failed(
     assert joint.failed
     assert len(joint) == 0
     assert len(joint.diagnostics["edits"]) == 2
-
-
-@pytest.mark.parametrize("name", VECTOR)
-def test_statistics_and_layers_must_be_the_models(tiny, make_editor, moments_of, name) -> None:
-    editor = make_editor(name, tiny("llama"))
-    with pytest.raises(SecondMomentError, match="was made with model"):
-        replace(editor, second_moments=moments_of(tiny("qwen2")))
-    with pytest.raises(SecondMomentError, match="needs the second moment of layer 1"):
-        replace(editor, second_moments={})
 
 
 @pytest.mark.parametrize("name", [*VECTOR, "ft-m"])

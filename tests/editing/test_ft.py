@@ -80,8 +80,3 @@ def test_little_free_memory_means_one_edit_at_a_time(
         monkeypatch.setattr(ft_module, "free_bytes", lambda _, free=free: free)
         make_editor("ft-l", tiny("llama"), num_steps=1).edit(requests)
     assert sizes == [1, 1, 1, 3]
-
-
-def test_one_layer_is_edited(tiny, make_editor) -> None:
-    with pytest.raises(ValueError, match="exactly one layer"):
-        make_editor("ft-l", tiny("llama"), layers=(1, 2))

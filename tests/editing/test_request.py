@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from helpers.editing.ft import FtHyperparameters
 from helpers.editing.presets import LayerHyperparameters
 from helpers.editing.request import RequestError
 
@@ -39,3 +40,5 @@ def test_a_single_answer_is_not_taken_for_its_letters(requests) -> None:
 def test_layers_are_named_once_and_in_order(layers) -> None:
     with pytest.raises(ValueError, match="ascending"):
         LayerHyperparameters(layers=layers)
+    with pytest.raises(ValueError, match="exactly one layer"):
+        FtHyperparameters(layers=(1, 2), num_steps=1, lr=1)

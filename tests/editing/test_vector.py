@@ -238,5 +238,3 @@ def test_weights_of_each_choice_of_targets():
     assert found["all-sum"] == {"Venus": 1} | dict.fromkeys(("Earth", "Ceres", "Vesta"), 1 / 3)
     for targets in TARGETS:
         assert weighted_targets(EditRequest("Mars", "{} is", "Venus"), targets) == [("Venus", 1)]
-    with pytest.raises(ValueError, match="targets must be one of new, all, all-sum, not 'both'"):
-        weighted_targets(request, "both")

@@ -5,13 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from types import SimpleNamespace
 
 import psutil
 import torch
 
-from helpers.models import batching, weights
-from helpers.models.batching import records_at_once, tokens_at_once
+from helpers.models import weights
 from helpers.models.weights import free_bytes, group_rooms
 
 # A wide model, so that activations of all records at once would show.
@@ -69,24 +67,3 @@ def test_free_memory_is_what_the_tighter_of_machine_and_job_leaves(monkeypatch):
     for room, least, most in ((1000, 1000, 1000), (1 << 62, 1, total), (0, 0, 0)):
         monkeypatch.setattr(weights, "group_rooms", lambda room=room: [room])
         assert least <= free_bytes(torch.device("cpu")) <= most
-
-
-def test_a_large_device_takes_more_at_once(monkeypatch):
-    """The shape of LLaMA-2 7B in bf16, with what is free beside its weights."""
-    sizes = SimpleNamespace(blocks=32, hidden_size=4096, intermediate_size=11008)
-    config = SimpleNamespace(config=SimpleNamespace(vocab_size=32000))
-
-    def found(device: str, gib: int) -> tuple[int, int, int]:
-        monkeypatch.setattr(batching, "free_bytes", lambda _: gib * 2**30)
-        placed = {"device": torch.device(device), "dtype": torch.bfloat16}
-        model = SimpleNamespace(layout=sizes, model=config, **placed)
-        optimised = tokens_at_once(model, 2048, gradients=True)
-        scored = tokens_at_once(model, 4096, gradients=False)
-        return optimised, scored, records_at_once(placed["device"], 32)
-
-    optimised, *rest = found("cuda", 125)
-    assert 8192 <= optimised <= 16384
-    assert rest == [16384, 128]
-    assert 4096 <= found("cuda", 64)[0] < optimised
-    assert found("cuda", 4) == (2048, 4096, 32)
-    assert found("cpu", 125) == (2048, 4096, 32)

@@ -130,15 +130,6 @@ def test_the_benchmarks_answers_all_follow_a_blank(data_folder):
     assert {prompt for prompt in prompts if separator_after(prompt) != " "} == set()
 
 
-@pytest.mark.parametrize(
-    ("template", "subject", "message"),
-    [("no slot", "x", "exactly one"), ("{} and {}", "x", "exactly one"), ("{} is", " ", "empty")],
-)
-def test_templates_that_cannot_be_filled(tiny, template, subject, message):
-    with pytest.raises(TokenError, match=message):
-        subject_prompt(tiny("llama"), template, subject)
-
-
 def test_a_subject_without_tokens_is_refused(tiny):
     tokenizer = AutoTokenizer.from_pretrained(prepare("smollm2-135m"))
     with pytest.raises(TokenError, match=r"drops the subject '\\x06'"):
