@@ -34,6 +34,7 @@ from helpers.models.tokens import prompt_prefix
 from helpers.models.weights import exact_products
 from helpers.paths import PACKAGED, cache_folder
 
+TOKENS = 4096  # of a pass, padding included
 LARGE = 4096  # rows of a matrix whose decomposition is announced, and kept on the disk
 SAVE_EVERY = 300.0  # seconds between two copies of unfinished sums: gigabytes, for a large model
 
@@ -132,11 +133,7 @@ class SecondMoment:
 
 
 def second_moment(
-    language_model: LanguageModel,
-    layers: Sequence[int],
-    corpus: Corpus,
-    *,
-    token_budget: int = 4096,
+    language_model: LanguageModel, layers: Sequence[int], corpus: Corpus
 ) -> dict[int, SecondMoment]:
     """Second moments of the given layers, made where cache and package do not hold them.
 
@@ -156,7 +153,7 @@ def second_moment(
         name = _described(corpus, prefixed=prefixed)
         unfinished = root / f"sums-{'-'.join(map(str, sorted(missing)))}.partial.safetensors"
         with exact_products():  # shared by models of one fingerprint, whatever their products
-            sums, tokens = _summed_keys(language_model, missing, corpus, unfinished, token_budget)
+            sums, tokens = _summed_keys(language_model, missing, corpus, unfinished)
         if not tokens:
             raise SecondMomentError(f"corpus {name} holds no tokens")
         for layer in missing:
@@ -225,11 +222,7 @@ def _save(moment: SecondMoment, path: Path) -> None:
 
 
 def _summed_keys(
-    language_model: LanguageModel,
-    layers: Sequence[int],
-    corpus: Corpus,
-    unfinished: Path,
-    token_budget: int,
+    language_model: LanguageModel, layers: Sequence[int], corpus: Corpus, unfinished: Path
 ) -> tuple[dict[str, Tensor], int]:
     """Sums of k k^T [f, f] by module over the whole corpus, and its tokens.
 
@@ -247,7 +240,7 @@ def _summed_keys(
     title = f"second moments of {of_layers} over {corpus.name}, once for {language_model.name}"
     total, saved = getattr(corpus, "count", None), time.monotonic()
     with tqdm(desc=title, unit="document", total=total, initial=read) as bar:
-        for batch in _batches(documents, token_budget):
+        for batch in _batches(documents):
             for part in run_halving(batch, lambda d: _keys(language_model, d, modules)):
                 for module, keys in part.items():
                     sums[module].addmm_(keys.T, keys)
@@ -261,12 +254,12 @@ def _summed_keys(
     return sums, tokens
 
 
-def _batches(documents: Iterator[list[int]], token_budget: int) -> Iterator[list[list[int]]]:
-    """Consecutive documents whose padded size stays in the budget."""
+def _batches(documents: Iterator[list[int]]) -> Iterator[list[list[int]]]:
+    """Consecutive documents whose padded size stays in ``TOKENS``."""
     batch: list[list[int]] = []
     for document in documents:
         widest = max([len(document), *map(len, batch)])
-        if batch and widest * (len(batch) + 1) > token_budget:
+        if batch and widest * (len(batch) + 1) > TOKENS:
             yield batch
             batch = []
         batch.append(document)

@@ -30,6 +30,7 @@ from helpers.models.batching import run_halving
 from helpers.models.hooks import OnOutput, input_hooks, output_hooks, record
 from helpers.models.language_model import LanguageModel
 
+ROWS = 1024  # of one pass of integrated gradients, which takes layers in groups
 Place = Literal["activation", "gate"]
 
 
@@ -38,19 +39,17 @@ def integrated_gradients(
     query: Query,
     *,
     steps: int = 20,
-    rows: int = 1024,
     at: Place = "activation",
 ) -> Tensor:
     """One sentence's attributions [layers, neurons]; a ``LocatorError`` where it has no target.
 
     Args:
         steps: m; 1 is the gradient at zero alone.
-        rows: rows of one pass, which bounds memory; layers are taken in groups.
         at: scale the neuron's ``activation`` (the input of the MLP's second matrix) or the
             ``gate``'s output, before the activation function.
     """
     batch, target = slot_batch(language_model, [query], [query.slot]), query.required_target
-    blocks, group = language_model.layout.blocks, max(1, rows // steps)
+    blocks, group = language_model.layout.blocks, max(1, ROWS // steps)
 
     def run(layers: Sequence[int]) -> Tensor:
         return _attribute_layers(language_model, batch, target, layers, steps, at)

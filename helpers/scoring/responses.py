@@ -26,6 +26,8 @@ from helpers.models.language_model import LanguageModel
 from helpers.models.tokens import Ids, Prompt, TokenError, chat_text, prompt_ids, several
 from helpers.scoring.answers import owned
 
+ROWS = 80  # responses generated at the same time
+
 
 @dataclass(frozen=True)
 class Sampling:
@@ -59,7 +61,6 @@ def sample_responses(
     *,
     n: int = 5,
     sampling: Sampling | None = None,
-    rows: int = 80,
     progress: bool = False,
 ) -> list[list[str]]:
     """Draw ``n`` responses to every prompt, under ``updates`` if any; no weight is touched.
@@ -68,7 +69,6 @@ def sample_responses(
         prompts: a text each, or the turns of a chat (``role``: system, user, assistant; ``content``).
             A model asked without a chat template reads the turns as paragraphs.
         owners: for each prompt the index of its update, -1 for the unedited model; needed with updates.
-        rows: responses generated at the same time.
 
     Returns:
         For each prompt its ``n`` responses, up to ``stop`` and stripped of white space.
@@ -79,7 +79,7 @@ def sample_responses(
     """
     sampling = sampling or Sampling()
     asked = (language_model, prompts, updates, owners, sampling)
-    drawn = sample_tokens(*asked, n=n, rows=rows, progress=progress)
+    drawn = sample_tokens(*asked, n=n, progress=progress)
     return [[response_text(language_model, ids, sampling) for ids in group] for group in drawn]
 
 
@@ -97,7 +97,6 @@ def sample_tokens(
     sampling: Sampling,
     *,
     n: int = 1,
-    rows: int = 80,
     progress: bool = False,
 ) -> list[list[Ids]]:
     """``sample_responses`` as token ids, as the model chose them (the stop's own among them)."""
@@ -122,7 +121,7 @@ def sample_tokens(
 
     bar = tqdm(total=len(prompts) * n, unit="response", desc="sampling", disable=not progress)
     order = sorted(range(len(prompts)), key=lambda i: (-len(ids[i]), i))  # little padding
-    together = max(1, rows // n)
+    together = max(1, ROWS // n)
     for start in range(0, len(order), together):
         batch = order[start : start + together]
         run_halving(batch, draw)

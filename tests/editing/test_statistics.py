@@ -45,9 +45,10 @@ def keys_of(language_model, documents: list[list[int]], layer: int) -> torch.Ten
 
 
 @pytest.mark.parametrize("architecture", ["gpt2", "llama", "gemma3"])
-def test_second_moment_is_the_uncentred_mean(tiny, tmp_path, text, architecture):
+def test_second_moment_is_the_uncentred_mean(tiny, monkeypatch, text, architecture):
     language_model = tiny(architecture)
-    moments = second_moment(language_model, [0, 2], text, token_budget=120)
+    monkeypatch.setattr(module, "TOKENS", 120)
+    moments = second_moment(language_model, [0, 2], text)
     for layer, moment in moments.items():
         keys = keys_of(language_model, list(text.documents(language_model)), layer)
         torch.testing.assert_close(moment.matrix, keys.T @ keys / len(keys), atol=1e-5, rtol=1e-4)
@@ -102,14 +103,16 @@ def test_an_interrupted_computation_resumes(tiny, tmp_path, text, monkeypatch):
     language_model = tiny("llama")
     calls = interrupt(monkeypatch, 20)
     monkeypatch.setattr(module, "SAVE_EVERY", 0.0)  # after every batch
+    monkeypatch.setattr(module, "TOKENS", 50)
     with pytest.raises(KeyboardInterrupt):
-        second_moment(language_model, [1], text, token_budget=50)
-    found = second_moment(language_model, [1], text, token_budget=50)
+        second_moment(language_model, [1], text)
+    found = second_moment(language_model, [1], text)
     batches = len(list(text.documents(language_model)))
     assert len(calls) == batches + 1  # the one that was interrupted
     assert not list((tmp_path / "cache").rglob("*.partial-*"))
     monkeypatch.setenv("HELPERS_CACHE", str(tmp_path / "another"))
-    whole = second_moment(language_model, [1], text, token_budget=100)
+    monkeypatch.setattr(module, "TOKENS", 100)
+    whole = second_moment(language_model, [1], text)
     torch.testing.assert_close(found[1].matrix, whole[1].matrix, atol=1e-5, rtol=1e-4)
 
 

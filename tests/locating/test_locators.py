@@ -17,7 +17,7 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 
 from helpers import UserError
-from helpers.locating import locators
+from helpers.locating import attribution, locators
 from helpers.locating.attribution import embedding_deviation, integrated_gradients
 from helpers.locating.locators import (
     ActivationMagnitude,
@@ -152,10 +152,13 @@ def test_gradient_times_activation(any_model: LanguageModel, queries: list[Query
 
 
 @pytest.mark.parametrize("rows", [1024, 4])
-def test_integrated_gradients(rows: int, any_model: LanguageModel, queries: list[Query]) -> None:
+def test_integrated_gradients(
+    rows: int, any_model: LanguageModel, queries: list[Query], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Branching rows and a cached prefix give what one whole pass per (layer, alpha) gives."""
+    monkeypatch.setattr(attribution, "ROWS", rows)
     for query in queries:
-        scores = integrated_gradients(any_model, query, steps=4, rows=rows)
+        scores = integrated_gradients(any_model, query, steps=4)
         for layer, found in enumerate(scores.cpu().numpy()):
             path = [plain_gradient(any_model, query, layer, j / 3) for j in range(4)]
             plain = torch.stack(path).mean(0).numpy()

@@ -41,26 +41,26 @@ def one_by_one(language_model, prompt: str, sample: int, sampling: Sampling) -> 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("temperature", [0, 1.5])
-def test_batched_equals_one_by_one_under_edits(tiny, architecture, temperature):
+def test_batched_equals_one_by_one_under_edits(tiny, monkeypatch, architecture, temperature):
     language_model = tiny(architecture)
     updates = random_updates(language_model)[::4]
     sampling = Sampling(temperature=temperature, max_new_tokens=28, seed=3)
     prompts, owners = PROMPTS * 3, [-1] * 3 + [0] * 3 + [1] * 3
-    batched = sample_responses(
-        language_model, prompts, updates, owners, n=2, sampling=sampling, rows=8
-    )
+    monkeypatch.setattr(module, "ROWS", 8)
+    batched = sample_responses(language_model, prompts, updates, owners, n=2, sampling=sampling)
     for prompt, owner, responses in zip(prompts, owners, batched, strict=True):
         with apply(language_model, updates[owner] if owner >= 0 else Update({})):
             plain = [one_by_one(language_model, prompt, k, sampling) for k in range(2)]
         assert responses == plain
 
 
-def test_batching_does_not_matter_and_the_seed_does(tiny):
+def test_batching_does_not_matter_and_the_seed_does(tiny, monkeypatch):
     language_model = tiny("llama")
     sampling = Sampling(temperature=1.0, max_new_tokens=12)
     whole = sample_responses(language_model, PROMPTS, n=3, sampling=sampling)
-    single = sample_responses(language_model, PROMPTS, n=3, sampling=sampling, rows=1)
     alone = sample_responses(language_model, PROMPTS[1:2], n=3, sampling=sampling)
+    monkeypatch.setattr(module, "ROWS", 1)
+    single = sample_responses(language_model, PROMPTS, n=3, sampling=sampling)
     assert whole == single
     assert whole[1] == alone[0]
     other = Sampling(temperature=1.0, max_new_tokens=12, seed=1)
