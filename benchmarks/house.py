@@ -25,9 +25,9 @@ PACKAGE = REPOSITORY / "helpers"
 # Modules next to the rooms in `helpers` are "top-level"; the last four are folders of their own.
 BUDGETS = {
     "models": 1807,
-    "editing": 4159,
-    "scoring": 536,
-    "locating": 770,
+    "editing": 4124,
+    "scoring": 535,
+    "locating": 758,
     "facts": 323,
     "results": 1462,
     "triples": 812,
@@ -40,7 +40,7 @@ BUDGETS = {
     "tools": 2857,
     "benchmarks": 1499,
     "book": 795,
-    "tests": 15816,
+    "tests": 15739,
 }
 OUTSIDE = ("tools", "benchmarks", "book", "tests")
 # What an addition is: a word by which code names one that exists, and the files it may touch.
