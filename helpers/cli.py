@@ -6,9 +6,8 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 import typer.core
@@ -80,19 +79,12 @@ def run(
     raise typer.Exit(0 if well else 1)
 
 
-class EngineName(StrEnum):
-    """Where a sweep's runs go."""
-
-    local = "local"
-    slurm = "slurm"
-
-
 @app.command()
 def sweep(
     file: Annotated[Path, typer.Argument(help="sweep file, e.g. params/sweeps/quick.yaml")],
     engine: Annotated[
-        EngineName, typer.Option(help="this machine, or a cluster")
-    ] = EngineName.local,
+        Literal["local", "slurm"], typer.Option(help="this machine, or a cluster")
+    ] = "local",
     resume: Annotated[bool, typer.Option(help="omit runs that are done")] = False,
     dry_run: Annotated[bool, typer.Option(help="list runs, edits and memory; run nothing")] = False,
     workers: Annotated[int | None, typer.Option(help="processes; default: one per GPU")] = None,

@@ -76,11 +76,7 @@ def report() -> Iterator[str]:
 
 
 def needs(params_file: Path) -> Iterator[str]:
-    """Lines about a params file's run: its parameters, and what it has to fetch or make first.
-
-    Raises:
-        UserError: the file does not fit its notebook.
-    """
+    """Lines about a params file's run: its parameters, and what it has to fetch or make first."""
     notebook = notebook_of(params_file)
     params = read_params(params_file, notebook)
     yield f"{params_file}:"

@@ -31,7 +31,7 @@ from papermill.exceptions import PapermillExecutionError
 
 from helpers import UserError, __version__
 from helpers.params import notebook_of, notebook_parameters, read_params
-from helpers.paths import REPOSITORY, RUNS, file_name, in_one_line, written_whole
+from helpers.paths import REPOSITORY, RUNS, file_name, in_one_line, write_whole
 from helpers.processes import TOLD, each_alone, in_words, shared_cores
 
 PUBLISHED, RESULTS, SHARED = "published", "results", "shared"  # tags of cells
@@ -45,7 +45,7 @@ _NOTE = (
 _LEFT_OUT = "*Sections about published results are left out: `published` names none.*"
 _HEADLINES = re.compile(r"<!-- made by python -m tools\.headlines.*?<!-- end -->\n*", re.S)
 _PLACES = {"results", "output"}  # parameters that change no number
-_USUAL = re.compile(r"^# Usual time: (.+)$", re.M)
+USUAL = re.compile(r"^# Usual time: (.+)$", re.M)
 
 
 class RunError(UserError):
@@ -162,18 +162,12 @@ def run_files(
     return not failed
 
 
-def usual_time(params_file: Path) -> str:
-    """What the file's comment ``# Usual time: …`` states, if there is one."""
-    found = _USUAL.search(params_file.read_text(encoding="utf-8"))
-    return found[1] if found else ""
-
-
 def _run_and_tell(planned: PlannedRun) -> None:
     def tell(line: str) -> None:
         print(f"{planned.notebook.stem}: {line}", flush=True)
 
-    usual = usual_time(planned.params_file)
-    tell("started" + (f", usually {usual}" if usual else ""))
+    usual = USUAL.search(planned.params_file.read_text(encoding="utf-8"))
+    tell(f"started, usually {usual[1]}" if usual else "started")
     try:
         row = execute(planned, tell=tell)
     except RunError as error:
@@ -190,8 +184,8 @@ def execute(planned: PlannedRun, *, tell: Callable[[str], None] | None = None) -
     """Execute a checked run.
 
     The executed notebook, its figures, the effective parameters and the manifest row go to its folder,
-    never over the committed figures. ``manifest.jsonl`` of the folder of all runs gets the row as well,
-    whether the run fails or not. ``tell`` gets a line for each cell that takes longer than two seconds.
+    and the row to ``manifest.jsonl`` of the folder of all runs, whether the run fails or not. ``tell``
+    gets a line for each cell that takes longer than two seconds.
 
     Raises:
         RunError: a cell failed, and the executed notebook up to there is kept; or the folder cannot
@@ -220,8 +214,7 @@ def _prepare(planned: PlannedRun) -> None:
     for earlier in (*planned.tables.glob("*.csv"), *planned.figures.glob("*.*")):
         earlier.unlink()
     effective = yaml.safe_dump(planned.params, sort_keys=False, allow_unicode=True)
-    with written_whole(planned.output_folder / "params.yaml") as scratch:
-        scratch.write_text(effective, encoding="utf-8")
+    write_whole(planned.output_folder / "params.yaml", effective)
     write_for_run(planned.notebook, planned.params, planned.output, part=planned.part)
 
 
@@ -281,8 +274,7 @@ def _recorded(planned: PlannedRun, tell: Callable[[str], None] | None) -> Manife
 def record(planned: PlannedRun, row: ManifestRow) -> None:
     """Write down how a run ended, in its own folder and in the manifest of all runs."""
     line = json.dumps(asdict(row), ensure_ascii=False) + "\n"
-    with written_whole(planned.output_folder / ROW) as scratch:
-        scratch.write_text(line, encoding="utf-8")
+    write_whole(planned.output_folder / ROW, line)
     manifest = planned.output_folder.parent.parent / "manifest.jsonl"
     with manifest.open("a", encoding="utf-8") as file:
         file.write(line)  # one write: lines of two processes do not mix
@@ -293,8 +285,7 @@ def record(planned: PlannedRun, row: ManifestRow) -> None:
 
 def has_part(notebook: Path, part: str) -> bool:
     """Whether a notebook has cells with this tag."""
-    cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
-    return any(part in _tags(cell) for cell in cells)
+    return any(part in _tags(cell) for cell in json.loads(notebook.read_text("utf-8"))["cells"])
 
 
 def write_for_run(notebook: Path, params: Mapping[str, Any], path: Path, *, part: str = "") -> None:
@@ -312,9 +303,7 @@ def write_for_run(notebook: Path, params: Mapping[str, Any], path: Path, *, part
             if cell["cell_type"] == "markdown":
                 cell["source"] = _HEADLINES.sub("", "".join(cell["source"]))
         cells = _without(cells, RESULTS, _NOTE.format(changed=", ".join(changed)))
-    with written_whole(path) as scratch:
-        text = json.dumps({**content, "cells": cells}, ensure_ascii=False)
-        scratch.write_text(text, encoding="utf-8")
+    write_whole(path, json.dumps({**content, "cells": cells}, ensure_ascii=False))
 
 
 def _without(cells: list[dict[str, Any]], tag: str, note: str) -> list[dict[str, Any]]:

@@ -82,11 +82,7 @@ def files_of(data: str) -> list[Resource]:
 
 
 def data_folder() -> Path | None:
-    """The folder that ``$HELPERS_DATA`` names, or None where the variable is not set.
-
-    Raises:
-        UserError: the variable names something that is not a folder.
-    """
+    """The folder that ``$HELPERS_DATA`` names, or None where the variable is not set."""
     named = os.environ.get(DATA_VARIABLE)
     if named and not Path(named).is_dir():
         raise UserError(f"{DATA_VARIABLE}={named} is not a folder: correct it or unset it")

@@ -34,11 +34,7 @@ class DamagedError(UserError):
 
 @contextmanager
 def kept_whole(path: Path) -> Iterator[Path]:
-    """A scratch path for a file or folder, which becomes what is kept as ``path``.
-
-    Raises:
-        UserError: the disk is full or read-only.
-    """
+    """A scratch path for a file or folder, which becomes what is kept as ``path``."""
 
     def named(scratch: Path) -> Path:
         return path.with_name(f"{path.stem}-{_digest(scratch)}{path.suffix}")
@@ -68,7 +64,7 @@ def read_kept(path: Path, read: Callable[[Path], T]) -> T:
     there = kept_at(path)
     written = _DIGEST.search(there.stem)
     changed = tuple(file.stat().st_mtime_ns for file in _files(there)) if written else ()
-    if written and _known_digest(there, changed) != written[1]:
+    if written and _digest(there, changed) != written[1]:
         raise DamagedError(f"{there} is damaged: its bytes are not those that were written")
     try:
         return read(there)
@@ -79,8 +75,7 @@ def read_kept(path: Path, read: Callable[[Path], T]) -> T:
 def sound(path: Path, read: Callable[[Path], T]) -> T | None:
     """``read_kept``; None where there is no file, or a damaged one, which is removed with a warning.
 
-    Raises:
-        DamagedError: a file under a plain name, which is not ours to remove, cannot be read.
+    A file under a plain name is not ours to remove: a ``DamagedError``.
     """
     there = kept_at(path)
     try:
@@ -97,12 +92,7 @@ def sound(path: Path, read: Callable[[Path], T]) -> T | None:
 
 
 def kept(path: Path, read: Callable[[Path], T], make: Callable[[Path], object]) -> T:
-    """What ``read`` makes of a file or folder; where it is missing or damaged, ``make`` writes it first.
-
-    Args:
-        read: from the file to its value, never None.
-        make: writes the whole file to the path that it is given.
-    """
+    """What ``read`` makes of a file or folder; where it is missing or damaged, ``make`` writes it first."""
     value = sound(path, read)
     if value is None:
         with kept_whole(path) as scratch:
@@ -117,16 +107,13 @@ def file_digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _digest(path: Path) -> str:
+@cache
+def _digest(path: Path, changed: tuple[int, ...] = ()) -> str:
+    # Computed once in a process while the files keep their times.
     if not path.is_dir():
         return file_digest(path)[:DIGITS]
     listed = "".join(f"{file_digest(file)}  {file.name}\n" for file in _files(path))
     return digest_of(listed.encode())
-
-
-@cache
-def _known_digest(path: Path, changed: tuple[int, ...]) -> str:
-    return _digest(path)  # computed once in a process while the files keep their times
 
 
 def _versions(path: Path) -> list[Path]:

@@ -50,11 +50,7 @@ class Parameter:
 
 
 def notebook_parameters(notebook: Path) -> tuple[Parameter, ...]:
-    """Read the cell tagged ``parameters``.
-
-    Raises:
-        UserError: no such cell, or a line that is not ``name: type = literal``.
-    """
+    """Read the cell tagged ``parameters``; a ``UserError`` where it is not as it must be."""
     cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
     tagged = [c for c in cells if "parameters" in c["metadata"].get("tags", [])]
     if len(tagged) != 1:
@@ -74,11 +70,7 @@ def notebook_parameters(notebook: Path) -> tuple[Parameter, ...]:
 
 
 def notebook_of(params_file: Path) -> Path:
-    """The notebook a params file is for, by its file or folder name.
-
-    Raises:
-        UserError: no such file, or neither names a notebook.
-    """
+    """The notebook a params file is for, by its file or folder name, or a ``UserError``."""
     if not params_file.exists():
         raise UserError(f"no params file {params_file}; see params/quick and params/paper")
     path = params_file.resolve()
@@ -94,11 +86,7 @@ def notebook_of(params_file: Path) -> Path:
 
 
 def read_params(params_file: Path, notebook: Path | None = None) -> dict[str, Any]:
-    """Read and validate a params file; missing parameters take the notebook's defaults.
-
-    Raises:
-        UserError: no such file, not flat YAML, an unknown parameter, or a value of a wrong type.
-    """
+    """Read and validate a params file; missing parameters take the notebook's defaults."""
     notebook = notebook or notebook_of(params_file)
     try:
         values = load_yaml(params_file.read_text(encoding="utf-8")) or {}
@@ -110,11 +98,7 @@ def read_params(params_file: Path, notebook: Path | None = None) -> dict[str, An
 
 
 def validate_params(values: dict[str, Any], notebook: Path, *, where: str) -> dict[str, Any]:
-    """Check values against a notebook's parameters and fill in its defaults.
-
-    Raises:
-        UserError: see ``read_params``; ``where`` names the source in the message.
-    """
+    """Check values, which come from ``where``, against a notebook's parameters; add its defaults."""
     model = parameters_model(notebook)
     try:
         return model(**values).model_dump()

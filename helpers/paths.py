@@ -74,9 +74,6 @@ def written_whole(path: Path, *, named: Callable[[Path], Path] | None = None) ->
     Args:
         path: the file, or what its scratch path is named after.
         named: from what was written to the place that it takes, where that is another.
-
-    >>> with written_whole(path) as scratch:
-    ...     scratch.write_text("...")
     """
     # Not the process number: those of two machines may be equal.
     scratch = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
@@ -97,6 +94,12 @@ def written_whole(path: Path, *, named: Callable[[Path], Path] | None = None) ->
                 raise
     finally:
         remove(scratch)
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a text file as ``written_whole`` does."""
+    with written_whole(path) as scratch:
+        scratch.write_text(text, encoding="utf-8")
 
 
 def remove(path: Path) -> None:

@@ -33,11 +33,7 @@ load_yaml = partial(yaml.load, Loader=_Loader)
 
 
 def read_json(text: str | bytes, where: str) -> Any:
-    """The value of a JSON text; ``where`` names the file, and the line where it has many.
-
-    Raises:
-        UserError: it is not JSON.
-    """
+    """The value of a JSON text; ``where`` names the file, and the line where it has many."""
     try:
         return json.loads(text)
     except ValueError as problem:
@@ -90,11 +86,7 @@ def compared(name: str) -> str:
 
 
 def by_case_id(items: Iterable[Record], case_id: int) -> Record:
-    """The record or edit with this number.
-
-    Raises:
-        UserError: there is none; the message names those there are.
-    """
+    """The record or edit with this number, or a ``UserError`` that names those there are."""
     numbered = {_NUMBER(item): item for item in items}
     if case_id not in numbered:
         first = ", ".join(map(str, sorted(numbered)[:5]))
@@ -104,11 +96,7 @@ def by_case_id(items: Iterable[Record], case_id: int) -> Record:
 
 
 def without_slot(cloze: str) -> str:
-    """The prompt a causal model reads: the sentence without its trailing slot.
-
-    Raises:
-        UserError: the sentence does not end in the slot.
-    """
+    """The prompt a causal model reads: the sentence without its trailing slot."""
     if not cloze.endswith(SLOT) or not cloze.removesuffix(SLOT).strip():
         raise UserError(
             f"sentence {cloze!r} has no answer slot: it must be text that ends in {SLOT!r}"

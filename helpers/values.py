@@ -37,15 +37,9 @@ _SOME = ("methods", "editors", "modes", "estimators")  # lists that may not be e
 
 
 def check_values(file: Path, params: Params, *, published: bool = True) -> None:
-    """Refuse values that the run could not use.
+    """Refuse values that the run of a params file could not use, with a ``UserError`` of all of them.
 
-    Args:
-        file: the params file, for the message.
-        params: all parameters of its notebook.
-        published: whether the published tables that the params name must exist.
-
-    Raises:
-        UserError: with the file and every such value.
+    ``published`` tells whether the published tables that the params name must exist.
     """
     allowed: tuple[type[Exception], ...] = () if published else (ArchiveError,)
     if any(not method.startswith("mend") for method in methods_of(params)):

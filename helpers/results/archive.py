@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from helpers import UserError
-from helpers.paths import FIGURES, digest_of, file_name, written_whole
+from helpers.paths import FIGURES, digest_of, file_name, write_whole, written_whole
 
 if TYPE_CHECKING:  # pandas is imported where a table is read: values are checked without it
     import pandas as pd
@@ -65,11 +65,7 @@ class Run:
         return list(dict.fromkeys(name.partition(": ")[0] for name in self.tables))
 
     def joined(self, kind: str) -> pd.DataFrame:
-        """All tables ``kind: …`` as one, in the order of publication; or the table of that name.
-
-        Raises:
-            ArchiveError: there is none.
-        """
+        """All tables ``kind: …`` as one, in the order of publication; or the table of that name."""
         import pandas as pd
 
         names = [name for name in self.tables if name.partition(": ")[0] == kind]
@@ -121,12 +117,7 @@ class Archive:
         return sorted(path.parent.name for path in self.root.glob("*/about.json"))
 
     def get(self, run: str) -> Run:
-        """One run.
-
-        Raises:
-            ArchiveError: no such run; the message names the stored ones. A table whose bytes are not
-                those that were published is refused when it is read.
-        """
+        """One run, or an ``ArchiveError`` that names the stored ones; damage shows when a table is read."""
         folder = self.folder(run)
         path = folder / "about.json"
         if not path.exists():
@@ -152,11 +143,7 @@ class Archive:
         return [self.get(name) for name in self.names()]
 
     def check(self, run: str, about: About) -> None:
-        """Refuse what ``put`` would refuse for its source, before time is spent on it.
-
-        Raises:
-            ArchiveError: the run was made from another source.
-        """
+        """Refuse what ``put`` would refuse for its source, before time is spent on it."""
         if known := self.known(run):
             _check_alike(self.folder(run), known.about.source, about.source)
 
@@ -250,8 +237,7 @@ def _write(
         with written_whole(folder / f"{file}{_NEXT}") as scratch:
             scratch.write_bytes(content)
     text = json.dumps({**asdict(about), "tables": entries}, indent=1, ensure_ascii=False)
-    with written_whole(folder / "about.json") as scratch:
-        scratch.write_text(text + "\n", "utf-8")
+    write_whole(folder / "about.json", f"{text}\n")
     files = {folder / entry["file"] for entry in entries.values()}
     for name in tables:
         path = folder / entries[name]["file"]

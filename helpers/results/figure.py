@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from helpers import UserError, paths
-from helpers.paths import written_whole
+from helpers.paths import write_whole
 from helpers.results.archive import DATA, Archive, Run
 
 if TYPE_CHECKING:
@@ -139,8 +139,7 @@ def published(data: Path = DATA, *, chapter: str = "") -> dict[str, Entry]:
 def write_list(path: Path = LIST) -> None:
     """Write down the names and titles of all published figures."""
     lines = [f"{name:40s} {entry.title}\n" for name, entry in published().items()]
-    with written_whole(path) as scratch:
-        scratch.write_text("".join(lines), "utf-8")
+    write_whole(path, "".join(lines))
 
 
 def save(name: str, folder: Path | None = None, *, data: Path = DATA) -> list[Path]:

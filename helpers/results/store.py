@@ -23,7 +23,7 @@ from typing import Any, Generic, TypeVar
 import pandas as pd
 
 from helpers.kept import DamagedError, kept_whole, read_kept
-from helpers.paths import written_whole
+from helpers.paths import write_whole
 from helpers.processes import Progress
 
 Case = TypeVar("Case")
@@ -49,9 +49,7 @@ class ResultsStore:
         folder = self.root / settings_key(settings)
         folder.mkdir(parents=True, exist_ok=True)
         if not (path := folder / "settings.json").exists():
-            with written_whole(path) as scratch:
-                text = json.dumps(settings, sort_keys=True, ensure_ascii=False, indent=1)
-                scratch.write_text(text, "utf-8")
+            write_whole(path, json.dumps(settings, sort_keys=True, ensure_ascii=False, indent=1))
         return Results(folder)
 
 
@@ -66,11 +64,7 @@ class Results:
         return set(self.read(kind)["case_id"].tolist())
 
     def add(self, tables: Mapping[str, pd.DataFrame]) -> None:
-        """Write the parts of one chunk, by kind; the last one marks its records as done.
-
-        Raises:
-            UserError: the disk is full or read-only.
-        """
+        """Write the parts of one chunk, by kind; the last one marks its records as done."""
         number = uuid.uuid4().hex[:12]
         for kind, table in tables.items():
             with kept_whole(self.folder / f"{kind}-{number}.parquet") as scratch:
@@ -169,17 +163,15 @@ class Cases(Generic[Case]):
     @cached_property
     def _numbers(self) -> dict[int, int]:
         """What each case's rows are stored under: 63 bits of a digest, or its own number."""
-        content = self.content
-        if content is None:
+        if self.content is None:
             return {case_id: case_id for case_id in self.by_id}
-        texts = {
-            case_id: json.dumps((case_id, content(case)), sort_keys=True, ensure_ascii=False)
-            for case_id, case in self.by_id.items()
-        }
-        return {
-            case_id: int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
-            for case_id, text in texts.items()
-        }
+        numbers = {}
+        for case_id, case in self.by_id.items():
+            made_of = (case_id, self.content(case))
+            text = json.dumps(made_of, sort_keys=True, ensure_ascii=False)
+            digest = hashlib.sha256(text.encode()).digest()
+            numbers[case_id] = int.from_bytes(digest[:8], "big") >> 1
+        return numbers
 
 
 def flag_unusable(edits: pd.DataFrame, scores: pd.DataFrame, column: str) -> pd.DataFrame:

@@ -21,7 +21,7 @@ from helpers import UserError, __version__
 from helpers.execute import ROW, ManifestRow, record
 from helpers.models.weights import memory_in_words
 from helpers.params import validate_params
-from helpers.paths import RUNS, written_whole
+from helpers.paths import RUNS, write_whole, written_whole
 from helpers.processes import in_words
 from helpers.sweeps.engines import Engine, SlurmEngine, local_engine
 from helpers.sweeps.matrix import NOTEBOOK, Group, Job, Sweep, expand, read_sweep
@@ -149,8 +149,7 @@ def run_sweep(groups: Sequence[Group], engine: Engine, *, resume: bool = False) 
     for job in (job for group in groups for job in group.jobs):
         text = yaml.safe_dump(job.params, sort_keys=False, allow_unicode=True)
         job.params_file.parent.mkdir(parents=True, exist_ok=True)
-        with written_whole(job.params_file) as scratch:
-            scratch.write_text(f"# Written by python -m helpers sweep.\n{text}", encoding="utf-8")
+        write_whole(job.params_file, f"# Written by python -m helpers sweep.\n{text}")
     left = [group for group in groups if not (resume and all(job.done for job in group.shards))]
     _run([job for group in left for job in group.shared], engine, resume=resume)
     _run([job for group in groups for job in group.shards], engine, resume=resume)

@@ -20,7 +20,7 @@ from submitit.core.utils import FailedJobError, FailedSubmissionError
 
 from helpers import UserError
 from helpers.execute import RunError, checked_plan, execute
-from helpers.paths import written_whole
+from helpers.paths import write_whole
 from helpers.processes import Environment, each_alone, shared_cores
 from helpers.sweeps.matrix import Job
 
@@ -118,8 +118,7 @@ class SlurmEngine:
         tasks, queued = self._tasks(), _queue() or set()
         fresh = [job for job in jobs if tasks.get(job.key) not in queued]
         tasks |= zip((job.key for job in fresh), self._submit(fresh), strict=True)
-        with written_whole(self.folder / "tasks.json") as scratch:
-            scratch.write_text(json.dumps(tasks), encoding="utf-8")
+        write_whole(self.folder / "tasks.json", json.dumps(tasks))
         running = {tasks[job.key]: job for job in jobs}
         gone_since: dict[str, float] = {}
         while running:
