@@ -36,7 +36,7 @@ BUDGETS = {
     "thinkedit": 4134,
     "explorer": 673,
     "sweeps": 643,
-    "top-level": 1678,
+    "top-level": 1673,
     "tools": 2857,
     "benchmarks": 1499,
     "book": 795,

@@ -1,4 +1,4 @@
-"""Headless execution: a params file becomes an executed notebook, a log and a manifest row.
+"""Headless execution: a params file becomes an executed notebook, its outputs, and how it ended.
 
 Cells have tags. ``published``: redraws published results; omitted where the parameter ``published``
 names none. ``results``: sentences about the numbers of the notebook's own parameters; under other
@@ -53,8 +53,8 @@ class RunError(UserError):
 
 
 @dataclass(frozen=True)
-class ManifestRow:
-    """One line of ``runs/manifest.jsonl``, and the content of a run's own ``run.json``."""
+class RunRow:
+    """How a run ended: the content of its ``run.json``."""
 
     notebook: str
     params_file: str
@@ -95,10 +95,10 @@ class PlannedRun:
         """The folder of the tables that its notebook shows, as CSV files."""
         return self.output_folder / "tables"
 
-    def row(self) -> ManifestRow | None:
+    def row(self) -> RunRow | None:
         """How the run ended; None where it never did: it did not start, or was killed."""
         try:
-            return ManifestRow(**json.loads((self.output_folder / ROW).read_text("utf-8")))
+            return RunRow(**json.loads((self.output_folder / ROW).read_text("utf-8")))
         except (OSError, ValueError, TypeError):
             return None
 
@@ -180,12 +180,11 @@ def _run_and_tell(planned: PlannedRun) -> None:
     tell(f"{row.status} in {row.seconds:.0f} s -> {row.output}")
 
 
-def execute(planned: PlannedRun, *, tell: Callable[[str], None] | None = None) -> ManifestRow:
+def execute(planned: PlannedRun, *, tell: Callable[[str], None] | None = None) -> RunRow:
     """Execute a checked run.
 
-    The executed notebook, its figures, the effective parameters and the manifest row go to its folder,
-    and the row to ``manifest.jsonl`` of the folder of all runs, whether the run fails or not. ``tell``
-    gets a line for each cell that takes longer than two seconds.
+    The executed notebook, its figures, the effective parameters and the row go to its folder, whether
+    the run fails or not. ``tell`` gets a line for each cell that takes longer than two seconds.
 
     Raises:
         RunError: a cell failed, and the executed notebook up to there is kept; or the folder cannot
@@ -218,7 +217,7 @@ def _prepare(planned: PlannedRun) -> None:
     write_for_run(planned.notebook, planned.params, planned.output, part=planned.part)
 
 
-def _recorded(planned: PlannedRun, tell: Callable[[str], None] | None) -> ManifestRow:
+def _recorded(planned: PlannedRun, tell: Callable[[str], None] | None) -> RunRow:
     # papermill takes "records: int | None" for unknown and warns; the parameters are checked already.
     logging.getLogger("papermill").setLevel(logging.ERROR)
     variables = {
@@ -256,7 +255,7 @@ def _recorded(planned: PlannedRun, tell: Callable[[str], None] | None) -> Manife
         error = message.strip()[-2000:]
         if isinstance(failure, PapermillExecutionError):  # in the kernel's words
             message = f"{failure.ename}: {failure.evalue}"
-    row = ManifestRow(
+    row = RunRow(
         notebook=planned.notebook.stem,
         params_file=str(planned.params_file),
         output=str(planned.output),
@@ -271,13 +270,9 @@ def _recorded(planned: PlannedRun, tell: Callable[[str], None] | None) -> Manife
     return row
 
 
-def record(planned: PlannedRun, row: ManifestRow) -> None:
-    """Write down how a run ended, in its own folder and in the manifest of all runs."""
-    line = json.dumps(asdict(row), ensure_ascii=False) + "\n"
-    write_whole(planned.output_folder / ROW, line)
-    manifest = planned.output_folder.parent.parent / "manifest.jsonl"
-    with manifest.open("a", encoding="utf-8") as file:
-        file.write(line)  # one write: lines of two processes do not mix
+def record(planned: PlannedRun, row: RunRow) -> None:
+    """Write down in its folder how a run ended."""
+    write_whole(planned.output_folder / ROW, json.dumps(asdict(row), ensure_ascii=False) + "\n")
 
 
 # --- which cells a run executes -------------------------------------------------------------------

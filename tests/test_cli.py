@@ -63,21 +63,6 @@ def test_mistakes_exit_with_one_line(arguments, message):
     assert message in result.output
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [({"dataset": "no/such.json"}, "no/such.json"), ({"methods": ["rime"]}, "no method 'rime'")],
-)
-def test_publishing_what_does_not_exist_exits_with_one_line(tmp_path, content, message):
-    folder = tmp_path / "03_editing_runs"
-    folder.mkdir()
-    params = folder / "wrong.yaml"
-    params.write_text(yaml.safe_dump(content), "utf-8")
-    result = runner.invoke(app, ["publish", str(params)])
-    assert result.exit_code == 1
-    assert isinstance(result.exception, SystemExit)
-    assert message in result.output
-
-
 def test_a_dry_run_lists_runs_edits_and_memory_and_runs_nothing(tmp_path):
     arguments = ["sweep", str(PARAMS / "sweeps" / "quick.yaml"), "--dry-run"]
     result = runner.invoke(app, [*arguments, "--folder", str(tmp_path)])

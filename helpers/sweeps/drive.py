@@ -18,7 +18,7 @@ from filelock import FileLock, Timeout
 from tqdm import tqdm
 
 from helpers import UserError, __version__
-from helpers.execute import ROW, ManifestRow, record
+from helpers.execute import ROW, RunRow, record
 from helpers.models.weights import memory_in_words
 from helpers.params import validate_params
 from helpers.paths import RUNS, write_whole, written_whole
@@ -177,7 +177,7 @@ def _run(jobs: Sequence[Job], engine: Engine, *, resume: bool) -> None:
             places = job.notebook.stem, str(job.params_file), str(job.planned.output)
             record(
                 job.planned,
-                ManifestRow(*places, now, 0.0, "failed", "DeadKernelError", __version__),
+                RunRow(*places, now, 0.0, "failed", "DeadKernelError", __version__),
             )
 
 

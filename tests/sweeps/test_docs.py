@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import yaml
 
 from helpers import __version__
-from helpers.execute import ManifestRow, record
+from helpers.execute import RunRow, record
 from helpers.paths import PARAMS, REPOSITORY
 from helpers.sweeps import drive, engines
 from helpers.sweeps.matrix import Job, Sweep
@@ -32,7 +32,7 @@ def test_the_ray_recipe(tmp_path, monkeypatch, capsys):
     def pretend(job: Job) -> None:
         planned = job.planned
         planned.output_folder.mkdir(parents=True)
-        row = ManifestRow("", "", "", "", 1.0, "done", "", __version__)
+        row = RunRow("", "", "", "", 1.0, "done", "", __version__)
         record(planned, row)
 
     def remote(**options: object):

@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from helpers import UserError, __version__
-from helpers.execute import ManifestRow, record
+from helpers.execute import RunRow, record
 from helpers.paths import PARAMS
 from helpers.sweeps.drive import (
     _outcome,
@@ -118,7 +118,7 @@ def test_what_shards_share_is_made_first_and_the_table_last(toy, tmp_path):
         rounds.append([job.name.rpartition("_")[2] for job in jobs])
         for job in jobs:
             job.planned.tables.mkdir(parents=True)
-            record(job.planned, ManifestRow("", "", "", "", 2.0, "done", "", __version__))
+            record(job.planned, RunRow("", "", "", "", 2.0, "done", "", __version__))
             yield job
 
     run_sweep(groups, engine)
