@@ -68,8 +68,7 @@ def objectives_panels(run: Run, *, editor: str) -> Figure:
     use_style()
     stored = studies_of(run)
     shown = _shown(stored, objectives(editor))
-    # An unfinished study may lack the full APP: then the plain method is compared with.
-    whole = next((v for v in shown if v.method.endswith("+app") and not v.field), next(iter(shown)))
+    whole = Variant(f"{editor}+app")
     others = [variant for variant in shown if variant != whole]
     rows = ["before", *map(short_name, shown)][::-1]
     drawn, (left, right) = plt.subplots(1, 2, figsize=(7.2, 3.3), sharey=True)

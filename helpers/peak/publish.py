@@ -39,13 +39,24 @@ _SAID = {"case_id": "int32", "sample": "int16", "list": "category", "answer_inde
 
 def publication(params: Mapping[str, Any]) -> Publication:
     """Every method of notebook 03 on every record, a table a method."""
-    return editing_publication(peak_run(params), params)
+    run = peak_run(params)
+    editors = _editors(run, params["methods"], params)
+    parts = [_scored(method_label(method), run, editor) for method, editor in editors.items()]
+    return _published(run, params, parts, params["methods"])
 
 
 def study_publication(params: Mapping[str, Any]) -> Publication:
-    """The studies of notebook 04: variants, responses and sequential edits, a table each."""
-    last = max([params["records"], *params["checkpoints"]])
-    return studies_publication(peak_run({**params, "records": last}), params)
+    """The studies of notebook 04: variants, responses and sequential edits, a table each.
+
+    Independent edits and responses take the first ``params["records"]``, sequences as many as their
+    last checkpoint.
+    """
+    run = peak_run({**params, "records": max([params["records"], *params["checkpoints"]])})
+    records = run.data.records[: params["records"]]
+    first = replace(run, data=replace(run.data, records=records), chunk=CHUNK)
+    parts = [*_variants(first, params), *_responses(first, params), *_sequences(run, params)]
+    named = (*params["editors"], *params["fairer"], *params["others"])
+    return _published(run, params, parts, [f"{editor}+app" for editor in named])
 
 
 def peak_run(params: Mapping[str, Any]) -> PeakRun:
@@ -55,30 +66,6 @@ def peak_run(params: Mapping[str, Any]) -> PeakRun:
     data = load_peak(params["dataset"], strict_lists=strict, limit=limit)
     store = ResultsStore(REPOSITORY / params["results"])
     return PeakRun(language_model, data, store, progress=True)
-
-
-def editing_publication(run: PeakRun, params: Mapping[str, Any]) -> Publication:
-    """``publication`` for a model and records that are at hand."""
-    parts = [
-        _scored(method_label(method), run, editor)
-        for method, editor in _editors(run, params["methods"], params).items()
-    ]
-    return _published(run, params, parts, params["methods"])
-
-
-def studies_publication(run: PeakRun, params: Mapping[str, Any]) -> Publication:
-    """``study_publication`` for a model and records that are at hand.
-
-    Args:
-        run: with all records that any study needs; independent edits and responses take the first
-            ``params["records"]``, sequences as many as their last checkpoint.
-        params: the parameters of notebook 04.
-    """
-    records = run.data.records[: params["records"]]
-    first = replace(run, data=replace(run.data, records=records), chunk=CHUNK)
-    parts = [*_variants(first, params), *_responses(first, params), *_sequences(run, params)]
-    named = (*params["editors"], *params["fairer"], *params["others"])
-    return _published(run, params, parts, [f"{editor}+app" for editor in named])
 
 
 def small(table: pd.DataFrame) -> pd.DataFrame:

@@ -17,7 +17,6 @@ from helpers.editing.editor import Editor
 from helpers.editing.update import Update
 from helpers.peak.records import PeakRecord
 from helpers.peak.run import PeakRun, diagnostics_table, edit_request
-from helpers.results.store import Results
 from helpers.scoring.naming import fold, starts
 from helpers.scoring.responses import Sampling, sample_responses
 
@@ -47,7 +46,7 @@ class AnswerLists:
             edits that were given up.
         """
         table = self.run.completed(self._how(editor), partial(self._sampled, editor))
-        edits = self.run.cases.read(self.results(editor), "edits")
+        edits = self.run.cases.read(self.run.open(self._how(editor)), "edits")
         if len(edits):
             table = table[~table["case_id"].isin(edits.loc[edits["failure"] != "", "case_id"])]
         return table.reset_index(drop=True)
@@ -55,10 +54,6 @@ class AnswerLists:
     def again(self) -> AnswerLists:
         """The same with other random numbers: how much two draws of one model differ."""
         return replace(self, sampling=replace(self.sampling, seed=self.sampling.seed + 1))
-
-    def results(self, editor: Editor | None = None) -> Results:
-        """Where the continuations and the answers named in them are kept."""
-        return self.run.open(self._how(editor))
 
     def _how(self, editor: Editor | None) -> dict[str, Any]:
         more = {"editor": "none"} if editor is None else editor.settings()

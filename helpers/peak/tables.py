@@ -239,27 +239,21 @@ def sample_table(names: Sequence[str]) -> pd.DataFrame:
     rows = {}
     for name in names:
         counts = archive("peak_samples").get(name).tables["counts"].iloc[0]
-        share, median = kept_counts(next(iter(scores_of(archive("peak").get(name)).values())))
+        asked, kept = [], []
+        for _, record in records_of(next(iter(scores_of(archive("peak").get(name)).values()))):
+            for prompt in (record.edit, *record.paraphrases):
+                found = keep_answers(*(prompt[which][0] for which in ("correct", "hard", "random")))
+                if found.usable:
+                    asked.append(prompt["correct"].shape[1])
+                    kept.append(len(found.correct))
         rows[name] = {
             "records": f"{counts['records']} of {counts['records_whole']}",
             "relations": f"{counts['relations']} of {counts['relations_whole']}",
             "prompt begins with subject": counts["subject_first"],
-            "correct answers kept": f"{100 * share:.0f} %",
-            "median kept at a prompt": median,
+            "correct answers kept": f"{100 * sum(kept) / sum(asked):.0f} %",
+            "median kept at a prompt": float(np.median(kept)),
         }
     return pd.DataFrame(rows).T.rename_axis("run")
-
-
-def kept_counts(scores: pd.DataFrame) -> tuple[float, float]:
-    """Share of the correct answers that the filter keeps at prompts that count, and median of a prompt."""
-    asked, kept = [], []
-    for _, record in records_of(scores):
-        for prompt in (record.edit, *record.paraphrases):
-            found = keep_answers(*(prompt[name][0] for name in ("correct", "hard", "random")))
-            if found.usable:
-                asked.append(prompt["correct"].shape[1])
-                kept.append(len(found.correct))
-    return sum(kept) / sum(asked), float(np.median(kept))
 
 
 def edits_table(name: str) -> pd.DataFrame:

@@ -119,12 +119,8 @@ def runs():
 
 def test_verdicts_are_counted_and_prices_are_differences_of_cells(runs):
     counted = verdicts_table(runs)["smollm2-135m, peak-t"]
-    shown = (
-        findings_table(findings(runs["smollm2-135m", "peak-t"]))
-        .groupby("finding")["Holm"]
-        .value_counts()
-    )
-    for (finding, verdict), tests in shown.items():
+    shown = findings_table(findings(runs["smollm2-135m", "peak-t"])).groupby("finding")["Holm"]
+    for (finding, verdict), tests in shown.value_counts().items():
         assert f"{verdict} {tests}" in counted[finding]
     assert counted["larger models perturb more"] == "–"
     published = published_table("peak_table_3").query("model == 'gpt2-xl' and metric == 'AFF_hard'")
@@ -132,8 +128,6 @@ def test_verdicts_are_counted_and_prices_are_differences_of_cells(runs):
     gain = f"{cells['ROME'] - cells['ROME+APP']:.1f}"
     prices = price_table(runs)["AFF gain"]
     assert prices["ROME", "paper: gpt2-xl"] == gain
-    rome, careful = (
-        runs["smollm2-135m", "peak-cf"][name]["AFF_hard"] for name in ("ROME", "ROME+APP")
-    )
-    mean = 100 * (rome - careful).mean()
+    own = runs["smollm2-135m", "peak-cf"]
+    mean = 100 * (own["ROME"]["AFF_hard"] - own["ROME+APP"]["AFF_hard"]).mean()
     assert prices["ROME", "ours: smollm2-135m"].startswith(f"{mean:.1f} ±")

@@ -12,9 +12,9 @@ from helpers.editing import build
 from helpers.editing.app import App
 from helpers.editing.contexts import ContextTemplates
 from helpers.editing.rome import Rome
+from helpers.peak import publish
 from helpers.peak import run as peak_scores
 from helpers.peak.ablations import studies_of
-from helpers.peak.publish import editing_publication, studies_publication
 from helpers.peak.records import load_peak
 from helpers.peak.run import PeakRun
 from helpers.results.archive import Archive, ArchiveError
@@ -65,11 +65,15 @@ def into(tmp_path):
 
 
 def edits(run, into, params=ROME, **how):
-    return publish_parts(editing_publication(run, params), into, **how)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(publish, "peak_run", lambda _: run)
+        return publish_parts(publish.publication(params), into, **how)
 
 
 def studies(run, into, **changes):
-    return publish_parts(studies_publication(run, {**PARAMS, **changes}), into)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(publish, "peak_run", lambda _: run)
+        return publish_parts(publish.study_publication({**PARAMS, **changes}), into)
 
 
 def contents(path):

@@ -33,7 +33,6 @@ STEPS = (
 )
 _TARGETS_TRIED = 30
 _LOCALITY_TRIED = 12  # facts looked at for one locality prompt
-_DATE = re.compile(r"\d{4}(-(0[1-9]|1[0-2])(-(0[1-9]|[12]\d|3[01]))?)?")
 
 Key = tuple[str, str]  # (subject, relation), the relation perhaps inverse
 Choice = tuple[Sequence[str], Sequence[str], Sequence[str]]  # targets, correct, all known
@@ -170,21 +169,6 @@ def build_temporal(
         return _usable(graph, key, new), _usable(graph, key, older), list(starts)
 
     return _Maker(graph, templates, settings or PeakSettings()).build(relations, choose)
-
-
-def temporal_span(cutoff: str, until: str | None) -> None:
-    """Refuse dates between which no temporal edit can begin; years, months and days are dates.
-
-    Raises:
-        ValueError: one is no date, or they are the wrong way round.
-    """
-    for name, date in (("cutoff", cutoff), ("until", until)):
-        if date is not None and not _DATE.fullmatch(date):
-            raise ValueError(
-                f"{name}: {date!r} is no date; write a year, '2022-01' or '2022-01-31'"
-            )
-    if until is not None and until <= cutoff:
-        raise ValueError(f"until: {until!r} must come after the cutoff {cutoff!r}")
 
 
 class Linked:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import asdict
 from functools import cache
@@ -17,7 +18,6 @@ from helpers.peak.construction.build import (
     PeakSettings,
     build_counterfactual,
     build_temporal,
-    temporal_span,
 )
 from helpers.peak.construction.filter import Filtered, FilterSettings, apply_filter, questions
 from helpers.peak.construction.report import relation_names
@@ -28,6 +28,7 @@ from helpers.triples.graph import read_graph, relations_in
 from helpers.triples.sources import open_source
 from helpers.triples.templates import packaged_templates
 
+_DATE = re.compile(r"\d{4}(-(0[1-9]|1[0-2])(-(0[1-9]|[12]\d|3[01]))?)?")
 MOST_LOCALITY, CORRECT_TEMPORAL, MOST_HARD_TEMPORAL = 6, (4, 15), 15
 
 
@@ -47,7 +48,14 @@ def settings_of(params: Mapping[str, Any]) -> Settings:
     """
     sizes = {name: params[name] for name in ("random_type", "link_steps", "seed")}
     sizes["locality"] = (params["least_locality"], MOST_LOCALITY)
-    temporal_span(params["cutoff"], params["until"])
+    span = {name: params[name] for name in ("cutoff", "until") if params[name] is not None}
+    for name, date in span.items():
+        if not _DATE.fullmatch(date):
+            raise ValueError(
+                f"{name}: {date!r} is no date; write a year, '2022-01' or '2022-01-31'"
+            )
+    if span.get("until", "~") <= params["cutoff"]:
+        raise ValueError(f"until: {span['until']!r} must come after the cutoff {span['cutoff']!r}")
     filtered = {name: params[name] for name in ("rule", "hard_share", "threshold", "prune")}
     return Settings(
         PeakSettings(
