@@ -31,7 +31,7 @@ BUDGETS = {
     "facts": 323,
     "results": 1439,
     "triples": 812,
-    "peak": 3834,
+    "peak": 3801,
     "klob": 1504,
     "thinkedit": 4134,
     "explorer": 673,
@@ -40,7 +40,7 @@ BUDGETS = {
     "tools": 2857,
     "benchmarks": 1499,
     "book": 795,
-    "tests": 15704,
+    "tests": 15702,
 }
 OUTSIDE = ("tools", "benchmarks", "book", "tests")
 # What an addition is: a word by which code names one that exists, and the files it may touch.
