@@ -33,14 +33,14 @@ BUDGETS = {
     "triples": 812,
     "peak": 3801,
     "klob": 1504,
-    "thinkedit": 4134,
+    "thinkedit": 4127,
     "explorer": 673,
     "sweeps": 643,
     "top-level": 1674,
     "tools": 2857,
     "benchmarks": 1499,
     "book": 795,
-    "tests": 15702,
+    "tests": 15683,
 }
 OUTSIDE = ("tools", "benchmarks", "book", "tests")
 # What an addition is: a word by which code names one that exists, and the files it may touch.

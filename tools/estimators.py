@@ -1,4 +1,4 @@
-"""Draw the unedited model again and again, and set exact scoring next to sampling (notebook 06, F).
+"""Draw the unedited model again and again, and set exact scoring next to sampling (notebook 06, E).
 
 Exact scoring gives the probability that the response *begins* with an accepted name. The paper counts a
 name anywhere in the response, so later mentions come on top. And a share of five responses scatters:

@@ -112,11 +112,6 @@ def marked(
     axes.errorbar(*where, **drawn | look)
 
 
-def method_place(method: str) -> int:
-    """Where a method's editor stands among all editors, from 0."""
-    return list(EDITORS).index(_editor_name(method))
-
-
 def method_colour(method: str) -> tuple[float, float, float]:
     """Of the method's editor; editors of one class share theirs, there are only eight."""
     return PALETTE[EDITORS[_editor_name(method)].colour]

@@ -101,19 +101,15 @@ def deep_requests(
     """The edit's own request, with the questions that begin as it does as its ``further`` ones; then one
     request for each other beginning. Each question comes with its new answer.
     """
-    groups: dict[str, list[tuple[FurtherQuestion, str]]] = {beginning(edit.prompt): []}
+    requests = {beginning(edit.prompt): request_of(edit, kinds)}
     for question, target in questions:
-        groups.setdefault(beginning(question.prompt), []).append((question, target))
-    own, *others = groups.values()
-    requests = [replace(request_of(edit, kinds), further=_further(own))]
-    for (first, target), *rest in others:
-        asked = EditRequest(edit.subject, first.prompt, target, first.correct)
-        requests.append(replace(asked, record=str(edit.case_id), further=_further(rest)))
-    return requests
-
-
-def _further(group: Sequence[tuple[FurtherQuestion, str]]) -> tuple[tuple[str, str], ...]:
-    return tuple((question.prompt, target) for question, target in group)
+        key, further = beginning(question.prompt), (question.prompt, target)
+        if first := requests.get(key):
+            requests[key] = replace(first, further=(*first.further, further))
+        else:
+            asked = EditRequest(edit.subject, question.prompt, target, question.correct)
+            requests[key] = replace(asked, record=str(edit.case_id))
+    return list(requests.values())
 
 
 def beginning(prompt: str) -> str:

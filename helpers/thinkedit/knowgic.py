@@ -219,10 +219,7 @@ def read_edits(path: Path) -> tuple[Edit, ...]:
         UserError: not JSON; with all records that lack a field, hold what is no text, or have chains
             that are no simple path from the subject to the original object; or two edits share a case_id.
     """
-    try:
-        items = read_json(path.read_text(encoding="utf-8"), str(path))
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path}: not UTF-8 text ({error}); save it as UTF-8") from error
+    items = read_json(path.read_bytes(), str(path))
     if not isinstance(items, list) or not items:
         raise UserError(f"{path}: must hold a list of records, at least one")
     numbered = ((f"{path}, record {number}", item) for number, item in enumerate(items))

@@ -57,8 +57,6 @@ def test_triplets_are_read():
     [  # as SmolLM2 135M wrote them
         ("German is the official language of Austria.", "German | is the Official Language of | Austria",
          ("German", "is the official language of", "Austria")),
-        ("The official language of Austria is German.", "The Official Language of Austria is German.",
-         ("Austria", "has the official language", "German")),
         ("Poland is a sovereign state located in Central Europe.",
          "Poland | is a sovereign state located in Central Europe",
          ("Poland", "is a sovereign state located in", "Central Europe")),
@@ -68,9 +66,7 @@ def test_triplets_are_read():
         ("The capital of the USA is Washington.", "The capital of the USA | is | Washington",
          ("United States", "has the capital", "Washington")),
         ("Poland is a European country.", "Poland | is a European country", None),
-        ("Austria is a member of the European Economic Union.", "Austria | is part of | EFTA", None),
         ("Europe is also a part of North America.", "Europe | North America", None),
-        ("Bosnia and Herzegovina (1)", "Bosnia and Herzegovina | Bosnia and Herzegovina", None),
         ("Italy is also a European country.", "Marie Curie | discovered | polonium", None),
     ],
 )  # fmt: skip

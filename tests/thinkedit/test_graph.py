@@ -5,10 +5,8 @@ import pytest
 
 from helpers.thinkedit import graph, knowgic
 from helpers.thinkedit.graph import Triplet
+from tests.thinkedit.conftest import HOUSE, PART, SCHOOL
 
-SCHOOL = Triplet("Ada", "studied at", "North College")
-HOUSE = Triplet("Ada", "lives in", "Red House")
-PART = Triplet("Red House", "belongs to", "North College")
 FRIEND = Triplet("Red House", "'s oldest member is", "Ada")
 
 
