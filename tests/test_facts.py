@@ -10,10 +10,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-import yaml
 
 from helpers import models
-from helpers.editing import presets
 from helpers.editing.app import App
 from helpers.editing.build import build_editor
 from helpers.editing.editors import EditorError
@@ -29,7 +27,7 @@ from helpers.editing.presets import (
 )
 from helpers.editing.request import EditRequest, RequestError
 from helpers.editing.rome import RomeHyperparameters
-from helpers.editing.update import Update, UpdateError
+from helpers.editing.update import Update
 from helpers.explorer.own_fact import snippet
 from helpers.facts import GREEDY, Fact, edit_facts
 from helpers.models.shapes import SHAPES
@@ -248,17 +246,6 @@ def test_facts_together_are_one_update(checkpoint, tmp_path):
     assert result.generate(["Peru lies beside"], fact=1) == before  # not twice the edit
 
 
-def test_nothing_is_written_where_one_update_does_not_fit(tiny):
-    language_model = tiny("llama")
-    good = edit_facts(language_model, [SUDAN], editor="ft-m", preset=FAST)
-    ((name, delta),) = good.updates[0].items()
-    wrong = Update({"elsewhere": delta})
-    before = language_model.weight(name).clone()
-    with pytest.raises(UpdateError, match="another model"):
-        replace(good, updates=(*good.updates, wrong)).write()
-    assert torch.equal(language_model.weight(name), before)
-
-
 @pytest.mark.parametrize("app", [True, App()])
 def test_an_editor_that_has_no_loss_or_no_network_says_so(tiny, app):
     with pytest.raises(EditorError, match=r"KN optimises no loss that APP"):
@@ -363,18 +350,3 @@ def test_what_the_pages_show_runs(page, checkpoint, tmp_path, monkeypatch):
         code = code.replace('preset="tuned"', 'preset="generic", corpus="self-8x16"')
         exec(compile(code, page, "exec", dont_inherit=True), namespace)
     assert len(namespace["result"].table) >= 1  # type: ignore[attr-defined]
-
-
-def test_a_stray_params_file_breaks_no_other_model(tmp_path, monkeypatch):
-    configuration = {"model_type": "llama", "blocks": 2, "hidden_size": 8, "intermediate_size": 16}
-    (tmp_path / "a.yaml").write_text("notes: mine\n")
-    (tmp_path / "b.yaml").write_text(yaml.safe_dump({"configuration": configuration}))
-    names = ("model_type", "num_hidden_layers", "hidden_size", "intermediate_size")
-    (tmp_path / "config.json").write_text(
-        json.dumps(dict(zip(names, configuration.values(), strict=True)))
-    )
-    monkeypatch.setattr(presets, "FOLDER", tmp_path)
-    assert model_file(str(tmp_path)).name == "b.yaml"
-    (tmp_path / "a.yaml").write_text("just a text")
-    with pytest.raises(EditorError, match=r"a\.yaml holds no hyperparameters"):
-        model_file(str(tmp_path))

@@ -67,10 +67,11 @@ def build_editor(
     if app and not editor.loss:
         raise EditorError(f"{editor.label} optimises no loss that APP could join; leave APP out")
     shared: dict[str, Any] = {"corpus": corpus, "seed": seed, "progress": progress, "memo": memo}
+    name, layout = language_model.name, language_model.layout
+    size = Size(layout.blocks, layout.hidden_size)
     if issubclass(editor.hyperparameters, WrapperHyperparameters):
-        choice: dict[str, Any] = {"app": app, "overrides": overrides or {}}
-        return _upon_base(editor, suffix, language_model, preset, **choice, **shared)
-    name, size = language_model.name, _size(language_model)
+        choice: dict[str, Any] = {"app": app, "overrides": overrides or {}, **shared}
+        return _upon_base(editor, suffix, language_model, preset, size, **choice)
     changes, app = _with_app(editor, name, preset, size, app)
     values = {**changes, **(overrides or {})}
     hyperparameters = read_hyperparameters(editor.name, name, preset, size=size, **values)
@@ -138,6 +139,7 @@ def _upon_base(
     suffix: str,
     language_model: LanguageModel,
     preset: Preset,
+    size: Size,
     *,
     overrides: Mapping[str, Any],
     **options: Any,
@@ -145,7 +147,7 @@ def _upon_base(
     # The base editor gets the overrides that the wrapper does not know itself.
     own = {k: v for k, v in overrides.items() if k in editor.hyperparameters.model_fields}
     others = {k: v for k, v in overrides.items() if k not in own}
-    name, size = language_model.name, _size(language_model)
+    name = language_model.name
     hyperparameters = read_hyperparameters(editor.name, name, preset, size=size, **own)
     options |= {"preset": base_preset(editor.name, name, preset), "overrides": others}
     base = build_editor(f"{hyperparameters.base}+{suffix}", language_model, **options)
@@ -179,10 +181,6 @@ def _second_moments(
 
     how = json.dumps([language_model.fingerprint, corpus, seed])
     return dict(zip(layers, memoised(memo, how, layers, make), strict=True))
-
-
-def _size(language_model: LanguageModel) -> Size:
-    return Size(language_model.layout.blocks, language_model.layout.hidden_size)
 
 
 def _changed(editor: Editor, variant: Variant) -> Editor:

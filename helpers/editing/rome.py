@@ -68,7 +68,10 @@ class Rome(VectorEditor):
             missing = vector.delta  # v* - y, where y is vector.initial
             if self.hyperparameters.rome_key == "averaged":
                 k = k_bar
-                missing = vector.initial + vector.delta - self._value(module, k_bar)
+                with torch.no_grad():
+                    entering = k_bar.to(self.language_model.dtype)[None, None]
+                    value = self.language_model.module(module)(entering)[0, 0].float()  # W k_bar
+                missing = vector.initial + vector.delta - value
             u = self._direction(layer, k_bar)
             product = k.double() @ u
             left = (missing.double() / product).float()
@@ -82,13 +85,6 @@ class Rome(VectorEditor):
         if self.hyperparameters.mom2_adjustment:
             solved = self.second_moments[layer].solve(averaged).double()
         return solved / solved.norm()
-
-    @torch.no_grad()
-    def _value(self, module: str, key: Tensor) -> Tensor:
-        """What the module gives for a key [f]: its value [d]."""
-        entering = key.to(self.language_model.dtype)[None, None]
-        value: Tensor = self.language_model.module(module)(entering)[0, 0]
-        return value.float()
 
     def _recorded(self, module: str, delta: LowRank, vector: Vector, product: float) -> Update:
         """The update with its diagnostics, or none where something is not finite."""

@@ -16,7 +16,7 @@ from helpers.editing.app import App
 from helpers.editing.build import build_editor
 from helpers.editing.presets import GENERIC, Preset, VectorHyperparameters
 from helpers.editing.request import RequestError
-from helpers.editing.update import Update, check_update, write
+from helpers.editing.update import Update, write
 from helpers.facts.fact import Fact
 from helpers.models.language_model import LanguageModel
 from helpers.models.tokens import Ids, subject_prompt
@@ -53,14 +53,13 @@ class EditedFacts:
         """Add all updates to the model's weights for good, and hand the model back.
 
         Independent edits are made without regard to one another: edit many facts ``together`` before.
-        Nothing is written where one does not fit the model. A second call changes nothing, and warns.
+        A second call changes nothing, and warns.
         """
         if self._written:
             warnings.warn("these edits are in the weights already; nothing is added", stacklevel=2)
             return self.language_model
-        for step in (check_update, write):
-            for update in self.updates:
-                step(self.language_model, update)
+        for update in self.updates:
+            write(self.language_model, update)
         self._written.extend(self.updates)
         return self.language_model
 

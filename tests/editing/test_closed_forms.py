@@ -84,8 +84,8 @@ def test_alphaedit_equals_the_direct_solve(tiny, make_editor, seed, d, n, earlie
         torch.testing.assert_close(one, alone, rtol=1e-5, atol=1e-6)
 
 
-def moment_of(matrix: torch.Tensor, file=None) -> SecondMoment:
-    return SecondMoment(matrix, 100, 1, "", "made up", file=file)
+def moment_of(matrix: torch.Tensor) -> SecondMoment:
+    return SecondMoment(matrix, 100, 1, "", "made up")
 
 
 def test_null_space_is_what_lies_below_the_threshold() -> None:
