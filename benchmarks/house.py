@@ -25,10 +25,10 @@ PACKAGE = REPOSITORY / "helpers"
 # Modules next to the rooms in `helpers` are "top-level"; the last four are folders of their own.
 BUDGETS = {
     "models": 1807,
-    "editing": 4124,
+    "editing": 4118,
     "scoring": 535,
     "locating": 758,
-    "facts": 323,
+    "facts": 322,
     "results": 1439,
     "triples": 812,
     "peak": 3801,
@@ -40,7 +40,7 @@ BUDGETS = {
     "tools": 2857,
     "benchmarks": 1499,
     "book": 795,
-    "tests": 15683,
+    "tests": 15655,
 }
 OUTSIDE = ("tools", "benchmarks", "book", "tests")
 # What an addition is: a word by which code names one that exists, and the files it may touch.
