@@ -29,7 +29,7 @@ BUDGETS = {
     "scoring": 535,
     "locating": 758,
     "facts": 322,
-    "results": 1439,
+    "results": 1426,
     "triples": 812,
     "peak": 3801,
     "klob": 1504,

@@ -38,10 +38,6 @@ _REGISTRY: dict[str, Drawing] = {}
 Draw = TypeVar("Draw", bound=Callable[..., "Figure"])
 
 
-class FigureError(UserError):
-    """No figure of this name; the message says where the names are listed."""
-
-
 class Entry(NamedTuple):
     """A published figure: its name, its title and how to draw it."""
 
@@ -118,7 +114,7 @@ def figure(name: str, *, title: str, **how: Any) -> Callable[[Draw], Draw]:
 
 
 def drawing(name: str) -> Drawing:
-    """How figures of a kind are drawn; a ``FigureError`` where there is none."""
+    """How figures of a kind are drawn; a ``UserError`` where there is none."""
     for module in CHAPTERS.get(name[:2], ()):
         import_module(module)
     if name not in _REGISTRY:
@@ -158,5 +154,5 @@ def save(name: str, folder: Path | None = None, *, data: Path = DATA) -> list[Pa
         plt.close(drawn)
 
 
-def _unknown(name: str) -> FigureError:
-    return FigureError(f"no figure {name!r}; see python -m helpers figure --list")
+def _unknown(name: str) -> UserError:
+    return UserError(f"no figure {name!r}; see python -m helpers figure --list")

@@ -95,7 +95,8 @@ def table_html(table: pd.DataFrame, *, decimals: int = 2, index: bool = True) ->
         levels = column if isinstance(column, tuple) else (column,)
         title = escape(" ".join(filter(None, map(str, levels))).strip())
         head += f"<th{look}>{title.replace('_', '_<wbr>')}</th>"  # may break there
-        columns.append([f"<td{look}>{_tied(cell)}</td>" for cell in cells])
+        shown = (TIED.sub("\u00a0", escape(cell)).replace("\n", "<br>") for cell in cells)
+        columns.append([f"<td{look}>{each}</td>" for each in shown])
     body = "".join(f"<tr>{''.join(row)}</tr>" for row in zip(*columns, strict=True))
     inner = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
     return f'<div class="ke-table">{inner}</div>'
@@ -133,8 +134,3 @@ def _cell(value: Any, decimals: int) -> str:
     if value is None or value is pd.NA or (isinstance(value, float) and np.isnan(value)):
         return "–"
     return f"{value:.{decimals}f}" if isinstance(value, float | np.floating) else str(value)
-
-
-def _tied(text: str) -> str:
-    """A cell as HTML, its intervals unbroken."""
-    return TIED.sub("\u00a0", escape(text)).replace("\n", "<br>")

@@ -8,10 +8,11 @@ import pytest
 from matplotlib import image
 from matplotlib import pyplot as plt
 
+from helpers import UserError
 from helpers.paths import FIGURES
 from helpers.results import figure as figures
 from helpers.results.archive import DATA, About, Archive
-from helpers.results.figure import Drawing, FigureError, drawing, published, save
+from helpers.results.figure import Drawing, drawing, published, save
 
 published()  # imports all chapters
 KINDS = [next(kind.published(), None) for kind in list(figures._REGISTRY.values())]
@@ -65,11 +66,11 @@ def test_a_run_under_a_name_of_its_own_has_its_figure_and_is_in_no_joint_one(dat
 
 def test_unknown_names_say_where_names_are_listed(tmp_path):
     for ask in (drawing, save):
-        with pytest.raises(FigureError, match=r"no figure '05_no'; see .* figure --list"):
+        with pytest.raises(UserError, match=r"no figure '05_no'; see .* figure --list"):
             ask("05_no")
-    with pytest.raises(FigureError):
+    with pytest.raises(UserError):
         save("05_share", tmp_path, data=tmp_path)  # nothing is stored there
-    with pytest.raises(FigureError):
+    with pytest.raises(UserError):
         drawing("hello")
 
 

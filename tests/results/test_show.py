@@ -11,10 +11,9 @@ import pytest
 from matplotlib import image
 from matplotlib import pyplot as plt
 
-from helpers import paths
+from helpers import UserError, paths
 from helpers.paths import REPOSITORY, RUNS
 from helpers.results import show as module
-from helpers.results.figure import FigureError
 from helpers.results.show import figure_output, show, table_output
 
 TABLE = pd.DataFrame(
@@ -86,7 +85,7 @@ def test_a_published_figure_is_shown_by_its_name_alone(displayed, monkeypatch, t
     show("02_funnel")
     assert (tmp_path / "02_funnel.svg").exists()
     assert len(displayed) == 2
-    with pytest.raises(FigureError, match="no figure '02_no'"):
+    with pytest.raises(UserError, match="no figure '02_no'"):
         show("02_no")
 
 
