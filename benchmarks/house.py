@@ -33,7 +33,7 @@ BUDGETS = {
     "triples": 812,
     "peak": 3801,
     "klob": 1504,
-    "thinkedit": 4127,
+    "thinkedit": 4124,
     "explorer": 673,
     "sweeps": 643,
     "top-level": 1674,

@@ -79,7 +79,7 @@ def _add_thinkedit(rows: dict[tuple[str, str], dict[str, str]], runs: tuple[Run,
     stored = tuple(run for run in runs if "exact" in run.kinds and not evaluation.is_recalled(run))
     if not stored:
         return
-    found = evaluation.evaluate(stored, modes=(MODE,), rule=BY_RANK)
+    found = evaluation.evaluate(stored, rule=BY_RANK)
     for row in thinkedit.as_text(thinkedit.technique_table(found, mode=MODE)).to_dict("records"):
         label = method_label(row["method"])
         cells = {THINKEDIT[m]: row[m] + _paper_thinkedit(row["method"], m) for m in THINKEDIT}

@@ -109,7 +109,6 @@ def evaluate(
     runs: tuple[Run, ...],
     *,
     estimator: str = "exact",
-    modes: tuple[str, ...] = (),
     rule: Known = DEFAULT,
 ) -> Evaluation:
     """All metrics of published runs.
@@ -117,7 +116,6 @@ def evaluate(
     Args:
         runs: published runs.
         estimator: "exact" or "sampled".
-        modes: of the edits; none: all.
         rule: of exact scores, see ``metrics.facts_table``.
     """
     empty = pd.DataFrame(columns=[*KEYS, "mode"])
@@ -126,7 +124,7 @@ def evaluate(
         index = run.tables["chains"]
         for part in sorted(name for name in run.tables if name.startswith(f"{estimator}: ")):
             method, mode = part.removeprefix(f"{estimator}: ").split(", ")
-            if mode == "before" or (modes and mode not in modes):
+            if mode == "before":
                 continue
             facts = facts_of(run, method, mode=mode, rule=rule, estimator=estimator)
             of = {"model": run.about.source["model"], "method": method, "mode": mode}

@@ -63,14 +63,14 @@ _exact = partial(
 _own = partial(_stored, main=f"{MAIN}_recalled-{MAIN}")
 
 
-def _plain(runs: Sequence[Run], *modes: str) -> Evaluation:
+def _plain(runs: Sequence[Run]) -> Evaluation:
     """Exact metrics of the methods without APP."""
-    return _split(runs, *modes)[0]
+    return _split(runs)[0]
 
 
-def _split(runs: Sequence[Run], *modes: str) -> tuple[Evaluation, Evaluation]:
+def _split(runs: Sequence[Run]) -> tuple[Evaluation, Evaluation]:
     rule = metrics.DEFAULT if all(map(is_recalled, runs)) else metrics.BY_RANK
-    return split_app(evaluate(tuple(runs), modes=modes, rule=rule))
+    return split_app(evaluate(tuple(runs), rule=rule))
 
 
 def _caption(runs: Sequence[Run], mode: str) -> str:
@@ -91,7 +91,7 @@ def _panels(
 @_exact("06_ifr_by_length", title="IFR by chain length")
 def lengths(runs: Sequence[Run], *, mode: str = "sequential") -> Figure:
     """IFR of chains of one to five steps (the paper's Figure 5)."""
-    table = tables.length_table(_plain(runs, mode), mode=mode, intervals=True)
+    table = tables.length_table(_plain(runs), mode=mode, intervals=True)
     counts = table.drop_duplicates("model")["chains"].str.split("/").tolist()
     every, long = (sum(int(n) for row in counts for n in row[part]) for part in (_ALL, _LONG))
     finding = f"{long} of the {every} deducible chains have three steps or more"
@@ -142,7 +142,7 @@ def recovery_by_length(lengths: pd.DataFrame, *, finding: str, caption: str) -> 
 )
 def definition_2(runs: Sequence[Run], *, mode: str = "independent") -> Figure:
     """Share of edits after which no chain of two or more steps is fully known."""
-    table = tables.deep_table(_plain(runs, mode), mode=mode)
+    table = tables.deep_table(_plain(runs), mode=mode)
     deep = tables.DEEP
     fewest = table.loc[table.groupby("model")[deep].idxmin()]
     named = [
@@ -160,7 +160,7 @@ def definition_2(runs: Sequence[Run], *, mode: str = "independent") -> Figure:
 @_exact("06_ckp", title="CKP by method")
 def preservation(runs: Sequence[Run], *, mode: str = "sequential") -> Figure:
     """CKP of each method with its interval (the paper's Figure 6)."""
-    table = tables.technique_table(_plain(runs, mode), mode=mode)
+    table = tables.technique_table(_plain(runs), mode=mode)
     apart = (table["CKP low"] > 1) | (table["CKP high"] < 1)
     finding = f"{apart.sum()} of {len(apart)} intervals exclude 1, a context unchanged"
     return _bars(table, "CKP", "CKP (1: context kept)", finding, _caption(runs, mode))
@@ -198,7 +198,7 @@ def _bars(table: pd.DataFrame, measure: str, label: str, finding: str, caption: 
 @_exact("06_ifr_against_ckp", title="IFR against CKP")
 def trade_off(runs: Sequence[Run], *, mode: str = "sequential") -> Figure:
     """How much of the old fact is left, against how much of the context (the paper's Figure 7)."""
-    found = _plain(runs, mode)
+    found = _plain(runs)
     tests = tables.difference_table(tables.against_method(found, "memit", mode=mode))
     left = tests[tests["Holm"] != INCONCLUSIVE]
     rows = left[["model", "method", "measure", "Holm"]].itertuples(index=False)
@@ -277,7 +277,7 @@ def chains(runs: Sequence[Run], *, mode: str = "sequential") -> Figure:
 
     All chains, many more, are a number under each length, so that the axis can be even.
     """
-    counts = tables.chain_counts(_plain(runs, mode), mode=mode)
+    counts = tables.chain_counts(_plain(runs), mode=mode)
     models = counts["model"].unique()
     drawn, panels = _panels(len(models), 3.8, 3.2)
     totals = []
@@ -313,7 +313,7 @@ def chains(runs: Sequence[Run], *, mode: str = "sequential") -> Figure:
 )
 def deep(runs: Sequence[Run]) -> Figure:
     """What deep edits change against plain independent ones, on the same edits."""
-    found = _plain(runs, "independent", "deep")
+    found = _plain(runs)
     pairs = tables.against_mode(found, found, mode="deep", other_mode="independent")
     return _changed(runs, pairs, mode="independent", what="A deep edit")
 
@@ -325,7 +325,7 @@ def deep(runs: Sequence[Run]) -> Figure:
 )
 def with_app(runs: Sequence[Run], *, mode: str = "independent") -> Figure:
     """What APP changes, on the same edits."""
-    plain, changed = _split(runs, mode)
+    plain, changed = _split(runs)
     pairs = tables.against_mode(changed, plain, mode=mode, other_mode=mode)
     return _changed(runs, pairs, mode=mode, what="APP")
 

@@ -53,7 +53,7 @@ def headlines() -> list[Headline]:
 
 def _memit(run: Run) -> dict[str, Estimate]:
     """MEMIT's share of deep edits and IFR, and what it leaves of each kind of fact; each edit alone."""
-    found = evaluate((run,), modes=("independent",))
+    found = evaluate((run,)).only("independent")
     deep = tables.deep_table(found, mode="independent").query("method == 'memit'")
     name = tables.DEEP
     mean, low, high = (float(deep[part].item()) for part in (name, f"{name} low", f"{name} high"))
