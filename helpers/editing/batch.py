@@ -1,8 +1,8 @@
 """A batch of edits that runs again and again, and what its loss reads from each pass.
 
 What no edit can change is computed once. Tokens left of the edited positions are constant: their keys
-and values are cached (``past``). Blocks below the first edited one are, too: a pass starts with what
-enters that block. The vocabulary head runs only where a token is predicted.
+and values are cached (``past``). So is what enters the first edited block: a pass starts there. The
+vocabulary head runs only where a token is predicted.
 """
 
 from __future__ import annotations

@@ -164,7 +164,7 @@ def _with_app(
     values = app_values(editor.name, model, preset, size, needed=app is True)
     known = {name: values.pop(name) for name in SYMBOLS if name in values}
     values.pop("extrapolated", None)
-    # What the name stands for holds whatever goes with APP.
+    # What the name implies holds whatever goes with APP.
     return {**values, **editor.values}, App(**known) if app is True else app
 
 

@@ -39,7 +39,7 @@ class NamedEditor:
     colour: int  # number in the palette; editors of one class share theirs
     marker: str  # of its points
     hatch: str  # of its bars
-    values: Mapping[str, Any] = field(default_factory=dict)  # that the name itself stands for
+    values: Mapping[str, Any] = field(default_factory=dict)  # that the name itself implies
     loss: bool = True  # whether it optimises one, which APP and further targets can join
     large: bool = (
         False  # whether its marks are large and hollow: they often lie on another editor's

@@ -1,6 +1,6 @@
 """KN: knowledge neurons are found by integrated gradients and given the new answer's embedding.
 
-Neurons whose attribution for the old answer's probability stands out are chosen (Dai et al. 2022),
+Neurons whose attribution for the old answer's probability exceeds a threshold are chosen (Dai et al. 2022),
 and to each one's output weights, a column of W, the same vector is added:
 
     lambda_new · Σ embeddings of the new answer − lambda_old · Σ embeddings of the old answer
@@ -144,7 +144,9 @@ class Kn(Editor):
         chosen = self.neurons(self._attributions(texts).float())
         record = {"neurons": chosen.nonzero().tolist(), "old_answer": list(old)}
         if not bool(chosen.any()):
-            return Update({}, {"failure": "no neuron's attribution stands out", **record})
+            return Update(
+                {}, {"failure": "no neuron's attribution exceeds the threshold", **record}
+            )
         vector, layout = self._vector(old, texts.new), self.language_model.layout
         deltas: dict[str, Delta] = {
             layout.mlp_out(layer): LowRank(vector[:, None], row.to(vector)[:, None])

@@ -106,7 +106,7 @@ def read_hyperparameters(
         model: its name chooses the params file.
         preset: a name of the model's file, ``generic``, a YAML file, or the values themselves.
         size: of the model, where it is known: ``generic`` depends on it, and a file must fit it.
-        overrides: single values to replace, also those that the editor's name stands for.
+        overrides: single values to replace, also those that the editor's name implies.
 
     Raises:
         EditorError: no editor, file, preset or key of that name, a bad value, or another model's file.

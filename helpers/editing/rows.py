@@ -85,7 +85,7 @@ class EditRow:
 
         ``at_once`` predicts every token right after the prompt instead of after those before it.
         """
-        # With FT-L, too: whoever scores its edit reads the answers after the prompt.
+        # Also with FT-L: whoever scores its edit reads the answers after the prompt.
         self.longest = max(self.longest, len(prompt) + len(answer) - 1)
         if at_once:
             nodes = self.forest.add(prompt, edited_at)[-1:] * len(answer)

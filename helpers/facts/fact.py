@@ -50,7 +50,7 @@ class Fact:
                     continue
                 if other := places.get(compared(text)):
                     raise RequestError(
-                        f"{where}: {text!r} in {name} is in {other}, too (case, Unicode form and"
+                        f"{where}: {text!r} in {name} is also in {other} (case, Unicode form and"
                         " outer blanks do not count); keep it in one place"
                     )
                 places[compared(text)] = name

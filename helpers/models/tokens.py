@@ -98,7 +98,7 @@ def ids_of_answers(
     anchor, *joint = _encoded(language_model, texts, add_special_tokens=False)
     for answer, ids in zip(distinct, joint, strict=True):
         if ids[: len(anchor)] != anchor or len(ids) == len(anchor):
-            raise TokenError(f"answer {answer!r} cannot be told apart from the text before it")
+            raise TokenError(f"answer {answer!r} cannot be separated from the text before it")
     return {answer: ids[len(anchor) :] for answer, ids in zip(distinct, joint, strict=True)}
 
 

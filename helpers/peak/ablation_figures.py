@@ -284,7 +284,7 @@ def sequence_lines(run: Run) -> Figure:
     ),
 )
 def said_scatter(run: Run) -> Figure:
-    """AFF and ANF of each record against forgetting and noise in what is said, with Spearman's ρ.
+    """AFF and ANF of each record against forgetting and noise in what is generated, with Spearman's ρ.
 
     A column a method, since methods edit the same records. Records at one place are one larger mark.
     """

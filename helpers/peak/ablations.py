@@ -291,7 +291,7 @@ def said_table(measures: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
 
 
 def said_beside_factors(stored: Studies) -> pd.DataFrame:
-    """AFF and ANF (hard) of the edit prompt and the measures of what is said, record by record.
+    """AFF and ANF (hard) of the edit prompt and the measures of what is generated, record by record.
 
     Returns:
         method and its label, case_id, AFF_hard, ANF_hard and ``MEASURES``, of methods with stored

@@ -334,7 +334,7 @@ def _record(prompts: Mapping[tuple[str, int], Lists]) -> RecordScores:
 
 
 def _by_record(rows: Mapping[int, Mapping[str, float]], columns: Sequence[str]) -> pd.DataFrame:
-    """The columns are there without rows, too: every edit of a method may have been given up."""
+    """The columns are there even without rows: every edit of a method may have been given up."""
     if not rows:
         return pd.DataFrame(columns=list(columns), dtype=float).rename_axis("case_id")
     return pd.DataFrame.from_dict(dict(rows), orient="index").rename_axis("case_id")

@@ -53,7 +53,7 @@ def use_style() -> None:
     mpl.rcParams.update(_SETTINGS)
 
 
-# A legend at the right of its panel: below the panels stands what a figure is drawn from.
+# A legend at the right of its panel: what a figure is drawn from is below the panels.
 BESIDE: dict[str, Any] = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5), "fontsize": 7}
 
 

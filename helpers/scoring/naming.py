@@ -19,7 +19,7 @@ from helpers.models.tokens import answer_ids
 
 Aliases = Mapping[str, tuple[str, ...]]  # case-folded entity → other names
 
-# Scripts whose words stand without blanks, or with particles attached, as Unicode names their letters.
+# Scripts whose words are written without blanks, or with particles attached, as Unicode names their letters.
 _UNSPACED = {"CJK", "HIRAGANA", "KATAKANA", "HANGUL", "BOPOMOFO"}
 _UNSPACED |= {"THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN"}
 _ACCENTED = ("LATIN", "GREEK", "CYRILLIC")  # marks on their letters are accents, no letters
@@ -37,7 +37,7 @@ def mentions(text: str, names: Iterable[str]) -> bool:
 
 
 def starts(text: str, name: str) -> Iterator[int]:
-    """Places of a folded text at which the folded name stands as a whole word; none for an empty name."""
+    """Places of a folded text at which the folded name is a whole word; none for an empty name."""
     for found in re.finditer(f"(?={re.escape(name)})", text) if name else ():
         if _ends(text, found.start()) and _ends(text, found.start() + len(name)):
             yield found.start()

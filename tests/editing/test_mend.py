@@ -139,7 +139,7 @@ def test_held_out_measures_of_a_network_that_edits_nothing(tiny) -> None:
     asked = [Question(p, (r.target, r.known)) for r in RECORDS for p in r.prompts]
     new, known = score_answers(language_model, asked)["mean"].to_numpy().reshape(-1, 2).T
     first, second = (new > known).reshape(-1, 2).mean(0) * 100
-    assert len({first, second, 100 - first, 100 - second, 50.0}) == 5  # they can be told apart
+    assert len({first, second, 100 - first, 100 - second, 50.0}) == 5  # all different
     found = trainer.evaluate(RECORDS)
     assert found == pytest.approx({"ES": first, "GS": second, "LS": 100, "KL": 0}, abs=1e-4)
 
