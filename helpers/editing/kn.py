@@ -144,9 +144,7 @@ class Kn(Editor):
         chosen = self.neurons(self._attributions(texts).float())
         record = {"neurons": chosen.nonzero().tolist(), "old_answer": list(old)}
         if not bool(chosen.any()):
-            return Update(
-                {}, {"failure": "no neuron's attribution exceeds the threshold", **record}
-            )
+            return Update({}, {"failure": "no attribution exceeds the threshold", **record})
         vector, layout = self._vector(old, texts.new), self.language_model.layout
         deltas: dict[str, Delta] = {
             layout.mlp_out(layer): LowRank(vector[:, None], row.to(vector)[:, None])
