@@ -1,6 +1,6 @@
 """Deep edits (beyond the paper): also edit the subject's other facts that lead to the original object.
 
-The paper asks for it (section 4: with the school the house must change, too) but evaluates none. Here
+The paper asks for it (section 4: with the school the house must also change) but evaluates none. Here
 every question about the edited subject that begins a chain gets another answer of its kind, one from
 which no chain leads to the original object and which the model finds plausible. Questions that are
 worded alike up to the subject have the same key: they share one vector, optimised for all of them.
@@ -24,7 +24,7 @@ from helpers.thinkedit.knowgic import ChainFact, Edit
 from helpers.thinkedit.probes import Kinds, kinds_of, request_of, rivals_of
 
 VERSION = 2  # raise it when the same edits give other requests
-PLAUSIBLE = 5  # the target is drawn from the so many most probable answers
+PLAUSIBLE = 5  # the target is drawn from the most probable answers, this many
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ def deep_requests(
 
 
 def beginning(prompt: str) -> str:
-    """What stands before the subject: the key at the subject depends on nothing else of a prompt."""
+    """What precedes the subject: the key at the subject depends on nothing else of a prompt."""
     return prompt.partition("{}")[0]
 
 

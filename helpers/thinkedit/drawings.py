@@ -203,7 +203,7 @@ def _bend(axes: Axes, places: Mapping[str, tuple[float, float]], edge: tuple[str
 def _layers(graph: nx.DiGraph, start: str, goal: str) -> dict[str, tuple[float, float]]:
     """Columns by distance from the subject, the object alone at the right, rows spread evenly.
 
-    Every other row stands back, so that edges inside a column pass beside the names between.
+    Every other row is indented, so that edges inside a column pass between the names.
     """
     distance = nx.single_source_shortest_path_length(graph, start)
     far = max((d for node, d in distance.items() if node != goal), default=0)

@@ -3,7 +3,7 @@
 A run is one model on one layout of the edits, and is named after both (``run_name``). Its tables are
 "exact: METHOD, MODE", and so "negated", "sampled" and "texts" (by how the edits were looked at; "none,
 before" is the unedited model); and what their numbers are of: *chains* (which facts make up which chains)
-and *edits* (how much each edit holds). Some have *draws* and *estimators* of the unedited model, too.
+and *edits* (how much each edit holds). Some also have *draws* and *estimators* of the unedited model.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ def neighbours(graph: Graph, wordings: Wordings, source: str) -> dict[str, list[
     """All facts of a store in the wordings' relations, by case-folded subject.
 
     ``re_P36`` follows P36 backwards; ``P17/P30`` follows P17, then P30, where both have a single object.
-    A prompt names an entity by its label, so a label stands for one entity of the store: the country
+    A prompt names an entity by its label, so a label denotes one entity of the store: the country
     Niger, not the region of Nigeria (see ``_bearers``).
     """
     names = {i: wordings.name(graph.label(i)) for i in _bearers(graph)}
