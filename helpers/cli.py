@@ -31,7 +31,7 @@ class _OneLine(typer.core.TyperGroup):
             return super().invoke(ctx)
         except UserError as error:
             message = str(error)
-        except BrokenPipeError:  # whoever read our lines has read enough
+        except BrokenPipeError:
             raise
         except OSError as error:
             message = in_one_line(error)

@@ -80,7 +80,7 @@ def needs(params_file: Path) -> Iterator[str]:
     notebook = notebook_of(params_file)
     params = read_params(params_file, notebook)
     yield f"{params_file}:"
-    with chdir(REPOSITORY):  # from where the notebook reads paths
+    with chdir(REPOSITORY):
         wrong = wrong_values(params)
     unmade = [error for error in wrong if isinstance(error, ArchiveError | UntrainedError)]
     if len(unmade) < len(wrong):  # the rest would only stumble over it

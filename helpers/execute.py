@@ -123,7 +123,7 @@ def checked_plan(
 
     notebook = notebook or notebook_of(params_file)
     params = read_params(params_file, notebook)
-    with chdir(REPOSITORY):  # from where the notebook reads paths
+    with chdir(REPOSITORY):
         check_values(params_file, params)
     try:
         check_device(params.get("device", "cpu"))
@@ -294,7 +294,7 @@ def write_for_run(notebook: Path, params: Mapping[str, Any], path: Path, *, part
     defaults = {p.name: p.default for p in notebook_parameters(notebook)}
     changed = [name for name in params if name not in _PLACES and params[name] != defaults[name]]
     if changed:
-        for cell in cells:  # the results in twenty seconds, which ``tools.headlines`` writes
+        for cell in cells:  # the box of ``tools.headlines``
             if cell["cell_type"] == "markdown":
                 cell["source"] = _HEADLINES.sub("", "".join(cell["source"]))
         cells = _without(cells, RESULTS, _NOTE.format(changed=", ".join(changed)))

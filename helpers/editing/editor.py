@@ -31,11 +31,11 @@ class Editor(ABC):
 
     name: ClassVar[str]  # of its section in the params files
     version: ClassVar[int] = 1  # raise it when the same settings would give other updates
-    grouped: ClassVar[bool] = False  # whether the bare prompt weighs as much as all contexts
+    grouped: ClassVar[bool] = False  # the bare prompt weighs as all contexts
     language_model: LanguageModel
     hyperparameters: Hyperparameters
     app: App | None
-    targets: str = "new"  # which answers are made likely, of ``rows.TARGETS``
+    targets: str = "new"  # see ``rows.TARGETS``
 
     @property
     def method(self) -> str:

@@ -40,10 +40,8 @@ class NamedEditor:
     marker: str  # of its points
     hatch: str  # of its bars
     values: Mapping[str, Any] = field(default_factory=dict)  # that the name itself implies
-    loss: bool = True  # whether it optimises one, which APP and further targets can join
-    large: bool = (
-        False  # whether its marks are large and hollow: they often lie on another editor's
-    )
+    loss: bool = True  # which APP and further targets can join
+    large: bool = False  # whether its marks are large and hollow
 
     @property
     def kind(self) -> Any:

@@ -125,7 +125,7 @@ class Ft(LossEditor):
 
     def __post_init__(self) -> None:
         (self.layer,) = self.hyperparameters.layers
-        self.language_model.layout.block(self.layer)  # raises for a layer that does not exist
+        self.language_model.layout.block(self.layer)
         self.module = self.language_model.layout.mlp_out(self.layer)
 
     @property

@@ -45,7 +45,7 @@ from helpers.paths import PACKAGED, cache_folder, written_whole
 TokenGradients = dict[str, tuple[Tensor, Tensor]]
 """Inputs [rows, tokens, in] and output gradients [rows, tokens, out] of each matrix."""
 
-FIRST_RATE = -2e-4  # negative: before it has learned anything, MEND is a step of gradient descent
+FIRST_RATE = -2e-4  # negative: untrained MEND is gradient descent
 _SMALLEST_DEVIATION = 1e-7
 
 

@@ -35,8 +35,8 @@ from helpers.models.weights import exact_products
 from helpers.paths import PACKAGED, cache_folder
 
 TOKENS = 4096  # of a pass, padding included
-LARGE = 4096  # rows of a matrix whose decomposition is announced, and kept on the disk
-SAVE_EVERY = 300.0  # seconds between two copies of unfinished sums: gigabytes, for a large model
+LARGE = 4096  # rows of a matrix whose decomposition is kept
+SAVE_EVERY = 300.0  # seconds between copies of unfinished sums
 
 
 class SecondMomentError(UserError):

@@ -44,7 +44,7 @@ class Hyperparameters(BaseModel):
 class LayerHyperparameters(Hyperparameters):
     """Those of an editor that is told which blocks to edit."""
 
-    one_layer: ClassVar[bool] = False  # whether the editor edits no more than one
+    one_layer: ClassVar[bool] = False
     layers: tuple[int, ...] = Field(min_length=1)
 
     @field_validator("layers")

@@ -21,7 +21,7 @@ from helpers.kept import read_kept
 from helpers.models.language_model import LanguageModel
 from helpers.paths import written_whole
 
-SMALLEST_IN_HALF = 1e-2  # of a weight's norm: below, rounding takes a third of the entries and more
+SMALLEST_IN_HALF = 1e-2  # of a weight's norm; below it rounding takes the change
 
 
 class UpdateError(UserError):

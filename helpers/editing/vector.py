@@ -36,7 +36,7 @@ from helpers.models.hooks import output_hooks
 from helpers.models.language_model import LanguageModel
 from helpers.models.tokens import SubjectPrompt
 
-_BETAS, _EPSILON = (0.9, 0.999), 1e-8  # Adam's defaults, as every implementation uses them
+_BETAS, _EPSILON = (0.9, 0.999), 1e-8  # Adam's defaults
 
 
 @dataclass
@@ -78,7 +78,7 @@ class VectorEditor(Editor):
 
     def __post_init__(self) -> None:
         for layer in self.hyperparameters.layers:
-            self.language_model.layout.block(layer)  # raises for a layer that does not exist
+            self.language_model.layout.block(layer)
 
     def parts(self) -> tuple[str, ...]:
         """The optimised vector, the contexts, and the statistics where used."""

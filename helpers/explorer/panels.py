@@ -157,7 +157,7 @@ class EditPanel(Panel):
     ) -> None:
         self._records = tuple(records)
         self.outcome = first
-        self.code = widgets.Textarea(rows=16, layout=widgets.Layout(width="98%"))  # hidden alone
+        self.code = widgets.Textarea(rows=16, layout=widgets.Layout(width="98%"))
         super().__init__(explorer, editor, app=app)
         subjects = sorted({record.subject for record in self._records})
         self.subject = widgets.Dropdown(description="Subject", options=subjects, layout=WIDE)
@@ -235,7 +235,7 @@ class EditPanel(Panel):
 
     def _outdate(self, old: bool = True) -> None:
         super()._outdate(old)
-        self.code.layout.display = "none"  # code of an earlier choice would be copied by mistake
+        self.code.layout.display = "none"  # it is of an earlier choice
 
     def _show_code(self) -> None:
         """Show the code of what is chosen, ready to be copied."""
@@ -263,7 +263,7 @@ class EditPanel(Panel):
         title = f"{outcome.record.edit_prompt} … + {outcome.record.target_new}"
         self._draw(answer_probabilities(outcome.probabilities(), title=title))
         self.details.value = details(outcome)
-        self.status.value = f"{outcome.method}: {outcome.seconds:.0f} s"  # last: all is there
+        self.status.value = f"{outcome.method}: {outcome.seconds:.0f} s"
 
 
 def details(outcome: Outcome) -> str:
@@ -324,7 +324,7 @@ class ChainPanel(Panel):
     def _show(self, outcome: ChainsOutcome) -> None:
         self.steps.max = max(map(len, outcome.edit.chains))
         self._offer_chains()
-        self.status.value = f"{escape(outcome.method)}: {escape(outcome.summary())}"  # last
+        self.status.value = f"{escape(outcome.method)}: {escape(outcome.summary())}"
 
     def _offer_chains(self) -> None:
         """Offer the chains of the outcome that are short enough, all together first."""

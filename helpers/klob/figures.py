@@ -53,7 +53,7 @@ def neuron_map(sets: Sequence[Units], shape: tuple[int, int], *, title: str) -> 
     shared = np.zeros(shape, dtype=int)
     for units in sets:
         shared.flat[units] += 1
-    chance = np.ones(1)  # neurons in 0, 1, … sets if they had nothing but their sizes in common
+    chance = np.ones(1)  # neurons in 0, 1, … sets by chance
     for units in sets:
         share = len(units) / shared.size
         chance = np.convolve(chance, [1 - share, share])

@@ -38,8 +38,8 @@ from helpers.results.store import Cases, Results, ResultsStore, settings_key
 TABLES = ("sentences", "similarities", "null", "layers", "cost")
 VERSION = 1  # of the scores; raise it when a locator's numbers change
 COST_SENTENCES = 4
-NULL_SENTENCES = 2_048  # most sentences of the permutation null, which compares all with all
-NULL_UNITS = 1 << 20  # most units that it looks at: above, a fixed random sample of them
+NULL_SENTENCES = 2_048  # of the permutation null, which compares all with all
+NULL_UNITS = 1 << 20  # above, a fixed random sample
 Tables = dict[str, pd.DataFrame]
 
 

@@ -55,7 +55,7 @@ def slot_batch(
     width, device = batch.ids.shape[1], batch.ids.device
     own = batch.visible
     if language_model.masked:
-        own = batch.real[:, None, :].expand(-1, width, -1)  # all see all real tokens
+        own = batch.real[:, None, :].expand(-1, width, -1)
     slots = torch.tensor([query.slot - start for query, start in pairs], device=device)
     positions = batch.positions + torch.tensor(list(starts), device=device)[:, None]
     if not any(starts):

@@ -29,7 +29,7 @@ class Architecture:
     fused_gate: bool = False  # gate and up are one matrix
     eager_only: bool = False  # the public implementation has no sdpa path
     tuple_output: bool = False  # blocks return a tuple
-    masked: bool = False  # a masked language model, in which every token sees all others
+    masked: bool = False  # every token sees all others
 
 
 def _entry(

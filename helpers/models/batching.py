@@ -12,10 +12,10 @@ from helpers.models.language_model import LanguageModel
 from helpers.models.weights import free_bytes
 
 PADDING = 0.08  # largest share of a batch that may be padding
-PASS_TOKENS = 64  # a pass reads all weights, which takes about as long as this many tokens
+PASS_TOKENS = 64  # reading all weights takes as long
 _MOST_TOKENS = 16384  # of a pass
-_LARGE = 48 * 2**30  # free bytes of a device on which many records are edited together
-_SHORTAGE = ("can't allocate memory", "out of memory", "_STATUS_ALLOC_FAILED")  # the last: cuBLAS's
+_LARGE = 48 * 2**30  # free bytes for many records at a time
+_SHORTAGE = ("can't allocate memory", "out of memory", "_STATUS_ALLOC_FAILED")
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

@@ -20,7 +20,7 @@ from transformers import (
 )
 
 SHAPE_PREFIX = "shape:"
-SHAPE_TOKENIZER = "smollm2-135m"  # a packaged model, whose words and context templates shapes take
+SHAPE_TOKENIZER = "smollm2-135m"  # whose words and templates shapes take
 
 
 def _llama(d: int, f: int, blocks: int, heads: int, kv_heads: int, **more: Any) -> dict[str, Any]:

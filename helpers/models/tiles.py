@@ -21,8 +21,8 @@ from transformers.masking_utils import sdpa_mask
 
 TILED = "tiled"  # the name the attention is registered under
 WIDTHS = (6, 8, 10, 12, 16, 24, 32)  # queries per tile that are tried
-GATHERING = 4  # gathering a key takes about as long as scoring it against this many queries
-WORTHWHILE = 0.5  # tiles are used where they take less than this share of the dense work
+GATHERING = 4  # queries scored in the time of gathering a key
+WORTHWHILE = 0.5  # largest share of the dense work
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from helpers.models.language_model import LanguageModel
 # Answers are tokenised after a word, or after a line break, so that their first token is that of a text.
 _ANCHORS = {" ": "a", "": "\n"}
 _LINE_BREAKS = "\n\r"
-_OPENING = re.compile(r"""(?:^|[\s(\[{])["']$""")  # a straight quote may close as well
+_OPENING = re.compile(r"""(?:^|[\s(\[{])["']$""")
 _WITHOUT_BLANKS = re.compile("CJK|IDEOGRAPHIC|HIRAGANA|KATAKANA|THAI|LAO|KHMER|MYANMAR|TIBETAN")
 
 Ids = tuple[int, ...]

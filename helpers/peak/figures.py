@@ -104,7 +104,7 @@ def list_probabilities(run: Run) -> Figure:
         keys = [f"{name}_{moment}" for _, _, moment in columns]
         found = [metric_interval(k, t[k]) for k, (_, t, _) in zip(keys, columns, strict=True)]
         mean, low, high = rows_of(found, scale=1).to_numpy().T
-        ends = np.maximum(low, mean / 100)  # an interval that goes below has no cap on a log axis
+        ends = np.maximum(low, mean / 100)  # below has no cap on a log axis
         places = np.arange(len(columns)) + 0.18 * (index - (len(LISTS) - 1) / 2)
         look = {**EDGED, "fmt": MARKERS[index], "color": PALETTE[index], "label": label}
         drawn_marks = axes.errorbar(places, mean, yerr=[mean - ends, high - mean], **look)

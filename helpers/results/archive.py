@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from helpers import UserError
 from helpers.paths import FIGURES, digest_of, file_name, write_whole, written_whole
 
-if TYPE_CHECKING:  # pandas is imported where a table is read: values are checked without it
+if TYPE_CHECKING:  # imported where a table is read
     import pandas as pd
 
 DATA = FIGURES / "data"

@@ -47,7 +47,7 @@ _SETTINGS: dict[Any, Any] = {
 
 def use_style() -> None:
     """Switch matplotlib to the suite's look."""
-    import seaborn as sns  # takes a second, which a list of figures does not need
+    import seaborn as sns  # takes a second
 
     sns.set_theme(style="whitegrid", context="paper")
     mpl.rcParams.update(_SETTINGS)

@@ -17,7 +17,7 @@ import networkx as nx
 
 from helpers.thinkedit.knowgic import Chain, ChainFact, Edit
 
-MAX_STEPS = 5  # the paper's bound: longer chains say little about the two ends
+MAX_STEPS = 5  # the paper's bound
 
 
 @dataclass(frozen=True, order=True)

@@ -84,7 +84,7 @@ class Known:
 
 DEFAULT = Known()
 BY_RANK = Known(top=True)  # for other models' graphs
-BY_MEAN = Known("mean", top=True)  # the variant that counts most facts as known
+BY_MEAN = Known("mean", top=True)  # counts most facts
 
 
 def per_token(scores: pd.DataFrame, answer: str) -> pd.Series:

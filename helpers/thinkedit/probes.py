@@ -31,7 +31,7 @@ NEGATIONS = ("edit", "negated", "true", "false")
 PARAPHRASES = ("It is well known that {}", "As everybody can look up, {}")
 MAX_NEIGHBOURS = 10
 OTHER_RIVALS = 12  # rivals from other graphs fill up to this many
-_MIN_RIVALS = 3  # fewer entities of a kind decide nothing: then all of the graph's entities compete
+_MIN_RIVALS = 3  # fewer of a kind: all of the graph's entities compete
 _ASKING = re.compile(
     r"which|what|in|on|at|of|is|was|are|were|did|does|all|the|name|for|by|with|to|from"
 )

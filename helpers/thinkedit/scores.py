@@ -22,7 +22,7 @@ from helpers.thinkedit.metrics import consistency, fluency, inverse_document_fre
 from helpers.thinkedit.probes import Probe
 
 ESTIMATORS = ("exact", "negated", "sampled", "texts")
-EXACTLY = ("exact", "negated")  # by log-probabilities of answers, not by drawing responses
+EXACTLY = ("exact", "negated")  # by log-probabilities
 # Raise an estimator's when what it scores, or how, changes.
 SCORING_VERSION = {"exact": 4, "negated": 1, "sampled": 2, "texts": 2}
 ANSWERS = Sampling(max_new_tokens=24, stop="\n")

@@ -19,7 +19,7 @@ from helpers.peak.records import PeakRecord
 from helpers.triples.graph import Graph
 from helpers.triples.templates import SLOT, PromptTemplates, templates_of
 
-HUB = 400  # an entity with more links says little about what two of its neighbours share
+HUB = 400  # neighbours of an entity with more links share little
 LONGEST_LABEL = 60  # characters
 STEPS = (
     "relation has templates",
@@ -263,7 +263,7 @@ class _Maker:
     ) -> None:
         self.graph, self.templates, self.settings = graph, templates, settings
         self.linked = Linked(graph)
-        self.by_answer: dict[str, list[Key]] = defaultdict(list)  # facts that an entity answers
+        self.by_answer: dict[str, list[Key]] = defaultdict(list)
         for key in sorted(key for key in graph.answers if key[1] in templates):
             for answer in graph.answers[key]:
                 self.by_answer[answer].append(key)

@@ -36,7 +36,7 @@ class Proposal:
         return self.subject.casefold(), self.relation, self.object.casefold()
 
 
-Proposer = Callable[[Iterable[str]], list[Proposal]]  # facts whose subject is one of the entities
+Proposer = Callable[[Iterable[str]], list[Proposal]]  # facts about the entities
 
 
 def store_neighbours(source: str, wordings: Wordings) -> dict[str, list[Proposal]]:
@@ -167,7 +167,7 @@ class Decision:
                 raise ValueError("the refined chain does not hang together")
 
 
-Reviewer = Callable[[Review], Decision]  # decides without waiting for anybody
+Reviewer = Callable[[Review], Decision]
 
 
 def keep_all(review: Review) -> Decision:
