@@ -33,6 +33,7 @@ from helpers.models.language_model import LanguageModel
 from helpers.models.tokens import prompt_prefix
 from helpers.models.weights import exact_products
 from helpers.paths import PACKAGED, cache_folder
+from helpers.processes import Progress
 
 TOKENS = 4096  # of a pass, padding included
 LARGE = 4096  # rows of a matrix whose decomposition is kept
@@ -224,10 +225,7 @@ def _save(moment: SecondMoment, path: Path) -> None:
 def _summed_keys(
     language_model: LanguageModel, layers: Sequence[int], corpus: Corpus, unfinished: Path
 ) -> tuple[dict[str, Tensor], int]:
-    """Sums of k k^T [f, f] by module over the whole corpus, and its tokens.
-
-    A file keeps them while they are unfinished.
-    """
+    """Sums of k k^T [f, f] by module over a corpus, and its tokens; a file keeps unfinished ones."""
     layout, device = language_model.layout, language_model.device
     modules, prefix = list(map(layout.mlp_out, layers)), prompt_prefix(language_model)
     size = (layout.intermediate_size, layout.intermediate_size)
@@ -239,6 +237,7 @@ def _summed_keys(
     of_layers = f"layer{'s' * (len(layers) > 1)} {', '.join(map(str, layers))}"
     title = f"second moments of {of_layers} over {corpus.name}, once for {language_model.name}"
     total, saved = getattr(corpus, "count", None), time.monotonic()
+    progress = Progress(total or 0, f"documents for {title}")
     with tqdm(desc=title, unit="document", total=total, initial=read) as bar:
         for batch in _batches(documents):
             for part in run_halving(batch, lambda d: _keys(language_model, d, modules)):
@@ -246,6 +245,7 @@ def _summed_keys(
                     sums[module].addmm_(keys.T, keys)
             read, tokens = read + len(batch), tokens + sum(map(len, batch))
             bar.update(len(batch))
+            progress.at(read)
             if time.monotonic() - saved >= SAVE_EVERY:
                 far = {"documents and tokens": torch.tensor([read, tokens])}
                 with kept_whole(unfinished) as scratch:
