@@ -28,12 +28,10 @@ from helpers.editing.presets import (
 from helpers.editing.request import EditRequest, RequestError
 from helpers.editing.rome import RomeHyperparameters
 from helpers.editing.update import Update
-from helpers.explorer.own_fact import snippet
 from helpers.facts import GREEDY, Fact, edit_facts
 from helpers.models.shapes import SHAPES
 from helpers.models.tokens import answer_ids
 from helpers.paths import REPOSITORY
-from helpers.peak.records import load_peak
 from helpers.scoring.answers import Question, score_answers
 from helpers.scoring.responses import sample_responses, sample_tokens
 
@@ -134,14 +132,6 @@ def test_measures_are_of_tokens_and_the_text_is_only_shown(tiny):
 def test_a_fact_is_refused_for_what_a_record_is(change, message):
     with pytest.raises(RequestError, match=re.escape(message)):
         replace(SUDAN, **change)
-
-
-@pytest.mark.parametrize("name", ["peak-cf", "peak-t"])
-def test_every_record_is_a_fact(data_folder, name):
-    """The code that the explorer shows for it runs: one rule for records and facts."""
-    for record in load_peak(name).records:
-        code = snippet(record, load={}, editor="rome", options={})
-        exec(code[code.index("fact =") : code.index("result =")], {"Fact": Fact})
 
 
 def test_all_facts_are_checked_before_an_editor_is_made(tiny, monkeypatch):

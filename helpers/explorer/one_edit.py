@@ -1,21 +1,21 @@
 """One edit from all sides: probabilities, additivity, generated text; and the chains of facts that lead
-back to the old answer."""
+back to the old answer. The edit is a record's, or a user's own in their words."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from helpers.editing.build import build_editor, check_method
+from helpers import UserError
+from helpers.editing.build import build_editor
 from helpers.editing.editor import Editor
-from helpers.editing.editors import EditorError, method_label
-from helpers.editing.mend import NetworkError
+from helpers.editing.editors import method_label
 from helpers.models.language_model import LanguageModel
 from helpers.peak.metrics import metrics_table
 from helpers.peak.records import PeakRecord
@@ -23,6 +23,7 @@ from helpers.peak.run import edit_request, joined_scores, questions
 from helpers.peak.said import CONTINUATION, named_answers
 from helpers.results.figure import figure
 from helpers.results.store import ResultsStore
+from helpers.scoring.naming import fold
 from helpers.scoring.responses import Sampling, sample_responses
 from helpers.thinkedit import case
 from helpers.thinkedit.drawings import graph_pair
@@ -35,6 +36,77 @@ MEASURES = ("ES", "GS", "LS", "AFF_hard", "ANF_hard", "AFF_random", "ANF_random"
 LISTING = replace(CONTINUATION, max_new_tokens=24)
 
 
+def own_record(*, subject: str, prompt: str, target: str, correct: str, false: str) -> PeakRecord:
+    """A record of a fact that is in no data set; its false answers count as both kinds.
+
+    Args:
+        prompt: a text that ends where the answer begins, with ``{}`` or the subject once in it.
+        correct: the answers it has, separated by semicolons; may be empty, as may ``false``.
+
+    Raises:
+        ValueError: what is missing or contradicts itself, in words.
+    """
+    subject, prompt = subject.strip(), prompt.strip()
+    if not subject:
+        raise ValueError("name the subject: what is the fact about?")
+    if "{}" not in prompt and prompt.count(subject) == 1:
+        prompt = prompt.replace(subject, "{}")
+    if prompt.count("{}") != 1:
+        raise ValueError(
+            f"the prompt must hold {{}} or the subject, {subject}, once; it ends where the answer begins"
+        )
+    right, wrong = _answers(correct), _answers(false)
+    if both := [answer for answer in wrong if fold(answer) in map(fold, right)]:
+        raise ValueError(f"{both[0]} cannot be correct and false; remove it from one of the lists")
+    record = PeakRecord(
+        case_id=0,
+        relation="",
+        prompt=prompt,
+        subject=subject,
+        target_new="",
+        target_true=(*right, "")[0],
+        correct=right,
+        hard_false=wrong,
+        random_false=wrong,
+        paraphrases=(),
+        locality=(),
+    )
+    return with_target(record, target)
+
+
+def with_target(record: PeakRecord, target: str) -> PeakRecord:
+    """The record with another answer to append, which leaves the lists of false answers.
+
+    Answers are the same whatever their case and accents; a known one keeps its own spelling.
+
+    Raises:
+        ValueError: an empty answer, or one that the fact already has.
+    """
+    target = target.strip()
+    if not target:
+        raise ValueError("name the answer to be appended")
+    if known := _same(target, record.correct):
+        raise ValueError(f"{known} is already a correct answer; choose another one")
+    others = (record.target_new, *record.hard_false, *record.random_false)
+    return replace(
+        record,
+        target_new=_same(target, others) or target,
+        hard_false=tuple(a for a in record.hard_false if fold(a) != fold(target)),
+        random_false=tuple(a for a in record.random_false if fold(a) != fold(target)),
+    )
+
+
+def _same(answer: str, known: Iterable[str]) -> str:
+    return next((each for each in known if fold(each) == fold(answer)), "")
+
+
+def _answers(text: str) -> tuple[str, ...]:
+    once: dict[str, str] = {}  # whatever its case
+    for answer in filter(None, map(str.strip, text.split(";"))):
+        once.setdefault(fold(answer), answer)
+    return tuple(once.values())
+
+
 @dataclass(frozen=True)
 class Said:
     """One sampled continuation of the edit prompt, and the lists its known answers are from."""
@@ -45,24 +117,15 @@ class Said:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What an edit did to a record.
-
-    Attributes:
-        record: with the answer that was appended.
-        scores: log-probabilities before and after, in the columns ``metrics_table`` takes.
-        before: continuations of the edit prompt by the unedited model.
-        after: the same random numbers under the edit.
-        seconds: wall time of edit, scoring and sampling.
-        failure: why the edit was given up; "" where it was not.
-    """
+    """What an edit did to a record; ``before`` and ``after`` continue the edit prompt with the same
+    random numbers."""
 
     record: PeakRecord
     method: str
-    scores: pd.DataFrame
+    scores: pd.DataFrame  # as ``metrics_table`` takes them
     before: tuple[Said, ...]
     after: tuple[Said, ...]
     seconds: float
-    failure: str = ""
 
     def probabilities(self) -> pd.DataFrame:
         """The edit prompt's answers: answer, list, and their probability before and after."""
@@ -89,10 +152,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Explorer:
-    """A model with everything needed to edit it: settings of the editors and of the sampling.
-
-    ``samples`` continuations are drawn before and after an edit, as ``sampling`` says.
-    """
+    """A model with everything needed to edit it, and to continue the edit prompt ``samples`` times."""
 
     language_model: LanguageModel
     preset: str = "tuned"
@@ -103,27 +163,15 @@ class Explorer:
 
     def editor(self, name: str, *, app: bool = False) -> Editor:
         """The editor called ``name``, with APP if wanted; an EditorError where it cannot be had."""
-        return build_editor(
-            name,
-            self.language_model,
-            preset=self.preset,
-            app=app or None,
-            corpus=self.corpus,
-            seed=self.seed,
-        )
-
-    def refusal(self, name: str, *, app: bool = False) -> str:
-        """Why an editor, or APP with it, cannot be had here; empty where it can."""
-        try:
-            check_method(name + "+app" * app, self.language_model.name, self.preset)
-        except (EditorError, NetworkError) as error:
-            return str(error)
-        return ""
+        how = {"preset": self.preset, "corpus": self.corpus, "seed": self.seed}
+        return build_editor(name, self.language_model, app=app or None, **how)
 
     def explore(self, record: PeakRecord, editor: Editor) -> Outcome:
-        """Make a record's edit and look at it; a UserError where a text cannot be edited or scored."""
+        """Make a record's edit and look at it; a UserError where it cannot be made or scored."""
         started = time.perf_counter()
         (update,) = editor.edit([edit_request(record)])
+        if failure := update.diagnostics.get("failure"):
+            raise UserError(f"the edit was given up: {failure}")
         both = [record.edit_prompt] * 2
         drawn = sample_responses(
             self.language_model, both, [update], [-1, 0], n=self.samples, sampling=self.sampling
@@ -135,7 +183,6 @@ class Explorer:
             before=_read(record, drawn[0]),
             after=_read(record, drawn[1]),
             seconds=time.perf_counter() - started,
-            failure=update.diagnostics.get("failure", ""),
         )
 
 
@@ -149,12 +196,12 @@ def _read(record: PeakRecord, texts: Sequence[str]) -> tuple[Said, ...]:
 
 @dataclass(frozen=True)
 class ChainsOutcome:
-    """An edit's facts (``helpers.thinkedit.metrics.facts_table``) before and after it was made."""
+    """What an edit did to the facts of its chains."""
 
     edit: Edit
     model: str
     method: str
-    facts: pd.DataFrame
+    facts: pd.DataFrame  # ``helpers.thinkedit.metrics.facts_table``
 
     def chain(self, number: int) -> pd.DataFrame:
         """One chain step by step: step, statement, object, its probability before and after, state."""

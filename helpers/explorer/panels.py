@@ -3,8 +3,7 @@
 >>> EditPanel(Explorer(language_model), load_peak("peak-mini-cf").records)
 >>> ChainPanel(ChainExplorer(language_model, edits, store), Explorer(language_model))
 
-Where widgets cannot be shown (a notebook run headless, a page on paper) one line replaces the panel. A
-notebook draws the same picture by code, so that it is there once.
+Where widgets cannot be shown (a notebook run headless, a page on paper) one line replaces the panel.
 """
 
 from __future__ import annotations
@@ -20,8 +19,15 @@ import ipywidgets as widgets
 from matplotlib.figure import Figure
 
 from helpers.editing.editors import EDITORS
-from helpers.explorer.one_edit import ChainExplorer, ChainsOutcome, Explorer, Outcome, graphs
-from helpers.explorer.own_fact import own_record, snippet, with_target
+from helpers.explorer.one_edit import (
+    ChainExplorer,
+    ChainsOutcome,
+    Explorer,
+    Outcome,
+    graphs,
+    own_record,
+    with_target,
+)
 from helpers.peak.figures import answer_probabilities
 from helpers.peak.records import PeakRecord
 from helpers.results.show import figure_output, table_output
@@ -30,12 +36,6 @@ WIDE = widgets.Layout(width="98%")
 EVERY = 0.5  # seconds between two reports of progress
 PACKAGED, OWN = "a packaged fact", "a fact of my own"
 ALL = -1  # in place of a chain's number
-LISTS = {
-    "target": "appended",
-    "correct": "correct",
-    "hard": "false (hard)",
-    "random": "false (random)",
-}
 _FIELDS = {
     "subject": ("Subject", "Sudan"),
     "prompt": ("Prompt", "{} shares a border with"),
@@ -63,14 +63,13 @@ class Panel(widgets.VBox):
         self.style_sheet = widgets.HTML("<style>.explorer-old {opacity: 0.35}</style>")
         self.button.on_click(lambda _: self._clicked())
         self.cancel.on_click(lambda _: self._cancelled.set())
-        self.editor.observe(lambda _: self._offer_app(), "value")
-        self.app.observe(lambda _: self._outdate(), "value")
+        for choice in (self.editor, self.app):
+            choice.observe(lambda _: self._outdate(), "value")
         super().__init__(layout=WIDE)
         self.add_class("explorer-panel")
-        self._offer_app()
 
     def wait(self) -> None:
-        """Return when the edit that was begun is made, given up or cancelled."""
+        """Return when the edit is made, given up or cancelled."""
         if self._thread.ident:
             self._thread.join()
 
@@ -107,26 +106,10 @@ class Panel(widgets.VBox):
             self._outdate(False)
         except Exception as error:  # in a thread nobody else would see it
             kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
-            self._complain(f"{kind}{error}")
+            self.status.value = f"<b style='color:#b00'>{kind}{escape(str(error))}</b>"
         finally:
             hook.remove()
             self.button.disabled, self.cancel.disabled = False, True
-
-    def _complain(self, text: str) -> None:
-        self.status.value = f"<b style='color:#b00'>{escape(text)}</b>"
-
-    def _offer_app(self) -> None:
-        """Grey what the chosen editor cannot do, with the reason."""
-        name = self.editor.value
-        reason = self._explorer.refusal(name)
-        without = reason or self._explorer.refusal(name, app=True)
-        self.button.disabled, self.app.disabled = bool(reason), bool(without)
-        self.app.value = self.app.value and not without
-        self.app.tooltip = without
-        self.status.value = ""
-        if reason:
-            self._complain(reason)
-        self._outdate()
 
     def _outdate(self, old: bool = True) -> None:
         """Dim the result shown, which does not belong to what is chosen now; or no longer."""
@@ -157,11 +140,11 @@ class EditPanel(Panel):
     ) -> None:
         self._records = tuple(records)
         self.outcome = first
-        self.code = widgets.Textarea(rows=16, layout=widgets.Layout(width="98%"))
         super().__init__(explorer, editor, app=app)
-        subjects = sorted({record.subject for record in self._records})
-        self.subject = widgets.Dropdown(description="Subject", options=subjects, layout=WIDE)
-        self.relation = widgets.Dropdown(description="Relation", layout=WIDE)
+        facts = [(f"{r.edit_prompt} … (record {r.case_id})", n) for n, r in enumerate(records)]
+        self.fact = widgets.Dropdown(
+            description="Fact", options=sorted(facts), layout=widgets.Layout(width="98%")
+        )
         # Told when it is left: of letters told one by one, the last come after a click on Edit.
         late = {"continuous_update": False}
         self.target = widgets.Combobox(description="New answer", layout=WIDE, **late)
@@ -172,20 +155,15 @@ class EditPanel(Panel):
             )
             for name, (words, such) in _FIELDS.items()
         }
-        self.python = widgets.Button(description="as Python", icon="code")
-        self.choices.children += (self.python,)
-        self.python.on_click(lambda _: self._show_code())
-        self.subject.observe(lambda _: self._offer_relations(), "value")
-        self.relation.observe(lambda _: self._offer_targets(), "value")
+        self.fact.observe(lambda _: self._offer_targets(), "value")
         self.source.observe(lambda _: self._offer_fields(), "value")
-        for choice in (self.target, self.relation, *self.own.values()):
+        for choice in (self.target, *self.own.values()):
             choice.observe(lambda _: self._outdate(), "value")
-        self._packaged = widgets.VBox([self.subject, self.relation])
         *asked, correct, false = self.own.values()
-        fact = [self.source, self._packaged, *asked, self.target, correct, false]
-        shown = [self.status, self.code, self.details, self.picture, self.style_sheet]
+        fact = [self.source, self.fact, *asked, self.target, correct, false]
+        shown = [self.status, self.details, self.picture, self.style_sheet]
         self.children = [*fact, self.choices, *shown]
-        self._offer_relations()
+        self._offer_targets()
         self._offer_fields()
         if first is not None:
             self._show(first)
@@ -193,62 +171,31 @@ class EditPanel(Panel):
 
     @property
     def record(self) -> PeakRecord:
-        """The chosen fact with the chosen answer.
-
-        Raises:
-            ValueError: no answer, one that the fact already has, or no whole fact.
-        """
+        """The chosen fact with the chosen answer; a ValueError where they make no edit."""
         if self.source.value == OWN:
             texts = {name: field.value for name, field in self.own.items()}
             return own_record(target=self.target.value, **texts)
-        return with_target(self._records[self.relation.value], self.target.value)
+        return with_target(self._records[self.fact.value], self.target.value)
 
     def choose(self, record: PeakRecord) -> None:
         """Choose a packaged record's fact and answer."""
-        numbers = {r.case_id: i for i, r in enumerate(self._records)}
-        self.subject.value = record.subject
-        self.relation.value = numbers[record.case_id]
+        self.fact.value = [r.case_id for r in self._records].index(record.case_id)
         self.target.value = record.target_new
 
     def _offer_fields(self) -> None:
         """Show the packaged facts, or the fields of the user's own."""
         own = self.source.value == OWN
-        self._packaged.layout.display = "none" if own else None
+        self.fact.layout.display = "none" if own else None
         for field in self.own.values():
             field.layout.display = None if own else "none"
         self._outdate()
 
-    def _offer_relations(self) -> None:
-        self.relation.options = [
-            (f"{record.prompt} … (record {record.case_id})", number)
-            for number, record in enumerate(self._records)
-            if record.subject == self.subject.value
-        ]
-        self.relation.index = 0
-
     def _offer_targets(self) -> None:
-        if self.relation.value is not None:
-            record = self._records[self.relation.value]
-            others = (*record.hard_false, *record.random_false)
-            self.target.options = list(dict.fromkeys([record.target_new, *others]))
-            self.target.value = record.target_new
-
-    def _outdate(self, old: bool = True) -> None:
-        super()._outdate(old)
-        self.code.layout.display = "none"  # it is of an earlier choice
-
-    def _show_code(self) -> None:
-        """Show the code of what is chosen, ready to be copied."""
-        explorer, model = self._explorer, self._explorer.language_model
-        load = {"name": model.name, "dtype": model.dtype_name, "device": model.device.type}
-        names = ("preset", "corpus", "seed")
-        options = {"app": self.app.value, **{name: getattr(explorer, name) for name in names}}
-        try:
-            code = snippet(self.record, load=load, editor=self.editor.value, options=options)
-        except ValueError as error:
-            self._complain(str(error))
-            return
-        self.code.value, self.code.layout.display = code, None
+        record = self._records[self.fact.value]
+        others = (*record.hard_false, *record.random_false)
+        self.target.options = list(dict.fromkeys([record.target_new, *others]))
+        self.target.value = record.target_new
+        self._outdate()
 
     def _edit(self) -> None:
         editor = self._explorer.editor(self.editor.value, app=self.app.value)
@@ -256,8 +203,6 @@ class EditPanel(Panel):
         self._show(self.outcome)
 
     def _show(self, outcome: Outcome) -> None:
-        if outcome.failure:
-            raise ValueError(f"the edit was given up: {outcome.failure}")
         if self.source.value != OWN:
             self.choose(outcome.record)
         title = f"{outcome.record.edit_prompt} … + {outcome.record.target_new}"
@@ -268,11 +213,9 @@ class EditPanel(Panel):
 
 def details(outcome: Outcome) -> str:
     """Measures, answers named, and the continuations themselves, as HTML."""
-    naming = outcome.naming()
-    naming["list"] = naming["list"].map(LISTS)
     tables = {
         "Measures of PEAK [%]; additivity: lower is better": outcome.measures().to_frame().T,
-        f"Known answers named in {len(outcome.after)} sampled continuations": naming,
+        f"Known answers named in {len(outcome.after)} sampled continuations": outcome.naming(),
     }
     parts = [
         table_output(table, title=title, decimals=0, index=False)["text/html"]
@@ -287,9 +230,8 @@ def details(outcome: Outcome) -> str:
 
 
 class ChainPanel(Panel):
-    """Edits one of the explorer's facts, then walks the chains that lead back to it, ``steps`` long at
-    most; begins with an outcome, if given.
-    """
+    """Edits one of the explorer's facts, then walks the chains that lead back to it; begins with an
+    outcome, if given."""
 
     def __init__(
         self,
@@ -299,14 +241,13 @@ class ChainPanel(Panel):
         first: ChainsOutcome | None = None,
         editor: str = "rome",
         app: bool = False,
-        steps: int = 3,
     ) -> None:
         self._chains = chains
         self.outcome = first
         super().__init__(editors, editor, app=app)
         facts = [(f"{e.subject}: {e.original} → {e.new}", n) for n, e in enumerate(chains.edits)]
         self.fact = widgets.Dropdown(description="Edit", options=facts, layout=WIDE)
-        self.steps = widgets.IntSlider(description="Steps up to", value=steps, min=1, max=steps)
+        self.steps = widgets.IntSlider(description="Steps up to", value=3, min=1, max=3)
         self.chain = widgets.Dropdown(description="Chain", layout=WIDE)
         self.steps.observe(lambda _: self._offer_chains(), "value")
         self.chain.observe(lambda _: self._redraw(), "value")

@@ -26,9 +26,6 @@ class QuickExplorer(Explorer):
             steps = steps.model_copy(update={"num_steps": 1_000_000, "lr": 1e-9})
         return Ft(self.language_model, steps, App() if app else None)
 
-    def refusal(self, name, *, app=False):
-        return "it optimises nothing" if app and name == "kn" else ""
-
 
 def quick_explorer(language_model):
     """An explorer that samples two short continuations."""

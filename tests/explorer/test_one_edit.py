@@ -6,9 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from helpers import models
-from helpers.explorer.one_edit import MEASURES, Outcome, Said
-from helpers.explorer.own_fact import own_record, snippet, with_target
+from helpers.explorer.one_edit import MEASURES, Outcome, Said, own_record, with_target
 from helpers.peak.metrics import metrics_table
 from helpers.peak.run import edit_prompt_probabilities, edit_request, joined_scores
 
@@ -83,13 +81,3 @@ def test_a_fact_of_ones_own_is_a_record():
 def test_what_is_no_fact_is_said(given, message):
     with pytest.raises(ValueError, match=message):
         own_record(**OWN | given)
-
-
-def test_the_snippet_makes_the_same_edit(explorer, records, monkeypatch):
-    steps = {"layers": [1], "num_steps": 2, "lr": 0.01}
-    code = snippet(records[0], load={"name": "tiny"}, editor="ft-l", options={"preset": steps})
-    monkeypatch.setattr(models, "load", lambda name: explorer.language_model)
-    found = {}
-    exec(compile(code, "snippet", "exec"), found)
-    (expected,) = explorer.editor("ft-l").edit([edit_request(records[0])])
-    assert found["result"].updates[0].norm() == pytest.approx(expected.norm(), rel=1e-4)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
 from IPython.core.formatters import DisplayFormatter
 
 from helpers.explorer import panels
-from helpers.explorer.one_edit import Explorer
 from helpers.explorer.panels import ALL, OWN, ChainPanel, EditPanel
 
 PNG = b"\x89PNG"
@@ -20,13 +18,10 @@ def panel(explorer, records):
     return EditPanel(explorer, records)
 
 
-def test_relations_and_answers_follow_the_subject(panel, records):
-    panel.subject.value = records[0].subject
-    assert len(panel.relation.options) == 2
-    panel.subject.value = records[2].subject
-    assert [label for label, _ in panel.relation.options] == [
-        f"{records[2].prompt} … (record {records[2].case_id})"
-    ]
+def test_answers_follow_the_fact(panel, records):
+    assert len(panel.fact.options) == 3
+    panel.fact.value = 2
+    assert panel.fact.label == f"{records[2].edit_prompt} … (record {records[2].case_id})"
     assert panel.target.value == records[2].target_new
     assert set(records[2].hard_false) <= set(panel.target.options)
 
@@ -66,7 +61,7 @@ def test_what_cannot_be_done_is_said(panel, editor, target, message):
 def test_without_widgets_one_line_stands_for_the_panel(explorer, records):
     outcome = explorer.explore(records[2], explorer.editor("rome"))
     panel = EditPanel(explorer, records, first=outcome)
-    assert panel.subject.value == records[2].subject
+    assert panel.fact.value == 2
     bundle, _ = DisplayFormatter().format(panel)
     assert "image/png" not in bundle
     assert bundle["text/plain"] == "EditPanel: run the notebook to use it"
@@ -109,23 +104,6 @@ def test_what_is_typed_is_told_before_a_click(panel):
     assert not any(field.continuous_update for field in (panel.target, *panel.own.values()))
 
 
-def test_what_an_editor_cannot_do_is_greyed(panel, explorer, records):
-    assert EditPanel(explorer, records, editor="ft-l", app=True).app.value
-    assert not EditPanel(explorer, records, editor="kn", app=True).app.value
-    panel.app.value = True
-    panel.editor.value = "kn"
-    assert panel.app.disabled
-    assert not panel.app.value
-    panel.editor.value = "rome"
-    assert not panel.app.disabled
-    plain = Explorer(replace(explorer.language_model, name="smollm2-135m"))
-    assert "no loss" in plain.refusal("kn", app=True)
-    assert "app=" not in plain.refusal("kn", app=True)
-    assert plain.refusal("rome", app=True) == plain.refusal("kn") == plain.refusal("mend") == ""
-    larger = Explorer(replace(explorer.language_model, name="gpt2-xl"), preset="paper")
-    assert "no MEND network gpt2-xl" in larger.refusal("mend")
-
-
 def test_an_edit_is_cancelled_and_reported(panel, monkeypatch):
     monkeypatch.setattr(panels, "EVERY", 0)
     told = []
@@ -143,18 +121,6 @@ def test_an_edit_is_cancelled_and_reported(panel, monkeypatch):
     assert panel.outcome is None
     assert panel.cancel.disabled
     assert not panel.button.disabled
-
-
-def test_the_code_of_what_is_chosen_is_shown(panel, records):
-    panel.choose(records[2])
-    panel.editor.value = "ft-m"
-    assert panel.code.layout.display == "none"
-    assert panel.layout.display != "none"  # they are no one layout
-    panel.python.click()
-    assert "edit_facts(lm, [fact], editor='ft-m', app=False" in panel.code.value
-    assert panel.code.layout.display is None
-    panel.editor.value = "memit"  # code of an earlier choice is not left to be copied
-    assert panel.code.layout.display == "none"
 
 
 @pytest.fixture
