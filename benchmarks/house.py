@@ -34,13 +34,13 @@ BUDGETS = {
     "peak": 3801,
     "klob": 1504,
     "thinkedit": 4124,
-    "explorer": 549,
+    "explorer": 550,
     "sweeps": 643,
     "top-level": 1674,
     "tools": 2910,
     "benchmarks": 1499,
     "book": 795,
-    "tests": 114,
+    "tests": 15590,
 }
 OUTSIDE = ("tools", "benchmarks", "book", "tests")
 # What an addition is: a word by which code names one that exists, and the files it may touch.

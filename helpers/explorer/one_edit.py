@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -163,7 +164,7 @@ class Explorer:
 
     def editor(self, name: str, *, app: bool = False) -> Editor:
         """The editor called ``name``, with APP if wanted; an EditorError where it cannot be had."""
-        how = {"preset": self.preset, "corpus": self.corpus, "seed": self.seed}
+        how: dict[str, Any] = {"preset": self.preset, "corpus": self.corpus, "seed": self.seed}
         return build_editor(name, self.language_model, app=app or None, **how)
 
     def explore(self, record: PeakRecord, editor: Editor) -> Outcome:
