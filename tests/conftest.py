@@ -29,8 +29,6 @@ from helpers.editing.rome import RomeHyperparameters
 from helpers.models import LanguageModel
 from helpers.models.load import _ready
 from helpers.models.shapes import random_model
-from helpers.triples.graph import Graph, read_graph
-from helpers.triples.sources import open_source, packaged_relations
 from tests.loopback_only import sitecustomize as sitecustomize  # no test reaches another machine
 
 # Tests share their machine with others: how long one example takes says nothing about the code.
@@ -301,9 +299,3 @@ def any_model(
 ) -> LanguageModel:
     """A tiny model of each causal architecture, and the masked one."""
     return tiny_masked if request.param == "bert" else tiny(request.param)
-
-
-@pytest.fixture(scope="session")
-def packaged_graph() -> Graph:
-    """The packaged facts as a graph."""
-    return read_graph(open_source("packaged"), sorted(packaged_relations()))

@@ -6,7 +6,6 @@ import pytest
 import torch
 import yaml
 
-from helpers import UserError
 from helpers.doctor import needs, report
 from helpers.editing.corpus import corpus_named
 from helpers.editing.moments import moments_folder
@@ -88,30 +87,12 @@ def test_second_moments_are_looked_for(empty_machine, tmp_path):
     assert f"{about}present" in list(needs(other))
 
 
-def test_klob_needs_second_moments_of_every_layer_and_wikipedia_has_a_size(tmp_path):
-    """It edits facts at each of them."""
-    quick = PARAMS / "quick" / "05_klob_localisation.yaml"
-    other = tmp_path / quick.name
-    values = {**yaml.safe_load(quick.read_text("utf-8")), "edited_facts": 2, "corpus": "wikipedia"}
-    other.write_text(yaml.safe_dump(values), "utf-8")
-    text = "\n".join(needs(other))
-    assert f"second moments of layers {', '.join(map(str, range(30)))} over wikipedia" in text
-    assert "corpus wikipedia: the whole English Wikipedia, about 12 GB to download" in text
-
-
 def test_a_wrong_data_folder_is_said_once(empty_machine, monkeypatch):
     monkeypatch.setenv("HELPERS_DATA", str(empty_machine / "nowhere"))
     for lines in (report(), needs(PARAMS / "paper" / "05_klob_localisation" / "gpt2-xl.yaml")):
         text = "\n".join(lines)
         assert text.count("PROBLEM") == 1
         assert "is not a folder: correct it or unset it" in text
-
-
-def test_a_set_of_several_files_is_listed_whole_and_a_sweep_has_its_own_command():
-    text = "\n".join(needs(PARAMS / "paper" / "05_klob_localisation" / "gpt2-xl.yaml"))
-    assert all(f"data klob-{subtask}: will be downloaded" in text for subtask in "cru")
-    with pytest.raises(UserError, match="sweep FILE --dry-run"):
-        list(needs(PARAMS / "sweeps" / "quick.yaml"))
 
 
 @pytest.mark.parametrize("path", sorted(PARAMS.glob("paper/*/*.yaml")), ids=lambda path: path.stem)

@@ -33,12 +33,3 @@ def test_the_citation_is_whole_and_of_this_version():
     papers = citation["references"]
     assert len(papers) == 3
     assert all(paper["authors"] and paper["title"] and paper["url"] for paper in papers)
-
-
-def test_the_release_is_dated_alike_and_its_address_is_said_to_be_a_placeholder():
-    text = (REPOSITORY / "CITATION.cff").read_text("utf-8")
-    citation = yaml.safe_load(text)
-    heading = f"## {helpers.__version__} – {citation['date-released']}"
-    assert heading in (REPOSITORY / "CHANGELOG.md").read_text("utf-8")
-    placeholder = "OWNER/REPOSITORY" in citation["repository-code"]
-    assert placeholder == ("placeholder" in text)

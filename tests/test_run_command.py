@@ -7,14 +7,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from types import SimpleNamespace
 
 import nbformat
 import pytest
 
-from helpers import UserError, execute, params
-from helpers.execute import USUAL, run_files
-from helpers.paths import FIGURES, NOTEBOOKS, PARAMS
+from helpers import UserError, params
+from helpers.execute import run_files
+from helpers.paths import FIGURES, NOTEBOOKS
 
 CELL = 'act: str = "print"  # what the notebook does'
 BODY = """import os, pathlib, time
@@ -106,16 +105,6 @@ def test_figures_and_tables_stand_beside_the_run_and_progress_is_told(folder, ca
     assert {path: path.stat().st_mtime_ns for path in committed} == committed
 
 
-def test_a_silent_cell_is_reported_every_minute(monkeypatch):
-    monkeypatch.setattr(execute, "SILENT", 0.05)
-    told: list[str] = []
-    watch = execute.CellTimes(told.append, "Two")
-    watch.begins(SimpleNamespace(cell_type="code", source="1"), 0)
-    time.sleep(0.3)
-    watch.over.set()
-    assert 'running for 0 s, in "Two"' in told
-
-
 _INTERRUPTED = """
 import sys
 from pathlib import Path
@@ -145,7 +134,3 @@ def test_an_interrupt_ends_every_notebook_with_one_line(folder):
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130
     assert err.splitlines() == ["stopped; finished records are kept, the same command resumes"]
-
-
-def test_every_quick_notebook_says_how_long_it_takes():
-    assert all(USUAL.search(file.read_text()) for file in (PARAMS / "quick").glob("*.yaml"))

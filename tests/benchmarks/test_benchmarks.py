@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -11,7 +9,7 @@ import torch
 
 from benchmarks import gpu, house, locating, precision
 from benchmarks.editing import shape_threshold
-from benchmarks.gpu_steps import STEPS, Setting, Step
+from benchmarks.gpu_steps import STEPS, Setting
 from benchmarks.plain import PLAIN, plain_scores
 from benchmarks.report import Report
 from helpers import models
@@ -87,17 +85,6 @@ def test_a_gpus_steps_measure_on_a_cpu(tmp_path):
     lines = gpu.read(file)
     assert all(line.get("finite", True) and line.get("relative error", 0) < 0.02 for line in lines)
     assert "| ft-m, ours | records 2, seconds a record" in gpu.table(lines)
-
-
-def test_a_step_that_fails_or_takes_too_long_is_recorded(tmp_path):
-    wrong, file = Setting("cpu", "no-such-type", tiny=True), tmp_path / "gpu.jsonl"
-    scoring = next(step for step in STEPS if step.name == "scoring")
-    for step, setting in ((scoring, wrong), (Step("ft-m", 0, partial(iter, ())), TINY)):
-        assert "failed" in gpu._made(step, setting, file, float("inf"))
-    unknown, late = gpu.read(file)
-    assert "no-such-type" in unknown["error"]
-    assert "took longer" in late["error"]
-    assert "left for the next call" in gpu._made(scoring, TINY, file, 0.0)
 
 
 def test_locating_and_precision_leave_out_what_cannot_be_had(tiny, tmp_path, monkeypatch, capsys):

@@ -99,11 +99,6 @@ def test_a_fact_of_ones_own_is_edited(panel):
     assert "explorer-old" in panel.picture._dom_classes
 
 
-def test_what_is_typed_is_told_before_a_click(panel):
-    """Letter by letter, a click on Edit overtakes the last: "Egypt" was edited as "E"."""
-    assert not any(field.continuous_update for field in (panel.target, *panel.own.values()))
-
-
 def test_an_edit_is_cancelled_and_reported(panel, monkeypatch):
     monkeypatch.setattr(panels, "EVERY", 0)
     told = []

@@ -12,7 +12,6 @@ from typer.testing import CliRunner
 
 from helpers import UserError, cli
 from helpers import publish as publishing
-from helpers.kept import kept
 from helpers.results.store import ResultsStore
 
 
@@ -55,19 +54,6 @@ def _in_one_line(arguments: list[str], said: str) -> None:
     assert result.exit_code == 1
     assert line.startswith("error: ")
     assert said in line
-
-
-def test_what_is_kept_on_a_full_disk_names_the_file_and_the_remedy(tmp_path):
-    """``/dev/full`` stands for the disk: each write to it fails."""
-    path = tmp_path / "value.json"
-
-    def full(scratch: Path) -> None:
-        with open("/dev/full", "w") as device:
-            device.write("x")
-
-    with pytest.raises(UserError, match=r"value\.json.*No space left.*free some space"):
-        kept(path, Path.read_text, full)
-    assert not list(tmp_path.iterdir())
 
 
 def test_a_damaged_part_of_a_store_that_is_only_read_is_passed_over(tmp_path, monkeypatch):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from pathlib import Path
 
 import pytest
 import safetensors.torch
@@ -67,17 +66,6 @@ def test_what_is_kept_has_the_mode_of_new_files(tmp_path):
     assert len({path.stat().st_mode for path in tmp_path.iterdir()}) == 1
 
 
-@pytest.mark.parametrize("left", [0, 0.5])
-def test_a_checkpoint_that_was_cut_off_is_refused(tmp_path, tiny, left):
-    tiny("llama").model.save_pretrained(tmp_path)
-    tiny("llama").tokenizer.save_pretrained(tmp_path)
-    path = tmp_path / "model.safetensors"
-    content = path.read_bytes()
-    path.write_bytes(content[: int(left * len(content))])
-    with pytest.raises(ModelError, match=r"checkpoint of .* cannot be read .*fetch it again"):
-        load_model(str(tmp_path))
-
-
 @pytest.mark.parametrize("change", ["missing", "another shape"])
 def test_a_checkpoint_that_lacks_weights_is_refused(tmp_path, tiny, change):
     from safetensors.torch import load_file, save_file
@@ -94,20 +82,3 @@ def test_a_checkpoint_that_lacks_weights_is_refused(tmp_path, tiny, change):
     save_file(tensors, tmp_path / "model.safetensors", {"format": "pt"})
     with pytest.raises(ModelError, match=rf"checkpoint of .*{name}; fetch it again"):
         load_model(str(tmp_path))
-
-
-def _keep(folder: Path, value: int) -> int:
-    path = folder / "value.json"
-    made = keeping.kept(path, Path.read_text, lambda file: file.write_text(str(value)))
-    return int(made)
-
-
-def test_a_file_has_one_version_and_is_hashed_once_a_process(tmp_path, monkeypatch):
-    digests: list[Path] = []
-    original = keeping.file_digest
-    for value in (1, 2):
-        with keeping.kept_whole(tmp_path / "value.json") as scratch:
-            scratch.write_text(str(value))
-    monkeypatch.setattr(keeping, "file_digest", lambda p: digests.append(p) or original(p))
-    assert [_keep(tmp_path, 3) for _ in range(3)] == [2, 2, 2]
-    assert digests == list(tmp_path.iterdir())

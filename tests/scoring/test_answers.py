@@ -102,23 +102,3 @@ def test_bad_input(tiny):
     assert np.isfinite(score_answers(tiny("llama"), [Question("x" * 511, ("y",))])["sum"]).all()
     table = score_answers(tiny("llama"), [Question("y", ()), *QUESTIONS])  # no answer, no row
     assert table["question"].unique().tolist() == [1, 2, 3, 4]
-
-
-def test_memory_shortage_halves_the_batch(tiny, monkeypatch):
-    plain = module._score_rows
-    calls = []
-
-    def failing(language_model, rows, updates):
-        calls.append(len(rows))
-        if len(rows) > 1:
-            raise torch.OutOfMemoryError("CUDA out of memory")
-        return plain(language_model, rows, updates)
-
-    monkeypatch.setattr(module, "ROW_TOKENS", 1)
-    alike = [QUESTIONS[0]] * 4
-    expected = score_answers(tiny("llama"), alike)
-    monkeypatch.setattr(module, "_score_rows", failing)
-    with pytest.warns(UserWarning, match="halves"):
-        found = score_answers(tiny("llama"), alike)
-    np.testing.assert_allclose(found["sum"], expected["sum"], atol=1e-4)
-    assert max(calls) == 4

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue", "sinfo")
-PACKAGES = ("munge", "slurmctld", "slurmd", "slurm-client")
+PACKAGES = "munge slurmctld slurmd slurm-client"
 _SETTINGS = """\
 ClusterName=test
 SlurmctldHost={host}(127.0.0.1)
@@ -84,16 +84,8 @@ def _require() -> None:
     if sys.platform != "linux" or os.geteuid() != 0:
         raise NoSlurmError("Slurm's daemons start as root on Linux only")
     missing = [name for name in PROGRAMS if shutil.which(name) is None]
-    if missing and os.environ.get("HELPERS_SLURM_INSTALL") == "1" and shutil.which("apt-get"):
-        for command in (["update"], ["install", "--yes", "--no-install-recommends", *PACKAGES]):
-            environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-            subprocess.run(["apt-get", "-qq", *command], env=environment, check=False)
-        missing = [name for name in PROGRAMS if shutil.which(name) is None]
     if missing:
-        raise NoSlurmError(
-            f"{', '.join(missing)} not installed: apt-get install {' '.join(PACKAGES)}, or set"
-            " HELPERS_SLURM_INSTALL=1"
-        )
+        raise NoSlurmError(f"{', '.join(missing)} not installed: apt-get install {PACKAGES}")
 
 
 def _start(*command: str) -> None:

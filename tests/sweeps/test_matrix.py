@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from helpers import UserError
 from helpers.params import read_params
-from helpers.paths import PARAMS
+from helpers.paths import PARAMS, REPOSITORY
 from helpers.peak.records import load_peak
 from helpers.sweeps.matrix import Sweep, expand, read_sweep
 
@@ -86,6 +87,12 @@ def test_mistakes_in_a_sweep_file(tmp_path, change, message):
 def test_mistakes_in_the_matrix(change, message):
     with pytest.raises(UserError, match=message):
         expanded(Sweep(**{**SMALL, **change}))
+
+
+def test_the_sweep_that_the_guide_shows_is_valid():
+    guide = (REPOSITORY / "docs" / "sweeps.md").read_text("utf-8")
+    (shown,) = re.findall(r"```yaml\n(.*?)```", guide, re.DOTALL)
+    assert Sweep(**yaml.safe_load(shown)).shard == 500
 
 
 def test_shards_of_a_slice_can_be_read():
