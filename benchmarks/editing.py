@@ -15,7 +15,6 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-import torch
 import typer
 
 from benchmarks.machine import arithmetic, cost_of
@@ -49,20 +48,14 @@ def main(
     methods: str = "rome,rome+app,memit,memit+app,alphaedit,ft-m,kn,mend",
     grow: Annotated[str, typer.Option(help="methods, edits or model")] = "methods",
     points: Annotated[str, typer.Option(help="edits, or models, to grow through")] = "",
-    share: Annotated[bool, typer.Option(help="methods share vectors, as in a run")] = False,
-    flops: Annotated[bool, typer.Option(help="count arithmetic, in a second run")] = True,
     preset: Annotated[str, typer.Option(help="default: tuned, or else paper")] = "",
     dtype: str = "float32",
     device: str = "cpu",
-    threads: int = torch.get_num_threads(),
     folder: Path = RUNS / "benchmarks",
 ) -> None:
     """Print busy seconds per record of editing and full scoring, and plain / ours per editor."""
-    if grow not in ("methods", *POINTS) or (share and grow != "methods"):
-        raise typer.BadParameter(
-            f"--grow is methods, edits or model, not {grow!r}; --share takes no --grow"
-        )
-    torch.set_num_threads(threads)
+    if grow not in ("methods", *POINTS):
+        raise typer.BadParameter(f"--grow is methods, edits or model, not {grow!r}")
     chosen = records_at_hand(dataset)
     growing = (points or POINTS.get(grow, "")).split(",")
     counts = [int(n) for n in growing if int(n) <= len(chosen)] if grow == "edits" else [records]
@@ -71,8 +64,6 @@ def main(
     for name in growing if grow == "model" else (model,):
         language_model = models.load(name, dtype=dtype, device=device)
         options: dict[str, Any] = {"preset": preset or preset_of(name)}
-        if share:  # a second run, which counts arithmetic, would find every vector
-            options, flops = {**options, "memo": {}}, False
         for method in methods.split(","):
             editor = editor_of(method, language_model, options)
             if editor is None:
@@ -80,11 +71,8 @@ def main(
             for count in counts:
                 x = {"edits": str(count), "model": name, "methods": method}[grow]
                 series = "editing" if grow == "methods" else method
-                _edit(report, series, x, editor, chosen[:count], PLAIN.get(method), plain, flops)
+                _edit(report, series, x, editor, chosen[:count], PLAIN.get(method), plain)
                 report.save(folder)  # each row at once: the next one may not fit
-        if share:
-            ours, several = (sum(float(str(r[k])) for r in report.rows) for k in ("ours", "plain"))
-            report.add("together", "together", ours, plain=several)
         x = name if grow == "model" else "scoring"
         _score(report, language_model, x, chosen[:records], plain)
         report.save(folder)
@@ -136,7 +124,6 @@ def _edit(
     records: Sequence[PeakRecord],
     plain_editor: Any,
     plain: int,
-    flops: bool,
 ) -> None:
     """One row: the edits at once, ``plain`` of them (evenly spaced) one by one, the arithmetic."""
     requests = [edit_request(record) for record in records]
@@ -146,7 +133,7 @@ def _edit(
         alone = requests[:: max(1, len(requests) // plain)][:plain]
         calls = [partial(plain_editor, editor, request) for request in alone]
         one_by_one = sum(cost_of(call, report.device).busy for call in calls) / len(calls)
-    flop = arithmetic(partial(editor.edit, requests)) if flops else float("nan")
+    flop = arithmetic(partial(editor.edit, requests))
     n = len(requests)
     report.add(series, x, cost.busy / n, plain=one_by_one, flop=flop / n, wall=cost.wall / n)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-import torch
 import typer
 
 from benchmarks.machine import arithmetic, cost_of
@@ -27,11 +26,9 @@ def main(
     sentences: int = 4,
     dtype: str = "float32",
     device: str = "cpu",
-    threads: int = torch.get_num_threads(),
     folder: Path = RUNS / "benchmarks",
 ) -> None:
     """Print busy seconds per sentence of every locator, and the sentences an hour allows."""
-    torch.set_num_threads(threads)
     language_model = models.load(model, dtype=dtype, device=device)
     groups = load_examples("consistency", count=sentences).groups
     queries = encode(language_model, [group[0] for group in groups])

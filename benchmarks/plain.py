@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from helpers.editing.app import App
 from helpers.editing.contexts import ContextTemplates
 from helpers.editing.ft import Ft
 from helpers.editing.kn import Kn
@@ -63,11 +64,15 @@ def plain_scores(
 
 
 class PlainVector(NamedTuple):
-    """An optimised vector with what the update needs: keys [templates, f], the value before."""
+    """An optimised vector with what the update needs: keys [templates, f], the value before.
+
+    ``losses`` holds the terms of each evaluation by name.
+    """
 
     delta: Tensor
     initial: Tensor
     keys: Tensor
+    losses: list[dict[str, float]]
 
 
 def plain_vector(
@@ -76,6 +81,7 @@ def plain_vector(
     contexts: ContextTemplates,
     settings: VectorHyperparameters,
     module: str,
+    app: App | None = None,
 ) -> PlainVector:
     """The ROME family's optimisation of one edit, every step over whole padded sequences."""
     rows, places, target = _template_rows(language_model, request, contexts)
@@ -84,16 +90,23 @@ def plain_vector(
     keys = plain_read(language_model, rows, places, first, inputs=True)[:-1]
     delta = torch.zeros_like(initial, requires_grad=True)
     optimiser = torch.optim.Adam([delta], lr=settings.v_lr)
-    reference: Tensor | None = None
+    start: tuple[Tensor, list[list[Tensor]]] | None = None
+    losses: list[dict[str, float]] = []
 
     def add(_module: object, _inputs: object, output: Tensor | tuple) -> Tensor | tuple:
         edited = (output[0] if isinstance(output, tuple) else output).clone()
-        edited[torch.arange(len(places)), places] += delta
+        edited[torch.arange(len(edited)), places[: len(edited)]] += delta
         return (edited, *output[1:]) if isinstance(output, tuple) else edited
+
+    def neighbours() -> list[list[Tensor]]:
+        bare = rows[0][: len(rows[0]) - len(target) + 1]
+        lists = app.answers(request) if app else ()
+        return [[_score(language_model, bare, answer) for answer in part] for part in lists]
 
     for step in range(settings.v_num_grad_steps):
         with _hooked(language_model, module, add):
             log_probabilities = _logits(language_model, rows).log_softmax(-1)
+            scores = neighbours()
         nll = torch.stack(
             [
                 -log_probabilities[i, len(row) - len(target) + j, token]
@@ -102,10 +115,17 @@ def plain_vector(
             ]
         ).mean()
         current = log_probabilities[-1, places[-1]]
-        reference = current.detach() if reference is None else reference
-        loss = nll + settings.kl_factor * (current.exp() * (current - reference)).sum()
-        loss = loss + settings.v_weight_decay * delta.norm() / initial.norm() ** 2
-        watched = float((nll if settings.stop_on == "nll" else loss).detach())
+        start = start or (current.detach(), [[s.detach() for s in part] for part in scores])
+        terms = {
+            "nll": nll,
+            "kl": settings.kl_factor * (current.exp() * (current - start[0])).sum(),
+            "weight_decay": settings.v_weight_decay * delta.norm() / initial.norm() ** 2,
+        }
+        if app:
+            terms["app"] = _app_loss(app, scores, start[1])
+        losses.append({name: float(term.detach()) for name, term in terms.items()})
+        loss = torch.stack(list(terms.values())).sum()
+        watched = losses[-1]["nll"] if settings.stop_on == "nll" else float(loss.detach())
         if watched < settings.stop_threshold or step + 1 == settings.v_num_grad_steps:
             break
         optimiser.zero_grad()
@@ -114,7 +134,24 @@ def plain_vector(
         with torch.no_grad():
             limit = settings.clamp_norm_factor * initial.norm()
             delta.mul_((limit / delta.norm()).clamp(max=1))
-    return PlainVector(delta.detach(), initial, keys)
+    return PlainVector(delta.detach(), initial, keys, losses)
+
+
+def _score(language_model: LanguageModel, prompt: tuple[int, ...], answer: str) -> Tensor:
+    """Mean log-probability of an answer's tokens after a prompt."""
+    ids = answer_ids(language_model, answer)
+    scores = _logits(language_model, [(*prompt, *ids[:-1])])[0, len(prompt) - 1 :].log_softmax(-1)
+    return scores[range(len(ids)), list(ids)].mean()
+
+
+def _app_loss(app: App, now: list[list[Tensor]], before: list[list[Tensor]]) -> Tensor:
+    """APP's weighted terms (PEAK, eqs. 7-9), pair by pair and answer by answer."""
+    (correct, false), (correct_before, false_before) = now, before
+    apart = [(app.margin - c + f).relu() for c in correct for f in false]
+    sunk = [(b - c).relu() for c, b in zip(correct, correct_before, strict=True)]
+    risen = [(f - b).relu() for f, b in zip(false, false_before, strict=True)]
+    means = [torch.stack(part).mean() for part in (apart, sunk, risen)]
+    return app.total(torch.stack(means))
 
 
 def plain_read(

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
 import typer
 
 from benchmarks.editing import editor_of, preset_of
@@ -32,15 +31,13 @@ from helpers.peak.run import edit_request, score_records
 
 def main(
     model: str = "smollm2-135m",
+    methods: str = "rome,memit",
     dataset: str = "peak-cf",
     records: int = 8,
-    methods: str = "rome,memit",
     dtypes: str = "bfloat16",
     device: str = "cpu",
-    threads: int = torch.get_num_threads(),
 ) -> None:
     """Print, per method and dtype, the deviation from fp32 in log-probability and in points."""
-    torch.set_num_threads(threads)
     chosen = records_at_hand(dataset)[:records]
     full = models.load(model, device=device)
     lowered = {name: models.load(model, dtype=name, device=device) for name in dtypes.split(",")}

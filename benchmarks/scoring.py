@@ -2,7 +2,6 @@
 
 python -m benchmarks.scoring                    # answers per question
 python -m benchmarks.scoring --grow length      # tokens of the prompt
-python -m benchmarks.scoring --grow owners      # edits in one pass
 """
 
 from __future__ import annotations
@@ -12,44 +11,38 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-import torch
 import typer
 
 from benchmarks.machine import arithmetic, cost_of
 from benchmarks.plain import plain_scores
 from benchmarks.report import Report, records_at_hand
 from helpers import models
-from helpers.editing.update import LowRank, Update
 from helpers.models.language_model import LanguageModel
 from helpers.models.weights import torch_dtype
 from helpers.paths import RUNS
 from helpers.scoring.answers import Question, score_answers
 
-ANSWERS, LENGTHS, OWNERS = (1, 4, 16, 35), (16, 64, 256, 1024), (1, 4, 16, 64, 256)
+ANSWERS, LENGTHS = (1, 4, 16, 35), (16, 64, 256, 1024)
 
 
 def main(
     model: str = "smollm2-135m",
     dataset: str = "peak-cf",
     count: Annotated[int, typer.Option(help="questions per measurement")] = 48,
-    grow: Annotated[str, typer.Option(help="answers, length or owners")] = "answers",
+    grow: Annotated[str, typer.Option(help="answers or length")] = "answers",
     plain: Annotated[int, typer.Option(help="questions of the plain path")] = 12,
     dtype: str = "float32",
     device: str = "cpu",
-    threads: int = torch.get_num_threads(),
     folder: Path = RUNS / "benchmarks",
 ) -> None:
     """Print busy seconds per question, packed and plain."""
-    torch.set_num_threads(threads)
     language_model = models.load(model, dtype=dtype, device=device)
     records = records_at_hand(dataset)[:count]
     asked = [Question(r.edit_prompt, (*r.correct, *r.hard_false, *r.random_false)) for r in records]
     report = Report(f"scoring_{grow}", "question", torch_dtype(dtype), device, model)
-    for x in {"answers": ANSWERS, "length": LENGTHS, "owners": OWNERS}[grow]:
+    for x in {"answers": ANSWERS, "length": LENGTHS}[grow]:
         questions = _grown(language_model, asked, grow, x)
-        updates = _random_updates(language_model, x if grow == "owners" else 1)
-        owners = [i % len(updates) for i in range(len(questions))]
-        call = partial(score_answers, language_model, questions, updates, owners)
+        call = partial(score_answers, language_model, questions)
         one_by_one = partial(plain_scores, language_model, questions[:plain])
         cost, several = cost_of(call, device), cost_of(one_by_one, device)
         report.add(
@@ -68,23 +61,9 @@ def _grown(
     """The questions with x answers each, or with prompts of about x tokens."""
     if grow == "answers":
         return [Question(q.prompt, q.answers[:x]) for q in asked]
-    if grow == "length":
-        filler = "Long ago, far away, it was said. "
-        each = len(language_model.tokenizer(filler)["input_ids"])
-        return [Question(filler * (x // each) + q.prompt, q.answers[:16]) for q in asked]
-    return list(asked)
-
-
-def _random_updates(language_model: LanguageModel, count: int) -> list[Update]:
-    """Small rank-one updates of one matrix, as edits make them."""
-    layout = language_model.layout
-    name, generator = layout.mlp_out(layout.blocks // 4), torch.Generator().manual_seed(0)
-    draw = partial(torch.randn, generator=generator)
-    factors = [
-        (1e-3 * draw(layout.hidden_size, 1), 1e-3 * draw(layout.intermediate_size, 1))
-        for _ in range(count)
-    ]
-    return [Update({name: LowRank(left, right)}) for left, right in factors]
+    filler = "Long ago, far away, it was said. "
+    each = len(language_model.tokenizer(filler)["input_ids"])
+    return [Question(filler * (x // each) + q.prompt, q.answers[:16]) for q in asked]
 
 
 if __name__ == "__main__":

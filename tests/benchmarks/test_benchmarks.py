@@ -93,7 +93,7 @@ def test_locating_and_precision_leave_out_what_cannot_be_had(tiny, tmp_path, mon
     locating.main("tiny", "activation,random", sentences=1, folder=tmp_path)
     (file,) = tmp_path.glob("*.parquet")
     assert list(pd.read_parquet(file)["x"]) == ["activation", "random"]
-    precision.main("tiny", "peak-mini-cf", 1, "mend,ft-m")
+    precision.main("tiny", "mend,ft-m", "peak-mini-cf", 1)
     assert "mend is left out" in capsys.readouterr().err
     report = Report("example", "record", torch.float32, "cpu")
     report.add("ours", 1, 2.0, plain=6.0, flop=4e9)

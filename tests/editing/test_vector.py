@@ -1,15 +1,14 @@
-"""The optimised vector against a plain loop: one edit, whole sequences, the model's own forward."""
+"""The optimised vector against the plain path: one edit, whole sequences, the model's own forward."""
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 
 import pytest
 import torch
-from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from benchmarks.plain import plain_vector
 from helpers.editing import editor as editor_module
 from helpers.editing.app import App
 from helpers.editing.contexts import ContextTemplates
@@ -17,8 +16,6 @@ from helpers.editing.presets import VectorHyperparameters
 from helpers.editing.request import EditRequest
 from helpers.editing.rows import TARGETS, edit_row, weighted_targets
 from helpers.editing.vector import Vector, VectorEditor
-from helpers.models import LanguageModel
-from helpers.models.tokens import SubjectPrompt, answer_ids, subject_prompt
 
 CONTEXTS = ContextTemplates((("{}", "The sea. {}"),))
 APP = App(0.3, 0.4, 0.5, margin=3.0)
@@ -55,103 +52,6 @@ def settings(**more) -> VectorHyperparameters:
     return VectorHyperparameters(**{**values, **more})
 
 
-@dataclass
-class Plain:
-    """One edit, its vector added at the subject's last token of every sequence."""
-
-    language_model: LanguageModel
-    request: EditRequest
-    module: str
-
-    def __post_init__(self) -> None:
-        self.delta = torch.zeros(self.language_model.layout.hidden_size, requires_grad=True)
-        self.initial = torch.empty(0)
-        texts = [t.replace("{}", self.request.prompt) for t in CONTEXTS.templates]
-        self.prompts = [self._prompt(text) for text in texts]
-
-    def _prompt(self, text: str) -> SubjectPrompt:
-        return subject_prompt(self.language_model, text, self.request.subject)
-
-    def log_probabilities(self, prompt: SubjectPrompt, answer: tuple[int, ...] = ()) -> Tensor:
-        """[tokens, vocabulary] of the prompt with the answer after it."""
-
-        def add(module, inputs, output):
-            hidden = output[0] if isinstance(output, tuple) else output
-            if not self.initial.numel():
-                self.initial = hidden[0, prompt.subject_last].detach()
-            edited = hidden.clone()
-            edited[0, prompt.subject_last] += self.delta
-            return (edited, *output[1:]) if isinstance(output, tuple) else edited
-
-        handle = self.language_model.module(self.module).register_forward_hook(add)
-        ids = torch.tensor([[*prompt.ids, *answer]])
-        logits = self.language_model.model(input_ids=ids).logits[0]
-        handle.remove()
-        return logits.log_softmax(-1)
-
-    def score(self, prompt: SubjectPrompt, text: str) -> Tensor:
-        """Mean log-probability of the answer's tokens."""
-        answer = answer_ids(self.language_model, text)
-        scores = self.log_probabilities(prompt, answer)[len(prompt.ids) - 1 : -1]
-        return scores.gather(1, torch.tensor(answer)[:, None]).mean()
-
-    def nll(self) -> Tensor:
-        return -torch.stack([self.score(p, self.request.target) for p in self.prompts]).mean()
-
-    def at_subject(self) -> Tensor:
-        """The distribution after the subject's last token in "<subject> is a"."""
-        prompt = self._prompt("{} is a")
-        return self.log_probabilities(prompt)[prompt.subject_last]
-
-    def answers(self) -> tuple[list[Tensor], list[Tensor]]:
-        correct, false = (
-            [self.score(self.prompts[0], text) for text in texts]
-            for texts in (self.request.correct, self.request.false)
-        )
-        return correct, false
-
-
-def app_of(now: tuple[list[Tensor], list[Tensor]], before: tuple[list[Tensor], list[Tensor]]):
-    (correct, false), (correct_before, false_before) = now, before
-    apart = [(APP.margin - c + f).relu() for c in correct for f in false]
-    sunk = [(b - c).relu() for c, b in zip(correct, correct_before, strict=True)]
-    risen = [(f - b).relu() for f, b in zip(false, false_before, strict=True)]
-    terms = (torch.stack(part).mean() for part in (apart, sunk, risen))
-    return sum(w * t for w, t in zip((APP.alpha, APP.beta, APP.gamma), terms, strict=True))
-
-
-def plain_vector(language_model, request, module, chosen, app):
-    """The vector, and each evaluation's terms of the loss."""
-    plain = Plain(language_model, request, module)
-    optimiser = torch.optim.Adam([plain.delta], lr=chosen.v_lr)
-    losses = []
-    for step in range(chosen.v_num_grad_steps):
-        terms = {"nll": plain.nll()}
-        now, answers = plain.at_subject(), plain.answers()
-        if step == 0:
-            before, answers_before = (
-                now.detach(),
-                tuple([score.detach() for score in part] for part in answers),
-            )
-        terms["kl"] = chosen.kl_factor * (now.exp() * (now - before)).sum()
-        decay = plain.delta.norm() / plain.initial.norm().square()
-        terms["weight_decay"] = chosen.v_weight_decay * decay
-        if app:
-            terms["app"] = app_of(answers, answers_before)
-        losses.append({name: float(term.detach()) for name, term in terms.items()})
-        total = sum(terms.values())
-        watched = terms["nll"] if chosen.stop_on == "nll" else total
-        if watched < chosen.stop_threshold or step + 1 == chosen.v_num_grad_steps:
-            break
-        optimiser.zero_grad()
-        total.backward()
-        optimiser.step()
-        with torch.no_grad():
-            largest = chosen.clamp_norm_factor * plain.initial.norm()
-            plain.delta *= (largest / plain.delta.norm()).clamp(max=1)
-    return plain.delta.detach(), plain.initial, losses
-
-
 @pytest.mark.parametrize("stop_on", ["nll", "total"])
 @pytest.mark.parametrize("app", [None, APP], ids=["plain", "app"])
 @pytest.mark.parametrize(("architecture", "place"), [("gptj", "block"), ("llama", "mlp")])
@@ -161,7 +61,9 @@ def test_a_batch_of_vectors_equals_a_plain_loop_for_each(
     """The threshold lies so that edits leave the batch at different steps."""
     language_model = tiny(architecture)
     module = getattr(language_model.layout, place)(1)
-    whole = [plain_vector(language_model, r, module, settings(), app)[2] for r in requests]
+    whole = [
+        plain_vector(language_model, r, CONTEXTS, settings(), module, app).losses for r in requests
+    ]
     watched = [
         [terms["nll"] if stop_on == "nll" else sum(terms.values()) for terms in losses]
         for losses in whole
@@ -172,7 +74,9 @@ def test_a_batch_of_vectors_equals_a_plain_loop_for_each(
     vectors = found(language_model, requests, module, chosen, app)
     bitten = []
     for request, vector in zip(requests, vectors, strict=True):
-        delta, initial, losses = plain_vector(language_model, request, module, chosen, app)
+        delta, initial, _, losses = plain_vector(
+            language_model, request, CONTEXTS, chosen, module, app
+        )
         torch.testing.assert_close(vector.initial, initial, rtol=1e-4, atol=1e-4)
         assert vector.steps == len(losses) - 1
         for noted, expected in zip(vector.losses, losses, strict=True):

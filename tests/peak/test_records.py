@@ -185,17 +185,14 @@ def test_schema_round_trip(name: str, tmp_path: Path) -> None:
     assert (copied.records, copied.warnings) == (data.records, data.warnings)
 
 
+COUNTED = ("records", "correct answers", "paraphrase prompts", "locality prompts")
+COUNTED += ("hard false answers", "random false answers")
+
+
 @needs_data
 def test_official_counterfactual_counts() -> None:
     data = load_peak("peak-cf", strict_lists=False)
-    assert data.counts() == {
-        "records": 1962,
-        "correct answers": 26512,
-        "paraphrase prompts": 3344,
-        "locality prompts": 10760,
-        "hard false answers": 24043,
-        "random false answers": 19619,
-    }
+    assert [data.counts()[name] for name in COUNTED] == [1962, 26512, 3344, 10760, 24043, 19619]
     relations = Counter(record.relation for record in data.records)
     assert len(relations) == 32
     assert sum(count for relation, count in relations.items() if relation.startswith("re_")) == 1282
@@ -230,14 +227,7 @@ def test_a_slice_is_a_part_of_the_same_data_set(tmp_path, written, positions) ->
 @needs_data
 def test_official_temporal_counts() -> None:
     data = load_peak("peak-t")
-    assert data.counts() == {
-        "records": 993,
-        "correct answers": 7759,
-        "paraphrase prompts": 1995,
-        "locality prompts": 6207,
-        "hard false answers": 7879,
-        "random false answers": 9929,
-    }
+    assert [data.counts()[name] for name in COUNTED] == [993, 7759, 1995, 6207, 7879, 9929]
     relations = Counter(record.relation for record in data.records)
     assert len(relations) == 9
     assert relations["<playsFor>"] + relations["re_<playsFor>"] == 903

@@ -28,12 +28,9 @@ def proposer(*edges):
 
 
 def test_a_store_proposes_neighbours_inverses_and_compositions():
-    proposed = proposer(
-        Edge("Lyon", "P17", "France"),
-        Edge("France", "P30", "Europe"),
-        Edge("France", "P37", "French"),
-        Edge("Boston", "P17", "United States of America"),
-    )
+    france = Edge("France", "P30", "Europe"), Edge("France", "P37", "French")
+    boston = Edge("Boston", "P17", "United States of America")
+    proposed = proposer(Edge("Lyon", "P17", "France"), *france, boston)
     assert proposed("LYON") == {
         ("Lyon", "P17", "France"),
         ("Lyon", "P17/P30", "Europe"),
