@@ -38,9 +38,9 @@ BUDGETS = {
     "sweeps": 643,
     "top-level": 1674,
     "tools": 2910,
-    "benchmarks": 1499,
+    "benchmarks": 1496,
     "book": 795,
-    "tests": 15590,
+    "tests": 15234,
 }
 OUTSIDE = ("tools", "benchmarks", "book", "tests")
 # What an addition is: a word by which code names one that exists, and the files it may touch.
