@@ -33,14 +33,14 @@ BUDGETS = {
     "triples": 812,
     "peak": 3801,
     "klob": 1504,
-    "thinkedit": 4124,
+    "thinkedit": 3894,
     "explorer": 550,
     "sweeps": 643,
     "top-level": 1674,
     "tools": 2910,
     "benchmarks": 1496,
     "book": 795,
-    "tests": 15234,
+    "tests": 15229,
 }
 OUTSIDE = ("tools", "benchmarks", "book", "tests")
 # What an addition is: a word by which code names one that exists, and the files it may touch.

@@ -7,7 +7,8 @@
 The packaged graphs are reviewed by ``grow_decisions.yaml``; of any other fact's, everything is kept that
 validates (notebook 06 has a panel for a person). A fact enters a graph only if the model itself names its
 object (Algorithm 1). With ``--new`` the graph becomes an edit in KnowGIC's form, for ``layout`` and
-``benchmark``.
+``benchmark``. With ``--chat`` every prompt is a chat in the model's template, with a system instruction
+and solved examples as earlier turns.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ import argparse
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -25,12 +25,20 @@ from helpers.models import load
 from helpers.paths import RUNS
 from helpers.records import load_yaml
 from helpers.thinkedit.graph import Triplet, as_edit
-from helpers.thinkedit.grow.journal import Journal
 from helpers.thinkedit.grow.language import ModelRespondent
-from helpers.thinkedit.grow.people import Decision, Review, Reviewer, keep_all, store_neighbours
-from helpers.thinkedit.grow.pipeline import Growth
-from helpers.thinkedit.grow.sessions import FOLDER, SAMPLING, counts, lacking, reasoned, session
-from helpers.thinkedit.grow.wordings import read_wordings
+from helpers.thinkedit.grow.pipeline import (
+    FOLDER,
+    SAMPLING,
+    Decision,
+    Growth,
+    Review,
+    Reviewer,
+    counts,
+    keep_all,
+    reasoned,
+    session,
+)
+from helpers.thinkedit.grow.wordings import read_wordings, store_neighbours
 from helpers.thinkedit.knowgic import write_edits
 
 DECISIONS = Path(__file__).with_name("grow_decisions.yaml")
@@ -68,17 +76,14 @@ def grow(
 ) -> Growth:
     """One graph; a run that was stopped resumes."""
     print(f"{path}: growing", file=sys.stderr)
-    return session(fact, respondent, partial(Journal, path), question=question).run(reviewer)
+    return session(fact, respondent, path, question=question).run(reviewer)
 
 
-def own_graph(respondent: ModelRespondent, given: argparse.Namespace) -> Growth:
+def own_graph(respondent: ModelRespondent, given: argparse.Namespace, into: Path) -> Growth:
     """A graph about the fact that the command line gives, and its edit where ``--new`` is given."""
     fact = Triplet(given.subject, given.relation, given.answer)
-    for sentence in lacking(fact, question=given.question):
-        print(sentence, file=sys.stderr)
     name = "-".join(re.findall(r"\w+", given.subject.casefold()))
-    path = given.into or RUNS / "grown"
-    path = path / f"grown-{respondent.language_model.name}-{name}.jsonl"
+    path = into / f"grown-{respondent.language_model.name}-{name}.jsonl"
     growth = grow(respondent, fact, keep_all, path, given.question)
     if not growth.chains:
         raise ValueError(
@@ -95,6 +100,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("model")
+    parser.add_argument("--dtype", default="float32", help="of the weights, such as bfloat16")
+    parser.add_argument("--chat", action="store_true", help="ask in the model's chat template")
     parser.add_argument("--into", type=Path, help="folder of the journals")
     for name in ("subject", "relation", "answer", "question", "new"):
         parser.add_argument(f"--{name}", default="")
@@ -102,25 +109,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parts = (given.subject, given.relation, given.answer)
     if any((*parts, given.question, given.new)) and not all(parts):
         parser.error("a fact of your own needs --subject, --relation and --answer")
-    respondent = ModelRespondent(load(given.model), SAMPLING)
+    respondent = ModelRespondent(load(given.model, dtype=given.dtype), SAMPLING, turns=given.chat)
     if given.subject:
         try:
-            grown = [own_graph(respondent, given)]
+            grown = [own_graph(respondent, given, given.into or RUNS / "grown")]
         except ValueError as error:
             raise SystemExit(str(error)) from error
     else:
         decisions = load_yaml(DECISIONS.read_text(encoding="utf-8"))
-        into = given.into or FOLDER
-        grown = [
-            grow(
-                respondent,
-                curator.fact,
-                curator,
-                into / f"grown-{given.model}-{name.lower()}.jsonl",
-            )
-            for name, graph in decisions["graphs"].items()
-            for curator in [Curator(graph, decisions)]
-        ]
+        grown = []
+        for name, graph in decisions["graphs"].items():
+            path = (given.into or FOLDER) / f"grown-{given.model}-{name.lower()}.jsonl"
+            curator = Curator(graph, decisions)
+            grown.append(grow(respondent, curator.fact, curator, path))
     print(counts(grown).to_string(index=False), reasoned(grown).to_string(), sep="\n")
 
 

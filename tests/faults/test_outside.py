@@ -18,7 +18,7 @@ def test_a_journal_on_a_full_disk_keeps_whole_lines(tmp_path):
     """A file may grow to so many bytes: the write that goes beyond is cut there, as on a full disk."""
 
     path = tmp_path / "journal.jsonl"
-    journal = Journal(path, model="m", settings={})
+    journal = Journal(path, {"model": "m"})
     whole = path.read_bytes()
     old = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -30,7 +30,7 @@ def test_a_journal_on_a_full_disk_keeps_whole_lines(tmp_path):
         resource.setrlimit(resource.RLIMIT_FSIZE, old)
         signal.signal(signal.SIGXFSZ, handler)
     with pytest.warns(UserWarning, match="unfinished last line"):
-        again = Journal(path, model="m", settings={})
+        again = Journal(path, {"model": "m"})
     assert path.read_bytes() == whole
     again.record("responses", {"prompt": "x"}, ["y"])
     assert len(path.read_text().splitlines()) == 2
@@ -38,8 +38,8 @@ def test_a_journal_on_a_full_disk_keeps_whole_lines(tmp_path):
 
 def test_two_sessions_on_one_journal_do_not_fuse_lines(tmp_path):
     path = tmp_path / "journal.jsonl"
-    first = Journal(path, model="m", settings={})
-    second = Journal(path, model="m", settings={})
+    first = Journal(path, {"model": "m"})
+    second = Journal(path, {"model": "m"})
     first.record("responses", {"prompt": "a"}, ["1"])
     with pytest.raises(UserError, match="another session writes to it"):
         second.record("responses", {"prompt": "b"}, ["2"])

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import asdict
 
 import pandas as pd
 import pytest
@@ -14,6 +15,7 @@ from helpers.models import LanguageModel
 from helpers.models.load import _ready
 from helpers.thinkedit.graph import Triplet
 from helpers.thinkedit.grow.language import PROMPTS
+from helpers.thinkedit.grow.pipeline import Settings
 from helpers.thinkedit.knowgic import Chain, ChainFact, Edit
 from helpers.thinkedit.scores import EXACT_COLUMNS
 
@@ -63,6 +65,20 @@ class WorldModel:
         near = names | {t.object for t in self.known if t.subject in names}
         facts = [t for t in self.known if t.subject in near]
         return "\n".join(f"{t.subject} {t.relation} {t.object}." for t in facts)
+
+
+def header_of(world: WorldModel, fact: Triplet, question: str = "", **settings) -> dict:
+    """What a journal of a run in the world begins with; asked as in the paper."""
+    paper = {
+        "max_attempts": 3,
+        "target_chains": 100,
+        "max_rounds": 8,
+        "responses": 1,
+        "thoughts": 1,
+    }
+    pipeline = asdict(Settings(**{**paper, "chain_questions": 20, **settings}))
+    held = {"fact": [fact.subject, fact.relation, fact.object], "question": question}
+    return {"model": world.fingerprint, "settings": {**held, "pipeline": pipeline}}
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers import UserError
+from helpers.models.tokens import chat_text
 from helpers.scoring.responses import Sampling
 from helpers.thinkedit.graph import Triplet
 from helpers.thinkedit.grow import language
@@ -33,7 +33,7 @@ def test_statements_are_split_at_lines_and_sentences_but_not_at_initials_and_tit
         "- J. K. Bo met Dr. Cy there.\n\nAda lives in Red House.\nThe answer is Oz.\nYes.\nIt is old.\n"
         "Therefore Ada studied at North College."
     )
-    assert language.statements(text) == [
+    assert language.statements([text], "Who is Ada?") == [
         "Ada lives in Red House.",
         "Red House belongs to North College!",
         "J. K. Bo met Dr. Cy there.",
@@ -78,29 +78,18 @@ def test_lines_of_fewer_parts_are_split_and_what_the_statement_lacks_is_refused(
 
 
 def test_statements_that_repeat_the_solved_examples_are_no_thoughts():
-    repeated = "Marie Curie discovered polonium."
-    assert language.repeats_example(repeated, "Which continent is Italy on?")
-    assert not language.repeats_example("Marie Curie was born in Warsaw.", "Who was Marie Curie?")
-    assert not language.repeats_example("Italy is in Europe.", "Which continent is Italy on?")
-    for solved in language.PROMPTS["solved_thoughts"].values():
-        assert all(language.repeats_example(line, "?") for line in solved.splitlines())
+    told = ["Marie Curie discovered polonium.\nItaly is in Europe."]
+    assert language.statements(told, "Which continent is Italy on?") == ["Italy is in Europe."]
+    born = ["Marie Curie was born in Warsaw."]
+    assert language.statements(born, "Who was Marie Curie?") == born
+    assert not language.statements(list(language.PROMPTS["solved_thoughts"].values()), "?")
 
 
 @given(st.text())
 def test_any_text_is_survived(text):
     language.question_of(text)
-    assert all(len(s.split()) >= 3 for s in language.statements(text))
+    assert all(len(s.split()) >= 3 for s in language.statements([text], "?"))
     assert all(t.key[0] != t.key[2] for t in language.triplets_of(text, text, read_wordings()))
-
-
-def test_wordings_need_one_slot_each(tmp_path):
-    path = tmp_path / "wordings.yaml"
-    for own in ("reads: is, questions: ['Who?']", "questions: ['Who is {}?']"):
-        path.write_text(
-            f"relations: {{P1: {{{own}, clozes: ['{{}} is']}}}}\nexamples: []\naliases: {{}}"
-        )
-        with pytest.raises(UserError, match=r"wordings.yaml, P1: .*exactly one"):
-            read_wordings.__wrapped__(path)
 
 
 def test_responses_and_the_fingerprint_depend_on_what_determines_them(tiny, monkeypatch):
@@ -115,3 +104,28 @@ def test_responses_and_the_fingerprint_depend_on_what_determines_them(tiny, monk
     assert r"stop='\n\n'" in wide.fingerprint
     monkeypatch.setattr(model.tokenizer, "chat_template", "{{ messages }}")
     assert "stop=None" in wide.fingerprint
+
+
+def test_every_prompt_can_be_a_chat_of_its_own(tiny, monkeypatch):
+    """A stub's template writes roles and contents; Algorithm 1's examples become earlier turns."""
+    model, asked = tiny("llama"), []
+
+    def drawn(_, prompts, *, n, sampling):
+        assert sampling.chat
+        asked.extend(chat_text(model, prompt) for prompt in prompts)
+        return [["Rome"] * n for _ in prompts]
+
+    template = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}assistant:"
+    monkeypatch.setattr(model.tokenizer, "chat_template", template)
+    monkeypatch.setattr(language, "sample_responses", drawn)
+    chat = language.ModelRespondent(model, turns=True)
+    question = language.question_prompt((Triplet("Ada", "lives in", "Rome"),))
+    thought = language.solved_prompt("thought", "Where does Ada live?")
+    prompts = [question, language.answer_prompt("Where does Ada live?"), thought]
+    assert chat.respond(prompts, n=2, seed=0) == [["Rome", "Rome"]] * 3
+    assert asked[0].startswith("system: Write one direct question")
+    assert "Sicily\nQuestion:\nassistant: Where is Mount Etna located?\nuser: Subject" in asked[0]
+    assert asked[0].endswith("Object: Rome\nQuestion:\nassistant:")
+    assert "assistant: Pierre Curie\nuser: Question: Where does Ada live?\nAnswer:" in asked[1]
+    assert [text.count("user: ") for text in asked] == [4, 3, 3]
+    assert chat.fingerprint != language.ModelRespondent(model).fingerprint

@@ -7,15 +7,16 @@ import pytest
 from helpers.thinkedit.graph import Triplet, triplets
 from helpers.thinkedit.grow.journal import Journal
 from helpers.thinkedit.grow.panel import CurationPanel
-from helpers.thinkedit.grow.pipeline import Session, Settings
-from tests.thinkedit.conftest import HOUSE, PART, SCHOOL
+from helpers.thinkedit.grow.pipeline import Session
+from helpers.thinkedit.grow.wordings import Wordings
+from tests.thinkedit.conftest import HOUSE, PART, SCHOOL, header_of
 
 
 @pytest.fixture
 def open_panel(world, tmp_path):
     def opened(fact=SCHOOL):
-        journal = Journal(tmp_path / "j.jsonl", model=world.fingerprint, settings={})
-        session = Session(fact, world, journal, settings=Settings(target_chains=4))
+        journal = Journal(tmp_path / "j.jsonl", header_of(world, fact, target_chains=4))
+        session = Session(journal, world, {}, Wordings())
         return CurationPanel(session), session
 
     return opened
@@ -66,8 +67,6 @@ def test_refining_and_discarding(open_panel, tmp_path):
     panel.question.value = "Ada went where?"
     panel.accept.click()
     assert decisions(tmp_path)[0]["question"] == "Ada went where?"
-    panel.synonym.click()
-    assert "another name of the object" in panel.message.value
     panel.discard.click()
     assert session.pending is None
     assert "did not validate" in panel.message.value

@@ -9,8 +9,12 @@ import pytest
 from helpers.paths import PACKAGED
 from helpers.results.archive import archive
 from helpers.results.store import ResultsStore
-from helpers.thinkedit.grow.people import Proposal, about, neighbours, store_neighbours
-from helpers.thinkedit.grow.wordings import read_wordings
+from helpers.thinkedit.grow.wordings import (
+    Proposal,
+    neighbours,
+    read_wordings,
+    store_neighbours,
+)
 from helpers.thinkedit.knowgic import load_aliases, load_edits, read_edits, write_edits
 from helpers.thinkedit.metrics import chain_index
 from helpers.triples.graph import Edge, Entity, Graph
@@ -23,8 +27,8 @@ def proposer(*edges):
     """Proposes neighbours in a store of these edges, whose identifiers end in the labels."""
     ids = {i for edge in edges for i in (edge.subject, edge.object)}
     entities = {i: Entity(i, i.split("/")[-1], frozenset()) for i in ids}
-    proposed = about(neighbours(Graph(entities, edges), read_wordings(), "packaged"))
-    return lambda *names: {(p.subject, p.relation, p.object) for p in proposed(names)}
+    store = neighbours(Graph(entities, edges), read_wordings(), "packaged")
+    return lambda *names: {(p.subject, p.relation, p.object) for p in together([store], names)}
 
 
 def test_a_store_proposes_neighbours_inverses_and_compositions():
@@ -85,7 +89,9 @@ def test_rounds_continue_from_what_the_model_named_and_answers_are_kept(
 
     monkeypatch.setattr("tools.recall.facts.sample_responses", respond)
     validation = Validation(tiny("llama"), read_wordings(), ResultsStore(tmp_path))
-    recalled = partial(recalled_facts, validation, about(PROPOSALS), ["Lyon"], rounds=3)
+    recalled = partial(
+        recalled_facts, validation, partial(together, [PROPOSALS]), ["Lyon"], rounds=3
+    )
     table = recalled(least=0.0)
     rows = table.set_index(["subject", "relation"])
     assert rows[["round", "question"]].T.to_dict("list") == {

@@ -13,13 +13,13 @@ import argparse
 import random
 from collections.abc import Iterable, Sequence
 from functools import partial
+from itertools import product
 from pathlib import Path
 
 from helpers.models import load
 from helpers.paths import PACKAGED, RUNS
 from helpers.results.store import ResultsStore
-from helpers.thinkedit.grow.people import Proposal, about, store_neighbours
-from helpers.thinkedit.grow.wordings import read_wordings
+from helpers.thinkedit.grow.wordings import Proposal, read_wordings, store_neighbours
 from helpers.thinkedit.knowgic import write_edits
 from tools.recall.edits import recalled_edits
 from tools.recall.facts import Validation, recalled_facts
@@ -51,10 +51,9 @@ def beginnings(stores: dict[str, Store]) -> list[str]:
 
 def together(stores: Sequence[Store], entities: Iterable[str]) -> list[Proposal]:
     """The proposals of several stores; of the same fact, the first one's counts."""
-    asked = list(entities)
     found: dict[tuple[str, str, str], Proposal] = {}
-    for store in stores:
-        for proposal in about(store)(asked):
+    for store, entity in product(stores, entities):
+        for proposal in store.get(entity.casefold(), ()):
             found.setdefault(proposal.key, proposal)
     return list(found.values())
 

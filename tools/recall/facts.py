@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -24,8 +24,7 @@ from helpers.scoring.answers import Question
 from helpers.scoring.naming import mentions, names_of
 from helpers.scoring.responses import Sampling, sample_responses
 from helpers.thinkedit.grow.language import answer_prompt
-from helpers.thinkedit.grow.people import Proposal, Proposer
-from helpers.thinkedit.grow.wordings import Wordings
+from helpers.thinkedit.grow.wordings import Proposal, Wordings
 from helpers.thinkedit.probes import Probe
 from helpers.thinkedit.scores import exact_scores
 
@@ -36,6 +35,7 @@ COLUMNS = (
 EXAMPLES = 3  # solved examples before a question
 GREEDY = Sampling(temperature=0, max_new_tokens=24, stop="\n", chat=False)
 CHUNK = 256
+Proposer = Callable[[Iterable[str]], list[Proposal]]  # facts about the entities
 
 
 @dataclass(frozen=True)

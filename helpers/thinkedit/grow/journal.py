@@ -1,119 +1,65 @@
 """A JSON-lines journal of every prompt, response and decision: resume and exact replay.
 
-The pipeline is deterministic given the model's responses and the reviewer's decisions, so the journal
-is one sequence. When it is read again, each step must ask for what the next record holds. Anything
-else means another model, other settings or another version, and is refused.
+The pipeline is deterministic given the model's responses and the reviewer's decisions. When it runs again,
+what the journal holds is neither asked nor decided a second time.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from helpers import UserError
 from helpers.models.tokens import Prompt
-from helpers.paths import in_one_line
-from helpers.results.store import settings_key
-
-
-class Respondent(Protocol):
-    """The model as the pipeline sees it."""
-
-    @property
-    def fingerprint(self) -> str:
-        """Identity of whatever determines the responses besides the request."""
-        ...
-
-    def respond(
-        self, prompts: Sequence[Prompt], *, n: int, seed: int, **changes: Any
-    ) -> list[list[str]]:
-        """``n`` responses per prompt, each independent of the other prompts.
-
-        ``changes`` are fields of ``Sampling`` that differ from the respondent's usual ones.
-        """
-        ...
+from helpers.paths import digest_of, in_one_line
+from helpers.thinkedit.grow.language import ModelRespondent
 
 
 class Journal:
-    """Append-only record of a run, replayed from its beginning.
+    """Append-only record of a run.
 
     Args:
-        path: the file; created when absent.
-        model: fingerprint of the model.
-        settings: whatever determines the run besides the model; JSON values.
+        header: the model's fingerprint and the settings, all that determines the run; None: the file's.
 
     Raises:
-        UserError: the file was written with another model or other settings, or is damaged.
+        UserError: the file was written under another header, is damaged, or holds no run.
     """
 
-    def __init__(self, path: Path, *, model: str, settings: Mapping[str, Any]) -> None:
+    def __init__(self, path: Path, header: Mapping[str, Any] | None = None) -> None:
         self.path = path
-        self._records, self._size = read_journal(path)
-        if path.exists() and path.stat().st_size > self._size:
+        content = path.read_bytes() if path.exists() else b""
+        complete = content[: content.rfind(b"\n") + 1]
+        lines = enumerate(complete.splitlines(), start=1)
+        records = [_read(line, f"{path}, line {number}") for number, line in lines]
+        if len(content) > len(complete):
             warnings.warn(f"{path}: dropped an unfinished last line", stacklevel=2)
-            os.truncate(path, self._size)
-        self._next = 0
-        self.record("run", {"model": model, "settings": dict(settings)}, True)
-
-    @classmethod
-    def kept_in(
-        cls, folder: Path, name: str, *, model: str, settings: Mapping[str, Any]
-    ) -> Journal:
-        """The journal of this model and these settings in a folder; others have their own files."""
-        key = settings_key({"model": model, "settings": dict(settings)})
-        return cls(folder / f"{name}-{key}.jsonl", model=model, settings=settings)
+            os.truncate(path, len(complete))
+        self._size = len(complete)
+        self._outcomes = {_text([r["kind"], r["request"]]): r["outcome"] for r in records}
+        if not records:
+            if header is None:
+                raise UserError(f"{path}: no journal of a run; give a file that a run wrote")
+            self.record("run", header, True)
+        elif header is not None and self.recall("run", header) is None:
+            raise UserError(
+                f"{path}: holds a run of {records[0]['request']}, not of {_text(header)}: another model or"
+                " other settings wrote it; use the same or start a new journal"
+            )
+        self.header = header or records[0]["request"]
 
     def recall(self, kind: str, request: Mapping[str, Any]) -> Any:
-        """The recorded outcome of the next step, or None at the end of the record.
-
-        Raises:
-            UserError: the next record is about something else.
-        """
-        if self._next == len(self._records):
-            return None
-        stored = self._records[self._next]
-        if (stored["kind"], stored["request"]) != (kind, _plain(request)):
-            raise UserError(
-                f"{self.path}, line {self._next + 1}: holds {stored['kind']} {stored['request']},"
-                f" the run asks for {kind} {_plain(request)}: another model, other settings or another"
-                " version wrote it; use the same or start a new journal"
-            )
-        self._next += 1
-        return stored["outcome"]
+        """The recorded outcome of a step, or None."""
+        return self._outcomes.get(_text([kind, request]))
 
     def record(self, kind: str, request: Mapping[str, Any], outcome: Any) -> None:
-        """Write one step, unless it is recorded."""
-        if self.recall(kind, request) is None:
-            step = _plain({"kind": kind, "request": request, "outcome": outcome})
-            self._append({**step, "digest": _digest(step)})
-            self._records.append(step)
-            self._next += 1
-
-    def ask(
-        self, model: Respondent, prompts: Sequence[Prompt], *, n: int, seed: int, **changes: Any
-    ) -> list[list[str]]:
-        """Responses to the prompts: recorded ones as they were, the others from the model."""
-        requests = [{"prompt": prompt, "n": n, "seed": seed, **changes} for prompt in prompts]
-        answered: list[list[str]] = []
-        for request in requests:
-            if (outcome := self.recall("responses", request)) is None:
-                break
-            answered.append(outcome)
-        if missing := list(prompts)[len(answered) :]:
-            fresh = model.respond(missing, n=n, seed=seed, **changes)
-            for request, responses in zip(requests[len(answered) :], fresh, strict=True):
-                self.record("responses", request, responses)
-            answered += fresh
-        return answered
-
-    def _append(self, record: Mapping[str, Any]) -> None:
-        line = (json.dumps(record, ensure_ascii=False) + "\n").encode()
+        """Write a step that the record lacks."""
+        step = {"kind": kind, "request": request, "outcome": outcome}
+        line = (_text({**step, "digest": _digest(step)}) + "\n").encode()
         self.path.parent.mkdir(parents=True, exist_ok=True)
         try:
             with self.path.open("ab") as stream:
@@ -125,35 +71,42 @@ class Journal:
         except OSError as error:  # reading drops an unfinished line
             raise UserError(in_one_line(error, self.path)) from error
         self._size += len(line)
+        self._outcomes[_text([kind, request])] = outcome
 
-
-def read_journal(path: Path) -> tuple[list[dict[str, Any]], int]:
-    """The records (kind, request, outcome), and the bytes they take without an unfinished last line.
-
-    Raises:
-        UserError: a line that is not as it was written.
-    """
-    content = path.read_bytes() if path.exists() else b""
-    complete = content[: content.rfind(b"\n") + 1]
-    records = []
-    for number, line in enumerate(complete.split(b"\n")[:-1], start=1):
-        try:
-            record = json.loads(line)
-            if record.pop("digest") != _digest(record):
-                raise ValueError("not the line that was written")
-        except (ValueError, LookupError, TypeError, AttributeError) as error:
+    def ask(
+        self, model: ModelRespondent | None, prompts: Sequence[Prompt], *, n: int, **how: Any
+    ) -> list[list[str]]:
+        """Responses to the prompts: recorded ones as they were, the others from the model."""
+        requests = [{"prompt": prompt, "n": n, **how} for prompt in prompts]
+        missing = [each for each in requests if self.recall("responses", each) is None]
+        if missing and model is None:
             raise UserError(
-                f"{path}, line {number}: no journal record ({error!r}); restore the file, or delete it"
-                " from this line on and decide again"
-            ) from error
-        records.append(record)
-    return records, len(complete)
+                f"{self.path} does not answer {missing[0]['prompt']!r}: the pipeline has changed since;"
+                " grow it again, by python -m tools.grow or at notebook 06's panel"
+            )
+        if model and missing:
+            fresh = model.respond([each["prompt"] for each in missing], n=n, **how)
+            for request, responses in zip(missing, fresh, strict=True):
+                self.record("responses", request, responses)
+        return [self.recall("responses", request) for request in requests]
+
+
+def _read(line: bytes, place: str) -> dict[str, Any]:
+    try:
+        record = json.loads(line)
+        if record.pop("digest") != _digest(record):
+            raise ValueError("not the line that was written")
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise UserError(
+            f"{place}: no journal record ({error!r}); restore the file, or delete it from this line on and"
+            " decide again"
+        ) from error
+    return record
 
 
 def _digest(step: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(step).encode()).hexdigest()[:16]
+    return digest_of(json.dumps(step, default=asdict).encode())
 
 
-def _plain(value: Any) -> Any:
-    """The value as JSON gives it back: tuples become lists, dataclasses objects."""
-    return json.loads(json.dumps(value, default=asdict))
+def _text(value: Any) -> str:
+    return json.dumps(value, default=asdict, ensure_ascii=False)

@@ -51,30 +51,28 @@ def solved_prompt(name: str, asked: str) -> list[dict[str, str]]:
     """Chat with two solved examples: for step-by-step reasoning, one fact per line ("thought"), or for the
     triplet of one statement ("extraction").
     """
-    turns = [("system", PROMPTS[name])]
-    for message, reply in PROMPTS[f"solved_{name}s"].items():
+    return _chat(PROMPTS[name], PROMPTS[f"solved_{name}s"], asked)
+
+
+def as_chat(text: str) -> list[dict[str, str]]:
+    """A prompt of Algorithm 1 as a chat: its paragraphs are an instruction, solved examples, each of which
+    ends with ``field: reply``, and what is asked. A bare question gets those of ``solved_answers``.
+    """
+    whole = text if "\n\n" in text else f"{PROMPTS['solved_answers']}\n\n{text}"
+    instruction, *examples, asked = whole.split("\n\n")
+    solved = {}
+    for example in examples:
+        above, _, last = example.rpartition("\n")
+        field_name, _, reply = last.partition(": ")
+        solved[f"{above}\n{field_name}:"] = reply
+    return _chat(instruction, solved, asked)
+
+
+def _chat(instruction: str, solved: Mapping[str, str], asked: str) -> list[dict[str, str]]:
+    turns = [("system", instruction)]
+    for message, reply in solved.items():
         turns += [("user", message), ("assistant", reply)]
     return [{"role": role, "content": text} for role, text in (*turns, ("user", asked))]
-
-
-def _shown(turns: Sequence[Mapping[str, str]]) -> str:
-    return "\n\n".join(f"<{turn['role']}>\n{turn['content']}" for turn in turns)
-
-
-TEMPLATES = {
-    "triplet-based question": PROMPTS["triplet_question"],
-    "chain-based question": PROMPTS["chain_question"],
-    "answer": PROMPTS["answer"],
-    "chain of thought": _shown(solved_prompt("thought", "{question}")),
-    "fact extraction": _shown(solved_prompt("extraction", "{statement}")),
-}
-
-
-def repeats_example(statement: str, question: str) -> bool:
-    """Whether a statement names an entity of the solved examples that the question does not name."""
-    return any(
-        mentions(statement, (e,)) and not mentions(question, (e,)) for e in PROMPTS["examples"]
-    )
 
 
 def question_of(text: str) -> str:
@@ -86,11 +84,16 @@ def question_of(text: str) -> str:
     return ""
 
 
-def statements(text: str) -> list[str]:
-    """Split reasoning into statements: one per line and sentence, without bullets, each once."""
-    lines = (_BULLET.sub("", line).strip() for line in text.splitlines())
+def statements(texts: Sequence[str], question: str) -> list[str]:
+    """Split reasoning about a question into statements, each once: by line and sentence, without bullets.
+
+    What names an entity of the solved examples that the question does not name is left out.
+    """
+    lines = (_BULLET.sub("", line).strip() for text in texts for line in text.splitlines())
     told = (sentence.strip() for line in lines for sentence in _SENTENCE_END.split(line))
-    return list(dict.fromkeys(s for s in told if len(s.split()) >= 3 and not _OPENING.match(s)))
+    facts = (s for s in dict.fromkeys(told) if len(s.split()) >= 3 and not _OPENING.match(s))
+    foreign = [(e,) for e in PROMPTS["examples"] if not mentions(question, (e,))]
+    return [s for s in facts if not any(mentions(s, entity) for entity in foreign)]
 
 
 def triplets_of(text: str, statement: str, wordings: Wordings) -> list[Triplet]:
@@ -119,20 +122,23 @@ def triplets_of(text: str, statement: str, wordings: Wordings) -> list[Triplet]:
 
 @dataclass(frozen=True)
 class ModelRespondent:
-    """A language model behind ``journal.Respondent``, asked by batched sampling.
+    """A language model that the pipeline asks, by batched sampling.
 
     Instruct models are asked through their chat template, others by completion. A completion ends at
-    the first empty line, because the prompts separate their examples by one.
+    the first empty line, because the prompts separate their examples by one. With ``turns``, every prompt
+    goes through the template as a chat of its own: a system instruction, solved examples, and what is asked.
     """
 
     language_model: LanguageModel
     sampling: Sampling = field(default_factory=lambda: Sampling(max_new_tokens=64))
+    turns: bool = False
 
     @property
     def fingerprint(self) -> str:
         """Weights, tokenizer, type, device and sampling: what determines responses besides n and seed."""
         model = self.language_model
         settings = {k: v for k, v in asdict(self._sampling(0)).items() if k != "seed"}
+        settings |= {"turns": True} if self.turns else {}
         listed = ", ".join(f"{name}={value!r}" for name, value in settings.items())
         return f"{model.fingerprint}, {model.dtype_name} on {model.device.type} ({listed})"
 
@@ -141,10 +147,12 @@ class ModelRespondent:
     ) -> list[list[str]]:
         """``n`` sampled responses per prompt; ``changes`` are fields of the sampling."""
         sampling = self._sampling(seed, **changes)
+        if self.turns:
+            prompts = [as_chat(each) if isinstance(each, str) else each for each in prompts]
         return sample_responses(self.language_model, prompts, n=n, sampling=sampling)
 
     def _sampling(self, seed: int, **changes: Any) -> Sampling:
         sampling = replace(self.sampling, **changes)
-        chat = uses_chat(self.language_model, self.sampling)
+        chat = self.turns or uses_chat(self.language_model, self.sampling)
         stop = sampling.stop if chat else sampling.stop or "\n\n"
         return replace(sampling, stop=stop, chat=chat, seed=seed)

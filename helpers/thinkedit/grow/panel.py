@@ -1,7 +1,4 @@
-"""The panel at which a person curates: question, responses, triplets; accept, refine, prune, add.
-
->>> session = Session(fact, respondent, journal)
->>> CurationPanel(session)
+"""The panel at which a person curates: ``CurationPanel(session(fact, respondent, folder))``.
 
 Every decision is written to the session's journal before the next question is asked, so closing the
 notebook loses nothing: running the cell again resumes at the same place.
@@ -9,35 +6,33 @@ notebook loses nothing: running the cell again resumes at the same place.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from html import escape
 
 import ipywidgets as widgets
 
 from helpers.thinkedit.graph import Triplet
-from helpers.thinkedit.grow.people import Decision
-from helpers.thinkedit.grow.pipeline import Session
+from helpers.thinkedit.grow.pipeline import Decision, Session
 
 _WIDE = widgets.Layout(width="98%")
 _PART = widgets.Layout(width="28%")
 _EXPLANATION = {
     "refine": "The object does not occur in the responses. Reword the question, correct the facts, "
-    "accept a word of the responses as another name of the object, or discard them.",
+    "or discard them.",
     "prune": "Keep what is true, correct it where needed, add what is missing.",
 }
 
 
 class TripletRow(widgets.HBox):
-    """One editable triplet, with a box to tick where it may be pruned."""
+    """One editable triplet, with a box to tick: what is not ticked is left out."""
 
-    def __init__(self, triplet: Triplet | None = None, *, prunable: bool = True) -> None:
+    def __init__(self, triplet: Triplet | None = None) -> None:
         names = ("subject", "relation", "object")
         self.keep = widgets.Checkbox(value=True, indent=False, layout=widgets.Layout(width="2em"))
         self.parts = [
             widgets.Text(value=getattr(triplet, name, ""), placeholder=name, layout=_PART)
             for name in names
         ]
-        super().__init__([self.keep, *self.parts] if prunable else self.parts)
+        super().__init__([self.keep, *self.parts])
 
     @property
     def triplets(self) -> list[Triplet]:
@@ -58,14 +53,10 @@ class CurationPanel(widgets.VBox):
         self.accept = widgets.Button(button_style="primary")
         self.discard = widgets.Button(description="Discard")
         self.add = widgets.Button(description="Add a triplet", icon="plus")
-        self.alias = widgets.Text(placeholder="another name of the object", layout=_PART)
-        self.synonym = widgets.Button(description="Accept the name")
-        self.accept.on_click(lambda _: self._decide(self._accepted))
-        self.discard.on_click(lambda _: self._decide(lambda: Decision(discard=True)))
-        self.synonym.on_click(lambda _: self._decide(self._named))
+        self.accept.on_click(lambda _: self._decide(discard=False))
+        self.discard.on_click(lambda _: self._decide(discard=True))
         self.add.on_click(lambda _: self._arrange([*self.rows, TripletRow()]))
         super().__init__(layout=_WIDE)
-        self.add_class("curation-panel")
         self._show()
 
     def _show(self) -> None:
@@ -83,36 +74,27 @@ class CurationPanel(widgets.VBox):
         self._pruning = review.occasion == "prune"
         self.message.value = escape(_EXPLANATION[review.occasion])
         self.question.value, self.question.disabled = review.question, self._pruning
-        self.alias.value = ""
         listed = "".join(f"<li>{escape(text) or '<i>empty</i>'}</li>" for text in review.responses)
         self.responses.value = f"<b>Responses</b><ul>{listed}</ul>"
         self.accept.description = "Keep ticked" if self._pruning else "Ask again"
         shown = review.candidates if self._pruning else review.path
-        self._arrange([TripletRow(triplet, prunable=self._pruning) for triplet in shown])
+        self._arrange([TripletRow(triplet) for triplet in shown])
 
     def _arrange(self, rows: list[TripletRow]) -> None:
         self.rows = rows
-        buttons = [self.add] if self._pruning else [self.discard, self.alias, self.synonym]
         above = [self.progress, self.status, self.message, self.question, self.responses]
-        self.children = [*above, *rows, widgets.HBox([self.accept, *buttons])]
+        buttons = [self.accept, self.add if self._pruning else self.discard]
+        self.children = [*above, *rows, widgets.HBox(buttons)]
 
-    def _accepted(self) -> Decision:
+    def _decide(self, *, discard: bool) -> None:
         kept = tuple(triplet for row in self.rows for triplet in row.triplets)
-        if self._pruning:
-            return Decision(triplets=kept)
-        return Decision(question=self.question.value.strip(), path=kept)
-
-    def _named(self) -> Decision:
-        if not self.alias.value.strip():
-            raise ValueError("write the word of the responses that is another name of the object")
-        return Decision(alias=self.alias.value.strip())
-
-    def _decide(self, decision_of: Callable[[], Decision]) -> None:
-        buttons = (self.accept, self.discard, self.add, self.synonym)
+        asked = Decision(question=self.question.value.strip(), path=kept)
+        decision = Decision(triplets=kept) if self._pruning else asked
+        buttons = (self.accept, self.discard, self.add)
         for button in buttons:  # no second click while the model answers
             button.disabled = True
         try:
-            self._session.decide(decision_of())
+            self._session.decide(Decision(discard=True) if discard else decision)
             self._show()
         except ValueError as error:
             self.message.value = f"<b style='color:#b00'>{escape(str(error))}</b>"

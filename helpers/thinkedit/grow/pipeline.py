@@ -8,63 +8,119 @@ followed. Questions of a round are asked together, so that a model can batch the
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Generator, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import cache
 from itertools import chain
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
 import networkx as nx
+import pandas as pd
 from pydantic import TypeAdapter
 
+from helpers import UserError
 from helpers.models.tokens import Prompt
+from helpers.paths import PACKAGED
+from helpers.results.store import settings_key
 from helpers.scoring.naming import Aliases, mentions, names_of
-from helpers.thinkedit.graph import Triplet, add_triplet, simple_chains
+from helpers.scoring.responses import Sampling
+from helpers.thinkedit.graph import (
+    MAX_STEPS,
+    Triplet,
+    add_triplet,
+    check_triplet,
+    simple_chains,
+    triplets,
+)
 from helpers.thinkedit.grow import language
-from helpers.thinkedit.grow.journal import Journal, Respondent
-from helpers.thinkedit.grow.people import Decision, Proposer, Review, Reviewer, proposed_triplets
-from helpers.thinkedit.grow.wordings import Wordings
+from helpers.thinkedit.grow.journal import Journal
+from helpers.thinkedit.grow.language import ModelRespondent
+from helpers.thinkedit.grow.wordings import Proposal, Wordings, read_wordings, store_neighbours
 
-Path = tuple[Triplet, ...]
+FOLDER = PACKAGED / "thinkedit"
+SAMPLING = Sampling(max_new_tokens=32, stop="\n")
+Steps = tuple[Triplet, ...]  # a triplet, or a chain
 Key = tuple[str, str, str]
-Steps = Generator[Review, Decision, None]
-_DECISION = TypeAdapter(Decision)
+Store = Mapping[str, list[Proposal]]
+Asked = dict[Steps, str]  # triplets and chains with their questions
 
 
 @dataclass(frozen=True)
 class Settings:
     """How far to grow, and how to ask.
 
-    ``max_attempts`` is the paper's k_max, ``target_chains`` its stop at 100 (Harry Potter);
-    ``chain_questions`` bounds the chains asked about per round, ``proposals`` a proposer's facts per
-    question. Algorithm 2 takes one chain of thought per question (``thoughts``) and all its statements
-    (``statements``); the paper gives no length, ``thought_tokens`` is ours.
+    ``max_attempts`` is the paper's k_max, ``target_chains`` its stop (at 100 for Harry Potter);
+    ``chain_questions`` bounds the chains asked about per round, ``proposals`` the store's facts per
+    question. The paper's Algorithm 2 takes one chain of thought per question and all its statements.
     """
 
-    max_attempts: int = 3
-    max_steps: int = 5
-    target_chains: int = 100
-    max_rounds: int = 8
-    responses: int = 1
-    chain_questions: int = 20
-    thoughts: int = 1
-    thought_tokens: int = 256
-    statements: int | None = None
-    proposals: int = 8
+    max_attempts: int = 2
+    max_steps: int = MAX_STEPS
+    target_chains: int = 8
+    max_rounds: int = 3
+    responses: int = 5
+    chain_questions: int = 1
+    thoughts: int = 3
+    thought_tokens: int = 96
+    statements: int = 5
+    proposals: int = 6
     seed: int = 0
+
+
+@dataclass(frozen=True)
+class Review:
+    """Something to decide about a question, behind which is a triplet or chain (``path``): the responses lack
+    its object (refine), or which ``candidates`` are facts, and which are missing (prune).
+    """
+
+    occasion: Literal["refine", "prune"]
+    question: str
+    path: tuple[Triplet, ...]
+    responses: tuple[str, ...]
+    candidates: tuple[Triplet, ...] = ()
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What was decided: ``question`` and ``path`` are asked again, or given up with ``discard`` (refine);
+    ``triplets`` are kept (prune).
+    """
+
+    discard: bool = False
+    question: str = ""
+    path: tuple[Triplet, ...] = ()
+    triplets: tuple[Triplet, ...] = ()
+
+    def check(self, review: Review) -> None:
+        """Raise ``ValueError`` where the decision does not answer the review, or holds no facts."""
+        for triplet in (*self.path, *self.triplets):
+            check_triplet(triplet)
+        asked = self.question.strip() and self.path
+        if review.occasion == "refine" and not (self.discard or asked):
+            raise ValueError("a refinement needs a question and a triplet or chain")
+
+
+Reviewer = Callable[[Review], Decision]
+
+
+def keep_all(review: Review) -> Decision:
+    """Accept what validates: keep every candidate, discard what does not validate."""
+    if review.occasion == "prune":
+        return Decision(triplets=review.candidates)
+    return Decision(discard=True)
 
 
 @dataclass
 class Growth:
-    """State of a run: the graph so far, its chains, what was given up, and why it stopped.
-
-    Of triplets, by their keys: ``reasoned`` were read from the model's chains of thought, ``proposed`` are
-    the proposer's about the entities asked for, ``offered`` were reviewed and ``kept`` passed.
+    """State of a run. Of triplets, by their keys: ``reasoned`` were read from the model's chains of thought,
+    ``proposed`` are the store's about the entities asked for, ``offered`` were reviewed and ``kept`` passed.
     """
 
     fact: Triplet
     graph: nx.DiGraph = field(default_factory=nx.DiGraph)
-    chains: list[Path] = field(default_factory=list)
-    discarded: list[Path] = field(default_factory=list)
+    chains: list[Steps] = field(default_factory=list)
+    discarded: list[Steps] = field(default_factory=list)
     rounds: int = 0
     stopped: str = ""
     reasoned: set[Key] = field(default_factory=set)
@@ -73,57 +129,51 @@ class Growth:
     kept: set[Key] = field(default_factory=set)
 
 
-def asks_for_all(question: str, path: Path, aliases: Aliases) -> bool:
-    """Whether a question names the path's subject, and neither its object nor an entity on the way.
-
-    One that gives its object away validates anything; one that names an entity on the way asks for
-    the last step only.
+def asks_for_all(question: str, path: Steps, aliases: Aliases) -> bool:
+    """Whether a question names the path's subject, and neither its object, which would validate anything,
+    nor an entity on the way, which would ask for the last step only.
     """
     told = [names_of(triplet.object, aliases) for triplet in path]
     asks = mentions(question, names_of(path[0].subject, aliases))
     return asks and not any(mentions(question, names) for names in told)
 
 
-@dataclass
+def proposed_triplets(
+    store: Store, wordings: Wordings, entities: Iterable[str], near: Container[str]
+) -> list[Triplet]:
+    """A store's facts about entities in words, one per subject and relation; of several objects one that is
+    ``near``, a case-folded entity of the graph: it can close a chain.
+    """
+    found: dict[tuple[str, str], Triplet] = {}
+    for proposal in chain.from_iterable(store.get(e.casefold(), ()) for e in entities):
+        reads = wordings.relations[proposal.relation].reads
+        triplet = Triplet(proposal.subject, reads, proposal.object)
+        own, other = triplet.key[:2], triplet.key[2]
+        if own not in found or (other in near and found[own].key[2] not in near):
+            found[own] = triplet
+    return list(found.values())
+
+
 class Session:
-    """A run that stops at each decision not yet taken.
+    """A run that stops at each decision not yet taken: ``pending`` waits for ``decide``, None at the end.
 
-    Args:
-        fact: the fact to edit, where the graph starts.
-        model: who answers.
-        journal: where everything is recorded and replayed from.
-        settings: how far to grow, and how to ask.
-        proposer: proposes facts in addition to the model's own reasoning.
-        wordings: aliases, and questions of known relations that replace those the model would write.
-        question: what is asked first about the fact; empty for the wordings' or the model's question.
-
-    ``pending`` is the review waiting for ``decide``; None when the run is over.
+    The journal's header holds fact and settings. Without a model the journal is only replayed.
     """
 
-    fact: Triplet
-    model: Respondent
-    journal: Journal
-    settings: Settings = Settings()
-    proposer: Proposer | None = None
-    wordings: Wordings = field(default_factory=Wordings)
-    question: str = ""
-
-    def __post_init__(self) -> None:
-        """Replay the journal up to the first decision that it lacks."""
-        self.growth = Growth(self.fact)
-        self.pending: Review | None = None
-        self._aliases = dict(self.wordings.aliases)
+    def __init__(
+        self, journal: Journal, model: ModelRespondent | None, store: Store, wordings: Wordings
+    ) -> None:
+        held = journal.header["settings"]
+        self.settings, self.question = Settings(**held["pipeline"]), held["question"]
+        self.journal, self.model, self.store = journal, model, store
+        self.wordings, self.growth = wordings, Growth(Triplet(*held["fact"]))
         self._seen: set[tuple[Key, ...]] = set()
         self._read: dict[str, list[Triplet]] = {}
         self._steps = self._rounds()
         self._advance(None)
 
     def decide(self, decision: Decision) -> None:
-        """Answer the pending review and continue to the next one.
-
-        Raises:
-            ValueError: nothing is pending, or the decision does not answer the review.
-        """
+        """Answer the pending review and continue to the next one."""
         if self.pending is None:
             raise ValueError("no review is pending: the run is over")
         decision.check(self.pending)
@@ -138,71 +188,64 @@ class Session:
 
     def _advance(self, decision: Decision | None) -> None:
         """Proceed to the next review that the journal holds no decision of."""
-        self.pending = None
+        self.pending: Review | None = None
         try:
-            while True:
-                review = next(self._steps) if decision is None else self._steps.send(decision)
-                stored = self.journal.recall("decision", asdict(review))
-                if stored is None:
+            while self.pending is None:
+                review = self._steps.send(decision) if decision else next(self._steps)
+                if stored := self.journal.recall("decision", asdict(review)):
+                    decision = TypeAdapter(Decision).validate_python(stored)
+                else:
                     self.pending = review
-                    return
-                decision = _DECISION.validate_python(stored)
         except StopIteration:
             return
 
-    def _rounds(self) -> Steps:
+    def _rounds(self) -> Generator[Review, Decision, None]:
         """The algorithms as one generator of reviews."""
         growth, settings = self.growth, self.settings
         waiting = self._unseen([(growth.fact,)])
         while waiting and growth.rounds < settings.max_rounds and not self._enough():
             growth.rounds += 1
-            validated: dict[Path, str] = {}
-            yield from self._validate(waiting, validated)
+            validated = yield from self._validate(waiting)
             new_chains = self._synthesise(validated)
-            if growth.rounds == 1 and not growth.chains:
+            if not growth.chains:
                 break
-            found: list[Path] = []
+            found: list[Steps] = []
             if not self._enough() and growth.rounds < settings.max_rounds:
-                yield from self._generate(validated, found)
+                found = yield from self._generate(validated)
             waiting = self._unseen(found) + self._unseen(new_chains, settings.chain_questions)
+        last = growth.rounds >= settings.max_rounds
+        growth.stopped = "number of rounds" if last else "nothing new validated"
+        if self._enough():
+            growth.stopped = "target number of chains"
         if not growth.chains:
             growth.stopped = "the fact to edit did not validate"
-        elif self._enough():
-            growth.stopped = "target number of chains"
-        else:
-            last = growth.rounds >= settings.max_rounds
-            growth.stopped = "number of rounds" if last else "nothing new validated"
-        self._note("stopped", reason=growth.stopped, chains=len(growth.chains))
 
-    def _validate(self, paths: Sequence[Path], validated: dict[Path, str]) -> Steps:
-        """Algorithm 1: fill ``validated`` with the paths whose object the model names."""
-        asked = self._questions(paths)
+    def _validate(self, paths: Sequence[Steps]) -> Generator[Review, Decision, Asked]:
+        """Algorithm 1: the paths whose object the model names, and the questions."""
+        validated: Asked = {}
+        asked = list(self._questions(paths).items())
         for attempt in range(self.settings.max_attempts):
-            texts = [language.answer_prompt(question) for _, question in asked]
-            answers = self._ask(texts, n=self.settings.responses, attempt=attempt)
-            again: list[tuple[Path, str]] = []
+            prompts = [language.answer_prompt(question) for _, question in asked]
+            answers = self._ask(prompts, n=self.settings.responses, attempt=attempt)
+            again: list[tuple[Steps, str]] = []
             for (path, question), responses in zip(asked, answers, strict=True):
-                names = names_of(path[-1].object, self._aliases)
+                names = names_of(path[-1].object, self.wordings.aliases)
                 if any(mentions(response, names) for response in responses):
                     validated[path] = question
-                    self._note("validated", path=path, question=question)
                 elif attempt + 1 == self.settings.max_attempts:
-                    self._discard(path)
+                    self.growth.discarded.append(path)
                 elif attempt == 0 and (worded := self._worded(path, question)):
                     again.append((path, worded))
                 else:
                     decision = yield Review("refine", question, path, tuple(responses))
-                    if decision.alias:
-                        self._aliases[path[-1].object.casefold()] = (*names[1:], decision.alias)
-                        self._note("synonym", entity=path[-1].object, alias=decision.alias)
-                        validated[path] = question
-                    elif decision.discard:
-                        self._discard(path)
+                    if decision.discard:
+                        self.growth.discarded.append(path)
                     else:
                         again.append((decision.path, decision.question))
             asked = again
+        return validated
 
-    def _generate(self, validated: Mapping[Path, str], found: list[Path]) -> Steps:
+    def _generate(self, validated: Asked) -> Generator[Review, Decision, list[Steps]]:
         """Algorithm 2: reasoning on the validated questions, its statements, their triplets."""
         growth, settings = self.growth, self.settings
         thoughts = self._ask(
@@ -211,18 +254,20 @@ class Session:
             max_new_tokens=settings.thought_tokens,
             stop=None,
         )
-        told = [self._statements(t, q) for t, q in zip(thoughts, validated.values(), strict=True)]
+        told = [
+            language.statements(thought, question)[: settings.statements]
+            for thought, question in zip(thoughts, validated.values(), strict=True)
+        ]
         new = [s for s in dict.fromkeys(chain.from_iterable(told)) if s not in self._read]
         extractions = [language.solved_prompt("extraction", statement) for statement in new]
         written = self._ask(extractions, temperature=0.0)
         for statement, (text,) in zip(new, written, strict=True):
             self._read[statement] = language.triplets_of(text, statement, self.wordings)
+        found: list[Steps] = []
         for (path, question), thought, group in zip(validated.items(), thoughts, told, strict=True):
             reasoned = [triplet for statement in group for triplet in self._read[statement]]
-            proposed = []
-            if self.proposer and len(path) == 1:
-                ends = path[0].subject, path[0].object
-                proposed = proposed_triplets(self.proposer, self.wordings, ends, near=growth.graph)
+            ends = (path[0].subject, path[0].object) if len(path) == 1 else ()
+            proposed = proposed_triplets(self.store, self.wordings, ends, growth.graph)
             growth.reasoned.update(triplet.key for triplet in reasoned)
             growth.proposed.update(triplet.key for triplet in proposed)
             offer = self._fresh([*reasoned, *self._fresh(proposed)[: settings.proposals]])
@@ -230,8 +275,9 @@ class Session:
             decision = yield Review("prune", question, path, tuple(thought), tuple(offer))
             growth.kept.update(triplet.key for triplet in decision.triplets)
             found += [(triplet,) for triplet in decision.triplets]
+        return found
 
-    def _synthesise(self, validated: Mapping[Path, str]) -> list[Path]:
+    def _synthesise(self, validated: Asked) -> list[Steps]:
         """Algorithm 3: add validated triplets; return the chains that this made possible."""
         growth = self.growth
         if growth.rounds == 1 and validated:
@@ -239,43 +285,30 @@ class Session:
         ends = growth.fact.subject, growth.fact.object
         for path, question in validated.items():
             if len(path) == 1 and not self._enough():
-                added = add_triplet(growth.graph, path[0], question=question)
-                self._note("added" if added else "second relation left out", path=path)
+                add_triplet(growth.graph, path[0], question=question)
                 most = self.settings.max_steps
                 growth.chains = simple_chains(growth.graph, *ends, max_steps=most)
         return [found for found in growth.chains if len(found) > 1]
 
-    def _questions(self, paths: Sequence[Path]) -> list[tuple[Path, str]]:
-        """A question for each path; a chain without a usable one is refused."""
+    def _questions(self, paths: Sequence[Steps]) -> Asked:
+        """A question for each path; a chain without a usable one is left out."""
         worded = {path: self._worded(path) for path in paths}
         free = [path for path in paths if not worded[path]]
-        texts = self._ask([language.question_prompt(path) for path in free])
-        written = {path: text for path, (text,) in zip(free, texts, strict=True)}
-        asked = []
-        for path in paths:
-            question = worded[path] or language.question_of(written[path])
-            if not asks_for_all(question, path, self._aliases):
+        for path, (text,) in zip(free, self._ask(map(language.question_prompt, free)), strict=True):
+            worded[path] = language.question_of(text)
+        for path, question in worded.items():
+            if not asks_for_all(question, path, self.wordings.aliases):
                 cloze = path[0].prompt.replace("{}", path[0].subject)
-                question = f"{cloze} what?" if len(path) == 1 else ""
-            if question:
-                asked.append((path, question))
-            else:
-                self._note("no question of the whole chain", path=path, written=written[path])
-        return asked
+                worded[path] = f"{cloze} what?" if len(path) == 1 else ""
+        return {path: question for path, question in worded.items() if question}
 
-    def _worded(self, path: Path, failed: str = "") -> str:
+    def _worded(self, path: Steps, failed: str = "") -> str:
         """A known question about a single triplet, other than the one that failed."""
         if len(path) > 1:
             return ""
         own = [self.question] if path == (self.growth.fact,) and self.question else []
         known = own + self.wordings.questions_about(path[0].relation, path[0].subject)
         return next((question for question in known if question != failed), "")
-
-    def _statements(self, thoughts: Sequence[str], question: str) -> list[str]:
-        """The distinct statements of a question's chains of thought, without the solved examples'."""
-        told = dict.fromkeys(s for thought in thoughts for s in language.statements(thought))
-        own = [s for s in told if not language.repeats_example(s, question)]
-        return own[: self.settings.statements]
 
     def _fresh(self, triplets: Iterable[Triplet]) -> list[Triplet]:
         """Those neither offered nor asked about before that can still become a link, each once."""
@@ -287,25 +320,110 @@ class Session:
         ]
 
     def _ask(
-        self, texts: Sequence[Prompt], *, n: int = 1, attempt: int = 0, **changes: Any
+        self, prompts: Iterable[Prompt], *, n: int = 1, attempt: int = 0, **changes: Any
     ) -> list[list[str]]:
         seed = self.settings.seed + attempt
-        return self.journal.ask(self.model, texts, n=n, seed=seed, **changes)
+        return self.journal.ask(self.model, list(prompts), n=n, seed=seed, **changes)
 
-    def _unseen(self, paths: Iterable[Path], most: int | None = None) -> list[Path]:
-        new: dict[tuple[Key, ...], Path] = {}
+    def _unseen(self, paths: Iterable[Steps], most: int | None = None) -> list[Steps]:
+        new: dict[tuple[Key, ...], Steps] = {}
         for path in paths:
             new.setdefault(tuple(triplet.key for triplet in path), path)
-        fresh = [(key, path) for key, path in new.items() if key not in self._seen][:most]
-        self._seen.update(key for key, _ in fresh)
-        return [path for _, path in fresh]
+        fresh = [key for key in new if key not in self._seen][:most]
+        self._seen.update(fresh)
+        return [new[key] for key in fresh]
 
     def _enough(self) -> bool:
         return len(self.growth.chains) >= self.settings.target_chains
 
-    def _discard(self, path: Path) -> None:
-        self.growth.discarded.append(path)
-        self._note("discarded", path=path)
 
-    def _note(self, event: str, **details: Any) -> None:
-        self.journal.record("event", {"event": event}, details)
+def session(
+    fact: Triplet,
+    model: ModelRespondent,
+    place: Path,
+    *,
+    question: str = "",
+    settings: Settings = Settings(),
+) -> Session:
+    """A run in which the packaged facts propose neighbours in addition to the model's own reasoning.
+
+    ``place`` is the journal, or a folder in which this model and these settings have one of their own; a
+    session that was left resumes. ``question`` is asked first; empty: the wordings' or the model's own.
+    """
+    check_triplet(fact)
+    if question and not asks_for_all(question, (fact,), read_wordings().aliases):
+        raise ValueError(
+            f"question {question!r} must name {fact.subject!r} and not {fact.object!r}: reword it"
+        )
+    header = {
+        "model": model.fingerprint,
+        "settings": {
+            "fact": [fact.subject, fact.relation, fact.object],
+            "question": question,
+            "source": "packaged",
+            "pipeline": asdict(settings),
+        },
+    }
+    path = place if place.suffix == ".jsonl" else place / f"own-{settings_key(header)}.jsonl"
+    return Session(Journal(path, header), model, _store(), read_wordings())
+
+
+@cache
+def _store() -> Store:
+    return store_neighbours("packaged", read_wordings())
+
+
+def grown_journals(model: str) -> list[Path]:
+    """The packaged journals of a model, in the order of their names."""
+    return sorted(FOLDER.glob(f"grown-{model}-*.jsonl"))
+
+
+def replayed(paths: Sequence[Path]) -> list[Growth]:
+    """The graphs that journals of ``session`` hold; nothing is written."""
+    grown = []
+    for path in paths:
+        run = Session(Journal(path), None, _store(), read_wordings())
+        if run.pending is not None:
+            raise UserError(
+                f"{path} ends before its run: grow it again, by python -m tools.grow or at the panel"
+            )
+        grown.append(run.growth)
+    return grown
+
+
+def counts(grown: Sequence[Growth]) -> pd.DataFrame:
+    """What each graph holds, with its chains by number of steps, and how it ended."""
+    rows = []
+    for growth in grown:
+        links, lengths = _links(growth), [len(chain) for chain in growth.chains]
+        own = len(links & growth.reasoned & growth.offered)
+        steps = "/".join(str(lengths.count(n)) for n in range(1, MAX_STEPS + 1))
+        rows.append((str(growth.fact), len(links), own, len(lengths), steps, growth.stopped))
+    names = ["fact", "links", "reasoned", "chains", "by steps", "stopped by"]
+    return pd.DataFrame(rows, columns=names)
+
+
+def reasoned(grown: Sequence[Growth]) -> pd.DataFrame:
+    """How much of all graphs comes from the model's own reasoning, before and after the review.
+
+    Numbers of facts by stage: *reasoned* ones are stated by a chain of thought, *reasoned only* if the
+    triple store does not hold them. The others are the fact to edit or the reviewer's.
+    """
+    rows = [
+        (stage, len(keys), len(own), len(own - growth.proposed), len(keys & growth.proposed))
+        for growth in grown
+        for stage, keys in {
+            "offered for review": growth.offered,
+            "kept by the review": growth.kept,
+            "links (validated)": _links(growth),
+            "links on chains": {step.key for chain in growth.chains for step in chain},
+        }.items()
+        for own in [keys & growth.reasoned & growth.offered]
+    ]
+    names = ["stage", "facts", "reasoned", "reasoned only", "in the store"]
+    table = pd.DataFrame(rows, columns=names).groupby("stage", sort=False).sum()
+    return table.rename_axis(index=None).assign(share=table["reasoned"] / table["facts"])
+
+
+def _links(growth: Growth) -> set[tuple[str, str, str]]:
+    return {triplet.key for triplet in triplets(growth.graph)}

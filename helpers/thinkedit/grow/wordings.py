@@ -1,15 +1,21 @@
-"""How the relations of recalled graphs are worded, and other names of their entities (packaged YAML)."""
+"""How the relations of recalled graphs are worded (packaged YAML), and what a triple store proposes in them.
+
+A store proposes candidates; Algorithm 1 decides whether the model knows them.
+"""
 
 from __future__ import annotations
 
 import re
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from functools import cache, cached_property
-from pathlib import Path
 
-from helpers import UserError
+from pydantic import TypeAdapter
+
 from helpers.paths import PACKAGED
 from helpers.records import load_yaml
+from helpers.triples.graph import Graph, read_graph
+from helpers.triples.sources import open_source
 
 WORDINGS = PACKAGED / "thinkedit" / "wordings.yaml"
 
@@ -19,8 +25,7 @@ class Wording:
     """One relation.
 
     ``reads`` connects subject and object; ``questions``, in the order they are tried, and ``clozes`` have
-    one ``{}`` each. ``unfit`` are subjects that a store has the relation of, but which the wording does
-    not fit.
+    one ``{}`` each. A store has the relation of ``unfit`` subjects, too, whom the wording does not fit.
     """
 
     reads: str
@@ -64,27 +69,89 @@ class Wordings:
 
 
 @cache
-def read_wordings(path: Path = WORDINGS) -> Wordings:
-    """Read a file of wordings.
-
-    Raises:
-        UserError: a relation without questions or clozes, or one without exactly one ``{}``.
-    """
-    content = load_yaml(path.read_text(encoding="utf-8"))
-    relations = {}
-    for relation, parts in content["relations"].items():
-        lists = {name: tuple(parts.get(name, ())) for name in ("questions", "clozes", "unfit")}
-        texts = (*lists["questions"], *lists["clozes"])
-        fit = "reads" in parts and lists["questions"] and lists["clozes"]
-        if not fit or any(text.count("{}") != 1 for text in texts):
-            raise UserError(
-                f"{path}, {relation}: give reads, and questions and clozes with exactly one {{}} each"
-            )
-        relations[str(relation)] = Wording(parts["reads"], **lists)
-    aliases = content["aliases"]
+def read_wordings() -> Wordings:
+    """The packaged wordings."""
+    content = load_yaml(WORDINGS.read_text(encoding="utf-8"))
+    relations = TypeAdapter(dict[str, Wording]).validate_python(content["relations"])
+    aliases = content["aliases"].items()
     return Wordings(
         relations,
         tuple((question, answer) for question, answer in content["examples"]),
-        {name.casefold(): tuple(others) for name, others in aliases.items()},
-        {other.casefold(): name for name, others in aliases.items() for other in others},
+        {name.casefold(): tuple(others) for name, others in aliases},
+        {other.casefold(): name for name, others in aliases for other in others},
     )
+
+
+@dataclass(frozen=True, order=True)
+class Proposal:
+    """A candidate fact; ``relation`` is one of the wordings', ``source`` names its store."""
+
+    subject: str
+    relation: str
+    object: str
+    source: str = ""
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """Case-folded identity, whoever proposed it."""
+        return self.subject.casefold(), self.relation, self.object.casefold()
+
+
+def store_neighbours(source: str, wordings: Wordings) -> dict[str, list[Proposal]]:
+    """The proposals of a source by case-folded subject; see ``neighbours``."""
+    parts = {part for relation in wordings.relations for part in relation.split("/")}
+    plain = sorted({part.removeprefix("re_") for part in parts})
+    return neighbours(read_graph(open_source(source), plain), wordings, source)
+
+
+def neighbours(graph: Graph, wordings: Wordings, source: str) -> dict[str, list[Proposal]]:
+    """All facts of a store in the wordings' relations, by case-folded subject.
+
+    ``re_P36`` follows P36 backwards; ``P17/P30`` follows P17, then P30, where both have a single object.
+    A prompt names an entity by its label, so a label denotes one entity of the store: the country
+    Niger, not the region of Nigeria (see ``_bearers``).
+    """
+    names = {i: wordings.name(graph.label(i)) for i in _bearers(graph)}
+    found: dict[str, dict[tuple[str, str, str], Proposal]] = defaultdict(dict)
+    for relation, wording in wordings.relations.items():
+        for subject, goal in sorted(_pairs(graph, relation)):
+            if {subject, goal} <= names.keys() and names[subject] not in wording.unfit:
+                proposal = Proposal(names[subject], relation, names[goal], source)
+                if proposal.key[0] != proposal.key[2]:
+                    found[proposal.key[0]].setdefault(proposal.key, proposal)
+    return {subject: list(proposals.values()) for subject, proposals in found.items()}
+
+
+def _bearers(graph: Graph) -> set[str]:
+    """The entities that keep their label: of several the one that is the subject of most facts.
+
+    A place that lies in the same country as the bearer (a city and the region around it), or in the
+    bearer itself (Singapore), also keeps the label: they are taken for one place.
+    """
+    facts, countries = Counter[str](), defaultdict[str, set[str]](set)
+    for edge in graph.edges:
+        facts[edge.subject] += 1
+        if edge.relation == "P17":
+            countries[edge.subject].add(edge.object)
+        if edge.relation in {"P36", "P150"}:
+            countries[edge.object].add(edge.subject)
+    alike = defaultdict[str, list[str]](list)
+    for identifier, entity in graph.entities.items():
+        alike[entity.label.casefold()].append(identifier)
+    kept = set()
+    for ids in alike.values():
+        bearer = max(ids, key=lambda i: (facts[i], i))
+        kept |= {bearer, *(i for i in ids if countries[i] & (countries[bearer] | {bearer}))}
+    return kept
+
+
+def _pairs(graph: Graph, relation: str) -> set[tuple[str, str]]:
+    """(subject, object) of a relation, its inverse, or a composition of two."""
+    objects: dict[str, dict[str, list[str]]] = defaultdict(dict)
+    for (subject, name), goals in graph.answers.items():
+        objects[name][subject] = list(goals)
+    first, _, second = relation.partition("/")
+    if not second:
+        return {(s, o) for s, goals in objects[first].items() for o in goals}
+    one, two = ({s: o[0] for s, o in objects[r].items() if len(o) == 1} for r in (first, second))
+    return {(subject, two[middle]) for subject, middle in one.items() if middle in two}
