@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
 from helpers import UserError
-from helpers.triples.endpoint import select_pages
+from helpers.triples.endpoint import Source, select_pages
 from helpers.triples.store import (
     END,
     INSTANCE_OF,
     LABEL,
     START,
     Binding,
-    SparqlSource,
+    Edge,
     entity_id,
     entity_iri,
     relation_id,
@@ -27,7 +26,6 @@ from helpers.triples.templates import INVERSE
 AT_A_TIME = 200  # entities per query, as URLs and servers bear it
 RANK = "http://wikiba.se/ontology#rank"
 DEPRECATED = "http://wikiba.se/ontology#DeprecatedRank"
-_ESCAPE = re.compile(r"\\u([0-9a-fA-F]{4})")
 
 
 @dataclass(frozen=True)
@@ -37,17 +35,6 @@ class Entity:
     id: str
     label: str
     types: frozenset[str]
-
-
-@dataclass(frozen=True)
-class Edge:
-    """One triple by identifiers; ``start`` and ``end`` are ISO dates or years, if known."""
-
-    subject: str
-    relation: str
-    object: str
-    start: str | None = None
-    end: str | None = None
 
 
 @dataclass
@@ -87,35 +74,29 @@ class Graph:
         raise UserError(f"no entity {label!r} with facts of {relation}")
 
 
-def relations_in(source: SparqlSource) -> list[str]:
+def relations_in(source: Source) -> list[str]:
     """The relations of a store; for large remote endpoints name them yourself."""
     rows = source.select("SELECT DISTINCT ?p WHERE { ?s ?p ?o }")
     return sorted(found for row in rows if (found := relation_id(row["p"])))
 
 
-def read_graph(source: SparqlSource, relations: Sequence[str], *, most: int | None = None) -> Graph:
-    """Read relations from a store or endpoint, with labels, types and dates.
-
-    Args:
-        source: embedded store or remote endpoint.
-        relations: Wikidata properties, or names in angle brackets; without ``re_``.
-        most: rows per relation, for relations too large to read as a whole.
-
-    Raises:
-        UserError: no labelled triple of these relations.
-    """
+def read_graph(source: Source, relations: Sequence[str], *, most: int | None = None) -> Graph:
+    """Read relations, without ``re_``, with labels, types and dates; ``most`` rows of each."""
     edges: dict[tuple[str, str, str], Edge] = {}
     labels: dict[str, str] = {}
     met: set[str] = set()
     for relation in sorted(set(relations)):
         for row in islice(select_pages(source, edges_query(relation)), most):
-            ids = entity_id(row["s"]), entity_id(row["o"])
-            met |= set(ids)
-            for identifier, name in zip(ids, ("sLabel", "oLabel"), strict=True):
-                if label := _clean(row.get(name, "")):
+            subject, goal = entity_id(row["s"]), entity_id(row["o"])
+            for identifier, name in ((subject, "sLabel"), (goal, "oLabel")):
+                met.add(identifier)
+                if label := " ".join(row.get(name, "").split()):
                     labels[identifier] = label
-            edge = Edge(ids[0], relation, ids[1], _day(row.get("start")), _day(row.get("end")))
-            key = (ids[0], relation, ids[1])
+            # Wikidata writes 2023-01-01T00:00:00Z.
+            start, end = (
+                row[key].split("T")[0] if key in row else None for key in ("start", "end")
+            )
+            edge, key = Edge(subject, relation, goal, start, end), (subject, relation, goal)
             edges[key] = min(edges.get(key, edge), edge, key=_period)
     named = tuple(e for e in edges.values() if {e.subject, e.object} <= labels.keys())
     unlabelled = frozenset(met - labels.keys())
@@ -132,9 +113,8 @@ def read_graph(source: SparqlSource, relations: Sequence[str], *, most: int | No
 def edges_query(relation: str) -> str:
     """The SPARQL text for one relation.
 
-    Statements are read in addition to the direct triples: Wikidata has direct triples of the statements
-    of best rank alone, which are not those of former leaders. Labels are English, else ``mul``, the label
-    for all languages.
+    Statements are read in addition to the direct triples, which Wikidata has of those of best rank alone:
+    former leaders are not among them.
     """
     direct, claim, value = relation_iris(relation)
     return f"""SELECT ?s ?sLabel ?o ?oLabel ?start ?end WHERE {{
@@ -151,7 +131,7 @@ def edges_query(relation: str) -> str:
 ORDER BY ?s ?o ?start"""
 
 
-def types_of(source: SparqlSource, identifiers: Sequence[str]) -> dict[str, set[str]]:
+def types_of(source: Source, identifiers: Sequence[str]) -> dict[str, set[str]]:
     """Identifiers of the types of some entities."""
     found: dict[str, set[str]] = defaultdict(set)
     for row in _about(source, identifiers, f"  ?e <{INSTANCE_OF}> ?type ."):
@@ -159,23 +139,16 @@ def types_of(source: SparqlSource, identifiers: Sequence[str]) -> dict[str, set[
     return found
 
 
-def labels_of(source: SparqlSource, identifiers: Sequence[str]) -> dict[str, str]:
+def labels_of(source: Source, identifiers: Sequence[str]) -> dict[str, str]:
     """English labels of the entities that have one."""
     rows = _about(source, identifiers, _label_patterns("e"))
     return {entity_id(row["e"]): row["eLabel"] for row in rows if "eLabel" in row}
 
 
-def _about(source: SparqlSource, identifiers: Sequence[str], patterns: str) -> Iterator[Binding]:
+def _about(source: Source, identifiers: Sequence[str], patterns: str) -> Iterator[Binding]:
     for begin in range(0, len(identifiers), AT_A_TIME):
         values = " ".join(f"<{entity_iri(i)}>" for i in identifiers[begin : begin + AT_A_TIME])
         yield from source.select(f"SELECT * WHERE {{\n  VALUES ?e {{ {values} }}\n{patterns}\n}}")
-
-
-def _label_patterns(variable: str) -> str:
-    """Bind ``?<variable>Label``: the English label, else the one for all languages."""
-    return f"""  OPTIONAL {{ ?{variable} <{LABEL}> ?{variable}En . FILTER(LANG(?{variable}En) = "en") }}
-  OPTIONAL {{ ?{variable} <{LABEL}> ?{variable}Mul . FILTER(LANG(?{variable}Mul) = "mul") }}
-  BIND(COALESCE(?{variable}En, ?{variable}Mul) AS ?{variable}Label)"""
 
 
 def _period(edge: Edge) -> tuple[str, bool, str]:
@@ -183,11 +156,8 @@ def _period(edge: Edge) -> tuple[str, bool, str]:
     return edge.start or "~", edge.end is None, edge.end or ""
 
 
-def _clean(label: str) -> str:
-    """Label on one line, with escapes such as a literal ``\\u0022`` resolved."""
-    return " ".join(_ESCAPE.sub(lambda match: chr(int(match[1], 16)), label).split())
-
-
-def _day(value: str | None) -> str | None:
-    """Date part of a literal; Wikidata writes ``2023-01-01T00:00:00Z``."""
-    return value.split("T")[0].lstrip("+") if value else None
+def _label_patterns(variable: str) -> str:
+    """Bind ``?<variable>Label``: the English label, else the one for all languages."""
+    return f"""  OPTIONAL {{ ?{variable} <{LABEL}> ?{variable}En . FILTER(LANG(?{variable}En) = "en") }}
+  OPTIONAL {{ ?{variable} <{LABEL}> ?{variable}Mul . FILTER(LANG(?{variable}Mul) = "mul") }}
+  BIND(COALESCE(?{variable}En, ?{variable}Mul) AS ?{variable}Label)"""

@@ -1,8 +1,7 @@
 """What fills a triple store: packaged facts, CoDEx-S, a table of your own, YAGO's files.
 
-The packaged facts are real triples with types, English labels and, where known, dates, in tab-separated
-files, one fact a line. ``python -m tools.collect`` collects them from openly licensed Python packages;
-``compiled.tsv`` was compiled by hand.
+The packaged facts have types, English labels and, where known, dates. ``python -m tools.collect``
+collects them from openly licensed Python packages; ``compiled.tsv`` was compiled by hand.
 """
 
 from __future__ import annotations
@@ -12,42 +11,21 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from helpers import UserError
 from helpers.fetch import data_folder, locate, official_files
 from helpers.paths import PACKAGED
-from helpers.triples.endpoint import Endpoint
+from helpers.triples.endpoint import Endpoint, Source
 from helpers.triples.graph import labels_of, types_of
-from helpers.triples.store import DATE, Fact, SparqlSource, TripleStore
+from helpers.triples.store import DATE, Edge, Fact, TripleStore
 
 FACTS = PACKAGED / "facts"
-CODEX_S = tuple(official_files()[f"codex-s-{split}"] for split in ("train", "valid", "test"))
-_CODEX_NAMES = ("labels.json", "entity2types.json")
 _YAGO_DATES = {"<occursSince>": "start", "<occursOnDate>": "start", "<occursUntil>": "end"}
 
 
-@dataclass(frozen=True)
-class Relation:
-    """A relation of the packaged facts, with the types it connects."""
-
-    id: str
-    label: str
-    subject_type: str
-    object_type: str
-
-
-def open_source(name: str) -> SparqlSource:
-    """A source by name.
-
-    Args:
-        name: ``packaged``, ``codex-s``, ``wikidata``, the address of another endpoint (``https://…``), a
-            tab-separated file of triples, or a folder with YAGO's ``.tsv`` files.
-
-    Raises:
-        UserError: none of these, or a malformed file.
-    """
+def open_source(name: str) -> Source:
+    """A source by its name (see ``check_source``); a UserError where it is malformed."""
     check_source(name)
     if name == "packaged":
         return TripleStore(packaged_triples())
@@ -62,11 +40,7 @@ def open_source(name: str) -> SparqlSource:
 
 
 def check_source(name: str) -> None:
-    """Refuse what names no source; nothing is opened, since sources may be large or far.
-
-    Raises:
-        UserError: see ``open_source``.
-    """
+    """Refuse what names no source; nothing is opened, since sources may be large or far."""
     known = name in ("packaged", "codex-s", "wikidata") or name.startswith(("http://", "https://"))
     if not known and not (name and Path(name).exists()):
         raise UserError(
@@ -86,20 +60,13 @@ def packaged_triples() -> tuple[Fact, ...]:
     return tuple(merged.values())
 
 
-def packaged_relations() -> dict[str, Relation]:
-    """The relations of the packaged facts by identifier."""
-    return {row["id"]: Relation(**row) for _, row in _rows(FACTS / "relations.tsv")}
+def packaged_relations() -> dict[str, dict[str, str]]:
+    """The relations of the packaged facts: label, subject_type and object_type by identifier."""
+    return {row.pop("id"): row for _, row in _rows(FACTS / "relations.tsv")}
 
 
 def read_facts(path: Path) -> tuple[Fact, ...]:
-    """Read a tab-separated file of facts with a header.
-
-    Columns subject, relation, object hold labels; subject_types and object_types (split at ``|``; default
-    ``thing``), start and end (ISO dates or years) and source may follow.
-
-    Raises:
-        UserError: another header, a line of another length, or an empty label, relation or type.
-    """
+    """Read a tab-separated file of facts: labels, types (split at ``|``), ISO dates or years, source."""
     facts = []
     for place, row in _rows(path):
         if not {"subject", "relation", "object"} <= set(row) <= {*Fact.__annotations__}:
@@ -117,41 +84,35 @@ def read_facts(path: Path) -> tuple[Fact, ...]:
     return tuple(facts)
 
 
-def codex_store(*, names: SparqlSource | None = None) -> TripleStore:
+def codex_store() -> TripleStore:
     """A store of CoDEx-S, all three splits.
 
     English labels and types come from ``labels.json`` and ``entity2types.json`` in
-    ``$HELPERS_DATA/codex-s``, else from ``names``, by default Wikidata.
-
-    Raises:
-        UserError: triples neither here nor downloadable, or malformed; no local labels and no answer.
+    ``$HELPERS_DATA/codex-s``, else from Wikidata.
     """
+    files = [official_files()[f"codex-s-{split}"] for split in ("train", "valid", "test")]
     columns = ("subject", "relation", "object")
-    rows = [found for resource in CODEX_S for found in _rows(locate(resource), columns)]
-    identifiers = sorted({row[end] for _, row in rows for end in ("subject", "object")})
-    folder = data_folder()
-    local = [folder / "codex-s" / name for name in _CODEX_NAMES] if folder else []
-    if local and all(path.is_file() for path in local):
-        labels, types = (json.loads(path.read_text(encoding="utf-8")) for path in local)
+    rows = [row for file in files for _, row in _rows(locate(file), columns)]
+    identifiers = sorted({row[end] for row in rows for end in ("subject", "object")})
+    names = (data_folder() or Path()) / "codex-s" / "labels.json"
+    if names.is_file():
+        kinds = names.with_name("entity2types.json")
+        labels, types = (json.loads(path.read_text(encoding="utf-8")) for path in (names, kinds))
     else:
-        names = names or Endpoint()
-        labels, types = labels_of(names, identifiers), types_of(names, identifiers)
+        labels, types = labels_of(Endpoint(), identifiers), types_of(Endpoint(), identifiers)
     store = TripleStore()
     for identifier in identifiers:
         store.add_entity(identifier, labels.get(identifier), types.get(identifier, ()))
-    for place, row in rows:
-        store.add_triple(*row.values(), where=place)
+    for row in rows:
+        store.add_triple(Edge(**row), where="CoDEx-S")
     return store
 
 
 def yago_store(folder: Path) -> TripleStore:
-    """A store of a folder of YAGO's tab-separated files: facts, their dates (``<occursSince>``), types.
+    """A store of a folder of YAGO's tab-separated files, read as one: facts, their dates and types.
 
-    Lines are ``id, subject, relation, object``; names such as ``<Mount_Everest>`` are their own labels. The
-    files are read as one. Dates that name no year (``"19##-##-##"``) are dropped, their facts kept.
-
-    Raises:
-        UserError: a line without four fields, or no file.
+    Lines are ``id, subject, relation, object``; names such as ``<Mount_Everest>`` are their own labels.
+    Dates that name no year (``"19##-##-##"``) are dropped, their facts kept.
     """
     paths = sorted(folder.glob("*.tsv"))
     if not paths:
@@ -160,7 +121,7 @@ def yago_store(folder: Path) -> TripleStore:
     dates: dict[tuple[str, str], str] = {}
     types: dict[str, set[str]] = defaultdict(set)
     columns = ("id", "subject", "relation", "object")
-    for place, row in (found for path in paths for found in _rows(path, columns, longer=True)):
+    for place, row in (found for path in paths for found in _rows(path, columns)):
         subject, relation, value = row["subject"], row["relation"], row["object"]
         if relation in _YAGO_DATES:
             date = value.strip('"').split('"')[0].replace("-##", "")
@@ -174,7 +135,8 @@ def yago_store(folder: Path) -> TripleStore:
     for name in sorted({name for subject, _, goal in facts.values() for name in (subject, goal)}):
         store.add_entity(name, _yago_name(name), sorted(types.get(name, {"thing"})))
     for fact, triple in facts.items():
-        store.add_triple(*triple, dates.get((fact, "start")), dates.get((fact, "end")), where=fact)
+        edge = Edge(*triple, dates.get((fact, "start")), dates.get((fact, "end")))
+        store.add_triple(edge, where=fact)
     return store
 
 
@@ -183,16 +145,16 @@ def _yago_name(name: str) -> str:
     return re.sub(r"^wordnet (.+) \S+$", r"\1", name.strip("<>").replace("_", " "))
 
 
-def _rows(
-    path: Path, columns: Sequence[str] | None = None, *, longer: bool = False
-) -> Iterator[tuple[str, dict[str, str]]]:
+def _rows(path: Path, columns: Sequence[str] = ()) -> Iterator[tuple[str, dict[str, str]]]:
     """Place and fields of each line of a tab-separated file, by its header unless columns are given."""
     try:
         with path.open(encoding="utf-8", newline="") as stream:
-            reader = csv.DictReader(stream, columns, "", delimiter="\t", quoting=csv.QUOTE_NONE)
+            reader = csv.DictReader(
+                stream, columns or None, "", delimiter="\t", quoting=csv.QUOTE_NONE
+            )
             for row in reader:
                 place = f"{path}, line {reader.line_num}"
-                if None in row.values() or (row.pop("", None) and not longer):
+                if None in row.values() or (row.pop("", None) and not columns):
                     fields = ", ".join(reader.fieldnames or ())
                     raise UserError(f"{place}: expected {fields}, separated by single tabs")
                 yield place, row

@@ -1,9 +1,8 @@
 """An embedded triple store (Oxigraph), asked in SPARQL like any remote endpoint.
 
 Entities and relations have Wikidata's IRIs, so that one SPARQL text serves every source. Plain facts are
-``?s wdt:P47 ?o``; dated ones also have a statement node with ``pq:P580`` (start) and ``pq:P582`` (end); types
-are ``wdt:P31``; labels are ``rdfs:label`` in English or ``mul``. What Wikidata does not name gets an IRI
-below ``urn:helpers:``.
+``?s wdt:P47 ?o``; dated ones also have a statement node with ``pq:P580`` (start) and ``pq:P582`` (end).
+What Wikidata does not name gets an IRI below ``urn:helpers:``.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Protocol
 from urllib.parse import quote, unquote
 
 import pyoxigraph as ox
@@ -45,22 +43,19 @@ class Fact:
     source: str = ""  # where the fact comes from
 
 
-class SparqlSource(Protocol):
-    """Anything that answers SPARQL SELECT queries: the embedded store or a remote endpoint."""
+@dataclass(frozen=True)
+class Edge:
+    """One triple by identifiers; ``start`` and ``end`` are ISO dates or years, if known."""
 
-    def select(self, query: str) -> list[Binding]:
-        """Rows as mappings from variable to value; unbound variables are omitted."""
+    subject: str
+    relation: str
+    object: str
+    start: str | None = None
+    end: str | None = None
 
 
 class TripleStore:
-    """An in-memory store of facts; label and first type identify an entity.
-
-    >>> store = TripleStore(packaged_triples())
-    >>> store.select("SELECT (COUNT(*) AS ?n) WHERE { ?s ?p ?o }")
-
-    Raises:
-        UserError: an empty field, an unknown form of relation, or a malformed date.
-    """
+    """An in-memory store of facts; label and first type identify an entity."""
 
     def __init__(self, facts: Iterable[Fact] = ()) -> None:
         self._store = ox.Store()
@@ -70,21 +65,13 @@ class TripleStore:
             ids = [f"{types[0]}/{label}" for label, types in ends]
             for identifier, end in zip(ids, ends, strict=True):
                 self.add_entity(identifier, *end)
-            where = fact.source or f"{fact.subject}, {fact.relation}, {fact.object}"
-            self.add_triple(ids[0], fact.relation, ids[1], fact.start, fact.end, where=where)
+            edge = Edge(ids[0], fact.relation, ids[1], fact.start, fact.end)
+            self.add_triple(edge, where=fact.source)
 
     def select(self, query: str) -> list[Binding]:
-        """Answer a SELECT query.
-
-        Raises:
-            UserError: not a valid SELECT query.
-        """
-        try:
-            solutions = self._store.query(query)
-        except (SyntaxError, ValueError) as error:
-            raise UserError(f"not a valid SPARQL query: {error}\n{query}") from error
-        if not isinstance(solutions, ox.QuerySolutions):
-            raise UserError(f"only SELECT queries are answered, not\n{query}")
+        """Answer a SELECT query; unbound variables are omitted from its rows."""
+        solutions = self._store.query(query)
+        assert isinstance(solutions, ox.QuerySolutions)
         names = [variable.value for variable in solutions.variables]
         return [
             {name: term.value for name in names if (term := row[name]) is not None}
@@ -98,31 +85,17 @@ class TripleStore:
         for kind in types:
             self._add(entity_iri(identifier), INSTANCE_OF, ox.NamedNode(entity_iri(kind)))
 
-    def add_triple(
-        self,
-        subject: str,
-        relation: str,
-        goal: str,
-        start: str | None = None,
-        end: str | None = None,
-        *,
-        where: str = "triple",
-    ) -> None:
-        """Add one fact by identifiers; ``where`` is its place, for errors as the class's."""
-        if not (subject and goal):
-            raise UserError(f"{where}: subject, relation and object must not be empty")
-        try:
-            direct, claim, value = relation_iris(relation)
-        except ValueError as error:
-            raise UserError(f"{where}: {error}") from error
-        target, source = ox.NamedNode(entity_iri(goal)), entity_iri(subject)
+    def add_triple(self, edge: Edge, *, where: str) -> None:
+        """Add one fact; ``where`` is its place, for errors."""
+        direct, claim, value = relation_iris(edge.relation, where=where)
+        target, source = ox.NamedNode(entity_iri(edge.object)), entity_iri(edge.subject)
         self._add(source, direct, target)
-        if start or end:
+        if edge.start or edge.end:
             self._statements += 1
             statement = f"{OWN}statement:{self._statements}"
             self._add(source, claim, ox.NamedNode(statement))
             self._add(statement, value, target)
-            for iri, date in ((START, start), (END, end)):
+            for iri, date in ((START, edge.start), (END, edge.end)):
                 if date and not DATE.fullmatch(date):
                     raise UserError(f"{where}: date {date!r} is not YYYY, YYYY-MM or YYYY-MM-DD")
                 if date:
@@ -146,16 +119,12 @@ def entity_id(iri: str) -> str:
     return unquote(iri.removeprefix(f"{OWN}entity:"))
 
 
-def relation_iris(relation: str) -> tuple[str, str, str]:
-    """IRIs of a relation's direct property, claim and statement value.
-
-    Raises:
-        ValueError: neither a Wikidata property nor a name in angle brackets.
-    """
+def relation_iris(relation: str, *, where: str = "relations") -> tuple[str, str, str]:
+    """IRIs of a relation's direct property, claim and statement value."""
     if re.fullmatch(r"P\d+", relation):
         return DIRECT + relation, CLAIM + relation, STATEMENT + relation
     if not re.fullmatch(r"<[\w-]+>", relation):
-        raise ValueError(f"relation {relation!r}: write P47 or <name>")
+        raise UserError(f"{where}: relation {relation!r}: write P47 or <name>")
     name = relation.strip("<>")
     return f"{OWN}direct:{name}", f"{OWN}claim:{name}", f"{OWN}statement:{name}"
 

@@ -9,7 +9,7 @@ import pytest
 
 from helpers import UserError
 from helpers.triples import endpoint as module
-from helpers.triples.endpoint import Endpoint, select_pages, user_agent
+from helpers.triples.endpoint import Endpoint
 from helpers.triples.graph import read_graph
 from helpers.triples.store import Fact, TripleStore
 
@@ -33,9 +33,6 @@ class _Handler(BaseHTTPRequestHandler):
         content = json.dumps({"results": {"bindings": bindings}}).encode()
         self.send_response(200)
         self.end_headers()
-        while played.drips:
-            self.wfile.write(b" ")
-            threading.Event().wait(0.05)
         self.wfile.write(content[: len(content) // 2] if played.broken else content)
 
     def log_message(self, *args: object) -> None:
@@ -51,7 +48,6 @@ def server(monkeypatch):
     played = HTTPServer(("127.0.0.1", 0), _Handler)
     played.store = TripleStore(Fact(a, ("country",), "P47", b, ("country",)) for a, b in borders)
     played.agents, played.failures, played.broken, played.waits = [], [], False, waits
-    played.drips = False
     thread = threading.Thread(target=played.serve_forever, args=(0.05,), daemon=True)
     thread.start()
     yield played
@@ -69,11 +65,12 @@ def test_the_same_query_gives_the_same_graph_remotely_in_pages_and_is_cached(
     server, endpoint, monkeypatch
 ):
     monkeypatch.setattr(module, "PAGE", 7)
+    monkeypatch.setenv("HELPERS_CONTACT", "ada@example.org")
     local, remote = read_graph(server.store, ["P47"]), read_graph(endpoint, ["P47"])
     assert remote.edges == local.edges
     assert remote.entities == local.entities
     assert len(server.agents) == 4  # 20 rows in pages of 7, and the types
-    assert set(server.agents) == {user_agent()}
+    assert all("(ada@example.org)" in agent for agent in server.agents)
     assert read_graph(endpoint, ["P47"]).edges == local.edges
     assert len(server.agents) == 4
 
@@ -82,15 +79,13 @@ def test_failures_are_retried_with_growing_pauses(server, endpoint):
     server.failures = [503, 429]
     assert len(endpoint.select(QUERY)) > 0
     server.failures = [500] * 9
-    with pytest.raises(UserError, match=r"does not answer .HTTP 500.*packaged facts"):
+    with pytest.raises(UserError, match=r"does not answer .*HTTP 500.*packaged facts"):
         endpoint.select(QUERY.replace("?s", "?o"))
     assert server.waits == [4, 4, 8]
     assert len(server.failures) == 5
 
 
-@pytest.mark.parametrize(
-    ("status", "message"), [(400, "HTTP 400"), (302, "HTTP 302 Found, to http://other.example/")]
-)
+@pytest.mark.parametrize(("status", "message"), [(400, "HTTP 400"), (302, "HTTP 302 Found")])
 def test_a_refused_query_is_not_sent_again(server, endpoint, status, message):
     server.failures = [status] * 3
     with pytest.raises(UserError, match=message):
@@ -103,28 +98,3 @@ def test_a_cut_off_answer_is_no_answer(server, endpoint, tmp_path):
     with pytest.raises(UserError, match="does not answer"):
         endpoint.select(QUERY)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_an_endpoint_that_drips_holds_nothing_up(server, endpoint, monkeypatch):
-    monkeypatch.setattr(module, "LONGEST", 0.2)
-    server.drips = True
-    with pytest.raises(UserError, match=r"does not answer .not complete after 0.2 s"):
-        endpoint.select(QUERY)
-    server.drips = False
-
-
-def test_endpoints_are_told_whom_to_write_to(monkeypatch):
-    monkeypatch.setenv("HELPERS_CONTACT", "ada@example.org")
-    assert "(ada@example.org)" in user_agent()
-
-
-@pytest.mark.parametrize(("count", "ignored"), [(2, "OFFSET"), (3, "LIMIT")])
-def test_pages_that_do_not_turn_end(count, ignored, monkeypatch):
-    monkeypatch.setattr(module, "PAGE", 2)
-
-    class Stubborn:
-        def select(self, query: str) -> list[dict[str, str]]:
-            return [{"s": str(i)} for i in range(count)]
-
-    with pytest.raises(UserError, match=f"ignores {ignored}"):
-        list(select_pages(Stubborn(), QUERY))

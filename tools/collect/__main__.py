@@ -63,7 +63,7 @@ def main() -> None:
         write_facts(facts, FACTS / f"{name}.tsv")
         counts.update(fact.relation for fact in facts)
     for relation, count in counts.most_common():
-        print(f"{count:6d}  {relation:18s} {known[relation].label}")
+        print(f"{count:6d}  {relation:18s} {known[relation]['label']}")
 
 
 if __name__ == "__main__":

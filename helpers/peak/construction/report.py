@@ -84,7 +84,7 @@ def relation_names(relations: Iterable[str]) -> dict[str, str]:
     names = {}
     for relation in relations:
         own = relation.removeprefix(INVERSE)
-        label = known[own].label if own in known else own.strip("<>")
+        label = known[own]["label"] if own in known else own.strip("<>")
         names[relation] = label if own == relation else f"{label} (inverse)"
     return names
 
