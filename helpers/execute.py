@@ -1,9 +1,8 @@
 """Headless execution: a params file becomes an executed notebook, its outputs, and how it ended.
 
 Cells have tags. ``published``: redraws published results; omitted where the parameter ``published``
-names none. ``results``: sentences about the numbers of the notebook's own parameters; under other
-parameters a note takes their place. ``shared``: makes what the shards of a sweep share; all that the
-sweep's first stage executes.
+names none. ``results``: sentences about the numbers of the notebook's own parameters; under others a
+note takes their place. ``shared``: makes what the shards of a sweep share, before the first of them.
 """
 
 from __future__ import annotations
@@ -14,11 +13,10 @@ import logging
 import os
 import re
 import sys
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import chdir
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -32,12 +30,11 @@ from papermill.exceptions import PapermillExecutionError
 from helpers import UserError, __version__
 from helpers.params import notebook_of, notebook_parameters, read_params
 from helpers.paths import REPOSITORY, RUNS, file_name, in_one_line, write_whole
-from helpers.processes import TOLD, each_alone, in_words, shared_cores
+from helpers.processes import TOLD, each_alone, shared_cores
 
 PUBLISHED, RESULTS, SHARED = "published", "results", "shared"  # tags of cells
 ROW = "run.json"
 SLOW = 2.0  # seconds
-SILENT = 60.0  # seconds at most between two lines about a running cell
 _NOTE = (
     "*Sentences about this notebook's own numbers are left out: this run has other parameters"
     " ({changed}).*"
@@ -54,17 +51,13 @@ class RunError(UserError):
 
 @dataclass(frozen=True)
 class RunRow:
-    """How a run ended: the content of its ``run.json``."""
+    """How a run ended: the content of its ``run.json``; ``error`` is what a cell raised."""
 
-    notebook: str
-    params_file: str
-    output: str
     started: str
     seconds: float
     status: str
     error: str
     helpers_version: str
-    message: str = ""  # what a cell raised: its type and text; ``error`` has the traceback
 
 
 @dataclass(frozen=True)
@@ -103,25 +96,22 @@ class PlannedRun:
             return None
 
 
-def place(params_file: Path, params: dict[str, Any], *, notebook: Path, folder: Path) -> PlannedRun:
+def place(
+    params_file: Path, params: dict[str, Any], *, notebook: Path, folder: Path, part: str = ""
+) -> PlannedRun:
     """A run of checked parameters; its output is ``folder/<notebook>/<params>-<hash>/``."""
     digest = hashlib.sha256(json.dumps(params, sort_keys=True).encode()).hexdigest()[:8]
     output_folder = folder / notebook.stem / f"{file_name(params_file.stem)}-{digest}"
-    return PlannedRun(notebook, params_file, params, output_folder)
+    return PlannedRun(notebook, params_file, params, output_folder, part)
 
 
-def checked_plan(
-    params_file: Path, *, notebook: Path | None = None, folder: Path = RUNS, part: str = ""
-) -> PlannedRun:
-    """A run of a params file whose names, types and values are right, on a device that is here.
-
-    ``part`` is the tag of the cells to execute, by default all.
-    """
+def checked_plan(params_file: Path, *, folder: Path = RUNS) -> PlannedRun:
+    """A run of a params file whose names, types and values are right, on a device that is here."""
     # These load torch, which executing does not need.
     from helpers.models.weights import check_device
     from helpers.values import check_values
 
-    notebook = notebook or notebook_of(params_file)
+    notebook = notebook_of(params_file)
     params = read_params(params_file, notebook)
     with chdir(REPOSITORY):
         check_values(params_file, params)
@@ -129,7 +119,7 @@ def checked_plan(
         check_device(params.get("device", "cpu"))
     except UserError as error:
         raise UserError(f"{params_file}: {error}") from error
-    return replace(place(params_file, params, notebook=notebook, folder=folder), part=part)
+    return place(params_file, params, notebook=notebook, folder=folder)
 
 
 def run_files(
@@ -138,7 +128,7 @@ def run_files(
     """Execute the notebooks of params files, each in a process of its own; none stops another.
 
     Args:
-        params_files: begun in this order, after all of them were checked (see ``checked_plan``).
+        params_files: begun in this order, after all of them were checked.
         folder: where executed notebooks go.
         workers: notebooks at a time; each gets its share of the cores.
         tell: gets the lines that no process prints itself.
@@ -177,7 +167,7 @@ def _run_and_tell(planned: PlannedRun) -> None:
         tell(f"{len(drawn)} figures in {planned.figures}: {', '.join(drawn)}")
     if count := len(list(planned.tables.glob("*.csv"))):
         tell(f"{count} tables as CSV files in {planned.tables}")
-    tell(f"{row.status} in {row.seconds:.0f} s -> {row.output}")
+    tell(f"{row.status} in {row.seconds:.0f} s -> {planned.output}")
 
 
 def execute(planned: PlannedRun, *, tell: Callable[[str], None] | None = None) -> RunRow:
@@ -193,8 +183,14 @@ def execute(planned: PlannedRun, *, tell: Callable[[str], None] | None = None) -
     try:
         planned.output_folder.mkdir(parents=True, exist_ok=True)
         with FileLock(planned.output_folder / ".lock", blocking=False):
-            _prepare(planned)
+            for earlier in (*planned.tables.glob("*.csv"), *planned.figures.glob("*.*")):
+                earlier.unlink()
+            (planned.output_folder / ROW).unlink(missing_ok=True)
+            effective = yaml.safe_dump(planned.params, sort_keys=False, allow_unicode=True)
+            write_whole(planned.output_folder / "params.yaml", effective)
+            write_for_run(planned.notebook, planned.params, planned.output, part=planned.part)
             row = _recorded(planned, tell)
+            write_whole(planned.output_folder / ROW, json.dumps(asdict(row), ensure_ascii=False))
     except Timeout as error:
         raise RunError(
             f"another run with these parameters writes to {planned.output_folder}: wait for its end"
@@ -206,15 +202,6 @@ def execute(planned: PlannedRun, *, tell: Callable[[str], None] | None = None) -
             f"{planned.notebook.stem} failed; the notebook up to there is {planned.output}\n{row.error}"
         )
     return row
-
-
-def _prepare(planned: PlannedRun) -> None:
-    (planned.output_folder / ROW).unlink(missing_ok=True)
-    for earlier in (*planned.tables.glob("*.csv"), *planned.figures.glob("*.*")):
-        earlier.unlink()
-    effective = yaml.safe_dump(planned.params, sort_keys=False, allow_unicode=True)
-    write_whole(planned.output_folder / "params.yaml", effective)
-    write_for_run(planned.notebook, planned.params, planned.output, part=planned.part)
 
 
 def _recorded(planned: PlannedRun, tell: Callable[[str], None] | None) -> RunRow:
@@ -237,7 +224,7 @@ def _recorded(planned: PlannedRun, tell: Callable[[str], None] | None) -> RunRow
             "stderr_file": cells,
         }
     started, clock = datetime.now(UTC), time.perf_counter()
-    error = message = ""
+    error = ""
     try:
         with patch.dict(os.environ, variables):
             papermill.execute_notebook(
@@ -250,37 +237,13 @@ def _recorded(planned: PlannedRun, tell: Callable[[str], None] | None) -> RunRow
                 extra_arguments=["--log-level=ERROR"],  # else it warns that it listens here
                 **hooks,
             )
+    except PapermillExecutionError as failure:  # in the kernel's words
+        error = f"{failure.ename}: {failure.evalue}"
     except Exception as failure:
-        message = f"{type(failure).__name__}: {failure}"
-        error = message.strip()[-2000:]
-        if isinstance(failure, PapermillExecutionError):  # in the kernel's words
-            message = f"{failure.ename}: {failure.evalue}"
-    row = RunRow(
-        notebook=planned.notebook.stem,
-        params_file=str(planned.params_file),
-        output=str(planned.output),
-        started=started.isoformat(timespec="seconds"),
-        seconds=round(time.perf_counter() - clock, 1),
-        status="failed" if error else "done",
-        error=error,
-        helpers_version=__version__,
-        message=message,
-    )
-    record(planned, row)
-    return row
-
-
-def record(planned: PlannedRun, row: RunRow) -> None:
-    """Write down in its folder how a run ended."""
-    write_whole(planned.output_folder / ROW, json.dumps(asdict(row), ensure_ascii=False) + "\n")
-
-
-# --- which cells a run executes -------------------------------------------------------------------
-
-
-def has_part(notebook: Path, part: str) -> bool:
-    """Whether a notebook has cells with this tag."""
-    return any(part in _tags(cell) for cell in json.loads(notebook.read_text("utf-8"))["cells"])
+        error = f"{type(failure).__name__}: {failure}"
+    seconds = round(time.perf_counter() - clock, 1)
+    status = "failed" if error else "done"
+    return RunRow(started.isoformat(timespec="seconds"), seconds, status, error, __version__)
 
 
 def write_for_run(notebook: Path, params: Mapping[str, Any], path: Path, *, part: str = "") -> None:
@@ -288,7 +251,7 @@ def write_for_run(notebook: Path, params: Mapping[str, Any], path: Path, *, part
     content = json.loads(notebook.read_text(encoding="utf-8"))
     cells = content["cells"]
     if part:
-        cells = [cell for cell in cells if {part, "parameters"} & _tags(cell)]
+        cells = [cell for cell in cells if {part, "parameters"} & tags(cell)]
     if "published" in params and not params["published"]:
         cells = _without(cells, PUBLISHED, _LEFT_OUT)
     defaults = {p.name: p.default for p in notebook_parameters(notebook)}
@@ -302,43 +265,33 @@ def write_for_run(notebook: Path, params: Mapping[str, Any], path: Path, *, part
 
 
 def _without(cells: list[dict[str, Any]], tag: str, note: str) -> list[dict[str, Any]]:
-    left = [cell for cell in cells if tag not in _tags(cell)]
-    first = next((i for i, cell in enumerate(cells) if tag in _tags(cell)), None)
+    left = [cell for cell in cells if tag not in tags(cell)]
+    first = next((i for i, cell in enumerate(cells) if tag in tags(cell)), None)
     if first is not None:
         told = {"cell_type": "markdown", "id": f"no-{tag}", "metadata": {}, "source": note}
         left.insert(first, told)
     return left
 
 
-def _tags(cell: Mapping[str, Any]) -> set[str]:
+def tags(cell: Mapping[str, Any]) -> set[str]:
+    """A notebook cell's tags."""
     return set(cell["metadata"].get("tags", []))
-
-
-# --- how far a run is -----------------------------------------------------------------------------
 
 
 @dataclass
 class CellTimes:
-    """Hooks for nbclient: progress and slow cells are told with the heading above them, each minute."""
+    """Hooks for nbclient: progress and slow cells are told with the heading above them."""
 
     tell: Callable[[str], None]
     heading: str = ""
     began: float = field(default_factory=time.perf_counter)
-    over: threading.Event = field(default_factory=threading.Event)
 
     def begins(self, cell: Any, cell_index: int) -> None:
         """Called before every cell, markdown included."""
         titles = [line for line in cell.source.splitlines() if line.startswith("#")]
         if cell.cell_type == "markdown" and titles:
             self.heading = titles[-1].lstrip("# ")
-        self.began, self.over = time.perf_counter(), threading.Event()
-        if cell.cell_type == "code":
-            threading.Thread(target=self._remind, args=(self.over,), daemon=True).start()
-
-    def _remind(self, over: threading.Event) -> None:
-        while not over.wait(SILENT):
-            seconds = time.perf_counter() - self.began
-            self.tell(f'running for {in_words(seconds)}, in "{self.heading}"')
+        self.began = time.perf_counter()
 
     def write(self, text: str) -> None:
         """Called with what a cell writes to stderr: its lines of progress are told."""
@@ -351,7 +304,6 @@ class CellTimes:
 
     def ended(self, cell: Any, cell_index: int, execute_reply: Any) -> None:
         """Called after every code cell."""
-        self.over.set()
         seconds = time.perf_counter() - self.began
         if seconds > SLOW:
             self.tell(f'{seconds:.0f} s, cell {cell.execution_count} of "{self.heading}"')

@@ -12,12 +12,13 @@ from typing import Any
 import nbformat
 import pytest
 
-from helpers.execute import has_part, write_for_run
+from helpers.execute import tags, write_for_run
 from helpers.params import notebook_parameters
 from helpers.paths import NOTEBOOKS
 
 ALL = sorted(NOTEBOOKS.glob("*.ipynb"))
-DRAWN = [path for path in ALL if has_part(path, "published")]
+TAGS = {path: set().union(*map(tags, json.loads(path.read_text("utf-8"))["cells"])) for path in ALL}
+DRAWN = [path for path in ALL if "published" in TAGS[path]]
 DEFAULT = re.compile(
     r'SmolLM|Gemma|\b135|\b270 ?M|million|\btuned\b|"self"|\beight\b[^.]* records|box above'
 )
@@ -99,7 +100,7 @@ def test_what_shards_share_is_executed_alone(notebook):
 @pytest.mark.parametrize("part", ["", "shared"])
 @pytest.mark.parametrize("path", DRAWN, ids=lambda path: path.stem)
 def test_nothing_that_is_left_needs_what_is_left_out(path, part, tmp_path):
-    if part and not has_part(path, part):
+    if part and part not in TAGS[path]:
         pytest.skip("no sweep runs it")
     params = {p.name: p.default for p in notebook_parameters(path)}
     written = tmp_path / path.name

@@ -67,7 +67,7 @@ def test_a_dry_run_lists_runs_edits_and_memory_and_runs_nothing(tmp_path):
     arguments = ["sweep", str(PARAMS / "sweeps" / "quick.yaml"), "--dry-run"]
     result = runner.invoke(app, [*arguments, "--folder", str(tmp_path)])
     assert result.exit_code == 0
-    assert "6 runs, 16 edits; not done yet: 6 runs, 16 edits" in result.output
+    assert "6 runs: 6 waiting\n16 of 16 edits left" in result.output
     assert re.search(
         r"smollm2-135m: weights in float32 0\.5 GiB, [\d.]+ GiB free on cpu; batches", result.output
     )
@@ -101,7 +101,7 @@ def test_how_far_a_sweep_is_can_be_asked_at_any_time(tmp_path):
     with sole_use(tmp_path):
         result = runner.invoke(app, [*arguments, str(tmp_path)])
         assert result.exit_code == 0
-        assert "6 waiting\na sweep is running\n16 edits left" in result.output
+        assert "6 waiting\n16 of 16 edits left\na sweep is running" in result.output
     assert "no sweep is running" in runner.invoke(app, [*arguments, str(tmp_path)]).output
     never = runner.invoke(app, [*arguments, str(tmp_path / "other")]).output
     assert "was never started" in never

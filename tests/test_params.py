@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import nbformat
 import pytest
@@ -96,10 +95,11 @@ def test_missing_file_and_missing_cell(notebooks):
 def test_a_run_leaves_its_notebook_and_how_it_ended(notebooks):
     row = run(write(notebooks, "rate: 3"), notebooks)
     assert row.status == "done"
-    output = nbformat.read(row.output, as_version=4)
+    (path,) = (notebooks / "runs").rglob("notebook.ipynb")
+    output = nbformat.read(path, as_version=4)
     assert output.cells[-1].outputs[0].text == "6.0\n"
     figures = output.cells[-1].outputs[1].data["text/plain"]
-    assert figures == repr(str(notebooks / "runs" / Path(row.output).parent / "figures"))
+    assert figures == repr(str(path.parent / "figures"))
     with pytest.raises(RunError, match="rate too high"):
         run(write(notebooks, "rate: 30"), notebooks)
     rows = [json.loads(path.read_text()) for path in (notebooks / "runs").rglob("run.json")]

@@ -11,7 +11,6 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,46 +18,35 @@ import submitit
 from submitit.core.utils import FailedJobError, FailedSubmissionError
 
 from helpers import UserError
-from helpers.execute import RunError, checked_plan, execute
+from helpers.execute import RunError, execute
 from helpers.paths import write_whole
 from helpers.processes import Environment, each_alone, shared_cores
 from helpers.sweeps.matrix import Job
 
 Engine = Callable[[Sequence[Job]], Iterator[Job]]
+POLL = 5.0  # seconds between two looks at Slurm's queue
+PATIENCE = 60.0  # seconds until the outcome of a job that left it is on a shared disk
 
 
-def run_job(job: Job) -> None:
-    """What a worker does. The outcome is the run's row on disk, so nothing is sent back."""
-    output = job.planned.output
-    if output.exists():  # an attempt that was killed: its notebook is kept
-        output.replace(output.with_name(f"notebook.attempt{len(job.attempts)}.ipynb"))
-    plan = checked_plan(job.params_file, notebook=job.notebook, folder=job.folder, part=job.part)
-    try:
-        execute(plan)
-    except RunError as error:
-        print(f"{job.name}: {error}")  # for the log of a cluster's task
+class Task(submitit.helpers.Checkpointable):
+    """What a worker does; preempted or out of time, Slurm puts the same task back."""
+
+    def __call__(self, job: Job) -> None:
+        """Run the job; its outcome is the run's row on disk, so nothing is sent back."""
+        try:
+            execute(job.run)
+        except RunError as error:
+            print(f"{job.name}: {error}")  # for the log of a cluster's task
 
 
 def local_engine(device: str, workers: int | None = None) -> Engine:
-    """Runs jobs in fresh processes: one per GPU, or as many as asked for on the CPU.
-
-    Raises:
-        UserError: see ``worker_environments``.
-    """
+    """Runs jobs in fresh processes: one per GPU, or as many as asked for on the CPU."""
     environments = worker_environments(device, workers)
-    return lambda jobs: (job for job, _ in each_alone(run_job, jobs, environments))
+    return lambda jobs: (job for job, _ in each_alone(Task(), jobs, environments))
 
 
 def worker_environments(device: str, count: int | None = None) -> list[Environment]:
-    """One environment per worker.
-
-    Args:
-        device: the runs' torch device; with cuda every visible GPU gets one worker.
-        count: workers instead of one on the CPU, or of one per GPU.
-
-    Raises:
-        UserError: a count below one, more workers than GPUs, or one GPU named by its index.
-    """
+    """One environment per worker: with cuda for each visible GPU, ``count`` at most."""
     on_the_cpu = shared_cores(1 if count is None else count)
     if not device.startswith("cuda"):
         return on_the_cpu
@@ -79,75 +67,52 @@ def worker_environments(device: str, count: int | None = None) -> list[Environme
     return [{"CUDA_VISIBLE_DEVICES": gpu} for gpu in gpus[:count]]
 
 
-class Task(submitit.helpers.Checkpointable):
-    """What a task of the cluster does; preempted or out of time, Slurm puts the same back."""
-
-    def __call__(self, job: Job) -> None:
-        """Run the job."""
-        run_job(job)
-
-
-@dataclass(frozen=True)
-class SlurmEngine:
+def slurm_engine(folder: Path, options: Mapping[str, Any]) -> Engine:
     """Submits jobs as an array and yields each as it leaves the queue.
 
     Tasks outlive the command that waits. Those that an earlier command submitted and that are still in
     the queue are waited for, not submitted again.
 
-    Attributes:
+    Args:
         folder: for submitit's scripts and logs; on a file system that all nodes share.
         options: submitit's parameters, e.g. ``{"timeout_min": 240, "slurm_partition": "gpu"}``.
-        poll: seconds between two looks at the queue.
-        patience: seconds to wait for the outcome of a job that has left the queue, for file systems
-            on which it appears late.
     """
 
-    folder: Path
-    options: Mapping[str, Any] = field(default_factory=dict)
-    poll: float = 5.0
-    patience: float = 60.0
-
-    def __call__(self, jobs: Sequence[Job]) -> Iterator[Job]:
-        """Run jobs and yield each as it ends.
-
-        Raises:
-            UserError: there is no Slurm here, or it refuses the jobs or their options.
-        """
+    def run(jobs: Sequence[Job]) -> Iterator[Job]:
         if shutil.which("sbatch") is None:
             raise UserError("there is no sbatch on this machine; use --engine local")
-        tasks, queued = self._tasks(), _queue() or set()
+        file = folder / "tasks.json"  # numbers of tasks, such as 17_0, by their job's key
+        tasks: dict[str, str] = json.loads(file.read_text("utf-8")) if file.exists() else {}
+        queued = _queue() or set()
         fresh = [job for job in jobs if tasks.get(job.key) not in queued]
-        tasks |= zip((job.key for job in fresh), self._submit(fresh), strict=True)
-        write_whole(self.folder / "tasks.json", json.dumps(tasks))
+        tasks |= zip((job.key for job in fresh), _submit(fresh, folder, options), strict=True)
+        write_whole(file, json.dumps(tasks))
         running = {tasks[job.key]: job for job in jobs}
         gone_since: dict[str, float] = {}
         while running:
             queue, now = _queue(), time.monotonic()
             for number in running.keys() - (running.keys() if queue is None else queue):
                 waited = now - gone_since.setdefault(number, now)
-                if running[number].planned.row() is not None or waited >= self.patience:
+                if running[number].run.row() is not None or waited >= PATIENCE:
                     yield running.pop(number)
             if running:
-                time.sleep(self.poll)
+                time.sleep(POLL)
 
-    def _tasks(self) -> dict[str, str]:
-        """Numbers of the tasks that were submitted, such as ``17_0``, by their job's key."""
-        path = self.folder / "tasks.json"
-        return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
+    return run
 
-    def _submit(self, jobs: Sequence[Job]) -> list[str]:
-        """Numbers of the jobs' tasks."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        executor = submitit.AutoExecutor(self.folder / "%j", cluster="slurm")
-        try:
-            executor.update_parameters(**{"name": "helpers-sweep", **self.options})
-            return [task.job_id for task in executor.map_array(Task(), jobs)] if jobs else []
-        except (NameError, ValueError, TypeError, AssertionError) as error:
-            raise UserError(
-                f"options under slurm: {error} (submitit's names; Slurm's own begin with slurm_)"
-            ) from error
-        except (FailedJobError, FailedSubmissionError) as error:
-            raise UserError(f"Slurm did not take the jobs: {error}") from error
+
+def _submit(jobs: Sequence[Job], folder: Path, options: Mapping[str, Any]) -> list[str]:
+    folder.mkdir(parents=True, exist_ok=True)
+    executor = submitit.AutoExecutor(folder / "%j", cluster="slurm")
+    try:
+        executor.update_parameters(**{"name": "helpers-sweep", **options})
+        return [task.job_id for task in executor.map_array(Task(), jobs)] if jobs else []
+    except (NameError, ValueError, TypeError, AssertionError) as error:
+        raise UserError(
+            f"options under slurm: {error} (submitit's names; Slurm's own begin with slurm_)"
+        ) from error
+    except (FailedJobError, FailedSubmissionError) as error:
+        raise UserError(f"Slurm did not take the jobs: {error}") from error
 
 
 def _queue() -> set[str] | None:

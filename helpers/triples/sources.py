@@ -85,11 +85,7 @@ def read_facts(path: Path) -> tuple[Fact, ...]:
 
 
 def codex_store() -> TripleStore:
-    """A store of CoDEx-S, all three splits.
-
-    English labels and types come from ``labels.json`` and ``entity2types.json`` in
-    ``$HELPERS_DATA/codex-s``, else from Wikidata.
-    """
+    """CoDEx-S, all splits, with labels and types from ``$HELPERS_DATA/codex-s``, else from Wikidata."""
     files = [official_files()[f"codex-s-{split}"] for split in ("train", "valid", "test")]
     columns = ("subject", "relation", "object")
     rows = [row for file in files for _, row in _rows(locate(file), columns)]

@@ -1,8 +1,7 @@
 """The packaged prompt templates of relations, worded by us.
 
-A template holds one ``{}`` for the subject, and the answer follows at its end: a cloze breaks off
-before the answer, a question ends with "?" (PEAK, Section 5.1, Tables 6 and 7). ``re_`` before a
-relation marks its inverse, whose subject is usually an object.
+A template holds one ``{}`` for the subject, and the answer follows at its end (PEAK, Section 5.1,
+Tables 6 and 7). ``re_`` before a relation marks its inverse, whose subject is usually an object.
 """
 
 from __future__ import annotations

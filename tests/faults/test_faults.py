@@ -136,7 +136,7 @@ def test_a_gpu_without_memory_gives_the_same_scores_in_smaller_batches(tiny, mon
 )
 def test_a_run_in_an_unusual_place(tmp_path, monkeypatch, places, said):
     """Braces in its path, another run of the same, a file."""
-    monkeypatch.setattr("helpers.execute._prepare", lambda planned: None)
+    monkeypatch.setattr("helpers.execute.write_for_run", lambda *_, **__: None)
     called: list[str] = []
 
     def executed(source: str, target: str, **options: object) -> None:

@@ -24,6 +24,7 @@ model: str = "shape:gpt2-xl"  # not loaded
 dataset: str = "peak-mini-cf"  # as in notebook 03
 records: int | None = None  # as in notebook 03
 methods: list[str] = ["rome"]  # see compute
+published: list[str] = []  # as in notebook 03
 store: str = ""  # folder of the results store""",
     "from pathlib import Path\nPath(store, 'shared').touch()",
     """\

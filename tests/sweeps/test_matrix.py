@@ -27,7 +27,7 @@ def expanded(sweep, where="mine.yaml"):
 def test_shards_cover_every_record_once(records, shard):
     sweep = Sweep(**SMALL, records=records, shard=shard)
     (found,) = expanded(sweep)
-    parts = [load_peak(run.params["dataset"]).records for run in found.shards]
+    parts = [load_peak(run.run.params["dataset"]).records for run in found.shards]
     whole = load_peak("peak-mini-cf", limit=records).records
     assert [record for part in parts for record in part] == list(whole)
     assert [run.edits for run in found.shards] == [len(part) for part in parts]
@@ -48,8 +48,8 @@ def test_the_matrix_is_a_product():
     tables = [each.table for each in found]
     assert (len(shards), len(tables)) == (2 * 2 * 3 * 2, 2 * 2)
     assert sum(run.edits for run in shards) == 2 * 2 * 3 * 5
-    assert all(run.params["preset"] == "paper" for run in [*shards, *tables])
-    assert all(run.params["methods"] == ["rome", "rome+app", "ft-l"] for run in tables)
+    assert all(run.run.params["preset"] == "paper" for run in [*shards, *tables])
+    assert all(run.run.params["methods"] == ["rome", "rome+app", "ft-l"] for run in tables)
     assert all("/" not in run.name for run in [*shards, *tables])
     assert len({run.name for run in [*shards, *tables]}) == len(shards) + len(tables)
 
@@ -98,7 +98,7 @@ def test_the_sweep_that_the_guide_shows_is_valid():
 def test_shards_of_a_slice_can_be_read():
     sweep = Sweep(**{**SMALL, "datasets": ["peak-mini-cf[4:8]"], "shard": 3})
     (combination,) = expanded(sweep)
-    parts = [load_peak(run.params["dataset"]).records for run in combination.shards]
+    parts = [load_peak(run.run.params["dataset"]).records for run in combination.shards]
     assert sum(parts, ()) == load_peak("peak-mini-cf[4:8]").records * len(sweep.editors)
 
 
@@ -108,7 +108,7 @@ def test_unreadable_files(tmp_path):
             read_sweep(path)
     path = tmp_path / "mine.yaml"
     for text, message in (
-        ("models: [", "not valid YAML"),
+        ("models: [", "no readable sweep file"),
         ("- rome", "must be a mapping"),
         ("datasets: [peak-cf]\neditors: [rome]\n", "models: field required$"),
     ):

@@ -21,7 +21,7 @@ from helpers.paths import REPOSITORY, RUNS
 from helpers.results.store import ResultsStore
 from helpers.sweeps import engines
 from helpers.sweeps.drive import run_file, run_sweep, status
-from helpers.sweeps.engines import SlurmEngine
+from helpers.sweeps.engines import slurm_engine
 from tests.sweeps.conftest import CASE_IDS, stored
 from tests.sweeps.one_node import NoSlurmError, one_node_slurm
 
@@ -87,7 +87,7 @@ def test_an_array_of_the_quick_profile(cluster, tiny_folder, results, tmp_path, 
     file.write_text(yaml.safe_dump(sweep))
     lines, failed = run_file(file, engine="slurm", folder=folder)
     assert not failed, "\n".join(lines)
-    assert "4 done" in lines
+    assert "4 runs: 4 done" in lines
     assert "AFF_hard" in (folder / "tables.csv").read_text()
     # What the shards share, two tasks of one array, and the table.
     scripts = [path.read_text() for path in (folder / "slurm").rglob("*submission.sh")]
@@ -101,16 +101,18 @@ def test_an_array_of_the_quick_profile(cluster, tiny_folder, results, tmp_path, 
     assert list(whole.parent.glob("figures/*.png"))  # not in the repository's figures
 
 
-def test_tasks_killed_or_out_of_time_are_submitted_again(cluster, toy, tmp_path):
+def test_tasks_out_of_time_are_put_back_and_killed_ones_resume(cluster, toy, tmp_path, monkeypatch):
     groups = toy("kn", "rect", "mend")
-    folder = tmp_path / "slurm"
-    run_sweep(groups, SlurmEngine(folder, OPTIONS, poll=0.5, patience=3))
+    monkeypatch.setattr(engines, "POLL", 0.5)
+    monkeypatch.setattr(engines, "PATIENCE", 3)
+    engine = slurm_engine(tmp_path / "slurm", OPTIONS)
+    run_sweep(groups, engine)
     _, killed, late, failed, table = status(groups).itertuples()
-    assert (killed.state, killed.attempts) == ("done", 2)
-    assert (late.state, late.attempts) == ("done", 2)  # as the same task, which Slurm put back
-    assert (failed.state, failed.attempts) == ("failed", 1)
+    assert killed.state == "unfinished"
+    assert late.state == "done"  # as the same task, which Slurm put back
     assert failed.error == "ValueError: no network for this model:\ntrain one first"
     assert table.state == "waiting"
+    run_sweep(groups, engine, resume=True)
     for method in ("kn", "rect"):
         assert stored(tmp_path, method) == CASE_IDS
 
@@ -125,13 +127,13 @@ def test_tasks_killed_or_out_of_time_are_submitted_again(cluster, toy, tmp_path)
 )
 def test_wrong_options_name_the_right_ones(cluster, toy, tmp_path, options, message):
     with pytest.raises(UserError, match=f"(?s){message}"):
-        run_sweep(toy("rome"), SlurmEngine(tmp_path / "slurm", options))
+        run_sweep(toy("rome"), slurm_engine(tmp_path / "slurm", options))
 
 
 def test_without_slurm_the_remedy_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(engines.shutil, "which", lambda name: None)
     with pytest.raises(UserError, match="--engine local"):
-        list(SlurmEngine(tmp_path)([]))
+        list(slurm_engine(tmp_path, {})([]))
 
 
 @pytest.fixture
@@ -141,16 +143,18 @@ def played(tmp_path, monkeypatch):
     def play(answers, *keys):
         submitted, answers = [], iter(answers)
 
-        def submit(self, jobs):
+        def submit(jobs, folder, options):
             submitted.extend(job.key for job in jobs)
             return [f"8_{number}" for number in range(len(jobs))]
 
         monkeypatch.setattr(engines.shutil, "which", str)
         monkeypatch.setattr(engines, "_queue", lambda: next(answers))
-        monkeypatch.setattr(SlurmEngine, "_submit", submit)
+        monkeypatch.setattr(engines, "_submit", submit)
+        monkeypatch.setattr(engines, "POLL", 0)
+        monkeypatch.setattr(engines, "PATIENCE", 0)
         unwritten = SimpleNamespace(row=lambda: None)
-        jobs = [SimpleNamespace(key=key, planned=unwritten) for key in keys]
-        done = SlurmEngine(tmp_path, poll=0, patience=0)(jobs)
+        jobs = [SimpleNamespace(key=key, run=unwritten) for key in keys]
+        done = slurm_engine(tmp_path, {})(jobs)
         assert sorted(job.key for job in done) == list(keys)
         assert next(answers, "none left") == "none left"
         return submitted
