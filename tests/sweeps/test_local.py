@@ -54,7 +54,7 @@ def test_a_sweep_is_alone_is_killed_leaves_nothing_behind_and_resumes(toy, tmp_p
     first = subprocess.Popen([sys.executable, str(tmp_path / "start.py"), str(tmp_path)])
     pids = tmp_path / "store" / "pids"
     try:
-        _until(lambda: pids.exists() and len(pids.read_text().split()) == 2, 180)
+        _until(lambda: pids.exists() and len(pids.read_text().split()) == 2, 400)
         states = status(groups)["state"].tolist()
         assert states == ["done", "done", "done", "unfinished", "waiting", "waiting"]
         with pytest.raises(UserError, match=r"another sweep is running in .*another --folder"):
