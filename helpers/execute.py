@@ -1,8 +1,8 @@
 """Headless execution: a params file becomes an executed notebook, its outputs, and how it ended.
 
 Cells have tags. ``published``: redraws published results; omitted where the parameter ``published``
-names none. ``results``: sentences about the numbers of the notebook's own parameters; under others a
-note takes their place. ``shared``: makes what the shards of a sweep share, before the first of them.
+names none. ``results``: sentences about the numbers of the notebook's own parameters; omitted under
+others. ``shared``: makes what the shards of a sweep share, before the first of them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import chdir
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -29,17 +29,11 @@ from papermill.exceptions import PapermillExecutionError
 
 from helpers import UserError, __version__
 from helpers.params import notebook_of, notebook_parameters, read_params
-from helpers.paths import REPOSITORY, RUNS, file_name, in_one_line, write_whole
+from helpers.paths import REPOSITORY, RUNS, file_name, in_one_line, remove, write_whole
 from helpers.processes import TOLD, each_alone, shared_cores
 
 PUBLISHED, RESULTS, SHARED = "published", "results", "shared"  # tags of cells
 ROW = "run.json"
-SLOW = 2.0  # seconds
-_NOTE = (
-    "*Sentences about this notebook's own numbers are left out: this run has other parameters"
-    " ({changed}).*"
-)
-_LEFT_OUT = "*Sections about published results are left out: `published` names none.*"
 _HEADLINES = re.compile(r"<!-- made by python -m tools\.headlines.*?<!-- end -->\n*", re.S)
 _PLACES = {"results", "output"}  # parameters that change no number
 USUAL = re.compile(r"^# Usual time: (.+)$", re.M)
@@ -79,11 +73,6 @@ class PlannedRun:
         return self.output_folder / "notebook.ipynb"
 
     @property
-    def figures(self) -> Path:
-        """The folder of the figures that its notebook draws."""
-        return self.output_folder / "figures"
-
-    @property
     def tables(self) -> Path:
         """The folder of the tables that its notebook shows, as CSV files."""
         return self.output_folder / "tables"
@@ -115,10 +104,7 @@ def checked_plan(params_file: Path, *, folder: Path = RUNS) -> PlannedRun:
     params = read_params(params_file, notebook)
     with chdir(REPOSITORY):
         check_values(params_file, params)
-    try:
-        check_device(params.get("device", "cpu"))
-    except UserError as error:
-        raise UserError(f"{params_file}: {error}") from error
+    check_device(params.get("device", "cpu"))
     return place(params_file, params, notebook=notebook, folder=folder)
 
 
@@ -127,14 +113,8 @@ def run_files(
 ) -> bool:
     """Execute the notebooks of params files, each in a process of its own; none stops another.
 
-    Args:
-        params_files: begun in this order, after all of them were checked.
-        folder: where executed notebooks go.
-        workers: notebooks at a time; each gets its share of the cores.
-        tell: gets the lines that no process prints itself.
-
-    Returns:
-        whether all of them ended well.
+    They begin in this order, ``workers`` at a time, after all of them were checked. Returns whether all
+    ended well; ``tell`` gets the lines that no process prints itself.
     """
     environments = shared_cores(workers)
     planned = [checked_plan(file, folder=folder) for file in params_files]
@@ -163,18 +143,14 @@ def _run_and_tell(planned: PlannedRun) -> None:
     except RunError as error:
         print(f"error: {error}", file=sys.stderr, flush=True)
         raise SystemExit(1) from error
-    if drawn := sorted(file.stem for file in planned.figures.glob("*.png")):
-        tell(f"{len(drawn)} figures in {planned.figures}: {', '.join(drawn)}")
-    if count := len(list(planned.tables.glob("*.csv"))):
-        tell(f"{count} tables as CSV files in {planned.tables}")
-    tell(f"{row.status} in {row.seconds:.0f} s -> {planned.output}")
+    tell(f"{row.status} in {row.seconds:.0f} s -> {planned.output}, with figures and tables")
 
 
-def execute(planned: PlannedRun, *, tell: Callable[[str], None] | None = None) -> RunRow:
-    """Execute a checked run.
+def execute(planned: PlannedRun, *, tell: Callable[[str], None] = lambda _: None) -> RunRow:
+    """Execute a checked run; ``tell`` gets lines about its progress.
 
-    The executed notebook, its figures, the effective parameters and the row go to its folder, whether
-    the run fails or not. ``tell`` gets a line for each cell that takes longer than two seconds.
+    The executed notebook, its figures and tables, the effective parameters and the row go to its folder,
+    whether the run fails or not.
 
     Raises:
         RunError: a cell failed, and the executed notebook up to there is kept; or the folder cannot
@@ -183,8 +159,8 @@ def execute(planned: PlannedRun, *, tell: Callable[[str], None] | None = None) -
     try:
         planned.output_folder.mkdir(parents=True, exist_ok=True)
         with FileLock(planned.output_folder / ".lock", blocking=False):
-            for earlier in (*planned.tables.glob("*.csv"), *planned.figures.glob("*.*")):
-                earlier.unlink()
+            remove(planned.tables)
+            remove(planned.output_folder / "figures")
             (planned.output_folder / ROW).unlink(missing_ok=True)
             effective = yaml.safe_dump(planned.params, sort_keys=False, allow_unicode=True)
             write_whole(planned.output_folder / "params.yaml", effective)
@@ -204,25 +180,18 @@ def execute(planned: PlannedRun, *, tell: Callable[[str], None] | None = None) -
     return row
 
 
-def _recorded(planned: PlannedRun, tell: Callable[[str], None] | None) -> RunRow:
+def _recorded(planned: PlannedRun, tell: Callable[[str], None]) -> RunRow:
     # papermill takes "records: int | None" for unknown and warns; the parameters are checked already.
     logging.getLogger("papermill").setLevel(logging.ERROR)
     variables = {
         "TQDM_DISABLE": "1",
         "TOKENIZERS_PARALLELISM": "false",
-        "HELPERS_FIGURES": str(planned.figures.resolve()),
+        "HELPERS_FIGURES": str(planned.output_folder.resolve() / "figures"),
         "HELPERS_TABLES": str(planned.tables.resolve()),
-        **({"HELPERS_TELL": "1"} if tell else {}),
+        "HELPERS_TELL": "1",
     }
     as_it_is = str(planned.output).replace("{", "{{").replace("}", "}}")  # to papermill, a template
-    hooks: dict[str, Any] = {}
-    if tell:
-        cells = CellTimes(tell)
-        hooks = {
-            "on_cell_start": cells.begins,
-            "on_cell_executed": cells.ended,
-            "stderr_file": cells,
-        }
+    cells = Cells(tell)
     started, clock = datetime.now(UTC), time.perf_counter()
     error = ""
     try:
@@ -235,7 +204,8 @@ def _recorded(planned: PlannedRun, tell: Callable[[str], None] | None) -> RunRow
                 cwd=str(REPOSITORY),
                 progress_bar=False,
                 extra_arguments=["--log-level=ERROR"],  # else it warns that it listens here
-                **hooks,
+                on_cell_start=cells.begins,
+                stderr_file=cells,
             )
     except PapermillExecutionError as failure:  # in the kernel's words
         error = f"{failure.ename}: {failure.evalue}"
@@ -253,24 +223,14 @@ def write_for_run(notebook: Path, params: Mapping[str, Any], path: Path, *, part
     if part:
         cells = [cell for cell in cells if {part, "parameters"} & tags(cell)]
     if "published" in params and not params["published"]:
-        cells = _without(cells, PUBLISHED, _LEFT_OUT)
+        cells = [cell for cell in cells if PUBLISHED not in tags(cell)]
     defaults = {p.name: p.default for p in notebook_parameters(notebook)}
-    changed = [name for name in params if name not in _PLACES and params[name] != defaults[name]]
-    if changed:
+    if any(params[name] != defaults[name] for name in params.keys() - _PLACES):
+        cells = [cell for cell in cells if RESULTS not in tags(cell)]
         for cell in cells:  # the box of ``tools.headlines``
             if cell["cell_type"] == "markdown":
                 cell["source"] = _HEADLINES.sub("", "".join(cell["source"]))
-        cells = _without(cells, RESULTS, _NOTE.format(changed=", ".join(changed)))
     write_whole(path, json.dumps({**content, "cells": cells}, ensure_ascii=False))
-
-
-def _without(cells: list[dict[str, Any]], tag: str, note: str) -> list[dict[str, Any]]:
-    left = [cell for cell in cells if tag not in tags(cell)]
-    first = next((i for i, cell in enumerate(cells) if tag in tags(cell)), None)
-    if first is not None:
-        told = {"cell_type": "markdown", "id": f"no-{tag}", "metadata": {}, "source": note}
-        left.insert(first, told)
-    return left
 
 
 def tags(cell: Mapping[str, Any]) -> set[str]:
@@ -279,31 +239,23 @@ def tags(cell: Mapping[str, Any]) -> set[str]:
 
 
 @dataclass
-class CellTimes:
-    """Hooks for nbclient: progress and slow cells are told with the heading above them."""
+class Cells:
+    """Hooks for nbclient: progress is told with the heading above the cell."""
 
     tell: Callable[[str], None]
     heading: str = ""
-    began: float = field(default_factory=time.perf_counter)
 
     def begins(self, cell: Any, cell_index: int) -> None:
         """Called before every cell, markdown included."""
         titles = [line for line in cell.source.splitlines() if line.startswith("#")]
         if cell.cell_type == "markdown" and titles:
             self.heading = titles[-1].lstrip("# ")
-        self.began = time.perf_counter()
 
     def write(self, text: str) -> None:
-        """Called with what a cell writes to stderr: its lines of progress are told."""
+        """Called with what a cell writes to stderr."""
         for line in text.splitlines():
             if line.startswith(TOLD):
                 self.tell(f'{line.removeprefix(TOLD)}, in "{self.heading}"')
 
     def flush(self) -> None:
         """Nothing is held back."""
-
-    def ended(self, cell: Any, cell_index: int, execute_reply: Any) -> None:
-        """Called after every code cell."""
-        seconds = time.perf_counter() - self.began
-        if seconds > SLOW:
-            self.tell(f'{seconds:.0f} s, cell {cell.execution_count} of "{self.heading}"')

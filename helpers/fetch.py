@@ -33,26 +33,15 @@ class NotHereError(UserError):
 
 @dataclass(frozen=True, kw_only=True)
 class Resource:
-    """One published file.
-
-    Attributes:
-        name: short name for messages, such as ``"peak-cf"``.
-        relative_path: place below ``$HELPERS_DATA`` and below the cache, with forward slashes.
-        url: address of the exact version.
-        licence: what the source states, shown to whoever must fetch the file by hand.
-        sha256: hexadecimal SHA-256 of the content.
-        git_blob: git blob id, for files whose SHA-256 is not published
-            (SHA-1 of ``"blob <size>\\0"`` followed by the content).
-        size: bytes, where they are known; what a download will take.
-    """
+    """One published file."""
 
     name: str
-    relative_path: str
-    url: str
-    licence: str
+    relative_path: str  # below ``$HELPERS_DATA`` and below the cache, with forward slashes
+    url: str  # of the exact version
+    licence: str  # what the source states
     sha256: str | None = None
-    git_blob: str | None = None
-    size: int | None = None
+    git_blob: str | None = None  # where no SHA-256 is published: of b"blob <size>\0" and content
+    size: int | None = None  # bytes
 
     @property
     def checksum(self) -> str:
@@ -90,9 +79,7 @@ def data_folder() -> Path | None:
 
 
 def locate(resource: Resource, *, download: bool = True) -> Path:
-    """Path of the verified local copy of a resource.
-
-    Looks below ``$HELPERS_DATA``, then in the cache, then downloads into the cache.
+    """Path of the verified copy below ``$HELPERS_DATA``, in the cache, or downloaded into the cache.
 
     Raises:
         NotHereError: there is no copy, and none may be downloaded.
@@ -119,13 +106,9 @@ def locate(resource: Resource, *, download: bool = True) -> Path:
     cached.parent.mkdir(parents=True, exist_ok=True)
     try:
         with written_whole(cached) as scratch:
-            pooch.retrieve(
-                resource.url,
-                known_hash=None,  # checked below, like every local copy
-                fname=scratch.name,
-                path=scratch.parent,
-                downloader=pooch.HTTPDownloader(timeout=DOWNLOAD_TIMEOUT),
-            )
+            # Checked below, like every local copy, and so without a hash here.
+            fetched = pooch.HTTPDownloader(timeout=DOWNLOAD_TIMEOUT)
+            fetched(resource.url, str(scratch), None)
             if not resource.matches(scratch):
                 raise ValueError(f"{resource.url} no longer holds the published file")
     except (OSError, ValueError) as error:  # no network, HTTP error, or another content

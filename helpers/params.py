@@ -46,31 +46,23 @@ class Parameter:
     name: str
     type: str
     default: Any
-    help: str
 
 
 def notebook_parameters(notebook: Path) -> tuple[Parameter, ...]:
-    """Read the cell tagged ``parameters``; a ``UserError`` where it is not as it must be."""
+    """Read the cell tagged ``parameters``."""
     cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
-    tagged = [c for c in cells if "parameters" in c["metadata"].get("tags", [])]
-    if len(tagged) != 1:
-        raise UserError(f"{notebook.name} needs exactly one cell tagged 'parameters'")
-    source = "".join(tagged[0]["source"])
-    comments = [line.partition("  # ")[2] for line in source.splitlines()]
+    (tagged,) = (cell for cell in cells if "parameters" in cell["metadata"].get("tags", []))
     found = []
-    for line in ast.parse(source).body:
-        if not (isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name)):
-            raise UserError(f"{notebook.name}, parameters: write every line as name: type = value")
-        name, kind = line.target.id, ast.unparse(line.annotation)
-        if kind not in _TYPES or line.value is None:
-            raise UserError(f"{notebook.name}, {name}: type {kind} is not supported")
-        default = ast.literal_eval(line.value)
-        found.append(Parameter(name, kind, default, comments[line.lineno - 1]))
+    for line in ast.parse("".join(tagged["source"])).body:
+        assert isinstance(line, ast.AnnAssign)
+        assert line.value is not None
+        kind, default = ast.unparse(line.annotation), ast.literal_eval(line.value)
+        found.append(Parameter(ast.unparse(line.target), kind, default))
     return tuple(found)
 
 
 def notebook_of(params_file: Path) -> Path:
-    """The notebook a params file is for, by its file or folder name, or a ``UserError``."""
+    """The notebook a params file is for, by its file or folder name."""
     if not params_file.exists():
         raise UserError(f"no params file {params_file}; see params/quick and params/paper")
     path = params_file.resolve()
@@ -99,7 +91,7 @@ def read_params(params_file: Path, notebook: Path | None = None) -> dict[str, An
 
 def validate_params(values: dict[str, Any], notebook: Path, *, where: str) -> dict[str, Any]:
     """Check values, which come from ``where``, against a notebook's parameters; add its defaults."""
-    model = parameters_model(notebook)
+    model = _model(notebook)
     try:
         return model(**values).model_dump()
     except ValidationError as error:
@@ -107,24 +99,22 @@ def validate_params(values: dict[str, Any], notebook: Path, *, where: str) -> di
 
 
 @cache  # a sweep asks once for each of its runs
-def parameters_model(notebook: Path) -> type[BaseModel]:
-    """A pydantic model of a notebook's parameters: typed, with defaults, unknown names forbidden."""
-    fields: dict[str, Any] = {
-        p.name: (_TYPES[p.type], p.default) for p in notebook_parameters(notebook)
-    }
+def _model(notebook: Path) -> type[BaseModel]:
+    parameters = notebook_parameters(notebook)
+    fields: dict[str, Any] = {p.name: (_TYPES[p.type], p.default) for p in parameters}
     config = ConfigDict(extra="forbid", protected_namespaces=())
-    return create_model(f"Params_{notebook.stem}", __config__=config, **fields)
+    return create_model(notebook.stem, __config__=config, **fields)
 
 
 def within(name: str, value: float, least: float, most: float | None = None) -> None:
-    """Refuse a number outside ``least`` to ``most``, or above no bound, with a ``UserError``."""
+    """Refuse a number outside ``least`` to ``most``, or above no bound."""
     if not value >= least or (most is not None and value > most):
         bounds = f"at least {least}" if most is None else f"from {least} to {most}"
         raise UserError(f"{name}: must be {bounds}, not {value}")
 
 
 def one_of(name: str, value: object, known: Iterable[object]) -> None:
-    """Refuse what is none of the known values, with a ``UserError`` that names them."""
+    """Refuse what is none of the known values, which the error names."""
     listed = tuple(known)
     if value not in listed:
         raise UserError(f"{name}: {value!r} is none of {', '.join(map(str, listed))}")

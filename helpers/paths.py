@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import os
 import re
@@ -12,8 +11,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from helpers import UserError
-
 REPOSITORY = Path(__file__).resolve().parent.parent
 PACKAGED = Path(__file__).resolve().parent / "packaged"
 PARAMS = REPOSITORY / "params"
@@ -22,30 +19,13 @@ FIGURES = REPOSITORY / "figures"
 RUNS = REPOSITORY / "runs"
 DIGITS = 16  # of the digests in names and lists of files
 
-_FULL = "free some space, or choose a folder on a larger disk"
-_FILE = "a file is in the place of a folder: move it away"
-_REMEDIES = {
-    **{errno.ENOSPC: _FULL, errno.EDQUOT: _FULL, errno.ENOENT: "check the path"},
-    **{errno.ENOTDIR: _FILE, errno.EEXIST: _FILE},
-}
-
-
-def require_checkout() -> None:
-    """Refuse to work where the package was installed as a wheel, without the folders next to it."""
-    if not PARAMS.is_dir():
-        raise UserError(
-            f"{PARAMS} is not there: this copy of helpers was installed without its parameters,"
-            " notebooks and stored tables; get the repository and there run"
-            " `pip install --editable .`"
-        )
-
 
 def in_one_line(error: OSError, place: Path | None = None) -> str:
     """What went wrong with a file, and what helps."""
-    remedy = _REMEDIES.get(error.errno or 0, "choose a folder that can be read and written")
     return (
-        f"{place or error.filename or 'a file'}: {error.strerror or error}; {remedy} (HELPERS_CACHE"
-        " names the cache, `results` and --folder those of runs): what is finished is kept"
+        f"{place or error.filename or 'a file'}: {error.strerror or error}; check the path, free some"
+        " space, or choose a folder that can be written (HELPERS_CACHE names the cache, `results` and"
+        " --folder those of runs): what is finished is kept"
     )
 
 
@@ -69,11 +49,7 @@ def written_whole(path: Path, *, named: Callable[[Path], Path] | None = None) ->
     """A scratch path that takes ``path``'s place when the block ends well, and vanishes otherwise.
 
     Readers see the whole file (or folder) or none; processes that write the same at once do not meet.
-    Its files get the mode that new files have here, whatever the libraries that write them choose.
-
-    Args:
-        path: the file, or what its scratch path is named after.
-        named: from what was written to the place that it takes, where that is another.
+    ``named`` turns what was written into the place that it takes, where that is another.
     """
     # Not the process number: those of two machines may be equal.
     scratch = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
@@ -111,22 +87,13 @@ def remove(path: Path) -> None:
 
 
 def figures_folder() -> Path:
-    """Where a notebook's figures are saved: ``HELPERS_FIGURES``, else a folder that git ignores.
-
-    Only ``publish`` and ``figure`` write to the committed figures.
-    """
+    """Where a notebook's figures are saved: ``HELPERS_FIGURES``, else a folder that git ignores."""
     return Path(os.environ.get("HELPERS_FIGURES") or RUNS / "figures")
 
 
 def cache_folder(*parts: str) -> Path:
     """Folder under the user's cache (``HELPERS_CACHE``, else ``~/.cache/helpers``), created."""
-    root, folder = os.environ.get("HELPERS_CACHE"), Path("~/.cache/helpers")
-    try:
-        folder = Path(root or folder.expanduser(), *parts)
-        folder.mkdir(parents=True, exist_ok=True)
-    except (OSError, RuntimeError) as error:  # the latter where there is no home folder
-        raise UserError(
-            f"the cache {folder} cannot be made ({error}); set HELPERS_CACHE to a folder that can be"
-            " written"
-        ) from error
+    root = os.environ.get("HELPERS_CACHE") or Path("~/.cache/helpers").expanduser()
+    folder = Path(root, *parts)
+    folder.mkdir(parents=True, exist_ok=True)
     return folder

@@ -10,7 +10,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
@@ -39,9 +38,8 @@ def each_alone(
 ) -> Iterator[tuple[Item, int]]:
     """Call ``function`` on each item in a fresh process, at most one per environment at a time.
 
-    Items are begun in order and yielded as they end, each with its process's exit code: below zero
-    where a signal ended it. Whatever stops the iteration ends the processes, and so does the end of this
-    one, even by SIGKILL. Variables are set in a process before anything is imported.
+    Items are yielded as they end, with their process's exit code, below zero where a signal ended it.
+    Whatever stops the iteration ends the processes, and so does the end of this one, even by SIGKILL.
     """
     # Spawned, not forked: CUDA and torch's threads do not survive a fork.
     context = multiprocessing.get_context("spawn")
@@ -81,20 +79,6 @@ def _end_with_starter() -> None:
     if starter is not None:
         starter.join()
         os._exit(1)
-
-
-@contextmanager
-def ended_by_sigterm() -> Iterator[None]:
-    """SIGTERM, which schedulers and shutdowns send, ends the block as Ctrl-C does; main thread only."""
-
-    def interrupt(number: int, frame: object) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 @dataclass

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import unicodedata
 from collections.abc import Callable, Iterable
-from functools import partial
 from operator import attrgetter
 from typing import Any, TypeVar
 
@@ -18,18 +17,7 @@ SLOT = " _"  # the end of a sentence whose answer is asked for
 Record = TypeVar("Record")
 Other = TypeVar("Other")
 _NUMBER = attrgetter("case_id")
-
-
-class _Loader(yaml.SafeLoader):
-    """YAML in which 12:30 is text; YAML 1.1 has it for 750."""
-
-
-def _whole(loader: Any, node: Any) -> Any:
-    return node.value if ":" in node.value else loader.construct_yaml_int(node)
-
-
-_Loader.add_constructor("tag:yaml.org,2002:int", _whole)
-load_yaml = partial(yaml.load, Loader=_Loader)
+load_yaml = yaml.safe_load
 
 
 def read_json(text: str | bytes, where: str) -> Any:
@@ -41,14 +29,10 @@ def read_json(text: str | bytes, where: str) -> Any:
 
 
 def read_all(items: Iterable[tuple[str, Other]], read: Callable[[Other], Record]) -> list[Record]:
-    """What ``read`` makes of each item, such as a pydantic model's ``model_validate``.
+    """What ``read``, such as a pydantic model's ``model_validate``, makes of each item.
 
-    Args:
-        items: each with its place, such as "mine.json, case_id 3".
-        read: raises a ValueError for an item that cannot be used.
-
-    Raises:
-        UserError: with the place, fields and problem of the first five such items, in one line.
+    Items come with their places, such as "mine.json, case_id 3". A UserError has the place, fields and
+    problem of the first five that cannot be used, in one line.
     """
     made, wrong = [], []
     for place, item in items:
@@ -63,10 +47,7 @@ def read_all(items: Iterable[tuple[str, Other]], read: Callable[[Other], Record]
 
 
 def in_words(error: ValueError, *, known: Iterable[str] = (), noun: str = "parameter") -> str:
-    """An error in one line; pydantic's with the field, the problem and the value of each.
-
-    An unknown field is told with the ``known`` ones, if any are given; ``noun`` is what they are called.
-    """
+    """An error in one line; pydantic's with each field, problem and value, or the ``known`` fields."""
     if not isinstance(error, ValidationError):
         return str(error)
     faults = []

@@ -5,7 +5,6 @@ Values are checked before anything is fetched and before a model is loaded.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -22,7 +21,7 @@ from helpers.locating.locators import make_locator
 from helpers.models.load import model_source
 from helpers.models.weights import torch_device, torch_dtype
 from helpers.params import one_of, within
-from helpers.paths import REPOSITORY, RUNS, run_name
+from helpers.paths import REPOSITORY, run_name
 from helpers.peak.records import load_peak
 from helpers.records import by_case_id
 from helpers.results.archive import Archive, ArchiveError, archive
@@ -32,8 +31,27 @@ from helpers.thinkedit.scores import ESTIMATORS
 from helpers.triples.sources import check_source
 
 Params = Mapping[str, Any]
+Check = Callable[[], object]
 _METHODS = ("methods", "editors", "fairer", "others", "said", "sequences")
 _SOME = ("methods", "editors", "modes", "estimators")  # lists that may not be empty
+# What looks at a value, or at each item of a list, by itself.
+_ALONE: dict[str, Callable[[Any], object]] = {
+    "model": model_source,
+    "dtype": torch_dtype,
+    "device": torch_device,
+    "corpus": corpus_named,
+    **dict.fromkeys((*_METHODS, "method", "editor"), method_label),
+    "locators": make_locator,
+    "mode": partial(one_of, "mode", known=("sequential", "independent")),
+    "modes": partial(one_of, "modes", known=MODES),
+    "estimators": partial(one_of, "estimators", known=ESTIMATORS),
+}
+_LEAST = {
+    **dict.fromkeys(("records", "first", "examples", "most_rows", "checkpoints"), 1),
+    **dict.fromkeys(("samples", "permutations", "max_new_tokens"), 1),
+    **dict.fromkeys(("seed", "counts", "edited_facts", "temperature"), 0),
+    **dict.fromkeys(("neighbours", "factors", "margins"), 0),
+}
 
 
 def check_values(file: Path, params: Params, *, published: bool = True) -> None:
@@ -63,7 +81,7 @@ def methods_of(params: Params) -> list[str]:
     return many + one or (["rome+app"] if "preset" in params else [])
 
 
-def _raised(checks: Iterable[Callable[[], object]]) -> list[ValueError]:
+def _raised(checks: Iterable[Check]) -> list[ValueError]:
     found: dict[str, ValueError] = {}
     for check in checks:
         try:
@@ -75,45 +93,16 @@ def _raised(checks: Iterable[Callable[[], object]]) -> list[ValueError]:
     return list(found.values())
 
 
-def _outside(folder: str) -> None:
-    # Not resolved: a symbolic link in runs may lead to a larger disk.
-    place = Path(os.path.normpath(REPOSITORY / folder))
-    if place.is_relative_to(REPOSITORY) and not place.is_relative_to(RUNS):
-        raise UserError(f"{folder!r} may hold what is committed: name a folder in runs")
-
-
-# What looks at a value, or at each item of a list, by itself.
-ALONE: dict[str, Callable[[Any], object]] = {
-    "model": model_source,
-    "dtype": torch_dtype,
-    "device": torch_device,
-    "corpus": corpus_named,
-    **dict.fromkeys((*_METHODS, "method", "editor"), method_label),
-    "locators": make_locator,
-    **dict.fromkeys(("results", "output"), _outside),
-    "mode": partial(one_of, "mode", known=("sequential", "independent")),
-    "modes": partial(one_of, "modes", known=MODES),
-    "estimators": partial(one_of, "estimators", known=ESTIMATORS),
-}
-MOST = dict.fromkeys(("samples", "permutations", "max_new_tokens"), 10**6)  # more would take days
-LEAST = {
-    **dict.fromkeys(("records", "first", "examples", "most_rows", "checkpoints"), 1),
-    **dict.fromkeys(("samples", "permutations", "max_new_tokens"), 1),
-    **dict.fromkeys(("seed", "counts", "edited_facts", "temperature"), 0),
-    **dict.fromkeys(("neighbours", "factors", "margins"), 0),
-}
-
-
-def _alone(params: Params) -> Iterator[Callable[[], object]]:
+def _alone(params: Params) -> Iterator[Check]:
     for name, value in params.items():
         for each in value if isinstance(value, list) else [value]:
-            if each is not None and name in ALONE:
-                yield partial(ALONE[name], each)
-            if each is not None and name in LEAST:
-                yield partial(within, name, each, LEAST[name], MOST.get(name))
+            if each is not None and name in _ALONE:
+                yield partial(_ALONE[name], each)
+            if each is not None and name in _LEAST:
+                yield partial(within, name, each, _LEAST[name])
 
 
-def _together(params: Params) -> Iterator[Callable[[], object]]:
+def _together(params: Params) -> Iterator[Check]:
     """What looks at a value next to others, once each is right by itself."""
     if "preset" in params:
         for method in methods_of(params):
@@ -124,15 +113,13 @@ def _together(params: Params) -> Iterator[Callable[[], object]]:
         if name in params:
             yield partial(_edits, params[name])
     if "case_id" in params:
-        records = _records if "dataset" in params else lambda p: _edits(p["layout"])
-        yield lambda: by_case_id(records(params), params["case_id"])
+        yield lambda: by_case_id(_records(params), params["case_id"])
     if "edit" in params:
         yield lambda: by_case_id(_edits(params["layout"]), params["edit"])
-    if "source" in params:
-        if "relations" in params:
-            yield partial(check_source, params["source"])
-        else:  # KLoB's
-            yield lambda: read_examples("consistency", _here(params["source"]))
+    if "source" in params and "relations" in params:
+        yield partial(check_source, params["source"])
+    elif "source" in params:  # KLoB's
+        yield lambda: read_examples("consistency", _here(params["source"]))
     yield from (partial(_published, name, params) for name in params.get("published", ()))
 
 
@@ -142,13 +129,15 @@ def _here(name: str) -> str:  # or ``NotHereError``, where its files would have 
     return name
 
 
-def _records(params: Params) -> Iterable[Any]:
-    strict, limit = params.get("strict_lists", True), params.get("records")
-    return load_peak(_here(params["dataset"]), limit=limit, strict_lists=strict).records
-
-
 def _edits(layout: str) -> Iterable[Any]:
     return load_edits(_here(layout))
+
+
+def _records(params: Params) -> Iterable[Any]:
+    if "dataset" not in params:
+        return _edits(params["layout"])
+    strict, limit = params.get("strict_lists", True), params.get("records")
+    return load_peak(_here(params["dataset"]), limit=limit, strict_lists=strict).records
 
 
 def _published(name: str, params: Params) -> None:

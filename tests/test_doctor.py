@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
-import yaml
 
 from helpers.doctor import needs, report
-from helpers.editing.corpus import corpus_named
-from helpers.editing.moments import moments_folder
 from helpers.fetch import official_files
-from helpers.models.weights import PACKAGED_WEIGHTS
 from helpers.paths import NOTEBOOKS, PARAMS
 
 
@@ -24,7 +20,6 @@ def empty_machine(tmp_path, monkeypatch):
 
 def test_report_on_a_bare_machine():
     lines = list(report())
-    assert any(line.startswith("optional extras: book ") for line in lines)
     assert any("GiB of disk free" in line for line in lines)
     missing = [line.split()[1].rstrip(":") for line in lines if "will be downloaded (" in line]
     assert sorted(missing) == sorted(official_files())  # each once
@@ -47,16 +42,8 @@ def test_what_a_paper_run_needs(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     text = "\n".join(needs(PARAMS / "paper" / "03_editing_runs" / "llama2-7b_peak-cf.yaml"))
     assert "weights in float32 25.1 GiB; asks for cuda, but torch sees no GPU" in text
-    (untrained,) = [line for line in text.splitlines() if "no MEND network llama2-7b" in line]
-    assert (
-        "train_mend --model llama2-7b (1,200 steps, next to weights in float32 25.1 GiB"
-        in untrained
-    )
-    assert untrained.endswith("until then MEND is omitted")
+    assert "to be made first: no MEND network llama2-7b" in text
     assert "data peak-cf: will be downloaded" in text
-    assert "dataset: peak-cf  # peak-cf, peak-t, a packaged set" in text
-    assert "records: all  # edit the first records only" in text
-    assert "memit+app" in text
     assert "from the hub as meta-llama/Llama-2-7b-hf" in text
     assert "13 GB" in text
     assert "over wikipedia: made before the first edit" in text
@@ -71,20 +58,9 @@ def test_what_a_quick_run_fetches_is_named_and_nothing_is_repeated(notebook):
     assert not any("PROBLEM" in line or "  # " in line for line in lines)
 
 
-def test_second_moments_are_looked_for(empty_machine, tmp_path):
-    quick = PARAMS / "quick" / "03_editing_runs.yaml"
-    about = "  second moments of layers 5 over self: "
-    assert f"{about}present" in list(needs(quick))  # packaged
-    values = yaml.safe_load(quick.read_text("utf-8"))
-    other = tmp_path / quick.name
-    other.write_text(yaml.safe_dump({**values, "seed": 1}), "utf-8")
-    assert f"{about}5 missing, made before the first edit" in list(needs(other))
-    fingerprint = PACKAGED_WEIGHTS["smollm2-135m"].fingerprint
-    corpus = corpus_named("self", seed=1)
-    file = moments_folder(fingerprint, corpus, prefixed=False) / "layer5.safetensors"
-    file.parent.mkdir(parents=True)
-    file.touch()
-    assert f"{about}present" in list(needs(other))
+def test_second_moments_are_announced():
+    (line,) = (n for n in needs(PARAMS / "quick" / "03_editing_runs.yaml") if "moments" in n)
+    assert "second moments of layers 5 over self: made before the first edit" in line
 
 
 def test_a_wrong_data_folder_is_said_once(empty_machine, monkeypatch):

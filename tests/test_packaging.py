@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import os
 import re
 import shutil
 import subprocess
@@ -123,12 +122,9 @@ def test_imports_are_light(which):
     assert done.stdout.strip() == "[]"
 
 
-@pytest.fixture(scope="module")
-def installed(tmp_path_factory):
-    """A folder with what a real wheel holds and nothing beside it."""
-    source, wheels, folder = (
-        tmp_path_factory.mktemp(name) for name in ("source", "wheels", "site")
-    )
+def test_a_wheel_holds_the_modules_and_their_data(tmp_path):
+    source, wheels, installed = (tmp_path / name for name in ("source", "wheels", "site"))
+    source.mkdir()
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
     leave_out = shutil.ignore_patterns("__pycache__")
@@ -137,11 +133,7 @@ def installed(tmp_path_factory):
     command = [sys.executable, "-m", "pip", *flags, wheels, source]
     subprocess.run(command, check=True, capture_output=True)
     (wheel,) = wheels.glob("*.whl")
-    shutil.unpack_archive(wheel, folder, format="zip")
-    return folder
-
-
-def test_a_wheel_holds_the_modules_and_their_data(installed):
+    shutil.unpack_archive(wheel, installed, format="zip")
     for pattern in ("*.py", "packaged/**/*"):
         ours, theirs = (
             {str(p.relative_to(root)) for p in (root / "helpers").rglob(pattern) if p.is_file()}
@@ -149,21 +141,3 @@ def test_a_wheel_holds_the_modules_and_their_data(installed):
         )
         assert ours
         assert theirs == ours
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("-m", "helpers", "figure", "--list"),
-        ("-c", "from helpers.editing.presets import model_file; model_file('smollm2-135m')"),
-    ],
-)
-def test_a_wheel_without_the_repository_names_the_remedy(installed, arguments):
-    environment = {**os.environ, "PYTHONPATH": str(installed)}
-    done = subprocess.run(
-        [sys.executable, *arguments], cwd=installed, env=environment, capture_output=True, text=True
-    )
-    assert done.returncode == 1
-    last = done.stderr.splitlines()[-1]
-    assert str(installed / "params") in last
-    assert "get the repository and there run `pip install --editable .`" in last

@@ -49,7 +49,6 @@ def test_the_cell_is_the_definition(notebooks):
     found = notebook_parameters(notebooks / "notebooks" / "07_try.ipynb")
     assert [p.name for p in found] == ["model", "rate", "layers", "limit"]
     assert found[1].default == 0.5
-    assert found[1].help == "learning rate"
 
 
 def test_values_are_converted_and_defaults_filled(notebooks):
@@ -81,15 +80,6 @@ def test_folder_names_the_notebook_too(notebooks):
 def test_mistakes_are_named(notebooks, text, message):
     with pytest.raises(UserError, match=message):
         read_params(write(notebooks, text))
-
-
-def test_missing_file_and_missing_cell(notebooks):
-    with pytest.raises(UserError, match="no params file"):
-        read_params(notebooks / "07_try.yaml")
-    empty = notebooks / "notebooks" / "08_none.ipynb"
-    nbformat.write(nbformat.v4.new_notebook(), empty)
-    with pytest.raises(UserError, match="tagged"):
-        notebook_parameters(empty)
 
 
 def test_a_run_leaves_its_notebook_and_how_it_ended(notebooks):

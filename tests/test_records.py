@@ -5,7 +5,7 @@ from pydantic import BaseModel
 
 from helpers import UserError
 from helpers.peak.records import load_peak
-from helpers.records import by_case_id, load_yaml, read_all, read_json
+from helpers.records import by_case_id, read_all, read_json
 
 
 class Fact(BaseModel):
@@ -24,10 +24,6 @@ def test_all_wrong_records_are_named_in_one_line():
     assert "year: input should be a valid integer" in line
     assert "f.json, 5: " in line
     assert line.endswith("; and 2 more: nothing was edited yet; correct the file")
-
-
-def test_numbers_with_colons_are_texts():
-    assert load_yaml("{a: 12:30, b: 750, c: 0x10}") == {"a": "12:30", "b": 750, "c": 16}
 
 
 def test_what_is_not_json_is_named():

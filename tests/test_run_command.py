@@ -1,4 +1,4 @@
-"""Several notebooks with one command: none stops another, slow cells are told, Ctrl-C ends them all."""
+"""Several notebooks with one command: none stops another, progress is told, Ctrl-C ends them all."""
 
 from __future__ import annotations
 
@@ -73,7 +73,6 @@ def test_one_that_fails_or_dies_does_not_stop_the_others(folder, capfd):
     assert sorted(told[-1].removeprefix("failed: ").split(", ")) == ["01_try", "02_try"]
     out, err = capfd.readouterr()
     assert "01_try: started, usually 3 s." in out
-    assert '03_try: 2 s, cell 3 of "What takes long"' in out
     assert "04_try: done in" in out
     assert "ValueError: no such thing" in err
 
@@ -97,9 +96,9 @@ def test_figures_and_tables_stand_beside_the_run_and_progress_is_told(folder, ca
     assert run_files(files(folder, "show"), folder=folder / "runs", workers=1, tell=print)
     out, _ = capfd.readouterr()
     (made,) = (folder / "runs" / "01_try").iterdir()
-    assert f"01_try: 1 figures in {made / 'figures'}: 01-one" in out
-    assert f"01_try: 1 tables as CSV files in {made / 'tables'}" in out
-    assert f"-> {made / 'notebook.ipynb'}" in out
+    assert list((made / "figures").iterdir())
+    assert list((made / "tables").iterdir())
+    assert f"-> {made / 'notebook.ipynb'}, with figures and tables" in out
     told = '01_try: 6 of 9 records, 30.0 a minute, 6 s left, in "What takes long"'
     assert [line for line in out.splitlines() if "records" in line] == [told]
     assert {path: path.stat().st_mtime_ns for path in committed} == committed

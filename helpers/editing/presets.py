@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from helpers.editing.editors import EditorError, split_method
 from helpers.models.shapes import SHAPE_PREFIX
 from helpers.models.weights import EMBEDDED_NAMES, HUB_NAMES
-from helpers.paths import PARAMS, require_checkout
+from helpers.paths import PARAMS
 from helpers.records import load_yaml
 
 GENERIC = "generic"
@@ -215,7 +215,6 @@ def model_file(model: str) -> Path:
     A hub name takes the file of its short name or last component. A random model
     (``shape:llama3-8b``) takes that of the model, or instruct model, that it imitates.
     """
-    require_checkout()
     folder = Path(model).expanduser()
     if model and (folder / "config.json").is_file():
         return _fitting_file(folder)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import pwd
 from pathlib import Path
 
 import pandas as pd
@@ -23,7 +22,7 @@ def _read_only(*_: object, **__: object) -> None:
     ("error", "said"),
     [
         (OSError(errno.ENOSPC, "No space left on device", "/cache/file"), "free some space"),
-        (OSError(errno.EROFS, "Read-only file system", "/cache/file"), "can be read and written"),
+        (OSError(errno.EROFS, "Read-only file system", "/cache/file"), "that can be written"),
         (PermissionError(errno.EACCES, "Permission denied", "/cache/file"), "HELPERS_CACHE"),
         (UserError("the store cannot be used; choose another results folder"), "another results"),
     ],
@@ -36,16 +35,10 @@ def test_a_disk_that_fails_is_one_line(monkeypatch, error, said):
     _in_one_line(["publish", "some.yaml"], said)
 
 
-@pytest.mark.parametrize("home", [True, False])
-def test_a_cache_that_cannot_be_made_is_one_line(tmp_path, monkeypatch, home):
-    """A file in its place; or a container with a random user id: neither HOME nor an entry in passwd."""
+def test_a_cache_that_cannot_be_made_is_one_line(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("HELPERS_CACHE", str(tmp_path / "file"))
-    if not home:
-        for variable in ("HELPERS_CACHE", "HOME"):
-            monkeypatch.delenv(variable, raising=False)
-        monkeypatch.setattr(pwd, "getpwuid", {}.__getitem__)
-    _in_one_line(["fetch", "smollm2-135m"], "set HELPERS_CACHE")
+    _in_one_line(["fetch", "smollm2-135m"], "HELPERS_CACHE")
 
 
 def _in_one_line(arguments: list[str], said: str) -> None:
@@ -65,5 +58,5 @@ def test_a_damaged_part_of_a_store_that_is_only_read_is_passed_over(tmp_path, mo
         monkeypatch.setattr(Path, operation, _read_only)
     with pytest.warns(UserWarning, match="the records of its chunk will be computed again"):
         assert results.read().empty
-    with pytest.raises(UserError, match=r"Read-only.*choose a folder that can be .*written"):
+    with pytest.raises(UserError, match=r"Read-only.*choose a folder that can be written"):
         results.add({"scores": pd.DataFrame({"case_id": [1], "sum": [1.0]})})

@@ -131,7 +131,7 @@ def test_a_gpu_without_memory_gives_the_same_scores_in_smaller_batches(tiny, mon
     [
         ("a {b} c", ""),
         ("runs", "another run with these parameters"),
-        ("file", "a file is in the place of a folder"),
+        ("file", "check the path"),
     ],
 )
 def test_a_run_in_an_unusual_place(tmp_path, monkeypatch, places, said):
