@@ -104,7 +104,10 @@ def checked_plan(params_file: Path, *, folder: Path = RUNS) -> PlannedRun:
     params = read_params(params_file, notebook)
     with chdir(REPOSITORY):
         check_values(params_file, params)
-    check_device(params.get("device", "cpu"))
+    try:
+        check_device(params.get("device", "cpu"))
+    except UserError as error:
+        raise UserError(f"{params_file}: {error}") from error
     return place(params_file, params, notebook=notebook, folder=folder)
 
 
@@ -191,7 +194,6 @@ def _recorded(planned: PlannedRun, tell: Callable[[str], None]) -> RunRow:
         "HELPERS_TELL": "1",
     }
     as_it_is = str(planned.output).replace("{", "{{").replace("}", "}}")  # to papermill, a template
-    cells = Cells(tell)
     started, clock = datetime.now(UTC), time.perf_counter()
     error = ""
     try:
@@ -204,8 +206,7 @@ def _recorded(planned: PlannedRun, tell: Callable[[str], None]) -> RunRow:
                 cwd=str(REPOSITORY),
                 progress_bar=False,
                 extra_arguments=["--log-level=ERROR"],  # else it warns that it listens here
-                on_cell_start=cells.begins,
-                stderr_file=cells,
+                stderr_file=_Progress(tell),
             )
     except PapermillExecutionError as failure:  # in the kernel's words
         error = f"{failure.ename}: {failure.evalue}"
@@ -239,23 +240,15 @@ def tags(cell: Mapping[str, Any]) -> set[str]:
 
 
 @dataclass
-class Cells:
-    """Hooks for nbclient: progress is told with the heading above the cell."""
+class _Progress:
+    """What cells write to stderr, of which lines of progress are told."""
 
     tell: Callable[[str], None]
-    heading: str = ""
-
-    def begins(self, cell: Any, cell_index: int) -> None:
-        """Called before every cell, markdown included."""
-        titles = [line for line in cell.source.splitlines() if line.startswith("#")]
-        if cell.cell_type == "markdown" and titles:
-            self.heading = titles[-1].lstrip("# ")
 
     def write(self, text: str) -> None:
-        """Called with what a cell writes to stderr."""
         for line in text.splitlines():
             if line.startswith(TOLD):
-                self.tell(f'{line.removeprefix(TOLD)}, in "{self.heading}"')
+                self.tell(line.removeprefix(TOLD))
 
     def flush(self) -> None:
-        """Nothing is held back."""
+        pass

@@ -81,10 +81,7 @@ def data_folder() -> Path | None:
 def locate(resource: Resource, *, download: bool = True) -> Path:
     """Path of the verified copy below ``$HELPERS_DATA``, in the cache, or downloaded into the cache.
 
-    Raises:
-        NotHereError: there is no copy, and none may be downloaded.
-        UserError: the copy below ``$HELPERS_DATA`` is not the published file, or a download fails;
-            the message says which file to put where.
+    Raises a ``NotHereError`` where there is no copy, and none may be downloaded.
     """
     folder = data_folder()
     if folder is not None and (local := folder / resource.relative_path).is_file():
@@ -106,9 +103,8 @@ def locate(resource: Resource, *, download: bool = True) -> Path:
     cached.parent.mkdir(parents=True, exist_ok=True)
     try:
         with written_whole(cached) as scratch:
-            # Checked below, like every local copy, and so without a hash here.
-            fetched = pooch.HTTPDownloader(timeout=DOWNLOAD_TIMEOUT)
-            fetched(resource.url, str(scratch), None)
+            fetch = pooch.HTTPDownloader(timeout=DOWNLOAD_TIMEOUT)
+            fetch(resource.url, str(scratch), None)
             if not resource.matches(scratch):
                 raise ValueError(f"{resource.url} no longer holds the published file")
     except (OSError, ValueError) as error:  # no network, HTTP error, or another content

@@ -1,8 +1,7 @@
-"""Files that are kept to be read again: a file's name ends in the digest of its bytes.
+"""Files that are kept to be read again: their names end in the digest of their bytes.
 
-``layer5.safetensors`` is kept as ``layer5-<16 hexadecimal digits of its SHA-256>.safetensors``, a
-folder likewise. Nothing is read whose bytes are not those of its name: what is damaged is reported,
-removed, and made again. A file under its plain name (packaged, or saved by a user) is read as it is.
+``layer5.safetensors`` is kept as ``layer5-<16 digits of its SHA-256>.safetensors``, a folder likewise.
+What is damaged is reported, removed, and made again. A file under its plain name is read as it is.
 """
 
 from __future__ import annotations
@@ -73,10 +72,7 @@ def read_kept(path: Path, read: Callable[[Path], T]) -> T:
 
 
 def sound(path: Path, read: Callable[[Path], T]) -> T | None:
-    """``read_kept``; None where there is no file, or a damaged one, which is removed with a warning.
-
-    A file under a plain name is not ours to remove: a ``DamagedError``.
-    """
+    """``read_kept``; None where there is no file, or a damaged one of ours, which is then removed."""
     there = kept_at(path)
     try:
         return read_kept(there, read) if there.exists() else None

@@ -69,16 +69,16 @@ def each_alone(
 def _begin(variables: Environment, function: Callable[[Item], None], item: Item) -> None:
     # An interrupt reaches every process of a terminal; the one that handed out the work ends it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_starter, daemon=True).start()
+    starter = multiprocessing.parent_process()
+
+    def end_with_starter() -> None:
+        if starter is not None:
+            starter.join()
+            os._exit(1)
+
+    threading.Thread(target=end_with_starter, daemon=True).start()
     os.environ.update(variables)
     function(item)
-
-
-def _end_with_starter() -> None:
-    starter = multiprocessing.parent_process()
-    if starter is not None:
-        starter.join()
-        os._exit(1)
 
 
 @dataclass

@@ -43,7 +43,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Notebooks 01 to 04, all alike, and a folder for params files."""
     cells = [
         nbformat.v4.new_code_cell(CELL, metadata={"tags": ["parameters"]}),
-        nbformat.v4.new_markdown_cell("## What takes long"),
         nbformat.v4.new_code_cell(BODY),
     ]
     kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
@@ -99,7 +98,7 @@ def test_figures_and_tables_stand_beside_the_run_and_progress_is_told(folder, ca
     assert list((made / "figures").iterdir())
     assert list((made / "tables").iterdir())
     assert f"-> {made / 'notebook.ipynb'}, with figures and tables" in out
-    told = '01_try: 6 of 9 records, 30.0 a minute, 6 s left, in "What takes long"'
+    told = "01_try: 6 of 9 records, 30.0 a minute, 6 s left"
     assert [line for line in out.splitlines() if "records" in line] == [told]
     assert {path: path.stat().st_mtime_ns for path in committed} == committed
 
