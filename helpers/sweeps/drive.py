@@ -37,15 +37,9 @@ def run_file(
     folder: Path | None = None,
     allow_shell: bool = False,
 ) -> tuple[list[str], bool]:
-    """Run a sweep file; returns what to print, and whether a run is not done.
+    """Run a sweep file (see ``python -m helpers sweep --help``).
 
-    Args:
-        file: a file like those in ``params/sweeps``.
-        engine: ``local`` or ``slurm``; ``workers`` are processes of the local one.
-        resume: omit runs that ended well.
-        dry_run: report what it would do, and do nothing.
-        folder: for this sweep's runs; default: ``runs/sweeps/<file's name>``.
-        allow_shell: run what the file has for the cluster's shell; a dry run prints it.
+    Returns what to print, and whether a run is not done. Runs go to ``runs/sweeps/<file's name>``.
     """
     sweep = read_sweep(file)
     folder = folder or RUNS / "sweeps" / file.stem
@@ -95,7 +89,7 @@ def progress_of(file: Path, *, folder: Path | None = None) -> list[str]:
 
 @contextmanager
 def sole_use(folder: Path) -> Iterator[None]:
-    """Keep other sweeps out of a folder until the block ends, or the process, however it ends."""
+    """Keep other sweeps out of a folder until the block, or the process, ends."""
     folder.mkdir(parents=True, exist_ok=True)
     try:
         with FileLock(folder / ".lock", blocking=False):
