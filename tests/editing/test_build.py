@@ -13,7 +13,6 @@ from helpers.editing.editors import EDITORS, EditorError
 from helpers.editing.mend import Hypernetwork
 from helpers.editing.presets import (
     model_file,
-    preset_words,
     read_hyperparameters,
 )
 from helpers.paths import PARAMS
@@ -80,36 +79,6 @@ def test_published_coefficients(model, editor) -> None:
     assert tuple(coefficients[key] for key in ("alpha", "beta", "gamma")) == expected
     if editor in ("rome", "memit"):
         assert values["stop_on"] == "nll"
-
-
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_coefficients_of_another_model_are_named_in_captions(path) -> None:
-    """Table 8 and our own searches aside, a model's coefficients are carried over."""
-    every = ("ft-l", "ft-m", "mend", "rome", "memit", "alphaedit", "rect", "prune")
-    searched = {
-        "smollm2-135m": "ft-l, ft-m, mend"
-    }  # ROME's alone, which its MEMIT and AlphaEdit take over
-    searched |= dict.fromkeys([model for model, _ in TABLE_8], "alphaedit")  # not in the paper
-    carried = searched.get(path.stem, "ft, mend, rome, memit, alphaedit")
-    if path.stem == "gemma3-270m":
-        carried = carried.replace("ft", "ft-l, ft-m")
-    preset = "tuned" if "tuned" in sections(path)["rome"] else "paper"
-    words = preset_words(path.stem, preset, [f"{editor}+app" for editor in every])
-    assert words == f"{preset} (APP's coefficients extrapolated: {carried})"
-    assert preset_words(path.stem, preset, every) == preset
-
-
-def test_published_values_spot_checks() -> None:
-    rome = read_hyperparameters("rome", "gpt2-xl", "original")
-    assert (rome.layers, rome.v_num_grad_steps, rome.v_weight_decay) == ((17,), 20, 0.5)
-    assert rome.context_template_start == "end_of_text"
-    assert rome.mom2_adjustment
-    easy = read_hyperparameters("rome", "gpt-j-6b", "easyedit")
-    assert not easy.mom2_adjustment
-    memit = read_hyperparameters("memit", "gpt2-xl", "paper")
-    assert (memit.layers, memit.mom2_update_weight) == ((13, 14, 15, 16, 17), 20000)
-    alpha = read_hyperparameters("alphaedit", "llama3-8b-instruct", "easyedit")
-    assert (alpha.L2, alpha.v_lr, alpha.clamp_norm_factor) == (1, 0.1, 0.75)
 
 
 @pytest.fixture

@@ -5,10 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from helpers.editing import ft as ft_module
-from helpers.editing.batch import EditBatch
 from helpers.editing.update import Dense
-from helpers.models.tokens import answer_ids
 
 
 @pytest.mark.parametrize("architecture", ["gpt2", "gptj", "llama"])
@@ -55,28 +52,3 @@ def test_each_edit_stops_by_itself(tiny, make_editor, requests, architecture) ->
     torch.testing.assert_close(
         stopped[early][module].dense(), alone[module].dense(), rtol=0, atol=2e-3
     )
-
-
-def test_ft_l_reads_the_distribution_after_the_prompt(tiny, make_editor, requests) -> None:
-    language_model = tiny("qwen2")
-    (update,) = make_editor("ft-l", language_model).edit(requests[1:2])
-    ids = language_model.tokenizer(requests[1].text, return_tensors="pt")["input_ids"]
-    after = language_model.model(input_ids=ids).logits[0, -1].log_softmax(-1)
-    expected = -after[list(answer_ids(language_model, requests[1].target))].mean()
-    assert update.diagnostics["losses"][0]["nll"] == pytest.approx(float(expected), abs=1e-4)
-
-
-def test_little_free_memory_means_one_edit_at_a_time(
-    tiny, make_editor, requests, monkeypatch
-) -> None:
-    sizes, build = [], EditBatch.__init__
-
-    def counted(batch, language_model, rows, layer):
-        sizes.append(len(rows))
-        build(batch, language_model, rows, layer)
-
-    monkeypatch.setattr(EditBatch, "__init__", counted)
-    for free in (1, 1 << 32):
-        monkeypatch.setattr(ft_module, "free_bytes", lambda _, free=free: free)
-        make_editor("ft-l", tiny("llama"), num_steps=1).edit(requests)
-    assert sizes == [1, 1, 1, 3]

@@ -1,4 +1,4 @@
-"""KN: what it attributes, chooses and writes; its attribution against captum."""
+"""KN: what it attributes, chooses and writes."""
 
 from __future__ import annotations
 
@@ -79,22 +79,6 @@ def test_coarse_and_refined_sets(tiny) -> None:
     assert editor.neurons(low[None]).tolist() == [[True, False, False], [False, False, False]]
     refined = editor.neurons(torch.stack([low, low, three, three, three]))
     assert refined.tolist() == [[False, False, False], [False, True, False]]
-
-
-def test_contexts_give_the_refined_set_its_prompts(tiny, requests) -> None:
-    language_model = tiny("llama")
-    several = kn(language_model, ("{}", "The sea. {}", "I know. {}"), p=0.5)
-    attributions = several._attributions(several._texts(requests[0]))
-    assert attributions.shape == (3, 4, 48)
-    plain = kn(language_model)
-    (bare,) = plain._attributions(plain._texts(requests[0]))
-    torch.testing.assert_close(attributions[0], bare)
-    (update,) = several.edit(requests[:1])
-    assert update.diagnostics["neurons"] == several.neurons(attributions).nonzero().tolist()
-    (none,) = kn(language_model, ("{}", "The sea. {}"), p=0.99, adaptive_threshold=0.99).edit(
-        requests[:1]
-    )
-    assert none.failed == (len(none) == 0)
 
 
 def test_the_answer_known_so_far_is_asked_for(tiny, requests) -> None:

@@ -77,15 +77,6 @@ def test_prune_equals_the_full_decomposition(seed, rank, limit, base) -> None:
         assert count == int((torch.linalg.svdvals(delta.dense()) >= limit).sum())
 
 
-def test_prune_does_nothing_below_the_largest_singular_value() -> None:
-    delta = LowRank(normal(0, 8, 3), normal(1, 10, 3))
-    limit = float(torch.linalg.matrix_norm(delta.dense(), 2)) * 1.01
-    assert limit < delta.norm()  # so the shortcut by the Frobenius norm does not apply
-    restrained, count = restrain(delta, limit, math.e)
-    assert restrained is delta
-    assert count == 0
-
-
 def test_prune_restrains_the_sum_of_a_sequence_once(tiny, make_editor, requests) -> None:
     language_model = tiny("llama")
     plain = list(make_editor("memit", language_model).edit_sequentially(requests))

@@ -74,17 +74,6 @@ def test_documents_are_read_after_what_stands_before_every_prompt(tiny, tmp_path
     assert (moment.tokens, moment.corpus) == (len(keys), f"{text.name}-bos")
 
 
-def test_documents_end_with_the_context(tiny, tmp_path, text):
-    language_model = tiny("llama")
-    long = replace(text, segment=600)
-    (moment,) = second_moment(language_model, [1], long).values()
-    documents = list(long.documents(language_model))
-    assert max(map(len, documents)) == 600
-    keys = keys_of(language_model, [document[:512] for document in documents], 1)
-    assert moment.tokens == len(keys) < sum(map(len, documents))
-    torch.testing.assert_close(moment.matrix, keys.T @ keys / len(keys), atol=1e-5, rtol=1e-4)
-
-
 def interrupt(monkeypatch, at: int) -> list[int]:
     """Interrupt the computation at its ``at``-th batch, once; the list returned counts the batches."""
     plain, calls = module._keys, []
@@ -153,17 +142,6 @@ def test_context_templates_are_cached_and_weighted(tiny, tmp_path):
     assert grouped.templates == plain.templates
     assert grouped.weights == pytest.approx([0.5] + [0.05] * 10)
     assert context_templates(language_model, [], grouped=True).templates == ("{}",)
-
-
-def test_templates_of_another_seed_or_start_are_others(tiny, tmp_path):
-    language_model = tiny("llama")
-    one, seeded, started = (
-        context_templates(language_model, [(9, 5)], grouped=False, **how)
-        for how in ({}, {"seed": 1}, {"start": "end_of_text"})
-    )
-    assert len({one, seeded, started}) == 3
-    words = zip(one.templates[1:], ("The", "Therefore", "Because", "I", "You"), strict=True)
-    assert all(text.startswith(word) for text, word in words)
 
 
 def test_packaged_statistics_are_taken_in_place_of_new_ones(tiny, tmp_path, monkeypatch):

@@ -104,15 +104,6 @@ def test_an_update_of_another_model_is_refused(tiny):
             pass
 
 
-def test_overlay_needs_an_owner_per_row_and_leaves_no_hook(tiny):
-    language_model = tiny("llama")
-    name = language_model.layout.mlp_out(0)
-    update = Update({name: Dense(torch.zeros(32, 48))})
-    with pytest.raises(ValueError, match="2 owners"), overlay(language_model, [update], [0, 0]):
-        language_model.model(torch.tensor([[1, 2]]))
-    assert not language_model.module(name)._forward_hooks
-
-
 def test_small_changes_of_half_precision_weights_are_rounded_once_and_said_so(tiny):
     language_model = copy.deepcopy(tiny("llama"))
     language_model.model.bfloat16()
@@ -126,18 +117,6 @@ def test_small_changes_of_half_precision_weights_are_rounded_once_and_said_so(ti
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         write(language_model, large)
-
-
-def test_sums_keep_factors_while_they_are_smaller() -> None:
-    one = LowRank(torch.randn(6, 1), torch.randn(8, 1))
-    total = one
-    for _ in range(2):
-        total = total.plus(one)
-    assert isinstance(total, LowRank)
-    assert total.rank == 3
-    dense = total.plus(one)
-    assert not isinstance(dense, LowRank)
-    torch.testing.assert_close(dense.dense(), 4 * one.dense())
 
 
 @pytest.mark.parametrize(("times", "flagged"), [(0.5, False), (1.5, True)])

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from benchmarks.plain import plain_vector
-from helpers.editing import editor as editor_module
 from helpers.editing.app import App
 from helpers.editing.contexts import ContextTemplates
 from helpers.editing.presets import VectorHyperparameters
@@ -85,36 +81,6 @@ def test_a_batch_of_vectors_equals_a_plain_loop_for_each(
         bitten.append(delta.norm() > 0.99 * chosen.clamp_norm_factor * initial.norm())
     assert len({vector.steps for vector in vectors}) > 1
     assert any(bitten)
-
-
-def test_a_step_waits_for_the_device_once(tiny, requests, monkeypatch):
-    """All that depends on the rows' shapes alone is made before the first step."""
-    language_model = tiny("llama")
-    monkeypatch.setattr(editor_module, "token_batches", lambda lengths, *_: [range(len(lengths))])
-
-    def operations(steps: int) -> Counter[str]:
-        with Counted() as counted:
-            module = language_model.layout.mlp(1)
-            found(language_model, requests, module, settings(v_num_grad_steps=steps), APP)
-        return counted.names
-
-    of_a_step = operations(4) - operations(3)
-    waits = ("unique", "nonzero", "_local_scalar_dense", "lift_fresh", "bitwise_not")
-    assert not [name for name in of_a_step if any(word in name for word in waits)]
-    blocks = language_model.layout.blocks - 1
-    assert of_a_step["aten::cat"] <= 6 * blocks  # constant keys and values are not copied first
-
-
-class Counted(TorchDispatchMode):
-    """Counts the operations that reach a device."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.names: Counter[str] = Counter()
-
-    def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
-        self.names[operation.name()] += 1
-        return operation(*args, **(kwargs or {}))
 
 
 # A request with further prompts: one vector for all of them.

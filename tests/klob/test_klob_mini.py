@@ -4,24 +4,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable
-
-import pytest
-import torch
 
 from helpers.klob.examples import read_examples
-from helpers.models import LanguageModel
-from helpers.records import without_slot
 from helpers.results.text import published_table
 from helpers.triples.sources import read_facts
-from tools import klob_mini
 from tools.klob_mini import (
     COMPILED,
-    at_most,
     consistency_example,
     load_templates,
     mini_triples,
-    recalled,
     relevance_example,
     two_hop_chains,
 )
@@ -85,35 +76,3 @@ def test_chains_neither_return_nor_use_other_relations() -> None:
     assert example.chain_prompt == (
         "The official language of the country whose capital is Amaurot is _"
     )
-
-
-def test_choices_are_balanced() -> None:
-    items = [0, 0, 1, 0, 2, 1, 1]
-    kept = at_most(items, 2, lambda item: item, seed=3)
-    assert Counter(kept) == {0: 2, 1: 2, 2: 1}
-    assert kept == at_most(items, 2, lambda item: item, seed=3)
-
-
-@pytest.mark.parametrize("architecture", ["gpt2", "gemma3"])
-def test_recall_is_what_greedy_decoding_gives(
-    architecture: str, tiny: Callable[..., LanguageModel], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Half of the answers are made what the model really gives, half are off by their last token."""
-    model, wordings = tiny(architecture), TEMPLATES["P37"]
-    asked = [(f"land{i}", "P37", f"tongue{i}") for i in range(3)]
-    prompts = [without_slot(wordings.clozes(subject)[0]) for subject, _, _ in asked]
-    answers: dict[str, tuple[int, ...]] = {}
-    for number, (prompt, (_, _, answer)) in enumerate(zip(prompts, asked, strict=True)):
-        # All other questions of the relation demonstrate, in the order of the seed.
-        order = klob_mini.random.Random("0 P37").sample(range(3), 3)
-        shown = [i for i in order if i != number]
-        solved = "".join(f"{prompts[i]} {asked[i][2]}\n" for i in shown)
-        ids = list(model.tokenizer(solved + prompt).input_ids)
-        with torch.no_grad():
-            for _ in range(3):
-                ids.append(int(model.model(torch.tensor([ids])).logits[0, -1].argmax()))
-        off = 1 - number % 2
-        answers[answer] = (*ids[-3:-1], (ids[-1] + off) % 257)
-    monkeypatch.setattr(klob_mini, "answer_ids", lambda model, answer, _: answers[answer])
-    assert recalled(model, asked, demonstrations=2) == [asked[1]]
-    assert recalled(model, asked) == []  # too few facts to demonstrate with

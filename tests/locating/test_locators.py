@@ -4,17 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from copy import deepcopy
-from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
-from captum.attr import IntegratedGradients as Captum
-from scipy.stats import spearmanr
-from tokenizers import Regex, Tokenizer, models, pre_tokenizers
 from torch import Tensor
-from transformers import PreTrainedTokenizerFast
 
 from helpers import UserError
 from helpers.locating import attribution, locators
@@ -30,7 +24,6 @@ from helpers.locating.locators import (
     LogitAttribution,
     RandomScores,
     WeightSaliency,
-    make_locator,
     pool,
 )
 from helpers.locating.query import LocatorError, Query, Sentence, encode
@@ -165,32 +158,6 @@ def test_integrated_gradients(
             assert found == pytest.approx(plain, rel=1e-3, abs=1e-7)
 
 
-@pytest.mark.parametrize("name", ["llama", "gpt2"])
-def test_integrated_gradients_agree_with_captum(name: str, tiny: Tiny) -> None:
-    """Both converge to the same integral; the score sums to p(a) − p(0) (completeness)."""
-    model = tiny(name)
-    (query,) = encode(model, [Sentence("the capital of Utopia is _", "Amaurot")])
-    shape = model.layout.blocks, model.layout.intermediate_size
-    steps = 400
-    (row,) = IntegratedGradients(steps=steps).scores(model, [query])
-    for layer, found in enumerate(row.reshape(shape)):
-        activation = clean(model, query, layer)[0][query.slot]
-
-        def forward(values: Tensor, layer: int = layer) -> Tensor:
-            results = []
-            for value in values:
-                with changed_input(model, layer, at_slot(query.slot, value)):
-                    results.append(probability(model, query))
-            return torch.stack(results)
-
-        captum = Captum(forward).attribute(activation[None], n_steps=50)[0]
-        scale = captum.abs().max()
-        assert found == pytest.approx(captum.numpy(), abs=float(0.02 * scale))
-        with torch.no_grad():
-            difference = forward(activation[None]) - forward(torch.zeros_like(activation)[None])
-        assert found.sum() == pytest.approx(float(difference), abs=float(0.1 * scale) + 1e-6)
-
-
 def test_parameter_locators(any_model: LanguageModel, queries: list[Query]) -> None:
     saliency = WeightSaliency().scores(any_model, queries)
     fisher = Fisher().scores(any_model, queries)
@@ -263,12 +230,6 @@ def test_causal_tracing(any_model: LanguageModel, queries: list[Query]) -> None:
             assert row[layer] == pytest.approx(np.mean(values) - base, rel=1e-2, abs=1e-6)
 
 
-def test_published_locators_have_the_papers_settings() -> None:
-    tracing, neurons = make_locator("causal-tracing"), make_locator("knowledge-neurons")
-    assert tracing.settings() == {"class": "CausalTracing", "samples": 10, "noise": 3.0, "seed": 0}
-    assert neurons.settings() == {"class": "IntegratedGradients", "steps": 20}
-
-
 @pytest.mark.parametrize("name", ["gpt2", "gptj", "llama", "gemma3"])
 def test_logit_attribution(name: str, tiny: Tiny) -> None:
     """Layer scores are the drop of the logit when the MLP's write never reaches the final norm."""
@@ -300,25 +261,6 @@ def test_logit_attribution(name: str, tiny: Tiny) -> None:
         assert neurons[last, neuron] == pytest.approx(expected, rel=1e-3, abs=1e-5)
 
 
-def test_logit_attribution_survives_half_precision(tiny: Tiny) -> None:
-    """The write of one neuron is far below the rounding of a whole logit in bfloat16."""
-    model = tiny("llama")
-    half = replace(model, model=deepcopy(model.model).to(torch.bfloat16))
-    (query,) = encode(model, SENTENCES[:1])
-    full, rounded = (LogitAttribution().scores(m, [query])[0] for m in (model, half))
-    assert np.unique(rounded).size > 0.9 * rounded.size
-    assert spearmanr(full, rounded).statistic > 0.95
-
-
-def test_controls(any_model: LanguageModel, queries: list[Query]) -> None:
-    random = RandomScores(seed=1).scores(any_model, queries)
-    assert abs(np.corrcoef(random)[0, 1]) < 0.5
-    assert np.array_equal(random, RandomScores(seed=1).scores(any_model, queries))
-    constant = ConstantScores().scores(any_model, queries)
-    assert np.array_equal(constant[0], constant[1])
-    assert not np.array_equal(constant, ConstantScores(seed=1).scores(any_model, queries))
-
-
 def test_pooling() -> None:
     scores = np.array([[1, -3, 0, 2, -2, 6, 1, 1]], dtype=np.float32)
     shape = (2, 2, 2)
@@ -337,16 +279,6 @@ def test_own_answers(any_model: LanguageModel) -> None:
     assert filled[0] == given
     logits = any_model.model(torch.tensor([own.ids])).logits[0, own.slot]
     assert filled[1].target == int(logits.argmax())
-
-
-def test_tokens_that_straddle_an_end_of_the_subject_are_its_own(tiny: Tiny) -> None:
-    pairs = Tokenizer(models.WordLevel({"?": 0}, unk_token="?"))
-    pairs.pre_tokenizer = pre_tokenizers.Split(Regex(".{1,2}"), "isolated")
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=pairs, unk_token="?")
-    model = replace(tiny("llama"), tokenizer=tokenizer)
-    (query,) = encode(model, [Sentence("the capital of Utopia is _", subject="Utopia")])
-    # th|e |ca|pi|ta|l |of| U|to|pi|a |is
-    assert query.subject == (7, 11)
 
 
 def test_sentences_without_a_subject_can_be_traced(any_model: LanguageModel) -> None:

@@ -17,8 +17,8 @@ from helpers import models
 from helpers.editing.contexts import context_templates
 from helpers.models import ARCHITECTURES, LanguageModel, shapes, weights
 from helpers.models.architectures import ModelError
-from helpers.models.load import _ready, _unreadable
-from helpers.models.shapes import byte_tokenizer, random_model, seeded
+from helpers.models.load import _ready
+from helpers.models.shapes import byte_tokenizer, random_model
 from helpers.models.tokens import answer_ids, prompt_ids
 from helpers.scoring.answers import Question, score_answers
 from helpers.scoring.responses import Sampling, sample_responses
@@ -84,16 +84,6 @@ def test_weights_stored_as_codes_are_refused(folder):
         models.load(str(folder))
 
 
-def test_a_model_on_the_hub_without_safetensors_is_not_missing():
-    """In the words of transformers for EleutherAI/gpt-j-6b."""
-    words = (
-        "EleutherAI/gpt-j-6b does not appear to have a file named model.safetensors or"
-        " model.safetensors.index.json and thus cannot be loaded with `safetensors`."
-    )
-    message = str(_unreadable("gpt-j-6b", "EleutherAI/gpt-j-6b", OSError(words)))
-    assert message.startswith("EleutherAI/gpt-j-6b has no safetensors")
-
-
 def test_bad_names(monkeypatch, tmp_path, tiny):
     config = OPTConfig(hidden_size=16, ffn_dim=16, num_hidden_layers=1, num_attention_heads=2)
     for place in ("opt", "plain"):
@@ -144,12 +134,6 @@ def test_a_model_with_scores_of_its_own_is_refused(monkeypatch, settings, dtype)
         monkeypatch.setitem(ARCHITECTURES, name, ARCHITECTURES["llama"])
     with pytest.raises(ModelError, match="cannot be used here"):
         made(settings, dtype=dtype)
-
-
-def test_a_model_whose_longest_row_decides_for_all_is_refused(monkeypatch):
-    monkeypatch.setattr(LanguageModel, "context_length", 4097)  # longrope
-    with pytest.raises(ModelError, match="attention depends on more than positions"):
-        made({**TINY["phi3"], **LONGROPE})
 
 
 def test_a_tokenizer_that_appends_a_token_and_a_type_that_overflows_are_refused():
@@ -222,16 +206,3 @@ def test_a_shape_is_random_but_has_a_real_models_sizes_words_and_contexts(monkey
     found = context_templates(language_model, [(5, 5), (10, 5)], grouped=False)
     assert len(set(found.templates)) == 11
     assert torch.isfinite(language_model.model(torch.tensor([[1, 2, 3]])).logits).all()
-
-
-def test_a_seed_holds_inside_a_block_and_the_callers_stream_continues_after():
-    torch.manual_seed(1)
-    expected = torch.rand(4)
-    torch.manual_seed(1)
-    first, drawn = torch.rand(2), []
-    for _ in range(2):
-        with seeded(7, torch.device("cpu")):
-            drawn.append(torch.rand(3))
-        random_model(LLAMA, seed=0, dtype=torch.float32, device="cpu")
-    assert torch.equal(*drawn)
-    assert torch.equal(torch.cat([first, torch.rand(2)]), expected)

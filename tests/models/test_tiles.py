@@ -64,18 +64,6 @@ def test_packed_rows_take_tiles_and_plain_ones_do_not(tiny):
     assert tiny("gptj").model.config._attn_implementation == "eager"
 
 
-def test_a_pass_through_the_model_itself_and_generation_need_no_tiles(tiny):
-    model = tiny("llama").model
-    ids = torch.tensor([[5, 6, 7, 8]])
-    before = model(ids).logits
-    assert model.generate(ids, max_new_tokens=2, do_sample=False).shape == (1, 6)
-    model.set_attn_implementation("sdpa")
-    try:
-        torch.testing.assert_close(before, model(ids).logits)
-    finally:
-        model.set_attn_implementation(TILED)
-
-
 @given(
     st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=9), min_size=1, max_size=9),
     st.integers(0, 3),

@@ -5,26 +5,19 @@ from __future__ import annotations
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
-import pytest
 
 from helpers.editing.editors import Variant, objectives
-from helpers.peak.ablation_figures import sensitivity_panels
 from helpers.peak.ablations import (
     by_label,
-    coefficients_table,
     correlation_table,
     finished,
     said_metrics,
     said_table,
-    sequence_table,
-    studies_of,
     variants_table,
-    with_field,
 )
 from helpers.peak.metrics import metrics_table
 from helpers.peak.said import NOTHING
 from helpers.peak.tables import HARD_METRICS, editing_table
-from helpers.results.archive import archive
 
 mpl.use("Agg")
 KEYS = ["case_id", "role", "prompt_index", "list", "answer_index"]
@@ -53,11 +46,6 @@ def said(*answers: tuple[str, int], records: int = 6) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["case_id", "sample", "list", "answer_index"])
 
 
-@pytest.fixture(scope="module")
-def run():
-    return archive("ablations").get("smollm2-135m_peak-cf")
-
-
 def test_variants_table_marks_what_differs_from_the_reference():
     losses = dict(zip(objectives("rome"), (3.0, 0.2, 1.0, 1.0, 1.0), strict=True))
     all_of_them = {variant: metrics(lost) for variant, lost in losses.items()}
@@ -73,37 +61,6 @@ def test_variants_table_marks_what_differs_from_the_reference():
     few = {v: pd.DataFrame(dict.fromkeys(HARD_METRICS, share)) for v, share in shares.items()}
     assert variants_table(few, reference=APP).loc["ROME", "ES"].endswith("*")
     assert editing_table(by_label(few), metrics=["ES"]).loc["ROME+APP", "ES"].endswith("‡")
-
-
-def test_the_unchanged_method_is_at_the_margin_of_its_preset(run):
-    """MEND's is 4 in four presets."""
-    names = ("mend+app@margin=6", "mend+app", "mend+app@margin=2")
-    places = with_field({Variant.parse(n): metrics(1.0) for n in names}, "mend", "margin", margin=4)
-    assert [str(v) for v in places] == [*names[::-1]]
-    stored = studies_of(run)
-    assert (stored.margin("rome"), stored.margin("kn")) == (2, None)
-    panel = sensitivity_panels(run, editor="rome").axes[-1]
-    assert [tick.get_text() for tick in panel.get_xticklabels()] == ["1", "2", "4"]
-
-
-def test_coefficients_are_next_to_the_papers(run):
-    table = coefficients_table(studies_of(run).settings, paper_model="llama2-7b")
-    assert table.loc[("ROME+APP", "paper (llama2-7b)")].tolist() == ["0.5", "0.8", "0.1", "2"]
-    app = studies_of(run).settings["rome+app"]["app"]
-    ours = [f"{app[name]:g}" for name in ("alpha", "beta", "gamma", "margin")]
-    assert table.loc[("ROME+APP", "ours")].tolist() == ours
-
-
-def test_sequence_table_has_a_row_per_checkpoint():
-    after = {
-        ("rome", 2): metrics(2.0, 2),
-        ("rome+app", 2): metrics(0.5, 2),
-        ("rome", 5): metrics(2),
-    }
-    table = sequence_table(after)
-    assert table.index.tolist() == [("ROME", 2), ("ROME", 5), ("ROME+APP", 2)]
-    mean = 100 * after["rome", 5]["AFF_hard"].mean()
-    assert table.loc[("ROME", 5), "AFF_hard"].startswith(f"{mean:.1f} ")
 
 
 def test_said_table_and_correlations():

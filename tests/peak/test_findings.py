@@ -12,15 +12,10 @@ from helpers.peak.findings import (
     app_findings,
     fairer_findings,
     findings,
-    metrics_of_runs,
     neighbour_findings,
     objective_findings,
-    price_table,
-    verdicts_table,
 )
-from helpers.results.archive import archive
 from helpers.results.statistics import unpaired_means
-from helpers.results.text import findings_table, published_table
 
 COLUMNS = ["ES", "GS", "LS", "AFF_hard", "ANF_hard", "AFF_random", "ANF_random"]
 SPREAD = pd.Series([-0.02, 0.01, 0.0, 0.02, -0.01])
@@ -109,25 +104,3 @@ def test_baselines_neighbours_and_costs_are_compared_with_app():
     found = by_measure(app_findings(metrics, ["ft-m"]))
     assert found["AFF hard, FT-M: plain - APP"] == (0.3, "holds")
     assert found["GS, FT-M: plain - APP"] == (0.0, "inconclusive")
-
-
-@pytest.fixture(scope="module")
-def runs():
-    names = ("smollm2-135m_peak-cf", "smollm2-135m_peak-t", "gemma3-270m_peak-cf")
-    return metrics_of_runs(archive("peak").get(name) for name in names)
-
-
-def test_verdicts_are_counted_and_prices_are_differences_of_cells(runs):
-    counted = verdicts_table(runs)["smollm2-135m, peak-t"]
-    shown = findings_table(findings(runs["smollm2-135m", "peak-t"])).groupby("finding")["Holm"]
-    for (finding, verdict), tests in shown.value_counts().items():
-        assert f"{verdict} {tests}" in counted[finding]
-    assert counted["larger models perturb more"] == "–"
-    published = published_table("peak_table_3").query("model == 'gpt2-xl' and metric == 'AFF_hard'")
-    cells = published.set_index("method")["value"]
-    gain = f"{cells['ROME'] - cells['ROME+APP']:.1f}"
-    prices = price_table(runs)["AFF gain"]
-    assert prices["ROME", "paper: gpt2-xl"] == gain
-    own = runs["smollm2-135m", "peak-cf"]
-    mean = 100 * (own["ROME"]["AFF_hard"] - own["ROME+APP"]["AFF_hard"]).mean()
-    assert prices["ROME", "ours: smollm2-135m"].startswith(f"{mean:.1f} ±")

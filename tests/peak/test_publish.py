@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pandas as pd
 import pytest
 
 from helpers import UserError
@@ -17,7 +16,7 @@ from helpers.peak import run as peak_scores
 from helpers.peak.ablations import studies_of
 from helpers.peak.records import load_peak
 from helpers.peak.run import PeakRun
-from helpers.results.archive import Archive, ArchiveError
+from helpers.results.archive import Archive
 from helpers.results.publish import publish_parts
 from helpers.results.store import ResultsStore
 
@@ -119,29 +118,3 @@ def test_a_published_run_takes_methods_and_never_loses_records(run, built, into)
     assert named.name == f"{path.name}@mine"
     assert into.get(named.name).about.caption["records"] == 1
     assert contents(path) == before
-
-
-def test_another_preset_needs_a_name_of_its_own(run, built, into, monkeypatch):
-    path = edits(run, into)
-    pieces = {"said": [], "sequences": [], "checkpoints": [1]}
-    studies(run, ablations := Archive(into.root / "a"), **pieces)
-    with pytest.raises(ArchiveError, match=r"preset tuned, this run of paper: .* --name NAME"):
-        edits(run, into, {**ROME, "preset": "paper"})
-    with pytest.raises(ArchiveError, match="preset tuned, this run of paper"):
-        studies(run, ablations, preset="paper", **pieces)
-    named = edits(run, replace(into, label="paper"), {**ROME, "preset": "paper"})
-    assert into.get(named.name).about.caption["preset"] == "paper"
-    assert into.get(path.name).about.caption["preset"] == "tuned"
-
-
-def test_finished_is_what_the_store_has(run, built, into):
-    with pytest.raises(UserError, match="is finished; nothing was stored"):
-        edits(run, into, finished=True)
-    assert not into.root.exists()
-    scores = run.scores(built["rome"])
-    path = edits(run, into, {**ROME, "methods": ["rome", "rome+app"]}, finished=True)
-    stored = into.get(path.name).tables
-    assert list(stored) == ["ROME"]
-    pd.testing.assert_series_equal(
-        stored["ROME"]["sum_after"], scores["sum_after"], check_dtype=False, rtol=1e-6
-    )

@@ -11,7 +11,6 @@ import pytest
 
 from helpers.editing.contexts import ContextTemplates
 from helpers.editing.rome import Rome
-from helpers.editing.update import Update
 from helpers.peak import said
 from helpers.peak.ablations import rank_correlation, said_metrics
 from helpers.peak.records import load_peak
@@ -65,18 +64,6 @@ def test_responses_are_stored_and_resumed(lists, editor, monkeypatch):
     lists.again().said()
     monkeypatch.setattr(said, "sample_responses", None)  # anything sampled again would fail
     pd.testing.assert_frame_equal(lists.said(editor), after)
-
-
-def test_a_given_up_edit_is_omitted(lists, editor, monkeypatch):
-    plain, (lost, *others) = type(editor).edit, lists.run.data.records
-    given_up = Update({}, {"failure": "non-finite loss"})
-
-    def with_failure(self, requests):
-        pairs = zip(requests, plain(self, requests), strict=True)
-        return [given_up if r.subject == lost.subject else update for r, update in pairs]
-
-    monkeypatch.setattr(type(editor), "edit", with_failure)
-    assert set(lists.said(editor)["case_id"]) == {record.case_id for record in others}
 
 
 TARGET, HARD, RANDOM = ("target", 0), ("hard", 1), ("random", 0)

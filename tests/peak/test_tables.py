@@ -14,18 +14,13 @@ from helpers.peak.tables import (
     beside_paper,
     caption_of,
     editing_table,
-    edits_table,
-    other_choices,
     paper_notes,
     paper_setting,
-    sample_table,
     scores_of,
-    unedited,
 )
-from helpers.results.archive import About, Archive, archive
+from helpers.results.archive import About, Archive
 from helpers.results.figure import published
 
-STORED = "smollm2-135m_peak-cf"
 NOTHING = pd.DataFrame(columns=COLUMNS)  # every edit was given up
 
 
@@ -51,11 +46,6 @@ def data():
 @pytest.fixture(scope="module")
 def both(data):
     return {"ROME": scores(data, 0, 5.0), "ROME+APP": scores(data, 0, 0.5)}
-
-
-@pytest.fixture(scope="module")
-def stored():
-    return archive("peak").get(STORED)
 
 
 def test_editing_table_marks_what_app_changes(both):
@@ -88,25 +78,6 @@ def test_holm_takes_the_weak_marks_away():
     assert row["Holm"] == "all but ANF_hard"
 
 
-def test_locality_of_the_published_scores_in_its_three_readings(stored):
-    metrics = method_metrics(scores_of(stored, only=["ROME"]))
-    means = 100 * metrics["ROME"][["LS_authors", "LS", "LS_unfiltered"]].mean()
-    assert means.round().tolist() == [77, 83, 53]
-    before = unedited(scores_of(stored))["unedited"]
-    assert round(100 * before["LS_unfiltered"].mean()) == 62
-    assert before["LS"].mean() == 1
-    assert (before["AFF_hard"].dropna() == 0).all()
-
-
-def test_app_gains_less_where_p_is_of_the_whole_answer(stored):
-    scores = scores_of(stored, only=["ROME", "ROME+APP"])
-    table = other_choices(scores)
-    plain, whole = table.loc[(0.2, "geometric mean")], table.loc[(0.2, "whole answer")]
-    assert plain["n"] == "112"
-    anf = [[round(float(r[f"{m} ANF_hard"].split()[0])) for m in scores] for r in (plain, whole)]
-    assert anf == [[70, 37], [75, 54]]
-
-
 @pytest.mark.parametrize(
     ("model", "dataset", "labels"),
     [
@@ -136,17 +107,6 @@ def test_the_printed_slip_is_reported_where_the_table_is():
     (note,) = paper_notes(setting)
     assert "identical to Table 3" in note
     assert paper_notes(paper_setting("gpt-j-6b", "peak-t")) == []
-
-
-def test_published_records_and_edits_are_described(stored):
-    row = sample_table([STORED]).iloc[0]
-    assert (row["records"], row["relations"]) == ("120 of 1962", "29 of 32")
-    assert (row["correct answers kept"], row["median kept at a prompt"]) == ("41 %", 5)
-    edits = edits_table(STORED).loc["ROME"]
-    assert (edits["edits"], edits["flagged"]) == (stored.about.caption["records"], 12)
-    assert float(edits["agreement"]) < 0.005
-    assert edits_table("no-such-run").empty
-    assert "dequantised from 4 bits" in caption_of(stored)
 
 
 def test_published_runs_hold_scores_only_and_every_figure_is_drawn(tmp_path, both):

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import matplotlib.pyplot as plt
-import pandas as pd
 import pytest
 
 from book.tables import escaped
 from helpers.editing.editors import EDITORS
 from helpers.results.style import (
     captioned,
-    marked,
     method_hatch,
     method_line,
     plain,
@@ -36,13 +34,3 @@ def test_no_text_from_data_is_mathematics(text):
 
 def test_markdown_and_html_of_a_name_are_shown():
     assert escaped("a_b*c* <b>$x$</b> [l](u)") == r"a\_b\*c\* \<b\>\$x\$\</b\> \[l\](u)"
-
-
-def test_marks_have_their_intervals_on_either_axis():
-    table = pd.DataFrame({"mean": [1.0, 2.0], "low": [0.5, float("nan")], "high": [3.0, 2.0]})
-    figure, axes = plt.subplots()
-    for across in (True, False):
-        marked(axes, [0, 1], table, across=across, fmt="o")
-    ends = [line.get_segments()[0].tolist() for line in axes.collections]
-    assert ends == [[[0.5, 0], [3.0, 0]], [[0, 0.5], [0, 3.0]]]
-    plt.close(figure)
