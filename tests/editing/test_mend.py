@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,9 +26,8 @@ from helpers.editing.mend import (
     token_gradients,
 )
 from helpers.editing.presets import read_hyperparameters
-from helpers.editing.request import EditRequest, RequestError
+from helpers.editing.request import EditRequest
 from helpers.editing.rows import edit_row
-from helpers.editing.update import apply
 from helpers.models.language_model import LanguageModel
 from helpers.models.tokens import answer_ids, prompt_ids
 from helpers.paths import PACKAGED
@@ -37,8 +35,7 @@ from helpers.peak.records import load_peak
 from helpers.values import check_values
 from tests.editing.conftest import untrained_network
 from tools.train_mend.__main__ import train
-from tools.train_mend.outer import Learner
-from tools.train_mend.records import TrainingRecord, file_records, packaged_records, split
+from tools.train_mend.records import TrainingRecord, packaged_records, split
 from tools.train_mend.trainer import Trainer, TrainingSettings, draw_tasks
 
 LAYERS = (2, 3)
@@ -128,31 +125,6 @@ def settings(**more: Any) -> TrainingSettings:
     return TrainingSettings(LAYERS, **{**small, **more})
 
 
-@torch.no_grad()
-def test_what_an_edit_changes_is_the_divergence_from_the_unedited_model(tiny, requests) -> None:
-    """KL(base || edited) and the share of equal best tokens, over each text's positions."""
-    language_model = tiny("llama")
-    editor = mend(language_model, rate=-2e-2)
-    learner = Learner.of(language_model, editor.network)
-    texts = [("Oslo lies in", "Norway"), ("Ur is", "a town"), ("In Bonn one speaks", "German")]
-    kl, same = learner.change(learner.factors([(r.text, r.target) for r in requests]), texts)
-
-    def distributions(text: tuple[str, str]) -> torch.Tensor:
-        prompt, answer = prompt_ids(language_model, text[0]), answer_ids(language_model, text[1])
-        ids = torch.tensor([[*prompt, *answer[:-1]]])
-        return language_model.model(input_ids=ids).logits[0].log_softmax(-1)
-
-    for i, update in enumerate(editor.edit(requests)):
-        base = distributions(texts[i])
-        with apply(language_model, update):
-            edited = distributions(texts[i])
-        divergence = (base.exp() * (base - edited)).sum(-1).mean()
-        assert float(divergence) > 1e-3
-        torch.testing.assert_close(kl[i], divergence, rtol=1e-3, atol=1e-5)
-        agree = (base.argmax(-1) == edited.argmax(-1)).float().mean()
-        torch.testing.assert_close(same[i], agree)
-
-
 def test_a_step_weighs_both_objectives_and_the_rate_falls_to_zero(tiny) -> None:
     trainer = Trainer(tiny("llama"), RECORDS, settings(steps=4, largest_gradient=1e9))
     trainer.measure()
@@ -220,26 +192,6 @@ def test_packaged_records_contradict_no_fact() -> None:
     training, held_out = split(records, held_out=40)
     assert len(held_out) == 40
     assert not {r.subject for r in training} & {r.subject for r in held_out}
-
-
-def test_records_of_a_file(tmp_path) -> None:
-    edit = {
-        "prompt": "{} lies in",
-        "subject": "Ur",
-        "target_new": {"str": "Peru"},
-        "target_true": {"str": "Asia"},
-    }
-    path = tmp_path / "records.json"
-    items: list[dict[str, Any]] = [
-        {"requested_rewrite": edit, "paraphrase_prompts": ["The place of Ur is"]},
-        {"requested_rewrite": edit, "para_add_prompts": []},
-    ]
-    path.write_text(json.dumps(items))
-    (record,) = file_records(path)  # one without another wording teaches nothing
-    assert record == replace(RECORDS[0], relation="")
-    path.write_text(json.dumps([items[0], {"requested_rewrite": edit}]))
-    with pytest.raises(RequestError, match=r"records\.json, record 1"):
-        file_records(path)
 
 
 # Networks on disk.

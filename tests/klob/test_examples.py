@@ -1,15 +1,12 @@
 """KLoB's files load in the published schema; examples that break it are reported by their lines."""
 
-import hashlib
 import json
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from helpers import UserError
-from helpers.klob import examples as klob
 from helpers.klob.examples import ConsistencyExample, load_examples, read_examples
 from helpers.records import without_slot
 
@@ -78,21 +75,6 @@ def test_examples_are_chosen_by_seed_in_file_order() -> None:
     assert first.groups[1] == load_examples("relevance").groups[first.numbers[1]]
     with pytest.raises(ValueError, match="9999 examples"):
         load_examples("relevance", count=9_999)
-
-
-def test_official_files_are_checked_by_git_blob(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    content = (json.dumps(CONSISTENCY) + "\n").encode()
-    place = tmp_path / klob.OFFICIAL["klob-c"].relative_path
-    place.parent.mkdir()
-    place.write_bytes(content)
-    monkeypatch.setenv("HELPERS_DATA", str(tmp_path))
-    with pytest.raises(UserError, match="not the published file"):
-        read_examples("consistency", "klob")
-    blob = hashlib.sha1(f"blob {len(content)}\0".encode() + content).hexdigest()
-    monkeypatch.setitem(klob.OFFICIAL, "klob-c", replace(klob.OFFICIAL["klob-c"], git_blob=blob))
-    assert len(read_examples("consistency", "klob")) == 1
 
 
 @pytest.mark.skipif(not os.environ.get("HELPERS_DATA"), reason="HELPERS_DATA names no folder")

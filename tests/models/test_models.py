@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from helpers.models import weights
-from helpers.models.architectures import ModelError
 from helpers.models.language_model import LanguageModel
 
 NAMES = ["gpt2", "gptj", "llama", "qwen2", "mistral", "gemma3"]
@@ -31,13 +30,6 @@ def test_layout_names_the_mlp_matrices(tiny, name):
     assert embedding is language_model.module(layout.architecture.embedding)
     assert not any(p.requires_grad for p in language_model.model.parameters())
     assert not language_model.model.training
-
-
-def test_places_that_are_not_there(tiny):
-    with pytest.raises(ModelError, match="attribute them at 'activation'"):
-        tiny("phi3").layout.gate(1)
-    with pytest.raises(ValueError, match="4 blocks"):
-        tiny("gpt2").layout.mlp_out(4)
 
 
 def test_tf32_is_named_by_results_and_not_used_by_statistics(tiny, monkeypatch):

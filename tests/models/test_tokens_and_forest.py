@@ -27,8 +27,6 @@ from helpers.models.tokens import (
     subject_prompts,
 )
 from helpers.models.weights import prepare
-from helpers.peak.records import load_peak
-from helpers.peak.run import questions
 from helpers.scoring.answers import Question, tokenised
 
 ARCHITECTURES = ["gpt2", "gptj", "llama", "qwen2", "mistral", "gemma3"]
@@ -118,16 +116,6 @@ def test_a_prompt_may_end_in_a_line_break_and_in_no_other_blank(tiny):
     ):
         with pytest.raises(TokenError, match=message):
             prompt_ids(tiny("gemma3"), prompt)
-
-
-def test_the_benchmarks_answers_all_follow_a_blank(data_folder):
-    prompts = set()
-    for name in ("peak-cf", "peak-t", "peak-mini-cf", "peak-mini-t"):
-        for each in load_peak(name).records:
-            asked, _ = questions(each)
-            prompts |= {question.prompt for question in asked}
-    assert len(prompts) > 10_000
-    assert {prompt for prompt in prompts if separator_after(prompt) != " "} == set()
 
 
 def test_a_subject_without_tokens_is_refused(tiny):

@@ -183,24 +183,6 @@ def test_what_holds_for_any_edit(edit: dict[str, Any], gain: float, random: Any)
     assert additivity(**shuffled) == pytest.approx(factors)
 
 
-@given(lists, lists, lists)
-def test_the_filter_separates_the_lists(
-    correct: list[float], hard: list[float], random: list[float]
-) -> None:
-    kept = keep_answers(correct, hard, random)
-    for index in kept.correct:
-        assert sum(value > correct[index] for value in hard) / len(hard) < 0.2
-        assert all(hard[other] < correct[index] for other in kept.hard)
-        assert all(random[other] < correct[index] for other in kept.random)
-    if kept.usable:
-        true, false = np.array(correct)[kept.correct], np.array(hard)[kept.hard]
-        unchanged = additivity(
-            correct_before=true, correct_after=true, false_before=false, false_after=false
-        )
-        nothing = {"RFF": 0, "RNF": 0, "CPC": 1, "FPC": 1, "AFF": 0, "ANF": 0}
-        assert unchanged == pytest.approx(nothing)
-
-
 def answers(
     case_id: int, role: str, index: int, scores: dict[str, list[tuple[int, float, float]]]
 ) -> list[tuple]:

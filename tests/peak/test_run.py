@@ -65,11 +65,6 @@ def test_run_is_scored_stored_and_resumed(run, editor, monkeypatch):
     assert run.edits(editor)["steps"].tolist() == [3, 3, 3]
 
 
-def test_chunks_change_nothing(run, tmp_path, editor):
-    single = replace(run, store=ResultsStore(tmp_path / "b"), chunk=1).scores(editor)
-    np.testing.assert_allclose(run.scores(editor)["sum_after"], single["sum_after"], atol=1e-3)
-
-
 def test_a_repaired_record_leaves_the_others_as_they_are(run, editor, monkeypatch):
     """Whichever file records are from, whatever else is in it: their own content counts."""
     first, (record, *others) = run.scores(editor), run.data.records
