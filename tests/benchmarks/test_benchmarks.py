@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 
-from benchmarks import gpu, house, locating, precision
+from benchmarks import gpu, house
 from benchmarks.editing import shape_threshold
 from benchmarks.gpu_steps import STEPS, Setting
 from benchmarks.plain import PLAIN, plain_scores
-from benchmarks.report import Report
-from helpers import models
 from helpers.editing.build import build_editor
 from helpers.editing.mend import Hypernetwork, Mend, MendHyperparameters
 from helpers.editing.request import EditRequest
@@ -85,19 +82,6 @@ def test_a_gpus_steps_measure_on_a_cpu(tmp_path):
     lines = gpu.read(file)
     assert all(line.get("finite", True) and line.get("relative error", 0) < 0.02 for line in lines)
     assert "| ft-m, ours | records 2, seconds a record" in gpu.table(lines)
-
-
-def test_locating_and_precision_leave_out_what_cannot_be_had(tiny, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(models, "load", lambda *_, **__: tiny("llama"))
-    monkeypatch.setattr(precision, "preset_of", lambda _: "generic")
-    locating.main("tiny", "activation,random", sentences=1, folder=tmp_path)
-    (file,) = tmp_path.glob("*.parquet")
-    assert list(pd.read_parquet(file)["x"]) == ["activation", "random"]
-    precision.main("tiny", "mend,ft-m", "peak-mini-cf", 1)
-    assert "mend is left out" in capsys.readouterr().err
-    report = Report("example", "record", torch.float32, "cpu")
-    report.add("ours", 1, 2.0, plain=6.0, flop=4e9)
-    assert report.rows[0]["ratio"] == 3
 
 
 def test_the_house_is_counted():

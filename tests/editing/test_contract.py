@@ -125,16 +125,6 @@ def test_sequential_equals_writing_step_by_step(tiny, make_editor, requests, nam
         assert_same(totals[-1], expected)
 
 
-def test_editors_that_cannot_solve_for_all_at_once_edit_in_sequence(
-    tiny, make_editor, requests
-) -> None:
-    rome = make_editor("rome", tiny("llama"), v_num_grad_steps=3)
-    joint = rome.edit_jointly(requests)
-    *_, last = rome.edit_sequentially(requests)
-    assert len(joint.diagnostics["edits"]) == 3
-    assert_same(joint, last)
-
-
 @pytest.mark.parametrize("name", ["rome", "memit", "alphaedit", "rect", "prune", "ft-m", "mend"])
 def test_half_precision_models_are_edited_in_full_precision(
     tiny, make_editor, requests, name

@@ -10,8 +10,6 @@ import torch
 from helpers.editing.contexts import ContextTemplates
 from helpers.editing.kn import Kn, KnHyperparameters
 from helpers.editing.request import EditRequest, RequestError
-from helpers.locating.attribution import integrated_gradients
-from helpers.locating.query import Query
 from helpers.locating.slots import greedy_tokens
 from helpers.models.tokens import answer_ids, prompt_ids
 
@@ -19,12 +17,6 @@ from helpers.models.tokens import answer_ids, prompt_ids
 def kn(language_model, contexts=("{}",), **more: Any) -> Kn:
     settings = KnHyperparameters(**{"steps": 4, **more})
     return Kn(language_model, settings, ContextTemplates((tuple(contexts),)))
-
-
-def attributed(language_model, prompt, token, **more: Any) -> torch.Tensor:
-    """Attributions of one token after a prompt, [layers, neurons]."""
-    query = Query("", prompt, len(prompt) - 1, token, None)
-    return integrated_gradients(language_model, query, **more)
 
 
 @pytest.mark.parametrize("architecture", ["gpt2", "llama"])
@@ -46,22 +38,6 @@ def test_the_update_is_one_vector_in_the_chosen_columns(tiny, requests, architec
         torch.testing.assert_close(delta.dense(), expected)
     layers = {language_model.layout.layer_of(module) for module in update}
     assert layers == {layer for layer, _ in chosen}
-
-
-def test_longer_answers_are_attributed_after_the_models_own_words(tiny) -> None:
-    language_model = tiny("mistral")
-    editor = kn(language_model)
-    request = EditRequest("Mars", "{} is a planet near", "Venus", ("Io",))
-    (found,) = editor._attributions(editor._texts(request))
-    prompt = prompt_ids(language_model, request.text)
-    tokens = answer_ids(language_model, "Io")
-    (own,) = greedy_tokens(language_model, [prompt], len(tokens) - 1)
-    parts = [
-        attributed(language_model, (*prompt, *own[:i]), token, steps=4)
-        for i, token in enumerate(tokens)
-    ]
-    assert len(parts) == 3  # blank, I, o
-    torch.testing.assert_close(found, torch.stack(parts).mean(0))
 
 
 def test_coarse_and_refined_sets(tiny) -> None:

@@ -35,7 +35,7 @@ from helpers.peak.records import load_peak
 from helpers.values import check_values
 from tests.editing.conftest import untrained_network
 from tools.train_mend.__main__ import train
-from tools.train_mend.records import TrainingRecord, packaged_records, split
+from tools.train_mend.records import TrainingRecord
 from tools.train_mend.trainer import Trainer, TrainingSettings, draw_tasks
 
 LAYERS = (2, 3)
@@ -179,19 +179,6 @@ def test_an_interrupted_run_goes_on_as_if_it_had_not_been(tiny, tmp_path) -> Non
 
 
 # Records.
-
-
-def test_packaged_records_contradict_no_fact() -> None:
-    records = packaged_records(per_relation=10)
-    assert records == packaged_records(per_relation=10) != packaged_records(per_relation=10, seed=1)
-    known = {(r.subject, r.relation, r.known) for r in records}
-    for record in records:
-        assert len(set(record.prompts)) == 3
-        assert all(record.subject in prompt for prompt in record.prompts)
-        assert (record.subject, record.relation, record.target) not in known
-    training, held_out = split(records, held_out=40)
-    assert len(held_out) == 40
-    assert not {r.subject for r in training} & {r.subject for r in held_out}
 
 
 # Networks on disk.

@@ -30,12 +30,6 @@ def test_requests_that_cannot_be_edited(requests, field, value, message) -> None
     assert "record a" in str(caught.value)
 
 
-def test_a_single_answer_is_not_taken_for_its_letters(requests) -> None:
-    with pytest.raises(TypeError, match="several texts, not 'Egypt'"):
-        replace(requests[0], correct="Egypt")
-    assert replace(requests[0], correct=["Egypt"]).correct == ("Egypt",)
-
-
 @pytest.mark.parametrize("layers", [(1, 1), (2, 1)])
 def test_layers_are_named_once_and_in_order(layers) -> None:
     with pytest.raises(ValueError, match="ascending"):

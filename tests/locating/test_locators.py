@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from helpers import UserError
-from helpers.locating import attribution, locators
+from helpers.locating import attribution
 from helpers.locating.attribution import embedding_deviation, integrated_gradients
 from helpers.locating.locators import (
     ActivationMagnitude,
@@ -281,12 +281,6 @@ def test_own_answers(any_model: LanguageModel) -> None:
     assert filled[1].target == int(logits.argmax())
 
 
-def test_sentences_without_a_subject_can_be_traced(any_model: LanguageModel) -> None:
-    (query,) = encode(any_model, [Sentence("in Utopia people speaks _", "Latin")])
-    assert query.subject is None
-    assert np.isfinite(CausalTracing(samples=2).scores(any_model, [query])).all()
-
-
 @pytest.mark.parametrize(
     ("sentence", "error", "message"),
     [
@@ -298,9 +292,3 @@ def test_sentences_without_a_subject_can_be_traced(any_model: LanguageModel) -> 
 def test_bad_sentences(tiny: Tiny, sentence, error, message) -> None:
     with pytest.raises(error, match=message):
         encode(tiny("llama"), [sentence])
-
-
-def test_models_whose_weights_do_not_fit(tiny: Tiny, monkeypatch) -> None:
-    monkeypatch.setattr(locators, "MOST_ENTRIES", 10)
-    with pytest.raises(LocatorError, match="scores every weight, 6,144 of tiny-llama"):
-        Fisher().scores(tiny("llama"), encode(tiny("llama"), SENTENCES))

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from base64 import b64decode
-from io import BytesIO
-
 import numpy as np
 import pandas as pd
 import pytest
-from matplotlib import image
 from matplotlib import pyplot as plt
 
-from helpers import UserError, paths
+from helpers import paths
 from helpers.paths import REPOSITORY, RUNS
 from helpers.results import show as module
-from helpers.results.show import figure_output, show, table_output
+from helpers.results.show import show, table_output
 
 TABLE = pd.DataFrame(
     {"ES": [99.123, np.nan], "AFF_hard": [1.0, 2.5], "note": ["<b>", "†"]},
@@ -57,14 +53,6 @@ def test_every_cell_of_a_table_stands_in_its_own_place_and_intervals_stay_on_one
     assert '<td class="words">hard' in table_output(words, index=False)["text/html"]
 
 
-def test_a_figure_has_twice_the_pixels_of_its_place():
-    figure = plt.figure(figsize=(3, 2))
-    output, size = figure_output(figure, "a caption")
-    assert size == {"width": 300, "height": 200}
-    assert image.imread(BytesIO(b64decode(output["image/png"]))).shape[:2] == (400, 600)
-    assert output["text/plain"] == "a caption"
-
-
 def test_showing_a_figure_saves_it_shows_it_and_closes_it(displayed, monkeypatch, tmp_path):
     """In a folder that git ignores: Run All leaves git clean."""
     monkeypatch.delenv("HELPERS_FIGURES", raising=False)
@@ -78,15 +66,6 @@ def test_showing_a_figure_saves_it_shows_it_and_closes_it(displayed, monkeypatch
     assert options["metadata"]["image/png"]["width"] == 660
     assert "RSim as the ratio of two distances" in caption["text/markdown"]
     assert plt.get_fignums() == []
-
-
-def test_a_published_figure_is_shown_by_its_name_alone(displayed, monkeypatch, tmp_path):
-    monkeypatch.setenv("HELPERS_FIGURES", str(tmp_path))
-    show("02_funnel")
-    assert (tmp_path / "02_funnel.svg").exists()
-    assert len(displayed) == 2
-    with pytest.raises(UserError, match="no figure '02_no'"):
-        show("02_no")
 
 
 def test_a_run_keeps_the_tables_it_shows(tmp_path, monkeypatch):

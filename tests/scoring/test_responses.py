@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from helpers.editing.update import Update, apply
-from helpers.models.tokens import TokenError, chat_text, prompt_ids
+from helpers.models.tokens import chat_text, prompt_ids
 from helpers.scoring import responses as module
 from helpers.scoring.responses import Sampling, sample_responses, sample_tokens, uses_chat
 from tests.scoring.updates import random_updates
@@ -139,17 +139,3 @@ def test_a_chat_is_read_in_turns_as_paragraphs_or_without_a_system_turn(tiny, mo
     monkeypatch.setattr(language_model.tokenizer, "chat_template", "{{ nothing.there }}")
     with pytest.raises(Exception, match="nothing"):
         chat_text(language_model, "Who?")
-
-
-def test_bad_input_is_refused(tiny):
-    language_model = tiny("llama")
-    long = "a" * (language_model.context_length - 3)
-    for prompt, error, message in (
-        ("a ", TokenError, "ends with a blank"),
-        (long, TokenError, r"new ones exceed the context of \d+; shorten"),
-    ):
-        with pytest.raises(error, match=message):
-            sample_responses(language_model, [prompt])
-    for settings, message in (({"temperature": -1}, "temperature"), ({"stop": ""}, "empty stop")):
-        with pytest.raises(ValueError, match=message):
-            Sampling(**settings)
