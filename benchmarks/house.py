@@ -40,7 +40,7 @@ BUDGETS = {
     "tools": 2910,
     "benchmarks": 1496,
     "book": 795,
-    "tests": 14249,
+    "tests": 14063,
 }
 OUTSIDE = ("tools", "benchmarks", "book", "tests")
 # What an addition is: a word by which code names one that exists, and the files it may touch.
