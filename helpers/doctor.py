@@ -10,7 +10,6 @@ from contextlib import chdir
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import psutil
 import torch
@@ -18,7 +17,7 @@ import torch
 from helpers import UserError, __version__
 from helpers.editing.corpus import DUMP
 from helpers.editing.mend import UntrainedError
-from helpers.editing.presets import base_hyperparameters, content_of, model_file
+from helpers.editing.presets import base_hyperparameters
 from helpers.fetch import (
     DATA_VARIABLE,
     NotHereError,
@@ -93,7 +92,11 @@ def needs(params_file: Path) -> Iterator[str]:
         extra = "" if find_spec("datasets") else "; needs pip install --editable '.[wikipedia]'"
         yield f"  corpus wikipedia: {DUMP}, where the hub's cache lacks it{extra}"
     if "preset" in params:
-        yield from (f"  {line}" for line in _second_moments(params))
+        editors = {name.partition("+")[0] for name in methods_of(params)}
+        names = params["model"], params["preset"]
+        if any(base_hyperparameters(editor, *names).moment_layers for editor in editors):
+            about = f"second moments over {params['corpus']}"
+            yield f"  {about}: made before the first edit where package and cache lack them"
 
 
 def _weights(model: str) -> str:
@@ -108,22 +111,6 @@ def _weights(model: str) -> str:
     half = weight_bytes(model, "bfloat16")
     size = f", {half / 1e9:.0f} GB or, if stored in fp32, {2 * half / 1e9:.0f} GB" if half else ""
     return f"from the hub as {HUB_NAMES.get(model, model)}, unless it is in the hub's cache{size}"
-
-
-def _second_moments(params: dict[str, Any]) -> Iterator[str]:
-    editors = dict.fromkeys(name.partition("+")[0] for name in methods_of(params))
-    model = params["model"]
-    of_each = (base_hyperparameters(name, model, params["preset"]) for name in editors)
-    layers = sorted({layer for each in of_each for layer in each.moment_layers})
-    if layers and params.get("edited_facts"):  # KLoB edits them at every layer
-        layers = list(range(content_of(model_file(model))["configuration"]["blocks"]))
-    if not layers:
-        return
-    listed = ", ".join(map(str, layers))
-    yield (
-        f"second moments of layers {listed} over {params['corpus']}: made before the first edit where"
-        " package and cache lack them"
-    )
 
 
 def _megabytes(size: int | None) -> str:

@@ -28,7 +28,7 @@ from filelock import FileLock, Timeout
 from papermill.exceptions import PapermillExecutionError
 
 from helpers import UserError, __version__
-from helpers.params import notebook_of, notebook_parameters, read_params
+from helpers.params import defaults_of, notebook_of, read_params
 from helpers.paths import REPOSITORY, RUNS, file_name, in_one_line, remove, write_whole
 from helpers.processes import TOLD, each_alone, shared_cores
 
@@ -193,14 +193,13 @@ def _recorded(planned: PlannedRun, tell: Callable[[str], None]) -> RunRow:
         "HELPERS_TABLES": str(planned.tables.resolve()),
         "HELPERS_TELL": "1",
     }
-    as_it_is = str(planned.output).replace("{", "{{").replace("}", "}}")  # to papermill, a template
     started, clock = datetime.now(UTC), time.perf_counter()
     error = ""
     try:
         with patch.dict(os.environ, variables):
             papermill.execute_notebook(
-                as_it_is,  # the cells of this run, executed in their place
-                as_it_is,
+                str(planned.output),  # the cells of this run, executed in their place
+                str(planned.output),
                 parameters=planned.params,
                 kernel_name="python3",
                 cwd=str(REPOSITORY),
@@ -225,7 +224,7 @@ def write_for_run(notebook: Path, params: Mapping[str, Any], path: Path, *, part
         cells = [cell for cell in cells if {part, "parameters"} & tags(cell)]
     if "published" in params and not params["published"]:
         cells = [cell for cell in cells if PUBLISHED not in tags(cell)]
-    defaults = {p.name: p.default for p in notebook_parameters(notebook)}
+    defaults = defaults_of(notebook)
     if any(params[name] != defaults[name] for name in params.keys() - _PLACES):
         cells = [cell for cell in cells if RESULTS not in tags(cell)]
         for cell in cells:  # the box of ``tools.headlines``

@@ -10,7 +10,6 @@ from __future__ import annotations
 import ast
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
@@ -37,28 +36,6 @@ _TYPES: dict[str, Any] = {
     "float | None": _Float | None,
     "str | None": str | None,
 }
-
-
-@dataclass(frozen=True)
-class Parameter:
-    """One line of a parameter cell."""
-
-    name: str
-    type: str
-    default: Any
-
-
-def notebook_parameters(notebook: Path) -> tuple[Parameter, ...]:
-    """Read the cell tagged ``parameters``."""
-    cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
-    (tagged,) = (cell for cell in cells if "parameters" in cell["metadata"].get("tags", []))
-    found = []
-    for line in ast.parse("".join(tagged["source"])).body:
-        assert isinstance(line, ast.AnnAssign)
-        assert line.value is not None
-        kind, default = ast.unparse(line.annotation), ast.literal_eval(line.value)
-        found.append(Parameter(ast.unparse(line.target), kind, default))
-    return tuple(found)
 
 
 def notebook_of(params_file: Path) -> Path:
@@ -89,6 +66,11 @@ def read_params(params_file: Path, notebook: Path | None = None) -> dict[str, An
     return validate_params(values, notebook, where=str(params_file))
 
 
+def defaults_of(notebook: Path) -> dict[str, Any]:
+    """A notebook's parameters and their default values."""
+    return validate_params({}, notebook, where=notebook.name)
+
+
 def validate_params(values: dict[str, Any], notebook: Path, *, where: str) -> dict[str, Any]:
     """Check values, which come from ``where``, against a notebook's parameters; add its defaults."""
     model = _model(notebook)
@@ -100,8 +82,15 @@ def validate_params(values: dict[str, Any], notebook: Path, *, where: str) -> di
 
 @cache  # a sweep asks once for each of its runs
 def _model(notebook: Path) -> type[BaseModel]:
-    parameters = notebook_parameters(notebook)
-    fields: dict[str, Any] = {p.name: (_TYPES[p.type], p.default) for p in parameters}
+    """A model of the cell tagged ``parameters``; unknown names are forbidden."""
+    cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+    (tagged,) = (cell for cell in cells if "parameters" in cell["metadata"].get("tags", []))
+    fields: dict[str, Any] = {}
+    for line in ast.parse("".join(tagged["source"])).body:
+        assert isinstance(line, ast.AnnAssign)
+        assert line.value is not None
+        kind, default = _TYPES[ast.unparse(line.annotation)], ast.literal_eval(line.value)
+        fields[ast.unparse(line.target)] = (kind, default)
     config = ConfigDict(extra="forbid", protected_namespaces=())
     return create_model(notebook.stem, __config__=config, **fields)
 

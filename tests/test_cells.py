@@ -13,7 +13,7 @@ import nbformat
 import pytest
 
 from helpers.execute import tags, write_for_run
-from helpers.params import notebook_parameters
+from helpers.params import defaults_of
 from helpers.paths import NOTEBOOKS
 
 ALL = sorted(NOTEBOOKS.glob("*.ipynb"))
@@ -50,7 +50,7 @@ def notebook(tmp_path: Path) -> Path:
 
 
 def sources(notebook: Path, part: str = "", **params: Any) -> list[str]:
-    defaults = {p.name: p.default for p in notebook_parameters(notebook)}
+    defaults = defaults_of(notebook)
     written = notebook.with_name("run.ipynb")
     write_for_run(notebook, {**defaults, **params}, written, part=part)
     return [each.source for each in nbformat.read(written, as_version=4).cells]
@@ -77,7 +77,7 @@ def test_published_results_are_drawn_where_they_are_asked_for(notebook):
 
 @pytest.mark.parametrize("path", ALL, ids=lambda path: path.stem)
 def test_prose_that_every_run_keeps_states_no_default(path, tmp_path):
-    params = {p.name: p.default for p in notebook_parameters(path)}
+    params = defaults_of(path)
     others = {"model": "other", "preset": "paper", "corpus": "wikipedia", "published": []}
     written = tmp_path / path.name
     write_for_run(path, params | {k: v for k, v in others.items() if k in params}, written)
@@ -99,7 +99,7 @@ def test_what_shards_share_is_executed_alone(notebook):
 def test_nothing_that_is_left_needs_what_is_left_out(path, part, tmp_path):
     if part and part not in TAGS[path]:
         pytest.skip("no sweep runs it")
-    params = {p.name: p.default for p in notebook_parameters(path)}
+    params = defaults_of(path)
     written = tmp_path / path.name
     write_for_run(path, {**params, "published": []}, written, part=part)
     options = ["check", "--isolated", "--select", "F821", str(written)]

@@ -51,7 +51,7 @@ def test_what_a_paper_run_needs(monkeypatch):
 
 def test_second_moments_are_announced():
     (line,) = (n for n in needs(PARAMS / "quick" / "03_editing_runs.yaml") if "moments" in n)
-    assert "second moments of layers 5 over self: made before the first edit" in line
+    assert "second moments over self: made before the first edit" in line
 
 
 def test_a_wrong_data_folder_is_said_once(empty_machine, monkeypatch):

@@ -13,7 +13,7 @@ import yaml
 
 from helpers.editing.update import LowRank, Update
 from helpers.fetch import files_of
-from helpers.params import notebook_of, notebook_parameters, read_params
+from helpers.params import defaults_of, notebook_of, read_params
 from helpers.paths import FIGURES, NOTEBOOKS, PARAMS
 from helpers.results.figure import drawing
 
@@ -32,14 +32,14 @@ def code_cells(path: Path) -> list:
 
 
 def test_a_parameter_keeps_its_value(notebook):
-    names = "|".join(p.name for p in notebook_parameters(notebook))
+    names = "|".join(defaults_of(notebook))
     _, *others = (cell.source for cell in code_cells(notebook))
     assert not [s for s in others if re.search(rf"^(?:{names}) =", s, re.MULTILINE)]
 
 
 def test_quick_profile_is_the_default(notebook):
     file = PARAMS / "quick" / f"{notebook.stem}.yaml"
-    defaults = {p.name: p.default for p in notebook_parameters(notebook)}
+    defaults = defaults_of(notebook)
     assert yaml.safe_load(file.read_text()) == defaults
     assert read_params(file) == defaults
 

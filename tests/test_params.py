@@ -9,7 +9,7 @@ import pytest
 
 from helpers import UserError, execute, params
 from helpers.execute import RunError
-from helpers.params import notebook_of, notebook_parameters, read_params
+from helpers.params import defaults_of, notebook_of, read_params
 
 CELL = """model: str = "smollm2-135m"  # model name
 rate: float = 0.5  # learning rate
@@ -46,9 +46,8 @@ def run(file, notebooks):
 
 
 def test_the_cell_is_the_definition(notebooks):
-    found = notebook_parameters(notebooks / "notebooks" / "07_try.ipynb")
-    assert [p.name for p in found] == ["model", "rate", "layers", "limit"]
-    assert found[1].default == 0.5
+    found = defaults_of(notebooks / "notebooks" / "07_try.ipynb")
+    assert found == {"model": "smollm2-135m", "rate": 0.5, "layers": [4, 5], "limit": None}
 
 
 def test_values_are_converted_and_defaults_filled(notebooks):

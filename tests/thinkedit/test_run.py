@@ -11,7 +11,7 @@ from helpers import UserError
 from helpers.editing.editor import Editor
 from helpers.editing.presets import Hyperparameters
 from helpers.editing.update import LowRank, Update, apply
-from helpers.params import notebook_parameters
+from helpers.params import defaults_of
 from helpers.paths import NOTEBOOKS
 from helpers.results.archive import Archive, ArchiveError
 from helpers.results.publish import publish_parts
@@ -234,8 +234,7 @@ def test_a_deep_edit_without_all_its_requests_is_given_up(run_of, tiny, monkeypa
 @pytest.fixture
 def publishing(tiny, edits, tmp_path, monkeypatch):
     """Publish edits of an editor into an archive, by parameters of notebook 06."""
-    parameters = notebook_parameters(NOTEBOOKS / "06_thinkedit_case_study.ipynb")
-    defaults = {parameter.name: parameter.default for parameter in parameters}
+    defaults = defaults_of(NOTEBOOKS / "06_thinkedit_case_study.ipynb")
     into = Archive(tmp_path / "archive")
     monkeypatch.setattr(publish, "RUNS", tmp_path)
     monkeypatch.setattr(publish, "load_edits", lambda layout: edits)
