@@ -41,10 +41,7 @@ from helpers.paths import REPOSITORY, cache_folder
 from helpers.results.archive import ArchiveError
 from helpers.values import methods_of, wrong_values
 
-_PACKAGES = (
-    *("torch", "transformers", "numpy", "pandas", "matplotlib"),
-    *("papermill", "submitit", "ipywidgets"),
-)
+_PACKAGES = ("torch", "transformers", "numpy", "pandas", "papermill", "submitit", "ipywidgets")
 _GIB = 2**30
 
 

@@ -24,17 +24,9 @@ from helpers.records import in_words, load_yaml
 _Int = Annotated[int, Strict()]  # pydantic takes true for 1
 _Float = Annotated[float, Field(allow_inf_nan=False)]
 _TYPES: dict[str, Any] = {
-    "str": str,
-    "int": _Int,
-    "float": _Float,
-    "bool": bool,
-    "list[str]": list[str],
-    "list[int]": list[_Int],
-    "list[float]": list[_Float],
-    "list[list[str]]": list[list[str]],
-    "int | None": _Int | None,
-    "float | None": _Float | None,
-    "str | None": str | None,
+    **{"str": str, "bool": bool, "int": _Int, "float": _Float},
+    **{"list[str]": list[str], "list[int]": list[_Int], "list[float]": list[_Float]},
+    **{"list[list[str]]": list[list[str]], "int | None": _Int | None},
 }
 
 
@@ -89,8 +81,8 @@ def _model(notebook: Path) -> type[BaseModel]:
     for line in ast.parse("".join(tagged["source"])).body:
         assert isinstance(line, ast.AnnAssign)
         assert line.value is not None
-        kind, default = _TYPES[ast.unparse(line.annotation)], ast.literal_eval(line.value)
-        fields[ast.unparse(line.target)] = (kind, default)
+        kind = _TYPES[ast.unparse(line.annotation)]
+        fields[ast.unparse(line.target)] = (kind, ast.literal_eval(line.value))
     config = ConfigDict(extra="forbid", protected_namespaces=())
     return create_model(notebook.stem, __config__=config, **fields)
 

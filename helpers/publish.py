@@ -29,11 +29,7 @@ def publish(
 ) -> Path:
     """Compute what is missing, then write its tables, and return the published run's folder.
 
-    Args:
-        params_file: parameters of a notebook that has results of its own.
-        name: the run's label besides its model and data; it is stored next to the one without.
-        finished: write what is finished and make no edit (notebooks 03, 05 and 06).
-        data: the folder of all archives.
+    ``name`` labels the run besides its model and data. ``finished``: write what there is, make no edit.
     """
     params = read_params(params_file)
     notebook = notebook_of(params_file).stem
