@@ -4,7 +4,4 @@ __version__ = "0.1.0"
 
 
 class UserError(ValueError):
-    """What a user can repair, in one line: what, where, remedy.
-
-    The command line catches it once; a subclass is for a caller that tells it apart.
-    """
+    """What a user can repair, in one line: what, where, remedy. The command line catches it."""

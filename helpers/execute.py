@@ -56,16 +56,13 @@ class RunRow:
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """A checked params file, its notebook, and the folder its executed notebook will be in.
-
-    ``part`` is the tag of the cells that are executed; none: all.
-    """
+    """A checked params file, its notebook, and the folder its executed notebook will be in."""
 
     notebook: Path
     params_file: Path
     params: dict[str, Any]
     output_folder: Path
-    part: str = ""
+    part: str = ""  # the tag of the cells that are executed; none: all
 
     @property
     def output(self) -> Path:
@@ -129,9 +126,8 @@ def run_files(
         if code:
             failed.append(name)
     if len(planned) > 1:
-        tell(f"{len(planned) - len(failed)} of {len(planned)} notebooks ended well")
-    if failed:
-        tell(f"failed: {', '.join(failed)}")
+        told = f"; failed: {', '.join(failed)}" if failed else ""
+        tell(f"{len(planned) - len(failed)} of {len(planned)} notebooks ended well{told}")
     return not failed
 
 
@@ -153,11 +149,7 @@ def execute(planned: PlannedRun, *, tell: Callable[[str], None] = lambda _: None
     """Execute a checked run; ``tell`` gets lines about its progress.
 
     The executed notebook, its figures and tables, the effective parameters and the row go to its folder,
-    whether the run fails or not.
-
-    Raises:
-        RunError: a cell failed, and the executed notebook up to there is kept; or the folder cannot
-            be written.
+    also where a cell fails, which is a ``RunError``.
     """
     try:
         planned.output_folder.mkdir(parents=True, exist_ok=True)

@@ -18,7 +18,6 @@ from helpers.kept import file_digest
 from helpers.paths import PACKAGED, cache_folder, written_whole
 
 DATA_VARIABLE = "HELPERS_DATA"
-DOWNLOAD_TIMEOUT = 60  # seconds without an answer from the server
 # What a params file calls a data set of several files, or by another name than its file's.
 _SETS = {
     "klob": ("klob-c", "klob-r", "klob-u"),
@@ -103,7 +102,7 @@ def locate(resource: Resource, *, download: bool = True) -> Path:
     cached.parent.mkdir(parents=True, exist_ok=True)
     try:
         with written_whole(cached) as scratch:
-            fetch = pooch.HTTPDownloader(timeout=DOWNLOAD_TIMEOUT)
+            fetch = pooch.HTTPDownloader(timeout=60)  # seconds without an answer
             fetch(resource.url, str(scratch), None)
             if not resource.matches(scratch):
                 raise ValueError(f"{resource.url} no longer holds the published file")

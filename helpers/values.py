@@ -1,7 +1,4 @@
-"""What a parameter's value must be, by the parameter's name: what the notebook hands it to, or a bound.
-
-Values are checked before anything is fetched and before a model is loaded.
-"""
+"""What a parameter's value must be, checked before anything is fetched or a model is loaded."""
 
 from __future__ import annotations
 
@@ -55,10 +52,7 @@ _LEAST = {
 
 
 def check_values(file: Path, params: Params, *, published: bool = True) -> None:
-    """Refuse values that the run of a params file could not use, with a ``UserError`` of all of them.
-
-    ``published`` tells whether the published tables that the params name must exist.
-    """
+    """Refuse values that a run could not use, all at once; ``published`` tables must exist."""
     allowed: tuple[type[Exception], ...] = () if published else (ArchiveError,)
     if any(not method.startswith("mend") for method in methods_of(params)):
         allowed = (*allowed, UntrainedError)  # the others run without it

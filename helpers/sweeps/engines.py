@@ -71,11 +71,8 @@ def slurm_engine(folder: Path, options: Mapping[str, Any]) -> Engine:
     """Submits jobs as an array and yields each as it leaves the queue.
 
     Tasks outlive the command that waits. Those that an earlier command submitted and that are still in
-    the queue are waited for, not submitted again.
-
-    Args:
-        folder: for submitit's scripts and logs; on a file system that all nodes share.
-        options: submitit's parameters, e.g. ``{"timeout_min": 240, "slurm_partition": "gpu"}``.
+    the queue are waited for, not submitted again. All nodes share ``folder``, for scripts and logs;
+    ``options`` are submitit's parameters.
     """
 
     def run(jobs: Sequence[Job]) -> Iterator[Job]:
