@@ -140,7 +140,7 @@ def status(groups: Sequence[Group]) -> pd.DataFrame:
 
 def report(table: pd.DataFrame) -> Iterator[str]:
     """The table of ``status``, each failure with its reason and notebook, and what is left."""
-    shown = table[["run", "edits", "state", "seconds"]].astype({"seconds": "Float64"})
+    shown = table[["run", "edits", "state", "seconds"]].astype({"seconds": float})
     yield shown.to_string(index=False, na_rep="-")
     for row in table[table["state"] == "failed"].itertuples():
         error = str(row.error).replace("\n", "\n    ")
