@@ -35,12 +35,12 @@ BUDGETS = {
     "klob": 1504,
     "thinkedit": 3894,
     "explorer": 550,
-    "sweeps": 453,
-    "top-level": 1427,
+    "sweeps": 450,
+    "top-level": 1369,
     "tools": 2910,
     "benchmarks": 1496,
     "book": 795,
-    "tests": 14063,
+    "tests": 14044,
 }
 OUTSIDE = ("tools", "benchmarks", "book", "tests")
 # What an addition is: a word by which code names one that exists, and the files it may touch.
