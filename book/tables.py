@@ -91,7 +91,7 @@ def _peak(folder: Path) -> Iterator[str]:
         yield f"{escaped(caption_of(run))}. Percent, 95 % intervals; {marks}."
         yield html(editing_table(by_record))
         settings = paper_setting(run.about.source["model"], run.about.source["dataset"])
-        yield f"Beside the paper ({escaped(', '.join(each.label for each in settings))}); * is a slip there:"
+        yield f"Beside the paper ({escaped(', '.join(settings))}); * is a slip there:"
         yield html(beside_paper(by_record, settings, metrics=_PLAIN))
 
 

@@ -25,7 +25,7 @@ from helpers.editing.editors import method_label
 from helpers.editing.memit import AlphaEdit
 from helpers.params import read_params
 from helpers.paths import run_name
-from helpers.peak.construction.report import validation_report
+from helpers.peak import records as peak
 from helpers.peak.metrics import KEYS
 from helpers.peak.publish import peak_run
 from helpers.peak.records import OFFICIAL, PeakRecord, load_peak
@@ -46,12 +46,10 @@ app = typer.Typer(add_completion=False)
 @app.command()
 def contradictions() -> None:
     """Count and store the contradictions of each kind in the official files."""
-    counts = {
-        name: Counter(
-            w.kind for w in validation_report(load_peak(name, strict_lists=False).records)
-        )
-        for name in OFFICIAL
-    }
+    counts = {}
+    for name in OFFICIAL:
+        records = load_peak(name, strict_lists=False).records
+        counts[name] = Counter(kind for each in records for kind in peak.contradictions(each))
     rows = [(name, *each) for name, found in counts.items() for each in found.most_common()]
     table = pd.DataFrame(rows, columns=["set", "kind", "count"])
     source = {name: resource.checksum for name, resource in OFFICIAL.items()}

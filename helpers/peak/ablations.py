@@ -16,21 +16,14 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
 from scipy import stats
 
 from helpers.editing.editors import OBJECTIVES, SYMBOLS, Variant, fairer, method_label, objectives
 from helpers.peak.findings import ByVariant
 from helpers.peak.metrics import metrics_table
-from helpers.peak.tables import (
-    HARD_METRICS,
-    caption_of,
-    metric_contrast,
-    percent_cells,
-    scores_of,
-)
+from helpers.peak.tables import caption_of, scores_of
 from helpers.results.archive import Run
-from helpers.results.statistics import LEVEL, holm
+from helpers.results.statistics import holm
 from helpers.results.text import published_table
 
 FALSE = ("hard", "random")
@@ -44,10 +37,8 @@ PAIRS = {
 def studies(params: Mapping[str, Any]) -> list[Variant]:
     """The variants of every study, each once, from the parameters of notebook 04.
 
-    Args:
-        params: ``editors`` (those studied closely: PEAK, Figures 3 and 5, and Table 8's coefficients),
-            ``fairer`` (Table 5) and ``others`` (editors beyond the paper), ``neighbours`` (Figure 4),
-            ``factors`` and ``margins`` (values to try).
+    ``editors`` are studied closely (PEAK, Figures 3 to 5, Table 8), ``fairer`` for Table 5; ``others``
+    are beyond the paper.
     """
     close = params["editors"]
     variants = [v for editor in close for v in objectives(editor)]
@@ -65,28 +56,19 @@ def studies(params: Mapping[str, Any]) -> list[Variant]:
 
 @dataclass(frozen=True)
 class Studies:
-    """What is finished of one model's ablations on one data set.
-
-    ``scores`` by variant, ``sequences`` by method and number of edits, ``said`` by state; ``settings`` of
-    each variant, and how samples were drawn.
-    """
+    """What is finished of one model's ablations on one data set."""
 
     run: Run
-    scores: dict[str, pd.DataFrame]
-    sequences: dict[tuple[str, int], pd.DataFrame]
-    said: dict[str, pd.DataFrame]
-    settings: Mapping[str, Any]
+    scores: dict[str, pd.DataFrame]  # by variant
+    sequences: dict[tuple[str, int], pd.DataFrame]  # by method and number of edits
+    said: dict[str, pd.DataFrame]  # by state of the model
+    settings: Mapping[str, Any]  # of each variant
     sampling: Mapping[str, Any]
 
     @property
     def dataset(self) -> str:
         """The data set's name."""
         return str(self.run.about.source["dataset"])
-
-    def margin(self, editor: str) -> float | None:
-        """APP's margin in an editor's preset; None where the editor with APP is not stored."""
-        app = self.settings.get(f"{editor}+app", {}).get("app") or {}
-        return app.get("margin")
 
     def described(self, *tables: pd.DataFrame) -> str:
         """The caption with the number of records (case_id) that are behind these tables."""
@@ -100,9 +82,7 @@ def studies_of(run: Run) -> Studies:
     variants = variants_of(run)
     places = {name: name.split(" after ") for name in run.tables if " after " in name}
     scores = scores_of(run, only=[*variants, *places])
-    said = [
-        name for name in run.tables if name.startswith("said ")
-    ]  # "said by rome", "said before"
+    said = [name for name in run.tables if name.startswith("said ")]  # by rome, before, again
     states = [name.removeprefix("said ").removeprefix("by ") for name in said]
     drawn = [run.about.settings[name]["sampling"] for name in said]
     return Studies(
@@ -149,56 +129,15 @@ def by_label(metrics: ByVariant) -> dict[str, pd.DataFrame]:
     return {variant.label: table for variant, table in metrics.items()}
 
 
-def with_field(
-    metrics: ByVariant, editor: str, field: str, *, margin: float | None = None
-) -> dict[Variant, pd.DataFrame]:
-    """The variants of an editor's APP in one field, by value, on the records all of them have.
-
-    The unchanged method is among them: at factor 1; for the margin at ``margin``, the method's own
-    (see ``Studies.margin``), and for the neighbours last (all of them).
-    """
+def with_neighbours(metrics: ByVariant, editor: str) -> dict[Variant, pd.DataFrame]:
+    """An editor's APP by the number of neighbours it is given, all of them last, on common records."""
     whole = Variant(f"{editor}+app")
-    places = {v: v.value for v in metrics if v.method == whole.method and v.field == field}
-    if whole in metrics:
-        places[whole] = {"margin": margin or 0.0, "neighbours": float("inf")}.get(field, 1.0)
-    return finished(metrics, sorted(places, key=lambda v: places[v]))
-
-
-def variants_table(
-    metrics: ByVariant,
-    *,
-    reference: Variant | None = None,
-    intervals: bool = True,
-) -> pd.DataFrame:
-    """Mean percentage ± half width of the 95 % interval of each metric, variants as rows, as text.
-
-    Args:
-        reference: mark with ``*`` what differs from this variant on the same records, by the test
-            that fits the metric (``metric_contrast``, p < 0.05, no correction for the number of
-            comparisons).
-
-    Returns:
-        Index label; a column ``n`` (records) and one per metric, with the number of records in
-        parentheses where a metric is undefined for some.
-    """
-    rows = {}
-    for variant, table in metrics.items():
-        cells = percent_cells(table, HARD_METRICS, intervals=intervals)
-        if reference and reference in metrics and variant != reference:
-            for place, metric in enumerate(HARD_METRICS):
-                test = metric_contrast(metric, metrics[reference][metric], table[metric])
-                cells[place] += "*" * (test.p_value < LEVEL)
-        rows[variant.label] = [str(len(table)), *cells]
-    return pd.DataFrame.from_dict(rows, orient="index", columns=["n", *HARD_METRICS])
+    chosen = [v for v in metrics if v.method == whole.method and v.field == "neighbours"]
+    return finished(metrics, [*sorted(chosen, key=lambda v: v.value), whole])
 
 
 def coefficients_table(settings: Mapping[str, Any], *, paper_model: str) -> pd.DataFrame:
-    """APP's coefficients in force and the paper's (PEAK, Table 8; the margin is Appendix B.2's).
-
-    Args:
-        settings: of the stored variants, by name.
-        paper_model: the paper's model to compare with.
-    """
+    """APP's coefficients by stored variant and the paper's (Table 8; the margin is Appendix B.2's)."""
     published = published_table("peak_table_8")
     published = published[published["model"] == paper_model]
     wide = published.pivot(index="method", columns="metric", values="value")
@@ -223,17 +162,6 @@ def sequence_metrics(stored: Studies) -> dict[tuple[str, int], pd.DataFrame]:
     return {place: metrics_table(stored.sequences[place]) for place in ordered}
 
 
-def sequence_table(metrics: Mapping[tuple[str, int], pd.DataFrame]) -> pd.DataFrame:
-    """Mean percentage ± half width of the 95 % interval after n edits, as text; n is also the number
-    of records behind it, unless another is given.
-    """
-    methods = list(dict.fromkeys(method for method, _ in metrics))
-    places = sorted(metrics, key=lambda place: methods.index(place[0]))  # stable
-    rows = [(method_label(m), n, *percent_cells(metrics[m, n], HARD_METRICS)) for m, n in places]
-    table = pd.DataFrame(rows, columns=["method", "edits", *HARD_METRICS])
-    return table.set_index(["method", "edits"])
-
-
 def said_metrics(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
     """Forgetting and noise in what a model says, from the answers its sampled responses name.
 
@@ -246,18 +174,12 @@ def said_metrics(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
         share noise       max(0, f_A - f_B)                f: share of samples naming a false answer
         target share                                       share of samples naming the appended answer
 
-    These are this project's own; AFF and ANF (PEAK, Equations 5 and 6) are about the probabilities of
-    given answers, these about what comes out.
-
-    Args:
-        before: answers named by the unedited model: case_id, sample, list, answer_index; at least
-            one row per sample (list ``none`` where no known answer is named).
-        after: the same after each record's edit.
+    These are this project's own. Both tables are as ``AnswerLists.said`` gives them.
 
     Returns:
-        Index case_id; ``MEASURES`` and ``named_before``, the number of distinct correct answers, of
-        every record in both tables, as fractions. Forgetting is NaN where the unedited model names
-        no correct answer, list noise where the edited one names nothing.
+        Index case_id; ``MEASURES`` as fractions and ``named_before``, the number of distinct correct
+        answers, of every record in both tables. Forgetting is NaN where the unedited model names no
+        correct answer, list noise where the edited one names nothing.
     """
     first, second = (dict(iter(table.groupby("case_id"))) for table in (before, after))
     common = sorted(set(before["case_id"]) & set(after["case_id"]))
@@ -267,84 +189,65 @@ def said_metrics(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
 
 
 def said_by_state(stored: Studies) -> dict[str, pd.DataFrame]:
-    """Measures of what the model says after each method's edits, against the unedited model.
+    """Measures of what the model says after each method's edits, against the unedited model, by label.
 
-    ``again`` is the unedited model with other random numbers: what these measures show where
-    nothing was edited.
+    ``unedited, again`` is the unedited model with other random numbers.
     """
     if "before" not in stored.said:
         return {}
-    others = {state: table for state, table in stored.said.items() if state != "before"}
-    return {state: said_metrics(stored.said["before"], table) for state, table in others.items()}
-
-
-def said_table(measures: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """Mean percentage ± half width of the 95 % interval of the measures of ``said_by_state``, states as
-    rows, as text.
-    """
-    rows = {}
-    for state, table in measures.items():
-        label = "unedited, again" if state == "again" else method_label(state)
-        rows[label] = [len(table), *percent_cells(table, MEASURES)]
-    columns = ["n", *(name.replace("_", " ") for name in MEASURES)]
-    return pd.DataFrame.from_dict(rows, orient="index", columns=columns)
+    before, again = stored.said["before"], "unedited, again"
+    return {
+        again if state == "again" else method_label(state): said_metrics(before, table)
+        for state, table in stored.said.items()
+        if state != "before"
+    }
 
 
 def said_beside_factors(stored: Studies) -> pd.DataFrame:
-    """AFF and ANF (hard) of the edit prompt and the measures of what is generated, record by record.
+    """AFF and ANF (hard) of the edit prompt next to ``MEASURES``: label, case_id, and these.
 
-    Returns:
-        method and its label, case_id, AFF_hard, ANF_hard and ``MEASURES``, of methods with stored
-        scores.
+    Of the methods with stored scores.
     """
     tables = []
-    for method, said in said_by_state(stored).items():
-        if method in stored.scores:
-            scores = stored.scores[method].query("role != 'paraphrase'")
-            joined = metrics_table(scores)[list(PAIRS)].join(said[list(MEASURES)], how="inner")
-            tables.append(joined.reset_index().assign(method=method, label=method_label(method)))
+    for method in (state for state in stored.said if state in stored.scores):
+        said = said_metrics(stored.said["before"], stored.said[method])
+        scores = stored.scores[method].query("role != 'paraphrase'")
+        joined = metrics_table(scores)[list(PAIRS)].join(said[list(MEASURES)], how="inner")
+        tables.append(joined.reset_index().assign(label=method_label(method)))
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
 
 
+def said_correlations(beside: pd.DataFrame) -> pd.DataFrame:
+    """Spearman's rank correlation over records of each factor with its counterparts.
+
+    Returns:
+        method, factor, measure, rho, p_value (of all tests, corrected for their number by Holm's
+        rule) and n; NaN below three records, or where a measure is the same for all.
+    """
+    rows = []
+    for method, table in beside.groupby("label", sort=False):
+        for factor, measure in ((f, m) for f, measures in PAIRS.items() for m in measures):
+            pairs = table[[factor, measure]].dropna()
+            ranked = len(pairs) > 2 and pairs.nunique().min() > 1
+            rho, p_value = stats.spearmanr(pairs) if ranked else (np.nan, np.nan)
+            rows.append((method, factor, measure, rho, p_value, len(pairs)))
+    columns = ["method", "factor", "measure", "rho", "p_value", "n"]
+    found = pd.DataFrame(rows, columns=columns)
+    return found.assign(p_value=holm(found["p_value"].to_numpy()))
+
+
 def correlation_table(beside: pd.DataFrame) -> pd.DataFrame:
-    """Spearman's rank correlation over records of each factor with its counterparts, as text.
-
-    The p-values are corrected for all tests of the table (Holm 1979).
-    """
-    groups = dict(list(beside.groupby("label", sort=False)))
-    found = {
-        (method, f"{factor[:3]} ~ {measure.replace('_', ' ')}"): rank_correlation(
-            table[factor], table[measure]
-        )
-        for method, table in groups.items()
-        for factor, measures in PAIRS.items()
-        for measure in measures
-    }
-    corrected = holm([p_value for _, p_value, _ in found.values()])
-    texts = [
-        f"{rho:.2f} (p {p_value:.3f}, n {n})"
-        for (rho, _, n), p_value in zip(found.values(), corrected, strict=True)
-    ]
-    names = pd.MultiIndex.from_tuples(found, names=["method", "pair"])
-    return pd.Series(texts, index=names).unstack().loc[list(groups)]
-
-
-def rank_correlation(first: ArrayLike, second: ArrayLike) -> tuple[float, float, int]:
-    """Spearman's coefficient of two measures, its two-sided p-value, and the n records that have both.
-
-    Both numbers are NaN below three records, or where a measure is the same for all.
-    """
-    pairs = np.array([first, second], dtype=np.float64)
-    pairs = pairs[:, ~np.isnan(pairs).any(axis=0)]
-    n = pairs.shape[1]
-    if n < 3 or (np.ptp(pairs, axis=1) == 0).any():  # no ranks to compare
-        return float("nan"), float("nan"), n
-    found = stats.spearmanr(*pairs)
-    return float(found.statistic), float(found.pvalue), n
+    """``said_correlations`` as text, a row a method and a column a pair."""
+    found = said_correlations(beside)
+    pairs = found["factor"].str[:3] + " ~ " + found["measure"].str.replace("_", " ")
+    texts = [f"{r.rho:.2f} (p {r.p_value:.3f}, n {r.n})" for r in found.itertuples()]
+    table = found.assign(pair=pairs, text=texts).pivot(
+        index="method", columns="pair", values="text"
+    )
+    return table.loc[found["method"].unique()]
 
 
 def _measures(before: pd.DataFrame, after: pd.DataFrame) -> dict[str, float]:
-    """One record's measures."""
     named, still = (_distinct(table, ("correct",)) for table in (before, after))
     right, kept = (_share(table, ("correct",)) for table in (before, after))
     wrong, noisy = (_share(table, FALSE) for table in (before, after))
@@ -361,7 +264,6 @@ def _measures(before: pd.DataFrame, after: pd.DataFrame) -> dict[str, float]:
 
 
 def _distinct(table: pd.DataFrame, lists: tuple[str, ...]) -> set[tuple[str, int]]:
-    """The distinct answers of these lists that are named."""
     chosen = table[table["list"].isin(lists)]
     return set(zip(chosen["list"], chosen["answer_index"], strict=True))
 

@@ -1,8 +1,12 @@
-"""PEAK's figures, drawn from stored scores alone: answer lists, additivity, the paper's results and ours."""
+"""PEAK's figures, drawn from stored scores alone: answer lists, additivity, the paper's results and ours,
+and the ablations', each from whatever studies of a run are stored.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -11,21 +15,55 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from helpers.editing.editors import Variant, fairer, method_label, objectives
+from helpers.peak.ablations import (
+    Studies,
+    editors_with,
+    fairer_editors,
+    finished,
+    said_beside_factors,
+    said_correlations,
+    sequence_metrics,
+    studies_of,
+    variant_metrics,
+    variants_of,
+    with_neighbours,
+)
 from helpers.peak.findings import (
     DATASETS,
     FACTORS,
     METHODS,
     WITH_APP,
-    Runs,
+    app_findings,
+    fairer_findings,
     metrics_of_runs,
-    paper_means,
+    neighbour_findings,
+    short_name,
 )
 from helpers.peak.metrics import additivity, method_metrics, metric_interval, probabilities_table
-from helpers.peak.tables import PAPER_NAMES, Metrics, app_contrast, caption_of, scores_of
+from helpers.peak.tables import (
+    PAPER_NAMES,
+    app_contrast,
+    caption_of,
+    metric_contrast,
+    paper_setting,
+    scores_of,
+)
 from helpers.results.archive import Run
 from helpers.results.figure import figure
-from helpers.results.statistics import Estimate, paired_means
-from helpers.results.style import MARKERS, PALETTE, captioned, marked, plain, told, use_style
+from helpers.results.statistics import LEVEL, Estimate, paired_means
+from helpers.results.style import (
+    BESIDE,
+    MARKERS,
+    PALETTE,
+    captioned,
+    marked,
+    method_line,
+    plain,
+    told,
+    use_style,
+)
+from helpers.results.text import Evidence, corrected_verdicts
 
 MAIN_RUN = "smollm2-135m_peak-cf"
 LISTS = {
@@ -35,7 +73,6 @@ LISTS = {
 }
 NAMES = {"AFF_hard": "AFF, hard", "ANF_hard": "ANF, hard"}
 ALL_NAMES = {**NAMES, "AFF_random": "AFF, random", "ANF_random": "ANF, random"}
-PAIRS = "Perturbation of the neighbours: additivity factor [%], 95 % interval, lower is better"
 EDGED: dict[str, Any] = {
     **{"markeredgecolor": "black", "markeredgewidth": 0.4, "elinewidth": 0.9, "capsize": 2}
 }
@@ -46,7 +83,9 @@ _PAPER_PANELS = {
     "AFF_hard": "AFF, hard ↓",
     "ANF_hard": "ANF, hard ↓",
 }
-_PAPER_MODELS = ("gpt2-xl", "gpt-j-6b", "llama2-7b", "llama2-13b")
+_ACROSS: dict[str, Any] = {"across": True, "markersize": 5, "elinewidth": 0.9}
+_LIST_COLOURS = {"correct": PALETTE[2], "hard": PALETTE[3], "random": PALETTE[7]}
+_ablation = partial(figure, of="ablations", main=MAIN_RUN)
 Answers = Mapping[str, tuple[float, float]]
 """Probability before and after the edit, by answer."""
 
@@ -97,87 +136,91 @@ def list_probabilities(run: Run) -> Figure:
     tables = {name: probabilities_table(table) for name, table in scores_of(run).items()}
     contrasts = [paired_means(t["hard_after"], t["correct_after"]) for t in tables.values()]
     ahead = sum(contrast.difference.low > 0 for contrast in contrasts)
-    columns = [("before", next(iter(tables.values())), "before")]
-    columns += [(name, table, "after") for name, table in tables.items()]
-    drawn, axes = plt.subplots(figsize=(7.6, 3.4))
-    for index, (name, label) in enumerate(LISTS.items()):
-        keys = [f"{name}_{moment}" for _, _, moment in columns]
-        found = [metric_interval(k, t[k]) for k, (_, t, _) in zip(keys, columns, strict=True)]
-        mean, low, high = rows_of(found, scale=1).to_numpy().T
-        ends = np.maximum(low, mean / 100)  # below has no cap on a log axis
-        places = np.arange(len(columns)) + 0.18 * (index - (len(LISTS) - 1) / 2)
-        look = {**EDGED, "fmt": MARKERS[index], "color": PALETTE[index], "label": label}
-        drawn_marks = axes.errorbar(places, mean, yerr=[mean - ends, high - mean], **look)
-        drawn_marks[1][0].set_ydata(np.where(ends > low, np.nan, ends))
-    axes.set_xticks(np.arange(len(columns)), [state for state, _, _ in columns])
-    axes.set_xlim(-0.5, len(columns) - 0.5)
-    axes.grid(axis="x", visible=False)
-    if len(tables) > 5:
-        plt.setp(axes.get_xticklabels(), rotation=45, ha="right", rotation_mode="anchor")
-    axes.set_yscale("log")
-    axes.set_ylabel("mean probability")
-    drawn.legend(loc="outside right center")
+    drawn, axes = plt.subplots(figsize=(6.6, 0.3 * len(tables) + 1.6))
+    _list_marks(axes, tables)
     finding = (
         f"After {ahead} of {len(tables)} methods the correct answers are still more probable than "
         "the hard false ones"
     )
     tested = "the title counts paired differences whose interval is above zero"
-    intervals = "95 % intervals (without a lower cap where they reach zero)"
-    return told(drawn, finding, f"{caption_of(run)}\nMeans over records, {intervals}; {tested}")
+    return told(drawn, finding, f"{caption_of(run)}\nMeans over records, 95 % intervals; {tested}")
 
 
 @figure("03_additivity", title="AFF and ANF of every editor, plain and with APP", of="peak")
 def additivity_pairs(run: Run) -> Figure:
-    """AFF and ANF of every editor, plain and with APP (PEAK, Tables 3, 4 and 9)."""
-    drawn, legend = paired_factors(method_metrics(scores_of(run)))
-    drawn.legend(*legend, loc="outside lower center", ncols=2)
-    return captioned(drawn, f"{PAIRS}\n{caption_of(run)}")
+    """AFF and ANF of every editor, plain and with APP joined by a line (PEAK, Tables 3, 4 and 9)."""
+    use_style()
+    by_record = method_metrics(scores_of(run))
+    editors = list(dict.fromkeys(method.removesuffix("+APP") for method in by_record))
+    size = (7.2, 0.3 * len(editors) + 1.4)
+    drawn, panels = plt.subplots(1, 4, figsize=size, sharey=True, sharex=True)
+    rows = {editor: len(editors) - place for place, editor in enumerate(editors)}
+    for axes, (metric, title) in zip(panels, ALL_NAMES.items(), strict=True):
+        found = {m: metric_interval(metric, table[metric]) for m, table in by_record.items()}
+        for place, (suffix, aside) in enumerate((("", 0.12), ("+APP", -0.12))):
+            chosen = {rows[e] + aside: found[e + suffix] for e in editors if e + suffix in found}
+            look = {**EDGED, "markersize": 5, "capsize": 0, "fmt": "os"[place], "zorder": 3}
+            look |= {"color": PALETTE[place], "label": suffix or "plain"}
+            marked(axes, [*chosen], rows_of(chosen.values()), across=True, **look)
+        for editor in (e for e in editors if f"{e}+APP" in found):
+            ends = [100 * found[editor + suffix].mean for suffix in ("", "+APP")]
+            places = [rows[editor] + aside for aside in (0.12, -0.12)]
+            axes.plot(ends, places, color="0.5", linewidth=0.9, zorder=2)
+        axes.set_title(title)
+        axes.set_xlim(-3, 103)
+        axes.grid(axis="y", visible=False)
+    panels[0].set_yticks([*rows.values()], [*rows])
+    handles = panels[0].get_legend_handles_labels()
+    drawn.legend(*handles, loc="outside lower center", ncols=2)
+    words = "Perturbation of the neighbours: additivity factor [%], 95 % interval, lower is better"
+    return captioned(drawn, f"{words}\n{caption_of(run)}")
 
 
 @figure(
     "03_paper", title="The paper's main results and ours", of="peak", main=MAIN_RUN, together=True
 )
 def paper_against_ours(runs: Sequence[Run]) -> Figure:
-    """Every editor's row in Tables 3, 4 and 9, ours with 95 % intervals; a row of panels a data set."""
+    """Every editor's row in Tables 3, 4 and 9, the paper's models as a band; a row of panels a data set."""
     use_style()
     ours = metrics_of_runs(runs, only=METHODS)
     models = list(dict.fromkeys(model for model, _ in ours))
+    rows = {method: len(METHODS) - place for place, method in enumerate(METHODS)}
+    names = {PAPER_NAMES.get(method, method): place for method, place in rows.items()}
     drawn, panels = plt.subplots(2, 5, figsize=(9.2, 5.4), sharex=True, sharey=True)
     for dataset, line in zip(DATASETS, panels, strict=True):
+        printed = pd.concat(paper_setting("", dataset).values())
+        bands = printed[printed["method"].isin(names)].groupby(["metric", "method"])["value"]
         for (metric, title), axes in zip(_PAPER_PANELS.items(), line, strict=True):
-            for model, means in paper_means(dataset):
-                axes.scatter(
-                    [means[method][metric] for method in means],
-                    [METHODS[::-1].index(method) for method in means],
-                    marker=MARKERS[2 + _PAPER_MODELS.index(model)],
-                    **{"facecolor": "none", "edgecolor": "0.35", "linewidth": 0.8, "s": 22},
-                    label=f"paper: {model}",
-                    clip_on=False,
-                )
+            ends = bands.agg(["min", "max"]).loc[metric]
+            band = {"color": "0.8", "linewidth": 7, "label": "paper: lowest to highest model"}
+            places = ends.index.map(names)
+            axes.hlines(places, ends["min"] - 0.5, ends["max"] + 0.5, zorder=1, **band)
             for place, model in enumerate(models):
                 metrics = ours.get((model, dataset), {})
-                shown = [method for method in METHODS if method in metrics]
                 aside = 0.12 * (len(models) - 1 - 2 * place)
-                rows = [METHODS[::-1].index(method) + aside for method in shown]
-                found = [metric_interval(metric, metrics[m][metric]) for m in shown]
-                look = {"fmt": MARKERS[place], "color": PALETTE[place], "markersize": 4}
-                look |= {"capsize": 0, "label": f"ours: {model}", "clip_on": False}
-                if shown:
-                    marked(axes, rows, rows_of(found), across=True, **look)
+                found = {
+                    rows[m] + aside: metric_interval(metric, metrics[m][metric]) for m in metrics
+                }
+                look = {"fmt": MARKERS[place], "color": PALETTE[place], "label": f"ours: {model}"}
+                look |= {"markersize": 4, "capsize": 0, "clip_on": False}
+                marked(axes, [*found], rows_of(found.values()), across=True, **look)
             axes.set_title(title if dataset == DATASETS[0] else "")
             axes.set_xlim(-3, 103)
             axes.grid(axis="y", visible=False)
         line[0].set_ylabel(dataset.upper())
-    names = [PAPER_NAMES.get(method, method) for method in METHODS]
-    panels[0, 0].set_yticks(np.arange(len(METHODS))[::-1], names)
-    handles = {h.get_label(): h for axes in panels.flat for h in axes.containers + axes.collections}
-    legend = {str(label): handle for label, handle in handles.items() if str(label)[0] != "_"}
-    drawn.legend(legend.values(), legend.keys(), loc="outside right center")
-    counts = {name: str(max(map(len, metrics.values()))) for name, metrics in ours.items()}
-    by_model = {m: [n for (model, _), n in counts.items() if model == m] for m in models}
-    sizes = "; ".join(f"{model} {' and '.join(n)}" for model, n in by_model.items())
-    words = "Percent. Open: PEAK, Tables 3, 4 and 9. Filled: ours, with 95 % intervals"
-    return told(drawn, _lowered(ours), f"{words}.\nRecords of PEAK-CF and of PEAK-T: {sizes}")
+    panels[0, 0].set_yticks(list(names.values()), list(names))
+    drawn.legend(*panels[0, 0].get_legend_handles_labels(), loc="outside right center")
+    changes = [
+        app_contrast(run, f"{method}+APP", factor)
+        for run in ours.values()
+        for method in WITH_APP
+        for factor in FACTORS
+    ]
+    lower = [change.difference.mean < 0 for change in changes if change]
+    finding = f"With APP mean forgetting and noise are lower in {sum(lower)} of our {len(lower)} comparisons"
+    sizes = [f"{model} on {data} {max(map(len, m.values()))}" for (model, data), m in ours.items()]
+    words = "Percent, 95 % intervals. Grey: PEAK, Tables 3, 4 and 9"
+    return told(drawn, finding, f"{words}.\nRecords: {', '.join(sizes)}")
 
 
 def worked() -> dict[str, float]:
@@ -227,33 +270,159 @@ def _moved(axes: Axes, answers: Answers, level: float, words: str) -> None:
     axes.grid(axis="y", visible=False)
 
 
-def paired_factors(by_record: Metrics) -> tuple[Figure, tuple[list[Any], list[str]]]:
-    """Every editor's factors, plain and with APP joined by a line; handles and labels of a legend."""
+@_ablation(
+    "04_objectives",
+    title="APP short of one objective",
+    each=("editor", partial(editors_with, field="alpha")),
+)
+def objectives_panels(run: Run, *, editor: str) -> Figure:
+    """What APP loses without one objective, record by record, and answer probabilities (PEAK, Figs. 3, 5).
+
+    Green is for correct answers and what happens to them (AFF), vermilion for hard false ones (ANF).
+    """
     use_style()
-    editors = list(dict.fromkeys(method.removesuffix("+APP") for method in by_record))
-    size = (7.2, 0.3 * len(editors) + 1.4)
-    drawn, panels = plt.subplots(1, 4, figsize=size, sharey=True, sharex=True)
-    rows = np.arange(len(editors))[::-1]
-    kinds = (("", "o", "plain", 0.12), ("+APP", "s", "+APP", -0.12))
-    look = {**EDGED, "markersize": 5, "capsize": 0, "across": True}
-    for axes, (metric, title) in zip(panels, ALL_NAMES.items(), strict=True):
-        for row, editor in zip(rows, editors, strict=True):
-            means = []
-            for place, (suffix, marker, label, aside) in enumerate(kinds):
-                if editor + suffix in by_record:
-                    found = metric_interval(metric, by_record[editor + suffix][metric])
-                    look |= {"fmt": marker, "color": PALETTE[place], "label": label, "zorder": 3}
-                    marked(axes, [row + aside], rows_of([found]), **look)
-                    means.append((100 * found.mean, row + aside))
-            if len(means) == 2:
-                axes.plot(*zip(*means, strict=True), color="0.5", linewidth=0.9, zorder=2)
+    stored = studies_of(run)
+    found = _shown(stored, objectives(editor))
+    names = {short_name(variant): variant for variant in found}
+    shown = {name: found[variant] for name, variant in names.items()}
+    rows = ["before", *shown][::-1]
+    drawn, (left, right) = plt.subplots(1, 2, figsize=(7.2, 3.3), sharey=True)
+    worse: dict[str, list[str]] = {}
+    for place, (metric, title) in enumerate(NAMES.items()):
+        changes = {
+            name: metric_contrast(metric, shown["APP"][metric], table[metric]).difference
+            for name, table in shown.items()
+            if name != "APP"
+        }
+        places = [rows.index(name) + 0.12 - 0.24 * place for name in changes]
+        color = _LIST_COLOURS["correct" if place == 0 else "hard"]
+        look: dict[str, Any] = {**_ACROSS, "fmt": MARKERS[place], "color": color, "label": title}
+        marked(left, places, rows_of(changes.values()), **look)
+        for name in (name for name, e in changes.items() if e.low > 0 and name != "plain"):
+            worse.setdefault(name, []).append(title.partition(",")[0])
+    left.axvline(0, color="0.4", linewidth=0.8)
+    left.set_xlabel("change against APP [points]\n→ worse; paired, 95 % intervals")
+    left.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
+    left.grid(axis="y", visible=False)
+    scores = {name: stored.scores[str(variant)] for name, variant in names.items()}
+    tables = {name: probabilities_table(scores[name]).loc[t.index] for name, t in shown.items()}
+    _list_marks(right, tables)
+    lost = ", ".join(f"{name} ({', '.join(factors)})" for name, factors in worse.items())
+    verdict = f"is worse {lost}" if lost else "is not shown to need any one objective"
+    return _told(drawn, f"{method_label(editor)}+APP {verdict}", stored, shown.values())
+
+
+@_ablation(
+    "04_neighbours",
+    title="More neighbours for APP",
+    when=lambda run: bool(editors_with(run, "neighbours")),
+)
+def neighbours_lines(run: Run) -> Figure:
+    """AFF and ANF (hard) against the number of neighbours APP is given (PEAK, Figure 4)."""
+    stored, editors = studies_of(run), editors_with(run, "neighbours")
+    metrics = variant_metrics(stored.scores)
+    groups = {editor: with_neighbours(metrics, editor) for editor in editors}
+    curves = {
+        editor: {f"{v.value:g}" if v.field else "all": table for v, table in chosen.items()}
+        for editor, chosen in groups.items()
+    }
+    drawn = _curves(NAMES, curves, "neighbours k of each list given to APP")
+    held = _held(neighbour_findings(metrics, editors))
+    tables = [table for chosen in groups.values() for table in chosen.values()]
+    return _told(drawn, f"More neighbours protect more: {held} tests hold", stored, tables)
+
+
+@_ablation("04_fairer", title="Fairer baselines", when=lambda run: bool(fairer_editors(run)))
+def fairer_differences(run: Run) -> Figure:
+    """All answers as targets (+) minus APP: success of the edit, forgetting and noise (PEAK, Table 5)."""
+    use_style()
+    stored, editors = studies_of(run), fairer_editors(run)
+    shown = _shown(stored, [variant for editor in editors for variant in fairer(editor)])
+    editors = [editor for editor in editors if set(fairer(editor)) <= set(shown)]
+    titles = {"ES": "ES\n← edits fail"} | {m: f"{t}\ntargets worse →" for m, t in NAMES.items()}
+    drawn, panels = plt.subplots(1, 3, figsize=(7.6, 2.8), sharey=True)
+    for axes, (metric, title) in zip(panels, titles.items(), strict=True):
+        for place, weighting in enumerate(("sum", "mean")):
+            differences = []
+            for editor in editors:
+                _, *plus, whole = fairer(editor)
+                targets = shown[plus[1 - place]]
+                test = metric_contrast(metric, shown[whole][metric], targets[metric])
+                differences.append(test.difference)
+            places = np.arange(len(editors))[::-1] + 0.1 - 0.2 * place
+            look = {"fmt": MARKERS[place], "color": PALETTE[place], "label": f"+ ({weighting})"}
+            marked(axes, places, rows_of(differences), across=True, **look)
+        axes.axvline(0, color="0.4", linewidth=0.8)
         axes.set_title(title)
-        axes.set_xlim(-3, 103)
+        axes.set_xlabel("targets - APP [points]")
         axes.grid(axis="y", visible=False)
-    panels[0].set_yticks(rows, editors)
-    handles, labels = panels[0].get_legend_handles_labels()
-    unique = dict(zip(labels, handles, strict=True))
-    return drawn, (list(unique.values()), list(unique))
+    panels[0].set_yticks(np.arange(len(editors))[::-1], [method_label(e) for e in editors])
+    panels[-1].legend(**BESIDE)
+    noisy = _held(fairer_findings(shown, editors), "ANF", "(sum)")
+    finding = f"Targets weighted as a sum leave more noise than APP with {noisy} editors"
+    return _told(drawn, finding, stored, shown.values())
+
+
+@_ablation(
+    "04_sequences",
+    title="Sequential edits",
+    when=lambda run: any(" after " in name for name in run.tables),
+)
+def sequence_lines(run: Run) -> Figure:
+    """ES, AFF and ANF of all edited records against the number of edits made."""
+    stored = studies_of(run)
+    metrics = sequence_metrics(stored)
+    curves: dict[str, dict[str, pd.DataFrame]] = {}
+    for (method, edits), table in metrics.items():
+        curves.setdefault(method, {})[str(edits)] = table
+    drawn = _curves({"ES": "ES", **NAMES}, curves, "edits made and scored")
+    most = max(edits for _, edits in metrics)
+    after = {Variant(method): t for (method, edits), t in metrics.items() if edits == most}
+    tested = app_findings(after, [v.editor for v in after if "+" not in v.method])
+    verdicts = zip(tested, corrected_verdicts(tested), strict=True)
+    lower = [e.measure for e, verdict in verdicts if "AFF" in e.measure and verdict == "holds"]
+    editors = [measure.partition(", ")[2].partition(":")[0] for measure in lower]
+    finding = (
+        f"After {most} edits APP lowers the forgetting of {' and '.join(editors) or 'no editor'}"
+    )
+    return _told(drawn, finding, stored, metrics.values())
+
+
+@figure(
+    "04_said",
+    title="AFF and ANF against what the model generates",
+    of="ablations",
+    main="smollm2-135m_peak-mini-cf",
+    when=lambda run: (
+        "said before" in run.tables
+        and any(f"said by {name}" in run.tables for name in variants_of(run))
+    ),
+)
+def said_correlations_marks(run: Run) -> Figure:
+    """Spearman's ρ over records of AFF with what is forgotten and of ANF with what is newly false."""
+    use_style()
+    stored = studies_of(run)
+    found = said_correlations(said_beside_factors(stored))
+    methods = list(found["method"].unique())
+    size = (7.2, 0.3 * len(methods) + 1.7)
+    drawn, panels = plt.subplots(1, 2, figsize=size, sharex=True, sharey=True)
+    for axes, (factor, rows) in zip(panels, found.groupby("factor", sort=False), strict=True):
+        for place, (measure, pairs) in enumerate(rows.groupby("measure", sort=False)):
+            places = [len(methods) - methods.index(m) + 0.1 - 0.2 * place for m in pairs["method"]]
+            filled = np.where(pairs["p_value"] < LEVEL, "black", "white")
+            look: dict[str, Any] = {"marker": MARKERS[place], "edgecolor": "black"}
+            label = str(measure).replace("_", " ")
+            axes.scatter(pairs["rho"], places, color=filled, label=label, s=36, **look)
+        axes.axvline(0, color="0.4", linewidth=0.8)
+        axes.set(title=NAMES[str(factor)], xlabel="rank correlation ρ", xlim=(-1, 1))
+        axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.12), ncols=2)
+        axes.grid(axis="y", visible=False)
+    panels[0].set_yticks(range(len(methods), 0, -1), methods)
+    clear = (found["p_value"] < LEVEL).sum()
+    finding = f"{clear} of {found['rho'].notna().sum()} correlations with generated answers are significant"
+    n = f"n = {found['n'].min()} to {found['n'].max()} records"
+    caption = stored.described(*stored.said.values())
+    return told(drawn, finding, f"{caption}\nFilled: p < 0.05 after Holm's correction; {n}")
 
 
 def rows_of(found: Iterable[Estimate], *, scale: float = 100) -> pd.DataFrame:
@@ -262,20 +431,64 @@ def rows_of(found: Iterable[Estimate], *, scale: float = 100) -> pd.DataFrame:
     return pd.DataFrame(values, columns=["mean", "low", "high"])
 
 
-def _lowered(runs: Runs) -> str:
-    """How often APP lowers AFF and ANF against hard answers, here and in the paper."""
-    methods = [method for method in WITH_APP if method in METHODS]
-    pairs = [(method, factor) for method in methods for factor in FACTORS]
-    tests = [app_contrast(run, f"{m}+APP", f) for run in runs.values() for m, f in pairs]
-    ours = [contrast.difference.mean < 0 for contrast in tests if contrast]
-    paper = [
-        means[f"{m}+APP"][factor] < means[m][factor]
-        for dataset in DATASETS
-        for _, means in paper_means(dataset)
-        for m, factor in pairs
-        if {m, f"{m}+APP"} <= set(means)
+def _list_marks(axes: Axes, tables: Mapping[str, pd.DataFrame]) -> None:
+    """Mean probability of each list before, and after each state from the top, on a log axis."""
+    states = {"before": (next(iter(tables.values())), "before")}
+    states |= {name: (table, "after") for name, table in tables.items()}
+    rows = np.arange(len(states))[::-1]
+    for place, (name, label) in enumerate(LISTS.items()):
+        keys = [(table, f"{name}_{moment}") for table, moment in states.values()]
+        found = [metric_interval(key, table[key]) for table, key in keys]
+        # An interval down to zero has no end on a log axis.
+        found = [replace(e, low=max(e.low, e.mean / 100)) for e in found]
+        look = {"fmt": MARKERS[place], "color": _LIST_COLOURS[name], "label": label}
+        marked(axes, rows + 0.2 - 0.2 * place, rows_of(found, scale=1), **_ACROSS, **look)
+    axes.set_yticks(rows, [*states])
+    axes.set(xscale="log", xlabel="mean probability (log scale)")
+    axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, columnspacing=0.8)
+    axes.grid(axis="y", visible=False)
+
+
+def _curves(
+    titles: Mapping[str, str], curves: Mapping[str, Mapping[str, pd.DataFrame]], label: str
+) -> Figure:
+    """A panel a metric, a line a method with 95 % intervals; ``label`` is that of the ticks."""
+    use_style()
+    ticks = list(dict.fromkeys(tick for points in curves.values() for tick in points))
+    drawn, panels = plt.subplots(1, len(titles), figsize=(7.6, 3.0), sharey=True)
+    for axes, (metric, title) in zip(panels, titles.items(), strict=True):
+        for index, (method, points) in enumerate(curves.items()):
+            aside = 0.06 * (index - (len(curves) - 1) / 2)
+            places = [ticks.index(tick) + aside for tick in points]
+            found = [metric_interval(metric, table[metric]) for table in points.values()]
+            marked(axes, places, rows_of(found), **method_line(method))
+        axes.set_xticks(range(len(ticks)), ticks)
+        axes.set(title=title, xlabel=label, ylim=(-3, 105))
+    panels[0].set_ylabel("mean over records [%]")
+    panels[-1].legend(**BESIDE)
+    return drawn
+
+
+def _shown(stored: Studies, variants: Sequence[Variant]) -> dict[Variant, pd.DataFrame]:
+    """Metrics of those of the variants that are stored, on the records all of them have."""
+    names = [str(variant) for variant in variants]
+    scores = {name: stored.scores[name] for name in names if name in stored.scores}
+    return finished(variant_metrics(scores), variants)
+
+
+def _held(tested: Sequence[Evidence], *parts: str) -> str:
+    """How many of the tests with these parts hold, all of them corrected for: ``3 of 4``."""
+    verdicts = [
+        verdict
+        for evidence, verdict in zip(tested, corrected_verdicts(tested), strict=True)
+        if all(part in evidence.measure for part in parts)
     ]
-    return (
-        f"With APP mean forgetting and noise are lower in {sum(ours)} of our {len(ours)} "
-        f"comparisons and in {sum(paper)} of the paper's {len(paper)}"
-    )
+    return f"{verdicts.count('holds')} of {len(verdicts)}"
+
+
+def _told(drawn: Figure, finding: str, stored: Studies, tables: Iterable[pd.DataFrame]) -> Figure:
+    """The figure with its finding, and how many records are behind its means: those with AFF."""
+    shown = list(tables)
+    counts = sorted({int(table["AFF_hard"].notna().sum()) for table in shown})
+    means = f"n = {', '.join(map(str, counts))} records, 95 % intervals"
+    return told(drawn, finding, f"{stored.described(*shown)}\n{means}")

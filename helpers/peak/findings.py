@@ -1,9 +1,8 @@
 """The paper's findings as differences that can be tested on any model (PEAK, Section 7).
 
 Each finding is one or more comparisons of two sets of per-record values: paired where both come
-from the same records, Welch otherwise; a difference is positive where the finding says so. Every
-comparison of several editors weighs each of them once. What APP costs is a finding like what it
-gains. Verdicts: ``helpers.results.text``.
+from the same records, Welch otherwise; a difference is positive where the finding says so. What APP
+costs is a finding like what it gains.
 """
 
 from __future__ import annotations
@@ -14,22 +13,10 @@ import pandas as pd
 
 from helpers.editing.editors import Variant, fairer, method_label, objectives
 from helpers.peak.metrics import SHARES, method_metrics
-from helpers.peak.tables import (
-    PAPER_NAMES,
-    Metrics,
-    app_contrast,
-    metric_contrast,
-    paper_setting,
-    scores_of,
-)
+from helpers.peak.tables import Metrics, metric_contrast, scores_of
 from helpers.results.archive import Run
 from helpers.results.statistics import mean_above, share_above, unpaired_means
-from helpers.results.text import (
-    INCONCLUSIVE,
-    Evidence,
-    corrected_verdicts,
-    in_points,
-)
+from helpers.results.text import INCONCLUSIVE, Evidence, corrected_verdicts
 
 ByVariant = Mapping[Variant, pd.DataFrame]
 """For each variant one row of metrics per record."""
@@ -46,6 +33,7 @@ FINE_TUNING = ("FT-L", "FT-M")  # the first at hand is compared as FT: FT-L is t
 WITH_APP = ("FT-L", "FT-M", "MEND", "ROME", "MEMIT")
 FACTORS = ("AFF_hard", "ANF_hard")
 EDITS = ("ES", "GS")
+VERDICTS = ("holds", "reversed", INCONCLUSIVE)
 
 
 def metrics_of_runs(runs: Iterable[Run], *, only: Sequence[str] | None = None) -> Runs:
@@ -62,10 +50,7 @@ def findings(
 ) -> list[Evidence]:
     """Evidence for every finding that the runs at hand can speak to.
 
-    Args:
-        counterfactual: PEAK-CF on one model.
-        temporal: PEAK-T on the same model.
-        larger: PEAK-CF on a larger model; compared on the records both runs hold.
+    ``temporal`` is of the same model; ``larger`` is compared on the records both runs hold.
     """
     evidence = [*_within(counterfactual), *_app(counterfactual)]
     if temporal is not None:
@@ -93,12 +78,7 @@ def paired(
 
 
 def objective_findings(metrics: ByVariant, editors: Iterable[str]) -> list[Evidence]:
-    """Every objective helps, and L1 most (Section 7.6, Figures 3 and 5).
-
-    Args:
-        metrics: of the variants at hand; a comparison whose variants are not is omitted.
-        editors: those studied.
-    """
+    """Every objective helps, and L1 most (Section 7.6, Figures 3 and 5), of the variants at hand."""
     evidence: list[Evidence] = []
     for editor in editors:
         _, whole, first, *others = objectives(editor)
@@ -110,10 +90,7 @@ def objective_findings(metrics: ByVariant, editors: Iterable[str]) -> list[Evide
 
 
 def fairer_findings(metrics: ByVariant, editors: Iterable[str]) -> list[Evidence]:
-    """Targets instead of objectives protect less than APP, at like efficacy (Section 7.7, Table 5).
-
-    The paper finds no loss of efficacy; whether there is one is tested next to it.
-    """
+    """Targets instead of objectives protect less than APP (Section 7.7, Table 5); what they cost."""
     evidence: list[Evidence] = []
     for editor in editors:
         plain, *plus, whole = fairer(editor)
@@ -145,14 +122,10 @@ def app_findings(metrics: ByVariant, editors: Iterable[str]) -> list[Evidence]:
 
 
 def verdicts_table(runs: Runs) -> pd.DataFrame:
-    """How many tests of each of the paper's findings hold after Holm's correction, a column a run.
+    """How many tests of each finding hold after Holm's correction, a column a run, as text.
 
-    Args:
-        runs: the smallest model first, the largest last. What compares data sets or models is in the
-            column of PEAK-CF on the smaller model.
-
-    Returns:
-        Index finding; cells such as ``holds 4, inconclusive 2``, ``–`` where a run cannot speak to one.
+    The smallest model is first in ``runs``, the largest last. What compares data sets or models is in
+    the column of PEAK-CF on the smaller model.
     """
     smallest, largest = next(iter(runs))[0], [*runs][-1][0]
     counted = {}
@@ -160,44 +133,15 @@ def verdicts_table(runs: Runs) -> pd.DataFrame:
         larger = runs.get((largest, DATASETS[0])) if model == smallest else None
         others = (runs.get((model, DATASETS[1])), larger)
         evidence = findings(metrics, *(others if dataset == DATASETS[0] else ()))
-        counted[f"{model}, {dataset}"] = _counted(evidence)
+        verdicts: dict[str, list[str]] = {}
+        for item, verdict in zip(evidence, corrected_verdicts(evidence), strict=True):
+            verdicts.setdefault(item.finding, []).append(verdict)
+        counted[f"{model}, {dataset}"] = {
+            finding: ", ".join(f"{how} {found.count(how)}" for how in VERDICTS if how in found)
+            for finding, found in verdicts.items()
+        }
     order = dict.fromkeys(finding for cells in counted.values() for finding in cells)
     return pd.DataFrame(counted, index=list(order)).fillna("–").rename_axis("finding")
-
-
-def price_table(runs: Runs) -> pd.DataFrame:
-    """What APP takes from AFF and ANF on PEAK-CF and what it costs in ES and GS, in percentage points.
-
-    Returns:
-        Index (editor, model); the paper's models first. Ours carry 95 % intervals. A positive gain
-        is less perturbation, a positive cost a lower share of edits that succeed.
-    """
-    parts = {"AFF gain": "AFF_hard", "ANF gain": "ANF_hard", "ES cost": "ES", "GS cost": "GS"}
-    rows = {}
-    for method in (m for m in WITH_APP if m in METHODS):
-        editor = PAPER_NAMES.get(method, method)
-        for model, means in paper_means(DATASETS[0]):
-            if {method, f"{method}+APP"} <= set(means):
-                plain, careful = means[method], means[f"{method}+APP"]
-                cells = {name: f"{plain[m] - careful[m]:.1f}" for name, m in parts.items()}
-                rows[editor, f"paper: {model}"] = cells
-        for (model, dataset), metrics in runs.items():
-            tests = {n: app_contrast(metrics, f"{method}+APP", m) for n, m in parts.items()}
-            cells = {name: in_points(-test.difference) for name, test in tests.items() if test}
-            if cells and dataset == DATASETS[0]:
-                rows[editor, f"ours: {model}"] = cells
-    return pd.DataFrame.from_dict(rows, orient="index").rename_axis(["editor", "model"])
-
-
-def paper_means(dataset: str) -> list[tuple[str, dict[str, pd.Series]]]:
-    """The paper's rows on a data set: for each model, for each method as we name it, its metrics."""
-    ours = {paper: method for method, paper in PAPER_NAMES.items()}
-    found = []
-    for setting in paper_setting("", dataset):
-        by_method = setting.rows().set_index("metric").groupby("method", sort=False)["value"]
-        means = {ours.get(str(name), str(name)): values for name, values in by_method}
-        found.append((setting.model, means))
-    return found
 
 
 def _within(metrics: Metrics) -> Iterator[Evidence]:
@@ -259,18 +203,6 @@ def short_name(variant: Variant) -> str:
     """``plain``, ``APP``, ``without L1``, ``+ (mean)``."""
     label = method_label(variant.method).removeprefix(method_label(variant.editor))
     return variant.change or {"": "plain", "+APP": "APP"}.get(label, label)
-
-
-def _counted(evidence: Sequence[Evidence]) -> dict[str, str]:
-    """For each finding how its tests came out, corrected for all tests of the run."""
-    verdicts: dict[str, list[str]] = {}
-    for item, verdict in zip(evidence, corrected_verdicts(evidence), strict=True):
-        verdicts.setdefault(item.finding, []).append(verdict)
-    order = ("holds", "reversed", INCONCLUSIVE)
-    return {
-        finding: ", ".join(f"{how} {found.count(how)}" for how in order if how in found)
-        for finding, found in verdicts.items()
-    }
 
 
 def _common(first: Metrics, second: Metrics) -> tuple[Metrics, Metrics]:

@@ -7,25 +7,21 @@ paraphrase, every prompt skipped), so that a mean can state how many records are
 Scores of many records are a long table, one row per answer:
 
 ============== ====================================================================
-case_id        record
 role           ``edit``, ``paraphrase`` or ``locality``
 prompt_index   number of the prompt within its role, from 0
-list           ``target``, ``correct``, ``hard``, ``random`` (edit and paraphrase);
-               ``target``, ``locality`` (the prompt's own answer) and optionally
-               ``first`` (the record's first locality answer) at locality prompts
+list           ``target``, ``correct``, ``hard``, ``random``; at locality prompts ``target``,
+               ``locality`` (the prompt's own answer), ``first`` (the first prompt's answer)
 answer_index   number of the answer within its list, from 0
-tokens         tokens of the answer
-sum_before     sum of its token log-probabilities, unedited model (natural logarithm)
+sum_before     sum of its token log-probabilities (natural), unedited model
 sum_after      the same, edited model
 ============== ====================================================================
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -34,7 +30,6 @@ from scipy.special import expit
 
 from helpers.results.statistics import Estimate, fraction_interval, mean_interval, share_interval
 
-Normalise = Literal["mean", "sum"]
 Scores = NDArray[np.float64]
 Lists = Mapping[str, Scores]
 """Log-probabilities of a prompt's answers by list, each of shape (2, n): before and after the edit."""
@@ -68,18 +63,11 @@ class Kept:
 
 @dataclass(frozen=True)
 class RecordScores:
-    """Scores of one record before and after its edit.
+    """Scores of one record before and after its edit."""
 
-    Attributes:
-        edit: lists ``target`` (one answer), ``correct``, ``hard`` and ``random`` at the edit prompt.
-        paraphrases: the same at each paraphrase.
-        locality: at the L locality prompts, each of shape (2, L): ``locality`` (the prompt's own
-            answer), ``target``, and ``first`` (the first prompt's answer) where it was scored.
-    """
-
-    edit: Lists
+    edit: Lists  # target (one answer), correct, hard and random
     paraphrases: Sequence[Lists]
-    locality: Lists
+    locality: Lists  # locality, target and perhaps first, each of shape (2, number of prompts)
 
 
 def keep_answers(
@@ -89,14 +77,8 @@ def keep_answers(
 
     A correct answer is dropped when at least ``hard_share`` of the hard false answers are strictly
     more probable. Then a false answer is dropped when it is at least as probable as the least
-    probable correct answer kept. The share is the authors' code's; the paper names no value.
-
-    Args:
-        correct: pre-edit scores of the correct answers, shape (N,); any increasing function of
-            the probability serves.
-        hard: the same for the hard false answers, shape (M,).
-        random: the same for the random false answers, shape (R,).
-        hard_share: between 0 and 1.
+    probable correct answer kept. The share is the authors' code's; the paper names no value. Scores
+    are of the unedited model, each of shape (n,); any increasing function of the probability serves.
     """
     correct, hard, random = (_vector(values) for values in (correct, hard, random))
     nothing = np.arange(0)
@@ -113,9 +95,7 @@ def keep_answers(
 def ranking_forgetting_factor(correct: ArrayLike, false: ArrayLike) -> float:
     """RFF: weighted share of correct answers below the most probable false one (Equation 1).
 
-    Args:
-        correct: post-edit log-probabilities of the correct answers, shape (N,).
-        false: the same for the false answers, shape (M,).
+    Both are log-probabilities after the edit, each of shape (n,).
     """
     correct, false = _vector(correct), _vector(false)
     weight = expit(np.exp(correct))  # 0.5 for an impossible answer, 0.73 for a certain one
@@ -130,26 +110,11 @@ def ranking_noise_factor(correct: ArrayLike, false: ArrayLike) -> float:
 
 
 def probability_change(before: ArrayLike, after: ArrayLike) -> float:
-    """CPC or FPC: mean probability after editing over the mean before (Equations 3 and 4).
-
-    Args:
-        before: log-probabilities of the unedited model, shape (N,).
-        after: of the edited model, the same answers.
-    """
+    """CPC or FPC: mean probability after editing over the mean before (Equations 3 and 4)."""
     # For lists this short numpy's call is some seventy times faster than scipy's logsumexp.
     after_sum, before_sum = (np.logaddexp.reduce(_vector(each)) for each in (after, before))
     with np.errstate(over="ignore"):  # a ratio beyond 1e308 is reported as infinite
         return float(np.exp(after_sum - before_sum))
-
-
-def additive_forgetting_factor(*, rff: float, cpc: float) -> float:
-    """AFF, from 0 (nothing forgotten) to 1 (Equation 5)."""
-    return 1 - (1 - rff) * min(1.0, cpc)
-
-
-def additive_noising_factor(*, rnf: float, fpc: float) -> float:
-    """ANF, from 0 (no noise added) to 1 (Equation 6)."""
-    return 1 - (1 - rnf) / max(1.0, fpc)
 
 
 def additivity(
@@ -159,30 +124,33 @@ def additivity(
     false_before: ArrayLike,
     false_after: ArrayLike,
 ) -> dict[str, float]:
-    """RFF, RNF, CPC, FPC, AFF and ANF of one prompt, from the answers kept; NaN where a list is empty."""
+    """RFF, RNF, CPC, FPC, AFF and ANF of one prompt, from the answers kept; NaN where a list is empty.
+
+    AFF = 1 - (1 - RFF) min(1, CPC) is 0 where nothing is forgotten (Equation 5), and
+    ANF = 1 - (1 - RNF) / max(1, FPC) where no noise is added (Equation 6).
+    """
     if not (np.size(correct_after) and np.size(false_after)):
         return dict.fromkeys(FACTORS, float("nan"))
     rff = ranking_forgetting_factor(correct_after, false_after)
     rnf = ranking_noise_factor(correct_after, false_after)
     cpc = probability_change(correct_before, correct_after)
     fpc = probability_change(false_before, false_after)
-    aff = additive_forgetting_factor(rff=rff, cpc=cpc)
-    anf = additive_noising_factor(rnf=rnf, fpc=fpc)
+    aff = 1 - (1 - rff) * min(1.0, cpc)
+    anf = 1 - (1 - rnf) / max(1.0, fpc)
     return dict(zip(FACTORS, (rff, rnf, cpc, fpc, aff, anf), strict=True))
 
 
-def record_metrics(record: RecordScores, *, hard_share: float = 0.2) -> dict[str, float]:
+def record_metrics(record: RecordScores) -> dict[str, float]:
     """All PEAK metrics of one record, as fractions.
 
     ES, GS: success of the appended answer at the edit prompt and the paraphrases, without prompts of
-    which a list is empty before the edit, the random one included (``keep_answers``). LS: share of
-    locality prompts that keep their own answer above the appended one, of those where it was above
-    before (PEAK, Section 3.2). LS_unfiltered: the same of all locality prompts, the paper's text.
-    LS_authors: as their code computes it, each prompt compared with the *first* prompt's answer (NaN
-    where that was not scored). RFF to ANF: Equations 1–6, against the hard and the random false
-    answers, averaged over the edit prompt and the paraphrases (Section 7.2).
+    which a list is empty before the edit (``keep_answers``). LS: share of locality prompts that keep
+    their own answer above the appended one, of those where it was above before (Section 3.2).
+    LS_unfiltered: the same of all locality prompts, the paper's text. LS_authors: as their code
+    computes it, each prompt compared with the *first* prompt's answer. RFF to ANF: Equations 1–6,
+    averaged over the edit prompt and the paraphrases (Section 7.2).
     """
-    edit, *paraphrases = _kept_prompts(record, hard_share)
+    edit, *paraphrases = _kept_prompts(record)
     metrics = {
         "ES": _mean(map(_success, filter(None, [edit]))),
         "GS": _mean(map(_success, filter(None, paraphrases))),
@@ -206,10 +174,7 @@ def record_metrics(record: RecordScores, *, hard_share: float = 0.2) -> dict[str
 
 
 def record_probabilities(record: RecordScores) -> dict[str, float]:
-    """Mean probability of each list's kept answers before and after (PEAK, Figure 2).
-
-    Keys are ``PROBABILITIES``; averaged over answers, then over the prompts not skipped.
-    """
+    """Mean probability of each list's kept answers, over answers, then over prompts (Figure 2)."""
     prompts = list(filter(None, _kept_prompts(record)))
     return {
         f"{name}_{moment}": _mean(np.exp(prompt[name][place]).mean() for prompt in prompts)
@@ -218,18 +183,10 @@ def record_probabilities(record: RecordScores) -> dict[str, float]:
     }
 
 
-def records_of(
-    table: pd.DataFrame, *, normalise: Normalise = "mean"
-) -> Iterator[tuple[int, RecordScores]]:
-    """Scores of each record before and after its edit, in order of case_id.
+def records_of(table: pd.DataFrame) -> Iterator[tuple[int, RecordScores]]:
+    """Each record's scores from a long table, in order of case_id.
 
-    Args:
-        table: see the module's description; one edit per record.
-        normalise: ``"mean"`` takes P = exp(sum / tokens), the geometric mean over the answer's
-            tokens (as the authors' code does); ``"sum"`` takes P = exp(sum).
-
-    Raises:
-        ValueError: a score is NaN, or an answer is in the table twice.
+    P = exp(sum / tokens), the geometric mean over an answer's tokens, as in the authors' code.
     """
     if (undefined := table[["sum_before", "sum_after"]].isna().any(axis=1)).any():
         raise ValueError(
@@ -239,8 +196,8 @@ def records_of(
     if table.duplicated(KEYS).any():
         raise ValueError("the score table holds an answer twice; pass one method's at a time")
     ordered = table.sort_values(KEYS)
-    scale = ordered["tokens"].to_numpy(float) if normalise == "mean" else 1.0
-    scores = ordered[["sum_before", "sum_after"]].to_numpy(float).T / scale
+    sums = ordered[["sum_before", "sum_after"]].to_numpy(float)
+    scores = sums.T / ordered["tokens"].to_numpy(float)
     # A list's answers are next to each other: their scores are a slice, without a look at each row.
     labels = ordered[KEYS[:-1]]
     starts = np.flatnonzero((labels != labels.shift()).any(axis=1))
@@ -254,32 +211,26 @@ def records_of(
         yield case_id, _record(prompts)
 
 
-def metrics_table(
-    table: pd.DataFrame, *, normalise: Normalise = "mean", hard_share: float = 0.2
-) -> pd.DataFrame:
+def metrics_table(table: pd.DataFrame) -> pd.DataFrame:
     """``record_metrics`` of every record of a long table: one row per case_id, one column per metric."""
-    records = records_of(table, normalise=normalise)
-    rows = {case: record_metrics(scores, hard_share=hard_share) for case, scores in records}
-    return _by_record(rows, METRICS)
+    return _by_record(record_metrics, table, METRICS)
 
 
-def method_metrics(scores: Mapping[str, pd.DataFrame], **options: Any) -> dict[str, pd.DataFrame]:
+def method_metrics(scores: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
     """``metrics_table`` of each method's scores."""
-    return {method: metrics_table(table, **options) for method, table in scores.items()}
+    return {method: metrics_table(table) for method, table in scores.items()}
 
 
 def probabilities_table(table: pd.DataFrame) -> pd.DataFrame:
     """``record_probabilities`` of every record of a long table: one row per case_id."""
-    rows = {case: record_probabilities(scores) for case, scores in records_of(table)}
-    return _by_record(rows, PROBABILITIES)
+    return _by_record(record_probabilities, table, PROBABILITIES)
 
 
 def metric_interval(metric: str, values: ArrayLike) -> Estimate:
     """Mean over records of one metric with the 95 % interval that fits its kind.
 
     Shares of prompts (ES, GS, LS): exact where every record gives 0 or 1, else the bootstrap over
-    records. Other fractions (AFF, ANF and their parts, probabilities): Student's t, cut at 0 and 1.
-    The rest: Student's t.
+    records. The rest: Student's t, for fractions cut at 0 and 1.
     """
     if metric in SHARES:
         return share_interval(values)
@@ -287,23 +238,21 @@ def metric_interval(metric: str, values: ArrayLike) -> Estimate:
 
 
 def summarise(by_record: pd.DataFrame) -> pd.DataFrame:
-    """Mean over records of each column, with its interval (``metric_interval``) and its records.
+    """Mean over records of each column with its interval: index metric; mean, low, high, n.
 
-    Returns:
-        Index metric; columns mean, low, high, n. A record for which a metric is undefined (NaN)
-        is omitted from that metric's mean and from its n.
+    A record for which a metric is undefined (NaN) is omitted from its mean and its n.
     """
     rows = {m: vars(metric_interval(m, by_record[m].to_numpy())) for m in map(str, by_record)}
     summary = pd.DataFrame.from_dict(rows, orient="index", columns=["mean", "low", "high", "n"])
     return summary.astype({"n": int}).rename_axis("metric")
 
 
-def _kept_prompts(record: RecordScores, hard_share: float = 0.2) -> list[dict[str, Scores] | None]:
+def _kept_prompts(record: RecordScores) -> list[dict[str, Scores] | None]:
     """The edit prompt and the paraphrases with the answers that count, None for one that is skipped."""
     kept: list[dict[str, Scores] | None] = []
     for prompt in (record.edit, *record.paraphrases):
         lists = {name: prompt.get(name, _NOTHING) for name in ("correct", *SETTINGS)}
-        found = keep_answers(*(scores[0] for scores in lists.values()), hard_share=hard_share)
+        found = keep_answers(*(scores[0] for scores in lists.values()))
         chosen = {name: scores[:, getattr(found, name)] for name, scores in lists.items()}
         kept.append({**chosen, "target": prompt["target"]} if found.usable else None)
     return kept
@@ -333,11 +282,14 @@ def _record(prompts: Mapping[tuple[str, int], Lists]) -> RecordScores:
     )
 
 
-def _by_record(rows: Mapping[int, Mapping[str, float]], columns: Sequence[str]) -> pd.DataFrame:
-    """The columns are there even without rows: every edit of a method may have been given up."""
-    if not rows:
-        return pd.DataFrame(columns=list(columns), dtype=float).rename_axis("case_id")
-    return pd.DataFrame.from_dict(dict(rows), orient="index").rename_axis("case_id")
+def _by_record(
+    measure: Callable[[RecordScores], Mapping[str, float]],
+    table: pd.DataFrame,
+    columns: Sequence[str],
+) -> pd.DataFrame:
+    rows = {case: measure(scores) for case, scores in records_of(table)}
+    found = pd.DataFrame.from_dict(rows, orient="index", columns=list(columns), dtype=float)
+    return found.rename_axis("case_id")  # with its columns where every edit was given up
 
 
 def _mean(values: Iterable[float]) -> float:

@@ -46,11 +46,7 @@ def publication(params: Mapping[str, Any]) -> Publication:
 
 
 def study_publication(params: Mapping[str, Any]) -> Publication:
-    """The studies of notebook 04: variants, responses and sequential edits, a table each.
-
-    Independent edits and responses take the first ``params["records"]``, sequences as many as their
-    last checkpoint.
-    """
+    """The studies of notebook 04 on its first records; sequences take as many as they need."""
     run = peak_run({**params, "records": max([params["records"], *params["checkpoints"]])})
     records = run.data.records[: params["records"]]
     first = replace(run, data=replace(run.data, records=records), chunk=CHUNK)
@@ -77,8 +73,7 @@ def small(table: pd.DataFrame) -> pd.DataFrame:
 def _published(
     run: PeakRun, params: Mapping[str, Any], parts: Sequence[Part], methods: Sequence[str]
 ) -> Publication:
-    """The caption words the preset of these methods, and of others that are published with them."""
-
+    # The caption words the preset of these methods, and of others that are published with them.
     def caption(names: Collection[str]) -> dict[str, Any]:
         every = dict.fromkeys([*methods, *map(str.lower, names)])
         protected = [method for method in every if method.endswith("+app")]
@@ -120,11 +115,7 @@ def _responses(run: PeakRun, params: Mapping[str, Any]) -> Iterator[Part]:
     ]
     for name, each, editor in states if params["said"] else ():
         settings = {**(editor.settings() if editor else {}), **sampling}
-        yield Part(name, settings, partial(_said, each, editor))
-
-
-def _said(lists: AnswerLists, editor: Editor | None) -> pd.DataFrame:
-    return small(lists.said(editor))
+        yield Part(name, settings, lambda each=each, editor=editor: small(each.said(editor)))  # type: ignore[misc]
 
 
 def _sequences(run: PeakRun, params: Mapping[str, Any]) -> Iterator[Part]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,15 +18,14 @@ from pydantic import AfterValidator, AliasPath, Field, Strict, TypeAdapter
 from helpers import UserError
 from helpers.fetch import locate, official_files
 from helpers.kept import file_digest
+from helpers.params import within
 from helpers.paths import PACKAGED
 from helpers.records import compared, read_all, read_json
 
 OFFICIAL = {name: official_files()[name] for name in ("peak-cf", "peak-t")}
 MINI = {name: PACKAGED / "peak" / f"{name}.json" for name in ("peak-mini-cf", "peak-mini-t")}
 STRICT = "names compared without case, Unicode form and outer blanks"
-RANDOM_FALSE_ANSWERS = 10  # per record, as published
 _SLICE = re.compile(r"(?P<name>.+)\[(?P<start>\d*):(?P<stop>\d*)\]")
-_ESCAPE = re.compile(r"\\u[0-9a-fA-F]{4}")
 _NAME = {"target": "appended", "correct": "correct", "hard": "hard false", "random": "random false"}
 
 
@@ -55,10 +54,8 @@ class PeakRecord:
     """One answer to append to the answers of a fact, with what should not change by it.
 
     Attributes:
-        case_id: number of the record in its file.
-        relation: relation identifier, such as ``"P47"``; ``"re_"`` marks the inverse.
+        relation: identifier, such as ``"P47"``; ``"re_"`` marks the inverse.
         prompt: edit prompt with one ``{}`` for the subject.
-        subject: subject of the fact.
         target_new: the answer to append (o* in the paper).
         target_true: one of the original answers.
         correct: original correct answers (O).
@@ -135,33 +132,14 @@ class PeakRecord:
 
 
 @dataclass(frozen=True)
-class PeakWarning:
-    """One anomaly of one record: its number, one of a few kinds, the strings concerned."""
-
-    case_id: int
-    kind: str
-    detail: str
-
-
-@dataclass(frozen=True)
 class PeakData:
-    """Records of one PEAK file.
+    """Records of one PEAK file."""
 
-    Attributes:
-        name: data set name, or the file's stem.
-        path: the file read.
-        checksum: SHA-256 of the whole file.
-        records: in file order.
-        warnings: anomalies of these records as they are in the file.
-        strict_lists: whether contradictions between the lists were dropped.
-    """
-
-    name: str
+    name: str  # of the data set, or the file's stem
     path: Path
-    checksum: str
+    checksum: str  # SHA-256 of the whole file
     records: tuple[PeakRecord, ...]
-    warnings: tuple[PeakWarning, ...]
-    strict_lists: bool = True
+    strict_lists: bool = True  # whether contradictions between the lists were dropped
 
     @property
     def described(self) -> str:
@@ -184,27 +162,22 @@ class PeakData:
 def load_peak(
     name_or_path: str | Path, *, strict_lists: bool = True, limit: int | None = None
 ) -> PeakData:
-    """Load a PEAK data set.
+    """Load a PEAK data set; a ``UserError`` names each record that breaks the schema, and the fault.
 
     Args:
-        name_or_path: ``"peak-cf"`` or ``"peak-t"`` (official, see ``helpers.fetch``),
-            ``"peak-mini-cf"``, ``"peak-mini-t"`` (packaged, built from triples by notebook 02),
-            or a file in the same schema; ``"peak-cf[100:200]"`` is a slice of its records,
-            which counts as a part of the same data set, not as one of its own.
-        strict_lists: drop the answer to append from all other answers, and correct answers from the
-            false ones, by ``compared`` names; False keeps the lists as published.
+        name_or_path: ``"peak-cf"`` or ``"peak-t"`` (official), ``"peak-mini-cf"``, ``"peak-mini-t"``
+            (packaged), or a file in the same schema; ``"peak-cf[100:200]"`` is a slice of its
+            records, which counts as a part of the same data set.
+        strict_lists: see ``PeakRecord.with_strict_lists``; False keeps the lists as published.
         limit: read the first records only.
-
-    Raises:
-        UserError: the file is missing or no JSON list, or records break the schema: all of them,
-            each with its place, field and fault.
-        ValueError: a limit below 1.
     """
-    if limit is not None and limit < 1:
-        raise ValueError(f"limit must be at least 1 record, or None for all; got {limit}")
+    if limit is not None:
+        within("records", limit, 1)
     whole, chosen = _sliced(str(name_or_path))
     name, path = _find(whole)
-    items = _read(path)
+    items = read_json(path.read_bytes(), str(path))
+    if not isinstance(items, list) or not items:
+        raise UserError(f"{path}: expected a non-empty JSON list of records")
     published = read_all(_placed(items, path)[chosen][:limit], _SCHEMA.validate_python)
     if not published:
         raise UserError(f"{name_or_path}: the slice is empty, {path} has {len(items)} records")
@@ -215,7 +188,6 @@ def load_peak(
         path=path,
         checksum=file_digest(path),
         records=tuple(records),
-        warnings=tuple(find_anomalies(published)),
         strict_lists=strict_lists,
     )
 
@@ -237,27 +209,39 @@ def part_name(name: str, start: int, stop: int) -> str:
     return f"{whole}[{first + start}:{first + stop}]"
 
 
-def find_anomalies(records: Sequence[PeakRecord]) -> list[PeakWarning]:
-    """Anomalies in record order.
+def contradictions(record: PeakRecord) -> dict[str, list[str]]:
+    """What a record holds against itself: names and prompts by kind.
 
-    A name that is in two lists, or twice in one, is reported once, by its first place:
-    ``appended answer among hard false``, ``correct answer repeated``. The other kinds:
-    ``unusual number of random false``, ``escaped characters``, ``prompt is a question``,
-    ``subject and relation shared``, ``paraphrase without subject``,
-    ``locality answer not correct``. Names are ``compared``, as in strict lists.
+    A name in two lists, or twice in one, is reported by its first place: ``appended answer among hard
+    false``, ``correct answer repeated``. Names are ``compared``, as in strict lists.
     """
-    sharing: dict[tuple[str, str], list[PeakRecord]] = defaultdict(list)
-    for record in records:
-        sharing[record.subject, record.relation].append(record)
-    return [
-        PeakWarning(record.case_id, kind, detail)
-        for record in records
-        for kind, detail in (
-            *_contradictions(record),
-            *_odd_texts(record),
-            *_shared_fact(record, sharing[record.subject, record.relation]),
-        )
-    ]
+    places = {compared(record.subject): "subject"}
+    found: dict[str, list[str]] = defaultdict(list)
+    for name, answers in record.lists.items():
+        here = f"{_NAME[name]} answer"
+        for answer in answers:
+            first = places.get(compared(answer), "")
+            if first == here:
+                found[f"{here} repeated"].append(answer)
+            elif first:
+                found[f"{first} among {_NAME[name]}"].append(answer)
+            else:
+                places[compared(answer)] = here
+    known = set(map(compared, record.correct))
+    for prompt, answer in record.locality:
+        if compared(answer) not in known:
+            found["locality answer not correct"].append(answer)
+        if prompt in (record.edit_prompt, *record.paraphrases):
+            found["locality prompt in scope"].append(prompt)
+    if mentions(record.edit_prompt, record.target_new):
+        found["edit prompt gives o* away"].append(record.target_new)
+    return dict(found)
+
+
+def mentions(text: str, label: str) -> bool:
+    """Whether a label is in a text as whole words, whatever the case."""
+    label, text = label.casefold(), text.casefold()
+    return label in text and re.search(rf"(?<!\w){re.escape(label)}(?!\w)", text) is not None
 
 
 _SCHEMA = TypeAdapter(PeakRecord)
@@ -283,14 +267,6 @@ def _find(name: str) -> tuple[str, Path]:
     return path.stem, path
 
 
-def _read(path: Path) -> list[Any]:
-    """A file's JSON list."""
-    content = read_json(path.read_bytes(), str(path))
-    if not isinstance(content, list) or not content:
-        raise UserError(f"{path}: expected a non-empty JSON list of records")
-    return content
-
-
 def _placed(items: Sequence[Any], path: Path) -> list[tuple[str, Any]]:
     """All items by their place. Tables name records by number: one that is used twice is refused."""
     placed, seen = [], dict[int, int]()
@@ -314,48 +290,3 @@ def _strict(record: PeakRecord) -> PeakRecord:
                 f"{key} holds nothing beyond contradictions (strict_lists=False keeps them)"
             )
     return strict
-
-
-def _contradictions(record: PeakRecord) -> Iterator[tuple[str, str]]:
-    """Names in two lists or twice in one, and locality answers that are not correct."""
-    places = {compared(record.subject): "subject"}
-    found: dict[str, list[str]] = defaultdict(list)
-    for name, answers in record.lists.items():
-        here = f"{_NAME[name]} answer"
-        for answer in answers:
-            first = places.get(compared(answer), "")
-            if first == here:
-                found[f"{here} repeated"].append(answer)
-            elif first:
-                found[f"{first} among {_NAME[name]}"].append(answer)
-            else:
-                places[compared(answer)] = here
-    yield from ((kind, "; ".join(answers)) for kind, answers in found.items())
-    if (number := len(record.random_false)) != RANDOM_FALSE_ANSWERS:
-        yield "unusual number of random false", str(number)
-    known = set(map(compared, record.correct))
-    if others := [answer for _, answer in record.locality if compared(answer) not in known]:
-        yield "locality answer not correct", "; ".join(others)
-
-
-def _odd_texts(record: PeakRecord) -> Iterator[tuple[str, str]]:
-    """Texts that a language model may read in another way than intended."""
-    answers = [answer for answers in record.lists.values() for answer in answers]
-    prompts = (record.edit_prompt, *record.paraphrases)
-    texts = {
-        "escaped characters": [answer for answer in answers if _ESCAPE.search(answer)],
-        "prompt is a question": [prompt for prompt in prompts if prompt.endswith("?")],
-        "paraphrase without subject": [p for p in record.paraphrases if record.subject not in p],
-    }
-    yield from ((kind, "; ".join(odd)) for kind, odd in texts.items() if odd)
-
-
-def _shared_fact(record: PeakRecord, group: Sequence[PeakRecord]) -> Iterator[tuple[str, str]]:
-    """Other records about the same subject and relation, which append other answers."""
-    others = [other for other in group if other is not record]
-    if not others:
-        return
-    ids = "with case_id " + ", ".join(str(other.case_id) for other in others)
-    correct = set(map(compared, record.correct))
-    known = [other.target_new for other in others if compared(other.target_new) in correct]
-    yield "subject and relation shared", ids + (f"; correct here: {'; '.join(known)}" * bool(known))

@@ -25,7 +25,13 @@ from helpers.results.store import Cases, Results, ResultsStore, flag_unusable, s
 from helpers.scoring.answers import Question, score_answers, tokenised
 
 EDIT_COLUMNS = [
-    *("case_id", "failure", "steps", "final_nll", "relative_norm", "exploding", "diagnostics")
+    "case_id",
+    "failure",
+    "steps",
+    "final_nll",
+    "relative_norm",
+    "exploding",
+    "diagnostics",
 ]
 SCORING_VERSION = 1  # raise it when what is scored, or how, changes
 Make = Callable[[Sequence[PeakRecord]], Mapping[str, pd.DataFrame]]
@@ -34,11 +40,7 @@ _UPDATE = "update.safetensors"
 
 
 def edit_request(record: PeakRecord) -> EditRequest:
-    """A record as an edit: append o*, with O and O_h for APP.
-
-    A list that holds o* itself (possible where contradictions are kept) goes without it: no
-    objective can keep an answer from itself.
-    """
+    """A record as an edit: append o*, with O and O_h for APP, without o* itself."""
     correct, false = (
         tuple(answer for answer in answers if answer.strip() != record.target_new.strip())
         for answers in (record.correct, record.hard_false)
@@ -71,22 +73,6 @@ def questions(record: PeakRecord) -> tuple[list[Question], pd.DataFrame]:
     return asked, table
 
 
-def check_records(
-    language_model: LanguageModel, records: Sequence[PeakRecord], *, file: str
-) -> None:
-    """Refuse records that a model cannot be asked about, all of them before the first is edited.
-
-    Raises:
-        UserError: each such record by its number, with what is wrong.
-    """
-
-    def ask(record: PeakRecord) -> None:
-        edit_request(record)
-        tokenised(language_model, questions(record)[0])
-
-    read_all(((f"{file}, case_id {record.case_id}", record) for record in records), ask)
-
-
 def score_records(
     language_model: LanguageModel,
     records: Sequence[PeakRecord],
@@ -96,9 +82,7 @@ def score_records(
 ) -> pd.DataFrame:
     """Long table (case_id, role, prompt_index, list, answer_index, tokens, sum) of all records.
 
-    Args:
-        records: PEAK records.
-        updates: one per record, under which it is scored; default: the unedited model.
+    Each is scored under its own of the ``updates``; without them, by the unedited model.
     """
     asked, keys, owners = [], [], []
     for index, record in enumerate(records):
@@ -124,13 +108,9 @@ def joined_scores(
 def edit_prompt_probabilities(
     language_model: LanguageModel, record: PeakRecord, states: Mapping[str, Update | None]
 ) -> pd.DataFrame:
-    """Probability of every answer at a record's edit prompt in each state of the model.
+    """Probability of every answer at a record's edit prompt: answer, list, a column per state.
 
-    Args:
-        states: name of a state → its update; None is the unedited model.
-
-    Returns:
-        answer, list, and one column per state; lists in reading order.
+    A state is named for an update, or for None: the unedited model.
     """
     question = questions(record)[0][0]
     names = [name for name, answers in record.lists.items() for _ in answers]
@@ -177,8 +157,7 @@ class PeakRun:
     def scores(self, editor: Editor, *, finished: bool = False) -> pd.DataFrame:
         """Scores before and after, in the columns the metrics take, without failed edits.
 
-        Args:
-            finished: take the records that are in the store and compute nothing.
+        With ``finished``, those in the store: nothing is computed.
         """
         if finished:
             unedited, edited = (self.cases.read(self.results(e)) for e in (None, editor))
@@ -195,19 +174,23 @@ class PeakRun:
         return self.cases.read(self.results(editor), "edits").reindex(columns=EDIT_COLUMNS)
 
     def completed(self, how: Mapping[str, Any], make: Make) -> pd.DataFrame:
-        """The scores of all records, the missing ones checked before the first of them is made.
-
-        Args:
-            how: settings next to the run's own.
-            make: from some records to tables by kind.
+        """The scores of all records; ``make`` gives those that are missing, as tables by kind.
 
         Raises:
-            UserError: records that the model cannot be asked about.
+            UserError: names each missing record that the model cannot be asked about.
         """
         results = self.open(how)
-        missing = [self.cases.by_id[case_id] for case_id in self.cases.missing(results)]
-        check_records(self.language_model, missing, file=str(self.data.path))
+        self.check([self.cases.by_id[case_id] for case_id in self.cases.missing(results)])
         return self.cases.completed(results, make)
+
+    def check(self, records: Sequence[PeakRecord]) -> None:
+        """Refuse records that the model cannot be asked about, all before the first is edited."""
+
+        def ask(record: PeakRecord) -> None:
+            edit_request(record)
+            tokenised(self.language_model, questions(record)[0])
+
+        read_all(((f"{self.data.path}, case_id {r.case_id}", r) for r in records), ask)
 
     @cached_property
     def cases(self) -> Cases[PeakRecord]:
@@ -244,22 +227,16 @@ class PeakRun:
 class PeakSequence:
     """Edits of a run's records by one editor, in file order, each upon the ones before.
 
-    At each checkpoint every record edited so far is scored under the cumulative update and compared
-    with the unedited model, so that additivity includes what later edits did to earlier records. The
-    update is kept next to the scores: a longer sequence continues where a shorter one ended.
+    At each checkpoint every record edited so far is scored under the cumulative update, so that
+    additivity includes what later edits did to earlier records. The update is kept next to the
+    scores: a longer sequence continues where a shorter one ended.
     """
 
     run: PeakRun
     editor: Editor
 
     def scores(self, checkpoints: Sequence[int]) -> dict[int, pd.DataFrame]:
-        """Scores before all edits and after the first n, of those n records, for each checkpoint.
-
-        Columns as the metrics take them. What is missing is computed.
-
-        Raises:
-            ValueError: a checkpoint below 1 or beyond the records at hand.
-        """
+        """Scores before all edits and after the first n, of those n records, for each checkpoint n."""
         wanted, records = sorted(set(checkpoints)), self.run.data.records
         if not wanted or wanted[0] < 1 or wanted[-1] > len(records):
             raise ValueError(
@@ -267,16 +244,8 @@ class PeakSequence:
             )
         missing = [count for count in wanted if not self.results(count).done()]
         if missing:
-            edited = records[: missing[-1]]
-            file = str(self.run.data.path)
-            check_records(self.run.language_model, edited, file=file)
-            start, earlier = self._start([n for n in wanted if n < missing[0]])
-            made: list[Update] = []
-            for count, total in enumerate(self._updates(earlier, edited[start:]), start + 1):
-                made.append(Update({}, total.diagnostics))
-                if count in missing:
-                    self._store(count, total, made)
-                    made = []
+            self.run.check(records[: missing[-1]])
+            self._complete(missing, [count for count in wanted if count < missing[0]])
         before = self.run.before()
         return {count: _joined(before, self.results(count).read()) for count in wanted}
 
@@ -288,25 +257,26 @@ class PeakSequence:
         how = {"mode": "sequential", "edited": edited, **self.editor.settings()}
         return self.run.open(how, content)
 
-    @property
-    def _resumable(self) -> bool:
-        """Whether the cumulative update is all that an editor remembers of its earlier edits."""
-        return type(self.editor).edit_sequentially is Editor.edit_sequentially
-
-    def _start(self, earlier: Sequence[int]) -> tuple[int, Update]:
-        """The last of the checkpoints whose cumulative update is intact, and that update."""
-        for count in reversed(earlier if self._resumable else ()):
+    def _complete(self, missing: Sequence[int], earlier: Sequence[int]) -> None:
+        """Edit on from the last earlier checkpoint whose update is intact."""
+        start, total = 0, Update({})
+        # An editor of its own sequences, PRUNE, remembers more than the cumulative update.
+        resumable = type(self.editor).edit_sequentially is Editor.edit_sequentially
+        for count in earlier if resumable else ():
             stored = sound(self.results(count).folder / _UPDATE, Update.load)
             if stored is not None:
-                return count, stored.to(self.run.language_model.device)
-        return 0, Update({})
+                start, total = count, stored.to(self.run.language_model.device)
+        requests = [edit_request(record) for record in self.run.data.records[start : missing[-1]]]
+        one_by_one = self._one_by_one(total, requests)
+        updates = one_by_one if resumable else self.editor.edit_sequentially(requests)
+        made: list[Update] = []
+        for count, total in enumerate(updates, start + 1):
+            made.append(Update({}, total.diagnostics))
+            if count in missing:
+                self._store(count, total, made)
+                made = []
 
-    def _updates(self, total: Update, records: Sequence[PeakRecord]) -> Iterator[Update]:
-        """Cumulative updates on top of ``total``, one per record."""
-        requests = [edit_request(record) for record in records]
-        if not self._resumable:
-            yield from self.editor.edit_sequentially(requests)
-            return
+    def _one_by_one(self, total: Update, requests: Sequence[EditRequest]) -> Iterator[Update]:
         for request in requests:
             total = total.plus(self.editor.edit_after(total, [request]))
             yield total

@@ -1,7 +1,7 @@
 """What a model says when asked for a record's answers: sampled responses, and the answers they name.
 
-The edit prompt is continued many times, before and after the edit with the same random numbers, and
-every continuation is searched for the record's known answers. Measures: ``ablations.said_metrics``.
+The edit prompt is continued before and after the edit with the same random numbers. Texts stay in the
+results store. Measures: ``ablations.said_metrics``.
 """
 
 from __future__ import annotations
@@ -27,23 +27,17 @@ NOTHING = ("none", -1)  # list and answer_index of a sample that names no known 
 
 @dataclass(frozen=True)
 class AnswerLists:
-    """Sampled continuations of each record's edit prompt.
-
-    ``samples`` continuations per record are drawn as ``sampling`` says. Texts stay in the results
-    store; what is passed on are the numbers of the answers named.
-    """
+    """Sampled continuations of each record's edit prompt, and the known answers they name."""
 
     run: PeakRun
     samples: int = 30
     sampling: Sampling = field(default=CONTINUATION)
 
     def said(self, editor: Editor | None = None) -> pd.DataFrame:
-        """Answers named after each record's own edit, or by the unedited model.
+        """Answers named after each record's own edit, or by the unedited model, a row each.
 
-        Returns:
-            case_id, sample, list (``target``, ``correct``, ``hard``, ``random``; ``none`` for a
-            sample that names no known answer) and answer_index; one row per answer named, without
-            edits that were given up.
+        Columns case_id, sample, list (``none`` for a sample that names no known answer) and
+        answer_index, without edits that were given up.
         """
         table = self.run.completed(self._how(editor), partial(self._sampled, editor))
         edits = self.run.cases.read(self.run.open(self._how(editor)), "edits")

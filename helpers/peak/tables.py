@@ -7,21 +7,11 @@ text: names of lists, numbers of answers, log-probabilities in single precision.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 
-import numpy as np
 import pandas as pd
 
-from helpers.peak.metrics import (
-    SHARES,
-    Normalise,
-    keep_answers,
-    metric_interval,
-    metrics_table,
-    records_of,
-    summarise,
-)
-from helpers.results.archive import Run, archive
+from helpers.peak.metrics import SHARES, metric_interval, metrics_table, summarise
+from helpers.results.archive import Run
 from helpers.results.statistics import LEVEL, Contrast, holm, paired_means, paired_shares
 from helpers.results.text import caption, in_points, mark, published_table
 
@@ -33,7 +23,7 @@ MAIN_METRICS = (*HARD_METRICS, "AFF_random", "ANF_random")
 PAPER_METRICS = (*SHARES, *MAIN_METRICS[3:])  # with the paper's two other readings of LS
 MAIN_TABLES = ("peak_table_3", "peak_table_4", "peak_table_9")
 PAPER_NAMES = {"FT-L": "FT", "FT-L+APP": "FT+APP"}  # whose FT has that objective
-_WORDS: dict[Normalise, str] = {"mean": "geometric mean", "sum": "whole answer"}
+_HIGHER = (*SHARES, "target_share")  # is better
 _STORED = {"role": str, "list": str, "sum_before": float, "sum_after": float}
 
 
@@ -73,33 +63,8 @@ def app_contrast(by_record: Metrics, method: str, metric: str) -> Contrast | Non
     return metric_contrast(metric, by_record[plain][metric], by_record[method][metric])
 
 
-def percent_cells(
-    table: pd.DataFrame,
-    metrics: Sequence[str],
-    *,
-    common: Mapping[str, int] | None = None,
-    intervals: bool = True,
-) -> list[str]:
-    """Each metric's mean in percent with its interval, and with *n* where that is not what is expected.
-
-    Args:
-        table: one row of metrics per record.
-        metrics: columns.
-        common: the n that the column's title reports; default: all records.
-        intervals: whether intervals are shown.
-    """
-    cells = []
-    for metric in metrics:
-        found = metric_interval(metric, table[metric])
-        if not intervals:
-            found = replace(found, low=np.nan, high=np.nan)
-        fewer = found.n < ((common or {}).get(metric) or len(table))
-        cells.append(in_points(found) + f" (n={found.n})" * fewer)
-    return cells
-
-
 def editing_table(by_record: Metrics, *, metrics: Sequence[str] = MAIN_METRICS) -> pd.DataFrame:
-    """Mean percentage of each metric, methods as rows, as rounded text (PEAK, Tables 3, 4 and 9).
+    """Mean percentage of each metric, methods as rows, as rounded text (PEAK, Tables 3, 4, 5 and 9).
 
     Cells read ``mean ± half width of the 95 % interval``, or ``mean [low, high]`` where the sides
     differ (``metric_interval``). In a ``+APP`` row † is significantly better and ‡ significantly worse
@@ -122,80 +87,41 @@ def editing_table(by_record: Metrics, *, metrics: Sequence[str] = MAIN_METRICS) 
     survives = dict(zip(tests, corrected < LEVEL, strict=True))
     rows = {}
     for method, table in by_record.items():
-        cells, marks = percent_cells(table, metrics, common=common), {}
-        for place, metric in enumerate(metrics):
-            contrast = tests.get((method, metric))
-            if contrast and (sign := mark(contrast, higher_is_better=metric in SHARES)):
-                cells[place] += sign
+        cells, marks = [str(len(table))], {}
+        for metric in metrics:
+            found, contrast = metric_interval(metric, table[metric]), tests.get((method, metric))
+            fewer = found.n < (common[metric] or len(table))
+            sign = mark(contrast, higher_is_better=metric in _HIGHER) if contrast else ""
+            if sign:
                 marks[metric] = bool(survives[method, metric])
-        rows[method] = [str(len(table)), *cells, *([_surviving(marks)] if tests else [])]
+            cells.append(in_points(found) + f" (n={found.n})" * fewer + sign)
+        rows[method] = [*cells, *([_surviving(marks)] if tests else [])]
     titles = [f"{metric} (n={n})" if n else metric for metric, n in common.items()]
     columns = ["records", *titles, *(["Holm"] if tests else [])]
     return pd.DataFrame.from_dict(rows, orient="index", columns=columns).rename_axis("method")
 
 
-def other_choices(scores: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """Metrics under the filter's other thresholds, and with P = exp(sum), as text (PEAK, Section 5.1).
-
-    Args:
-        scores: score tables by method.
-
-    Returns:
-        Index threshold of ``keep_answers`` (0.2 is the authors' and the default, and the only one
-        under P = exp(sum)) and P; ``n``, the records that count, and one column per method and factor.
-    """
-    thresholds: list[tuple[float, Normalise]] = [(k / 10, "mean") for k in range(1, 6)]
-    rows = {}
-    for share, normalise in [*thresholds, (0.2, "sum")]:
-        cells, counts = {}, set()
-        for method, table in scores.items():
-            by_record = metrics_table(table, hard_share=share, normalise=normalise)
-            for metric in ("AFF_hard", "ANF_hard"):
-                estimate = metric_interval(metric, by_record[metric])
-                counts.add(estimate.n)
-                cells[f"{method} {metric}"] = in_points(estimate)
-        rows[share, _WORDS[normalise]] = {"n": "–".join(map(str, sorted(counts))), **cells}
-    return pd.DataFrame.from_dict(rows, orient="index").rename_axis(["threshold", "P"])
-
-
-@dataclass(frozen=True)
-class PaperSetting:
-    """One model on one data set in one of the paper's tables."""
-
-    table: str
-    model: str
-    dataset: str
-
-    @property
-    def label(self) -> str:
-        """``PEAK, Table 3: gpt2-xl, peak-cf``."""
-        return f"PEAK, Table {self.table.rsplit('_', 1)[1]}: {self.model}, {self.dataset}"
-
-    def rows(self) -> pd.DataFrame:
-        """The setting's published rows; LS, which its authors' code computes, as ``LS_authors``."""
-        rows = published_table(self.table).replace({"metric": {"LS": "LS_authors"}})
-        return rows[(rows["model"] == self.model) & (rows["dataset"] == self.dataset)]
-
-
-def paper_setting(model: str, dataset: str) -> list[PaperSetting]:
-    """What the paper has for a run's data set: its same model, or all its models.
+def paper_setting(
+    model: str, dataset: str, *, tables: Sequence[str] = MAIN_TABLES
+) -> dict[str, pd.DataFrame]:
+    """The paper's rows, by table and model, for a run: of its same model, or of all its models.
 
     Packaged and other sets are compared with the official one of their kind: PEAK-T where the name
-    ends in ``-t``, else PEAK-CF.
+    ends in ``-t``, else PEAK-CF. LS, which their authors' code computes, is ``LS_authors``.
     """
     kind = "peak-t" if dataset.endswith("-t") else "peak-cf"
-    tables = {name: published_table(name) for name in MAIN_TABLES}
-    every = [
-        PaperSetting(name, each, kind)
-        for name, rows in tables.items()
-        for each in rows.loc[rows["dataset"] == kind, "model"].drop_duplicates()
-    ]
-    return [setting for setting in every if setting.model == model] or every
+    found = {}
+    for name in tables:
+        rows = published_table(name).replace({"metric": {"LS": "LS_authors"}})
+        for theirs, part in rows[rows["dataset"] == kind].groupby("model", sort=False):
+            found[f"PEAK, Table {name.rsplit('_', 1)[1]}: {theirs}, {kind}"] = part
+    same = {label: rows for label, rows in found.items() if model in set(rows["model"])}
+    return same or found
 
 
 def beside_paper(
     by_record: Metrics,
-    settings: Sequence[PaperSetting],
+    paper: Mapping[str, pd.DataFrame],
     *,
     metrics: Sequence[str] = PAPER_METRICS,
 ) -> pd.DataFrame:
@@ -212,80 +138,12 @@ def beside_paper(
         rows.append((method, "ours", *(f"{means[metric]:.1f}" for metric in metrics)))
         fairer, plus, _ = method.partition("+ (")  # a weighting of a baseline
         named = fairer + "+" if plus else PAPER_NAMES.get(method, method)
-        for setting in settings:
-            rows_of = setting.rows()
-            printed = rows_of[rows_of["method"] == named].set_index("metric")
-            if len(printed):
-                rows.append((method, setting.label, *(_printed(printed, m) for m in metrics)))
+        for label, printed in paper.items():
+            theirs = printed[printed["method"] == named].set_index("metric")
+            if len(theirs):
+                rows.append((method, label, *(_printed(theirs, m) for m in metrics)))
     columns = ["method", "source", *("LS_held" if m == "LS" else m for m in metrics)]
     return pd.DataFrame(rows, columns=columns).set_index(["method", "source"])
-
-
-def paper_notes(settings: Sequence[PaperSetting]) -> list[str]:
-    """What is wrong with the numbers marked ``*``, one line per method."""
-    lines = []
-    for setting in settings:
-        slips = setting.rows().query("note.str.contains('slip')")
-        for (method, note), group in slips.groupby(["method", "note"]):
-            lines.append(f"* {setting.label}, {method}, {', '.join(group['metric'])}: {note}")
-    return lines
-
-
-def sample_table(names: Sequence[str]) -> pd.DataFrame:
-    """What part of their official files the published runs' records are, runs as rows.
-
-    The counts of the files are stored (``tools.peak_runs``), the filter's come from the scores.
-    """
-    rows = {}
-    for name in names:
-        counts = archive("peak_samples").get(name).tables["counts"].iloc[0]
-        asked, kept = [], []
-        for _, record in records_of(next(iter(scores_of(archive("peak").get(name)).values()))):
-            for prompt in (record.edit, *record.paraphrases):
-                found = keep_answers(*(prompt[which][0] for which in ("correct", "hard", "random")))
-                if found.usable:
-                    asked.append(prompt["correct"].shape[1])
-                    kept.append(len(found.correct))
-        rows[name] = {
-            "records": f"{counts['records']} of {counts['records_whole']}",
-            "relations": f"{counts['relations']} of {counts['relations_whole']}",
-            "prompt begins with subject": counts["subject_first"],
-            "correct answers kept": f"{100 * sum(kept) / sum(asked):.0f} %",
-            "median kept at a prompt": float(np.median(kept)),
-        }
-    return pd.DataFrame(rows).T.rename_axis("run")
-
-
-def edits_table(name: str) -> pd.DataFrame:
-    """How a published run's edits went, methods as rows; nothing where none are stored.
-
-    ``agreement``: the largest difference in log-probability from the published scores, over the
-    answers of the first records, when the edits were made again (``tools.peak_runs``).
-    """
-    stored = archive("peak_edits").known(name)
-    if stored is None:
-        return pd.DataFrame()
-    rows = {}
-    for label, edits in stored.tables["edits"].groupby("method", sort=False):
-        gap = stored.about.settings[str(label)]["largest_difference"]
-        rows[str(label)] = {
-            "edits": len(edits),
-            "given up": int((edits["failure"] != "").sum()),
-            "flagged": int(edits["exploding"].sum()),
-            "median steps": edits["steps"].median(),
-            "median |dW|/|W|": edits["relative_norm"].median(),
-            "largest |dW|/|W|": edits["relative_norm"].max(),
-            "agreement": "" if gap is None else f"{gap:.4f}",
-        }
-    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("method")
-
-
-def null_spaces(name: str) -> pd.DataFrame:
-    """The dimension of AlphaEdit's null space by layer, as stored with a run's edits."""
-    stored = archive("peak_edits").known(name)
-    settings = stored.about.settings if stored else {}
-    known = {label: how["null_space"] for label, how in settings.items() if "null_space" in how}
-    return pd.DataFrame(known).T.rename_axis("layer", axis=1)
 
 
 def _common_n(by_record: Metrics, metric: str) -> int:

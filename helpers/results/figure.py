@@ -27,9 +27,9 @@ LIST = paths.FIGURES / "figures.txt"
 # Names instead of imports: a paper's room lies above this one.
 CHAPTERS = {
     "01": ("helpers.peak.figures",),
-    "02": ("helpers.peak.construction.report",),
+    "02": ("helpers.peak.construction.publish",),
     "03": ("helpers.peak.figures",),
-    "04": ("helpers.peak.ablation_figures",),
+    "04": ("helpers.peak.figures",),
     "05": ("helpers.klob.figures",),
     "06": ("helpers.thinkedit.figures", "helpers.thinkedit.drawings"),
     "07": ("helpers.peak.figures", "helpers.explorer.one_edit"),

@@ -58,12 +58,3 @@ def test_a_fact_of_klob_that_cannot_be_asked_is_named_before_the_first_score(tin
     with pytest.raises(UserError, match=r"mine\.jsonl, line 2: .*nothing was edited yet"):
         run_klob(tiny("llama"), plan, store=ResultsStore(tmp_path / "store"))
     assert not list(tmp_path.glob("store/*"))
-
-
-def test_the_appended_answer_among_the_random_false_ones_is_told(tmp_path):
-    def change(record: dict) -> None:
-        record["negtive_random_list"][0] = record["requested_rewrite"]["target_new"]["str"]
-
-    items = json.loads(MINI["peak-mini-cf"].read_text("utf-8"))[:4]
-    kinds = [warning.kind for warning in load_peak(written(tmp_path, items, change)).warnings]
-    assert "appended answer among random false" in kinds

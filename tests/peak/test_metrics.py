@@ -15,8 +15,6 @@ from helpers.peak.metrics import (
     METRICS,
     Lists,
     RecordScores,
-    additive_forgetting_factor,
-    additive_noising_factor,
     additivity,
     keep_answers,
     metrics_table,
@@ -140,10 +138,11 @@ def test_factors_by_hand() -> None:
     )
     assert probability_change(np.log([0.5, 0.3]), correct) == pytest.approx(0.7 / 0.8)
     assert probability_change([-900.0], [-901.0]) == pytest.approx(math.exp(-1))
-    assert additive_forgetting_factor(rff=0.2, cpc=0.5) == pytest.approx(0.6)
-    assert additive_forgetting_factor(rff=0.2, cpc=3) == pytest.approx(0.2)
-    assert additive_noising_factor(rnf=0.2, fpc=2) == pytest.approx(0.6)
-    assert additive_noising_factor(rnf=0.2, fpc=0.5) == pytest.approx(0.2)
+    found = additivity(
+        correct_before=correct, correct_after=correct - 1, false_before=false, false_after=false + 1
+    )
+    assert found["AFF"] == pytest.approx(1 - (1 - found["RFF"]) * math.exp(-1))
+    assert found["ANF"] == pytest.approx(1 - (1 - found["RNF"]) / math.e)
     # Tiny probabilities are ranked, although their weights are equal.
     assert ranking_forgetting_factor([-50], [-45]) == ranking_noise_factor([-50], [-45]) == 1
 
@@ -226,16 +225,6 @@ def test_a_table_by_hand() -> None:
     assert first["FPC_hard"] == pytest.approx(np.exp(0.5))
     means = probabilities_table(table())
     assert means.loc[2, "correct_before"] == pytest.approx((np.exp(-1) + np.exp(-2)) / 2)
-
-
-def test_normalise_sum_uses_whole_answers() -> None:
-    # Whole answers before: correct -1 and -8, hard -9, random -4; the random one is dropped,
-    # which leaves no random list, so the prompt is skipped.
-    assert metrics_table(table(), normalise="sum").loc[2].isna().all()
-    single = table().assign(tokens=1)
-    pd.testing.assert_frame_equal(
-        metrics_table(single, normalise="sum"), metrics_table(single, normalise="mean")
-    )
 
 
 def test_summary_states_its_numbers() -> None:

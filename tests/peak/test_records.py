@@ -13,7 +13,7 @@ from helpers.peak.records import (
     MINI,
     PeakData,
     PeakRecord,
-    find_anomalies,
+    contradictions,
     load_peak,
     part_name,
     save_peak,
@@ -55,7 +55,7 @@ def changed(**changes: object) -> dict:
 
 
 def kinds(data: PeakData) -> Counter[str]:
-    return Counter(warning.kind for warning in data.warnings)
+    return Counter(kind for record in data.records for kind in contradictions(record))
 
 
 def test_fields(tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_fields(tmp_path: Path) -> None:
     assert record.edit_prompt == "Utopia has rivers called"
 
 
-def test_strict_lists_drop_contradictions_and_warn_either_way(tmp_path: Path) -> None:
+def test_strict_lists_drop_contradictions(tmp_path: Path) -> None:
     lists = {"postive_list": ["Rhine", "Nile", "Rhône", "rhine"]}
     lists["negtive_list"] = ["RHINE ", "nile", "Niger", "Rho\u0302ne"]
     lists["negtive_random_list"] = ["chess", "NILE", "rhine"]
@@ -90,40 +90,30 @@ def test_strict_lists_drop_contradictions_and_warn_either_way(tmp_path: Path) ->
     assert [list(answers) for answers in list(published.records[0].lists.values())[1:]] == [
         *lists.values()
     ]
-    assert strict.warnings == published.warnings
-    assert {(warning.case_id, warning.kind, warning.detail) for warning in strict.warnings} == {
-        (7, "appended answer among correct", "Nile"),
-        (7, "correct answer repeated", "rhine"),
-        (7, "correct answer among hard false", "RHINE ; Rho\u0302ne"),
-        (7, "appended answer among hard false", "nile"),
-        (7, "appended answer among random false", "NILE"),
-        (7, "correct answer among random false", "rhine"),
-        (7, "unusual number of random false", "3"),
+    assert contradictions(published.records[0]) == {
+        "appended answer among correct": ["Nile"],
+        "correct answer repeated": ["rhine"],
+        "correct answer among hard false": ["RHINE ", "Rho\u0302ne"],
+        "appended answer among hard false": ["nile"],
+        "appended answer among random false": ["NILE"],
+        "correct answer among random false": ["rhine"],
     }
+    assert set(contradictions(strict.records[0])) == {"correct answer repeated"}
 
 
-def test_further_anomalies(tmp_path: Path) -> None:
-    odd = changed(
-        case_id=8,
-        target_new={"str": "Elbe"},
-        prompt="Which rivers has {}?",
-        negtive_random_list=["\\u0022tin\\u0022"] * 10,
-        para_add_prompts=["Its rivers are"],
-        neighborhood_prompts=[["Cairo lies on the", "Nile"]],
-    )
-    found = {warning.kind: warning for warning in load_peak(write(tmp_path, ITEM, odd)).warnings}
-    assert set(found) == {
-        "correct answer repeated",
-        "unusual number of random false",
-        "random false answer repeated",
-        "subject and relation shared",
-        "appended answer among correct",
-        "escaped characters",
-        "prompt is a question",
-        "paraphrase without subject",
-        "locality answer not correct",
-    }
-    assert found["subject and relation shared"].detail == "with case_id 7"
+@pytest.mark.parametrize(
+    ("change", "kind"),
+    [
+        ({"postive_list": ["Rhine", "Utopia"]}, "subject among correct"),
+        ({"target_new": {"str": "Rivers"}}, "edit prompt gives o* away"),
+        ({"para_add_prompts": ["The Lorelei stands above the"]}, "locality prompt in scope"),
+        ({"neighborhood_prompts": [["Cairo lies on the", "Nile"]]}, "locality answer not correct"),
+    ],
+)
+def test_each_contradiction_is_found(tmp_path: Path, change: dict, kind: str) -> None:
+    sound = {"postive_list": ["Rhine", "Elbe"]}
+    assert kinds(load_peak(write(tmp_path, changed(**sound)))) == {}
+    assert kinds(load_peak(write(tmp_path, changed(**{**sound, **change})))) == {kind: 1}
 
 
 @pytest.mark.parametrize(
@@ -182,7 +172,7 @@ def test_schema_round_trip(name: str, tmp_path: Path) -> None:
     assert data.name == name
     save_peak(data.records, tmp_path / "copy.json")
     copied = load_peak(tmp_path / "copy.json")
-    assert (copied.records, copied.warnings) == (data.records, data.warnings)
+    assert copied.records == data.records
 
 
 COUNTED = ("records", "correct answers", "paraphrase prompts", "locality prompts")
@@ -205,10 +195,8 @@ def test_official_counterfactual_counts() -> None:
         "hard false answer repeated": 336,
         "subject among correct": 18,
         "subject among hard false": 5,
-        "unusual number of random false": 1,
-        "prompt is a question": 47,
+        "edit prompt gives o* away": 1,
     }
-    assert data.warnings == tuple(find_anomalies(data.records))
 
 
 @pytest.mark.parametrize(
@@ -231,8 +219,4 @@ def test_official_temporal_counts() -> None:
     relations = Counter(record.relation for record in data.records)
     assert len(relations) == 9
     assert relations["<playsFor>"] + relations["re_<playsFor>"] == 903
-    assert kinds(data) == {
-        "unusual number of random false": 1,
-        "escaped characters": 5,
-        "subject and relation shared": 118,
-    }
+    assert kinds(data) == {}

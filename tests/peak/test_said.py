@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-import numpy as np
 import pandas as pd
 import pytest
 
 from helpers.editing.contexts import ContextTemplates
 from helpers.editing.rome import Rome
 from helpers.peak import said
-from helpers.peak.ablations import rank_correlation, said_metrics
+from helpers.peak.ablations import said_metrics
 from helpers.peak.records import load_peak
 from helpers.peak.run import PeakRun
 from helpers.peak.said import NOTHING, AnswerLists, named_answers
@@ -104,11 +103,3 @@ def test_measures_are_undefined_where_there_is_nothing_to_lose_or_to_hear():
     row = said_metrics(loud, silent).loc[7]
     assert (row["list_forgetting"], row["share_forgetting"], row["share_noise"]) == (1, 1, 0)
     assert math.isnan(row["list_noise"])
-
-
-def test_rank_correlation_of_four_pairs_by_hand():
-    # Ranks 1 2 3 4 against 2 1 4 3: rho = 1 - 6 * 4 / (4 * 15).
-    rho, _, n = rank_correlation([0.1, 0.2, 0.3, 0.4, np.nan], [0.5, 0.2, 0.9, 0.7, 0.1])
-    assert (rho, n) == (pytest.approx(0.6), 4)
-    assert math.isnan(rank_correlation([1, 1, 1], [1, 2, 3])[0])
-    assert rank_correlation([1, 2], [1, 2])[2] == 2

@@ -5,10 +5,9 @@ from __future__ import annotations
 import pandas as pd
 
 from helpers.peak.ablations import fairer_editors, studies_of, variant_metrics
-from helpers.peak.construction.report import validation_report
 from helpers.peak.findings import fairer_findings, findings, neighbour_findings, objective_findings
 from helpers.peak.metrics import method_metrics, summarise
-from helpers.peak.records import load_peak
+from helpers.peak.records import contradictions, load_peak
 from helpers.peak.tables import scores_of
 from helpers.results.archive import archive
 from helpers.results.statistics import Estimate, proportion_interval
@@ -53,8 +52,9 @@ def _one_fact(metrics: dict[str, pd.DataFrame], tested: list[Evidence], official
 
 def _construction() -> Headline:
     for name in ("peak-mini-cf", "peak-mini-t"):
-        if contradictions := validation_report(load_peak(name).records):
-            raise UnsupportedError(f"{name} contradicts itself: {contradictions[0]}")
+        for record in load_peak(name).records:
+            if found := contradictions(record):
+                raise UnsupportedError(f"{name}, record {record.case_id}: {found}")
     tables = archive("construction").get("packaged_smollm2-135m").tables
     counterfactual = tables["filter"][tables["filter"]["set"] == "PEAK-CF"]
     passed = proportion_interval((counterfactual["step"] == "").astype(float))

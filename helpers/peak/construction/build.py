@@ -1,21 +1,18 @@
 """PEAK records from triples: counterfactual edits and temporal ones (PEAK, Section 5, Appendix A.1).
 
-A fact is a subject with a relation and all its objects. Counterfactual: an object o* of the
-objects' type that is none of them is to be appended. Temporal: an object that became true after a
-cut-off date is to be appended to the older ones. Every fact has its own random generator, seeded by
-the settings' seed and the fact's name, so records do not depend on each other.
+A fact is a subject with a relation and all its objects. Every fact has its own random generator, seeded
+by the settings' seed and the fact's name, so records do not depend on each other.
 """
 
 from __future__ import annotations
 
 import random
-import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from helpers.params import one_of, within
-from helpers.peak.records import PeakRecord
+from helpers.peak.records import PeakRecord, mentions
 from helpers.triples.graph import Graph
 from helpers.triples.templates import SLOT, PromptTemplates, templates_of
 
@@ -40,29 +37,20 @@ Choice = tuple[Sequence[str], Sequence[str], Sequence[str]]  # targets, correct,
 
 @dataclass(frozen=True, kw_only=True)
 class PeakSettings:
-    """How records are made; the defaults follow the sizes of the official files.
-
-    Raises:
-        UserError: a number below its bound, fewest above most, or an unknown choice.
+    """How records are made.
 
     Attributes:
         correct: fewest and most correct answers (10–20 in PEAK-CF, 4–15 in PEAK-T).
         hard: fewest and most hard false answers (5–19 in PEAK-CF, 1–15 in PEAK-T).
-        random_false: number of random false answers.
-        random_type: type of the random ones: ``"same"`` as o* (Appendix A.1), or ``"any"`` (as the
-            official file has it).
         link_steps: 1: hard false answers are linked with o* directly (the paper); 2: where there are
             too few, entities that share a neighbour with o* count too.
-        paraphrases: number of paraphrases.
         locality: fewest and most locality prompts.
         per_relation: most records of one relation; None for all.
-        seed: of all draws.
     """
 
     correct: tuple[int, int] = (5, 20)
     hard: tuple[int, int] = (5, 15)
     random_false: int = 10
-    random_type: str = "same"
     link_steps: int = 2
     paraphrases: int = 2
     locality: tuple[int, int] = (1, 6)
@@ -76,7 +64,6 @@ class PeakSettings:
             within(f"most of {name}", most, max(fewest, 1))
         for name in ("random_false", "paraphrases", "seed"):
             within(name, getattr(self, name), 0)
-        one_of("random_type", self.random_type, ("same", "any"))
         one_of("link_steps", self.link_steps, (1, 2))
         if self.per_relation is not None:
             within("per_relation", self.per_relation, 1)
@@ -106,17 +93,7 @@ def build_counterfactual(
     settings: PeakSettings | None = None,
     relations: Iterable[str] | None = None,
 ) -> Built:
-    """Counterfactual records (PEAK-CF).
-
-    Args:
-        graph: facts with labels and types.
-        templates: wordings by relation, ``re_`` for inverses.
-        settings: sizes, switches, seed.
-        relations: the relations to use; default: every one that has templates.
-
-    Raises:
-        UserError: a relation asked for has no templates.
-    """
+    """Counterfactual records (PEAK-CF) of these relations, by default of every one with templates."""
     settings = settings or PeakSettings()
     ranges: dict[str, set[str]] = defaultdict(set)
     for (_, relation), answers in graph.answers.items():
@@ -146,18 +123,8 @@ def build_temporal(
 ) -> Built:
     """Temporal records (PEAK-T): an answer that holds since the cut-off or later is appended.
 
-    Answers without a date count as older than the cut-off.
-
-    Args:
-        graph: facts; those with a start date can become edits.
-        templates: as for ``build_counterfactual``.
-        cutoff: ISO date or year; the paper takes facts after 2021 (``"2022"``).
-        until: ISO date from which on facts are ignored altogether, such as announced ones.
-        settings: sizes, switches, seed; the paper has 4–15 correct and 1–15 hard false answers.
-        relations: the relations to use; default: every one that has templates.
-
-    Raises:
-        UserError: a relation asked for has no templates.
+    Answers without a date count as older. Facts from ``until`` on, such as announced ones, are
+    ignored. Both are ISO dates or years.
     """
 
     def choose(key: Key) -> Choice | str:
@@ -172,12 +139,9 @@ def build_temporal(
 
 
 class Linked:
-    """Which entities are linked with which, remembered from one question to the next.
+    """Which entities are linked with which, in either direction, by any relation.
 
-    Hard false answers have a direct link with o* (in either direction, by any relation) and share a
-    type with it; random ones have none. Some entities have too few direct links of their own type:
-    a film is linked with people, not with films. There ``link_steps=2`` also counts entities that
-    share a neighbour with o*; random ones then are linked in neither way.
+    Hard false answers are linked with o* and share a type with it; random ones share the type alone.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -203,34 +167,20 @@ class Linked:
             self._near[identifier] = frozenset(near - {identifier})
         return self._near[identifier]
 
-    def same_type(self, identifier: str) -> set[str]:
-        """Other entities that share a type with this one."""
-        kinds = self.graph.entities[identifier].types
-        found = set().union(*(self._of_type[kind] for kind in kinds)) if kinds else set()
-        return found - {identifier}
-
     def false_answers(
         self, target: str, *, excluded: Iterable[str], settings: PeakSettings, rng: random.Random
     ) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
-        """Labels of hard and of random false answers, or None when there are too few.
-
-        Args:
-            target: identifier of o*.
-            excluded: labels that must not occur: all known answers, o* itself, the subject.
-            settings: sizes and switches.
-            rng: of the draws.
-        """
+        """Labels of hard and of random false answers to o*, none excluded; None where too few."""
         taken = {label.casefold() for label in excluded}
-        peers = self.same_type(target)
+        kinds = self.graph.entities[target].types
+        peers = set[str]().union(*(self._of_type[kind] for kind in kinds)) - {target}
         for near in [self.direct, self.within_two][: settings.link_steps]:
             links = near(target)
             hard = self._sample(links & peers, taken, settings.hard[1], rng)
             if len(hard) < settings.hard[0]:
                 continue
-            same = settings.random_type == "same"
-            pool = (peers if same else set(self.graph.entities) - {target}) - links
             also_taken = taken | {label.casefold() for label in hard}
-            far = self._sample(pool, also_taken, settings.random_false, rng)
+            far = self._sample(peers - links, also_taken, settings.random_false, rng)
             if len(far) == settings.random_false:
                 return hard, far
         return None
@@ -249,12 +199,6 @@ class Linked:
         return tuple(labels.values())
 
 
-def mentions(text: str, label: str) -> bool:
-    """Whether a label is in a text as whole words, whatever the case."""
-    label, text = label.casefold(), text.casefold()
-    return label in text and re.search(rf"(?<!\w){re.escape(label)}(?!\w)", text) is not None
-
-
 class _Maker:
     """Makes the records of a graph, or reports at which step each fact fails."""
 
@@ -271,7 +215,7 @@ class _Maker:
     def build(
         self, relations: Iterable[str] | None, choose: Callable[[Key], Choice | str]
     ) -> Built:
-        """Try every fact; number the records."""
+        """Try every fact; number the records; a ``UserError`` for a relation without templates."""
         graph, settings = self.graph, self.settings
         wanted = set(self.templates if relations is None else relations)
         for relation in wanted if relations is not None else ():
@@ -345,11 +289,7 @@ class _Maker:
     def locality(
         self, fact: Key, correct: Collection[str], target_label: str, rng: random.Random
     ) -> tuple[tuple[str, str], ...]:
-        """Prompts about other subjects whose answer is one of O (PEAK, Section 5.1).
-
-        Facts that o* answers too are omitted. Among a few drawn at random the one with the fewest
-        answers is used, so that the prompt asks for its answer and not for a dozen others.
-        """
+        """Prompts about other subjects whose answer is one of O and never o* (PEAK, Section 5.1)."""
         graph = self.graph
         prompts: list[tuple[str, str]] = []
         subject = graph.label(fact[0]).casefold()
@@ -358,6 +298,7 @@ class _Maker:
                 break
             label, known = graph.label(answer), self.by_answer.get(answer, [])
             drawn = rng.sample(known, min(_LOCALITY_TRIED, len(known)))
+            # The fewest answers first, so that the prompt asks for this one and not for a dozen.
             for other in sorted(drawn, key=lambda key: len(graph.answers[key])):
                 template = rng.choice(templates_of(self.templates, other[1]).clozes)
                 prompt = template.replace(SLOT, graph.label(other[0]))

@@ -1,14 +1,18 @@
-"""A construction step by step, as notebook 02 makes it and as it is published."""
+"""A construction step by step, as notebook 02 makes it and as it is published, and its figure."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import cache
 from typing import Any, NamedTuple
 
+import matplotlib.pyplot as plt
+import numpy as np
 import pandas as pd
+from matplotlib.figure import Figure
 
 from helpers import UserError, models
 from helpers.models.language_model import LanguageModel
@@ -20,11 +24,13 @@ from helpers.peak.construction.build import (
     build_temporal,
 )
 from helpers.peak.construction.filter import Filtered, FilterSettings, apply_filter, questions
-from helpers.peak.construction.report import relation_names
+from helpers.peak.records import PeakRecord
 from helpers.results.archive import About, Run
+from helpers.results.figure import figure
 from helpers.results.publish import Part, Publication
+from helpers.results.style import MARKERS, PALETTE, told, use_style
 from helpers.scoring.answers import score_answers
-from helpers.triples.graph import read_graph, relations_in
+from helpers.triples.graph import Graph, read_graph, relations_in
 from helpers.triples.sources import open_source
 from helpers.triples.templates import packaged_templates
 
@@ -41,22 +47,17 @@ class Settings(NamedTuple):
 
 
 def settings_of(params: Mapping[str, Any]) -> Settings:
-    """The settings that parameters of notebook 02 define.
-
-    Raises:
-        ValueError: a number below its bound, or an unknown choice.
-    """
-    sizes = {name: params[name] for name in ("random_type", "link_steps", "seed")}
-    sizes["locality"] = (params["least_locality"], MOST_LOCALITY)
-    span = {name: params[name] for name in ("cutoff", "until") if params[name] is not None}
-    for name, date in span.items():
-        if not _DATE.fullmatch(date):
+    """The settings that parameters of notebook 02 define, or an error that names the parameter."""
+    for name in ("cutoff", "until"):
+        if not _DATE.fullmatch(params[name]):
             raise ValueError(
-                f"{name}: {date!r} is no date; write a year, '2022-01' or '2022-01-31'"
+                f"{name}: {params[name]!r} is no date; write a year, '2022-01' or '2022-01-31'"
             )
-    if span.get("until", "~") <= params["cutoff"]:
-        raise ValueError(f"until: {span['until']!r} must come after the cutoff {span['cutoff']!r}")
-    filtered = {name: params[name] for name in ("rule", "hard_share", "threshold", "prune")}
+    if params["until"] <= params["cutoff"]:
+        raise ValueError(f"until: {params['until']!r} must come after the cutoff")
+    sizes = {name: params[name] for name in ("link_steps", "seed")}
+    sizes["locality"] = (params["least_locality"], MOST_LOCALITY)
+    limits = {name: params[name] for name in ("rule", "hard_share", "threshold")}
     return Settings(
         PeakSettings(
             correct=(params["least_correct"], params["most_correct"]),
@@ -70,7 +71,7 @@ def settings_of(params: Mapping[str, Any]) -> Settings:
             per_relation=params["temporal_per_relation"],
             **sizes,
         ),
-        FilterSettings(least_correct=params["least_known"], **filtered),
+        FilterSettings(least_correct=params["least_known"], **limits),
     )
 
 
@@ -85,20 +86,34 @@ def filter_sets(
     }
 
 
+def linked_share(records: Sequence[PeakRecord], graph: Graph) -> tuple[int, int]:
+    """How many hard false answers have a direct link with o*, as the paper asks, and how many there are.
+
+    Labels that several entities bear count if any of these is linked.
+    """
+    named: dict[str, set[str]] = defaultdict(set)
+    for entity in graph.entities.values():
+        named[entity.label].add(entity.id)
+    direct = 0
+    for record in records:
+        near = set().union(*(graph.neighbours.get(o, ()) for o in named[record.target_new]))
+        direct += sum(not near.isdisjoint(named[answer]) for answer in record.hard_false)
+    return direct, sum(len(record.hard_false) for record in records)
+
+
 def construction_run(
     params: Mapping[str, Any],
     language_model: LanguageModel,
     built: Mapping[str, Built],
     filtered: Mapping[str, Filtered],
 ) -> Run:
-    """What figures of a construction are drawn from; no text of records but subject and relation."""
+    """What is published of a construction; no text of records but subject and relation."""
     steps = {name: [*built[name].funnel(), *part.funnel()] for name, part in filtered.items()}
     rows = [(name, *step) for name, funnel in steps.items() for step in funnel]
-    table = pd.concat([part.table.assign(set=name) for name, part in filtered.items()])
-    table["name"] = table["relation"].map(relation_names(table["relation"].unique()))
+    known = pd.concat([part.table.assign(set=name) for name, part in filtered.items()])
     funnel = pd.DataFrame(rows, columns=["set", "step", "left"])
     name = run_name(params["source"], language_model.name)
-    tables = {"funnel": funnel, "filter": table.reset_index(drop=True)}
+    tables = {"funnel": funnel, "filter": known.reset_index(drop=True)}
     return Run(name, About(_source(params, language_model)), tables)
 
 
@@ -128,6 +143,37 @@ def publication(params: Mapping[str, Any]) -> Publication:
     parts = [Part(name, {}, lambda name=name: made()[name]) for name in ("funnel", "filter")]  # type: ignore[misc]
     name = run_name(params["source"], model.name)
     return Publication(name, About(_source(params, model)), parts)
+
+
+@figure(
+    "02_funnel",
+    title="Facts lost at each step of PEAK's construction",
+    of="construction",
+    main="packaged_smollm2-135m",
+    needs=("funnel",),
+)
+def construction_funnel(run: Run) -> Figure:
+    """Facts left after each step, one panel per set of records, on a logarithmic scale."""
+    use_style()
+    funnels = {str(k): part for k, part in run.tables["funnel"].groupby("set", sort=False)}
+    most = run.tables["funnel"]["left"].max()
+    size = (7.2, 0.32 * max(map(len, funnels.values())) + 1.1)
+    drawn, panels = plt.subplots(1, len(funnels), figsize=size, sharex=True, squeeze=False)
+    for index, (axes, (name, part)) in enumerate(zip(panels[0], funnels.items(), strict=True)):
+        places = np.arange(len(part))[::-1]
+        axes.plot(part["left"], places, color=PALETTE[index], marker=MARKERS[index])
+        for place, count in zip(places, part["left"], strict=True):
+            axes.text(max(count, 1) * 1.4, place, f"{count:,}", va="center", fontsize=7)
+        axes.set_yticks(places, part["step"], fontsize=7)
+        axes.set(xscale="log", xlim=(1, 12 * most))
+        axes.grid(axis="y", visible=False)
+        axes.set_title(name, loc="left")
+    ends = {name: (part["left"].iloc[-1], part["left"].iloc[0]) for name, part in funnels.items()}
+    become = [f"{n:,} of {all_:,} facts become {name} records" for name, (n, all_) in ends.items()]
+    source = run.about.source
+    made_of = f"{source['facts']} facts, {source['model']}, {source['dtype']} on {source['device']}"
+    note = f"{made_of}, rule {source['rule']}\nFacts left after each step, log scale"
+    return told(drawn, ", ".join(become), note)
 
 
 def _source(params: Mapping[str, Any], language_model: LanguageModel) -> dict[str, Any]:

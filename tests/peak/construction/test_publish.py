@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
+import matplotlib.pyplot as plt
+import pandas as pd
 import pytest
 
 from helpers import UserError, models
 from helpers.params import read_params
 from helpers.paths import PARAMS
 from helpers.peak.construction import publish as publishing
-from helpers.peak.construction.publish import _source, publication
-from helpers.results.archive import Archive, archive
+from helpers.peak.construction.publish import _source, linked_share, publication
+from helpers.peak.records import load_peak
+from helpers.results.archive import About, Archive, archive
+from helpers.results.figure import published
 from helpers.results.publish import publish_parts
+from helpers.triples.graph import Edge, Entity, Graph
 
 QUICK = PARAMS / "quick" / "02_peak_construction.yaml"
 COUNTRIES = [f"Land {number}" for number in range(10, 40)]
@@ -52,3 +58,24 @@ def test_a_construction_is_made_once(params, tiny, tmp_path, monkeypatch):
     wanting = {**params, "least_correct": 40, "most_correct": 50}
     with pytest.raises(UserError, match="becomes a candidate"):
         publish_parts(publication(wanting), Archive(tmp_path / "other"))
+
+
+def test_direct_links_are_counted():
+    edges = tuple(Edge(*triple) for triple in (("E", "P47", "A"), ("B", "P47", "E")))
+    graph = Graph({name: Entity(name, name, frozenset({"country"})) for name in "ABEZ"}, edges)
+    record = load_peak("peak-mini-cf", limit=1).records[0]
+    asked = replace(record, target_new="E", hard_false=("A", "B", "Z"))
+    assert linked_share([asked], graph) == (2, 3)
+
+
+def test_the_funnel_shows_the_stored_numbers(tmp_path):
+    source = {"facts": "ours", "model": "m", "dtype": "float32", "device": "cpu", "rule": "rank"}
+    rows = [("CF", "facts", 900), ("CF", "enough", 40), ("CF", "known", 2), ("T", "facts", 900)]
+    funnel = pd.DataFrame(rows, columns=["set", "step", "left"])
+    Archive(tmp_path / "construction").put("ours_m", {"funnel": funnel}, About(source))
+    drawn = published(tmp_path, chapter="02")["02_funnel_ours_m"].draw()
+    left, right = drawn.axes
+    assert left.lines[0].get_xdata().tolist() == [900, 40, 2]
+    assert [text.get_text() for text in right.texts] == ["900"]
+    assert drawn.get_suptitle().startswith("2 of 900 facts become CF records")
+    plt.close(drawn)
