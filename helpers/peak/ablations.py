@@ -233,7 +233,7 @@ def said_correlations(beside: pd.DataFrame) -> pd.DataFrame:
             rows.append((method, factor, measure, rho, p_value, len(pairs)))
     columns = ["method", "factor", "measure", "rho", "p_value", "n"]
     found = pd.DataFrame(rows, columns=columns)
-    return found.assign(p_value=holm(found["p_value"].to_numpy()))
+    return found.assign(p_value=holm(found["p_value"].tolist()))
 
 
 def correlation_table(beside: pd.DataFrame) -> pd.DataFrame:

@@ -201,8 +201,8 @@ def paper_against_ours(runs: Sequence[Run]) -> Figure:
                 found = {
                     rows[m] + aside: metric_interval(metric, metrics[m][metric]) for m in metrics
                 }
-                look = {"fmt": MARKERS[place], "color": PALETTE[place], "label": f"ours: {model}"}
-                look |= {"markersize": 4, "capsize": 0, "clip_on": False}
+                look: dict[str, Any] = {"fmt": MARKERS[place], "color": PALETTE[place]}
+                look |= {"label": f"ours: {model}", "markersize": 4, "capsize": 0, "clip_on": False}
                 marked(axes, [*found], rows_of(found.values()), across=True, **look)
             axes.set_title(title if dataset == DATASETS[0] else "")
             axes.set_xlim(-3, 103)
@@ -441,8 +441,10 @@ def _list_marks(axes: Axes, tables: Mapping[str, pd.DataFrame]) -> None:
         found = [metric_interval(key, table[key]) for table, key in keys]
         # An interval down to zero has no end on a log axis.
         found = [replace(e, low=max(e.low, e.mean / 100)) for e in found]
-        look = {"fmt": MARKERS[place], "color": _LIST_COLOURS[name], "label": label}
-        marked(axes, rows + 0.2 - 0.2 * place, rows_of(found, scale=1), **_ACROSS, **look)
+        look: dict[str, Any] = {"fmt": MARKERS[place], "color": _LIST_COLOURS[name]}
+        marked(
+            axes, rows + 0.2 - 0.2 * place, rows_of(found, scale=1), label=label, **_ACROSS, **look
+        )
     axes.set_yticks(rows, [*states])
     axes.set(xscale="log", xlabel="mean probability (log scale)")
     axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, columnspacing=0.8)
