@@ -9,17 +9,14 @@ import pytest
 from helpers.editing.editors import Variant
 from helpers.peak.ablations import (
     MEASURES,
-    coefficients_table,
     correlation_table,
     said_correlations,
     said_metrics,
-    studies_of,
     with_neighbours,
 )
 from helpers.peak.metrics import metrics_table
 from helpers.peak.said import NOTHING
 from helpers.peak.tables import editing_table
-from helpers.results.archive import archive
 
 KEYS = ["case_id", "role", "prompt_index", "list", "answer_index"]
 SIZES = {"target": 1, "correct": 3, "hard": 3, "random": 2}

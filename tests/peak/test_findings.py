@@ -12,14 +12,10 @@ from helpers.peak.findings import (
     app_findings,
     fairer_findings,
     findings,
-    metrics_of_runs,
     neighbour_findings,
     objective_findings,
-    verdicts_table,
 )
-from helpers.results.archive import archive
 from helpers.results.statistics import unpaired_means
-from helpers.results.text import findings_table
 
 COLUMNS = ["ES", "GS", "LS", "AFF_hard", "ANF_hard", "AFF_random", "ANF_random"]
 SPREAD = pd.Series([-0.02, 0.01, 0.0, 0.02, -0.01])

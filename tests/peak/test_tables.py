@@ -16,9 +16,8 @@ from helpers.peak.tables import (
     editing_table,
     paper_setting,
     scores_of,
-    unedited,
 )
-from helpers.results.archive import About, Archive, archive
+from helpers.results.archive import About, Archive
 from helpers.results.figure import published
 
 STORED = "smollm2-135m_peak-cf"
