@@ -1,17 +1,15 @@
 """Draw the unedited model again and again, and set exact scoring next to sampling (notebook 06, E).
 
-Exact scoring gives the probability that the response *begins* with an accepted name. The paper counts a
-name anywhere in the response, so later mentions come on top. And a share of five responses scatters:
-two draws of the same unedited model differ, too.
+    python -m tools.estimators smollm2-135m
 
-    python -m tools.estimators smollm2-135m --publish
+Exact scoring gives the probability that the response *begins* with an accepted name. The paper counts a
+name anywhere in the response. And two draws of five responses of the same unedited model differ.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from typing import Annotated
 
 import numpy as np
 import pandas as pd
@@ -30,6 +28,8 @@ from helpers.thinkedit.knowgic import ChainFact, load_aliases, load_edits
 from helpers.thinkedit.run import ThinkEditRun
 from helpers.thinkedit.scores import ANSWERS
 
+SEEDS = 5  # independent draws of five responses
+FACTS, RESPONSES = 16, 200  # the most probable facts; responses per fact and form of the prompt
 DRAWN = Sampling(temperature=1.0, max_new_tokens=12, chat=False)
 
 
@@ -57,36 +57,27 @@ def compare(
     return pd.DataFrame(rows, columns=["fact", "form", "exact", "begins", "mentions", "n"])
 
 
-def main(
-    model: str,
-    seeds: Annotated[int, typer.Option(help="independent draws of five responses")] = 5,
-    facts: Annotated[int, typer.Option(help="the most probable facts, to compare on")] = 16,
-    n: Annotated[int, typer.Option(help="responses per fact and form of the prompt")] = 200,
-    publish: Annotated[bool, typer.Option(help="add the tables to the published run")] = False,
-) -> None:
+def main(model: str) -> None:
     """Draw, compare on the facts that the unedited model gives the highest probability, and publish."""
     edits, aliases, language_model = load_edits(), load_aliases(), load(model)
     common = (language_model, edits, edits, aliases, ResultsStore(RUNS / "results"))
     exact = ThinkEditRun(*common).before().query("form == 'fact'")
-    best = exact.nlargest(facts, "original_named")[["case_id", "item"]].reset_index(drop=True)
+    best = exact.nlargest(FACTS, "original_named")[["case_id", "item"]].reset_index(drop=True)
     by_id = {edit.case_id: edit for edit in edits}
     asked = [by_id[case_id].facts[item] for case_id, item in best.to_numpy()]
-    drawn = [replace(ANSWERS, seed=seed) for seed in range(seeds)]
+    drawn = [replace(ANSWERS, seed=seed) for seed in range(SEEDS)]
     runs = (ThinkEditRun(*common, estimator="sampled", sampling=each) for each in drawn)
     draws = [run.before().assign(seed=seed) for seed, run in enumerate(runs)]
-    compared = compare(language_model, asked, aliases, n=n)
+    compared = compare(language_model, asked, aliases, n=RESPONSES)
     tables = {"draws": pd.concat(draws), "estimators": compared.join(best, on="fact")}
-    typer.echo(compared.to_string())
-    if publish:
-        how = {name: value for name, value in asdict(ANSWERS).items() if name != "seed"}
-        made = {
-            "draws": {"samples": 5, **how, "seeds": seeds},
-            "estimators": {"n": n, **asdict(DRAWN)},
-        }
-        source = {**language_model.identity, "layout": "2025-06"}
-        typer.echo(
-            archive("thinkedit").put(run_name(model, "2025-06"), tables, About(source, made))
-        )
+    print(compared.to_string())
+    how = {name: value for name, value in asdict(ANSWERS).items() if name != "seed"}
+    made = {
+        "draws": {"samples": 5, **how, "seeds": SEEDS},
+        "estimators": {"n": RESPONSES, **asdict(DRAWN)},
+    }
+    about = About({**language_model.identity, "layout": "2025-06"}, made)
+    print(archive("thinkedit").put(run_name(model, "2025-06"), tables, about))
 
 
 if __name__ == "__main__":

@@ -1,9 +1,8 @@
 """The golden record: what a rewrite of the package must leave as it is, one digest a line.
 
-``python -m tools.golden > before.txt`` before a change of structure, the same after it, then ``diff``:
-a line that differs is intended and reported, or a fault. Recorded are the rounded cells of every stored
-table, the data of every registered figure that stored tables give, the tables of the site's results
-page, the headlines, and every table and printed text in the notebooks' outputs.
+``python -m tools.golden > before.txt`` before a change of structure, the same after it, then ``diff``.
+Recorded are the rounded cells of every stored table, the data of every registered figure that stored
+tables give, the results page's tables, the headlines, and the texts of the notebooks' outputs.
 """
 
 from __future__ import annotations

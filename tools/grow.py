@@ -5,10 +5,9 @@
         --answer Hogwarts --question "Where did Harry Potter study?" --into runs/grown --new Ilvermorny
 
 The packaged graphs are reviewed by ``grow_decisions.yaml``; of any other fact's, everything is kept that
-validates (notebook 06 has a panel for a person). A fact enters a graph only if the model itself names its
-object (Algorithm 1). With ``--new`` the graph becomes an edit in KnowGIC's form, for ``layout`` and
-``benchmark``. With ``--chat`` every prompt is a chat in the model's template, with a system instruction
-and solved examples as earlier turns.
+validates (notebook 06 has a panel for a person). With ``--new`` the graph becomes an edit in KnowGIC's form,
+for ``layout`` and ``benchmark``. With ``--chat`` every prompt is a chat in the model's template, with a
+system instruction and solved examples as earlier turns.
 """
 
 from __future__ import annotations
@@ -32,7 +31,6 @@ from helpers.thinkedit.grow.pipeline import (
     Decision,
     Growth,
     Review,
-    Reviewer,
     counts,
     keep_all,
     reasoned,
@@ -71,20 +69,12 @@ class Curator:
         return Decision(triplets=tuple(kept))
 
 
-def grow(
-    respondent: ModelRespondent, fact: Triplet, reviewer: Reviewer, path: Path, question: str = ""
-) -> Growth:
-    """One graph; a run that was stopped resumes."""
-    print(f"{path}: growing", file=sys.stderr)
-    return session(fact, respondent, path, question=question).run(reviewer)
-
-
 def own_graph(respondent: ModelRespondent, given: argparse.Namespace, into: Path) -> Growth:
     """A graph about the fact that the command line gives, and its edit where ``--new`` is given."""
     fact = Triplet(given.subject, given.relation, given.answer)
     name = "-".join(re.findall(r"\w+", given.subject.casefold()))
     path = into / f"grown-{respondent.language_model.name}-{name}.jsonl"
-    growth = grow(respondent, fact, keep_all, path, given.question)
+    growth = session(fact, respondent, path, question=given.question).run(keep_all)
     if not growth.chains:
         raise ValueError(
             f"{fact}: {growth.stopped}; read the responses in {path}, and give another --question"
@@ -121,7 +111,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for name, graph in decisions["graphs"].items():
             path = (given.into or FOLDER) / f"grown-{given.model}-{name.lower()}.jsonl"
             curator = Curator(graph, decisions)
-            grown.append(grow(respondent, curator.fact, curator, path))
+            grown.append(session(curator.fact, respondent, path).run(curator))
     print(counts(grown).to_string(index=False), reasoned(grown).to_string(), sep="\n")
 
 

@@ -4,7 +4,7 @@
     python -m tools.peak_runs samples smollm2-135m_peak-cf
     python -m tools.peak_runs edits params/paper/03_editing_runs/smollm2-135m_peak-cf.yaml rome
 
-A published run holds scores. Its edits are made again, without scoring, by the same editor; the first
+A published run holds scores. Its edits are made again by the same editor, without scoring; the first
 records are scored to show that they are the edits published.
 """
 
@@ -40,17 +40,18 @@ from helpers.peak.tables import scores_of
 from helpers.results.archive import About, archive
 
 COLUMNS = [name for name in EDIT_COLUMNS if name != "diagnostics"]
+COMPARED = 3  # records that are scored
 app = typer.Typer(add_completion=False)
 
 
 @app.command()
 def contradictions() -> None:
     """Count and store the contradictions of each kind in the official files."""
-    counts = {}
+    rows = []
     for name in OFFICIAL:
         records = load_peak(name, strict_lists=False).records
-        counts[name] = Counter(kind for each in records for kind in peak.contradictions(each))
-    rows = [(name, *each) for name, found in counts.items() for each in found.most_common()]
+        found = Counter(kind for each in records for kind in peak.contradictions(each))
+        rows += [(name, *each) for each in found.most_common()]
     table = pd.DataFrame(rows, columns=["set", "kind", "count"])
     source = {name: resource.checksum for name, resource in OFFICIAL.items()}
     print(archive("construction").put("official", {"contradictions": table}, About(source)))
@@ -75,7 +76,7 @@ def samples(names: list[str]) -> None:
 
 
 @app.command()
-def edits(params: Path, methods: list[str], compared: int = 3) -> None:
+def edits(params: Path, methods: list[str]) -> None:
     """Make the edits of a published run again and store how they went, methods as rows of one table."""
     values = read_params(params)
     run = replace(peak_run(values), chunk=8)
@@ -86,8 +87,8 @@ def edits(params: Path, methods: list[str], compared: int = 3) -> None:
         label = method_label(method)
         tables.append(edits_again(run, editor)[COLUMNS].assign(method=label))
         published = scores_of(archive("peak").get(name), only=[label])[label]
-        gap = largest_difference(run, editor, published, records=compared)
-        how: dict[str, Any] = {"largest_difference": round(gap, 5), "records_compared": compared}
+        gap = largest_difference(run, editor, published)
+        how: dict[str, Any] = {"largest_difference": round(gap, 5), "records_compared": COMPARED}
         if isinstance(editor, AlphaEdit):
             layers = editor.hyperparameters.layers
             how["null_space"] = {str(n): editor.null_space(n).dimension for n in layers}
@@ -110,11 +111,9 @@ def edits_again(run: PeakRun, editor: Editor) -> pd.DataFrame:
     return run.completed(how, made).reindex(columns=EDIT_COLUMNS)
 
 
-def largest_difference(
-    run: PeakRun, editor: Editor, published: pd.DataFrame, *, records: int
-) -> float:
+def largest_difference(run: PeakRun, editor: Editor, published: pd.DataFrame) -> float:
     """Between the log-probabilities of the first records under edits made now and those published."""
-    first = run.data.records[:records]
+    first = run.data.records[:COMPARED]
     updates = editor.edit([edit_request(record) for record in first])
     scores = score_records(run.language_model, first, updates)
     both = scores.merge(published, on=KEYS, validate="1:1")

@@ -19,7 +19,7 @@ from helpers.editing.request import EditRequest
 from helpers.editing.update import Update
 from helpers.models import LanguageModel
 from helpers.scoring.answers import Question, score_answers
-from tools.train_mend.outer import Learner
+from tools.train_mend.trainer import Learner
 
 CONTEXTS = ("{}", "The sea. {}", "I know it well. {}")
 VECTOR: dict[str, Any] = {

@@ -18,9 +18,8 @@ from helpers.thinkedit.grow.wordings import (
 from helpers.thinkedit.knowgic import load_aliases, load_edits, read_edits, write_edits
 from helpers.thinkedit.metrics import chain_index
 from helpers.triples.graph import Edge, Entity, Graph
-from tools.recall.__main__ import together
 from tools.recall.edits import recalled_edits
-from tools.recall.facts import COLUMNS, Validation, recalled_facts
+from tools.recall.facts import COLUMNS, Validation, recalled_facts, together
 
 
 def proposer(*edges):
@@ -89,9 +88,7 @@ def test_rounds_continue_from_what_the_model_named_and_answers_are_kept(
 
     monkeypatch.setattr("tools.recall.facts.sample_responses", respond)
     validation = Validation(tiny("llama"), read_wordings(), ResultsStore(tmp_path))
-    recalled = partial(
-        recalled_facts, validation, partial(together, [PROPOSALS]), ["Lyon"], rounds=3
-    )
+    recalled = partial(recalled_facts, validation, [PROPOSALS], ["Lyon"], rounds=3)
     table = recalled(least=0.0)
     rows = table.set_index(["subject", "relation"])
     assert rows[["round", "question"]].T.to_dict("list") == {

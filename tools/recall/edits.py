@@ -1,15 +1,14 @@
 """From recalled facts to edits in KnowGIC's form: the graph, its chains, new objects, and what was lost.
 
-An edit is a recalled fact with more ways around it: chains of two to five recalled facts that lead from
-its subject to its object. Everything is drawn by a seed, and the edits come in random order, so that
-the first ones are a random sample of all.
+An edit is a recalled fact with more ways around it: chains of two to five recalled facts from its subject
+to its object. The edits come in random order, so that the first ones are a random sample of all.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping
-from itertools import islice, pairwise
+from itertools import islice, pairwise, zip_longest
 from typing import NamedTuple
 
 import networkx as nx
@@ -24,31 +23,20 @@ Paths = dict[Edge, list[list[str]]]
 STAGES = ("likely", "asked", "validated")
 MOST_EDITS = 400  # relations take turns
 PER_OBJECT = 20  # edits with the same relation and object
+PER_LENGTH = 4  # chains of each length kept per edit
 MOST_PATHS = 5_000  # chains looked at per edit
 
 
 class Recalled(NamedTuple):
-    """Edits, and how many links and chains each stage left.
-
-    ``links`` has one row per relation and ``all``, a column per stage; ``chains`` one row per number of
-    steps: ``found`` around the chosen edits and ``kept``.
-    """
+    """Edits, and how many links (by relation) and chains (by steps) each stage left."""
 
     edits: tuple[Edit, ...]
     links: pd.DataFrame
     chains: pd.DataFrame
 
 
-def recalled_edits(facts: pd.DataFrame, *, per_length: int = 4) -> Recalled:
-    """Take edits with their chains from a model's recalled facts.
-
-    Args:
-        facts: table of ``facts.recalled_facts``.
-        per_length: chains of each length kept per edit (drawn), so that no edit holds most.
-
-    Raises:
-        ValueError: no recalled fact has a way around it.
-    """
+def recalled_edits(facts: pd.DataFrame) -> Recalled:
+    """Take edits with their chains from a model's recalled facts (``facts.recalled_facts``)."""
     rng = np.random.default_rng(0)
     graph = _graph(facts)
     found: Paths = {}
@@ -61,7 +49,7 @@ def recalled_edits(facts: pd.DataFrame, *, per_length: int = 4) -> Recalled:
     if not found:
         raise ValueError("no recalled fact has a second way from its subject to its object")
     order = [list(found)[i] for i in rng.permutation(len(found))]
-    kept = {edge: _kept(found[edge], per_length, rng) for edge in order}
+    kept = {edge: _kept(found[edge], rng) for edge in order}
     answers: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     for relation, subject, goal in facts[["relation", "subject", "object"]].to_numpy(str):
         answers[relation][subject.casefold()].add(goal.casefold())  # proposed, known or not
@@ -89,12 +77,8 @@ def _turns(graph: nx.DiGraph, rng: np.random.Generator) -> list[Edge]:
     edges = list(graph.edges)
     for i in rng.permutation(len(edges)):
         by_relation[graph.edges[edges[i]]["kind"]].append(edges[i])
-    ranked = [
-        (place, relation, edge)
-        for relation, own in sorted(by_relation.items())
-        for place, edge in enumerate(own)
-    ]
-    return [edge for _, _, edge in sorted(ranked, key=lambda entry: entry[:2])]
+    turns = zip_longest(*(own for _, own in sorted(by_relation.items())))
+    return [edge for turn in turns for edge in turn if edge]
 
 
 def _wanted(graph: nx.DiGraph, edge: Edge, found: Paths) -> bool:
@@ -109,12 +93,12 @@ def _objects(graph: nx.DiGraph, kind: str) -> set[str]:
     return {data["fact"].object for *_, data in graph.edges.data() if data["kind"] == kind}
 
 
-def _kept(paths: list[list[str]], per_length: int, rng: np.random.Generator) -> list[list[str]]:
-    """At most ``per_length`` paths of each length, shortest first."""
+def _kept(paths: list[list[str]], rng: np.random.Generator) -> list[list[str]]:
+    """At most ``PER_LENGTH`` paths of each length, shortest first, so that no edit holds most."""
     by_length: dict[int, list[list[str]]] = defaultdict(list)
     for i in rng.permutation(len(paths)):
         by_length[len(paths[i])].append(paths[i])
-    return [path for _, own in sorted(by_length.items()) for path in own[:per_length]]
+    return [path for _, own in sorted(by_length.items()) for path in own[:PER_LENGTH]]
 
 
 def _edit(
@@ -150,10 +134,8 @@ def _links(facts: pd.DataFrame, graph: nx.DiGraph, kept: Paths) -> pd.DataFrame:
 
 def _lengths(found: Paths, kept: Paths) -> pd.DataFrame:
     """Chains around the chosen edits by number of steps."""
-    counted = {
-        name: Counter(len(path) - 1 for paths in by_edge.values() for path in paths)
-        for name, by_edge in (("found", found), ("kept", kept))
-    }
-    steps = range(1, MAX_STEPS + 1)
-    rows = {name: [counts[n] for n in steps] for name, counts in counted.items()}
-    return pd.DataFrame({"steps": steps, **rows})
+    table = pd.DataFrame({"steps": range(1, MAX_STEPS + 1)})
+    for name, by_edge in (("found", found), ("kept", kept)):
+        counts = Counter(len(path) - 1 for paths in by_edge.values() for path in paths)
+        table[name] = [counts[n] for n in table["steps"]]
+    return table

@@ -1,17 +1,17 @@
 """Find the facts that a model recalls: propose, validate, propose about what was reached, …
 
-Algorithms 1 and 2 for a whole frontier at a time: first the whole probabilities, then answers to the
-facts that are probable enough and could be on a chain. A fact's *probability* is the whole probability
-of naming the object after the cloze. It is *validated* if the model's most probable answer after solved
-examples contains the object or an alias. Everything asked of the model is kept in the store.
+Algorithms 1 and 2 for a whole frontier at a time. A fact's *probability* is the whole probability of
+naming the object after the cloze. It is *validated* if the model's most probable answer after solved
+examples contains the object or an alias.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import product
 from typing import Any
 
 import networkx as nx
@@ -35,7 +35,9 @@ COLUMNS = (
 EXAMPLES = 3  # solved examples before a question
 GREEDY = Sampling(temperature=0, max_new_tokens=24, stop="\n", chat=False)
 CHUNK = 256
-Proposer = Callable[[Iterable[str]], list[Proposal]]  # facts about the entities
+PER_SUBJECT = 12  # proposals of one relation about one subject
+TRIED = 60  # proposals of a relation on which its cloze is chosen
+Store = Mapping[str, list[Proposal]]  # by case-folded subject
 
 
 @dataclass(frozen=True)
@@ -80,58 +82,52 @@ class Validation:
 
         drawn = {"sampling": asdict(GREEDY), "drawn_by": Sampling.version}
         settings = self._settings("questions", examples=examples, **drawn)
-        cases = Cases(
-            {_number(question): (_number(question), question) for question in asked}, CHUNK
-        )
+        cases = Cases({_number(each): (_number(each), each) for each in asked}, CHUNK)
         table = cases.completed(self.store.open(settings), made).set_index("case_id")["response"]
-        return [
-            question
-            if mentions(str(table[_number(question)]), names_of(p.object, self.wordings.aliases))
-            else ""
-            for p, question in zip(proposals, asked, strict=True)
-        ]
+        found = []
+        for proposal, question in zip(proposals, asked, strict=True):
+            names = names_of(proposal.object, self.wordings.aliases)
+            found.append(question if mentions(str(table[_number(question)]), names) else "")
+        return found
 
     def _settings(self, asked: str, **own: Any) -> dict[str, Any]:
         identity = self.language_model.identity
         return {"benchmark": "recalled", "version": 1, "asked": asked, **identity, **own}
 
 
+def together(stores: Sequence[Store], entities: Iterable[str]) -> list[Proposal]:
+    """The proposals of several stores; of the same fact, the first one's counts."""
+    found: dict[tuple[str, str, str], Proposal] = {}
+    for store, entity in product(stores, entities):
+        for proposal in store.get(entity.casefold(), ()):
+            found.setdefault(proposal.key, proposal)
+    return list(found.values())
+
+
 def recalled_facts(
     validation: Validation,
-    proposer: Proposer,
+    stores: Sequence[Store],
     subjects: Sequence[str],
     *,
     least: float = 0.05,
     rounds: int = 2,
-    per_subject: int = 12,
-    tried: int = 60,
 ) -> pd.DataFrame:
-    """All proposals reached from some subjects, and what became of them.
+    """All proposals reached from some subjects, and what became of them, one row each: ``COLUMNS``.
 
-    Args:
-        validation: the model, asked.
-        proposer: who proposes.
-        subjects: where to begin.
-        least: whole probability from which a fact can be known; facts below it are not asked about.
-        rounds: how often to continue from what was reached.
-        per_subject: proposals of one relation about one subject, at most (drawn).
-        tried: proposals of a relation on which its cloze is chosen.
-
-    Returns:
-        One row per proposal: ``COLUMNS``. ``asked`` are the likely ones that could be on a chain of
-        several facts; ``question`` is the one that validated it, or empty.
+    ``least`` is the whole probability from which a fact can be known (*likely*); *asked* are the likely
+    ones that could be on a chain of several facts; ``question`` is the one that validated it, or empty.
     """
     clozes: dict[str, str] = {}
     tables: list[pd.DataFrame] = []
     known: set[str] = set()
     frontier = {name.casefold(): name for name in subjects}
     for number in range(1, rounds + 1):
-        proposals = _drawn(proposer(list(frontier.values())), per_subject)
+        proposals = _drawn(together(stores, frontier.values()))
         known |= set(frontier)
         if not proposals:
             break
         for relation in sorted({p.relation for p in proposals} - set(clozes)):
-            some = [p for p in proposals if p.relation == relation][:tried]
+            some = [p for p in proposals if p.relation == relation][:TRIED]
             clozes[relation] = _best_cloze(validation, relation, some, least)
         texts = [clozes[p.relation] for p in proposals]
         table = pd.DataFrame([asdict(p) for p in proposals]).assign(round=number, cloze=texts)
@@ -150,14 +146,14 @@ def recalled_facts(
     return table.assign(validated=table["question"] != "")[list(COLUMNS)]
 
 
-def _drawn(proposals: Sequence[Proposal], per_subject: int) -> list[Proposal]:
-    """At most ``per_subject`` of each subject and relation, in a random order."""
+def _drawn(proposals: Sequence[Proposal]) -> list[Proposal]:
+    """At most ``PER_SUBJECT`` of each subject and relation, in a random order."""
     counts = Counter[tuple[str, str]]()
     kept = []
     for place in np.random.default_rng(0).permutation(len(proposals)):
         key = proposals[place].key[:2]
         counts[key] += 1
-        if counts[key] <= per_subject:
+        if counts[key] <= PER_SUBJECT:
             kept.append(proposals[place])
     return kept
 
@@ -173,9 +169,8 @@ def _best_cloze(
 
 
 def _around(table: pd.DataFrame) -> pd.Series:
-    """Whether each fact is one of several ways, of up to three steps, between two linked entities.
-
-    Others can be on no chain but their own, and are not asked about.
+    """Whether each fact is one of several ways, of up to three steps, between two linked entities; others
+    can be on no chain but their own.
     """
     ends = [
         (s.casefold(), o.casefold()) for s, o in zip(table["subject"], table["object"], strict=True)

@@ -1,10 +1,8 @@
 """Train MEND's hypernetwork for a model.
 
-    python -m tools.train_mend --model smollm2-135m --layers 27,28,29 --rank 128
+    python -m tools.train_mend --model smollm2-135m
 
-Records come from the packaged facts, or from a file in the schema of PEAK or CounterFact
-(``--records``). Every random choice follows from seed and step, and a checkpoint holds network,
-optimiser and step, so an interrupted run goes on as if it had not been.
+Layers and rank are the preset's. An interrupted run goes on as if it had not been.
 
 Three differences from the published recipe are on purpose. The normalisation is measured once instead
 of running along. The updates' rates have a learning rate of their own (the published code means to,
@@ -13,19 +11,19 @@ but trains them at the network's). The learning rates suit thousands of steps in
 
 from __future__ import annotations
 
-import csv
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
+import pandas as pd
 import torch
 import typer
 
 from helpers import models
 from helpers.editing.presets import default_preset, read_hyperparameters
 from helpers.kept import kept_at
-from tools.train_mend.records import TrainingRecord, file_records, packaged_records, split
+from tools.train_mend.records import TrainingRecord, packaged_records, split
 from tools.train_mend.trainer import Trainer, TrainingSettings
 
 
@@ -64,40 +62,27 @@ def train(
 
 def _note(curve: Path, row: dict[str, Any], *, new: bool = False) -> None:
     rounded = {k: f"{v:.4g}" if isinstance(v, float) else v for k, v in row.items()}
-    with curve.open("w" if new else "a", encoding="utf-8", newline="") as stream:
-        writer = csv.DictWriter(stream, list(row), lineterminator="\n")
-        if new:
-            writer.writeheader()
-        writer.writerow(rounded)
+    table = pd.DataFrame([rounded])
+    table.to_csv(curve, mode="w" if new else "a", header=new, index=False)
     print(" ".join(f"{k}={v}" for k, v in rounded.items()), flush=True)
 
 
 def main(
     model: str = "smollm2-135m",
     output: Annotated[Path | None, typer.Option(help="default: MODEL.safetensors here")] = None,
-    records: Annotated[Path | None, typer.Option(help="PEAK- or CounterFact-like file")] = None,
     preset: Annotated[str, typer.Option(help="whose layers and rank; default: the model's")] = "",
-    layers: Annotated[str, typer.Option(help="default: the preset's")] = "",
-    held_out: int = 100,
-    rank: Annotated[int | None, typer.Option(help="default: the preset's")] = None,
     steps: int = 1200,
-    batch: int = 10,
     seed: int = 0,
     every: int = 100,
     dtype: str = "float32",
     device: Annotated[str, typer.Option(help="default: a GPU, where there is one")] = "",
 ) -> None:
     """Train a network and write it beside its training curve."""
-    chosen = tuple(int(layer) for layer in layers.split(",") if layer)
-    if not (chosen and rank):
-        wanted = read_hyperparameters("mend", model, preset or default_preset("mend", model))
-        chosen, rank = chosen or wanted.layers, rank or wanted.rank
-    assert rank is not None
+    wanted = read_hyperparameters("mend", model, preset or default_preset("mend", model))
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     language_model = models.load(model, dtype=dtype, device=device)
-    settings = TrainingSettings(chosen, rank=rank, steps=steps, batch=batch, seed=seed)
-    everything = file_records(records) if records else packaged_records(seed=seed)
-    training, kept = split(everything, held_out=held_out, seed=seed)
+    settings = TrainingSettings(wanted.layers, rank=wanted.rank, steps=steps, seed=seed)
+    training, kept = split(packaged_records(seed=seed), held_out=100, seed=seed)
     print(f"{len(training)} records to train on, {len(kept)} held out", flush=True)
     target = output or Path(f"{Path(model).name}.safetensors")
     train(Trainer(language_model, training, settings), kept, target, every=every)

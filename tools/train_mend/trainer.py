@@ -1,32 +1,167 @@
-"""One training run of MEND's hypernetwork: its settings, its state, its steps and its measures."""
+"""One training run of MEND's hypernetwork: its objective, its state, its steps and its measures.
+
+    loss = edit_weight · NLL(target | paraphrase, edited) + locality_weight · KL(base || edited)
+
+An edit in one wording is asked for in another, other facts stay. The update is differentiated through;
+inputs and gradients it is made of count as constants. All blocks below the first edited one see nothing
+of an edit, so each text runs through them once.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import random
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
-from helpers.editing.mend import Hypernetwork, NetworkError, contributes
+from helpers.editing.batch import EditBatch
+from helpers.editing.mend import Hypernetwork, NetworkError, contributes, token_gradients
+from helpers.editing.rows import EditRow
 from helpers.kept import DamagedError, kept_whole, read_kept
+from helpers.models.forest import pack
+from helpers.models.forward import hidden_states
+from helpers.models.hooks import OnOutput, output_hooks, record
 from helpers.models.language_model import LanguageModel
-from tools.train_mend.outer import Learner, Text
+from helpers.models.tokens import answer_ids, prompt_ids
 from tools.train_mend.records import TrainingRecord
+
+Text = tuple[str, str]  # a prompt and the answer after it
+
+
+@dataclass(frozen=True)
+class _State:
+    """A text's row, what enters the first edited block, and the unedited final states (on the CPU)."""
+
+    row: EditRow
+    entering: Tensor
+    final: Tensor
+
+
+@dataclass
+class TextStates:
+    """States of texts, computed when first asked for."""
+
+    language_model: LanguageModel
+    layer: int
+    _states: dict[Text, _State] = field(default_factory=dict)
+
+    def batch(self, texts: Sequence[Text]) -> tuple[EditBatch, Tensor]:
+        """The texts as a batch, and their unedited final hidden states [rows, width, hidden]."""
+        self._prepare([text for text in dict.fromkeys(texts) if text not in self._states])
+        states = [self._states[text] for text in texts]
+        rows = [state.row for state in states]
+        entering, final = (
+            pad_sequence(list(padded), batch_first=True).to(self.language_model.device)
+            for padded in zip(*((state.entering, state.final) for state in states), strict=True)
+        )
+        batch = EditBatch(self.language_model, rows, self.layer, entering=entering)
+        return batch, final
+
+    @torch.no_grad()
+    def _prepare(self, texts: Sequence[Text]) -> None:
+        if not texts:
+            return
+        rows = [EditRow(" ".join(text)) for text in texts]
+        for row, (prompt, answer) in zip(rows, texts, strict=True):
+            ids = (prompt_ids(self.language_model, prompt), answer_ids(self.language_model, answer))
+            row.target += row.predict(*ids)
+        packed = pack([row.forest for row in rows], self.language_model)
+        block = self.language_model.layout.block(self.layer)
+        norm = self.language_model.layout.architecture.final_norm
+        with record(self.language_model, inputs=[block], outputs=[norm]) as seen:
+            hidden_states(self.language_model, packed.ids, packed.positions, packed.visible)
+        for place, (text, row) in enumerate(zip(texts, rows, strict=True)):
+            own = place, slice(len(row.forest))
+            entering, final = (seen[module][own].clone().cpu() for module in (block, norm))
+            self._states[text] = _State(row, entering, final)
+
+
+@dataclass
+class Learner:
+    """A hypernetwork with the model whose gradients it reads."""
+
+    network: Hypernetwork
+    states: TextStates
+
+    @classmethod
+    def of(cls, language_model: LanguageModel, network: Hypernetwork) -> Learner:
+        """Texts start at the first of the network's layers."""
+        first = min(language_model.layout.layer_of(name) for name in network.shapes)
+        return cls(network, TextStates(language_model, first))
+
+    def gradients(self, edits: Sequence[Text]) -> dict[str, tuple[Tensor, Tensor]]:
+        """Inputs and output gradients of the edits' tokens (see ``token_gradients``)."""
+        batch, _ = self.states.batch(edits)
+        return token_gradients(batch, list(self.network.shapes))[0]
+
+    def factors(self, edits: Sequence[Text]) -> dict[str, tuple[Tensor, Tensor]]:
+        """Right [edits, tokens, in] and left [edits, tokens, out] of each matrix's updates."""
+        return {name: self.network(name, x, d) for name, (x, d) in self.gradients(edits).items()}
+
+    def nll(
+        self, factors: dict[str, tuple[Tensor, Tensor]], texts: Sequence[Text], owners: Tensor
+    ) -> Tensor:
+        """Mean NLL of each text's answer [texts], under the update of its owner."""
+        batch, _ = self.states.batch(texts)
+        with _edited(self.states.language_model, factors, owners):
+            return batch.loss_terms(batch.hidden())["nll"]
+
+    def change(
+        self, factors: dict[str, tuple[Tensor, Tensor]], texts: Sequence[Text]
+    ) -> tuple[Tensor, Tensor]:
+        """What edit i does to text i: KL(base || edited) and the share of equal best tokens, both means over
+        all the text's positions, [texts].
+        """
+        batch, final = self.states.batch(texts)
+        head = self.states.language_model.model.get_output_embeddings()
+        lengths = torch.tensor([active for active, _ in batch.lengths], device=final.device)
+        real = torch.arange(final.shape[1], device=final.device) < lengths[:, None]
+        with _edited(self.states.language_model, factors, torch.arange(len(texts))):
+            edited = head(batch.hidden()[real]).float().log_softmax(-1)
+        with torch.no_grad():
+            base = head(final[real]).float().log_softmax(-1)
+        row = real.nonzero()[:, 0]
+        divergence = (base.exp() * (base - edited)).sum(-1)
+        same = (base.argmax(-1) == edited.argmax(-1)).float()
+        sums = divergence.new_zeros(2, len(texts))
+        sums = sums.index_add(1, row, torch.stack([divergence, same]))
+        kl, agreement = sums / lengths
+        return kl, agreement
+
+
+@contextmanager
+def _edited(
+    language_model: LanguageModel, factors: dict[str, tuple[Tensor, Tensor]], owners: Tensor
+) -> Iterator[None]:
+    """Run row i under the update of edit ``owners[i]``, differentiably in the factors."""
+
+    def adding(right: Tensor, left: Tensor) -> OnOutput:
+        def on_output(x: Tensor, output: Tensor) -> Tensor:
+            added = (x.float() @ right[owners].mT) @ left[owners]
+            return output + added.to(output.dtype)
+
+        return on_output
+
+    with output_hooks(language_model, {name: adding(*pair) for name, pair in factors.items()}):
+        yield
 
 
 @dataclass(frozen=True)
 class TrainingSettings:
     """Everything but model and records that the trained network depends on.
 
-    Both learning rates fall linearly to zero at the last step. ``edit_weight`` and
-    ``locality_weight`` are the published ones. ``measured`` records give the normalisation.
+    Both learning rates fall linearly to zero at the last step. The weights are the published ones.
+    ``measured`` records give the normalisation.
     """
 
     layers: tuple[int, ...]
@@ -55,13 +190,13 @@ def draw_tasks(records: Sequence[TrainingRecord], count: int, seed: str) -> list
     """Choose records, two of each one's wordings, and other facts, half of the same relation."""
     generator = random.Random(seed)
     tasks = []
-    for record in generator.sample(list(records), min(count, len(records))):
-        edit, outer = generator.sample(record.prompts, 2)
-        others = [r for r in records if r.subject != record.subject]
-        alike = [r for r in others if r.relation == record.relation]
+    for drawn in generator.sample(list(records), min(count, len(records))):
+        edit, outer = generator.sample(drawn.prompts, 2)
+        others = [r for r in records if r.subject != drawn.subject]
+        alike = [r for r in others if r.relation == drawn.relation]
         other = generator.choice(alike if alike and generator.random() < 0.5 else others)
         locality = (other.prompts[0], other.known)
-        tasks.append(_Task((edit, record.target), (outer, record.target), locality))
+        tasks.append(_Task((edit, drawn.target), (outer, drawn.target), locality))
     return tasks
 
 
@@ -79,14 +214,12 @@ class Trainer:
             language_model, settings.layers, settings.rank, seed=settings.seed
         ).to(language_model.device)
         self.learner = Learner.of(language_model, self.network)
-        rates = [self.network.rates]
         learned = [p for p in self.network.parameters() if p is not self.network.rates]
-        self.optimiser = torch.optim.Adam(
-            [
-                {"params": learned, "lr": settings.learning_rate},
-                {"params": rates, "lr": settings.rate_learning_rate},
-            ]
-        )
+        groups = [
+            {"params": learned, "lr": settings.learning_rate},
+            {"params": [self.network.rates], "lr": settings.rate_learning_rate},
+        ]
+        self.optimiser = torch.optim.Adam(groups)
         self._schedule = [group["lr"] for group in self.optimiser.param_groups]
 
     def measure(self) -> None:
@@ -120,10 +253,8 @@ class Trainer:
 
     @torch.no_grad()
     def evaluate(self, records: Sequence[TrainingRecord]) -> dict[str, float]:
-        """Held-out measures, in percent but for KL.
-
-        ES: the new answer beats the known one after the edit prompt; GS: after the other wordings;
-        LS: positions of another fact's text whose likeliest token stays; KL: of those texts.
+        """Held-out measures, in percent but for KL: the new answer beats the known one after the edit prompt
+        (ES) and the other wordings (GS); positions of another fact's text whose likeliest token stays (LS).
         """
         sums = {"ES": 0.0, "GS": 0.0, "LS": 0.0, "KL": 0.0}
         for start in range(0, len(records), 20):
@@ -164,12 +295,7 @@ class Trainer:
         }
 
     def resume(self, path: Path) -> None:
-        """Go on from a checkpoint.
-
-        Raises:
-            NetworkError: the checkpoint was written under other settings, for another model, or with
-                other training records.
-        """
+        """Go on from a checkpoint."""
         try:
             metadata, tensors = read_kept(path, _read)
         except DamagedError as error:
@@ -199,6 +325,5 @@ def _next_other(records: Sequence[TrainingRecord], place: int) -> TrainingRecord
 
 
 def _read(path: Path) -> tuple[dict[str, str], dict[str, torch.Tensor]]:
-    """Metadata and tensors of a checkpoint."""
     with safe_open(path, "pt") as file:
         return file.metadata(), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
