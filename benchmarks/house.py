@@ -28,7 +28,7 @@ BUDGETS = {
     "editing": 4115,
     "scoring": 535,
     "locating": 758,
-    "facts": 322,
+    "facts": 220,
     "results": 1426,
     "triples": 598,
     "peak": 2941,

@@ -30,7 +30,7 @@ from helpers.editing.rome import RomeHyperparameters
 from helpers.editing.update import Update
 from helpers.facts import GREEDY, Fact, edit_facts
 from helpers.models.shapes import SHAPES
-from helpers.models.tokens import answer_ids
+from helpers.models.tokens import answer_ids, chat_prompt
 from helpers.paths import REPOSITORY
 from helpers.scoring.answers import Question, score_answers
 from helpers.scoring.responses import sample_responses, sample_tokens
@@ -74,9 +74,8 @@ def test_an_edit_is_seen_in_the_table(tiny):
     assert table["CPC"].notna().tolist() == [True, False]
     assert table["locality"].notna().tolist() == [True, False]
     assert table["outcome"].tolist() == ["written", "written"]
-    assert "own hyperparameters" in table.attrs["caption"]
     plain = edit_facts(tiny("llama"), [other], editor="ft-m", preset=FAST).table
-    assert {"generality", "locality", "AFF"}.isdisjoint(plain)
+    assert {"generality", "locality", "CPC"}.isdisjoint(plain)
     assert plain["P after"][0] == pytest.approx(table["P after"][1], abs=1e-4)  # one by one
 
 
@@ -117,20 +116,16 @@ def test_measures_are_of_tokens_and_the_text_is_only_shown(tiny):
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("change", "name"),
     [
-        ({"false": ("thailand ",)}, "'thailand ' in false is also in target"),
-        ({"false": ("EGYPT",)}, "'EGYPT' in false is also in correct"),
-        ({"correct": ("Perú", "Peru\u0301")}, "in correct is also in correct"),
-        ({"correct": ("Chad", "")}, "correct must be text, not blank; got ''"),
-        ({"target": 5}, "target must be text, not blank; got 5"),
-        ({"correct": ("Egypt", 7)}, "correct must be text, not blank; got 7"),
-        ({"paraphrases": ("Next to {} is ",)}, "ends with a blank"),
-        ({"locality": ("The sun is\t",)}, "ends with a blank"),
+        ({"false": ("thailand ",)}, "thailand"),
+        ({"false": ("EGYPT",)}, "egypt"),
+        ({"correct": ("Perú", "Peru\u0301")}, "perú"),
+        ({"correct": ("Chad", "")}, ""),
     ],
 )
-def test_a_fact_is_refused_for_what_a_record_is(change, message):
-    with pytest.raises(RequestError, match=re.escape(message)):
+def test_an_answer_belongs_to_one_list(change, name):
+    with pytest.raises(RequestError, match=f"border with': '{name}' is blank, or given twice in"):
         replace(SUDAN, **change)
 
 
@@ -142,18 +137,11 @@ def test_all_facts_are_checked_before_an_editor_is_made(tiny, monkeypatch):
     for facts, options, message in (
         ([SUDAN, long], {}, "exceed the context"),
         ([SUDAN, bare], {"app": True}, "'Peru lies next to': APP protects .* leave APP out"),
-        ([replace(SUDAN, chat=True)], {}, "no chat template"),
+        ([replace(SUDAN, locality=("The sun is\t",))], {}, "ends with a blank"),
     ):
         with pytest.raises(ValueError, match=message):
             edit_facts(tiny("llama"), facts, editor="ft-m", preset=FAST, **options)
     assert made == []
-
-
-def test_generate_answers_for_facts_that_there_are(tiny):
-    result = edit_facts(tiny("llama"), [SUDAN], editor="ft-m", preset=FAST)
-    for number in (1, 5, -1):
-        with pytest.raises(RequestError, match=f"no fact {number}: there are 1, counted from 0"):
-            result.generate(["Sudan is"], fact=number)
 
 
 VECTOR = {
@@ -189,32 +177,20 @@ def test_a_wrapping_editor_takes_its_own_hyperparameters_and_its_bases(tiny, tmp
 
 
 def test_the_table_reports_what_is_odd_about_an_edit(tiny):
-    """A subject in the first token, an update as large as the weights, PRUNE without effect."""
-    first = Fact("P", "{} lies next to", "Mali")
-    with pytest.warns(UserWarning, match=r"first token, .* put a word before it"):
-        table = edit_facts(
-            tiny("qwen2"), [first, SUDAN], editor="prune", preset=VECTOR, corpus="self-8x16"
-        ).table
-    assert ["first token" in text for text in table["warning"]] == [True, False]
-    assert (
-        table["warning"].str.contains("PRUNE restrained nothing; this is the update of memit").all()
-    )
+    """A subject in the first token, an update as large as the weights."""
+    first, how = Fact("P", "{} lies next to", "Mali"), {"preset": VECTOR, "corpus": "self-8x16"}
+    table = edit_facts(tiny("qwen2"), [first, SUDAN], editor="prune", **how).table
+    assert ["put a word before it" in str(text) for text in table["warning"]] == [True, False]
     table = edit_facts(tiny("llama"), [SUDAN], editor="ft-m", preset=FAST).table
-    assert re.fullmatch(r"the update is \d\.\d times as large as the weights", table["warning"][0])
+    assert table["warning"][0] == "the update is as large as the weights"
 
 
 def test_a_fact_is_edited_and_scored_inside_the_chat_template(tiny, monkeypatch):
     language_model = tiny("llama")
     monkeypatch.setattr(language_model.tokenizer, "chat_template", CHAT)
-    asked = replace(SUDAN, chat=True)
-    result = edit_facts(language_model, [asked], editor="ft-m", preset=FAST)
-    row = result.table.iloc[0]
-    question = Question("Q Sudan shares a border with\nA\n", ("Thailand",))
-    scored = score_answers(language_model, [question], result.updates, [0])
-    assert scored["tokens"][0] == len("Thailand")  # a byte each, and no blank
-    assert row["P after"] == pytest.approx(np.exp(scored["sum"][0]), rel=1e-4)
-    assert row["fact"] == "Sudan shares a border with"
-    assert row["generated after"] == result.generate(["Sudan shares a border with"])[0]
+    asked = replace(SUDAN, prompt=chat_prompt(language_model, SUDAN.prompt))
+    row = edit_facts(language_model, [asked], editor="ft-m", preset=FAST).table.iloc[0]
+    assert row["fact"] == "Q Sudan shares a border with\nA\n"
     assert row["generated after"].startswith("Thailand")
 
 
@@ -230,8 +206,7 @@ def test_facts_together_are_one_update(checkpoint, tmp_path):
     after = sample_responses(language_model, ["Peru lies beside"], n=1, sampling=GREEDY)
     assert before == after[0]
     weights = {name: language_model.weight(name).clone() for name in update}
-    with pytest.warns(UserWarning, match="in the weights already"):
-        assert result.write() is language_model
+    assert result.write() is language_model
     assert all(torch.equal(language_model.weight(name), kept) for name, kept in weights.items())
     assert result.generate(["Peru lies beside"], fact=1) == before  # not twice the edit
 
@@ -262,9 +237,7 @@ def test_hyperparameters_come_from_anywhere(tiny, tmp_path):
         edit_facts(language_model, [SUDAN], editor="ft-m", preset=path)
 
 
-def test_the_generic_preset_follows_depth_and_width_and_says_that_it_is_untuned(tiny):
-    found = edit_facts(tiny("llama"), [SUDAN], editor="ft-m", preset="generic")
-    assert "untuned" in found.table.attrs["caption"]
+def test_the_generic_preset_follows_depth_and_width_and_says_that_it_is_untuned():
     assert "untuned" in preset_words("any", "generic", ["rome"])
     small, large = (
         read_hyperparameters("memit", "any", "generic", size=size)

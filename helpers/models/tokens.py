@@ -188,7 +188,7 @@ def chat_prompt(language_model: LanguageModel, message: str) -> str:
     ):
         raise TokenError(
             f"the tokenizer of {language_model.name} adds special tokens that its chat template lacks;"
-            " write the template into the prompt instead of chat=True"
+            " write the template into the prompt yourself"
         )
     return prompt
 
