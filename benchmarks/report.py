@@ -13,7 +13,6 @@ import typer
 
 from benchmarks.machine import matmul_peak, peak_memory
 from helpers import UserError
-from helpers.models.weights import dtype_name
 from helpers.paths import file_name
 from helpers.peak.records import PeakRecord, load_peak
 
@@ -54,7 +53,7 @@ class Report:
     @property
     def kind(self) -> str:
         """The floating-point type in words."""
-        return dtype_name(self.dtype, torch.device(self.device))
+        return str(self.dtype).removeprefix("torch.")
 
     def add(
         self,

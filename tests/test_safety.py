@@ -48,7 +48,7 @@ def test_a_checkpoint_that_is_a_pickle_is_refused(tmp_path, tiny):
     tiny("llama").tokenizer.save_pretrained(folder)
     with (folder / "pytorch_model.bin").open("wb") as file:
         pickle.dump(Marker(marker), file)
-    with pytest.raises(ModelError, match="has no safetensors"):
+    with pytest.raises(ModelError, match=r"cannot be loaded .*safetensors"):
         models.load(str(folder))
     assert not marker.exists()
 
@@ -61,7 +61,7 @@ def test_code_that_comes_with_a_model_is_not_executed(tmp_path, tiny):
     config |= {"model_type": "mine", "auto_map": {"AutoConfig": "mine.Mine"}}
     (folder / "config.json").write_text(json.dumps(config))
     (folder / "mine.py").write_text(f"import pathlib\npathlib.Path({str(marker)!r}).touch()\n")
-    with pytest.raises(ModelError, match="code of its own, which is never executed"):
+    with pytest.raises(ModelError, match="comes with a model is never executed"):
         models.load(str(folder))
     assert not marker.exists()
 

@@ -20,7 +20,7 @@ from helpers.paths import RUNS
 from helpers.results.archive import About, archive
 from helpers.results.store import ResultsStore
 from helpers.scoring.answers import Question, score_answers
-from helpers.scoring.naming import Aliases, begins, exclusive, log_naming, mentions, names_of
+from helpers.scoring.naming import Aliases, exclusive, fold, log_naming, names_of, starts
 from helpers.scoring.responses import Sampling, sample_responses, uses_chat
 from helpers.thinkedit.evaluation import run_name
 from helpers.thinkedit.grow.language import answer_prompt
@@ -36,9 +36,7 @@ DRAWN = Sampling(temperature=1.0, max_new_tokens=12, chat=False)
 def compare(
     language_model: LanguageModel, facts: Sequence[ChainFact], aliases: Aliases, *, n: int
 ) -> pd.DataFrame:
-    """``exact`` probability (NaN through the chat template) and shares of ``n`` responses that begin
-    with a name (``begins``) or hold one anywhere (``mentions``), a row per fact and form of the prompt.
-    """
+    """``exact`` probability (NaN in a chat), shares of ``n`` responses that begin with or hold a name."""
     chat = replace(DRAWN, chat=None)
     asked = [
         ("cloze", [fact.cloze for fact in facts], DRAWN),
@@ -52,7 +50,10 @@ def compare(
             names = names_of(fact.object, aliases)
             sums = score_answers(language_model, [Question(prompt, names)])["sum"].to_numpy()
             exact = np.exp(log_naming(sums[exclusive(language_model, names)]))
-            shares = (np.mean([test(text, names) for text in texts]) for test in (begins, mentions))
+            found = [
+                [place for name in names for place in starts(fold(t), fold(name))] for t in texts
+            ]
+            shares = np.mean([0 in places for places in found]), np.mean([*map(bool, found)])
             rows.append((place, form, np.nan if form == "chat" else exact, *shares, n))
     return pd.DataFrame(rows, columns=["fact", "form", "exact", "begins", "mentions", "n"])
 

@@ -31,7 +31,6 @@ from helpers.models.forward import hidden_states
 from helpers.models.hooks import record
 from helpers.models.language_model import LanguageModel
 from helpers.models.tokens import prompt_prefix
-from helpers.models.weights import exact_products
 from helpers.paths import PACKAGED, cache_folder
 from helpers.processes import Progress
 
@@ -153,8 +152,7 @@ def second_moment(
         root.mkdir(parents=True, exist_ok=True)
         name = _described(corpus, prefixed=prefixed)
         unfinished = root / f"sums-{'-'.join(map(str, sorted(missing)))}.partial.safetensors"
-        with exact_products():  # shared by models of one fingerprint, whatever their products
-            sums, tokens = _summed_keys(language_model, missing, corpus, unfinished)
+        sums, tokens = _summed_keys(language_model, missing, corpus, unfinished)
         if not tokens:
             raise SecondMomentError(f"corpus {name} holds no tokens")
         for layer in missing:

@@ -10,8 +10,7 @@ noise to the subject's embeddings and restores one layer's clean MLP output at t
 token. Its indirect effect is p(answer | noise, layer restored) − p(answer | noise). The paper's plots
 restore windows of ten layers; here it is one layer at a time.
 
-A row (layer, alpha) or (layer, noise) equals an earlier one before its layer, so rows branch off
-there, and what is left of the changed tokens is computed once (``slots``).
+Rows (layer, alpha) or (layer, noise) branch off at their layer (``slots``).
 """
 
 from __future__ import annotations
@@ -41,12 +40,10 @@ def integrated_gradients(
     steps: int = 20,
     at: Place = "activation",
 ) -> Tensor:
-    """One sentence's attributions [layers, neurons]; a ``LocatorError`` where it has no target.
+    """One sentence's attributions [layers, neurons].
 
-    Args:
-        steps: m; 1 is the gradient at zero alone.
-        at: scale the neuron's ``activation`` (the input of the MLP's second matrix) or the
-            ``gate``'s output, before the activation function.
+    ``at`` scales the neuron's ``activation`` (the input of the MLP's second matrix) or the ``gate``'s
+    output, before the activation function.
     """
     batch, target = slot_batch(language_model, [query], [query.slot]), query.required_target
     blocks, group = language_model.layout.blocks, max(1, ROWS // steps)
@@ -98,10 +95,9 @@ def _attribute_layers(
 def indirect_effects(
     language_model: LanguageModel, query: Query, *, samples: int, scale: float, seed: int
 ) -> Tensor:
-    """One sentence's indirect effects [layers], averaged over noise samples; signed.
+    """One sentence's indirect effects [layers], averaged over noise samples of deviation ``scale``.
 
     In a sentence without a subject (KLoB-u) its middle token is the subject; that choice is ours.
-    ``scale`` is the standard deviation of the noise, of which every sentence gets the same stream.
     """
     middle = query.slot // 2
     start, stop = query.subject or (middle, middle + 1)
@@ -121,7 +117,7 @@ def indirect_effects(
         return output
 
     def restore(name: str, _: Tensor, output: Tensor) -> Tensor:
-        """Only the rows that branched off at this layer, the newest, are restored."""
+        """Restore the newest rows, which branched off at this layer."""
         output = output.clone()
         output[-samples:, last] = clean[name][0, last]
         return output

@@ -2,7 +2,7 @@
 
 A *neuron* is an intermediate unit of an MLP (an input of its second matrix, after activation function
 and gate), a *parameter* an entry of that matrix, a *layer* a whole MLP. Units are ordered by layer,
-then neuron, then the neuron's parameters. ``LOCATORS`` names those of the published evaluation.
+then neuron, then the neuron's parameters.
 """
 
 from __future__ import annotations
@@ -46,11 +46,7 @@ class Locator(ABC):
 
     @abstractmethod
     def scores(self, language_model: LanguageModel, queries: Sequence[Query]) -> Scores:
-        """Scores [queries, units] in fp32; they do not depend on the other queries of the call.
-
-        Raises:
-            LocatorError: a query lacks the answer that the method needs.
-        """
+        """Scores [queries, units] in fp32; they do not depend on the other queries of the call."""
 
     def shape(self, layout: Layout) -> tuple[int, ...]:
         """Shape whose product is the number of units: (layers, neurons, parameters) as far as fine."""
@@ -63,22 +59,11 @@ class Locator(ABC):
 
 
 def pool(scores: Scores, shape: Sequence[int], granularity: Granularity) -> Scores:
-    """Mean |score| of each coarser unit, so that locators can be compared at a common granularity.
-
-    Args:
-        scores: [n, units].
-        shape: the locator's unit shape, (layers, …).
-        granularity: of the result; the scores' own returns them as they are.
-
-    Raises:
-        LocatorError: the wanted granularity is finer than the scores.
-    """
+    """Mean |score| [n, units] of each coarser unit, so that locators of unit ``shape`` can be compared."""
     depth = GRANULARITIES.index(granularity) + 1
     if depth > len(shape):
-        raise LocatorError(
-            f"{GRANULARITIES[len(shape) - 1]} scores cannot be compared at {granularity} granularity;"
-            " pool the finer method to the coarser one instead"
-        )
+        own = GRANULARITIES[len(shape) - 1]
+        raise LocatorError(f"{own} scores cannot be compared at {granularity} granularity")
     if depth == len(shape):
         return scores
     parts = np.abs(scores).reshape(len(scores), int(np.prod(shape[:depth])), -1)
@@ -97,14 +82,12 @@ class ActivationMagnitude(Locator):
         names, batch = _matrices(language_model), slot_batch(language_model, queries)
         with record(language_model, inputs=names) as activations:
             slot_logits(language_model, batch)
-        return _flat([batch.at_slots(activations[name]).abs() for name in names])
+        found = [batch.at_slots(activations[name]).abs() for name in names]
+        return _numbers(torch.cat(found, dim=1))
 
 
 class GradientActivation(Locator):
-    """a · ∂p(answer)/∂a of every neuron at the slot: integrated gradients with a single step.
-
-    Only the slot's token of a causal model runs with gradients; no earlier one depends on them.
-    """
+    """a · ∂p(answer)/∂a of every neuron at the slot: integrated gradients with a single step."""
 
     name = "gradient x activation"
     granularity = "neuron"
@@ -120,15 +103,12 @@ class GradientActivation(Locator):
             activations = [seen[name][0] for name in names]
             gradients = torch.autograd.grad(total, activations)
         pairs = zip(activations, gradients, strict=True)
-        return _flat([batch.at_slots(a.detach() * gradient) for a, gradient in pairs])
+        found = [batch.at_slots(a.detach() * gradient) for a, gradient in pairs]
+        return _numbers(torch.cat(found, dim=1))
 
 
 class IntegratedGradients(Locator):
-    """Knowledge neurons' attribution of every neuron (``attribution.integrated_gradients``).
-
-    Args:
-        steps: m, points on the path from zero to the activation (the paper's 20).
-    """
+    """Knowledge neurons' attribution of every neuron, by m ``steps`` (the paper's 20)."""
 
     version: ClassVar[int] = 1  # raise it when the same query gets other attributions
     name = "integrated gradients"
@@ -140,17 +120,14 @@ class IntegratedGradients(Locator):
 
     def scores(self, language_model: LanguageModel, queries: Sequence[Query]) -> Scores:
         """Attributions, [queries, layers x neurons]."""
-        found = (integrated_gradients(language_model, q, steps=self.steps) for q in queries)
-        return _stacked(list(found))
+        found = [integrated_gradients(language_model, q, steps=self.steps) for q in queries]
+        return _numbers(torch.stack(found))
 
 
 class CausalTracing(Locator):
-    """Indirect effect of each layer's MLP at the subject's last token (``attribution``).
+    """Indirect effect of each layer's MLP at the subject's last token (ROME takes 10 ``samples``).
 
-    Args:
-        samples: noise samples per sentence (ROME's 10).
-        noise: standard deviations of the embeddings.
-        seed: of the noise; every sentence gets the same stream, whatever its batch.
+    ``noise`` is in standard deviations of the embeddings; every sentence gets the same stream.
     """
 
     name = "causal tracing"
@@ -164,7 +141,7 @@ class CausalTracing(Locator):
         """Indirect effects, [queries, layers]; signed."""
         scale = self.noise * embedding_deviation(language_model)
         how: dict[str, Any] = {"samples": self.samples, "scale": scale, "seed": self.seed}
-        return _stacked([indirect_effects(language_model, q, **how) for q in queries])
+        return _numbers(torch.stack([indirect_effects(language_model, q, **how) for q in queries]))
 
 
 class LogitAttribution(Locator):
@@ -172,8 +149,7 @@ class LogitAttribution(Locator):
 
     A neuron writes a_j · w_j into the residual stream, a layer the sum of its neurons and its bias.
     The write is taken out of the last residual stream before the final norm, everything between held
-    fixed; the norm is computed anew, so nothing is linearised. Differences are taken in fp32: in half
-    precision a neuron's share would be lost in the logit's rounding.
+    fixed; the norm is computed anew, so nothing is linearised. All in fp32, against rounding.
     """
 
     at_a_time = 8
@@ -184,12 +160,8 @@ class LogitAttribution(Locator):
 
     @torch.inference_mode()
     def scores(self, language_model: LanguageModel, queries: Sequence[Query]) -> Scores:
-        """Logit drops, signed: [queries, layers x neurons] or [queries, layers].
-
-        Raises:
-            LocatorError: a masked model, whose residual stream is normalised at every layer.
-        """
-        if language_model.masked:
+        """Logit drops, signed: [queries, layers x neurons] or [queries, layers]."""
+        if language_model.masked:  # its residual stream is normalised at every layer
             raise LocatorError("logit attribution needs a causal model with one final norm")
         names = _matrices(language_model)
         norm_name = language_model.layout.architecture.final_norm
@@ -210,7 +182,7 @@ class LogitAttribution(Locator):
         return torch.stack(rows).cpu().numpy()
 
     def _writes(self, language_model: LanguageModel, layer: int, activation: Tensor) -> Tensor:
-        """What the layer's units add to the residual stream, fp32: [neurons, hidden] or [1, hidden]."""
+        """What the layer's units add to the residual stream: [neurons, hidden] or [1, hidden]."""
         layout = language_model.layout
         name, norm = layout.mlp_out(layer), layout.mlp_norm(layer)
         whole = language_model.module(name)(activation)
@@ -229,25 +201,19 @@ class _GradientLocator(Locator):
     """Gradients of −log p(answer) with respect to every entry of the MLPs' second matrices.
 
     No weight is unfrozen: a matrix's gradient for one sentence is the sum over tokens of (gradient of
-    its output) x (its input), which a batched backward pass gives for all sentences at once.
+    its output) x (its input), which one backward pass gives for all sentences.
     """
 
     granularity = "parameter"
     at_a_time = 4
+    squared = False
 
     def scores(self, language_model: LanguageModel, queries: Sequence[Query]) -> Scores:
-        """Scores [queries, layers x neurons x hidden]: a neuron's output weights lie together.
-
-        Raises:
-            LocatorError: a model with more than ``MOST_ENTRIES`` weights there.
-        """
+        """Scores [queries, layers x neurons x hidden]: a neuron's output weights lie together."""
         sizes = self.shape(language_model.layout)
-        entries = int(np.prod(sizes))
-        if entries > MOST_ENTRIES:
-            raise LocatorError(
-                f"{self.name} scores every weight, {entries:,} of {language_model.name}, which takes too"
-                " much memory; name locators of layers or neurons (`locators` of notebook 05)"
-            )
+        if (entries := int(np.prod(sizes))) > MOST_ENTRIES:
+            words = f"{self.name} scores every weight, {entries:,} of {language_model.name}"
+            raise LocatorError(f"{words}: too many; name locators of layers or neurons")
         names, targets = _matrices(language_model), _targets(language_model, queries)
         batch = slot_batch(language_model, queries)
         with traced(language_model, names) as seen:
@@ -258,12 +224,11 @@ class _GradientLocator(Locator):
         for layer, (name, gradient) in enumerate(zip(names, gradients, strict=True)):
             found = scores[:, layer]  # everything happens in its place: scores are large
             torch.bmm(seen[name][0].detach().mT.float(), gradient.float(), out=found)
-            self._score(found, language_model.weight(name).T.float().contiguous())
+            if self.squared:
+                found.square_()
+            else:
+                found.mul_(language_model.weight(name).T.float().contiguous()).abs_()
         return scores.flatten(1).cpu().numpy()
-
-    @abstractmethod
-    def _score(self, gradient: Tensor, weight: Tensor) -> None:
-        """Turn the gradient [queries, neurons, hidden] into scores; weight [neurons, hidden]."""
 
 
 class WeightSaliency(_GradientLocator):
@@ -271,17 +236,12 @@ class WeightSaliency(_GradientLocator):
 
     name = "gradient x weight"
 
-    def _score(self, gradient: Tensor, weight: Tensor) -> None:
-        gradient.mul_(weight).abs_()
-
 
 class Fisher(_GradientLocator):
     """Squared gradient, the entry's empirical Fisher information."""
 
     name = "Fisher"
-
-    def _score(self, gradient: Tensor, weight: Tensor) -> None:
-        gradient.square_()
+    squared = True
 
 
 class RandomScores(Locator):
@@ -343,9 +303,5 @@ def _targets(language_model: LanguageModel, queries: Sequence[Query]) -> Tensor:
     return torch.tensor(targets, device=language_model.device)
 
 
-def _flat(layers: list[Tensor]) -> Scores:
-    return torch.cat(layers, dim=1).float().cpu().numpy()
-
-
-def _stacked(sentences: list[Tensor]) -> Scores:
-    return torch.stack(sentences).flatten(1).float().cpu().numpy()
+def _numbers(scores: Tensor) -> Scores:
+    return scores.flatten(1).float().cpu().numpy()

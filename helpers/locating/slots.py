@@ -2,8 +2,7 @@
 
 Two savings, both exact. In a causal model the tokens left of what a method changes are constant:
 their keys and values are computed once. And a row that differs from an unchanged one only from block
-l on need not exist before block l: ``branching`` lets blocks append copies of the base rows, which
-halves the work of methods with one group of rows per layer.
+l on is appended at block l (``branching``), which halves the work with one group of rows per layer.
 """
 
 from __future__ import annotations
@@ -25,14 +24,10 @@ from helpers.models.language_model import LanguageModel
 
 @dataclass(frozen=True)
 class SlotBatch(PackedRows):
-    """Rows [rows, tokens] whose logits at the answer slot are wanted.
+    """Rows whose logits at the answer slot are wanted; visible [rows, tokens, past + tokens]."""
 
-    ``visible`` is [rows, tokens, past + tokens], ``slots`` the index of each row's slot among its
-    tokens [rows], ``past`` the keys and values of the constant tokens before them, if any.
-    """
-
-    slots: Tensor
-    past: Past | None = None
+    slots: Tensor  # index of each row's slot among its tokens [rows]
+    past: Past | None = None  # of the constant tokens before them
 
     def at_slots(self, tokens: Tensor) -> Tensor:
         """Values [rows, …] of ``tokens`` [rows, tokens, …] at the slots."""
@@ -44,18 +39,15 @@ def slot_batch(
 ) -> SlotBatch:
     """Batch queries; the tokens before ``starts`` are constant and run once, without gradients.
 
-    Args:
-        language_model: the model; a masked one has no constant tokens, so ``starts`` are ignored.
-        starts: first token of each query that runs with gradients and hooks; default: all do.
+    A masked model has no constant tokens, so ``starts`` are ignored.
     """
     if starts is None or language_model.masked:
         starts = [0] * len(queries)
     pairs = list(zip(queries, starts, strict=True))
     batch = padded(language_model, [query.ids[start:] for query, start in pairs])
     width, device = batch.ids.shape[1], batch.ids.device
-    own = batch.visible
-    if language_model.masked:
-        own = batch.real[:, None, :].expand(-1, width, -1)
+    everything = batch.real[:, None, :].expand(-1, width, -1)
+    own = everything if language_model.masked else batch.visible
     slots = torch.tensor([query.slot - start for query, start in pairs], device=device)
     positions = batch.positions + torch.tensor(list(starts), device=device)[:, None]
     if not any(starts):
@@ -70,10 +62,7 @@ def slot_batch(
 def slot_logits(
     language_model: LanguageModel, batch: SlotBatch, slots: Tensor | None = None
 ) -> Tensor:
-    """Next-token logits at the slots, [rows, vocabulary] in fp32, differentiable.
-
-    ``slots`` replaces the batch's own where rows were added on the way (``branching``).
-    """
+    """Next-token logits at the slots, or at others where rows branched off: fp32 [rows, vocabulary]."""
     texts = batch.ids, batch.positions
     if language_model.masked:
         names = dict(zip(("input_ids", "position_ids"), texts, strict=True))
@@ -118,7 +107,6 @@ def branching(
 ) -> Iterator[SlotBatch]:
     """Let each block in ``layers`` append ``copies`` times the batch's rows before it runs.
 
-    Yields the batch to run, whose cached past has as many rows at each layer as the tokens there.
     All rows must share one mask and one set of positions (one sentence, repeated).
     """
     rows, grows = len(batch.ids), set(layers)
@@ -145,10 +133,7 @@ def branching(
 def traced(
     language_model: LanguageModel, names: Sequence[str]
 ) -> Iterator[dict[str, tuple[Tensor, Tensor]]]:
-    """Collect inputs and outputs of named modules with their gradient graph, weights staying frozen.
-
-    The graph starts at the embeddings, so every token that runs has gradients.
-    """
+    """Collect inputs and outputs of named modules with their graph, which starts at the embeddings."""
     seen: dict[str, tuple[Tensor, Tensor]] = {}
 
     def keep(name: str, entering: Tensor, output: Tensor) -> None:

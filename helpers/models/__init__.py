@@ -1,8 +1,4 @@
-"""A name becomes a language model with its tokenizer and the places of its MLPs.
-
->>> from helpers import models
->>> language_model = models.load("smollm2-135m")
-"""
+"""A name becomes a language model with its tokenizer and the places of its MLPs."""
 
 from helpers.models.architectures import ARCHITECTURES, Architecture, Layout
 from helpers.models.language_model import LanguageModel

@@ -112,10 +112,7 @@ class Layout:
     def gate(self, layer: int) -> str:
         """Name of the module whose output enters the activation function."""
         if self.architecture.fused_gate:
-            raise ModelError(
-                "this architecture keeps gate and up in one matrix, so neurons cannot be attributed"
-                " at the gate; attribute them at 'activation'"
-            )
+            raise ModelError("gate and up are one matrix here: attribute neurons at 'activation'")
         return self.mlp_in(layer)[0]
 
     def layer_of(self, module: str) -> int:
@@ -133,10 +130,7 @@ class Layout:
 
 def architecture_of(config: PreTrainedConfig) -> Architecture:
     """The row of the table for a model's configuration."""
-    model_type = str(getattr(config, "model_type", "?"))
-    if model_type not in ARCHITECTURES:
-        raise ModelError(
-            f"architecture {model_type!r} is not known (known: {', '.join(sorted(ARCHITECTURES))}); add"
-            " one entry to ARCHITECTURES in helpers/models/architectures.py with its modules' names"
-        )
+    if (model_type := config.model_type) not in ARCHITECTURES:
+        known = f"{', '.join(ARCHITECTURES)} of ARCHITECTURES in helpers/models/architectures.py"
+        raise ModelError(f"architecture {model_type!r} is none of {known}")
     return ARCHITECTURES[model_type]

@@ -24,12 +24,8 @@ Result = TypeVar("Result")
 def token_batches(lengths: Sequence[int], token_budget: int) -> Iterator[list[int]]:
     """Group indices of like lengths, longest first, so that rows x width stays in the budget.
 
-    An item longer than the budget is a batch of its own. A batch also ends before padding is more
-    than ``PADDING`` of it, unless that costs less than another pass would (``PASS_TOKENS``).
-
-    Args:
-        lengths: tokens of each item.
-        token_budget: most tokens per batch, padding included.
+    A batch also ends before padding is more than ``PADDING`` of it, unless that costs less than
+    another pass would (``PASS_TOKENS``).
     """
     batch: list[int] = []
     real = 0
@@ -46,21 +42,15 @@ def token_batches(lengths: Sequence[int], token_budget: int) -> Iterator[list[in
 
 
 def run_halving(items: Sequence[Item], run: Callable[[Sequence[Item]], Result]) -> list[Result]:
-    """Run one batch; when memory runs out, run its halves instead, with a warning.
-
-    Raises:
-        MemoryError: a single item does not fit.
-    """
+    """Run one batch; when memory runs out, run its halves instead, with a warning."""
     try:
         return [run(items)]
     except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
         if not out_of_memory(error):
             raise
         if len(items) == 1:
-            raise MemoryError(
-                "one item alone does not fit in memory; use a smaller model, a shorter prompt, or dtype"
-                f" bfloat16 ({error})"
-            ) from error
+            remedy = "use a smaller model, a shorter prompt, or dtype bfloat16"
+            raise MemoryError(f"one item alone does not fit in memory; {remedy}") from error
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
     half = len(items) // 2
@@ -69,30 +59,27 @@ def run_halving(items: Sequence[Item], run: Callable[[Sequence[Item]], Result]) 
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Whether memory ran out; CPU allocators and CUDA's libraries report it in a RuntimeError's text."""
-    if isinstance(error, torch.OutOfMemoryError | MemoryError):
-        return True
-    return any(words in str(error) for words in _SHORTAGE)
+    """Whether memory ran out; CPU allocators and CUDA's libraries raise a RuntimeError."""
+    known = isinstance(error, torch.OutOfMemoryError | MemoryError)
+    return known or any(words in str(error) for words in _SHORTAGE)
 
 
 def tokens_at_once(language_model: LanguageModel, usual: int, *, gradients: bool) -> int:
     """How many tokens a pass takes: the usual number, and up to 16,384 on a GPU with room.
 
     With gradients each block keeps a token's activations, about sixteen arrays of the hidden size
-    and four of the MLP's; without, a few blocks' exist at a time. Three fp32 arrays as wide as the
-    vocabulary come on top. Rows are independent: other batches change results by rounding only.
+    and four of the MLP's; without, a few blocks' exist at a time.
     """
     if language_model.device.type == "cpu":  # a core is busy with the usual number
         return usual
-    layout, vocabulary = language_model.layout, language_model.model.config.vocab_size
+    layout = language_model.layout
     of_a_block = 16 * layout.hidden_size + 4 * layout.intermediate_size
-    blocks = layout.blocks if gradients else 4
-    of_a_token = blocks * of_a_block * language_model.dtype.itemsize + 12 * vocabulary
+    of_a_token = (layout.blocks if gradients else 4) * of_a_block * language_model.dtype.itemsize
+    of_a_token += 3 * 4 * language_model.model.config.vocab_size  # fp32 arrays as wide
     room = int(0.8 * free_bytes(language_model.device)) // of_a_token
     return max(usual, min(room, _MOST_TOKENS))
 
 
 def records_at_once(device: torch.device, usual: int) -> int:
     """How many records a run edits and scores together: 128 on a GPU with room, else the usual."""
-    large = device.type != "cpu" and free_bytes(device) >= _LARGE
-    return max(usual, 128) if large else usual
+    return max(usual, 128) if device.type != "cpu" and free_bytes(device) >= _LARGE else usual

@@ -1,8 +1,8 @@
 """Prefix forests: many token sequences in one row, every shared prefix stored and computed once.
 
-A node is a token with a parent; a token sees its ancestors and itself. With position ids equal to
-the depth in the tree, a forward pass over the packed row gives each sequence exactly what it gets
-alone. For editing a node may be *edited*: a vector is added there.
+A node is a token that sees itself and its ancestors. With position ids equal to the depth in the tree,
+a forward pass over the packed row gives each sequence exactly what it gets alone. For editing a node
+may be *edited*: a vector is added there; it is shared with edited ones only.
 """
 
 from __future__ import annotations
@@ -31,10 +31,7 @@ class Forest:
         return len(self.tokens)
 
     def add(self, ids: Sequence[int], edited_at: int | None = None) -> list[int]:
-        """Insert a sequence and return its nodes, one per token.
-
-        ``edited_at`` is the index of the edited token; an edited node is shared with edited ones only.
-        """
+        """Insert a sequence, whose token ``edited_at`` is edited, and return its nodes, one per token."""
         node, nodes = -1, []
         for depth, token in enumerate(ids):
             key = (node, token, depth == edited_at)
@@ -51,14 +48,11 @@ class Forest:
     def add_answer(
         self, prompt: Sequence[int], answer: Sequence[int], edited_at: int | None = None
     ) -> list[int]:
-        """Insert an answer after its prompt; the nodes that predict its tokens, one per token.
-
-        The answer's last token is only predicted, never read, so it is no node.
-        """
+        """Insert a prompt and all of its answer but the last token; the nodes that predict the answer."""
         return self.add((*prompt, *answer[:-1]), edited_at)[len(prompt) - 1 :]
 
     def visible(self) -> np.ndarray:
-        """Boolean [nodes, nodes]: entry (q, k) is true where k is q itself or an ancestor of it."""
+        """Boolean [nodes, nodes]: true at (q, k) where k is q itself or an ancestor of it."""
         return self._inherited(np.eye(len(self), dtype=bool))
 
     def active(self) -> np.ndarray:
@@ -74,10 +68,7 @@ class Forest:
 
 @dataclass(frozen=True)
 class PackedRows:
-    """A batch of rows: ids and positions [rows, width], visible [rows, width, width] (boolean).
-
-    A padding token sees only itself, so that no softmax is empty.
-    """
+    """A batch of rows: ids and positions [rows, width], visible [rows, width, width] (boolean)."""
 
     ids: Tensor
     positions: Tensor
@@ -88,6 +79,7 @@ def pack(forests: Sequence[Forest], language_model: LanguageModel) -> PackedRows
     """Pack forests on the right into one batch on the model's device."""
     width = max(map(len, forests))
     ids, positions = np.zeros((2, len(forests), width), dtype=np.int64)
+    # A padding token sees only itself, so that no softmax is empty.
     visible = np.broadcast_to(np.eye(width, dtype=bool), (len(forests), width, width)).copy()
     for row, forest in enumerate(forests):
         length = len(forest)

@@ -1,8 +1,4 @@
-"""The one forward call everything goes through: packed rows, an optional cached past, any mask.
-
-Only transformers' public interface is used: the base model with ``input_ids``, ``position_ids``,
-an additive 4-D ``attention_mask`` (a mapping where layer types differ) and a pre-filled cache.
-"""
+"""The one forward call everything goes through: packed rows, an optional cached past, any mask."""
 
 from __future__ import annotations
 
@@ -25,14 +21,14 @@ from helpers.models.tiles import TILED, Tiles
 
 @dataclass(frozen=True)
 class Past:
-    """Keys and values of constant tokens, per layer [rows, heads, tokens, size], and their positions."""
+    """Constant tokens' keys and values, per layer [rows, heads, tokens, size], and positions."""
 
     keys: tuple[Tensor, ...]
     values: tuple[Tensor, ...]
     positions: Tensor
 
     def rows(self, index: Tensor, skip: int = 0) -> Past:
-        """Keep the rows in ``index`` (a LongTensor), without the first ``skip`` tokens."""
+        """The rows in ``index`` (a LongTensor), without the first ``skip`` tokens."""
         return Past(
             tuple(keys[index, :, skip:] for keys in self.keys),
             tuple(values[index, :, skip:] for values in self.values),
@@ -43,13 +39,6 @@ class Past:
     def constant(self) -> Cache:
         """A transformers cache of these keys and values that passes read and none adds to."""
         return Cache(layers=[_Constant(*pair) for pair in zip(self.keys, self.values, strict=True)])
-
-    def cache(self) -> DynamicCache:
-        """A fresh transformers cache that starts from these keys and values and grows."""
-        cache = DynamicCache()
-        for layer, (keys, values) in enumerate(zip(self.keys, self.values, strict=True)):
-            cache.update(keys, values, layer)
-        return cache
 
 
 class _Constant(DynamicLayer):
@@ -67,13 +56,10 @@ class _Constant(DynamicLayer):
 
 @dataclass(frozen=True)
 class Mask:
-    """Which keys each query sees, as the architecture takes it; made once, it serves many passes.
+    """Which keys each query sees, as the architecture takes it; made once, it serves many passes."""
 
-    ``additive`` is one tensor, or one for each kind of layer; ``tiles`` are how it is cut, if it is.
-    """
-
-    additive: Tensor | dict[str, Tensor]
-    tiles: Tiles | None = None
+    additive: Tensor | dict[str, Tensor]  # one, or one for each kind of layer
+    tiles: Tiles | None = None  # how it is cut, if it is
 
     @classmethod
     def of(
@@ -85,8 +71,7 @@ class Mask:
     ) -> Mask:
         """The mask of a boolean [rows, queries, keys]; tiles where they can be had and pay.
 
-        Sliding-window layers also hide keys that are a window or more to the left, counted in
-        position ids (the depth in the prefix tree), as in the unpacked sequence.
+        Sliding-window layers also hide keys that are a window or more to the left, in position ids.
         """
         config = language_model.model.config
         tiles = Tiles.of(visible) if config._attn_implementation == TILED else None
@@ -111,62 +96,50 @@ def hidden_states(
     ids: Tensor,
     positions: Tensor,
     visible: Tensor | Mask,
-    past: Past | None = None,
+    past: Past | Cache | None = None,
 ) -> Tensor:
-    """Final hidden states (after the final norm) of packed rows.
+    """Final hidden states (after the final norm) of packed rows, [rows, queries, hidden].
 
     Args:
-        ids: token ids [rows, queries].
-        positions: position ids [rows, queries].
         visible: boolean [rows, queries, past + queries], or the mask made of it.
-        past: keys and values of constant tokens, if any; they stay as they are.
-
-    Returns:
-        [rows, queries, hidden].
+        past: constant tokens, if any, which stay as they are; or a cache, which takes the tokens.
     """
     if isinstance(visible, Tensor):
-        visible = Mask.of(language_model, positions, visible, past.positions if past else None)
-    return run_base(language_model, ids, positions, visible, past.constant if past else None)
+        before = past.positions if isinstance(past, Past) else None
+        visible = Mask.of(language_model, positions, visible, before)
+    output = language_model.model.base_model(
+        input_ids=ids,
+        position_ids=positions,
+        attention_mask=visible.additive,
+        past_key_values=past.constant if isinstance(past, Past) else past,
+        use_cache=past is not None,
+        **({"tiles": visible.tiles} if visible.tiles else {}),
+    )
+    return output.last_hidden_state
 
 
 def prefill(
     language_model: LanguageModel, ids: Tensor, positions: Tensor, visible: Tensor
 ) -> tuple[Tensor, Past]:
     """Run constant tokens once: their final hidden states and their keys and values."""
-    cache, mask = DynamicCache(), Mask.of(language_model, positions, visible)
-    hidden = run_base(language_model, ids, positions, mask, cache)
+    cache = DynamicCache()
+    hidden = hidden_states(language_model, ids, positions, visible, cache)
     keys = tuple(layer.keys for layer in cache.layers)
     return hidden, Past(keys, tuple(layer.values for layer in cache.layers), positions)
-
-
-def run_base(
-    language_model: LanguageModel, ids: Tensor, positions: Tensor, mask: Mask, cache: Cache | None
-) -> Tensor:
-    """Final hidden states [rows, queries, hidden] by the base model; a growing cache takes the tokens."""
-    output = language_model.model.base_model(
-        input_ids=ids,
-        position_ids=positions,
-        attention_mask=mask.additive,
-        past_key_values=cache,
-        use_cache=cache is not None,
-        **({"tiles": mask.tiles} if mask.tiles else {}),
-    )
-    return output.last_hidden_state
 
 
 @contextmanager
 def resumed(language_model: LanguageModel, layer: int, hidden: Tensor) -> Iterator[None]:
     """Start forward passes at block ``layer``, whose input is ``hidden`` [rows, queries, hidden].
 
-    The blocks below are not run: they hand their input on. Only valid while nothing below ``layer``
-    differs, and the constant tokens' keys and values, if any, come from a ``Past``.
+    Only valid while nothing below ``layer`` differs, and constant tokens come from a ``Past``.
     """
     blocks = [language_model.module(language_model.layout.block(i)) for i in range(layer)]
     in_tuple = language_model.layout.architecture.tuple_output
-    for block in blocks:
-        block.forward = lambda entering, *_, **__: (entering,) if in_tuple else entering
     first = language_model.layout.block(layer)
     try:
+        for block in blocks:
+            block.forward = lambda entering, *_, **__: (entering,) if in_tuple else entering
         with input_hooks(language_model, {first: lambda _: hidden}):
             yield
     finally:
@@ -181,16 +154,12 @@ def vocabulary_scores(
     tokens: Tensor,
     whole: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Log-probabilities of tokens, and the whole distributions at some places.
+    """Log-probabilities of tokens [n], and distributions [m, vocabulary]; fp32, natural logarithm.
 
     Args:
         hidden: final hidden states [places, hidden], each of which passes the head once.
-        place: for each prediction the row of ``hidden`` it is read from, [n].
-        tokens: predicted token ids [n].
+        place: for each of the predicted ``tokens`` [n] the row of ``hidden`` it is read from.
         whole: rows of ``hidden`` whose distributions are returned [m]; default: none.
-
-    Returns:
-        [n] and [m, vocabulary], fp32, natural logarithm; differentiable in ``hidden``.
     """
     head = language_model.model.get_output_embeddings()
     return _Scores.apply(hidden, head, place, tokens, place[:0] if whole is None else whole)
@@ -199,8 +168,7 @@ def vocabulary_scores(
 class _Scores(torch.autograd.Function):
     """``scores[place, tokens]`` and ``scores[whole]`` of ``scores = head(hidden).log_softmax(-1)``.
 
-    Probabilities take the place of the logits, and the gradient is one more array as wide as the
-    vocabulary; autograd would fill one for each of the two kinds of scores, and add them up.
+    The gradient is one array as wide as the vocabulary; autograd would fill one for each, and add them.
     """
 
     @staticmethod

@@ -17,10 +17,7 @@ OnOutput = Callable[[Tensor, Tensor], Tensor | None]
 
 @contextmanager
 def input_hooks(language_model: LanguageModel, hooks: Mapping[str, OnInput]) -> Iterator[None]:
-    """Show each named module's input to its function before the module runs.
-
-    What a function returns replaces the input; None leaves it as it is.
-    """
+    """Show each named module's input to its function, whose result, unless None, replaces it."""
 
     def hook(on_input: OnInput, _: nn.Module, arguments: tuple[Any, ...]) -> Any:
         changed = on_input(arguments[0])
@@ -35,10 +32,7 @@ def input_hooks(language_model: LanguageModel, hooks: Mapping[str, OnInput]) -> 
 
 @contextmanager
 def output_hooks(language_model: LanguageModel, hooks: Mapping[str, OnOutput]) -> Iterator[None]:
-    """Show each named module's input and output to its function after the module ran.
-
-    What a function returns replaces the output (of a tuple, its first item); None leaves it.
-    """
+    """Show each named module's input and output to its function, whose result replaces the output."""
 
     def hook(on_output: OnOutput, _: nn.Module, arguments: tuple[Any, ...], output: Any) -> Any:
         in_tuple = isinstance(output, tuple)
@@ -60,9 +54,7 @@ class _StopForward(Exception):
 def record(
     language_model: LanguageModel, *, inputs: Sequence[str] = (), outputs: Sequence[str] = ()
 ) -> Iterator[dict[str, Tensor]]:
-    """Collect inputs and outputs of named modules in one forward pass, which ends at the last one.
-
-    A module is named in one of the two; one whose input is the last thing read is itself not run.
+    """Collect inputs or outputs of named modules in one forward pass, which ends at the last one.
 
     >>> with record(language_model, inputs=["model.layers.5.mlp.down_proj"]) as seen:
     ...     hidden_states(language_model, ids, positions, visible)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from helpers.models.architectures import Layout, architecture_of
-from helpers.models.weights import dtype_name
 
 _SAMPLED_VALUES = 64  # of each parameter: enough to distinguish two trainings of one shape
 
@@ -23,8 +22,8 @@ class LanguageModel:
     """A loaded language model in evaluation mode, its weights frozen."""
 
     name: str  # what the user asked for
-    model: PreTrainedModel
-    tokenizer: PreTrainedTokenizerBase
+    model: PreTrainedModel = field(repr=False)
+    tokenizer: PreTrainedTokenizerBase = field(repr=False)
 
     @cached_property
     def layout(self) -> Layout:
@@ -51,24 +50,19 @@ class LanguageModel:
 
     @property
     def dtype_name(self) -> str:
-        """E.g. ``float32``; ``tf32`` where a GPU multiplies so."""
-        return dtype_name(self.dtype, self.device)
+        """The dtype without torch's prefix."""
+        return str(self.dtype).removeprefix("torch.")
 
     @property
     def description(self) -> str:
         """Name, dtype and device for captions: ``smollm2-135m, float32 on cpu``."""
-        name, folder = self.name, Path(self.name).expanduser()
-        if folder.is_dir():
-            size = f"{self.model.num_parameters() / 1e6:.3g} million parameters"
-            name = f"{folder.resolve().name} ({self.model.config.model_type}, {size})"
+        folder = Path(self.name).expanduser()
+        name = folder.resolve().name if folder.is_dir() else self.name
         return f"{name}, {self.dtype_name} on {self.device}"
 
     @property
     def context_length(self) -> int:
-        """Largest number of tokens the model accepts.
-
-        With longrope the limit of short texts: beyond it, a batch's longest row would decide for all.
-        """
+        """Largest number of tokens the model accepts; with longrope the limit of short texts."""
         config = self.model.config
         rotary = getattr(config, "rope_parameters", None) or {}
         short = rotary.get("rope_type") == "longrope" and rotary["original_max_position_embeddings"]
@@ -86,20 +80,14 @@ class LanguageModel:
 
     def weight_norm(self, name: str) -> float:
         """Frobenius norm of ``weight(name)`` in fp32, computed once (see ``forget``)."""
-        if name not in self._norms:
-            self._norms[name] = float(self.weight(name).float().norm())
-        return self._norms[name]
-
-    @cached_property
-    def _norms(self) -> dict[str, float]:
-        return {}
+        norms = self.__dict__.setdefault("_norms", {})
+        if name not in norms:
+            norms[name] = float(self.weight(name).float().norm())
+        return float(norms[name])
 
     @cached_property
     def fingerprint(self) -> str:
-        """Sixteen hex digits that identify weights and tokenizer, on any device.
-
-        A hash of the parameters' names, shapes and a sample of their values in fp32.
-        """
+        """Sixteen hex digits of the parameters' names, shapes and a sample of their values in fp32."""
         digest = hashlib.sha256()
         digest.update(json.dumps([self.model.config.model_type, len(self.tokenizer)]).encode())
         for name, parameter in self.model.named_parameters():
@@ -112,17 +100,10 @@ class LanguageModel:
     @property
     def identity(self) -> dict[str, str]:
         """What results store about the model: name, fingerprint, dtype and kind of device."""
-        return {
-            "model": self.name,
-            "fingerprint": self.fingerprint,
-            "dtype": self.dtype_name,
-            "device": self.device.type,
-        }
+        name = {"model": self.name, "fingerprint": self.fingerprint}
+        return {**name, "dtype": self.dtype_name, "device": self.device.type}
 
     def forget(self) -> None:
         """Drop what was computed from the weights, after they were changed for good."""
         for computed in ("fingerprint", "_norms"):
             self.__dict__.pop(computed, None)
-
-    def __repr__(self) -> str:
-        return f"LanguageModel({self.name}, {self.dtype_name} on {self.device})"

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -13,7 +11,6 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
-    AutoTokenizer,
     PreTrainedModel,
     PreTrainedTokenizerBase,
     PreTrainedTokenizerFast,
@@ -65,28 +62,6 @@ def byte_tokenizer() -> PreTrainedTokenizerFast:
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **ends)
 
 
-def words_tokenizer(folder: Path, size: int) -> PreTrainedTokenizerFast:
-    """The byte-pair tokenizer of a model folder, cut to its ``size`` most frequent words.
-
-    A tokenizer of bytes would make texts, and their costs, four times a real model's.
-    """
-    whole = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
-    state = json.loads(whole.backend_tokenizer.to_str())
-    # Words are listed in the order they were merged in, so the first ones are a tokenizer as well.
-    kept = {word: index for word, index in state["model"]["vocab"].items() if index < size}
-    merges = [m.split(" ") if isinstance(m, str) else m for m in state["model"]["merges"]]
-    state["model"]["vocab"] = kept
-    state["model"]["merges"] = [m for m in merges if m[0] + m[1] in kept]
-    state["added_tokens"] = [token for token in state["added_tokens"] if token["id"] < size]
-    end = whole.eos_token
-    return PreTrainedTokenizerFast(
-        tokenizer_object=Tokenizer.from_str(json.dumps(state)),
-        eos_token=end,
-        pad_token=whole.pad_token or end,
-        bos_token=whole.bos_token or end,
-    )
-
-
 def random_model(
     settings: dict[str, Any],
     *,
@@ -95,7 +70,7 @@ def random_model(
     device: str,
     tokenizer: PreTrainedTokenizerFast | None = None,
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """A random model of config settings (with ``model_type``), by default one of bytes, on ``device``."""
+    """A random model of config settings (with ``model_type``), by default one of bytes."""
     tokenizer = tokenizer or byte_tokenizer()
     ends = {f"{name}_token_id" for name in ("bos", "eos", "pad")}
     special = {end: getattr(tokenizer, end) for end in ends}

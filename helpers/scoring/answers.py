@@ -1,8 +1,7 @@
-"""Log-probabilities of given answers, many questions and edits per forward pass.
+"""Teacher-forced log-probabilities of given answers, many questions and edits per forward pass.
 
-Each answer's score is the teacher-forced log-probability of its own tokens after the prompt. Questions
-of one owner are packed into prefix forests, so that prompts and shared answer beginnings are computed
-once, and the vocabulary head runs only where an answer's token is predicted.
+Questions of one owner are packed into prefix forests, so that prompts and shared answer beginnings
+are computed once, and the vocabulary head runs only where an answer's token is predicted.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from helpers.models.forward import hidden_states, vocabulary_scores
 from helpers.models.language_model import LanguageModel
 from helpers.models.tokens import (
     Ids,
-    TokenError,
+    check_length,
     ids_of_answers,
     ids_of_prompts,
     separator_after,
@@ -37,10 +36,7 @@ LOGITS_AT_A_TIME = 1 << 25  # 128 MiB in fp32
 
 @dataclass(frozen=True)
 class Question:
-    """A prompt and the answers to score after it (given without a leading blank).
-
-    What comes between the two is the prompt's: see ``helpers.models.tokens.separator_after``.
-    """
+    """A prompt and the answers to score after it (without the blank that ``separator_after`` puts)."""
 
     prompt: str
     answers: tuple[str, ...]
@@ -69,17 +65,9 @@ def score_answers(
 ) -> pd.DataFrame:
     """Score every answer of every question, under ``updates`` if any; no weight is touched.
 
-    Args:
-        owners: for each question the index of its update, -1 for the unedited model; needed with
-            updates.
-
-    Returns:
-        One row per answer: question (index), answer (index), tokens (count), sum and mean of the
-        token log-probabilities (natural logarithm), sorted by question and answer.
-
-    Raises:
-        TokenError: an empty prompt or answer, or more tokens than the context.
-        ValueError: see ``owned``.
+    ``owners`` are for each question the index of its update, -1 for the unedited model. The table has
+    one row per answer: question and answer (indices), tokens (count), sum and mean of the token
+    log-probabilities (natural logarithm), sorted by question and answer.
     """
     moved, owner_of = owned(language_model, len(questions), updates, owners)
     asked = tokenised(language_model, questions)
@@ -92,13 +80,10 @@ def score_answers(
     def run(batch: Sequence[int]) -> None:
         np.add.at(sums, *_score_rows(language_model, [rows[i] for i in batch], moved))
 
-    lengths = [len(row.forest) for row in rows]
-    bar = tqdm(total=sum(lengths), unit="token", desc="scoring", disable=not progress)
     budget = tokens_at_once(language_model, 4096, gradients=False)
-    for batch in token_batches(lengths, budget):
+    batches = list(token_batches([len(row.forest) for row in rows], budget))
+    for batch in tqdm(batches, unit="batch", desc="scoring", disable=not progress):
         run_halving(batch, run)
-        bar.update(sum(lengths[i] for i in batch))
-    bar.close()
     return table.assign(sum=sums, mean=sums / table["tokens"])
 
 
@@ -108,47 +93,31 @@ def owned(
     updates: Sequence[Update] | None,
     owners: Sequence[int] | None,
 ) -> tuple[list[Update], list[int]]:
-    """The updates, those in use copied to the device once, and the owner of each of ``count`` prompts.
-
-    Raises:
-        ValueError: updates without owners, another number of owners, or an owner without update.
-    """
+    """The updates, those in use copied to the device once, and the owner of each of ``count`` prompts."""
     updates = updates or []
     if updates and owners is None:
         raise ValueError("updates without owners: give for each prompt the index of its update")
     owner_of = [-1] * count if owners is None else [int(owner) for owner in owners]
-    if len(owner_of) != count:
-        raise ValueError(f"{len(owner_of)} owners for {count} prompts")
-    if owner_of and not -1 <= min(owner_of) <= max(owner_of) < len(updates):
-        highest = len(updates) - 1
-        raise ValueError(f"owners must lie in -1 … {highest} (there are {len(updates)} updates)")
-    used, device = set(owner_of), language_model.device
-    return [u.to(device) if i in used else u for i, u in enumerate(updates)], owner_of
+    if len(owner_of) != count or not all(-1 <= owner < len(updates) for owner in owner_of):
+        raise ValueError(f"{count} prompts need owners in -1 … {len(updates) - 1}, not {owner_of}")
+    return [update.to(language_model.device) for update in updates], owner_of
 
 
 def tokenised(
     language_model: LanguageModel, questions: Sequence[Question]
 ) -> list[tuple[Ids, list[Ids]]]:
-    """Token ids of each question's prompt and of its answers; each distinct text tokenised once.
-
-    Raises:
-        TokenError: a text that cannot be asked, or a prompt and an answer longer than the context.
-    """
+    """Token ids of each question's prompt and of its answers; each distinct text tokenised once."""
     prompts = ids_of_prompts(language_model, (q.prompt for q in questions))
     separators = {prompt: separator_after(prompt) for prompt in prompts}
     texts: dict[str, list[str]] = {}
     for q in questions:
         texts.setdefault(separators[q.prompt], []).extend(q.answers)
     answers = {each: ids_of_answers(language_model, own, each) for each, own in texts.items()}
-    limit, found = language_model.context_length, []
+    found = []
     for q in questions:
         prompt, own = prompts[q.prompt], [answers[separators[q.prompt]][a] for a in q.answers]
-        longest = len(prompt) + max(map(len, own), default=1) - 1
-        if longest > limit:
-            raise TokenError(
-                f"prompt {q.prompt[:60]!r} and its longest answer, {longest} tokens, exceed the context"
-                f" of {limit}; shorten them"
-            )
+        longest = max(map(len, own), default=1)
+        check_length(language_model, f"{q.prompt} …", len(prompt) + longest - 1)
         found.append((prompt, own))
     return found
 

@@ -1,8 +1,7 @@
 """Names in texts and as answers: is an entity named, and how probable is it that it will be?
 
-Case, accents and spelling variants do not matter in texts. As answers, each name's tokens are one way
-to continue a prompt. Two names exclude each other unless the tokens of one begin those of the other, in
-which case the shorter one covers both.
+As answers, each name's tokens are one way to continue a prompt. Two names exclude each other unless
+the tokens of one begin those of the other, in which case the shorter one covers both.
 """
 
 from __future__ import annotations
@@ -19,34 +18,24 @@ from helpers.models.tokens import answer_ids
 
 Aliases = Mapping[str, tuple[str, ...]]  # case-folded entity → other names
 
-# Scripts whose words are written without blanks, or with particles attached, as Unicode names their letters.
-_UNSPACED = {"CJK", "HIRAGANA", "KATAKANA", "HANGUL", "BOPOMOFO"}
-_UNSPACED |= {"THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN"}
-_ACCENTED = ("LATIN", "GREEK", "CYRILLIC")  # marks on their letters are accents, no letters
+# Characters of words, but for scripts that put no blanks between them (Thai to Burmese, Khmer, kana
+# and Chinese characters, Hangul), where a name is found anywhere.
+_WORD = r"[^\W\u0e00-\u109f\u1780-\u17ff\u3040-\u9fff\uac00-\ud7af]"
+_ACCENTS = re.compile("[\u0300-\u036f]")
 
 
 def mentions(text: str, names: Iterable[str]) -> bool:
-    """Whether one of the names occurs in the text as whole words.
-
-    Case, accents and runs of white space are ignored: "rené" is found in "Rene  Descartes", "USA" is
-    not found in "usable". In scripts that write words without blanks, a name is found anywhere: "東京" in
-    "東京都".
-    """
+    """Whether one of the names occurs as whole words, whatever its case, accents and white space."""
     folded = fold(text)
     return any(True for name in names for _ in starts(folded, fold(name)))
 
 
 def starts(text: str, name: str) -> Iterator[int]:
     """Places of a folded text at which the folded name is a whole word; none for an empty name."""
-    for found in re.finditer(f"(?={re.escape(name)})", text) if name else ():
-        if _ends(text, found.start()) and _ends(text, found.start() + len(name)):
-            yield found.start()
-
-
-def begins(text: str, names: Iterable[str]) -> bool:
-    """Whether the text begins with one of the names, as ``mentions`` compares them."""
-    folded = fold(text)
-    return any(next(starts(folded, fold(name)), None) == 0 for name in names)
+    before = f"(?<!{_WORD})" if re.match(_WORD, name) else ""
+    after = f"(?!{_WORD})" if re.match(_WORD, name[-1:]) else ""
+    pattern = f"(?={before}{re.escape(name)}{after})"
+    yield from (found.start() for found in re.finditer(pattern, text) if name)
 
 
 def names_of(entity: str, aliases: Aliases) -> tuple[str, ...]:
@@ -55,29 +44,13 @@ def names_of(entity: str, aliases: Aliases) -> tuple[str, ...]:
 
 
 def fold(text: str) -> str:
-    """Lower case, white space collapsed, without accents on Latin, Greek and Cyrillic letters.
-
-    Marks of other scripts make other letters: か is not が.
-    """
-    kept: list[str] = []
-    accented = True
-    for character in unicodedata.normalize("NFKD", text.casefold()):
-        if not unicodedata.combining(character):
-            accented = character.isascii() or _script(character) in _ACCENTED
-        elif accented:
-            continue
-        kept.append(character)
-    return " ".join(unicodedata.normalize("NFC", "".join(kept)).split())
+    """Lower case, white space collapsed, without accents; other scripts' marks make other letters."""
+    bare = _ACCENTS.sub("", unicodedata.normalize("NFKD", text.casefold()))
+    return " ".join(unicodedata.normalize("NFC", bare).split())
 
 
 def exclusive(language_model: LanguageModel, names: Sequence[str]) -> list[int]:
-    """Places of the names that no other name begins, token by token; of equal names the first.
-
-    The names are given without a leading blank.
-
-    Raises:
-        TokenError: a blank name.
-    """
+    """Places of the names that no other name begins, token by token; of equal names the first."""
     ids = [answer_ids(language_model, name) for name in names]
     return [
         place
@@ -87,25 +60,6 @@ def exclusive(language_model: LanguageModel, names: Sequence[str]) -> list[int]:
 
 
 def log_naming(sums: ArrayLike) -> float:
-    """Log-probability of naming, from those of names that exclude each other (natural logarithm).
-
-    At most 0, although rounding may carry a sum of probabilities above 1; NaN where one is NaN.
-    """
-    given = np.asarray(sums, dtype=float)
-    return float("nan") if np.isnan(given).any() else float(min(np.logaddexp.reduce(given), 0.0))
-
-
-def _ends(text: str, place: int) -> bool:
-    """Whether a word may end, or begin, before this place of a folded text."""
-    if not 0 < place < len(text):
-        return True
-    if unicodedata.category(text[place])[0] == "M":  # part of the letter before it
-        return False
-    return not all(
-        (c == "_" or unicodedata.category(c)[0] in "LMN") and _script(c) not in _UNSPACED
-        for c in text[place - 1 : place + 1]
-    )
-
-
-def _script(character: str) -> str:
-    return unicodedata.name(character, "").split(" ")[0].split("-")[0]
+    """Log-probability of naming, from those of names that exclude each other; rounded to at most 0."""
+    with np.errstate(invalid="ignore"):  # NaN where one is
+        return float(np.minimum(np.logaddexp.reduce(np.asarray(sums, dtype=float)), 0.0))

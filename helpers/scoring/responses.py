@@ -1,6 +1,5 @@
-"""Sampled responses, many prompts and edits per forward pass, with cached keys and values.
+"""Sampled responses, many prompts and edits per forward pass; finished ones leave the batch.
 
-Each prompt is read once and its cache shared by its ``n`` samples; finished responses leave the batch.
 Every sample has its own stream of random numbers that depends on seed, prompt and sample alone, so
 batching does not matter, and differences before and after an edit come from the edit.
 """
@@ -16,14 +15,15 @@ import numpy as np
 import torch
 from torch import Tensor
 from tqdm.auto import tqdm
+from transformers import DynamicCache
 
 from helpers.editing.overlay import overlay
 from helpers.editing.update import Update
 from helpers.models.batching import run_halving
 from helpers.models.forest import padded
-from helpers.models.forward import Mask, prefill, run_base
+from helpers.models.forward import Mask, hidden_states
 from helpers.models.language_model import LanguageModel
-from helpers.models.tokens import Ids, Prompt, TokenError, chat_text, prompt_ids, several
+from helpers.models.tokens import Ids, Prompt, chat_text, check_length, prompt_ids, several
 from helpers.scoring.answers import owned
 
 ROWS = 80  # responses generated at the same time
@@ -31,26 +31,19 @@ ROWS = 80  # responses generated at the same time
 
 @dataclass(frozen=True)
 class Sampling:
-    """How responses are drawn.
+    """How responses are drawn."""
 
-    ``temperature`` 0 takes the most probable token. A response ends at the end-of-text token, at
-    ``stop`` (once it has visible text; the stop itself is cut off), or after ``max_new_tokens``.
-    ``chat`` asks through the model's chat template; None does so where it has one.
-    """
-
-    temperature: float = 0.7
+    temperature: float = 0.7  # 0: the most probable token
     max_new_tokens: int = 32
-    stop: str | None = None
-    chat: bool | None = None
+    stop: str | None = None  # ends a response once it has visible text, and is cut off
+    chat: bool | None = None  # through the model's chat template; None: where it has one
     seed: int = 0
 
     version: ClassVar[int] = 1  # raise it when the same prompts and seed get other responses
 
     def __post_init__(self) -> None:
-        if self.temperature < 0 or self.max_new_tokens < 1:
-            raise ValueError("temperature must not be negative, max_new_tokens at least 1")
-        if self.stop == "":
-            raise ValueError("an empty stop would end every response at once; use None")
+        if self.temperature < 0 or self.max_new_tokens < 1 or self.stop == "":
+            raise ValueError(f"a temperature below 0, no new tokens, or an empty stop: {self}")
 
 
 def sample_responses(
@@ -63,19 +56,10 @@ def sample_responses(
     sampling: Sampling | None = None,
     progress: bool = False,
 ) -> list[list[str]]:
-    """Draw ``n`` responses to every prompt, under ``updates`` if any; no weight is touched.
+    """Draw ``n`` responses to every prompt, under ``updates`` if any (see ``score_answers``).
 
-    Args:
-        prompts: a text each, or the turns of a chat (``role``: system, user, assistant; ``content``).
-            A model asked without a chat template reads the turns as paragraphs.
-        owners: for each prompt the index of its update, -1 for the unedited model; needed with updates.
-
-    Returns:
-        For each prompt its ``n`` responses, up to ``stop`` and stripped of white space.
-
-    Raises:
-        ValueError: wrong owners, ``n`` below 1, or ``chat=True`` for a model without a chat template.
-        TokenError: an empty prompt, one that ends with a blank, or one too long for the context.
+    A prompt is a text or the turns of a chat (``role``: system, user, assistant; ``content``), which a
+    model asked without a chat template reads as paragraphs.
     """
     sampling = sampling or Sampling()
     asked = (language_model, prompts, updates, owners, sampling)
@@ -85,7 +69,7 @@ def sample_responses(
 
 def response_text(language_model: LanguageModel, ids: Sequence[int], sampling: Sampling) -> str:
     """A response's tokens as text, up to ``stop`` and stripped of white space."""
-    text = _decoded(language_model, ids)
+    text = str(language_model.tokenizer.decode(ids, skip_special_tokens=True)).lstrip()
     return (text if sampling.stop is None else text.split(sampling.stop)[0]).strip()
 
 
@@ -100,33 +84,25 @@ def sample_tokens(
     progress: bool = False,
 ) -> list[list[Ids]]:
     """``sample_responses`` as token ids, as the model chose them (the stop's own among them)."""
-    if n < 1:
-        raise ValueError(f"n must be at least 1, not {n}")
     prompts = several(prompts)
     moved, owner_of = owned(language_model, len(prompts), updates, owners)
     ids = [_request_ids(language_model, prompt, sampling) for prompt in prompts]
     responses: list[list[Ids]] = [[] for _ in prompts]
 
-    def uniforms(index: int, sample: int) -> np.ndarray:
-        """One number per token to come."""
-        text = zlib.crc32(_paragraphs(prompts[index]).encode())
-        return np.random.default_rng([sampling.seed, sample, text]).random(sampling.max_new_tokens)
-
     def draw(batch: Sequence[int]) -> None:
-        draws = np.stack([uniforms(i, k) for i in batch for k in range(n)])
+        texts = [zlib.crc32(_paragraphs(prompts[i]).encode()) for i in batch]
+        seeds = ([sampling.seed, sample, text] for text in texts for sample in range(n))
+        draws = [np.random.default_rng(seed).random(sampling.max_new_tokens) for seed in seeds]
         asked, own = [ids[i] for i in batch], [owner_of[i] for i in batch]
-        drawn = _generated(language_model, asked, draws, moved, own, sampling)
+        drawn = _generated(language_model, asked, np.stack(draws), moved, own, sampling)
         for place, index in enumerate(batch):
             responses[index] = drawn[place * n : (place + 1) * n]
 
-    bar = tqdm(total=len(prompts) * n, unit="response", desc="sampling", disable=not progress)
     order = sorted(range(len(prompts)), key=lambda i: (-len(ids[i]), i))  # little padding
     together = max(1, ROWS // n)
-    for start in range(0, len(order), together):
-        batch = order[start : start + together]
-        run_halving(batch, draw)
-        bar.update(len(batch) * n)
-    bar.close()
+    starts = range(0, len(order), together)
+    for start in tqdm(starts, unit="batch", desc="sampling", disable=not progress):
+        run_halving(order[start : start + together], draw)
     return responses
 
 
@@ -137,18 +113,12 @@ def uses_chat(language_model: LanguageModel, sampling: Sampling) -> bool:
 
 
 def _request_ids(language_model: LanguageModel, prompt: Prompt, sampling: Sampling) -> Ids:
-    if uses_chat(language_model, sampling):
+    if uses_chat(language_model, sampling):  # the template writes its own special tokens
         text = chat_text(language_model, prompt)
-        # The template writes its own special tokens.
         ids = tuple(language_model.tokenizer(text, add_special_tokens=False)["input_ids"])
     else:
         ids = prompt_ids(language_model, _paragraphs(prompt))
-    limit, new = language_model.context_length, sampling.max_new_tokens
-    if len(ids) + new > limit:
-        raise TokenError(
-            f"prompt {_paragraphs(prompt)[:60]!r} of {len(ids)} tokens and {new} new ones exceed the"
-            f" context of {limit}; shorten it, or lower max_new_tokens"
-        )
+    check_length(language_model, _paragraphs(prompt), len(ids) + sampling.max_new_tokens)
     return ids
 
 
@@ -158,10 +128,6 @@ def _paragraphs(prompt: Prompt) -> str:
         return prompt
     ends = {"system": "\n\n", "user": "\n", "assistant": "\n\n"}
     return "".join(turn["content"] + ends[turn["role"]] for turn in prompt).rstrip()
-
-
-def _decoded(language_model: LanguageModel, ids: Sequence[int]) -> str:
-    return str(language_model.tokenizer.decode(ids, skip_special_tokens=True)).lstrip()
 
 
 @torch.inference_mode()
@@ -182,16 +148,15 @@ def _generated(
         if token in ends:
             return False
         response.append(token)
-        return sampling.stop is None or sampling.stop not in _decoded(language_model, response)
+        stop, tokenizer = sampling.stop, language_model.tokenizer
+        return not stop or stop not in tokenizer.decode(response, skip_special_tokens=True).lstrip()
 
-    batch = padded(language_model, ids)
+    batch, cache, copies = padded(language_model, ids), DynamicCache(), len(draws) // len(ids)
     with overlay(language_model, updates, owners):
-        hidden, past = prefill(language_model, batch.ids, batch.positions, batch.visible)
-    copies = len(draws) // len(ids)
-    shared = torch.arange(len(ids), device=hidden.device).repeat_interleave(copies)
-    hidden, past, visible = batch.last(hidden)[shared], past.rows(shared), batch.real[shared]
-    cache, key_positions = past.cache(), past.positions
-    del past  # the cache holds copies
+        hidden = hidden_states(language_model, batch.ids, batch.positions, batch.visible, cache)
+    cache.batch_repeat_interleave(copies)
+    read = batch.last(hidden), batch.real, batch.positions
+    hidden, visible, key_positions = (each.repeat_interleave(copies, 0) for each in read)
     lengths, owner_of = visible.sum(1), torch.tensor(owners).repeat_interleave(copies)
     tokens: list[list[int]] = [[] for _ in draws]
     alive = np.arange(len(draws))
@@ -212,7 +177,7 @@ def _generated(
         mask = Mask.of(language_model, positions, visible[:, None], key_positions)
         key_positions = torch.cat([key_positions, positions], dim=1)
         with overlay(language_model, updates, owner_of):
-            hidden = run_base(language_model, chosen[:, None], positions, mask, cache)[:, -1]
+            hidden = hidden_states(language_model, chosen[:, None], positions, mask, cache)[:, -1]
     return [tuple(row) for row in tokens]
 
 

@@ -6,12 +6,6 @@ import os
 import subprocess
 import sys
 
-import psutil
-import torch
-
-from helpers.models import weights
-from helpers.models.weights import free_bytes, group_rooms
-
 # A wide model, so that activations of all records at once would show.
 SCRIPT = """
 import resource, sys, torch
@@ -48,22 +42,3 @@ def peak(count: int) -> int:
 
 def test_peak_memory_does_not_grow_with_records():
     assert peak(120) - peak(60) < 60  # in one pass, 60 records more take 100 MiB more
-
-
-def test_what_a_jobs_processes_leave_of_its_limit_is_found(tmp_path):
-    own, control = tmp_path / "cgroup", tmp_path / "control"
-    own.write_text("0::/slurm/job_7\n")
-    (control / "slurm" / "job_7").mkdir(parents=True)
-    (control / "slurm" / "memory.max").write_text("123456\n")  # one group up
-    (control / "slurm" / "memory.current").write_text("100000\n")  # of all its processes
-    (control / "slurm" / "memory.stat").write_text("anon 80000\ninactive_file 20000\n")
-    (control / "slurm" / "job_7" / "memory.max").write_text("max\n")
-    assert list(group_rooms(own, control)) == [43456]
-    assert not list(group_rooms(tmp_path / "no such file", control))
-
-
-def test_free_memory_is_what_the_tighter_of_machine_and_job_leaves(monkeypatch):
-    total = psutil.virtual_memory().total
-    for room, least, most in ((1000, 1000, 1000), (1 << 62, 1, total), (0, 0, 0)):
-        monkeypatch.setattr(weights, "group_rooms", lambda room=room: [room])
-        assert least <= free_bytes(torch.device("cpu")) <= most

@@ -79,7 +79,7 @@ def test_a_local_folder_goes_by_its_last_name_with_type_and_size(tiny, tmp_path)
     named = replace(made, name=str(folder))
     size = f"{made.model.num_parameters() / 1e6:.3g} million parameters"
     assert model_words(str(folder)) == f"my-llama (llama, {size})"
-    assert named.description == f"my-llama (llama, {size}), float32 on cpu"
+    assert named.description == "my-llama, float32 on cpu"
     assert model_words("/not/here/other") == "other"
 
 

@@ -117,7 +117,7 @@ def test_chat_templates_are_used_where_there_is_one(tiny, monkeypatch):
     assert sample_responses(language_model, ["Q: x A:"], n=1, sampling=plain) == wrapped
 
 
-def test_a_chat_is_read_in_turns_as_paragraphs_or_without_a_system_turn(tiny, monkeypatch):
+def test_a_chat_is_read_in_turns_or_as_paragraphs(tiny, monkeypatch):
     language_model = tiny("qwen2")
     said = {"system": "Be brief.", "user": "Who?", "assistant": "Ada."}
     chat = [{"role": role, "content": text} for role, text in (*said.items(), ("user", "Where?"))]
@@ -128,14 +128,6 @@ def test_a_chat_is_read_in_turns_as_paragraphs_or_without_a_system_turn(tiny, mo
 
     assert drawn(chat) == drawn("Be brief.\n\nWho?\nAda.\n\nWhere?")
     turns = "{% for m in messages %}<{{ m['role'] }}>{{ m['content'] }}{% endfor %}"
-    refusing = "{% if messages[0]['role'] == 'system' %}{{ raise_exception('no') }}{% endif %}"
-    texts = {
-        turns: "<system>Be brief.<user>Who?<assistant>Ada.<user>Where?",
-        refusing + turns: "<user>Be brief.\n\nWho?<assistant>Ada.<user>Where?",
-    }
-    for template, text in texts.items():
-        monkeypatch.setattr(language_model.tokenizer, "chat_template", template)
-        assert chat_text(language_model, chat) == text
-    monkeypatch.setattr(language_model.tokenizer, "chat_template", "{{ nothing.there }}")
-    with pytest.raises(Exception, match="nothing"):
-        chat_text(language_model, "Who?")
+    monkeypatch.setattr(language_model.tokenizer, "chat_template", turns)
+    expected = "<system>Be brief.<user>Who?<assistant>Ada.<user>Where?"
+    assert chat_text(language_model, chat) == expected
