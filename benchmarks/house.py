@@ -24,10 +24,10 @@ PACKAGE = REPOSITORY / "helpers"
 # Most lines a room may have, docstrings and blanks included; they only go down (tests/test_rooms.py).
 # Modules next to the rooms in `helpers` are "top-level"; the last four are folders of their own.
 BUDGETS = {
-    "models": 1513,
+    "models": 1499,
     "editing": 4115,
-    "scoring": 423,
-    "locating": 679,
+    "scoring": 422,
+    "locating": 674,
     "facts": 220,
     "results": 1426,
     "triples": 598,

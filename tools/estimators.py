@@ -50,9 +50,8 @@ def compare(
             names = names_of(fact.object, aliases)
             sums = score_answers(language_model, [Question(prompt, names)])["sum"].to_numpy()
             exact = np.exp(log_naming(sums[exclusive(language_model, names)]))
-            found = [
-                [place for name in names for place in starts(fold(t), fold(name))] for t in texts
-            ]
+            folded = [fold(name) for name in names]
+            found = [[at for name in folded for at in starts(fold(t), name)] for t in texts]
             shares = np.mean([0 in places for places in found]), np.mean([*map(bool, found)])
             rows.append((place, form, np.nan if form == "chat" else exact, *shares, n))
     return pd.DataFrame(rows, columns=["fact", "form", "exact", "begins", "mentions", "n"])

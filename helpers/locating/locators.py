@@ -125,10 +125,7 @@ class IntegratedGradients(Locator):
 
 
 class CausalTracing(Locator):
-    """Indirect effect of each layer's MLP at the subject's last token (ROME takes 10 ``samples``).
-
-    ``noise`` is in standard deviations of the embeddings; every sentence gets the same stream.
-    """
+    """Indirect effect of each layer's MLP; ``noise`` in standard deviations of the embeddings."""
 
     name = "causal tracing"
     granularity = "layer"
@@ -148,8 +145,7 @@ class LogitAttribution(Locator):
     """Drop of the answer's logit without one neuron's, or one layer's, *direct* write.
 
     A neuron writes a_j · w_j into the residual stream, a layer the sum of its neurons and its bias.
-    The write is taken out of the last residual stream before the final norm, everything between held
-    fixed; the norm is computed anew, so nothing is linearised. All in fp32, against rounding.
+    The write is taken out before the final norm, which is computed anew; all in fp32.
     """
 
     at_a_time = 8
@@ -200,8 +196,7 @@ class LogitAttribution(Locator):
 class _GradientLocator(Locator):
     """Gradients of −log p(answer) with respect to every entry of the MLPs' second matrices.
 
-    No weight is unfrozen: a matrix's gradient for one sentence is the sum over tokens of (gradient of
-    its output) x (its input), which one backward pass gives for all sentences.
+    For a sentence it is the sum over tokens of (gradient of the output) x (input): no weight is unfrozen.
     """
 
     granularity = "parameter"

@@ -65,17 +65,14 @@ def out_of_memory(error: BaseException) -> bool:
 
 
 def tokens_at_once(language_model: LanguageModel, usual: int, *, gradients: bool) -> int:
-    """How many tokens a pass takes: the usual number, and up to 16,384 on a GPU with room.
-
-    With gradients each block keeps a token's activations, about sixteen arrays of the hidden size
-    and four of the MLP's; without, a few blocks' exist at a time.
-    """
+    """How many tokens a pass takes: the usual number, and up to 16,384 on a GPU with room."""
     if language_model.device.type == "cpu":  # a core is busy with the usual number
         return usual
+    # With gradients all blocks keep a token's activations, without a few do.
     layout = language_model.layout
     of_a_block = 16 * layout.hidden_size + 4 * layout.intermediate_size
     of_a_token = (layout.blocks if gradients else 4) * of_a_block * language_model.dtype.itemsize
-    of_a_token += 3 * 4 * language_model.model.config.vocab_size  # fp32 arrays as wide
+    of_a_token += 12 * language_model.model.config.vocab_size
     room = int(0.8 * free_bytes(language_model.device)) // of_a_token
     return max(usual, min(room, _MOST_TOKENS))
 

@@ -1,8 +1,7 @@
 """Prefix forests: many token sequences in one row, every shared prefix stored and computed once.
 
-A node is a token that sees itself and its ancestors. With position ids equal to the depth in the tree,
-a forward pass over the packed row gives each sequence exactly what it gets alone. For editing a node
-may be *edited*: a vector is added there; it is shared with edited ones only.
+A node is a token that sees itself and its ancestors; its position id is its depth, so each sequence
+gets exactly what it gets alone. A vector is added at *edited* nodes, shared with edited ones only.
 """
 
 from __future__ import annotations

@@ -50,7 +50,6 @@ class _Constant(DynamicLayer):
         self.keys, self.values = keys, values
 
     def update(self, keys: Tensor, values: Tensor, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:
-        """All keys and values of this pass."""
         return torch.cat([self.keys, keys], dim=-2), torch.cat([self.values, values], dim=-2)
 
 
@@ -69,10 +68,7 @@ class Mask:
         visible: Tensor,
         past_positions: Tensor | None = None,
     ) -> Mask:
-        """The mask of a boolean [rows, queries, keys]; tiles where they can be had and pay.
-
-        Sliding-window layers also hide keys that are a window or more to the left, in position ids.
-        """
+        """The mask of a boolean [rows, queries, keys]; windows are counted in position ids."""
         config = language_model.model.config
         tiles = Tiles.of(visible) if config._attn_implementation == TILED else None
 

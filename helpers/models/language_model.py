@@ -14,7 +14,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from helpers.models.architectures import Layout, architecture_of
 
-_SAMPLED_VALUES = 64  # of each parameter: enough to distinguish two trainings of one shape
+_SAMPLED_VALUES = 64  # of each parameter
 
 
 @dataclass(frozen=True)

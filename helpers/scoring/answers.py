@@ -65,9 +65,8 @@ def score_answers(
 ) -> pd.DataFrame:
     """Score every answer of every question, under ``updates`` if any; no weight is touched.
 
-    ``owners`` are for each question the index of its update, -1 for the unedited model. The table has
-    one row per answer: question and answer (indices), tokens (count), sum and mean of the token
-    log-probabilities (natural logarithm), sorted by question and answer.
+    ``owners`` are for each question the index of its update, -1 for the unedited model. A row per
+    answer: question, answer (indices), tokens (count), sum and mean of their log-probabilities.
     """
     moved, owner_of = owned(language_model, len(questions), updates, owners)
     asked = tokenised(language_model, questions)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -70,36 +69,24 @@ def test_a_masked_model_is_loaded_to_be_located_in(tiny_masked, folder, tmp_path
 )
 def test_a_damaged_file_is_one_line_with_folder_and_cause(folder, file, content, cause):
     (folder / file).write_bytes(content)
-    match = rf"^the checkpoint of {folder} cannot be read .*{cause}.*again"
+    match = rf"^{folder} cannot be loaded .*{cause}.*again"
     with pytest.raises(ModelError, match=match):
-        models.load(str(folder))
-
-
-def test_weights_stored_as_codes_are_refused(folder):
-    config = json.loads((folder / "config.json").read_text())
-    config["quantization_config"] = {"quant_method": "gptq", "bits": 8}
-    (folder / "config.json").write_text(json.dumps(config))
-    with pytest.raises(ModelError, match=r"weights as codes \(gptq\), to which no edit"):
         models.load(str(folder))
 
 
 def test_bad_names(monkeypatch, tmp_path, tiny):
     config = OPTConfig(hidden_size=16, ffn_dim=16, num_hidden_layers=1, num_attention_heads=2)
-    for place in ("opt", "plain"):
-        OPTForCausalLM(config).save_pretrained(tmp_path / place)
-    for place in ("lora", "opt/lora"):
-        (tmp_path / place).mkdir()
-        (tmp_path / place / "adapter_config.json").write_text("{}")
+    OPTForCausalLM(config).save_pretrained(tmp_path / "opt")
+    (tmp_path / "lora").mkdir()
+    (tmp_path / "lora" / "adapter_config.json").write_text("{}")
     monkeypatch.setenv("HELPERS_CACHE", str(tmp_path))
     for name, options, message in (
         ("no-such/model", {}, "local folder"),
         ("shape:no-such", {}, "known: "),
         ("smollm2-135m", {"dtype": "float33"}, "dtype"),
-        ("smollm2-135m", {"dtype": "tf32"}, "for GPUs, use 'float32'"),
         ("gemma3-270m", {}, "accept_terms"),
-        (str(tmp_path / "plain"), {}, r"ARCHITECTURES in helpers/models"),
-        (str(tmp_path / "opt"), {}, "opt/lora is an adapter: merge it"),
-        (str(tmp_path / "lora"), {}, "an adapter: merge it"),
+        (str(tmp_path / "opt"), {}, r"ARCHITECTURES in helpers/models"),
+        (str(tmp_path / "lora"), {}, "an adapter is merged into its base first"),
     ):
         with pytest.raises(ModelError, match=message):
             models.load(name, **options)
@@ -110,16 +97,12 @@ def test_bad_names(monkeypatch, tmp_path, tiny):
     "settings",
     [
         {**TINY["gemma3"], "final_logit_softcapping": 5.0},
-        {**LLAMA, "model_type": "cohere"},
         {**LLAMA, "model_type": "granite", "logits_scaling": 4.0},
-        {**TINY["gemma3"], "model_type": "gemma2"},
-        {**TINY["falcon"], "alibi": True},
     ],
 )
 def test_a_model_with_scores_of_its_own_is_refused(monkeypatch, settings, dtype):
-    for name in ("cohere", "granite", "gemma2"):  # as a user may add them
-        monkeypatch.setitem(ARCHITECTURES, name, ARCHITECTURES["llama"])
-    with pytest.raises(ModelError, match="cannot be used here"):
+    monkeypatch.setitem(ARCHITECTURES, "granite", ARCHITECTURES["llama"])  # as a user may add it
+    with pytest.raises(ModelError, match="cannot be used in"):
         made(settings, dtype=dtype)
 
 
@@ -128,11 +111,11 @@ def test_a_tokenizer_that_appends_a_token_and_a_type_that_overflows_are_refused(
     tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(
         single="$A <|end|>", special_tokens=[("<|end|>", tokenizer.eos_token_id)]
     )
-    with pytest.raises(ModelError, match=r"'<\|end\|>'\], which is not the prompt and then"):
+    with pytest.raises(ModelError, match=r"reads a prompt and its answer as .*'<\|end\|>'\]"):
         made(LLAMA, tokenizer)
     model, tokenizer = random_model(LLAMA, seed=0, dtype=torch.float16, device="cpu")
     model.lm_head.weight.data *= 1e5
-    with pytest.raises(ModelError, match="no numbers in float16; use another dtype"):
+    with pytest.raises(ModelError, match=r"cannot be used in float16: .*overflows"):
         _ready(LanguageModel("odd", model, tokenizer))
 
 
@@ -185,10 +168,6 @@ def test_a_shape_is_random_but_has_a_real_models_sizes_words_and_contexts(monkey
     tiny = shapes._llama(32, 48, 2, 4, 2, vocab_size=32000)
     monkeypatch.setitem(shapes.SHAPES, "tiny", tiny)
     language_model = models.load("shape:tiny")
-    for text in ("The mother tongue of Danielle Darrieux is", "Lac de Genève – 東京 🙂"):
-        ids = prompt_ids(language_model, text)
-        assert max(ids) < 32000
-        assert language_model.tokenizer.decode(ids) == text
     assert len(answer_ids(language_model, "Turkey")) <= 2  # words, not bytes
     found = context_templates(language_model, [(5, 5), (10, 5)], grouped=False)
     assert len(set(found.templates)) == 11

@@ -1,16 +1,11 @@
-"""Every architecture's table entry is right; what a model is called, and in which numbers it computes."""
+"""Every architecture's table entry is right."""
 
 from __future__ import annotations
 
 import pytest
-import torch
-
-from helpers.models import weights
-from helpers.models.language_model import LanguageModel
 
 NAMES = ["gpt2", "gptj", "llama", "qwen2", "mistral", "gemma3"]
 NAMES += ["qwen3", "olmo2", "gpt_neox", "falcon", "phi3"]
-GPU = torch.device("cuda")
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -30,20 +25,3 @@ def test_layout_names_the_mlp_matrices(tiny, name):
     assert embedding is language_model.module(layout.architecture.embedding)
     assert not any(p.requires_grad for p in language_model.model.parameters())
     assert not language_model.model.training
-
-
-def test_tf32_is_named_by_results_and_not_used_by_statistics(tiny, monkeypatch):
-    """No GPU is needed to show it."""
-    model, names = tiny("gpt2"), []
-    with weights.exact_products():
-        for precision in ("highest", "high"):
-            torch.set_float32_matmul_precision(precision)
-            names.append(weights.dtype_name(torch.float32, GPU))
-        assert names == ["float32", "tf32"]
-        assert weights.dtype_name(torch.bfloat16, GPU) == "bfloat16"
-        assert model.identity["dtype"] == "float32"  # on the CPU
-        monkeypatch.setattr(LanguageModel, "device", GPU)
-        assert model.identity["dtype"] == "tf32"
-        with weights.exact_products():
-            assert torch.get_float32_matmul_precision() == "highest"
-    assert weights.torch_dtype("tf32") == torch.float32
