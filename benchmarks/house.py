@@ -47,7 +47,7 @@ OUTSIDE = ("tools", "benchmarks", "book", "tests")
 ADDITIONS = {
     "a coefficient of APP": ("gamma", 2),
     "a table column": ("LS_unfiltered", 1),
-    "a figure": ("05_share", 1),
+    "a figure": ("05_layers", 1),
     "an editor": ("kn", 3),
     "a locator": ("causal-tracing", 2),
     "a data set with its own schema": ("LAYOUTS", 4),

@@ -12,8 +12,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import expit
 
-from helpers.klob.located import similarity_matrix
-from helpers.klob.metrics import permutation_null, relative_similarity
+from helpers.klob.metrics import permutation_null, relative_similarity, similarity_matrix
 from helpers.peak import figures as peak
 from helpers.peak.ablations import said_metrics
 from helpers.peak.metrics import ranking_forgetting_factor, ranking_noise_factor

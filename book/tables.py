@@ -15,9 +15,8 @@ from helpers.paths import FIGURES
 from helpers.peak.ablations import by_label, finished, studies_of
 from helpers.peak.metrics import metrics_table
 from helpers.peak.tables import beside_paper, caption_of, editing_table, paper_setting, scores_of
-from helpers.results.archive import Archive, Run
+from helpers.results.archive import PACKAGED_WORDS, Archive, Run
 from helpers.results.show import table_html
-from helpers.results.text import PACKAGED_WORDS
 from helpers.thinkedit import evaluation
 from helpers.thinkedit import tables as thinkedit
 from helpers.thinkedit.metrics import BY_RANK, DEFAULT, Known

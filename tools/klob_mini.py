@@ -20,7 +20,7 @@ import torch
 from pydantic import TypeAdapter
 
 from helpers.klob.examples import ConsistencyExample, RelevanceExample
-from helpers.klob.tables import SUBTASKS, TEMPLATES
+from helpers.klob.tables import SUBTASKS
 from helpers.models.forest import Forest, pack
 from helpers.models.forward import hidden_states
 from helpers.models.language_model import LanguageModel
@@ -34,6 +34,7 @@ Triple = tuple[str, str, str]
 Chain = tuple[Triple, Triple]
 Item = TypeVar("Item")
 FOLDER = PACKAGED / "klob"
+TEMPLATES = FOLDER / "templates.yaml"  # Table 3, as printed and corrected
 COMPILED = FOLDER / "facts.tsv"
 COUNTRY_RELATIONS = ("P17", "P30", "P36", "P37", "P38", "P140")
 # Second hops that lead back to the chain's subject, or follow from the first alone.

@@ -41,10 +41,7 @@ Wordings = Annotated[tuple[Cloze, ...], Field(min_length=3, max_length=3)]
 
 @dataclass(frozen=True)
 class ConsistencyExample:
-    """One fact of KLoB-c: three sentences, and (subject, relation, object).
-
-    The relation is written as published: a keyword and a Wikidata property, ``"native_(P103)"``.
-    """
+    """One fact of KLoB-c: (subject, relation, object), the relation as published, ``"native_(P103)"``."""
 
     prompts: Wordings
     fact: Annotated[tuple[Text, Text, Text], Field(alias="knowledge")]
@@ -52,9 +49,8 @@ class ConsistencyExample:
 
 @dataclass(frozen=True)
 class RelevanceExample:
-    """One fact and a two-hop chain that starts with it (KLoB-r); keys are spelled as published.
-
-    ``fact`` is (subject, relation, object), ``chain`` (subject, relation, object, relation, object).
+    """One fact and a two-hop chain that starts with it (KLoB-r): (subject, relation, object, relation,
+    object). Keys are spelled as published.
     """
 
     fact: Annotated[tuple[Text, Text, Text], Field(alias="single_knowledge")]
@@ -89,14 +85,10 @@ class Examples:
 
 
 def read_examples(subtask: Subtask, source: str | Path = "klob-mini") -> dict[int, Any]:
-    """A subtask's examples by their place in the file.
+    """A subtask's examples by their place in the file; a UserError names all lines that are none.
 
-    Args:
-        source: ``"klob"`` (official), ``"klob-mini"`` (packaged), a folder with files ``KLoB-c.jsonl``,
-            ``KLoB-r.jsonl`` and ``KLoB-u.jsonl`` in the same schema, or one such file.
-
-    Raises:
-        UserError: no such file, or examples that break the schema, all of them by their lines.
+    ``source``: ``"klob"`` (official), ``"klob-mini"`` (packaged), a folder with files ``KLoB-c.jsonl``,
+    ``KLoB-r.jsonl`` and ``KLoB-u.jsonl`` in the same schema, or one such file.
     """
     path = _file(subtask, source)
     # Not splitlines: JSON may hold other line separators than the line's end.
@@ -113,21 +105,14 @@ def load_examples(
     seed: int = 0,
     asked: LanguageModel | None = None,
 ) -> Examples:
-    """A random choice of a subtask's examples as sentences, in file order.
+    """A random choice of a subtask's examples as sentences, in file order; all without a ``count``.
 
-    Args:
-        source: see ``read_examples``.
-        count: how many; default: all.
-        asked: the model that will be asked; what it cannot be asked is an error.
-
-    Raises:
-        UserError: see ``read_examples``; or sentences that the model cannot be asked.
-        ValueError: more examples wanted than there are.
+    A UserError names the lines that ``asked``, a model, cannot be asked.
     """
     examples = read_examples(subtask, source)
     if count is not None:
         if not 0 < count <= len(examples):
-            raise ValueError(f"{count} examples wanted, the file has {len(examples)}")
+            raise UserError(f"{count} examples wanted, the file has {len(examples)}")
         examples = {n: examples[n] for n in sorted(random.Random(seed).sample([*examples], count))}
     groups = {number: _sentences(example) for number, example in examples.items()}
     if asked:
@@ -158,7 +143,6 @@ def _file(subtask: Subtask, source: str | Path) -> Path:
         path /= f"KLoB-{letter}.jsonl"
     if not path.is_file():
         raise UserError(
-            f"{path}: neither 'klob', 'klob-mini', nor a folder with KLoB-c.jsonl, KLoB-r.jsonl and"
-            " KLoB-u.jsonl"
+            f"{path}: neither 'klob', 'klob-mini', nor a folder with KLoB-{letter}.jsonl"
         )
     return path

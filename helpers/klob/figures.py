@@ -11,10 +11,10 @@ import pandas as pd
 from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
+from scipy import stats
 
-from helpers.klob.located import Units
-from helpers.klob.metrics import edit_gains, layer_mass, locality_table
-from helpers.klob.tables import LABELS, criteria_table, made_of, made_with, rsim_table
+from helpers.klob.metrics import Units, edit_gains, layer_mass, locality_table
+from helpers.klob.tables import LABELS, criteria_table, made_of, made_with
 from helpers.results.archive import Run
 from helpers.results.figure import figure
 from helpers.results.statistics import bootstrap_interval, mean_interval
@@ -36,28 +36,18 @@ TITLES = {
 }
 CONTROLS = ("random", "constant")
 PUBLISHED: dict[str, Any] = {"of": "klob", "main": "smollm2-135m_klob-mini"}
-EVALUATED = ("similarities", "sentences", "null")
 
 
 @figure("05_neurons", title="Neurons located in three wordings of one fact")
 def neuron_map(sets: Sequence[Units], shape: tuple[int, int], *, title: str) -> Figure:
-    """Located neurons of several wordings of one fact, by layer and neuron.
-
-    Args:
-        sets: located neurons of each wording.
-        shape: (layers, neurons).
-        title: the fact, in words.
-    """
+    """Located neurons of several wordings of one fact; ``shape`` is (layers, neurons)."""
     use_style()
     drawn, axes = plt.subplots(figsize=(6.6, 3.4))
     shared = np.zeros(shape, dtype=int)
     for units in sets:
         shared.flat[units] += 1
-    chance = np.ones(1)  # neurons in 0, 1, … sets by chance
-    for units in sets:
-        share = len(units) / shared.size
-        chance = np.convolve(chance, [1 - share, share])
-    chance = chance * shared.size
+    share, counts = len(sets[0]) / shared.size, np.arange(len(sets) + 1)
+    chance = shared.size * stats.binom.pmf(counts, len(sets), share)
     for count in range(1, len(sets) + 1):
         layers, neurons = np.nonzero(shared == count)
         axes.scatter(
@@ -83,10 +73,8 @@ def neuron_map(sets: Sequence[Units], shape: tuple[int, int], *, title: str) -> 
 def layer_strips(
     panels: Mapping[str, tuple[Sequence[str], NDArray[np.floating]]], *, caption: str
 ) -> Figure:
-    """Where a locator's mass lies, one strip of layers per sentence, one panel per criterion.
-
-    Args:
-        panels: for each criterion's title the sentences and their pooled scores [sentences, layers].
+    """Where a locator's mass lies, one strip of layers per sentence: ``panels`` have for each criterion
+    the sentences and their pooled scores [sentences, layers].
     """
     use_style()
     rows = [len(sentences) for sentences, _ in panels.values()]
@@ -132,13 +120,16 @@ def rsim_line(candidate: float, everywhere: float, *, title: str) -> Figure:
 @figure("05_reading", title="KLoB's measure in one picture", alone=True)
 def reading() -> Figure:
     """Made-up numbers, for readers who meet RSim for the first time."""
-    title = (
-        "Made-up numbers: how much more similar are the wordings of one fact than any sentences?"
-    )
-    return rsim_line(0.75, 0.25, title=title)
+    asked = "how much more similar are the wordings of one fact than any sentences?"
+    return rsim_line(0.75, 0.25, title=f"Made-up numbers: {asked}")
 
 
-@figure("05_evaluation", title="KLoB's criteria per locator", needs=EVALUATED, **PUBLISHED)
+@figure(
+    "05_evaluation",
+    title="KLoB's criteria per locator",
+    needs=("similarities", "sentences", "null"),
+    **PUBLISHED,
+)
 def criteria_dots(run: Run, *, granularity: str = "neuron", share: float = 0.01) -> Figure:
     """Three criteria of every locator, exact Sim_all; diamonds mark the mean of the null."""
     use_style()
@@ -159,37 +150,6 @@ def criteria_dots(run: Run, *, granularity: str = "neuron", share: float = 0.01)
         axes.set_yticks(range(len(names)), [LABELS[name] for name in names])
     of = f"{made_of(run)}; {granularity}s, k = {100 * share:g} %"
     return captioned(drawn, f"{of}\n95 % intervals, ◇ what chance gives")
-
-
-@figure("05_share", title="RSim against the located share", needs=("similarities",), **PUBLISHED)
-def share_lines(run: Run, *, granularity: str = "neuron") -> Figure:
-    """RSim of every locator against the located share k, exact Sim_all."""
-    use_style()
-    table = rsim_table(run.joined("similarities").query("granularity == @granularity"))
-    drawn, row = plt.subplots(1, 2, figsize=(7.2, 3.2), sharey=True)
-    for axes, subtask in zip(row, ("consistency", "relevance"), strict=True):
-        for place, (name, label) in enumerate(LABELS.items()):
-            part = table.query("subtask == @subtask and locator == @name").sort_values("share")
-            look = {
-                "color": "0.5" if name in CONTROLS else PALETTE[place % 8],
-                "marker": MARKERS[place % 8],
-                "linestyle": ("-", "--", ":", "-.")[place % 4],
-            }
-            if len(part):
-                axes.plot(100 * part["share"], part["mean"], markersize=4, label=label, **look)
-                ends = part["low"], part["high"]
-                axes.fill_between(100 * part["share"], *ends, color=look["color"], alpha=0.2)
-        axes.axhline(0, color="0.4", linewidth=0.8)
-        axes.set(xscale="log", xlabel="located share k [%]")
-        axes.set_xticks([0.1, 0.5, 1, 5], ["0.1", "0.5", "1", "5"])
-        axes.set_title(TITLES[subtask], loc="left")
-    row[0].set_ylabel("mean RSim, unclipped")
-    row[1].legend(**BESIDE)
-    consistency = table[table["subtask"] == "consistency"].sort_values("mean")
-    first = sorted({LABELS[name] for name in consistency.groupby("share")["locator"].last()})
-    finding = f"The most consistent locator at every share: {' or '.join(first)}"
-    caption = f"{made_of(run)}; {granularity}s; bands: 95 % intervals over examples"
-    return told(drawn, finding, caption)
 
 
 def _edited(run: Run) -> tuple[pd.DataFrame, dict[str, Any], str]:

@@ -41,8 +41,7 @@ def edit_requests(
 ) -> dict[int, EditRequest]:
     """One counterfactual edit per numbered fact: an answer of another fact of its relation.
 
-    Omitted are facts that cannot be edited: the first wording does not hold the subject as it is
-    written, or all facts of the relation have one answer.
+    Omitted are facts whose first wording does not hold the subject, or whose relation has one answer.
     """
     answers: dict[str, set[str]] = {}
     for _, relation, answer in (example.fact for example in examples.values()):
@@ -54,8 +53,7 @@ def edit_requests(
         if others and subject in first:
             target = random.Random(f"{seed} {number}").choice(others)
             prompt = without_slot(first).replace(subject, "{}", 1)
-            made = EditRequest(subject, prompt, target, (answer,), record=str(number))
-            requests[number] = made
+            requests[number] = EditRequest(subject, prompt, target, (answer,), record=str(number))
     return requests
 
 
@@ -65,21 +63,20 @@ def edit_every_layer(
     numbers: Sequence[int],
     *,
     store: ResultsStore,
-    preset: str = "tuned",
-    corpus: str = "self",
-    seed: int = 0,
+    **options: Any,
 ) -> pd.DataFrame:
     """Edit facts at every layer; what is in the store is not edited again.
+
+    ``options`` are preset, corpus and seed.
 
     Returns:
         Mean token log-probability of the new and the old answer: columns example (place in the file),
         layer (−1: the unedited model), wording, new, old; a failed edit's are NaN.
     """
-    options: dict[str, Any] = {"preset": preset, "corpus": corpus, "seed": seed}
     settings = edit_settings(language_model, examples, **options)
     results = store.open({**settings, "facts": "by content"})
     layers = range(language_model.layout.blocks)
-    requests = edit_requests(examples, numbers, seed=seed)
+    requests = edit_requests(examples, numbers, seed=options["seed"])
 
     def content(number: int) -> object:
         return _content(examples[number]), asdict(requests[number])
@@ -100,7 +97,7 @@ def edit_every_layer(
     if settings["hyperparameters"]["mom2_adjustment"] and any(
         cases[layer].missing(results) for layer in layers
     ):  # one pass over the corpus serves all layers
-        second_moment(language_model, layers, corpus_named(corpus, seed=seed))
+        second_moment(language_model, layers, corpus_named(options["corpus"], seed=options["seed"]))
     parts = [each.completed(results, partial(edited, layer=n)) for n, each in cases.items()]
     table = pd.concat(parts, ignore_index=True)
     ordered = table.sort_values(["layer", "example", "wording"], ignore_index=True)
@@ -115,10 +112,7 @@ def score_edits(
 ) -> pd.DataFrame:
     """Mean token log-probability of new and old answer at every wording of every edited fact.
 
-    ``updates``: one per request; None scores the unedited model.
-
-    Returns:
-        Columns example, wording, new, old; empty updates (failed edits) give NaN.
+    Columns example, wording, new, old; empty updates (failed edits) give NaN.
     """
     asked = [(n, w, cloze) for n in requests for w, cloze in enumerate(examples[n].prompts)]
     table = pd.DataFrame(asked, columns=["example", "wording", "cloze"])

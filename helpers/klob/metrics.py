@@ -9,10 +9,6 @@ inside an example and Sim_all the similarity of its sets to those of the whole s
 Functions return *unclipped* values, because a mean of clipped values is positive for a random
 locator; tables clip the mean as the paper clips an example. Arguments ``examples`` are indices into the
 sentences of a subtask, [examples, sentences].
-
-Does location predict where editing works? For one fact: Spearman's correlation, over layers, between
-located mass (a locator's pooled score of the layer) and the gain of the edit made at that layer. The
-control pairs a fact's mass with *another* fact's gains, which holds what is common to all facts.
 """
 
 from __future__ import annotations
@@ -27,8 +23,68 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-from helpers.klob.located import Numbers, Units, similarity_matrix
-from helpers.results.statistics import Estimate, bootstrap_interval, one_sided
+from helpers.results.statistics import Estimate, bootstrap_interval
+
+Units = NDArray[np.int64]
+Numbers = NDArray[np.float64]
+
+SHARES = (0.001, 0.005, 0.01, 0.05)
+DEFAULT_SHARE = 0.01
+_SAMPLE = 1 << 16  # scores looked at to guess the level of the highest
+
+
+def located_count(units: int, share: float) -> int:
+    """Size of a located set: ``share`` of all units, rounded, at least one."""
+    if units < 1 or not 0 < share <= 1:
+        raise ValueError(f"share must lie in (0, 1] and units be positive, got {share} of {units}")
+    return max(1, round(units * share))
+
+
+def located_units(
+    scores: NDArray[np.floating], shares: Sequence[float] = (DEFAULT_SHARE,)
+) -> list[Units]:
+    """Indices of one sentence's located units at each share, ascending; ties go to lower indices."""
+    if np.isnan(scores.min()):
+        raise ValueError(f"{int(np.isnan(scores).sum())} of {scores.size} scores are not numbers")
+    counts = [located_count(scores.size, share) for share in shares]
+    places = _promising(scores, max(counts))
+    values = scores[places]
+    sets = []
+    for count in counts:
+        lowest = np.partition(values, values.size - count)[values.size - count]
+        inside = values > lowest
+        level = np.flatnonzero(values == lowest)
+        inside[level[: count - np.count_nonzero(inside)]] = True
+        sets.append(places[inside])
+    return sets
+
+
+def _promising(scores: NDArray[np.floating], count: int) -> Units:
+    # Few, ascending, that surely hold the ``count`` highest scores: a sample tells their level.
+    stride = scores.size // _SAMPLE
+    if stride > 1:
+        sample = scores[::stride]
+        rank = min(sample.size - 1, int(1.2 * count / stride) + 50)
+        level = np.partition(sample, sample.size - 1 - rank)[sample.size - 1 - rank]
+        places = np.flatnonzero(scores >= level)
+        if places.size >= count:
+            return places
+    return np.arange(scores.size)
+
+
+def similarity_matrix(sets: Sequence[Units], *, size: float | None = None) -> Numbers:
+    """Similarity |x_i ∩ x_j| / |x| of each pair of located sets, [n, n] (KLoB, Appendix A).
+
+    Where ``sets`` are restricted to a sample of the units, ``size`` is the expected size of a set in
+    it; the similarities are then unbiased estimates.
+    """
+    inside = np.zeros(1 + max(int(units.max(initial=0)) for units in sets), dtype=bool)
+    shared = np.empty((len(sets), len(sets)))
+    for row, own in zip(shared, sets, strict=True):
+        inside[own] = True
+        row[:] = [np.count_nonzero(inside[other]) for other in sets]
+        inside[own] = False
+    return shared / (size or len(sets[0]))
 
 
 def candidate_similarity(
@@ -67,16 +123,9 @@ def example_similarities(
 ) -> dict[str, float]:
     """Sim_cand and both Sim_all of one example, without any other example's sets in memory.
 
-    The overlaps with all sets add up to the units' selection counts, so one vector replaces them.
-
-    Args:
-        sets: located units of each of the example's sentences.
-        counts: how many of the subtask's sentences locate each unit [units].
-        top: x_all, the top units of the mean scores (the paper's shortcut for Sim_all).
-        total: number of sentences behind ``counts``.
-
-    Returns:
-        candidate; mean_scores, the mean Sim(x_all, x); and pairwise, the exact Sim_all.
+    The overlaps with all sets add up to ``counts`` [units]: how many of the ``total`` sentences of the
+    subtask locate each unit. ``top`` is x_all, the top units of the mean scores; Sim(x_all, x) is the
+    paper's shortcut for Sim_all.
     """
     size, others = len(top), total - len(sets)
     similarities = similarity_matrix(sets)
@@ -135,10 +184,6 @@ def permutation_null(
     Each column of ``examples`` is shuffled on its own, so that a random example still holds one
     sentence of every role (first template, …, chain); with ``groups``, a label per example, inside a
     group only (one relation: what is left is the fact, not its relation or template).
-
-    Returns:
-        *observed*, the mean unclipped RSim of the real examples; *mean* and *standard_deviation* over
-        permutations; one-sided *p_value*, NaN where the observed mean is not defined.
     """
     labels = np.zeros(len(examples)) if groups is None else np.asarray(groups)
     members = [np.flatnonzero(labels == label) for label in np.unique(labels)]
@@ -159,7 +204,13 @@ def permutation_null(
         values[draw] = mean_rsim(shuffled)
     observed = mean_rsim(examples)
     spread = {"mean": float(values.mean()), "standard_deviation": float(values.std())}
-    return {"observed": observed, **spread, "p_value": one_sided(observed, values)}
+    return {"observed": observed, **spread, "p_value": _one_sided(observed, values)}
+
+
+def _one_sided(observed: float, permuted: NDArray[np.floating]) -> float:
+    # (1 + draws at least as high) / (1 + draws)
+    at_least = int((permuted >= observed - 1e-12).sum())
+    return float("nan") if np.isnan(observed) else (1 + at_least) / (1 + len(permuted))
 
 
 def edit_gains(edits: pd.DataFrame) -> pd.DataFrame:
@@ -195,20 +246,12 @@ def rank_correlations(mass: Numbers, outcome: Numbers) -> Numbers:
 def locality_table(
     gains: pd.DataFrame, mass: Mapping[str, Numbers], *, permutations: int = 1_000, seed: int = 0
 ) -> pd.DataFrame:
-    """Correlate mass and gains per fact, against other facts as a control, for every locator but the
-    constant one, whose profile is no fact's.
+    """Does location predict where editing works? Mass and gains correlated over layers, per fact.
 
-    Args:
-        gains: of the edit at each layer [facts, layers].
-        mass: per locator located mass [facts, layers].
-        permutations: draws behind the p-values.
-
-    Returns:
-        Two rows per locator: columns locator, pairing, mean, low, high. ``own``: the mean over facts of
-        the correlation of mass and gains of the same fact; ``other``: with the gains of other facts. For
-        ``own`` also specific (own minus other, above 0 if locating is about the fact), specific_low,
-        specific_high; the one-sided p_value of own when facts' gains are dealt out at random; and
-        average, the correlation of the mean mass with the mean gain.
+    Both are [facts, layers]. A row ``own`` per locator is the mean over facts with their own gains, a
+    row ``other`` the control with *other* facts' gains, which holds what is common to all facts;
+    *specific* is their difference, *p_value* of own where gains are dealt at random, *average* the
+    correlation of the mean curves. The constant locator's profile is no fact's: it is omitted.
     """
     outcome, rows = gains.to_numpy(dtype=float), list[dict[str, Any]]()
     facts = np.arange(len(outcome))
@@ -229,7 +272,7 @@ def locality_table(
             "specific": found["specific"].mean,
             "specific_low": found["specific"].low,
             "specific_high": found["specific"].high,
-            "p_value": one_sided(float(np.nanmean(own)), np.nanmean(dealt, axis=1)),
+            "p_value": _one_sided(float(np.nanmean(own)), np.nanmean(dealt, axis=1)),
             "average": float(average),
         }
     return pd.DataFrame(rows).drop(columns="n", errors="ignore")

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any
 
-from helpers.klob.examples import load_examples, read_examples
+from helpers.klob.examples import SCHEMAS, load_examples, read_examples
 from helpers.klob.layers import edit_every_layer, edit_requests, edit_settings
 from helpers.klob.run import TABLES, VERSION, Plan, Tables, run
 from helpers.locating.locators import LOCATORS, make_locator
@@ -27,14 +27,10 @@ def publication(params: Mapping[str, Any]) -> Publication:
     """The run that the parameters of notebook 05 ask for; models that fill masks are not edited."""
     how = {name: params[name] for name in ("dtype", "device", "masked")}
     language_model = load(params["model"], **how)
-    consistency, relevance, unbiasedness = (count or None for count in params["counts"])
-    plan = Plan(
-        tuple(params["locators"] or LOCATORS),
-        params["source"],
-        {"consistency": consistency, "relevance": relevance, "unbiasedness": unbiasedness},
-        params["seed"],
-        permutations=params["permutations"],
-    )
+    counts = dict(zip(SCHEMAS, (count or None for count in params["counts"]), strict=True))
+    locators = tuple(params["locators"] or LOCATORS)
+    deals = params["permutations"]
+    plan = Plan(locators, params["source"], counts, params["seed"], permutations=deals)
     source = {
         **language_model.identity,
         "dataset": plan.source,

@@ -7,37 +7,34 @@ an interrupted run resumes where it stopped.
 from __future__ import annotations
 
 import shutil
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import product
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
 
 from helpers.klob.examples import Examples, Subtask, load_examples
-from helpers.klob.located import SHARES, Units, located_count, located_units, similarity_matrix
-from helpers.klob.metrics import example_similarities, permutation_null
-from helpers.locating.locators import (
-    GRANULARITIES,
-    LOCATORS,
-    Locator,
-    Scores,
-    make_locator,
-    pool,
+from helpers.klob.metrics import (
+    SHARES,
+    Units,
+    example_similarities,
+    located_count,
+    located_units,
+    permutation_null,
+    similarity_matrix,
 )
+from helpers.locating.locators import GRANULARITIES, Locator, Scores, make_locator, pool
 from helpers.locating.query import Query, encode
 from helpers.locating.slots import own_answers
 from helpers.models.batching import run_halving
 from helpers.models.language_model import LanguageModel
 from helpers.results.store import Cases, Results, ResultsStore, settings_key
 
-TABLES = ("sentences", "similarities", "null", "layers", "cost")
+TABLES = ("sentences", "similarities", "null", "layers")
 VERSION = 1  # of the scores; raise it when a locator's numbers change
-COST_SENTENCES = 4
 NULL_SENTENCES = 2_048  # of the permutation null, which compares all with all
 NULL_UNITS = 1 << 20  # above, a fixed random sample
 Tables = dict[str, pd.DataFrame]
@@ -45,22 +42,14 @@ Tables = dict[str, pd.DataFrame]
 
 @dataclass(frozen=True)
 class Plan:
-    """What is evaluated on what: locators by name on examples of a source (``helpers.klob.examples``).
+    """What is evaluated on what: locators by name on examples of a source (``helpers.klob.examples``)."""
 
-    Attributes:
-        counts: examples per subtask, chosen by ``seed``; None takes all.
-        shares: located shares k.
-        permutations: deals behind a null.
-    """
-
-    locators: tuple[str, ...] = tuple(LOCATORS)
-    source: str = "klob-mini"
-    counts: Mapping[Subtask, int | None] = field(
-        default_factory=lambda: {"consistency": 200, "relevance": 100, "unbiasedness": 200}
-    )
+    locators: tuple[str, ...]
+    source: str
+    counts: Mapping[Subtask, int | None]  # None takes all
     seed: int = 0
     shares: tuple[float, ...] = SHARES
-    permutations: int = 1_000
+    permutations: int = 1_000  # deals behind a null
 
     def settings(self, language_model: LanguageModel, name: str) -> dict[str, Any]:
         """Everything that a locator's numbers depend on besides the examples."""
@@ -82,11 +71,7 @@ def run(
 ) -> Tables:
     """Evaluate a plan, resuming what an earlier run left; or, if ``finished``, read what is finished.
 
-    Returns:
-        Tables by name (see ``evaluate``), with columns model, locator and subtask.
-
-    Raises:
-        UserError: examples that cannot be used, before any is scored.
+    The tables of ``evaluate`` get columns model, locator and subtask.
     """
     load = partial(load_examples, source=plan.source, seed=plan.seed, asked=language_model)
     loaded = [load(subtask, count=count) for subtask, count in plan.counts.items()]
@@ -120,14 +105,13 @@ def evaluate(
 ) -> Tables:
     """Run a locator over a subtask at its own and every coarser granularity.
 
-    Scores are ``kept`` until all are there. Those of parameters are too many: they are computed anew
-    each time they are needed.
+    Scores are ``kept`` until all are there; those of parameters are too many and are computed anew.
 
     Returns:
         *sentences*: per sentence and granularity its spread and mean magnitude; *similarities*: per
         example, granularity and share its Sim_cand and both Sim_all; *null*: per granularity and share
-        the permutation null, over all and inside relations; *layers*: per example and layer the pooled
-        score, the mean over its sentences; *cost*, of the subtask consistency.
+        the permutation null, over all and inside relations; *layers*: per example and layer the mean
+        over its sentences of the pooled score.
     """
     queries = own_answers(language_model, encode(language_model, examples.sentences))
     rows: Iterable[Scores] = _Scored(language_model, locator, queries)
@@ -151,8 +135,6 @@ def evaluate(
         views.insert(0, tables)
     found = {name: pd.concat([v[name] for v in views], ignore_index=True) for name in views[0]}
     found["layers"] = _layers(rows, examples)  # the last view is of layers
-    if examples.subtask == "consistency":
-        found["cost"] = _cost(language_model, locator, queries)
     return found
 
 
@@ -207,18 +189,14 @@ def _view(
             if place in dealt:
                 sets[k] += [located[sample[located]] for located in own]
     sizes = [located_count(units, share) * few / units for share in compared]
-    groups: dict[str, Any] = {
-        "all": None,
-        "relation": [examples.relations[place] for place in dealt],
-    }
+    relations = [examples.relations[place] for place in dealt]
     table = np.arange(len(dealt) * width).reshape(-1, width)
     nulls = []
     for share, size, chosen in zip(compared, sizes, sets, strict=True):
         similarities = similarity_matrix(chosen, size=size)
-        for shuffled, labels in groups.items():
-            null = permutation_null(
-                similarities, table, examples.subtask, groups=labels, permutations=deals
-            )
+        for shuffled, inside in (("all", None), ("relation", relations)):
+            how: dict[str, Any] = {"groups": inside, "permutations": deals}
+            null = permutation_null(similarities, table, examples.subtask, **how)
             nulls.append({"share": share, "shuffled": shuffled, **null})
     compared_tables = {"similarities": pd.DataFrame(found), "null": pd.DataFrame(nulls)}
     return {"sentences": sentences, **compared_tables}
@@ -228,26 +206,6 @@ def _layers(rows: Iterable[Scores], examples: Examples) -> pd.DataFrame:
     """Located mass per layer, averaged over an example's sentences."""
     again = iter(rows)
     mass = [np.mean([next(again) for _ in group], axis=0) for group in examples.groups]
-    layers = len(mass[0])
-    columns = {
-        "example": np.repeat(examples.numbers, layers),
-        "layer": np.tile(range(layers), len(mass)),
-        "mass": np.concatenate(mass),
-    }
-    return pd.DataFrame(columns)
-
-
-def _cost(
-    language_model: LanguageModel, locator: Locator, queries: Sequence[Query]
-) -> pd.DataFrame:
-    """CPU and wall seconds per sentence, measured on a few sentences after one to warm up."""
-    list(_Scored(language_model, locator, queries[:1]))
-    wall, cpu = time.perf_counter(), time.process_time()
-    count = len(list(_Scored(language_model, locator, queries[:COST_SENTENCES])))
-    row = {
-        "cpu_seconds": (time.process_time() - cpu) / count,
-        "wall_seconds": (time.perf_counter() - wall) / count,
-        "threads": torch.get_num_threads(),
-        "sentences": count,
-    }
-    return pd.DataFrame([row])
+    wide = pd.DataFrame(mass, index=pd.Index(examples.numbers, name="example"))
+    long = wide.melt(ignore_index=False, var_name="layer", value_name="mass").reset_index()
+    return long.sort_values(["example", "layer"], ignore_index=True)

@@ -1,26 +1,23 @@
-"""KLoB's tables: criteria per locator from the evaluation's long tables, as numbers and as rounded text.
-
-*similarities* has one row per example with columns locator, subtask, granularity, share, candidate
-(Sim_cand), mean_scores and pairwise (both Sim_all); *sentences* has one row per sentence with
-locator, subtask, granularity, deviation and magnitude; *null* has one row per permutation null.
+"""KLoB's tables: criteria per locator from the evaluation's long tables (``run.evaluate``), as numbers
+and as rounded text.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import astuple
 from typing import Any
 
 import pandas as pd
 
-from helpers.klob.located import DEFAULT_SHARE
-from helpers.klob.metrics import relative_similarity, relative_standard_deviation
-from helpers.paths import PACKAGED
-from helpers.records import load_yaml
-from helpers.results.archive import Run
+from helpers.klob.metrics import (
+    DEFAULT_SHARE,
+    relative_similarity,
+    relative_standard_deviation,
+)
+from helpers.results.archive import Run, model_words
 from helpers.results.statistics import bootstrap_interval
-from helpers.results.text import model_words, published_table
+from helpers.results.text import published_table
 
 LABELS = {
     "knowledge-neurons": "knowledge neurons (IG)",
@@ -35,22 +32,17 @@ LABELS = {
     "constant": "constant (control)",
 }
 SUBTASKS = ("consistency", "relevance", "unbiasedness")
-TEMPLATES = PACKAGED / "klob" / "templates.yaml"  # Table 3, as printed and corrected
 ESTIMATE = ["mean", "low", "high", "n"]
 
 
-def rsim_table(
-    similarities: pd.DataFrame,
-    *,
-    baseline: str = "pairwise",
-    by: Sequence[str] = ("locator", "granularity", "subtask", "share"),
-) -> pd.DataFrame:
-    """Mean unclipped RSim with its bootstrap interval over examples: ``by``, mean, low, high, n.
+def rsim_table(similarities: pd.DataFrame) -> pd.DataFrame:
+    """Mean unclipped RSim with its bootstrap interval over examples: locator, subtask, mean, low, high, n.
 
-    ``baseline``: the exact ``"pairwise"``, or the paper's shortcut ``"mean_scores"``.
+    Sim_all is the exact one; ``similarities`` are of one granularity and share.
     """
-    rsim = relative_similarity(similarities["candidate"], similarities[baseline])
-    groups = similarities.assign(rsim=rsim).groupby(list(by), sort=False)["rsim"]
+    rsim = relative_similarity(similarities["candidate"], similarities["pairwise"])
+    by = ["locator", "subtask"]
+    groups = similarities.assign(rsim=rsim).groupby(by, sort=False)["rsim"]
     rows = [(*keys, *astuple(bootstrap_interval(part, resamples=2_000))) for keys, part in groups]
     return pd.DataFrame(rows, columns=[*by, *ESTIMATE])
 
@@ -75,11 +67,9 @@ def criteria_table(
     *,
     granularity: str,
     share: float = DEFAULT_SHARE,
-    baseline: str = "pairwise",
 ) -> pd.DataFrame:
     """All three criteria at one granularity: locator, criterion, unclipped mean, low, high, n."""
-    at_share = similarities.query("granularity == @granularity and share == @share")
-    rsim = rsim_table(at_share, baseline=baseline, by=("locator", "subtask"))
+    rsim = rsim_table(similarities.query("granularity == @granularity and share == @share"))
     rsd = rsd_table(sentences.query("granularity == @granularity")).assign(subtask=SUBTASKS[2])
     table = pd.concat([rsim, rsd.drop(columns="granularity")], ignore_index=True)
     return table.rename(columns={"subtask": "criterion"})
@@ -142,11 +132,6 @@ def spread_text(sentences: pd.DataFrame, *, granularity: str) -> pd.DataFrame:
     return named_rows(pd.DataFrame(columns))
 
 
-def cost_text(cost: pd.DataFrame) -> pd.DataFrame:
-    """Measured CPU seconds per sentence."""
-    return named_rows(cost.set_index("locator")[["cpu_seconds", "threads"]]).round(3)
-
-
 def locality_text(table: pd.DataFrame) -> pd.DataFrame:
     """``metrics.locality_table`` as rounded text, a row per locator."""
     own = table.query("pairing == 'own'").set_index("locator")
@@ -168,54 +153,29 @@ def size_table(source: str) -> pd.DataFrame:
     Length counts words and the slot, which reproduces the paper's 10.1 on the published u; for r it
     is the chain sentence's (the paper does not say).
     """
-    from helpers.klob.examples import read_examples  # loads torch
+    from helpers.klob.examples import SCHEMAS, read_examples  # loads torch
 
-    facts = list(read_examples("consistency", source).values())
-    chains = list(read_examples("relevance", source).values())
-    random = list(read_examples("unbiasedness", source).values())
-    texts = {
-        "c": [text for example in facts for text in example.prompts],
-        "r": [example.chain_prompt for example in chains],
-        "u": random,
-    }
-    relations = {
-        "c": {example.fact[1] for example in facts},
-        "r": {label for example in chains for label in example.chain[1::2]},
+    facts, chains, random = ([*read_examples(part, source).values()] for part in SCHEMAS)
+    lengths = {
+        "c": [len(text.split()) for example in facts for text in example.prompts],
+        "r": [len(example.chain_prompt.split()) for example in chains],
+        "u": [len(text.split()) for text in random],
     }
     ours = {
-        "relations": {part: len(labels) for part, labels in relations.items()},
-        "average length": {
-            part: sum(len(text.split()) for text in every) / len(every)
-            for part, every in texts.items()
+        "relations": {
+            "c": len({example.fact[1] for example in facts}),
+            "r": len({label for example in chains for label in example.chain[1::2]}),
         },
+        "average length": {part: sum(each) / len(each) for part, each in lengths.items()},
         "examples": {"c": len(facts), "r": len(chains), "u": len(random)},
     }
     paper = published_table("klob_table_1").pivot(index="subtask", columns="metric", values="value")
-    both = {"paper": paper[list(ours)], source: pd.DataFrame(ours)}
-    text = pd.concat(both, axis=1).map(_number)
-    text.columns = pd.Index([f"{column[1]}, {column[0]}" for column in text.columns])
-    return text
-
-
-def relation_table(source: str) -> pd.DataFrame:
-    """Examples per relation of c next to Table 2, the paper's order."""
-    from helpers.klob.examples import read_examples  # loads torch
-
-    ours = Counter(example.fact[1] for example in read_examples("consistency", source).values())
-    paper = published_table("klob_table_2")
-    labels = paper["keyword"] + "_(" + paper["relation"] + ")"
-    columns = {"paper": paper["value"].astype(int).tolist(), source: labels.map(ours).tolist()}
-    return pd.DataFrame(columns, index=pd.Index(labels, name="relation"))
-
-
-def slip_table() -> pd.DataFrame:
-    """Relations whose printed templates have a slip, one wording as printed and corrected."""
-    rows = []
-    for relation, entry in load_yaml(TEMPLATES.read_text("utf-8")).items():
-        if "slip" in entry and entry.get("table_3", True):
-            pairs = zip(entry["paper"], entry["templates"], strict=True)
-            rows.append((relation, *next(pair for pair in pairs if pair[0] != pair[1])))
-    return pd.DataFrame(rows, columns=["relation", "printed", "corrected"])
+    columns = {}
+    for whose, table in (("paper", paper), (source, pd.DataFrame(ours))):
+        for name in ours:
+            form = "{:.2f}" if name == "average length" else "{:,.0f}"
+            columns[f"{name}, {whose}"] = table[name].map(form.format, na_action="ignore")
+    return pd.DataFrame(columns).fillna("")
 
 
 def made_of(run: Run) -> str:
@@ -258,9 +218,3 @@ def _interval(row: pd.Series, names: Sequence[str] = ("mean", "low", "high")) ->
 
 def _range(low: float, high: float) -> str:
     return f"{signed(low)} … {signed(high)}"
-
-
-def _number(value: float) -> str:
-    if pd.isna(value):
-        return ""
-    return f"{value:,.0f}" if value == round(value) else f"{value:.2f}"

@@ -33,12 +33,8 @@ class ArchiveError(UserError):
 
 @dataclass(frozen=True)
 class About:
-    """How a run was made.
-
-    Attributes:
-        source: what all its rows have in common, such as model, data and scoring.
-        settings: how each part was made, by the part's name: a table, a method, a locator.
-        caption: what captions report besides, such as the number of records.
+    """How a run was made: what all its rows have in common (model, data, scoring), how each part was
+    made, by the part's name, and what captions report besides, such as the number of records.
     """
 
     source: Mapping[str, Any]
@@ -70,11 +66,8 @@ class Run:
 
         names = [name for name in self.tables if name.partition(": ")[0] == kind]
         if not names:
-            model = self.about.source.get("model", self.name)
-            raise ArchiveError(
-                f"run {self.name!r} has no table {kind!r}: publish it from a params file with"
-                f" model: {model}"
-            )
+            remedy = f"publish it from a params file with model: {self.about.source.get('model')}"
+            raise ArchiveError(f"run {self.name!r} has no table {kind!r}: {remedy}")
         return pd.concat([self.tables[name] for name in names], ignore_index=True)
 
 
@@ -121,10 +114,9 @@ class Archive:
         folder = self.folder(run)
         path = folder / "about.json"
         if not path.exists():
-            stored = ", ".join(self.names()) or "none"
+            stored, make = ", ".join(self.names()) or "none", "python -m helpers publish PARAMS"
             raise ArchiveError(
-                f"no run {run!r} in {self.root}; there are: {stored}; make it with python -m helpers"
-                " publish PARAMS"
+                f"no run {run!r} in {self.root}; there are: {stored}; make it with {make}"
             )
         try:
             parts = json.loads(path.read_text("utf-8"))
@@ -150,11 +142,8 @@ class Archive:
     def put(self, run: str, tables: Mapping[str, pd.DataFrame], about: About) -> Path:
         """Add tables to a run, which is made where there is none. Tables without rows are omitted.
 
-        A table takes the place of one that has its name.
-
-        Raises:
-            ArchiveError: the run was made from another source, or a table would lose rows that were
-                made with the same settings. Nothing is written then.
+        A table takes the place of one of its name. Nothing is written where the run is of another
+        source, or a table would lose rows that were made with the same settings: an ``ArchiveError``.
         """
         folder = self.folder(run)
         new = About(**json.loads(json.dumps(asdict(about))))  # as it is read: tuples are lists
@@ -168,11 +157,8 @@ class Archive:
                     f"{folder} holds {there} rows of {name}, this run has {here}: run with as many"
                     " records, or publish under --name NAME"
                 )
-        joined = About(
-            source=known.about.source,
-            settings={**known.about.settings, **new.settings},
-            caption={**known.about.caption, **new.caption},
-        )
+        settings = {**known.about.settings, **new.settings}
+        joined = About(known.about.source, settings, {**known.about.caption, **new.caption})
         listed = known.tables.listed if isinstance(known.tables, StoredTables) else {}
         _write(folder, filled, joined, listed)
         return folder
@@ -188,6 +174,22 @@ def archive(paper: str) -> Archive:
     return Archive(DATA / paper)
 
 
+# Every packaged model has its words; the light modules that write captions load no weights.
+PACKAGED_WORDS = {
+    "smollm2-135m": "SmolLM2-135M-Instruct, dequantised from 4 bits (Q4_1)",
+    "gemma3-270m": "Gemma 3 270M, dequantised from 4 bits (q4_k_m)",
+    "qwen2.5-coder-1.5b": "Qwen2.5-Coder-1.5B-Instruct, tuned for code, dequantised from 4 bits (q4_k_m)",
+}
+
+
+def model_words(name: str) -> str:
+    """A model as captions name it: a packaged one with its weights, a folder by its last name."""
+    if name in PACKAGED_WORDS:
+        return f"{name} ({PACKAGED_WORDS[name]})"
+    folder = Path(name).expanduser()
+    return folder.name if folder.is_absolute() or folder.is_dir() else name
+
+
 _RESTORE = "restore it (git checkout), or delete the run's folder and publish it again"
 
 
@@ -195,12 +197,10 @@ def _check_alike(folder: Path, known: Mapping[str, Any], new: Mapping[str, Any])
     new = json.loads(json.dumps(new))
     differing = [key for key in new if key not in known or known[key] != new[key]]
     if differing:
-        words = "; ".join(
-            f"{key} {known.get(key, 'unknown')!r}, now {new[key]!r}" for key in differing
-        )
+        pairs = (f"{k} {known.get(k, 'unknown')!r}, now {new[k]!r}" for k in differing)
         raise ArchiveError(
-            f"{folder} was made from another source ({words}): run with the stored settings, or publish"
-            " under --name NAME"
+            f"{folder} was made from another source ({'; '.join(pairs)}): run with the stored settings,"
+            " or publish under --name NAME"
         )
 
 

@@ -1,10 +1,7 @@
 """The figures by name: a function that draws one is registered where it is defined.
 
-    @figure("05_share", title="RSim against the located share", of="klob", needs=("similarities",))
-    def shares(run): ...
-
-The modules of a chapter are imported when a figure of it is asked for. ``LIST`` holds the names of all
-figures that stored tables give, so that they are listed without importing anything.
+@figure("05_layers", title="Located mass and gain of edits by layer", of="klob", needs=("edits",))
+def layer_curves(run): ...
 """
 
 from __future__ import annotations
@@ -23,8 +20,8 @@ from helpers.results.archive import DATA, Archive, Run
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-LIST = paths.FIGURES / "figures.txt"
-# Names instead of imports: a paper's room lies above this one.
+LIST = paths.FIGURES / "figures.txt"  # of what stored tables give, read without importing anything
+# Names instead of imports: a paper's room lies above this one. Imported when a figure is asked for.
 CHAPTERS = {
     "01": ("helpers.peak.figures",),
     "02": ("helpers.peak.construction.publish",),
@@ -48,33 +45,21 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True)
 class Drawing:
-    """How figures of one kind are drawn.
-
-    Attributes:
-        name: of the kind, such as ``05_share``.
-        title: what a figure shows.
-        draw: the function that draws one.
-        of: the paper whose published runs it is drawn from; without one a figure is drawn from
-            values that a notebook has, or from nothing if ``alone``.
-        needs: tables, or kinds of parts, that a run must have.
-        when: what else must be true of a run.
-        main: the run whose figure has no run in its name; those of other runs end in theirs.
-        each: where a run has several figures of the kind, the name of the parameter that
-            distinguishes them, and how to list its values.
-        alone: whether it is drawn from numbers that come with the package.
-        together: whether all runs are in one figure, the main one first.
+    """How figures of one kind are drawn: from the published runs ``of`` a paper, from values that a
+    notebook has, or, ``alone``, from numbers that come with the package.
     """
 
     name: str
     title: str
     draw: Callable[..., Figure]
     of: str = ""
-    needs: tuple[str, ...] = ()
-    when: Callable[[Run], bool] = lambda run: True
-    main: str = ""
+    needs: tuple[str, ...] = ()  # tables, or kinds of parts, that a run must have
+    when: Callable[[Run], bool] = lambda run: True  # what else must be true of it
+    main: str = ""  # the run whose figure has no run in its name
+    # Of a run's several figures: the parameter that distinguishes them, and how to list its values.
     each: tuple[str, Callable[[Run], Sequence[str]]] | None = None
     alone: bool = False
-    together: bool = False
+    together: bool = False  # all runs are in one figure, the main one first
 
     def file(self, *values: Any, **options: Any) -> str:
         """The name of the figure drawn from these arguments."""

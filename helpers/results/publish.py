@@ -20,19 +20,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Part:
-    """One table of a run.
+    """One table of a run, such as "ROME+APP" or "exact: rome, deep".
 
-    Attributes:
-        name: in the archive, such as "ROME+APP", "similarities: mass" or "exact: rome, deep"; parts
-            whose names begin alike, up to a colon, are read as one table by ``Run.joined``.
-        settings: what its rows depend on besides the run's source.
-        make: gives the whole table; an interrupted one resumes through the results store.
-        stored: gives the rows that are finished; None where a table is made as a whole.
-        cases: values of ``case_id`` that a published table must hold to be kept as it is.
+    ``Run.joined`` reads those whose names begin alike, up to a colon, as one table. ``make`` gives the
+    whole table and resumes through the results store, ``stored`` the rows that are finished. A published
+    table is kept as it is where it holds all ``cases``, values of ``case_id``.
     """
 
     name: str
-    settings: Mapping[str, Any]
+    settings: Mapping[str, Any]  # what its rows depend on besides the run's source
     make: Callable[[], pd.DataFrame]
     stored: Callable[[], pd.DataFrame] | None = None
     cases: Collection[int] = ()
@@ -40,14 +36,9 @@ class Part:
 
 @dataclass(frozen=True)
 class Publication:
-    """A run to be published.
+    """A run to be published: its parts in the order in which they are made, its source and caption.
 
-    Attributes:
-        name: of the run.
-        about: its source and caption; the settings are those of the parts.
-        parts: in the order in which they are made.
-        caption: gives the caption from the names of all tables that the run will have, where that
-            depends on them; else it is that of ``about``.
+    ``caption`` gives the latter from the names of all tables that the run will have.
     """
 
     name: str
@@ -59,16 +50,8 @@ class Publication:
 def publish_parts(publication: Publication, into: Archive, *, finished: bool = False) -> Path:
     """Make the parts that are not published with these settings and cases; each is stored at once.
 
-    Args:
-        into: the paper's archive.
-        finished: compute nothing and store what is finished.
-
-    Returns:
-        The run's folder.
-
-    Raises:
-        ArchiveError: the published run has another source or preset, or more records; nothing is made.
-        UserError: nothing is finished.
+    Where the published run has another source or preset, or more records, nothing is made. If
+    ``finished``, nothing is computed, and what is finished is stored. Gives the run's folder.
     """
     name, about, parts = publication.name, publication.about, publication.parts
     into.check(name, about)

@@ -14,10 +14,7 @@ from helpers.models.language_model import LanguageModel
 
 
 def begin(language_model: LanguageModel | None = None, *, seed: int = 0) -> str:
-    """Seed every generator and describe the session in one line.
-
-    >>> print(begin(language_model, seed=0))
-    """
+    """Seed every generator and describe the session in one line."""
     random.seed(seed)
     np.random.seed(seed)
     torch.manual_seed(seed)

@@ -39,13 +39,8 @@ TIED = re.compile(r" (?=±|\d+ %)|(?<=±) |(?<=,) (?=[-+−]?[\d.]+\])")  # spac
 def show(what: str | pd.DataFrame, *values: Any, **options: Any) -> None:
     """Show a table, or draw a figure, save it and show it; ``helpers run`` keeps tables as CSV files.
 
-    >>> show(table, title="Editing, percent")
-    >>> show("05_share", run)
-
-    Args:
-        what: a table, or the name a figure is registered under (see ``helpers.results.figure``).
-        values: what the figure is drawn from; nothing: the stored tables of that name.
-        options: ``table_output``'s, and ``name`` of the CSV file; or those of the figure's function.
+    ``values`` are what the figure is drawn from, else the stored tables of its name. ``options`` are
+    those of the figure's function; or ``table_output``'s, and ``name`` of the CSV file.
     """
     if isinstance(what, pd.DataFrame):
         _keep_as_csv(what, options.pop("name", "") or options.get("title", ""))
@@ -69,7 +64,7 @@ def table_output(
 ) -> dict[str, str]:
     """A table as HTML for readers and as plain text, which a check of the notebook compares.
 
-    AFF and ANF columns come first; ``decimals`` are those of numbers that are not whole.
+    AFF and ANF columns come first.
     """
     ordered = _additivity_first(table)
     number = f"{{:.{decimals}f}}".format
@@ -85,15 +80,15 @@ def table_html(table: pd.DataFrame, *, decimals: int = 2, index: bool = True) ->
     """A table that scrolls in its own box, with one row of titles and every cell in its own place."""
     flat = _additivity_first(table)
     if index:  # a level without a name has a title of blanks, another one for each
-        named = [str(name) if name is not None else "" for name in flat.index.names]
-        flat = flat.reset_index(names=[name or " " * (n + 1) for n, name in enumerate(named)])
+        levels = enumerate(flat.index.names, start=1)
+        flat = flat.reset_index(names=[str(name or " " * n) for n, name in levels])
     head, columns = "", []
     for column, values in zip(flat.columns, flat.astype(object).to_numpy().T, strict=True):
         cells = [_cell(value, decimals) for value in values]
         long = any(len(cell) > _LONG and "[" not in cell for cell in cells)
         look = ' class="words"' if long else ""
-        levels = column if isinstance(column, tuple) else (column,)
-        title = escape(" ".join(filter(None, map(str, levels))).strip())
+        names = column if isinstance(column, tuple) else (column,)
+        title = escape(" ".join(filter(None, map(str, names))).strip())
         head += f"<th{look}>{title.replace('_', '_<wbr>')}</th>"  # may break there
         shown = (TIED.sub("\u00a0", escape(cell)).replace("\n", "<br>") for cell in cells)
         columns.append([f"<td{look}>{each}</td>" for each in shown])

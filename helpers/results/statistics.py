@@ -39,11 +39,7 @@ class Contrast:
 
 
 def mean_interval(values: ArrayLike) -> Estimate:
-    """Mean over records with the Student t interval, mean ± t(n - 1) · s / sqrt(n).
-
-    Args:
-        values: one number per record, shape (n,); NaN (undefined for that record) is omitted.
-    """
+    """Mean over records with the Student t interval, mean ± t(n - 1) · s / sqrt(n); NaN is omitted."""
     numbers = defined(values)
     n = len(numbers)
     mean = float(numbers.mean()) if n else _NAN
@@ -61,7 +57,7 @@ def fraction_interval(values: ArrayLike) -> Estimate:
 
 
 def bootstrap_interval(values: ArrayLike, *, resamples: int = 10_000, seed: int = 0) -> Estimate:
-    """Mean over records with the percentile bootstrap interval; ``values`` as in ``mean_interval``."""
+    """Mean over records with the percentile bootstrap interval."""
     return _bootstrap(defined(values), resamples, seed)[0]
 
 
@@ -74,11 +70,7 @@ def proportion_interval(values: ArrayLike) -> Estimate:
 
 
 def share_interval(values: ArrayLike) -> Estimate:
-    """Mean share over records: exact where every record gives 0 or 1, else the bootstrap over records.
-
-    Where all records agree on 1 (or on 0) the exact bound holds for shares as well: a mean is at least
-    the probability of a 1. ``values`` as in ``mean_interval``.
-    """
+    """Mean share over records: exact where every record gives 0 or 1, else the bootstrap over records."""
     numbers = defined(values)
     if _is_binary(numbers):
         return proportion_interval(numbers)
@@ -92,7 +84,7 @@ def paired_proportions(
 
     Built from Wilson's intervals of both shares, so that it has a width where no record changes.
     """
-    one, two = (np.asarray(values, dtype=np.float64).reshape(-1) for values in (first, second))
+    one, two = _pairs(first, second)
     if not len(one):
         return mean_interval(one)
     a, a_low, a_high = _binomial(two, confidence, "wilson")
@@ -109,8 +101,7 @@ def paired_proportions(
 def paired_means(first: ArrayLike, second: ArrayLike) -> Contrast:
     """Second minus first by the two-sided paired t-test over records (the test behind PEAK's †).
 
-    A record where either is NaN is omitted. The p-value is 1 where the two never differ, NaN with fewer
-    than two pairs.
+    A record where either is NaN is omitted. The p-value is 1 where the two never differ.
     """
     one, two = _pairs(first, second)
     differences = two - one
@@ -124,10 +115,8 @@ def paired_means(first: ArrayLike, second: ArrayLike) -> Contrast:
 
 
 def paired_shares(first: ArrayLike, second: ArrayLike) -> Contrast:
-    """The same for shares between 0 and 1.
-
-    Newcombe's interval where every record gives 0 or 1 on both sides, else the bootstrap over
-    records; where no record changes, the exact bound of how many may.
+    """The same for shares: Newcombe's interval where every record gives 0 or 1 on both sides, else the
+    bootstrap over records; where no record changes, the exact bound of how many may.
     """
     one, two = _pairs(first, second)
     differences = two - one
@@ -157,10 +146,7 @@ def share_above(values: ArrayLike, level: float) -> Contrast:
 
 
 def unpaired_means(first: ArrayLike, second: ArrayLike) -> Contrast:
-    """Second minus first of different records, by Welch's test.
-
-    ``n`` is the smaller number of values; with fewer than two on a side interval and p-value are NaN.
-    """
+    """Second minus first of different records, by Welch's test; ``n`` is the smaller number of values."""
     one, two = defined(first), defined(second)
     n = min(len(one), len(two))
     mean = float(two.mean() - one.mean()) if n else _NAN
@@ -172,25 +158,13 @@ def unpaired_means(first: ArrayLike, second: ArrayLike) -> Contrast:
 
 
 def holm(p_values: Sequence[float]) -> NDArray[np.float64]:
-    """p-values corrected for their number (Holm 1979); NaN counts as no test.
-
-    >>> holm([0.01, 0.04, 0.03])
-    array([0.03, 0.06, 0.06])
-    """
+    """p-values corrected for their number (Holm 1979); NaN counts as no test."""
     values = np.asarray(p_values, dtype=np.float64)
     corrected = np.full(values.shape, np.nan)
     order = np.argsort(values)[: int((~np.isnan(values)).sum())]
     factors = np.arange(len(order), 0, -1)
     corrected[order] = np.minimum(1.0, np.maximum.accumulate(factors * values[order]))
     return corrected
-
-
-def one_sided(observed: float, permuted: NDArray[np.floating]) -> float:
-    """p of a permutation test, (1 + draws at least as high) / (1 + draws); NaN if nothing was observed."""
-    if np.isnan(observed):
-        return _NAN
-    at_least = int((permuted >= observed - 1e-12).sum())
-    return (1 + at_least) / (1 + len(permuted))
 
 
 def defined(values: ArrayLike) -> NDArray[np.float64]:
@@ -212,7 +186,6 @@ def _is_binary(values: NDArray[np.float64]) -> bool:
 def _binomial(
     values: NDArray[np.float64], confidence: float, method: str
 ) -> tuple[float, float, float]:
-    """A share of ones with its interval."""
     ones, n = int(values.sum()), len(values)
     found = stats.binomtest(ones, n).proportion_ci(confidence, method=method)
     return ones / n, float(found.low), float(found.high)
@@ -221,7 +194,7 @@ def _binomial(
 def _bootstrap(
     values: NDArray[np.float64], resamples: int, seed: int
 ) -> tuple[Estimate, NDArray[np.float64]]:
-    """Percentile bootstrap over records, and the resampled means, shape (resamples,)."""
+    # The resampled means as well.
     n = len(values)
     if n < 2:
         return mean_interval(values), np.empty(0)
@@ -239,7 +212,6 @@ def _bootstrap(
 
 
 def _bootstrapped(differences: NDArray[np.float64]) -> Contrast:
-    """Mean of the differences with the percentile bootstrap over records."""
     found, means = _bootstrap(differences, 10_000, 0)
     if found.n < 2:
         return Contrast(found, _NAN)
@@ -248,7 +220,7 @@ def _bootstrapped(differences: NDArray[np.float64]) -> Contrast:
 
 
 def _newcombe_p(one: NDArray[np.float64], two: NDArray[np.float64]) -> float:
-    """One minus the highest confidence at which Newcombe's interval excludes zero."""
+    # One minus the highest confidence at which Newcombe's interval excludes zero.
     if not len(one):
         return _NAN
     if one.sum() == two.sum():
@@ -265,7 +237,7 @@ def _newcombe_p(one: NDArray[np.float64], two: NDArray[np.float64]) -> float:
 
 
 def _correlation(one: NDArray[np.float64], two: NDArray[np.float64]) -> float:
-    """Correlation of two binary columns with Newcombe's continuity correction; 0 for a constant one."""
+    # Of two binary columns, with Newcombe's continuity correction; 0 for a constant one.
     n, both = len(one), float((one * two).sum())
     ones, twos = float(one.sum()), float(two.sum())
     scale = (ones * (n - ones) * twos * (n - twos)) ** 0.5

@@ -3,8 +3,7 @@
     store/<key>/settings.json      everything the numbers depend on
     store/<key>/<kind>-<number>-<digest>.parquet   a chunk of records, written once, never changed
 
-Parts are kept as all our files are (``helpers.kept``): a reader sees all of one or nothing. Parts of one
-chunk share a number. Records that are done are never computed again; several processes may add to a key.
+Parts of one chunk share a number. Records that are done are never computed again.
 """
 
 from __future__ import annotations
@@ -29,7 +28,6 @@ from helpers.processes import Progress
 Case = TypeVar("Case")
 _GROWTH = 4
 _NONE = pd.DataFrame({"case_id": pd.Series(dtype="int64")})
-_NOT_FINITE = "scores under the edited model are not finite; use a wider dtype"
 
 
 def settings_key(settings: Mapping[str, Any]) -> str:
@@ -109,10 +107,9 @@ class Results:
 class Cases(Generic[Case]):
     """A resumable run over cases, by the number in the column ``case_id`` of their results.
 
-    Chunks of 1, 4, 16, … up to ``chunk`` cases are made together, so that a run reports its progress
-    early, and an interruption costs little; None: all at once. ``content`` gives, as JSON values, all
-    that a case's rows depend on besides the settings: rows are then stored under a number made of it,
-    so that correcting one case of a file leaves those of the others as they are.
+    Chunks of 1, 4, 16, … up to ``chunk`` cases are made together; None: all at once. ``content`` gives,
+    as JSON values, all that a case's rows depend on besides the settings: rows are then stored under a
+    number made of it, so that correcting one case of a file costs that case alone.
     """
 
     by_id: Mapping[int, Case]
@@ -126,11 +123,8 @@ class Cases(Generic[Case]):
         *,
         mark: str = "scores",
     ) -> pd.DataFrame:
-        """The rows of all cases, made where they are missing.
-
-        Args:
-            make: from some cases to tables by kind, with a column ``case_id``.
-            mark: the kind that marks a case as done, and is returned.
+        """The rows of all cases, made where they are missing: ``make`` gives tables by kind, of which
+        ``mark`` marks a case as done.
         """
         missing = self.missing(results, mark=mark)
         progress, done = Progress(len(missing)), 0
@@ -175,10 +169,8 @@ class Cases(Generic[Case]):
 
 
 def flag_unusable(edits: pd.DataFrame, scores: pd.DataFrame, column: str) -> pd.DataFrame:
-    """Give edits (case_id, failure) a failure, unless they have one, where a score is not a number.
-
-    A model may no longer give numbers under an edit, for instance in half precision.
-    """
+    """Give edits (case_id, failure) a failure, unless they have one, where a score is not a number."""
     unusable = edits["case_id"].isin(scores.loc[scores[column].isna(), "case_id"])
-    failure = edits["failure"].mask(unusable & (edits["failure"] == ""), _NOT_FINITE)
+    words = "scores under the edited model are not finite; use a wider dtype"
+    failure = edits["failure"].mask(unusable & (edits["failure"] == ""), words)
     return edits.assign(failure=failure)

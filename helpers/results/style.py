@@ -82,10 +82,7 @@ def told(figure: Figure, finding: str, caption: str) -> Figure:
 
 
 def save_figure(figure: Figure, name: str, folder: Path | None = None) -> list[Path]:
-    """Write ``name``.png and ``name``.svg without dates, so that equal figures are equal files.
-
-    They go to ``folder``, by default where ``figures_folder`` says.
-    """
+    """Write ``name``.png and ``name``.svg without dates, so that equal figures are equal files."""
     folder = folder or figures_folder()
     folder.mkdir(parents=True, exist_ok=True)
     png, svg = (folder / f"{file_name(name)}.{kind}" for kind in ("png", "svg"))
@@ -97,13 +94,9 @@ def save_figure(figure: Figure, name: str, folder: Path | None = None) -> list[P
 def marked(
     axes: Axes, places: ArrayLike, table: pd.DataFrame, *, across: bool = False, **look: Any
 ) -> None:
-    """Marks with their 95 % intervals; a missing end has no whisker.
+    """Marks with their 95 % intervals (mean, low, high), at one place a row; a missing end has no whisker.
 
-    Args:
-        places: one per row, on the axis of the categories.
-        table: columns mean, low and high.
-        across: whether values lie along the horizontal axis.
-        look: matplotlib's, such as ``fmt`` or ``color``.
+    ``across``: values lie along the horizontal axis.
     """
     mean, low, high = (table[name].to_numpy(float) for name in ("mean", "low", "high"))
     sides = np.nan_to_num(np.clip([mean - low, high - mean], 0, None))

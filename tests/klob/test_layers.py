@@ -62,7 +62,7 @@ def test_every_layer_is_edited_once(
     monkeypatch.setenv("HELPERS_CACHE", str(tmp_path / "cache"))
     model = replace(tiny("llama"), name="smollm2-135m")  # whose presets are used
     store = ResultsStore(tmp_path / "store")
-    options: dict[str, Any] = {"store": store, "corpus": "self-32x64"}
+    options: dict[str, Any] = {"store": store, "preset": "tuned", "corpus": "self-32x64", "seed": 0}
     table = edit_every_layer(model, FACTS, [0, 2], **options)
     assert set(table["example"]) == {0, 2}
     assert sorted(set(table["layer"])) == [-1, 0, 1, 2, 3]
@@ -101,11 +101,12 @@ def test_a_repaired_fact_costs_that_fact_alone(
     monkeypatch.setattr(layers, "score_edits", score)
     monkeypatch.setattr(layers, "build_editor", lambda *_, **__: NoEditor())
     monkeypatch.setattr(layers, "second_moment", lambda *_, **__: None)
-    before = edit_every_layer(model, FACTS, [0, 2], store=store)
+    options: dict[str, Any] = {"store": store, "preset": "tuned", "corpus": "self", "seed": 0}
+    before = edit_every_layer(model, FACTS, [0, 2], **options)
     assert set(sum(scored, ())) == {0, 2}
     scored.clear()
     first = FACTS[0]
     repaired = ConsistencyExample((*first.prompts[:2], "In Utopia one speaks _"), first.fact)
-    after = edit_every_layer(model, FACTS | {0: repaired}, [0, 2], store=store)
+    after = edit_every_layer(model, FACTS | {0: repaired}, [0, 2], **options)
     assert set(scored) == {(0,)}
     assert after.equals(before)

@@ -69,7 +69,7 @@ def test_unknown_names_say_where_names_are_listed(tmp_path):
         with pytest.raises(UserError, match=r"no figure '05_no'; see .* figure --list"):
             ask("05_no")
     with pytest.raises(UserError):
-        save("05_share", tmp_path, data=tmp_path)  # nothing is stored there
+        save("05_layers", tmp_path, data=tmp_path)  # nothing is stored there
     with pytest.raises(UserError):
         drawing("hello")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 
 import pytest
 
@@ -11,15 +10,14 @@ from helpers.models.weights import PACKAGED_WEIGHTS
 from helpers.paths import PACKAGED
 from helpers.peak.metrics import METRICS
 from helpers.peak.records import load_peak
+from helpers.results.archive import PACKAGED_WORDS, model_words
 from helpers.results.statistics import Contrast, Estimate, paired_means
 from helpers.results.text import (
-    PACKAGED_WORDS,
     Evidence,
     caption,
     findings_table,
     in_points,
     mark,
-    model_words,
     published_table,
     with_interval,
 )
@@ -70,16 +68,6 @@ def test_every_packaged_model_has_its_words():
         type_of_weights = words.rsplit("(", 1)[1].rstrip(")")
         assert type_of_weights in PACKAGED_WEIGHTS[name].members[0] or type_of_weights == "q4_k_m"
     assert model_words("gpt2-xl") == "gpt2-xl"
-
-
-def test_a_local_folder_goes_by_its_last_name_with_type_and_size(tiny, tmp_path):
-    made = tiny("llama")
-    folder = tmp_path / "my-llama"
-    made.model.save_pretrained(folder)
-    named = replace(made, name=str(folder))
-    size = f"{made.model.num_parameters() / 1e6:.3g} million parameters"
-    assert model_words(str(folder)) == f"my-llama (llama, {size})"
-    assert named.description == "my-llama, float32 on cpu"
     assert model_words("/not/here/other") == "other"
 
 
