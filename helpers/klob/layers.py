@@ -1,9 +1,8 @@
 """ROME at every layer: where does editing a fact work?
 
-Each fact of KLoB-c is edited once per layer, to an answer that another fact of its relation has. The
-edit is made at the first wording; its gain is read at the other two, which ROME did not see
-(``metrics.edit_gains``). ROME runs without sampled contexts before the prompt, which cost most of its
-time.
+Each fact of KLoB-c is edited at its first wording, to an answer that another fact of its relation has;
+the gain is read at the other two (``metrics.edit_gains``). ROME runs without sampled contexts before the
+prompt, which cost most of its time.
 """
 
 from __future__ import annotations
@@ -39,9 +38,8 @@ VERSION = 2
 def edit_requests(
     examples: Facts, numbers: Sequence[int], *, seed: int = 0
 ) -> dict[int, EditRequest]:
-    """One counterfactual edit per numbered fact: an answer of another fact of its relation.
-
-    Omitted are facts whose first wording does not hold the subject, or whose relation has one answer.
+    """One counterfactual edit per numbered fact, not of those whose first wording does not hold the
+    subject, or whose relation has one answer.
     """
     answers: dict[str, set[str]] = {}
     for _, relation, answer in (example.fact for example in examples.values()):
@@ -65,13 +63,10 @@ def edit_every_layer(
     store: ResultsStore,
     **options: Any,
 ) -> pd.DataFrame:
-    """Edit facts at every layer; what is in the store is not edited again.
+    """Edit facts at every layer; what is in the store is not edited again. ``options``: preset, corpus, seed.
 
-    ``options`` are preset, corpus and seed.
-
-    Returns:
-        Mean token log-probability of the new and the old answer: columns example (place in the file),
-        layer (−1: the unedited model), wording, new, old; a failed edit's are NaN.
+    Columns example (place in the file), layer (−1: the unedited model), wording, and new and old: the
+    answers' mean token log-probability, NaN of a failed edit.
     """
     settings = edit_settings(language_model, examples, **options)
     results = store.open({**settings, "facts": "by content"})
@@ -110,10 +105,7 @@ def score_edits(
     requests: Mapping[int, EditRequest],
     updates: Sequence[Update] | None,
 ) -> pd.DataFrame:
-    """Mean token log-probability of new and old answer at every wording of every edited fact.
-
-    Columns example, wording, new, old; empty updates (failed edits) give NaN.
-    """
+    """The same of some facts under their updates, without the layer; empty ones (failed) give NaN."""
     asked = [(n, w, cloze) for n in requests for w, cloze in enumerate(examples[n].prompts)]
     table = pd.DataFrame(asked, columns=["example", "wording", "cloze"])
     questions = [

@@ -73,10 +73,8 @@ def _promising(scores: NDArray[np.floating], count: int) -> Units:
 
 
 def similarity_matrix(sets: Sequence[Units], *, size: float | None = None) -> Numbers:
-    """Similarity |x_i ∩ x_j| / |x| of each pair of located sets, [n, n] (KLoB, Appendix A).
-
-    Where ``sets`` are restricted to a sample of the units, ``size`` is the expected size of a set in
-    it; the similarities are then unbiased estimates.
+    """Similarity |x_i ∩ x_j| / |x| of each pair of located sets, [n, n] (KLoB, Appendix A); ``size`` is
+    |x| where sets are restricted to a sample of the units, whose similarities are unbiased estimates.
     """
     inside = np.zeros(1 + max(int(units.max(initial=0)) for units in sets), dtype=bool)
     shared = np.empty((len(sets), len(sets)))
@@ -106,10 +104,7 @@ def candidate_similarity(
 def pairwise_baseline(
     similarities: Numbers, examples: NDArray[np.integer], totals: Numbers | None = None
 ) -> Numbers:
-    """Exact Sim_all: mean similarity of an example's sets to all sets of other examples, [examples].
-
-    NaN with a single example. ``totals``: the similarities' sums over rows, for a caller that has them.
-    """
+    """Exact Sim_all: mean similarity of an example's sets to all sets of other examples, [examples]."""
     totals = similarities.sum(axis=1) if totals is None else totals
     own = similarities[examples[:, :, None], examples[:, None, :]].sum(axis=2)
     others = len(similarities) - examples.shape[1]
@@ -151,10 +146,8 @@ def relative_similarity(candidate: ArrayLike, baseline: ArrayLike) -> Numbers:
 def relative_standard_deviation(
     factual: ArrayLike, nonfactual: ArrayLike, *, resamples: int = 2_000, seed: int = 0
 ) -> Estimate:
-    """Unclipped RSD with a 95 % percentile bootstrap interval over sentences of both kinds.
-
-    Given are the standard deviations over units of each sentence of c and r, and of u. NaN without
-    sentences of one kind, or where factual scores never vary.
+    """Unclipped RSD with a 95 % percentile bootstrap interval over sentences of both kinds, from each
+    sentence's standard deviation over units; NaN where factual scores never vary.
     """
     first, second = (np.asarray(values, dtype=float) for values in (factual, nonfactual))
     if not first.any() or not second.size:
@@ -214,9 +207,8 @@ def _one_sided(observed: float, permuted: NDArray[np.floating]) -> float:
 
 
 def edit_gains(edits: pd.DataFrame) -> pd.DataFrame:
-    """How far an edit moved the new answer past the old at the wordings it did not see, in nats.
-
-    [examples, layers], of mean token log-probability, against the unedited model; without failed edits.
+    """How far an edit moved the new answer past the old at the wordings it did not see: nats of mean
+    token log-probability against the unedited model, [examples, layers], without failed edits.
     """
     unseen = edits.query("wording > 0").assign(lead=lambda table: table["new"] - table["old"])
     leads = unseen.groupby(["example", "layer"])["lead"]

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any
 
 from helpers.klob.examples import SCHEMAS, load_examples, read_examples
 from helpers.klob.layers import edit_every_layer, edit_requests, edit_settings
-from helpers.klob.run import TABLES, VERSION, Plan, Tables, run
+from helpers.klob.metrics import SHARES
+from helpers.klob.run import TABLES, VERSION, Tables, run
 from helpers.locating.locators import LOCATORS, make_locator
 from helpers.models.language_model import LanguageModel
 from helpers.models.load import load
@@ -25,36 +25,34 @@ from helpers.results.store import ResultsStore
 
 def publication(params: Mapping[str, Any]) -> Publication:
     """The run that the parameters of notebook 05 ask for; models that fill masks are not edited."""
-    how = {name: params[name] for name in ("dtype", "device", "masked")}
-    language_model = load(params["model"], **how)
+    loading = {name: params[name] for name in ("dtype", "device", "masked")}
+    language_model = load(params["model"], **loading)
     counts = dict(zip(SCHEMAS, (count or None for count in params["counts"]), strict=True))
-    locators = tuple(params["locators"] or LOCATORS)
-    deals = params["permutations"]
-    plan = Plan(locators, params["source"], counts, params["seed"], permutations=deals)
+    how = {name: params[name] for name in ("source", "seed", "permutations")}
     source = {
         **language_model.identity,
-        "dataset": plan.source,
-        "seed": plan.seed,
-        "shares": list(plan.shares),
-        "permutations": plan.permutations,
+        "dataset": params["source"],
+        "seed": params["seed"],
+        "shares": list(SHARES),
+        "permutations": params["permutations"],
         "version": VERSION,
     }
-    parts = evaluations(language_model, plan)
+    parts = evaluations(language_model, params["locators"] or list(LOCATORS), counts=counts, **how)
     if params["edited_facts"] and not params["masked"]:
         parts.append(edits(language_model, params))
     return Publication(run_name(params["model"], params["source"]), About(source), parts)
 
 
-def evaluations(language_model: LanguageModel, plan: Plan) -> list[Part]:
+def evaluations(language_model: LanguageModel, locators: list[str], **how: Any) -> list[Part]:
     """The tables of each locator."""
 
     @lru_cache(maxsize=1)  # the tables of one locator are made together
     def tables(name: str, finished: bool) -> Tables:
-        one, store = replace(plan, locators=(name,)), ResultsStore(RUNS / "klob")
-        return run(language_model, one, store=store, finished=finished)
+        store = ResultsStore(RUNS / "klob")
+        return run(language_model, [name], store=store, finished=finished, **how)
 
     def part(name: str, table: str) -> Part:
-        settings = {**make_locator(name).settings(), "counts": dict(plan.counts)}
+        settings = {**make_locator(name).settings(), "counts": how["counts"]}
         return Part(
             f"{table}: {name}",
             settings,
@@ -62,7 +60,7 @@ def evaluations(language_model: LanguageModel, plan: Plan) -> list[Part]:
             stored=lambda: tables(name, True)[table],
         )
 
-    return [part(name, table) for name in plan.locators for table in TABLES]
+    return [part(name, table) for name in locators for table in TABLES]
 
 
 def edits(language_model: LanguageModel, params: Mapping[str, Any]) -> Part:

@@ -40,52 +40,45 @@ NULL_UNITS = 1 << 20  # above, a fixed random sample
 Tables = dict[str, pd.DataFrame]
 
 
-@dataclass(frozen=True)
-class Plan:
-    """What is evaluated on what: locators by name on examples of a source (``helpers.klob.examples``)."""
-
-    locators: tuple[str, ...]
-    source: str
-    counts: Mapping[Subtask, int | None]  # None takes all
-    seed: int = 0
-    shares: tuple[float, ...] = SHARES
-    permutations: int = 1_000  # deals behind a null
-
-    def settings(self, language_model: LanguageModel, name: str) -> dict[str, Any]:
-        """Everything that a locator's numbers depend on besides the examples."""
-        return {
-            "model": language_model.name,
-            "fingerprint": language_model.fingerprint,
-            "dtype": language_model.dtype_name,
-            "source": self.source,
-            "seed": self.seed,
-            "shares": list(self.shares),
-            "permutations": self.permutations,
-            "version": VERSION,
-            "locator": make_locator(name).settings(),
-        }
-
-
 def run(
-    language_model: LanguageModel, plan: Plan, *, store: ResultsStore, finished: bool = False
+    language_model: LanguageModel,
+    locators: Sequence[str],
+    source: str,
+    counts: Mapping[Subtask, int | None],
+    *,
+    store: ResultsStore,
+    seed: int = 0,
+    finished: bool = False,
+    **how: Any,
 ) -> Tables:
-    """Evaluate a plan, resuming what an earlier run left; or, if ``finished``, read what is finished.
+    """``evaluate`` locators by name, resuming what an earlier run left; or, if ``finished``, read what is.
 
-    The tables of ``evaluate`` get columns model, locator and subtask.
+    ``counts`` examples of a source (``helpers.klob.examples``) are chosen by ``seed``; None takes all.
+    ``how``: shares and permutations.
     """
-    load = partial(load_examples, source=plan.source, seed=plan.seed, asked=language_model)
-    loaded = [load(subtask, count=count) for subtask, count in plan.counts.items()]
+    load = partial(load_examples, source=source, seed=seed, asked=language_model)
+    loaded = [load(subtask, count=count) for subtask, count in counts.items()]
+    how = {"shares": SHARES, "permutations": 1_000, **how}
+    settings = {
+        "model": language_model.name,
+        "fingerprint": language_model.fingerprint,
+        "dtype": language_model.dtype_name,
+        "source": source,
+        "seed": seed,
+        **how,
+        "version": VERSION,
+    }
     tables: dict[str, list[pd.DataFrame]] = {table: [] for table in TABLES}
-    for name, examples in product(plan.locators, loaded):
+    for name, examples in product(locators, loaded):
         key = {"subtask": examples.subtask, "examples": settings_key(asdict(examples))}
-        settings = {**plan.settings(language_model, name), **key}
-        results = store.open(settings)
+        own = {**settings, "locator": make_locator(name).settings(), **key}
+        results = store.open(own)
         if not (finished or results.done("sentences")):
-            scores = store.open({**settings, "kept": "scores"})
-            how: dict[str, Any] = {"shares": plan.shares, "permutations": plan.permutations}
+            scores = store.open({**own, "kept": "scores"})
             made = evaluate(language_model, make_locator(name), examples, kept=scores, **how)
-            marked = {**made, "sentences": made.pop("sentences")}  # last: it marks all as done
-            results.add({kind: table.assign(case_id=0) for kind, table in marked.items()})
+            last = made.pop("sentences")  # it marks all as done
+            made = {**made, "sentences": last}
+            results.add({kind: table.assign(case_id=0) for kind, table in made.items()})
             shutil.rmtree(scores.folder)  # they are large
         named = {"model": language_model.name, "locator": name, "subtask": examples.subtask}
         for kind in TABLES:

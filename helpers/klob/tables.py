@@ -36,9 +36,8 @@ ESTIMATE = ["mean", "low", "high", "n"]
 
 
 def rsim_table(similarities: pd.DataFrame) -> pd.DataFrame:
-    """Mean unclipped RSim with its bootstrap interval over examples: locator, subtask, mean, low, high, n.
-
-    Sim_all is the exact one; ``similarities`` are of one granularity and share.
+    """Mean unclipped RSim, exact Sim_all, with its bootstrap interval over examples; of one granularity
+    and share.
     """
     rsim = relative_similarity(similarities["candidate"], similarities["pairwise"])
     by = ["locator", "subtask"]
@@ -48,10 +47,8 @@ def rsim_table(similarities: pd.DataFrame) -> pd.DataFrame:
 
 
 def rsd_table(sentences: pd.DataFrame, *, relative: bool = False) -> pd.DataFrame:
-    """Unclipped RSD per locator and granularity: factual are c and r, non-factual u.
-
-    ``relative``: divide each sentence's standard deviation by its mean |score| first, so that scores
-    that merely shrink on random words do not count (ours).
+    """Unclipped RSD per locator and granularity: factual are c and r, non-factual u. ``relative``: of
+    standard deviations over the mean |score|, so that scores that merely shrink do not count (ours).
     """
     rows = []
     for keys, part in sentences.groupby(["locator", "granularity"], sort=False):
@@ -76,9 +73,8 @@ def criteria_table(
 
 
 def criteria_text(similarities: pd.DataFrame, sentences: pd.DataFrame, **how: Any) -> pd.DataFrame:
-    """Locator by criterion: the headline (clipped at 0), the unclipped mean and its interval.
-
-    The last column counts examples of each criterion. ``how``: as ``criteria_table`` takes it.
+    """Locator by criterion: the headline (clipped at 0), the unclipped mean and its interval; and the
+    number of examples of each criterion.
     """
     table = criteria_table(similarities, sentences, **how)
     cells = [
@@ -148,11 +144,7 @@ def locality_text(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def size_table(source: str) -> pd.DataFrame:
-    """Relations, mean length and examples per subtask next to Table 1.
-
-    Length counts words and the slot, which reproduces the paper's 10.1 on the published u; for r it
-    is the chain sentence's (the paper does not say).
-    """
+    """Relations, mean length (words and the slot; for r the chain's) and examples next to Table 1."""
     from helpers.klob.examples import SCHEMAS, read_examples  # loads torch
 
     facts, chains, random = ([*read_examples(part, source).values()] for part in SCHEMAS)

@@ -77,7 +77,6 @@ class StoredTables(Mapping[str, "pd.DataFrame"]):
 
     folder: Path
     listed: Mapping[str, Mapping[str, Any]]
-    _read: dict[str, pd.DataFrame] = field(default_factory=dict)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.listed)
@@ -90,9 +89,7 @@ class StoredTables(Mapping[str, "pd.DataFrame"]):
 
     def __getitem__(self, name: str) -> pd.DataFrame:
         entry = self.listed[name]
-        if name not in self._read:
-            self._read[name] = _intact(self.folder / Path(entry["file"]).name, entry["digest"])
-        return self._read[name]
+        return _intact(self.folder / Path(entry["file"]).name, entry["digest"])
 
 
 @dataclass(frozen=True)
@@ -204,6 +201,7 @@ def _check_alike(folder: Path, known: Mapping[str, Any], new: Mapping[str, Any])
         )
 
 
+@cache
 def _intact(path: Path, digest: str) -> pd.DataFrame:
     """A table whose bytes are those that were published."""
     import pandas as pd
@@ -229,18 +227,15 @@ def _write(
     the run is as it was or as it becomes.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    entries = dict(listed)
+    entries, new = dict(listed), []
     for name, table in tables.items():
         content = table.to_parquet(None, index=False, compression="zstd")
         file = f"{file_name(name).lower()}.parquet"
         entries[name] = {"file": file, "rows": len(table), "digest": digest_of(content)}
-        with written_whole(folder / f"{file}{_NEXT}") as scratch:
+        new.append(folder / f"{file}{_NEXT}")
+        with written_whole(new[-1]) as scratch:
             scratch.write_bytes(content)
     text = json.dumps({**asdict(about), "tables": entries}, indent=1, ensure_ascii=False)
     write_whole(folder / "about.json", f"{text}\n")
-    files = {folder / entry["file"] for entry in entries.values()}
-    for name in tables:
-        path = folder / entries[name]["file"]
-        Path(f"{path}{_NEXT}").replace(path)
-    for path in set(folder.glob("*.parquet")) - files:
-        path.unlink()
+    for path in new:
+        path.replace(path.with_suffix(""))

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
 from helpers.editing.editors import EDITORS, method_label
-from helpers.paths import figures_folder, file_name
+from helpers.paths import PACKAGED, figures_folder, file_name
 
 # Eight colours that readers with any colour vision tell apart (seaborn's "colorblind").
 PALETTE = tuple(
@@ -26,31 +26,13 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 WHISKERS = {"elinewidth": 0.8, "capsize": 2, "ecolor": "0.1"}  # of intervals on bars
 _LETTERS = 16  # of a caption to an inch
 
-_SETTINGS: dict[Any, Any] = {
-    "figure.dpi": 100,
-    "savefig.dpi": 160,
-    "figure.constrained_layout.use": True,
-    "font.size": 9,
-    "axes.titlesize": 10,
-    "axes.labelsize": 9,
-    "legend.fontsize": 8,
-    "legend.frameon": True,
-    "legend.edgecolor": "none",
-    "legend.framealpha": 0.9,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "hatch.linewidth": 0.6,
-    "svg.hashsalt": "helpers",
-    "svg.fonttype": "none",
-}
-
 
 def use_style() -> None:
     """Switch matplotlib to the suite's look."""
     import seaborn as sns  # takes a second
 
     sns.set_theme(style="whitegrid", context="paper")
-    mpl.rcParams.update(_SETTINGS)
+    mpl.style.use(PACKAGED / "figures.mplstyle")
 
 
 # A legend at the right of its panel: what a figure is drawn from is below the panels.

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from helpers import UserError
-from helpers.klob.run import Plan
 from helpers.klob.run import run as run_klob
 from helpers.peak.records import MINI, load_peak
 from helpers.peak.run import PeakRun
@@ -54,7 +53,7 @@ def test_a_fact_of_klob_that_cannot_be_asked_is_named_before_the_first_score(tin
     FACTS[fault](facts[1])
     path = tmp_path / "mine.jsonl"
     path.write_text("".join(f"{json.dumps(fact)}\n" for fact in facts))
-    plan = Plan(("activation",), str(path), {"consistency": None}, permutations=3)
+    plan = ["activation"], str(path), {"consistency": None}
     with pytest.raises(UserError, match=r"mine\.jsonl, line 2: .*nothing was edited yet"):
-        run_klob(tiny("llama"), plan, store=ResultsStore(tmp_path / "store"))
+        run_klob(tiny("llama"), *plan, store=ResultsStore(tmp_path / "store"))
     assert not list(tmp_path.glob("store/*"))

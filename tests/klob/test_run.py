@@ -21,7 +21,7 @@ from helpers.klob.metrics import (
     relative_similarity,
     similarity_matrix,
 )
-from helpers.klob.run import Plan, evaluate, run
+from helpers.klob.run import evaluate, run
 from helpers.klob.tables import made_of
 from helpers.locating.locators import (
     LOCATORS,
@@ -153,18 +153,19 @@ def test_a_plan_resumes_inside_a_subtask_and_reads_what_is_finished(
         return scores(self, model, queries)
 
     monkeypatch.setattr(ActivationMagnitude, "scores", limited)
-    plan = Plan(("activation", "random"), "klob-mini", COUNTS, permutations=9)
+    plan = ("activation", "random"), "klob-mini", COUNTS
+    how: Any = {"store": store, "permutations": 9}
     with pytest.raises(KeyboardInterrupt):
-        run(model, plan, store=store)
-    assert run(model, plan, store=store, finished=True)["sentences"].empty
+        run(model, *plan, **how)
+    assert run(model, *plan, **how, finished=True)["sentences"].empty
     left[0] = 7 + 12 + 6  # 5 of the 12 sentences of c are there; 12 of r, 6 of u
-    tables = run(model, plan, store=store)
+    tables = run(model, *plan, **how)
     left[0] = 0  # nothing may be computed again
-    again = run(model, plan, store=store)
+    again = run(model, *plan, **how)
     for name, table in tables.items():
         pd.testing.assert_frame_equal(again[name], table)
     left[0] = 1_000
-    fresh = run(model, plan, store=ResultsStore(tmp_path / "fresh"))
+    fresh = run(model, *plan, **how | {"store": ResultsStore(tmp_path / "fresh")})
     for name, table in tables.items():
         pd.testing.assert_frame_equal(fresh[name], table)
     counted = tables["similarities"].groupby("subtask")["example"].nunique()
