@@ -40,7 +40,7 @@ BUDGETS = {
     "tools": 2651,
     "benchmarks": 1496,
     "book": 795,
-    "tests": 13801,
+    "tests": 13775,
 }
 OUTSIDE = ("tools", "benchmarks", "book", "tests")
 # What an addition is: a word by which code names one that exists, and the files it may touch.
