@@ -6,7 +6,7 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
+import matplotlib.style
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
@@ -32,7 +32,7 @@ def use_style() -> None:
     import seaborn as sns  # takes a second
 
     sns.set_theme(style="whitegrid", context="paper")
-    mpl.style.use(PACKAGED / "figures.mplstyle")
+    matplotlib.style.use(PACKAGED / "figures.mplstyle")
 
 
 # A legend at the right of its panel: what a figure is drawn from is below the panels.
