@@ -34,7 +34,6 @@ Triple = tuple[str, str, str]
 Chain = tuple[Triple, Triple]
 Item = TypeVar("Item")
 FOLDER = PACKAGED / "klob"
-TEMPLATES = FOLDER / "templates.yaml"  # Table 3, as printed and corrected
 COMPILED = FOLDER / "facts.tsv"
 COUNTRY_RELATIONS = ("P17", "P30", "P36", "P37", "P38", "P140")
 # Second hops that lead back to the chain's subject, or follow from the first alone.
@@ -60,7 +59,7 @@ class RelationTemplates:
 def load_templates() -> dict[str, RelationTemplates]:
     """Templates by relation, corrected where Table 3 as printed has a slip."""
     found = {}
-    for relation, entry in load_yaml(TEMPLATES.read_text(encoding="utf-8")).items():
+    for relation, entry in load_yaml((FOLDER / "templates.yaml").read_text("utf-8")).items():
         label, wordings = f"{entry['keyword']}_({relation})", tuple(entry["templates"])
         printed = entry.get("table_3", True)
         found[relation] = RelationTemplates(label, wordings, entry["description"], printed)
