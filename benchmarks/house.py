@@ -25,22 +25,22 @@ PACKAGE = REPOSITORY / "helpers"
 # Modules next to the rooms in `helpers` are "top-level"; the last four are folders of their own.
 BUDGETS = {
     "models": 1499,
-    "editing": 4115,
-    "scoring": 422,
+    "editing": 3545,
+    "scoring": 420,
     "locating": 674,
     "facts": 220,
     "results": 1285,
     "triples": 598,
-    "peak": 2941,
+    "peak": 2940,
     "klob": 1275,
     "thinkedit": 3894,
     "explorer": 550,
     "sweeps": 450,
     "top-level": 1369,
-    "tools": 2651,
-    "benchmarks": 1496,
-    "book": 795,
-    "tests": 13775,
+    "tools": 2672,
+    "benchmarks": 1495,
+    "book": 793,
+    "tests": 13766,
 }
 OUTSIDE = ("tools", "benchmarks", "book", "tests")
 # What an addition is: a word by which code names one that exists, and the files it may touch.

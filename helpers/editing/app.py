@@ -7,9 +7,8 @@ edit, for correct answers o_i and false answers o_hj:
     L2 = mean over i of max(0, s0(o_i) - s(o_i))               keep the correct ones up
     L3 = mean over j of max(0, s(o_hj) - s0(o_hj))             keep the false ones down
 
-and the edit's own loss grows by alpha L1 + beta L2 + gamma L3. Each is a field of ``App``: another
-objective is another field, and another term of ``app_terms``. Tables and figures read the fields, and
-must not need torch for it.
+and the edit's own loss grows by alpha L1 + beta L2 + gamma L3. Another objective is another field of
+``App`` and another term of ``app_terms``. Tables and figures read the fields without torch.
 """
 
 from __future__ import annotations
@@ -39,20 +38,13 @@ class App:
     neighbours: int | None = None
 
     def __post_init__(self) -> None:
-        if min(*self.coefficients, self.margin) < 0:
-            raise ValueError(f"APP's coefficients and margin cannot be negative: {self}")
-        if self.neighbours is not None and self.neighbours < 0:
-            raise ValueError("neighbours must be 0 or more, or None for all")
-
-    @property
-    def coefficients(self) -> tuple[float, float, float]:
-        """The objectives' weights."""
-        return self.alpha, self.beta, self.gamma
+        if min(self.alpha, self.beta, self.gamma, self.margin, self.neighbours or 0) < 0:
+            raise ValueError(f"APP's coefficients, margin, neighbours cannot be negative: {self}")
 
     @property
     def inert(self) -> bool:
         """Whether it adds nothing to any loss."""
-        return self.neighbours == 0 or not any(self.coefficients)
+        return self.neighbours == 0 or not (self.alpha or self.beta or self.gamma)
 
     def answers(self, request: EditRequest) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """The correct and false answers of a request that enter the objectives."""
@@ -62,11 +54,8 @@ class App:
 
     def total(self, terms: Tensor) -> Tensor:
         """alpha L1 + beta L2 + gamma L3 for terms [..., 3]."""
-        # Numbers, not a tensor of them, which would have to travel to the device.
-        apart, *others = (
-            weight * term for weight, term in zip(self.coefficients, terms.unbind(-1), strict=True)
-        )
-        return sum(others, start=apart)
+        apart, kept_up, kept_down = terms.unbind(-1)
+        return self.alpha * apart + self.beta * kept_up + self.gamma * kept_down
 
 
 @dataclass(frozen=True)
@@ -86,8 +75,7 @@ def app_terms(
 ) -> Tensor:
     """L1, L2 and L3 of each edit, [edits, 3]; a term without answers is 0.
 
-    ``correct`` are s(o_i) and ``false`` s(o_hj), padded [edits, m] and [edits, n]; ``…_before`` are
-    the same of s0, detached; ``margin`` is M.
+    ``correct`` are s(o_i), ``false`` s(o_hj), ``…_before`` the same of s0, detached; ``margin`` is M.
     """
     import torch
 

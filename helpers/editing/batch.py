@@ -15,28 +15,21 @@ import torch
 from torch import Tensor
 
 from helpers.editing.app import AnswerScores, App, app_terms
-from helpers.editing.rows import EditRow, Prediction, check_length
+from helpers.editing.rows import EditRow, check_length
+from helpers.models import LanguageModel
 from helpers.models.forest import PackedRows
 from helpers.models.forward import Mask, hidden_states, prefill, resumed, vocabulary_scores
 from helpers.models.hooks import record
-from helpers.models.language_model import LanguageModel
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What one pass gives: log-probabilities of the rows' predictions.
+    """What one pass gives: log-probabilities of the rows' predictions."""
 
-    Attributes:
-        nll: negative log-likelihood of the targets [rows], averaged over templates and tokens.
-        kl: log-probabilities at the KL prompt's subject [rows, vocabulary]; no row without one.
-        correct: mean-token log-probabilities of the correct answers, padded [rows, m].
-        false: the same of the false answers, [rows, n].
-    """
-
-    nll: Tensor
-    kl: Tensor
-    correct: AnswerScores
-    false: AnswerScores
+    nll: Tensor  # negative log-likelihood of the targets [rows], averaged over templates and tokens
+    kl: Tensor  # log-probabilities at the KL prompt's subject [rows, vocabulary]; no row without one
+    correct: AnswerScores  # mean-token log-probabilities, padded [rows, m]
+    false: AnswerScores  # [rows, n]
 
     def rows(self, index: Tensor | slice = slice(None)) -> Reading:
         """The same without gradients, of the rows in ``index``."""
@@ -47,21 +40,14 @@ class Reading:
         kl = self.kl.detach()[index] if len(self.kl) else self.kl
         return Reading(self.nll.detach()[index], kl, *answers)
 
-    def kl_from(self, reference: Reading) -> Tensor:
-        """KL(this || reference) at the KL prompt's subject [rows]."""
-        return (self.kl.exp() * (self.kl - reference.kl)).sum(-1)
-
 
 class EditBatch:
     """Rows of edits, ready for passes from block ``layer`` on.
 
-    Attributes:
-        active: ids and positions [rows, active], visible [rows, active, constant + active].
-        entering: the input of block ``layer`` [rows, active, hidden].
-        lengths: each row's active and constant tokens.
-        edited: row of every edited token, and its place in rows x active.
-        bare: column of the subject in the bare prompt [rows], where a position is edited.
-        reference: the first reading, of the unedited model.
+    ``active`` holds ids and positions [rows, active] and visible [rows, active, constant + active],
+    ``entering`` the input of the block [rows, active, hidden], ``lengths`` each row's active and
+    constant tokens, ``edited`` row and place in rows x active of every edited token, ``bare`` the
+    subject's column in the bare prompt [rows]. ``reference`` is the first reading, of the unedited model.
     """
 
     def __init__(
@@ -72,14 +58,7 @@ class EditBatch:
         *,
         entering: Tensor | None = None,
     ) -> None:
-        """Pack the rows and run once what no edit from block ``layer`` on can change.
-
-        Args:
-            entering: what enters that block, where it is known.
-
-        Raises:
-            RequestError: a row beyond the model's context; names the record.
-        """
+        """Run once what no edit can change; ``entering`` is what enters the block, where it is known."""
         self.language_model, self.layer, self.rows = language_model, layer, list(rows)
         self.reference: Reading | None = None
         self.lengths = [(int(row.active().sum()), int((~row.active()).sum())) for row in rows]
@@ -87,7 +66,8 @@ class EditBatch:
         self._slots = max(len(r.correct) for r in rows), max(len(r.false) for r in rows)
         packed, constant, self._columns = _laid_out(language_model, rows)
         ids, positions, visible = packed.ids, packed.positions, packed.visible
-        self.active = PackedRows(ids[:, constant:], positions[:, constant:], visible[:, constant:])
+        active = ids[:, constant:], positions[:, constant:], visible[:, constant:]
+        self.active = PackedRows(*active)
         self.past, block = None, language_model.layout.block(layer)
         with torch.no_grad():
             if constant:
@@ -96,13 +76,7 @@ class EditBatch:
                 _, self.past = prefill(language_model, ids[left], positions[left], seen_left)
             if entering is None:
                 with record(language_model, inputs=[block]) as seen:
-                    hidden_states(
-                        language_model,
-                        self.active.ids,
-                        self.active.positions,
-                        self.active.visible,
-                        self.past,
-                    )
+                    hidden_states(language_model, *active, self.past)
                 entering = seen[block]
         self.entering = entering
         self._share()
@@ -176,35 +150,22 @@ class EditBatch:
 
 
 def _readout(
-    rows: Sequence[EditRow],
-    columns: np.ndarray,
-    width: int,
-    kl_column: Tensor,
-    correct: int,
-    false: int,
+    rows: Sequence[EditRow], columns: np.ndarray, width: int, kl: Tensor, correct: int, false: int
 ) -> Callable[[LanguageModel, Tensor], Reading]:
-    """From hidden states [rows, width, hidden] to a reading; places are found once.
-
-    Weighted log-probabilities of predicted tokens add to slots of their row: slot 0 is the target's,
-    the next ones are the correct answers', the last ones the false answers'.
-    """
-    kinds: tuple[tuple[int, Callable[[EditRow], list[list[Prediction]]]], ...] = (
-        (0, lambda row: [row.target]),
-        (1, lambda row: row.correct),
-        (1 + correct, lambda row: row.false),
-    )
-    sizes, slots, device = [1, correct, false], 1 + correct + false, kl_column.device
+    """From hidden states [rows, width, hidden] to a reading; places are found once."""
+    # A predicted token adds to a slot of its row: the target's, a correct answer's, a false one's.
+    sizes, slots, device = [1, correct, false], 1 + correct + false, kl.device
     flat = [
-        (row * width + int(columns[row, p.node]), p.token, p.weight, row * slots + first + place)
-        for first, predicted in kinds
-        for row, each in enumerate(rows)
-        for place, predictions in enumerate(predicted(each))
+        (number * width + int(columns[number, p.node]), p.token, p.weight, number * slots + slot)
+        for number, row in enumerate(rows)
+        for first, answers in ((0, [row.target]), (1, row.correct), (1 + correct, row.false))
+        for slot, predictions in enumerate(answers, start=first)
         for p in predictions
     ]
     where, token, weight, slot = (
         torch.tensor(part, device=device) for part in zip(*flat, strict=True)
     )
-    kl = torch.arange(len(kl_column), device=device) * width + kl_column
+    kl = torch.arange(len(kl), device=device) * width + kl  # of places in rows x width, as `where`
     places, place = torch.cat([where, kl]).unique(return_inverse=True)
     place, whole = place.split([len(where), len(kl)])
     real = torch.zeros(len(rows) * slots, dtype=torch.bool, device=device)
@@ -224,10 +185,9 @@ def _readout(
 def _laid_out(
     language_model: LanguageModel, rows: Sequence[EditRow]
 ) -> tuple[PackedRows, int, np.ndarray]:
-    """The rows with their constant columns right-aligned, then the active ones left-aligned.
+    """The rows, constant columns right-aligned, then active ones left-aligned: trimming moves nothing.
 
-    So trimming moves nothing. Also the number of constant columns, and [rows, nodes] the column of
-    each active node among the active ones.
+    Also the number of constant columns, and [rows, nodes] the column of each active node.
     """
     actives = [row.active() for row in rows]
     constant = max(int((~active).sum()) for active in actives)

@@ -1,10 +1,8 @@
 """Context templates, and the keys and values that a module has at the subject in them.
 
 Templates are short texts sampled from the model that precede the edit prompt: they make an edit hold
-in more than one context. They are sampled once, seeded, and cached by the model's fingerprint.
-
-The packaged templates of smollm2-135m, on which the published runs rest, were sampled with the seed
-set anew for each length, so that their short ones are beginnings of the long ones.
+in more than one context. They are sampled once, seeded, and cached by the model's fingerprint. (The
+packaged ones of smollm2-135m were seeded anew for each length: short ones begin the long ones.)
 """
 
 from __future__ import annotations
@@ -21,13 +19,12 @@ from tqdm.auto import tqdm
 
 from helpers.editing.corpus import written_by
 from helpers.editing.editor import made_in_batches
-from helpers.editing.overlay import overlay
-from helpers.editing.update import Update
+from helpers.editing.update import Update, overlay
 from helpers.kept import kept
+from helpers.models import LanguageModel
 from helpers.models.forest import Forest, pack
 from helpers.models.forward import hidden_states
 from helpers.models.hooks import record
-from helpers.models.language_model import LanguageModel
 from helpers.models.shapes import SHAPE_PREFIX, SHAPE_TOKENIZER, seeded
 from helpers.models.tokens import SubjectPrompt
 from helpers.models.weights import PACKAGED_WEIGHTS
@@ -40,10 +37,9 @@ _CACHE = "context_templates_3"  # another number when templates are sampled in a
 
 @dataclass(frozen=True)
 class ContextTemplates:
-    """Templates in groups; averages are taken inside a group first, then over groups.
+    """Templates in groups, the bare one first; averages are taken inside a group, then over groups.
 
-    One group with everything is ROME's plain mean; ({bare}, {sampled}) is MEMIT's weighting. The first
-    template of all is the bare one.
+    One group with everything is ROME's plain mean; ({bare}, {sampled}) is MEMIT's weighting.
     """
 
     groups: tuple[tuple[str, ...], ...]
@@ -72,19 +68,14 @@ def context_templates(
     start: str = "words",
     seed: int = 0,
 ) -> ContextTemplates:
-    """Sample templates, or read those sampled before.
+    """Sample templates (top-k 5, no temperature), or read those sampled before.
 
-    Args:
-        lengths: pairs (total tokens, number of templates), ROME's ``context_template_length_params``.
-        grouped: bare and sampled templates in two groups (MEMIT) or in one (ROME).
-        start: ``"words"`` spreads each length over five start words, ``"end_of_text"`` starts from
-            the end-of-text token, as ROME's own code does.
-        seed: random seed of the sampler (top-k 5, no temperature).
+    ``lengths`` are pairs (total tokens, number of templates), spread over five start words or, as ROME's
+    own code does, begun with the end-of-text token. ``grouped``: the bare one is a group of its own.
     """
     name = "_".join(f"{length}x{count}" for length, count in lengths) or "bare"
     file = f"{name}_{start}_seed{seed}.json"
-    # Packaged for the embedded models, so that every machine has the same templates; random models
-    # write no text and take those.
+    # Packaged for the embedded models; random models write no text and take those.
     random = language_model.name.startswith(SHAPE_PREFIX)
     writer = PACKAGED_WEIGHTS[SHAPE_TOKENIZER] if random else language_model
     path = PACKAGED / "samples" / writer.fingerprint / "context_templates" / file
@@ -106,22 +97,18 @@ def context_templates(
 
 def _sample(language_model: LanguageModel, length: int, count: int, start: str) -> list[str]:
     tokenizer = language_model.tokenizer
+    texts = [tokenizer.eos_token] * count
     if start == "words":
         if count % len(START_WORDS):
-            raise ValueError(
-                f"{count} templates cannot be spread evenly over {len(START_WORDS)} start words"
-            )
+            raise ValueError(f"{count} templates are not a multiple of {len(START_WORDS)} words")
         texts = [word for word in START_WORDS for _ in range(count // len(START_WORDS))]
-    else:
-        texts = [tokenizer.eos_token] * count
     starts: list[list[int]] = tokenizer(texts)["input_ids"]
     # Together only where they are equally long, as these words are: padding would be read as text.
     alike = len({len(ids) for ids in starts}) == 1
     templates = []
     for group in [starts] if alike else [[ids] for ids in starts]:
         ids = torch.tensor(group, device=language_model.device)
-        rows = written_by(language_model, ids, max(1, length - ids.shape[1]), top_k=5)
-        for row in rows:
+        for row in written_by(language_model, ids, max(1, length - ids.shape[1]), top_k=5):
             text = tokenizer.decode(row, skip_special_tokens=True)
             # One line, no braces (they would be slots), no trailing blank or full stop.
             text = re.sub(r"[\s{}]+", " ", text).strip().rstrip(".")
@@ -138,13 +125,9 @@ def read_at_subjects(
     outputs: Sequence[str] = (),
     updates: Sequence[Update] | None = None,
 ) -> dict[str, list[Tensor]]:
-    """Inputs and outputs of modules at the subject's last token, read in the same forward passes.
+    """Inputs (keys [f]) and outputs (values [d]) of modules at the subject's last token, in one pass.
 
-    Args:
-        prompts: for each edit its prompts (one per context template).
-        inputs: modules whose input is read (a key, [f]).
-        outputs: modules whose output is read (a value, [d]).
-        updates: one update per edit, under which its prompts run; default: the unedited model.
+    ``prompts`` are those of each edit, one per context template, run under its own of ``updates``.
 
     Returns:
         For each module and edit a tensor [prompts, size] in fp32.

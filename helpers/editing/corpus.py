@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Iterator
@@ -15,8 +14,8 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from helpers import UserError
-from helpers.kept import kept
-from helpers.models.language_model import LanguageModel
+from helpers.kept import file_digest, kept
+from helpers.models import LanguageModel
 from helpers.models.shapes import seeded
 from helpers.paths import PACKAGED, cache_folder
 
@@ -25,7 +24,7 @@ _TOGETHER = 64  # documents sampled at once, which shapes the text as the seed d
 
 
 class CorpusError(UserError):
-    """Raised when a corpus cannot be read."""
+    """A corpus that cannot be read."""
 
 
 @torch.inference_mode()
@@ -52,11 +51,7 @@ def written_by(language_model: LanguageModel, starts: Tensor, length: int, *, to
 
 @dataclass(frozen=True)
 class SelfCorpus:
-    """Text sampled from the model itself, ``count`` x ``segment`` tokens: needs no download.
-
-    Documents start from the beginning-of-text token (from token 0 where there is none); they are
-    shorter where the context is.
-    """
+    """``count`` x ``segment`` tokens sampled from the model itself; shorter where the context is."""
 
     count: int = 512
     segment: int = 128
@@ -64,11 +59,11 @@ class SelfCorpus:
 
     @property
     def name(self) -> str:
-        """E.g. ``self-512x128-seed0``."""
+        """All that its documents depend on, but for the model."""
         return f"self-{self.count}x{self.segment}-seed{self.seed}"
 
     def documents(self, language_model: LanguageModel) -> Iterator[list[int]]:
-        """Sampled documents, cached as they are written; those of the embedded models are packaged."""
+        """Cached as they are written; those of the embedded models are packaged."""
         root = PACKAGED / "samples" / language_model.fingerprint / self.name
         if not root.exists():
             root = cache_folder("corpora", language_model.fingerprint, self.name)
@@ -101,31 +96,21 @@ class TextCorpus:
     @property
     def name(self) -> str:
         """File name and the beginning of its SHA-256."""
-        with Path(self.path).open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()[:12]
-        return f"{Path(self.path).stem}-{digest}-{self.segment}"
+        return f"{self.path.stem}-{file_digest(self.path)[:12]}-{self.segment}"
 
     def documents(self, language_model: LanguageModel) -> Iterator[list[int]]:
         """Consecutive segments, without special tokens."""
-        text = Path(self.path).read_text(encoding="utf-8")
+        text = self.path.read_text(encoding="utf-8")
         ids = language_model.tokenizer(text, add_special_tokens=False)["input_ids"]
         for start in range(0, len(ids), self.segment):
             yield ids[start : start + self.segment]
 
 
-@dataclass(frozen=True)
 class WikipediaCorpus:
-    """English Wikipedia from the hub, as the ROME family uses it; needs the ``datasets`` package."""
+    """English Wikipedia from the hub, as the ROME family uses it."""
 
-    count: int = 100_000
-    snapshot: str = "20231101.en"
-    seed: int = 1
-    longest: int = 4096
-
-    @property
-    def name(self) -> str:
-        """E.g. ``wikipedia-20231101.en-100000-seed1-4096``."""
-        return f"wikipedia-{self.snapshot}-{self.count}-seed{self.seed}-{self.longest}"
+    name = "wikipedia-20231101.en-100000-seed1-4096"
+    count = 100_000
 
     def documents(self, language_model: LanguageModel) -> Iterator[list[int]]:
         """A fixed pseudo-random subset of articles, each cut to the context length."""
@@ -137,9 +122,9 @@ class WikipediaCorpus:
                 " without them use the corpus 'self' or a text file"
             ) from error
         print(f"corpus wikipedia: reads {DUMP}, where the hub's cache lacks it", flush=True)
-        articles = load_dataset("wikimedia/wikipedia", self.snapshot, split="train")
-        limit = min(language_model.context_length, self.longest)
-        for article in articles.shuffle(seed=self.seed).select(range(self.count)):
+        articles = load_dataset("wikimedia/wikipedia", "20231101.en", split="train")
+        limit = min(language_model.context_length, 4096)
+        for article in articles.shuffle(seed=1).select(range(self.count)):
             ids = language_model.tokenizer(article["text"], add_special_tokens=False)["input_ids"]
             if ids:
                 yield ids[:limit]

@@ -1,4 +1,4 @@
-"""The protocol of all editors, how they work in batches, and the diagnostics every edit carries."""
+"""What all editors share: the protocol, work in batches, and the diagnostics of every edit."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ from tqdm.auto import tqdm
 
 from helpers.editing.app import App
 from helpers.editing.editors import EDITORS
-from helpers.editing.overlay import overlay_all
 from helpers.editing.presets import Hyperparameters
 from helpers.editing.request import EditRequest
-from helpers.editing.update import Delta, Update
+from helpers.editing.update import Delta, Update, overlay_all
+from helpers.models import LanguageModel
 from helpers.models.batching import run_halving, token_batches
-from helpers.models.language_model import LanguageModel
 
 if TYPE_CHECKING:
     from helpers.editing.vector import Vector
@@ -41,35 +40,24 @@ class Editor(ABC):
     def method(self) -> str:
         """The name that fits its hyperparameters best, with APP or targets, e.g. ``rome+app``."""
         values = self.hyperparameters.model_dump().items()
-        rows = [
-            e for e in EDITORS.values() if e.section == self.name and e.values.items() <= values
-        ]
-        name = max(rows, key=lambda row: len(row.values)).name if rows else self.name
+        rows = [row for row in EDITORS.values() if row.section == self.name]
+        fitting = [row for row in rows if row.values.items() <= values]
+        name = max(fitting, key=lambda row: len(row.values)).name if fitting else self.name
         return name + ("+app" if self.app else "" if self.targets == "new" else f"+{self.targets}")
 
     @abstractmethod
     def edit(self, requests: Sequence[EditRequest]) -> list[Update]:
-        """One independent update per request, each computed from the unedited model.
-
-        An edit that fails (non-finite loss) yields an empty update whose diagnostics say why; the
-        others are not affected.
-        """
+        """One update per request, each of the unedited model; of a failed edit an empty one."""
 
     def edit_jointly(self, requests: Sequence[EditRequest]) -> Update:
-        """One update that makes all edits together; its diagnostics list each under ``edits``.
-
-        An editor that cannot solve for all at once (as MEMIT and AlphaEdit do) makes them in sequence.
-        """
+        """One update that makes all edits, in sequence where the editor cannot solve for all at once."""
         total, records = Update({}), []
         for total in self.edit_sequentially(requests):
             records.append(dict(total.diagnostics))
         return Update(total.deltas, joint_diagnostics(records))
 
     def edit_sequentially(self, requests: Sequence[EditRequest]) -> Iterator[Update]:
-        """The cumulative update after each edit, made under the overlay of the ones before.
-
-        Its diagnostics are those of the edit just made.
-        """
+        """The cumulative update after each edit, with that edit's diagnostics."""
         total = Update({})
         for request in requests:
             total = total.plus(self.edit_after(total, [request]))
@@ -80,17 +68,12 @@ class Editor(ABC):
         with overlay_all(self.language_model, earlier):
             return self.edit(requests)[0] if len(requests) == 1 else self.edit_jointly(requests)
 
-    def parts(self) -> tuple[str, ...]:
-        """Parts of an edit that its settings name; each counts as of the editor's ``version``."""
-        return ()
+    def _parts(self) -> tuple[str, ...]:
+        return ()  # of an edit, that its settings name: each counts as of the editor's ``version``
 
     def settings(self) -> dict[str, Any]:
-        """Everything about this editor that its updates depend on, as plain JSON values.
-
-        Results are keyed by it and tables print it; editors that read more (context templates,
-        statistics, targets) add theirs.
-        """
-        parts = (self.name, *self.parts(), *(["app"] if self.app else []))
+        """All that its updates depend on, as plain JSON values: results are keyed by it."""
+        parts = (self.name, *self._parts(), *(["app"] if self.app else []))
         return {
             "editor": self.name,
             "versions": dict.fromkeys(parts, self.version),
@@ -107,14 +90,10 @@ def made_in_batches(
     most: int | None = None,
     activity: str = "",
 ) -> list[Made]:
-    """What ``make`` gives for each item, made for items of like length together.
+    """What ``make`` gives for each item, made for items of like ``lengths`` (tokens) together.
 
-    Args:
-        lengths: tokens of each item.
-        budget: tokens of a batch, padding included.
-        make: one result for each of the chosen items; where memory runs out, it gets half of them.
-        most: items of a batch; None: as many as their tokens allow.
-        activity: words next to a progress bar; empty: no bar.
+    ``budget`` are the tokens of a batch, padding included, ``most`` its items. Where memory runs out,
+    ``make`` gets half of them. ``activity`` are words next to a progress bar; empty: no bar.
     """
     made: dict[int, Made] = {}
     with tqdm(total=len(lengths), unit="edit", desc=activity, disable=not activity) as bar:
@@ -134,10 +113,7 @@ def diagnostics_of(
     vector: Vector | None = None,
     extra: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """What is recorded with an edit: norms, ``relative_norm`` = ||Delta W|| / ||W||, and its vector.
-
-    ``exploding`` flags a relative norm above ``EXPLODING``.
-    """
+    """What is recorded with an edit: ||Delta W||, ||Delta W|| / ||W||, ``extra`` and its vector."""
     norms = {name: delta.norm() for name, delta in deltas.items()}
     relative = {name: norm / language_model.weight_norm(name) for name, norm in norms.items()}
     record: dict[str, Any] = {
@@ -147,24 +123,19 @@ def diagnostics_of(
         **(extra or {}),
     }
     if vector is not None:
-        record |= {
-            "steps": vector.steps,
-            "losses": vector.losses,
-            "delta_norm": float(vector.delta.norm()),
-            "initial_norm": float(vector.initial.norm()),
-        }
+        record |= {"steps": vector.steps, "losses": vector.losses}
     return record
 
 
 def joint_diagnostics(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """What is recorded with a joint update: that of each edit, and a failure where all failed."""
-    lost = bool(records) and all("failure" in record for record in records)
-    return {"edits": list(records)} | (
-        {"failure": "no edit of the batch succeeded"} if lost else {}
-    )
+    noted: dict[str, Any] = {"edits": list(records)}
+    if records and all("failure" in record for record in records):
+        noted["failure"] = "no edit of the batch succeeded"
+    return noted
 
 
 def failed(vector: Vector, reason: str | None = None) -> Update:
-    """An empty update that says why its edit was given up; default: the vector's own failure."""
+    """An empty update that states why its edit was given up; default: the vector's own failure."""
     reason = reason or vector.failure or "unknown"
     return Update({}, {"failure": reason, "steps": vector.steps, "losses": vector.losses})

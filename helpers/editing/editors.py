@@ -9,8 +9,7 @@ A variant changes one field of a method's APP, to a value or (ending in ``x``) b
 
     rome+app@alpha=0x → without L1      rome+app@neighbours=3      rome+app@margin=4
 
-Figures need names and looks but no torch: an editor's class is imported when it is built, or its
-hyperparameters are read.
+Figures need names and looks but no torch: an editor's class is imported when it is needed.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from helpers.editing.app import OBJECTIVES, SYMBOLS, App
 
 
 class EditorError(UserError):
-    """Raised for an editor, method, preset or hyperparameter that does not exist, with the remedy."""
+    """An editor, method, preset or hyperparameter that does not exist, with the remedy."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +50,7 @@ class NamedEditor:
 
     @property
     def section(self) -> str:
-        """Of ``params/models/<model>.yaml``, for all editors of its class: the class in lower case."""
+        """Of ``params/models/<model>.yaml``: its class in lower case."""
         return self.place.rpartition(".")[2].lower()
 
     @property
@@ -81,7 +80,7 @@ EDITORS = {editor.name: editor for editor in _ROWS}
 """Every editor by name, in the order of tables and figures."""
 
 _SUFFIXES = {"": "", "app": "+APP", "all": "+ (mean)", "all-sum": "+ (sum)"}
-_NAME = re.compile(r"(?P<method>[^@]+)(@(?P<field>[a-z]+)=(?P<value>[0-9.]+)(?P<times>x?))?")
+_NAME = re.compile(r"([^@]+)(@([a-z]+)=([0-9.]+)(x?))?")
 
 
 def split_method(method: str) -> tuple[NamedEditor, str]:
@@ -94,10 +93,7 @@ def split_method(method: str) -> tuple[NamedEditor, str]:
         )
     editor = EDITORS[name]
     if suffix and not editor.loss:
-        raise EditorError(
-            f"no method {method!r}: {editor.label} optimises no loss that APP or further answers"
-            " could join"
-        )
+        raise EditorError(f"no method {method!r}: {editor.label} has no loss; leave +{suffix} out")
     return editor, suffix
 
 
@@ -126,13 +122,12 @@ class Variant:
 
     @classmethod
     def parse(cls, name: str) -> Variant:
-        """The variant of a name; see the module's description."""
+        """The variant of a name."""
         match = _NAME.fullmatch(name)
         if match is None:
             raise EditorError(f"no variant {name!r}: write METHOD, or METHOD+app@FIELD=VALUE")
-        if match["field"] is None:
-            return cls(match["method"])
-        return cls(match["method"], match["field"], float(match["value"]), bool(match["times"]))
+        method, _, field, value, times = match.groups()
+        return cls(method, field or "", float(value or 0), bool(times))
 
     def __str__(self) -> str:
         change = f"@{self.field}={self.value:g}{'x' * self.times}" if self.field else ""
@@ -166,9 +161,8 @@ class Variant:
 
 def objectives(editor: str) -> list[Variant]:
     """The plain method, with APP, and with APP short of one objective (PEAK, Figures 3 and 5)."""
-    whole = Variant(f"{editor}+app")
-    short = [Variant(whole.method, field, 0.0, True) for field in OBJECTIVES]
-    return [Variant(editor), whole, *short]
+    names = ("", "+app", *(f"+app@{field}=0x" for field in OBJECTIVES))
+    return [Variant.parse(editor + name) for name in names]
 
 
 def fairer(editor: str) -> list[Variant]:

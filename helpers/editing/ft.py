@@ -22,11 +22,11 @@ from helpers.editing.app import App
 from helpers.editing.batch import EditBatch
 from helpers.editing.editor import Editor, diagnostics_of, made_in_batches
 from helpers.editing.presets import LayerHyperparameters
-from helpers.editing.request import EditRequest, checked_requests
+from helpers.editing.request import EditRequest, with_one_prompt
 from helpers.editing.rows import EditRow, edit_row
 from helpers.editing.update import Dense, Update
+from helpers.models import LanguageModel
 from helpers.models.hooks import output_hooks
-from helpers.models.language_model import LanguageModel
 from helpers.models.weights import free_bytes
 
 _COPIES = 5  # of the matrix per edit: change, gradient, Adam's two moments, one in transit
@@ -41,9 +41,7 @@ class LossEditor(Editor):
     app: App | None = None
     targets: str = "new"
     progress: bool = False
-
     token_budget: ClassVar[int]  # of a batch
-    activity: ClassVar[str] = "editing"  # words next to its progress bar
 
     @property
     def edits_at_a_time(self) -> int | None:
@@ -54,8 +52,7 @@ class LossEditor(Editor):
     def edit_rows(self, rows: Sequence[EditRow]) -> list[Update]:
         """One independent update per row, made in one batch."""
 
-    def parts(self) -> tuple[str, ...]:
-        """The loss."""
+    def _parts(self) -> tuple[str, ...]:
         return ("loss",)
 
     def settings(self) -> dict[str, Any]:
@@ -66,25 +63,21 @@ class LossEditor(Editor):
         """One independent update per request."""
         last = getattr(self.hyperparameters, "objective", "") == "prompt_last"
         how: dict[str, Any] = {"targets": self.targets, "prompt_last": last}
-        rows = [
-            edit_row(self.language_model, request, self.app, **how)
-            for request in checked_requests(requests)
-        ]
+        model, chosen = self.language_model, with_one_prompt(requests)
+        rows = [edit_row(model, request, self.app, **how) for request in chosen]
         return made_in_batches(
             [len(row.forest) for row in rows],
             self.token_budget,
             lambda chosen: self.edit_rows([rows[i] for i in chosen]),
             most=self.edits_at_a_time,
-            activity=self.activity if self.progress else "",
+            activity="editing" if self.progress else "",
         )
 
 
 class FtHyperparameters(LayerHyperparameters):
-    """FT on one layer.
+    """FT on one layer, its module's bias included, where it has one (GPT-2, GPT-J).
 
-    ``norm_constraint`` bounds every entry's change (L-infinity; None: unbounded). An edit whose loss
-    is below ``stop_threshold`` takes no further step. A module's bias, where it has one (GPT-2,
-    GPT-J), is trained with its matrix.
+    ``norm_constraint`` bounds every entry's change. Below ``stop_threshold`` no further step is taken.
     """
 
     one_layer = True
@@ -108,20 +101,19 @@ class _Change:
     def parameters(self) -> list[Tensor]:
         return list(self.delta.tensors().values())
 
+    def note(self, terms: dict[str, float]) -> None:
+        self.losses.append(terms)
+        if not all(map(math.isfinite, terms.values())):
+            self.failure = f"non-finite loss at step {self.steps}: {terms}"
+
 
 @dataclass
 class Ft(LossEditor):
-    """FT on one model; the edits' private matrices and Adam states take a quarter of free memory.
-
-    Raises:
-        ValueError: a layer the model does not have.
-    """
+    """FT on one model; the edits' private matrices and Adam states take a quarter of free memory."""
 
     hyperparameters: FtHyperparameters
-
     name = "ft"
     token_budget = 2048
-    activity = "fine-tuning"
 
     def __post_init__(self) -> None:
         (self.layer,) = self.hyperparameters.layers
@@ -136,78 +128,52 @@ class Ft(LossEditor):
 
     def edit_rows(self, rows: Sequence[EditRow]) -> list[Update]:
         """Dense updates, optimised together; edits leave the batch when they stop or fail."""
-        settings = self.hyperparameters
-        batch = EditBatch(self.language_model, rows, self.layer)
-        changes = [self._unchanged() for _ in rows]
+        settings, bound = self.hyperparameters, self.hyperparameters.norm_constraint
+        model, module = self.language_model, self.language_model.module(self.module)
+        batch, shape = EditBatch(model, rows, self.layer), model.weight(self.module).shape
+        biased = getattr(module, "bias", None) is not None
+        options: dict[str, Any] = {"device": model.device, "requires_grad": True}
+        changes = []
+        for _ in rows:
+            bias = torch.zeros(shape[0], **options) if biased else None
+            changes.append(_Change(Dense(torch.zeros(*shape, **options), bias)))
         parameters = [p for change in changes for p in change.parameters]
         # Parameters without a gradient are left alone, momentum included: finished edits stay put.
         optimiser = torch.optim.Adam(parameters, lr=settings.lr, fused=True)
         present = list(changes)
+
+        def adding(entering: Tensor, output: Tensor) -> Tensor:  # each row's own change
+            own = zip(entering.float(), present, strict=True)
+            return output + torch.stack([c.delta.rows(x) for x, c in own]).to(output.dtype)
+
         for _ in range(settings.num_steps):
-            terms = batch.loss_terms(self._hidden(batch, present), self.app)
+            with output_hooks(model, {self.module: adding}):
+                terms = batch.loss_terms(batch.hidden(), self.app)
             total = torch.stack(list(terms.values())).sum(0)
-            _record(present, terms)
+            numbers = torch.stack([term.detach() for term in terms.values()], dim=1).tolist()
+            for change, noted in zip(present, numbers, strict=True):
+                change.note(dict(zip(terms, noted, strict=True)))
             unfinished = (total >= settings.stop_threshold) & torch.isfinite(total)
-            if not bool(unfinished.any()):
+            stays = unfinished.nonzero()[:, 0].tolist()
+            if not stays:
                 break
+            present = [present[place] for place in stays]
+            left = [p for change in present for p in change.parameters]
             optimiser.zero_grad()
-            total[unfinished].sum().backward()
-            if not bool(unfinished.all()):
-                present = _without_finished(batch, present, unfinished)
+            total[unfinished].sum().backward(inputs=left)
+            if len(stays) < len(batch.rows):
+                batch.keep(stays)
             optimiser.step()
-            self._bound(present)
+            with torch.no_grad():
+                for parameter in left if bound else ():
+                    parameter.clamp_(-bound, bound)  # type: ignore[operator]
+            for change in present:
+                change.steps += 1
         return [self._update(change) for change in changes]
-
-    def _unchanged(self) -> _Change:
-        out, into = self.language_model.weight(self.module).shape
-        options: dict[str, Any] = {"device": self.language_model.device, "requires_grad": True}
-        biased = getattr(self.language_model.module(self.module), "bias", None) is not None
-        bias = torch.zeros(out, **options) if biased else None
-        return _Change(Dense(torch.zeros(out, into, **options), bias))
-
-    def _hidden(self, batch: EditBatch, present: Sequence[_Change]) -> Tensor:
-        """Final hidden states with every row under its own change of the matrix."""
-
-        def adding(entering: Tensor, output: Tensor) -> Tensor:
-            rows = zip(entering.float(), present, strict=True)
-            return output + torch.stack([c.delta.rows(x) for x, c in rows]).to(output.dtype)
-
-        with output_hooks(self.language_model, {self.module: adding}):
-            return batch.hidden()
-
-    @torch.no_grad()
-    def _bound(self, present: Sequence[_Change]) -> None:
-        bound = self.hyperparameters.norm_constraint
-        for change in present:
-            change.steps += 1
-            for parameter in change.parameters if bound else ():
-                parameter.clamp_(-bound, bound)  # type: ignore[operator]
 
     def _update(self, change: _Change) -> Update:
         record = {"steps": change.steps, "losses": change.losses}
         if change.failure:
             return Update({}, {"failure": change.failure, **record})
-        bias = None if change.delta.bias is None else change.delta.bias.detach()
-        deltas = {self.module: Dense(change.delta.matrix.detach(), bias)}
+        deltas = {self.module: Dense(**{k: t.detach() for k, t in change.delta.tensors().items()})}
         return Update(deltas, diagnostics_of(self.language_model, deltas, extra=record))
-
-
-def _without_finished(
-    batch: EditBatch, present: Sequence[_Change], unfinished: Tensor
-) -> list[_Change]:
-    """Take finished edits out of the batch and their gradients away."""
-    stays = unfinished.nonzero()[:, 0].tolist()
-    for place, change in enumerate(present):
-        for parameter in change.parameters if place not in stays else ():
-            parameter.grad = None
-    batch.keep(stays)
-    return [present[i] for i in stays]
-
-
-def _record(present: Sequence[_Change], terms: dict[str, Tensor]) -> None:
-    """Note this evaluation's terms, and failures (one host transfer)."""
-    values = torch.stack([term.detach() for term in terms.values()], dim=1).tolist()
-    for change, numbers in zip(present, values, strict=True):
-        change.losses.append(dict(zip(terms, numbers, strict=True)))
-        if not all(map(math.isfinite, numbers)):
-            change.failure = f"non-finite loss at step {change.steps}: {change.losses[-1]}"

@@ -7,32 +7,30 @@ layers below already edited, an equal share of what is still missing there,
 
 is written into the layer's second MLP matrix at the averaged key k (Meng et al. 2023, Algorithm 1).
 The editors differ in how a matrix takes up keys K [f, n] and residuals R [d, n]. With C the second
-moment and lambda = ``mom2_update_weight``, MEMIT's (eq. 14) is
+moment, MEMIT (eq. 14) has
 
     Delta W = R K^T (lambda C + K K^T)^-1.
 
-With S = (lambda C)^-1 K this is R (I + K^T S)^-1 S^T, so no [f, f] matrix is formed beyond one
-Cholesky factor of C, and one edit alone is r s^T / (1 + k . s). AlphaEdit (Fang et al. 2025, as its
-code has it) confines updates to the null space of what is known. P projects onto the directions in
-which C is below a threshold; with L2 a ridge and A all keys so far, the batch's own among them,
+AlphaEdit (Fang et al. 2025, as its code has it) confines updates to the null space of what is known.
+P projects onto the directions in which C is below a threshold; with A all keys so far, the batch's
+own (K = A E) among them,
 
     Delta W^T = (P A A^T + L2 I)^-1 P K R^T.
 
-Pushed through, this is P A (A^T P A + L2 I)^-1 E R^T where K = A E: only systems of the size of the
-number of keys. One edit alone is r (P k)^T / (k^T P k + L2).
+Pushed through, both are Delta W^T = D (ridge I + A^T D)^-1 E R^T: D = (lambda C)^-1 A, ridge 1 and
+A = K for MEMIT, D = P A and ridge L2 for AlphaEdit. So no [f, f] matrix is formed beyond one Cholesky
+factor of C, and one edit alone is r d^T / (ridge + k . d).
 
-Gemma 3 and OLMo 2 normalise the MLP's output before it enters the residual stream; there the share is
-handed back through the norm (``before_norm``), and what the norm cannot deliver is left to the layers
-after it.
+Where the MLP's output is normalised before it enters the residual stream (Gemma 3, OLMo 2), the share
+is handed back through the norm (``before_norm``); what it cannot deliver is left to later layers.
 """
 
 from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import torch
@@ -42,18 +40,13 @@ from torch import Tensor, nn
 from helpers.editing.contexts import read_at_subjects
 from helpers.editing.editor import diagnostics_of, failed, joint_diagnostics
 from helpers.editing.moments import NullSpace
-from helpers.editing.overlay import overlay_all
 from helpers.editing.presets import VectorHyperparameters
 from helpers.editing.request import EditRequest
-from helpers.editing.update import LowRank, Update
+from helpers.editing.update import LowRank, Update, overlay_all
 from helpers.editing.vector import Vector, VectorEditor
 
-Factors = tuple[Tensor, Tensor]
-"""left [d, n] and right [f, n] of a matrix left @ right.T."""
-
-KeyHistory = dict[int, Tensor]
-"""Keys [f, m] of the edits made so far in one run, by layer."""
-
+Factors = tuple[Tensor, Tensor]  # left [d, n] and right [f, n] of a matrix left @ right.T
+KeyHistory = dict[int, Tensor]  # keys [f, m] of the edits made so far in one run, by layer
 _HALVINGS = 100  # of the interval that a norm's mu is searched in
 
 
@@ -64,21 +57,30 @@ class SpreadingEditor(VectorEditor):
     grouped = True
 
     @abstractmethod
+    def directions(self, layer: int, keys: Tensor) -> tuple[Tensor, float]:
+        """D [f, n] for keys [f, n], in fp64, and the ridge."""
+
     def solve_each(self, layer: int, keys: Tensor, residuals: Tensor) -> Factors:
         """Independent edits, from keys [f, n] and residuals [d, n] in fp64: column i is edit i's own."""
+        found, ridge = self.directions(layer, keys)
+        return residuals / (ridge + (keys * found).sum(0)), found
 
-    @abstractmethod
-    def solve_jointly(self, layer: int, keys: Tensor, residuals: Tensor) -> Factors:
-        """Factors of one update that takes up all keys."""
+    def solve_jointly(
+        self, layer: int, keys: Tensor, residuals: Tensor, history: KeyHistory | None = None
+    ) -> Factors:
+        """Factors of one update that takes up all keys, and leaves those of ``history`` alone."""
+        known = torch.cat([(history or {}).get(layer, keys[:, :0]), keys], dim=1)
+        found, ridge = self.directions(layer, known)
+        identity = torch.eye(known.shape[1]).to(known)
+        inner = ridge * identity + known.T @ found
+        return residuals, found @ torch.linalg.solve(inner, identity[:, -keys.shape[1] :])
 
-    def parts(self) -> tuple[str, ...]:
-        """The layer loop, and the way back through the MLP's norm where there is one."""
+    def _parts(self) -> tuple[str, ...]:
         normed = self.language_model.layout.architecture.mlp_norm is not None
-        return (*super().parts(), "spreading", *(["normed"] if normed else []))
+        return (*super()._parts(), "spreading", *(["normed"] if normed else []))
 
-    def noted(self, layer: int) -> dict[str, Any]:
-        """What else the diagnostics report of a layer."""
-        return {}
+    def _noted(self, layer: int) -> dict[str, Any]:
+        return {}  # what else the diagnostics report of a layer
 
     def edit(self, requests: Sequence[EditRequest]) -> list[Update]:
         """One independent update per request, of rank one in every edited matrix."""
@@ -91,38 +93,30 @@ class SpreadingEditor(VectorEditor):
                 own = slice(column, column + 1)
                 delta = LowRank(*(factor[:, own].float() for factor in factors))
                 updates[i] = Update({**updates[i], module: delta})
-                norm = float(keys[:, column].norm())
-                notes[i][module] = {"key_norm": norm, **self.noted(layer)}
+                notes[i][module] = self._noted(layer)
         return [
             failed(v) if v.failure else self._recorded(updates[i], v, {"layers": notes[i]})
             for i, v in enumerate(vectors)
         ]
 
-    def edit_jointly(self, requests: Sequence[EditRequest]) -> Update:
-        """One update for all requests, solved for together layer by layer."""
-        return self.jointly(requests, self.solve_jointly)
-
-    def jointly(
-        self, requests: Sequence[EditRequest], solve: Callable[[int, Tensor, Tensor], Factors]
+    def edit_jointly(
+        self, requests: Sequence[EditRequest], history: KeyHistory | None = None
     ) -> Update:
-        """``edit_jointly`` with another way to solve for a layer's factors."""
+        """One update for all requests, solved for together layer by layer."""
         vectors, notes = self._vectors(requests), {}
         updates = {i: Update({}) for i, vector in enumerate(vectors) if not vector.failure}
         update = Update({})
         for layer, keys, residuals in self._layers(requests, vectors, updates):
-            delta = LowRank(*(factor.float() for factor in solve(layer, keys, residuals)))
+            factors = self.solve_jointly(layer, keys, residuals, history)
+            delta = LowRank(*(factor.float() for factor in factors))
             update = Update({**update, self._module(layer): delta})
             updates |= dict.fromkeys(updates, update)
-            notes[self._module(layer)] = self.noted(layer)
+            notes[self._module(layer)] = self._noted(layer)
         edits = [
             dict(failed(v).diagnostics) if v.failure else diagnostics_of(self.language_model, {}, v)
             for v in vectors
         ]
         return self._recorded(update, None, {"layers": notes, **joint_diagnostics(edits)})
-
-    def averaged_keys(self, seen: Sequence[Tensor]) -> Tensor:
-        """Keys [f, n] from each edit's keys [templates, f], weighted by template, in fp64."""
-        return torch.stack([self.contexts.averaged(keys.double()) for keys in seen], dim=1)
 
     def _vectors(self, requests: Sequence[EditRequest]) -> list[Vector]:
         last = self.hyperparameters.layers[-1]
@@ -141,19 +135,19 @@ class SpreadingEditor(VectorEditor):
         wanted = [(vectors[i].initial + vectors[i].delta).double() for i in updates]  # z
         for place, layer in enumerate(layers if wanted else ()):
             module, mlp, norm = self._module(layer), layout.mlp(layer), layout.mlp_norm(layer)
-            seen = read_at_subjects(
-                self.language_model,
-                prompts,
-                inputs=[module],
-                outputs=[last, mlp] if norm else [last],
-                updates=list(updates.values()),
-            )
+            outputs = [last, mlp] if norm else [last]
+            options: dict[str, Any] = {"outputs": outputs, "updates": list(updates.values())}
+            seen = read_at_subjects(self.language_model, prompts, inputs=[module], **options)
             current = torch.stack([values[0] for values in seen[last]]).double()
             residuals = (torch.stack(wanted) - current).T / (len(layers) - place)
             if norm:
-                outputs = torch.stack([values[0] for values in seen[mlp]], dim=1)
-                residuals = before_norm(self.language_model.module(norm), outputs, residuals)
-            yield layer, self.averaged_keys(seen[module]), residuals
+                written = torch.stack([values[0] for values in seen[mlp]], dim=1)
+                residuals = before_norm(self.language_model.module(norm), written, residuals)
+            yield layer, self._averaged(seen[module]), residuals
+
+    def _averaged(self, seen: Sequence[Tensor]) -> Tensor:
+        # Keys [f, n] from each edit's keys [templates, f], weighted by template, in fp64.
+        return torch.stack([self.contexts.averaged(keys.double()) for keys in seen], dim=1)
 
     def _module(self, layer: int) -> str:
         return self.language_model.layout.mlp_out(layer)
@@ -166,7 +160,7 @@ class SpreadingEditor(VectorEditor):
 
 
 class MemitHyperparameters(VectorHyperparameters):
-    """MEMIT: consecutive layers; ``mom2_update_weight`` (lambda) weighs the second moment."""
+    """MEMIT: ``mom2_update_weight`` (lambda) weighs the second moment."""
 
     mom2_update_weight: float = Field(gt=0)
 
@@ -176,34 +170,19 @@ class Memit(SpreadingEditor):
     """MEMIT on one model."""
 
     hyperparameters: MemitHyperparameters
-
     name = "memit"
 
-    def solve_each(self, layer: int, keys: Tensor, residuals: Tensor) -> Factors:
-        """r s^T / (1 + k . s) for every column."""
-        solved = self._solved(layer, keys)
-        return residuals / (1 + (keys * solved).sum(0)), solved
-
-    def solve_jointly(self, layer: int, keys: Tensor, residuals: Tensor) -> Factors:
-        """R (I + K^T S)^-1 and S."""
-        solved = self._solved(layer, keys)
-        inner = torch.eye(keys.shape[1], dtype=keys.dtype, device=keys.device) + keys.T @ solved
-        return torch.linalg.solve(inner, residuals, left=False), solved
-
-    def _solved(self, layer: int, keys: Tensor) -> Tensor:
-        """S = (lambda C)^-1 K."""
-        return self.second_moments[layer].solve(keys) / self.hyperparameters.mom2_update_weight
+    def directions(self, layer: int, keys: Tensor) -> tuple[Tensor, float]:
+        """(lambda C)^-1 K."""
+        weight = self.hyperparameters.mom2_update_weight
+        return self.second_moments[layer].solve(keys) / weight, 1.0
 
 
 class AlphaEditHyperparameters(VectorHyperparameters):
-    """AlphaEdit: directions with a second moment below ``nullspace_threshold`` are free to change.
+    """AlphaEdit: directions with a second moment below ``nullspace_threshold`` are free to change."""
 
-    The threshold is absolute, so the dimension it leaves depends on the model's scale; it is
-    reported with every edit. ``L2`` is the ridge added to the keys' Gram matrix.
-    """
-
-    nullspace_threshold: float = Field(gt=0)
-    L2: float = Field(gt=0)
+    nullspace_threshold: float = Field(gt=0)  # absolute; what it leaves is reported with every edit
+    L2: float = Field(gt=0)  # the ridge
 
 
 @dataclass
@@ -211,42 +190,26 @@ class AlphaEdit(SpreadingEditor):
     """AlphaEdit on one model; the null spaces belong to the second moments."""
 
     hyperparameters: AlphaEditHyperparameters
-
     name = "alphaedit"
 
     def null_space(self, layer: int) -> NullSpace:
         """The null space of a layer's second moment."""
         return self.second_moments[layer].null_space(self.hyperparameters.nullspace_threshold)
 
-    def noted(self, layer: int) -> dict[str, Any]:
-        """The dimension of the null space."""
+    def _noted(self, layer: int) -> dict[str, Any]:
         return {"null_space_dimension": self.null_space(layer).dimension}
 
-    def solve_each(self, layer: int, keys: Tensor, residuals: Tensor) -> Factors:
-        """r (P k)^T / (k^T P k + L2) for every column."""
-        projected = self.null_space(layer).project(keys)
-        return residuals / ((keys * projected).sum(0) + self.hyperparameters.L2), projected
-
-    def solve_jointly(
-        self, layer: int, keys: Tensor, residuals: Tensor, history: KeyHistory | None = None
-    ) -> Factors:
-        """R and P A (A^T P A + L2 I)^-1 E, with A the keys of ``history`` and these."""
-        known = torch.cat([(history or {}).get(layer, keys[:, :0]), keys], dim=1)
-        projected = self.null_space(layer).project(known)
-        ridge = self.hyperparameters.L2 * torch.eye(known.shape[1]).to(known)
-        chosen = torch.eye(known.shape[1]).to(known)[:, -keys.shape[1] :]
-        return residuals, projected @ torch.linalg.solve(known.T @ projected + ridge, chosen)
+    def directions(self, layer: int, keys: Tensor) -> tuple[Tensor, float]:
+        """P K."""
+        return self.null_space(layer).project(keys), self.hyperparameters.L2
 
     def edit_sequentially(self, requests: Sequence[EditRequest]) -> Iterator[Update]:
-        """Cumulative updates; each edit also protects the keys of the ones before.
-
-        An edit's keys are read again on the model it has just changed, and kept for this run only.
-        """
+        """Each edit also protects the keys of those before, read on the model just after their edit."""
         total, history = Update({}), KeyHistory()
         editor = replace(self, memo=None)  # vectors of the edited model are not shared
         for request in requests:
             with overlay_all(self.language_model, total):
-                step = editor.jointly([request], partial(self.solve_jointly, history=history))
+                step = editor.edit_jointly([request], history)
             total = total.plus(step)
             if not step.failed:  # else nothing was written that needs protection
                 with overlay_all(self.language_model, total):
@@ -254,10 +217,11 @@ class AlphaEdit(SpreadingEditor):
             yield total
 
     def _remember(self, history: KeyHistory, request: EditRequest) -> None:
-        modules = [self._module(layer) for layer in self.hyperparameters.layers]
-        seen = read_at_subjects(self.language_model, self.prompts([request]), inputs=modules)
-        for layer, module in zip(self.hyperparameters.layers, modules, strict=True):
-            keys = self.averaged_keys(seen[module])
+        modules = {layer: self._module(layer) for layer in self.hyperparameters.layers}
+        inputs = list(modules.values())
+        seen = read_at_subjects(self.language_model, self.prompts([request]), inputs=inputs)
+        for layer, module in modules.items():
+            keys = self._averaged(seen[module])
             history[layer] = torch.cat([history.get(layer, keys[:, :0]), keys], dim=1)
 
 
@@ -268,14 +232,7 @@ def before_norm(norm: nn.Module, outputs: Tensor, residuals: Tensor) -> Tensor:
     The norm g * m / rms(m) always gives g * u with rms(u) = 1; with Gemma 3's gains of up to 700 a
     residual added before it arrives thousands of times off. The nearest it can come to a wanted t
     minimises |g * u - t| on that sphere: u = g t / (g^2 + mu), with the mu that gives u its length.
-
-    Args:
-        norm: a root-mean-square norm with a gain per component, no offset.
-        outputs: what enters the norm unedited, [d, n].
-        residuals: wanted changes of what leaves it, [d, n].
-
-    Returns:
-        [d, n] in fp64. Of all outputs with the same image, the one with the old length is taken.
+    ``outputs``, what enters the norm unedited, and the result are [d, n], the latter in fp64.
     """
     entering = outputs.double()
     gain = norm(torch.ones_like(next(norm.parameters()))).double()[:, None]

@@ -7,12 +7,10 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from helpers.editing.app import App
 from helpers.editing.editor import Editor
 from helpers.editing.rect_prune import Wrapper
 from helpers.editing.request import EditRequest
 from helpers.editing.update import Update
-from helpers.models.language_model import LanguageModel
 
 Item = TypeVar("Item", bound=Hashable)
 Value = TypeVar("Value")
@@ -25,10 +23,7 @@ def memoised(
     items: Sequence[Item],
     make: Callable[[list[Item]], Iterable[Value]],
 ) -> list[Value]:
-    """One value per item; ``make`` finds those that ``memo`` lacks. Without a memo, it finds all.
-
-    ``how`` names all else that the values depend on.
-    """
+    """One value per item; ``make`` finds those that ``memo`` lacks. ``how`` is all else they depend on."""
     memo = {} if memo is None else memo
     missing = [item for item in dict.fromkeys(items) if (how, item) not in memo]
     for item, value in zip(missing, make(missing) if missing else (), strict=True):
@@ -38,16 +33,10 @@ def memoised(
 
 @dataclass
 class Memoised(Editor):
-    """An editor whose updates of the unedited model are kept in ``memo`` by its settings.
-
-    Editors of one model with equal settings and one memo make an edit once.
-    """
+    """Keeps an editor's updates of the unedited model in ``memo``, by its settings."""
 
     base: Editor
     memo: Memo = field(repr=False)
-    language_model: LanguageModel = field(init=False, repr=False)
-    app: App | None = field(init=False, repr=False)
-
     name = "memoised"
 
     def __post_init__(self) -> None:
@@ -56,17 +45,16 @@ class Memoised(Editor):
 
     def edit(self, requests: Sequence[EditRequest]) -> list[Update]:
         """The base editor's independent updates."""
-        return list(self._once("edit", requests, lambda: self.base.edit(requests)))
+        return list(self._once("edit", requests, self.base.edit))
 
     def edit_jointly(self, requests: Sequence[EditRequest]) -> Update:
         """The base editor's joint update."""
-        update: Update = self._once("joint", requests, lambda: self.base.edit_jointly(requests))
-        return update
+        return self._once("joint", requests, lambda all_of: [self.base.edit_jointly(all_of)])[0]
 
     def edit_sequentially(self, requests: Sequence[EditRequest]) -> Iterator[Update]:
         """The base editor's cumulative updates, kept off the device: they can be dense."""
         made = (update.to("cpu") for update in self.base.edit_sequentially(requests))
-        yield from self._once("sequence", requests, lambda: list(made))
+        yield from self._once("sequence", requests, lambda _: list(made))
 
     def edit_after(self, earlier: Update, requests: Sequence[EditRequest]) -> Update:
         """What the base editor adds to an edited model; not kept."""
@@ -76,9 +64,14 @@ class Memoised(Editor):
         """The base editor's, so that results are kept under its key."""
         return self.base.settings()
 
-    def _once(self, what: str, requests: Sequence[EditRequest], make: Callable[[], Any]) -> Any:
+    def _once(
+        self,
+        what: str,
+        requests: Sequence[EditRequest],
+        make: Callable[[Sequence[EditRequest]], list[Update]],
+    ) -> list[Update]:
         how = what + json.dumps(self.settings(), sort_keys=True)
-        return memoised(self.memo, how, [tuple(requests)], lambda _: [make()])[0]
+        return memoised(self.memo, how, [tuple(requests)], lambda _: [make(requests)])[0]
 
 
 def with_memo(editor: Editor, memo: Memo) -> Editor:

@@ -8,9 +8,8 @@ computes (Mitchell et al. 2022, eqs. 3 and 4)
     Delta W = rate · sum over tokens of delta~ x~^T,   z = [x~; delta~]
 
 One network serves all matrices of a shape; scale s, shift o and rate are each matrix's own. The
-statistics of the normalisation are measured before training (``tools.train_mend``) and then fixed. All
-edits of a batch share one forward and one backward pass: their losses are summed, so each has its own
-gradient.
+normalisation is measured before training (``tools.train_mend``) and then fixed. All edits of a batch
+share one forward and one backward pass: their losses are summed, so each has its own gradient.
 """
 
 from __future__ import annotations
@@ -19,14 +18,13 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from pydantic import Field
 from safetensors import safe_open
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from helpers import UserError
@@ -38,31 +36,30 @@ from helpers.editing.presets import LayerHyperparameters
 from helpers.editing.rows import EditRow
 from helpers.editing.update import LowRank, Update
 from helpers.kept import read_kept
-from helpers.models.hooks import OnOutput, output_hooks
-from helpers.models.language_model import LanguageModel
-from helpers.paths import PACKAGED, cache_folder, written_whole
+from helpers.models import LanguageModel
+from helpers.models.hooks import output_hooks
+from helpers.paths import PACKAGED, cache_folder
 
+# Inputs [rows, tokens, in] and output gradients [rows, tokens, out] of each matrix.
 TokenGradients = dict[str, tuple[Tensor, Tensor]]
-"""Inputs [rows, tokens, in] and output gradients [rows, tokens, out] of each matrix."""
 
 FIRST_RATE = -2e-4  # negative: untrained MEND is gradient descent
 _SMALLEST_DEVIATION = 1e-7
 
 
 class NetworkError(UserError):
-    """Raised for a file that holds no hypernetwork, or one of another model or setting."""
+    """A file that holds no hypernetwork, or one of another model or setting."""
 
 
 class UntrainedError(NetworkError):
-    """Raised where no network was trained for the model."""
+    """No network was trained for the model."""
 
 
 class MendHyperparameters(LayerHyperparameters):
     """MEND: all MLP matrices of ``layers`` are edited.
 
-    ``rank`` is that of the hypernetwork's two layers. ``network`` is the file of the trained
-    hypernetwork: a path, or a name looked for in the packaged ``mend`` folder and the user's cache;
-    empty means ``<model>.safetensors``.
+    ``rank`` is that of the hypernetwork's two layers, ``network`` its file: a path, or a name looked
+    for in the packaged ``mend`` folder and the user's cache; empty means ``<model>.safetensors``.
     """
 
     rank: int = Field(default=1920, gt=0)
@@ -75,7 +72,6 @@ class Mend(LossEditor):
 
     hyperparameters: MendHyperparameters
     network: Hypernetwork = field(kw_only=True)
-
     name = "mend"
     token_budget = 1024
 
@@ -83,38 +79,32 @@ class Mend(LossEditor):
         """Also a checksum of the network's weights."""
         return super().settings() | {"network": self.network.checksum}
 
+    @torch.no_grad()
     def edit_rows(self, rows: Sequence[EditRow]) -> list[Update]:
         """Low-rank updates from one forward and one backward pass."""
         names = list(self.network.shapes)
         first = min(self.language_model.layout.layer_of(name) for name in names)
         batch = EditBatch(self.language_model, rows, first)
         gradients, terms = token_gradients(batch, names, self.app)
-        deltas = self._deltas(gradients)
-        updates = []
-        for row in range(len(rows)):
-            own = {name: of_rows[row] for name, of_rows in deltas.items()}
-            losses = {name: float(term[row]) for name, term in terms.items()}
-            record = {"steps": 1, "losses": [losses]}
-            numbers = [torch.tensor(list(losses.values()))]
-            numbers += [factor for delta in own.values() for factor in (delta.left, delta.right)]
-            if all(bool(each.isfinite().all()) for each in numbers):
-                noted = diagnostics_of(self.language_model, own, extra=record)
-                updates.append(Update(own, noted))
-            else:
-                failure = f"non-finite loss or gradient: {losses}"
-                updates.append(Update({}, {"failure": failure, **record}))
-        return updates
-
-    @torch.no_grad()
-    def _deltas(self, gradients: TokenGradients) -> dict[str, list[LowRank]]:
-        """Each matrix's deltas, one per row; all rows' tokens pass the hypernetwork together."""
-        found = {}
-        for name, (x, delta) in gradients.items():
+        own: list[dict[str, LowRank]] = [{} for _ in rows]
+        for name, (x, delta) in gradients.items():  # all rows' tokens pass the network together
             real = contributes(x, delta)
             counts = real.sum(-1).tolist()
             factors = (part.split(counts) for part in self.network(name, x[real], delta[real]))
-            found[name] = [LowRank(left.T, right.T) for right, left in zip(*factors, strict=True)]
-        return found
+            for deltas, right, left in zip(own, *factors, strict=True):
+                deltas[name] = LowRank(left.T, right.T)
+        numbers = torch.stack(list(terms.values()), dim=1).tolist()
+        losses = [dict(zip(terms, of_row, strict=True)) for of_row in numbers]
+        return [self._update(*each) for each in zip(own, losses, strict=True)]
+
+    def _update(self, deltas: dict[str, LowRank], losses: dict[str, float]) -> Update:
+        record = {"steps": 1, "losses": [losses]}
+        numbers = [torch.tensor(list(losses.values()))]
+        numbers += [factor for delta in deltas.values() for factor in delta.tensors().values()]
+        if not all(bool(each.isfinite().all()) for each in numbers):
+            failure = f"non-finite loss or gradient: {losses}"
+            return Update({}, {"failure": failure, **record})
+        return Update(deltas, diagnostics_of(self.language_model, deltas, extra=record))
 
 
 def token_gradients(
@@ -122,29 +112,22 @@ def token_gradients(
 ) -> tuple[TokenGradients, dict[str, Tensor]]:
     """What the hypernetwork reads: each row's own loss, differentiated at the matrices' outputs.
 
-    Of APP only the first term has a gradient before any change is made.
-
-    Returns:
-        Inputs and gradients by matrix, and the loss terms [rows].
+    Of APP only the first term has a gradient before any change is made. Also the loss terms [rows].
     """
-    inputs: dict[str, Tensor] = {}
-    outputs: dict[str, Tensor] = {}
+    seen: TokenGradients = {}
 
-    def keep(name: str) -> OnOutput:
-        def on_output(entering: Tensor, output: Tensor) -> None:
-            inputs[name], outputs[name] = entering, output
-
-        return on_output
+    def keep(name: str, entering: Tensor, output: Tensor) -> None:
+        seen[name] = entering, output
 
     # The graph begins at the first edited block's input: the weights themselves are frozen.
     batch.entering = batch.entering.detach().requires_grad_()
-    hooks = {name: keep(name) for name in names}
+    hooks = {name: partial(keep, name) for name in names}
     with output_hooks(batch.language_model, hooks), torch.enable_grad():
         terms = batch.loss_terms(batch.hidden(), app)
         total = torch.stack(list(terms.values())).sum()
-        gradients = torch.autograd.grad(total, [outputs[name] for name in names])
+        gradients = torch.autograd.grad(total, [seen[name][1] for name in names])
     pairs = zip(names, gradients, strict=True)
-    found = {name: (inputs[name].detach().float(), g.float()) for name, g in pairs}
+    found = {name: (seen[name][0].detach().float(), g.float()) for name, g in pairs}
     return found, {name: term.detach() for name, term in terms.items()}
 
 
@@ -195,17 +178,15 @@ class Hypernetwork(nn.Module):
     def __init__(self, shapes: Mapping[str, tuple[int, int]], rank: int, *, seed: int = 0) -> None:
         super().__init__()
         self.shapes, self.rank = dict(shapes), rank
-        self._members: dict[tuple[int, int], list[str]] = {}
-        for name, shape in self.shapes.items():
-            self._members.setdefault(shape, []).append(name)
+        self.members: dict[str, list[str]] = {}  # of each network, by the name of its shape
+        for name, (out, into) in self.shapes.items():
+            self.members.setdefault(f"{out}x{into}", []).append(name)
+        self.networks = nn.ModuleDict()
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            self.networks = nn.ModuleDict(
-                {
-                    _key(shape): _ShapeNetwork(*shape, min(rank, sum(shape)), len(members))
-                    for shape, members in self._members.items()
-                }
-            )
+            for key, members in self.members.items():
+                shape = self.shapes[members[0]]
+                self.networks[key] = _ShapeNetwork(*shape, min(rank, sum(shape)), len(members))
         self.rates = nn.Parameter(torch.full((len(self.shapes),), FIRST_RATE))
 
     @classmethod
@@ -224,21 +205,11 @@ class Hypernetwork(nn.Module):
         ``x`` are inputs [..., tokens, in], ``delta`` output gradients [..., tokens, out]. Tokens where
         one is zero contribute nothing; normalised zeros are not zero, so they are masked.
         """
-        shape = self.shapes[name]
-        network = self.networks[_key(shape)]
-        right, left = network(x, delta, self._members[shape].index(name))
+        key = "x".join(map(str, self.shapes[name]))
+        right, left = self.networks[key](x, delta, self.members[key].index(name))
         real = contributes(x, delta)[..., None]
         rate = self.rates[list(self.shapes).index(name)]
         return torch.where(real, right, 0.0), torch.where(real, rate * left, 0.0)
-
-    @torch.no_grad()
-    def normalise_by(self, tokens: Mapping[str, Tensor]) -> None:
-        """Set the normalisation from each matrix's contributing tokens, [n, in + out]."""
-        for shape, members in self._members.items():
-            seen = torch.cat([tokens[name] for name in members])
-            network = self.networks[_key(shape)]
-            network.mean.copy_(seen.mean(0))  # type: ignore[operator]
-            network.deviation.copy_(seen.std(0))  # type: ignore[operator]
 
     @cached_property
     def checksum(self) -> str:
@@ -248,41 +219,21 @@ class Hypernetwork(nn.Module):
             digest.update(name.encode() + tensor.float().cpu().numpy().tobytes())
         return digest.hexdigest()[:16]
 
-    def save(self, path: Path, language_model: LanguageModel) -> None:
-        """Write the network to a safetensors file, learned matrices in half precision.
-
-        The statistics stay in fp32: gradients are too small for half precision.
-        """
-        state = {
-            name: tensor.half() if name.endswith((".left", ".right")) else tensor.float()
-            for name, tensor in self.state_dict().items()
-        }
-        described = {"shapes": self.shapes, "rank": self.rank, "model": language_model.name}
-        metadata = {"mend": json.dumps(described), "fingerprint": language_model.fingerprint}
-        with written_whole(path) as scratch:
-            save_file({k: v.contiguous().cpu() for k, v in state.items()}, scratch, metadata)
-
 
 def load_network(
     language_model: LanguageModel, hyperparameters: MendHyperparameters
 ) -> Hypernetwork:
-    """The trained hypernetwork that hyperparameters name.
-
-    Raises:
-        NetworkError: no such file, or a network of another model, of other layers or rank.
-    """
+    """The trained hypernetwork that hyperparameters name, or a ``NetworkError``."""
     path = network_file(language_model.name, hyperparameters)
     metadata, state = read_kept(path, _read)
+    train = "train one with python -m tools.train_mend"
     if "mend" not in metadata:
-        raise NetworkError(
-            f"{path} holds no MEND network: train one with python -m tools.train_mend"
-        )
+        raise NetworkError(f"{path} holds no MEND network: {train}")
     described = json.loads(metadata["mend"])
     if metadata["fingerprint"] != language_model.fingerprint:
         raise NetworkError(
             f"{path} was trained for {described['model']} ({metadata['fingerprint']}), not for"
-            f" {language_model.name} ({language_model.fingerprint}); train one with"
-            " python -m tools.train_mend"
+            f" {language_model.name} ({language_model.fingerprint}); {train}"
         )
     shapes = {name: (out, into) for name, (out, into) in described["shapes"].items()}
     layers, rank = {language_model.layout.layer_of(name) for name in shapes}, described["rank"]
@@ -297,11 +248,7 @@ def load_network(
 
 
 def network_file(model: str, hyperparameters: MendHyperparameters) -> Path:
-    """Where the trained hypernetwork is that hyperparameters name.
-
-    Raises:
-        UntrainedError: no such file, with the places that were looked at.
-    """
+    """Where the trained hypernetwork is that hyperparameters name, or an ``UntrainedError``."""
     file = hyperparameters.network or f"{Path(model).name}.safetensors"
     places = [Path(file).expanduser(), PACKAGED / "mend" / file, cache_folder("mend") / file]
     for place in places:
@@ -314,11 +261,6 @@ def network_file(model: str, hyperparameters: MendHyperparameters) -> Path:
 
 
 def _read(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
-    """Metadata and tensors in fp32."""
     with safe_open(path, "pt") as file:
         tensors = {name: file.get_tensor(name).float() for name in file.keys()}  # noqa: SIM118
         return file.metadata() or {}, tensors
-
-
-def _key(shape: tuple[int, int]) -> str:
-    return f"{shape[0]}x{shape[1]}"

@@ -1,17 +1,17 @@
 """Second moments of keys: C = mean over tokens of k k^T, uncentred, for the ROME family.
 
-k [f] is the input of a block's second MLP matrix. Every document is read after the special tokens
-that the tokenizer puts before a prompt, as the ROME family does, so that C describes the keys that edits
-meet. Making C is an explicit step: kept per model fingerprint and corpus, saved as it is read, resumed
-where it stopped. The ROME layers of the embedded models come with the package.
+k [f] is the input of a block's second MLP matrix. Documents are read after the special tokens that
+the tokenizer puts before a prompt, so that C describes the keys that edits meet. It is kept per model
+fingerprint and corpus, saved as it grows, resumed where it stopped. That of ROME's layers of the
+embedded models comes with the package.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -25,22 +25,23 @@ from tqdm.auto import tqdm
 from helpers import UserError
 from helpers.editing.corpus import Corpus
 from helpers.kept import kept, kept_at, kept_whole, read_kept, sound
-from helpers.models.batching import run_halving
+from helpers.models import LanguageModel
+from helpers.models.batching import run_halving, token_batches
 from helpers.models.forest import padded
 from helpers.models.forward import hidden_states
 from helpers.models.hooks import record
-from helpers.models.language_model import LanguageModel
 from helpers.models.tokens import prompt_prefix
 from helpers.paths import PACKAGED, cache_folder
 from helpers.processes import Progress
 
+TOGETHER = 32  # documents that are read before sums are saved
 TOKENS = 4096  # of a pass, padding included
 LARGE = 4096  # rows of a matrix whose decomposition is kept
 SAVE_EVERY = 300.0  # seconds between copies of unfinished sums
 
 
 class SecondMomentError(UserError):
-    """Raised for statistics of no tokens, or of too few to be solved with."""
+    """Statistics of no tokens, or of too few to be solved with."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,7 @@ class SecondMoment:
     corpus: str
     device: str | torch.device = "cpu"  # what is solved with is made, and kept, there
     file: Path | None = None  # it was read from
+    _null_spaces: dict[float, NullSpace] = field(default_factory=dict, init=False, repr=False)
 
     def solve(self, keys: Tensor) -> Tensor:
         """C^-1 keys for keys [f, n] (or [f]), solved in fp64 by one Cholesky factor per layer."""
@@ -89,10 +91,7 @@ class SecondMoment:
 
     @cached_property
     def directions(self) -> tuple[Tensor, Tensor]:
-        """Its eigenvalues [f], ascending, and eigenvectors [f, f], in fp64.
-
-        Those of a large matrix take minutes: they are kept next to its file.
-        """
+        """Eigenvalues [f], ascending, and eigenvectors [f, f], in fp64; large ones are kept in a file."""
         matrix = self.matrix.to(self.device).double()
         if len(matrix) < LARGE or self.file is None:
             values, vectors = torch.linalg.eigh(matrix)
@@ -111,11 +110,7 @@ class SecondMoment:
         return kept(self.file.with_name(f"{self.file.stem}-directions.safetensors"), read, make)
 
     def null_space(self, threshold: float) -> NullSpace:
-        """Directions in which it is below an absolute ``threshold``, found once.
-
-        Raises:
-            ValueError: no direction is below it.
-        """
+        """Directions in which it is below an absolute ``threshold``, found once."""
         if threshold not in self._null_spaces:
             values, vectors = self.directions
             occupied = vectors[:, values >= threshold]
@@ -127,97 +122,63 @@ class SecondMoment:
             self._null_spaces[threshold] = NullSpace(occupied)
         return self._null_spaces[threshold]
 
-    @cached_property
-    def _null_spaces(self) -> dict[float, NullSpace]:
-        return {}
-
 
 def second_moment(
     language_model: LanguageModel, layers: Sequence[int], corpus: Corpus
 ) -> dict[int, SecondMoment]:
-    """Second moments of the given layers, made where cache and package do not hold them.
-
-    Partial sums are saved every few minutes, so an interrupted run resumes.
-    """
+    """Those of the layers, made where cache and package lack them; an interrupted run resumes."""
     prefixed, fingerprint = bool(prompt_prefix(language_model)), language_model.fingerprint
     root = moments_folder(fingerprint, corpus, prefixed=prefixed)
-    missing = []
-    for layer in layers:
-        if sound(_path(root, layer), _read) is None:
-            if packaged_file(root, layer).exists():
-                _save(unpacked(packaged_file(root, layer)), _path(root, layer))
-            else:
-                missing.append(layer)
-    if missing:
+    found = {layer: sound(_place(root, layer), _read) for layer in layers}
+    if missing := [layer for layer in layers if found[layer] is None]:
         root.mkdir(parents=True, exist_ok=True)
-        name = _described(corpus, prefixed=prefixed)
         unfinished = root / f"sums-{'-'.join(map(str, sorted(missing)))}.partial.safetensors"
         sums, tokens = _summed_keys(language_model, missing, corpus, unfinished)
         if not tokens:
-            raise SecondMomentError(f"corpus {name} holds no tokens")
+            raise SecondMomentError(f"corpus {root.name} holds no tokens")
         for layer in missing:
-            mean = sums[language_model.layout.mlp_out(layer)] / tokens
-            _save(SecondMoment(mean, tokens, layer, fingerprint, name), _path(root, layer))
+            about = {"tokens": tokens, "layer": layer, "fingerprint": fingerprint}
+            mean = sums[language_model.layout.mlp_out(layer)].cpu() / tokens
+            with kept_whole(_place(root, layer)) as scratch:
+                words = json.dumps({**about, "corpus": root.name})
+                save_file({"matrix": mean}, scratch, {"about": words})
+            found[layer] = read_kept(_place(root, layer), _read)
         kept_at(unfinished).unlink(missing_ok=True)
-    found = {layer: read_kept(_path(root, layer), _read) for layer in layers}
-    device = language_model.device
     return {
-        layer: replace(moment, device=device, file=kept_at(_path(root, layer)))
+        layer: replace(moment, device=language_model.device, file=kept_at(_place(root, layer)))
         for layer, moment in found.items()
+        if moment
     }
 
 
 def moments_folder(fingerprint: str, corpus: Corpus, *, prefixed: bool) -> Path:
-    """Where the user's cache keeps a model's second moments over a corpus.
-
-    ``prefixed``: whether the model's tokenizer puts special tokens before each document.
-    """
-    return cache_folder("second_moments") / fingerprint / _described(corpus, prefixed=prefixed)
+    """In the user's cache; ``prefixed``: whether special tokens are put before each document."""
+    return cache_folder("second_moments") / fingerprint / (corpus.name + "-bos" * prefixed)
 
 
 def missing_layers(layers: Sequence[int], folder: Path) -> list[int]:
     """Those of the layers whose second moments neither the folder nor the package holds."""
-
-    def there(layer: int) -> bool:
-        return kept_at(_path(folder, layer)).exists() or packaged_file(folder, layer).exists()
-
-    return [layer for layer in layers if not there(layer)]
+    return [layer for layer in layers if not kept_at(_place(folder, layer)).exists()]
 
 
-def packaged_file(root: Path, layer: int) -> Path:
-    """Where the package keeps what the cache keeps under ``root``, see ``moments_folder``."""
-    return PACKAGED / "samples" / root.parent.name / root.name / f"layer{layer}.safetensors"
+def _place(root: Path, layer: int) -> Path:
+    """The layer's file: packaged, or in the user's cache."""
+    name = f"layer{layer}.safetensors"
+    packaged = PACKAGED / "samples" / root.parent.name / root.name / name
+    return packaged if packaged.exists() else root / name
 
 
-def unpacked(path: Path) -> SecondMoment:
-    """A packaged layer's statistics, of which the file holds the upper half."""
+def _read(path: Path) -> SecondMoment:
     with safe_open(path, "pt") as file:
-        half, about = file.get_tensor("upper"), json.loads(file.metadata()["about"])
+        about = json.loads(file.metadata()["about"])
+        if "matrix" in file.keys():  # noqa: SIM118 - safe_open is no mapping
+            return SecondMoment(file.get_tensor("matrix"), **about)
+        half = file.get_tensor("upper")  # of a symmetric matrix, as packaged
     size = int((2 * len(half)) ** 0.5)
     rows, columns = torch.triu_indices(size, size)
     matrix = torch.empty(size, size)
     matrix[rows, columns] = matrix[columns, rows] = half
     return SecondMoment(matrix, **about)
-
-
-def _path(root: Path, layer: int) -> Path:
-    return root / f"layer{layer}.safetensors"
-
-
-def _described(corpus: Corpus, *, prefixed: bool) -> str:
-    return f"{corpus.name}-bos" if prefixed else corpus.name
-
-
-def _read(path: Path) -> SecondMoment:
-    with safe_open(path, "pt") as file:
-        return SecondMoment(file.get_tensor("matrix"), **json.loads(file.metadata()["about"]))
-
-
-def _save(moment: SecondMoment, path: Path) -> None:
-    names = ("tokens", "layer", "fingerprint", "corpus")
-    about = json.dumps({name: getattr(moment, name) for name in names})
-    with kept_whole(path) as scratch:
-        save_file({"matrix": moment.matrix.float().cpu()}, scratch, {"about": about})
 
 
 def _summed_keys(
@@ -237,12 +198,14 @@ def _summed_keys(
     total, saved = getattr(corpus, "count", None), time.monotonic()
     progress = Progress(total or 0, f"documents for {title}")
     with tqdm(desc=title, unit="document", total=total, initial=read) as bar:
-        for batch in _batches(documents):
-            for part in run_halving(batch, lambda d: _keys(language_model, d, modules)):
-                for module, keys in part.items():
-                    sums[module].addmm_(keys.T, keys)
-            read, tokens = read + len(batch), tokens + sum(map(len, batch))
-            bar.update(len(batch))
+        while group := list(islice(documents, TOGETHER)):
+            for chosen in token_batches(list(map(len, group)), TOKENS):
+                batch = [group[i] for i in chosen]
+                for part in run_halving(batch, lambda d: _keys(language_model, d, modules)):
+                    for module, keys in part.items():
+                        sums[module].addmm_(keys.T, keys)
+            read, tokens = read + len(group), tokens + sum(map(len, group))
+            bar.update(len(group))
             progress.at(read)
             if time.monotonic() - saved >= SAVE_EVERY:
                 far = {"documents and tokens": torch.tensor([read, tokens])}
@@ -250,19 +213,6 @@ def _summed_keys(
                     save_file({k: v.cpu() for k, v in sums.items()} | far, scratch)
                 saved = time.monotonic()
     return sums, tokens
-
-
-def _batches(documents: Iterator[list[int]]) -> Iterator[list[list[int]]]:
-    """Consecutive documents whose padded size stays in ``TOKENS``."""
-    batch: list[list[int]] = []
-    for document in documents:
-        widest = max([len(document), *map(len, batch)])
-        if batch and widest * (len(batch) + 1) > TOKENS:
-            yield batch
-            batch = []
-        batch.append(document)
-    if batch:
-        yield batch
 
 
 @torch.inference_mode()

@@ -24,9 +24,7 @@ from helpers.records import load_yaml
 GENERIC = "generic"
 FOLDER = PARAMS / "models"
 _GENERIC_FILE = PARAMS / "generic.yaml"
-_OTHER_WAYS = (
-    "or pass preset='generic' (untuned), or a file, dictionary or object with the hyperparameters"
-)
+_OTHER_WAYS = "or pass preset='generic' (untuned), or a file or dictionary of hyperparameters"
 _NOT_HYPERPARAMETERS = ("app", "source")
 
 
@@ -58,11 +56,7 @@ class LayerHyperparameters(Hyperparameters):
 
 
 class VectorHyperparameters(LayerHyperparameters):
-    """What ROME, MEMIT and AlphaEdit share: the optimised vector.
-
-    ``v_loss_layer`` is not here: the loss is read from the model's own logits, as all published
-    settings amount to.
-    """
+    """What ROME, MEMIT and AlphaEdit share (``v_loss_layer`` is the last in all published settings)."""
 
     v_num_grad_steps: int = Field(gt=0)
     v_lr: float = Field(gt=0)
@@ -86,8 +80,8 @@ class WrapperHyperparameters(Hyperparameters):
     base: str
 
 
-Preset = str | Path | Mapping[str, Any] | Hyperparameters
-"""A preset's name, a YAML file with one editor's hyperparameters, or these themselves."""
+Preset = str | Path | Mapping[str, Any]
+"""A preset's name, or one editor's hyperparameters, as a YAML file or a mapping."""
 
 
 class Size(NamedTuple):
@@ -100,21 +94,13 @@ class Size(NamedTuple):
 def read_hyperparameters(
     editor: str, model: str, preset: Preset, *, size: Size | None = None, **overrides: Any
 ) -> Any:
-    """Hyperparameters of an editor, an instance of its own class of them.
+    """Hyperparameters of an editor, an instance of its own class of them, or an ``EditorError``.
 
-    Args:
-        model: its name chooses the params file.
-        preset: a name of the model's file, ``generic``, a YAML file, or the values themselves.
-        size: of the model, where it is known: ``generic`` depends on it, and a file must fit it.
-        overrides: single values to replace, also those that the editor's name implies.
-
-    Raises:
-        EditorError: no editor, file, preset or key of that name, a bad value, or another model's file.
+    ``overrides`` replace single values, also those that the editor's name implies.
     """
     row, _ = split_method(editor)
-    values = preset_values(editor, model, preset, size)
+    kind, values = row.hyperparameters, preset_values(editor, model, preset, size)
     values = {k: v for k, v in values.items() if k not in _NOT_HYPERPARAMETERS}
-    kind = row.hyperparameters
     if issubclass(kind, WrapperHyperparameters) and not _is_named(preset):
         values = {k: v for k, v in values.items() if k in kind.model_fields}
     try:
@@ -128,8 +114,6 @@ def preset_values(
     editor: str, model: str, preset: Preset, size: Size | None = None
 ) -> dict[str, Any]:
     """One preset of an editor as it is written, ``app`` and ``source`` included."""
-    if isinstance(preset, Hyperparameters):
-        return preset.model_dump()
     if isinstance(preset, Mapping):
         return dict(preset)
     if not _is_named(preset):
@@ -138,13 +122,10 @@ def preset_values(
         return _generic_values(split_method(editor)[0].section, size or Size(32, 4096))
     path, section, presets = _found(editor, model)
     if not path.exists():
-        known = ", ".join(sorted(p.stem for p in path.parent.glob("*.yaml")))
         raise EditorError(
-            f"no hyperparameters for model {model!r} (known models: {known}): write {path}, a copy of"
-            f" one of its architecture with layers of its own; {_OTHER_WAYS}"
+            f"no hyperparameters for model {model!r}: write {path}, a copy of a file there for its"
+            f" architecture, with layers of its own; {_OTHER_WAYS}"
         )
-    if size and "/" in model:
-        _check_fits(path, model, size)
     if preset not in presets:
         offered = sorted(presets) + [GENERIC] * (section in content_of(_GENERIC_FILE)["editors"])
         raise EditorError(f"{path.name}: {section} has no preset {preset!r}; it has {offered}")
@@ -171,14 +152,11 @@ def default_preset(editor: str, model: str) -> str:
 
 
 def base_preset(editor: str, model: str, preset: Preset) -> Preset:
-    """The preset of an editor's base: the same name; of given values those not its own, if any."""
+    """The preset of an editor's base: the same name; of given values those not its own."""
     if _is_named(preset):
         return preset
     own = split_method(editor)[0].hyperparameters.model_fields
-    others = {k: v for k, v in preset_values(editor, model, preset).items() if k not in own}
-    if set(others) - set(_NOT_HYPERPARAMETERS):
-        return others
-    return default_preset(read_hyperparameters(editor, model, preset).base, model)
+    return {k: v for k, v in preset_values(editor, model, preset).items() if k not in own}
 
 
 def base_hyperparameters(editor: str, model: str, preset: Preset) -> Any:
@@ -190,11 +168,7 @@ def base_hyperparameters(editor: str, model: str, preset: Preset) -> Any:
 
 
 def preset_words(model: str, preset: str, methods: Iterable[str]) -> str:
-    """A preset as captions name it: with the editors whose APP coefficients are another model's.
-
-    >>> preset_words("llama2-7b", "paper", ["rome+app", "alphaedit", "alphaedit+app"])
-    "paper (APP's coefficients extrapolated: alphaedit)"
-    """
+    """A preset as captions name it: with the editors whose APP coefficients are another model's."""
     if preset == GENERIC:
         return f"{GENERIC} (untuned: layers by relative depth)"
     carried = []
@@ -211,9 +185,8 @@ def preset_words(model: str, preset: str, methods: Iterable[str]) -> str:
 def model_file(model: str) -> Path:
     """The params file of a model, whether it exists or not.
 
-    A local folder takes the file whose ``configuration`` is its own, whatever the folder is called.
-    A hub name takes the file of its short name or last component. A random model
-    (``shape:llama3-8b``) takes that of the model, or instruct model, that it imitates.
+    A local folder takes the file whose ``configuration`` is its own, a hub name that of its short name
+    or last component, a random model (``shape:llama3-8b``) that of the model that it imitates.
     """
     folder = Path(model).expanduser()
     if model and (folder / "config.json").is_file():
@@ -272,17 +245,6 @@ def _generic_values(section: str, size: Size) -> dict[str, Any]:
     if "mom2_update_weight_per_width" in values:
         values["mom2_update_weight"] = values.pop("mom2_update_weight_per_width") * size.hidden_size
     return values
-
-
-def _check_fits(path: Path, model: str, size: Size) -> None:
-    # A file that was chosen by a hub name's last component, although the model is another one.
-    known = content_of(path)["configuration"]
-    if (known["blocks"], known["hidden_size"]) != size:
-        raise EditorError(
-            f"{path.name} fits {model} by name only: it is for {known['blocks']} blocks of width"
-            f" {known['hidden_size']}, the model has {size.blocks} of {size.hidden_size};"
-            f" {_OTHER_WAYS}"
-        )
 
 
 def _fitting_file(folder: Path) -> Path:

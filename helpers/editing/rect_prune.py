@@ -22,12 +22,10 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from helpers.editing.app import App
 from helpers.editing.editor import Editor, diagnostics_of
 from helpers.editing.presets import WrapperHyperparameters
 from helpers.editing.request import EditRequest
 from helpers.editing.update import Delta, Dense, LowRank, Masked, Update
-from helpers.models.language_model import LanguageModel
 
 _TINY = 1e-8  # added to W, so that a weight of zero does not divide
 
@@ -38,8 +36,6 @@ class Wrapper(Editor):
 
     base: Editor
     hyperparameters: WrapperHyperparameters
-    language_model: LanguageModel = field(init=False, repr=False)
-    app: App | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         self.language_model, self.app = self.base.language_model, self.base.app
@@ -74,7 +70,6 @@ class Rect(Wrapper):
     """RECT on top of another editor."""
 
     hyperparameters: RectHyperparameters
-
     name = "rect"
 
     def changed(self, update: Update, earlier: Update | None = None) -> Update:
@@ -96,10 +91,7 @@ class Rect(Wrapper):
 
 
 def keep_largest(delta: Delta, weight: Tensor, share: float) -> Delta:
-    """``delta`` with all entries zeroed but the ``share`` with the largest |delta / weight|.
-
-    Entries that tie with the smallest ratio kept are kept too.
-    """
+    """``delta`` without all entries but the ``share`` with the largest |delta / weight|; ties are kept."""
     dense = delta.dense().to(weight)
     ratio = (dense / (weight + _TINY)).abs()
     dropped = int((1 - share) * ratio.numel())
@@ -127,15 +119,10 @@ class PruneHyperparameters(WrapperHyperparameters):
 
 @dataclass
 class Prune(Wrapper):
-    """PRUNE on top of another editor.
-
-    A sequence continues from the unrestrained edits before it; each cumulative update is
-    restrained only where it is yielded.
-    """
+    """PRUNE on top of another editor; only a whole sequence is restrained, where it is yielded."""
 
     hyperparameters: PruneHyperparameters
     _largest: dict[str, float] = field(default_factory=dict, init=False, repr=False)
-
     name = "prune"
 
     def edit_sequentially(self, requests: Sequence[EditRequest]) -> Iterator[Update]:
@@ -143,7 +130,7 @@ class Prune(Wrapper):
         return (self.changed(total) for total in self.base.edit_sequentially(requests))
 
     def edit_after(self, earlier: Update, requests: Sequence[EditRequest]) -> Update:
-        """What the base editor adds, unrestrained: only a whole sequence is restrained."""
+        """What the base editor adds, unrestrained."""
         return self.base.edit_after(earlier, requests)
 
     def changed(self, update: Update) -> Update:
@@ -171,28 +158,22 @@ class Prune(Wrapper):
 def restrain(delta: Delta, limit: float, log_base: float) -> tuple[Delta, int]:
     """A delta with its singular values from ``limit`` on mapped by the logarithm, and how many.
 
-    The logarithm lowers values only where ``limit`` is at least 1 / ln(base); below, it enlarges
-    those just above the limit, as the published formula does.
+    Where ``limit`` is below 1 / ln(base), values just above it grow, as in the published formula.
     """
     if delta.norm() < limit:  # no singular value exceeds the Frobenius norm
         return delta, 0
-    left, values, right = _decomposed(delta)
+    if isinstance(delta, LowRank):
+        q_left, r_left = torch.linalg.qr(delta.left.double())
+        q_right, r_right = torch.linalg.qr(delta.right.double())
+        core = r_left @ r_right.T
+    else:
+        core = delta.dense().double()
+    left, values, right = torch.linalg.svd(core, full_matrices=False)
     large = values >= limit
     if not bool(large.any()):
         return delta, 0
     lowered = (values / limit).log() / math.log(log_base) + limit
-    scaled = left * torch.where(large, lowered, values)
+    scaled, count = left * torch.where(large, lowered, values), int(large.sum())
     if isinstance(delta, LowRank):
-        return LowRank(scaled.float(), right.float()), int(large.sum())
-    return Dense((scaled @ right.T).float(), delta.bias), int(large.sum())
-
-
-def _decomposed(delta: Delta) -> tuple[Tensor, Tensor, Tensor]:
-    """Singular vectors (in columns) and values of a delta, through its factors where it has them."""
-    if not isinstance(delta, LowRank):
-        left, values, right = torch.linalg.svd(delta.dense().double(), full_matrices=False)
-        return left, values, right.T
-    q_left, r_left = torch.linalg.qr(delta.left.double())
-    q_right, r_right = torch.linalg.qr(delta.right.double())
-    left, values, right = torch.linalg.svd(r_left @ r_right.T, full_matrices=False)
-    return q_left @ left, values, q_right @ right.T
+        return LowRank((q_left @ scaled).float(), (q_right @ right.T).float()), count
+    return Dense((scaled @ right).float(), delta.bias), count

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from torch import Tensor
 
 from helpers.editing.contexts import read_at_subjects
 from helpers.editing.editor import diagnostics_of, failed
@@ -28,8 +27,8 @@ from helpers.editing.vector import Vector, VectorEditor
 
 
 class RomeHyperparameters(VectorHyperparameters):
-    """ROME (one layer). ``rome_key`` names the key in the denominator: the bare prompt's (the code
-    most people ran) or the averaged one (the equation; R-ROME).
+    """ROME, at one layer. ``rome_key`` is the key in the denominator: the bare prompt's (the code most
+    people ran) or the averaged one (the equation; R-ROME). Without ``mom2_adjustment`` C is unused.
     """
 
     one_layer = True
@@ -44,19 +43,17 @@ class RomeHyperparameters(VectorHyperparameters):
 
 @dataclass
 class Rome(VectorEditor):
-    """ROME on one model (statistics are unused with ``mom2_adjustment`` off)."""
+    """ROME on one model: an independent rank-one update per request."""
 
     hyperparameters: RomeHyperparameters
-
     name = "rome"
 
-    def parts(self) -> tuple[str, ...]:
-        """With the averaged key, also R-ROME's."""
+    def _parts(self) -> tuple[str, ...]:
         averaged = self.hyperparameters.rome_key == "averaged"
-        return (*super().parts(), *(["r-rome"] if averaged else []))
+        return (*super()._parts(), *(["r-rome"] if averaged else []))
 
     def edit(self, requests: Sequence[EditRequest]) -> list[Update]:
-        """One independent rank-one update per request."""
+        """The equation, edit by edit."""
         (layer,), layout = self.hyperparameters.layers, self.language_model.layout
         module = layout.mlp_out(layer)
         vectors = self.optimised(requests, layout.mlp(layer))  # y and delta; the loss includes APP
@@ -72,28 +69,21 @@ class Rome(VectorEditor):
                     entering = k_bar.to(self.language_model.dtype)[None, None]
                     value = self.language_model.module(module)(entering)[0, 0].float()  # W k_bar
                 missing = vector.initial + vector.delta - value
-            u = self._direction(layer, k_bar)
+            u = k_bar.double()
+            if self.hyperparameters.mom2_adjustment:
+                u = self.second_moments[layer].solve(k_bar).double()  # C^-1 k_bar
+            u = u / u.norm()
             product = k.double() @ u
             left = (missing.double() / product).float()
             delta = LowRank(left[:, None], u.float()[:, None])
             updates.append(self._recorded(module, delta, vector, float(product)))
         return updates
 
-    def _direction(self, layer: int, averaged: Tensor) -> Tensor:
-        """u, the unit vector along C^-1 k_bar (or k_bar), in fp64."""
-        solved = averaged.double()
-        if self.hyperparameters.mom2_adjustment:
-            solved = self.second_moments[layer].solve(averaged).double()
-        return solved / solved.norm()
-
     def _recorded(self, module: str, delta: LowRank, vector: Vector, product: float) -> Update:
-        """The update with its diagnostics, or none where something is not finite."""
         if vector.failure:
             return failed(vector)
-        if not bool(torch.isfinite(delta.right).all()):
-            return failed(vector, "the key is not finite")
-        if not bool(torch.isfinite(delta.left).all()):
-            return failed(vector, "the key is orthogonal to its direction (k.u = 0)")
+        if not all(bool(factor.isfinite().all()) for factor in (delta.left, delta.right)):
+            return failed(vector, "the key is not finite, or orthogonal to its direction (k.u = 0)")
         extra = {"key_dot_direction": product}
         noted = diagnostics_of(self.language_model, {module: delta}, vector, extra)
         return Update({module: delta}, noted)

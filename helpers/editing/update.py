@@ -1,11 +1,15 @@
-"""An edit as a value: which matrices change, by what, and how the editor got there."""
+"""An edit as a value: which matrices change, by what, and how the editor got there.
+
+``overlay`` runs each row of a batch under its own update: a hook on every edited module adds the row's
+contribution to the output, so no weight is written. ``write`` and ``apply`` write the weights.
+"""
 
 from __future__ import annotations
 
 import json
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,14 +22,15 @@ from torch import Tensor
 
 from helpers import UserError
 from helpers.kept import read_kept
-from helpers.models.language_model import LanguageModel
+from helpers.models import LanguageModel
+from helpers.models.hooks import OnOutput, output_hooks
 from helpers.paths import written_whole
 
 SMALLEST_IN_HALF = 1e-2  # of a weight's norm; below it rounding takes the change
 
 
 class UpdateError(UserError):
-    """Raised when an update does not belong to the model or file it is used with."""
+    """An update that does not belong to the model or file it is used with."""
 
 
 class Delta(ABC):
@@ -33,14 +38,15 @@ class Delta(ABC):
 
     bias: Tensor | None = None
 
-    @property
-    @abstractmethod
-    def shape(self) -> tuple[int, int]:
-        """(out, in) of the matrix it is added to."""
-
     @abstractmethod
     def dense(self) -> Tensor:
         """The delta as a full matrix [out, in]."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(out, in) of the matrix it is added to."""
+        left, right, *_ = self.tensors().values()
+        return left.shape[0], right.shape[0]
 
     def rows(self, x: Tensor) -> Tensor:
         """Contribution [..., out] to the output for inputs ``x`` [..., in]."""
@@ -67,7 +73,7 @@ class Delta(ABC):
 
     @property
     def dtype(self) -> torch.dtype:
-        """Its floating-point type, in which contributions are computed."""
+        """In which contributions are computed."""
         return next(t.dtype for t in self.tensors().values() if t.is_floating_point())
 
     def to(self, device: str | torch.device) -> Self:
@@ -83,17 +89,12 @@ class LowRank(Delta):
     right: Tensor
 
     @property
-    def shape(self) -> tuple[int, int]:
-        """(out, in)."""
-        return self.left.shape[0], self.right.shape[0]
-
-    @property
     def rank(self) -> int:
         """Number of columns of both factors (an upper bound of the true rank)."""
         return int(self.left.shape[1])
 
     def dense(self) -> Tensor:
-        """left @ right.T."""
+        """The product."""
         return self.left @ self.right.T
 
     def rows(self, x: Tensor) -> Tensor:
@@ -125,11 +126,6 @@ class Masked(Delta):
         bits = padded.view(keep.shape[0], -1, 8).long() * weights
         return cls(base.left, base.right, bits.sum(-1).to(torch.uint8))
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        """(out, in)."""
-        return self.left.shape[0], self.right.shape[0]
-
     def dense(self) -> Tensor:
         """The masked product."""
         shifts = torch.arange(7, -1, -1, device=self.mask.device, dtype=torch.uint8)
@@ -146,8 +142,8 @@ class Dense(Delta):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """(out, in)."""
-        return int(self.matrix.shape[0]), int(self.matrix.shape[1])
+        """The matrix's."""
+        return self.matrix.shape[0], self.matrix.shape[1]
 
     def dense(self) -> Tensor:
         """The matrix itself."""
@@ -215,11 +211,7 @@ class Update(Mapping[str, Delta]):
 
     @classmethod
     def load(cls, path: Path | str) -> Update:
-        """Read an update written by ``save``.
-
-        Raises:
-            UserError: the file was not written by ``save``, or is damaged.
-        """
+        """Read what ``save`` wrote; a ``UserError`` names a file that it did not, or a damaged one."""
         return read_kept(Path(path), cls._read)
 
     @classmethod
@@ -228,7 +220,7 @@ class Update(Mapping[str, Delta]):
             metadata = file.metadata() or {}
             if "deltas" not in metadata:
                 raise UpdateError(f"{path} holds no update: write it with Update.save")
-            tensors: dict[str, dict[str, torch.Tensor]] = {}
+            tensors: dict[str, dict[str, Tensor]] = {}
             for key in file.keys():  # noqa: SIM118 - safe_open is no mapping
                 module, _, name = key.rpartition("|")
                 tensors.setdefault(module, {})[name] = file.get_tensor(key)
@@ -238,13 +230,7 @@ class Update(Mapping[str, Delta]):
 
 
 def write(language_model: LanguageModel, update: Update) -> None:
-    """Add an update to the model's weights for good, in fp32, rounded to the weights' type once.
-
-    Half-precision weights cannot hold small changes; scores under an overlay are exact.
-
-    Raises:
-        UpdateError: a module is missing or has another shape.
-    """
+    """Add an update to the model's weights for good, in fp32, rounded to the weights' type once."""
     check_update(language_model, update)
     with torch.no_grad():
         for name, delta in update.items():
@@ -267,40 +253,96 @@ def write(language_model: LanguageModel, update: Update) -> None:
 
 @contextmanager
 def apply(language_model: LanguageModel, update: Update) -> Iterator[LanguageModel]:
-    """Write an update into the weights for the duration of a block, then restore them bit-exactly.
-
-    >>> with apply(language_model, update):
-    ...     language_model.model(**batch)
-    """
+    """Write an update into the weights for the duration of a block, then restore them bit-exactly."""
     check_update(language_model, update)
-    saved = {
-        name: {k: p.detach().clone() for k, p in language_model.module(name).named_parameters()}
+    saved = [
+        (parameter, parameter.detach().clone())
         for name in update
-    }
+        for parameter in language_model.module(name).parameters()
+    ]
     try:
         write(language_model, update)
         yield language_model
     finally:
         with torch.no_grad():
-            for name, parameters in saved.items():
-                for key, parameter in language_model.module(name).named_parameters():
-                    parameter.copy_(parameters[key])
+            for parameter, value in saved:
+                parameter.copy_(value)
         language_model.forget()
 
 
+@contextmanager
+def overlay(
+    language_model: LanguageModel, updates: Sequence[Update], owners: Tensor | Sequence[int]
+) -> Iterator[None]:
+    """Run forward passes inside the block with row i under ``updates[owners[i]]``; -1: unedited."""
+    owners = torch.as_tensor(owners)
+    used = {int(i): updates[int(i)] for i in owners.unique() if i >= 0}
+    for update in used.values():
+        check_update(language_model, update)
+    hooks = {}
+    for name in sorted({name for update in used.values() for name in update}):
+        deltas = {i: update[name] for i, update in used.items() if name in update}
+        hooks[name] = _adding_by_row(deltas, owners.tolist(), language_model.device)
+    with output_hooks(language_model, hooks):
+        yield
+
+
+@contextmanager
+def overlay_all(language_model: LanguageModel, update: Update) -> Iterator[None]:
+    """Run forward passes inside the block with every row of any batch under ``update``.
+
+    Contributions add up, so ``overlay`` inside the block puts further edits on top of it.
+    """
+    check_update(language_model, update)
+
+    def adding(delta: Delta) -> OnOutput:
+        return lambda x, output: output + delta.rows(x.to(delta.dtype)).to(output.dtype)
+
+    moved = update.to(language_model.device)
+    with output_hooks(language_model, {name: adding(delta) for name, delta in moved.items()}):
+        yield
+
+
+def _adding_by_row(
+    deltas: Mapping[int, Delta], owners: Sequence[int], device: torch.device
+) -> OnOutput:
+    """Each row's contribution in its delta's precision; rank-one deltas share one batched product."""
+
+    def places(chosen: Collection[int]) -> Tensor:
+        rows = [row for row, owner in enumerate(owners) if owner in chosen]
+        return torch.tensor(rows, dtype=torch.long, device=device)
+
+    thin = {i: d for i, d in deltas.items() if isinstance(d, LowRank) and d.rank == 1}
+    others = [(places({i}), d.to(device)) for i, d in deltas.items() if i not in thin]
+    thin_rows = places(thin)
+    if thin:
+        own = [thin[owner] for owner in owners if owner in thin]
+        left = torch.stack([delta.left[:, 0] for delta in own]).to(device)
+        right = torch.stack([delta.right[:, 0] for delta in own]).to(device)
+
+    def on_output(x: Tensor, output: Tensor) -> Tensor:
+        if x.shape[0] != len(owners):
+            raise ValueError(f"overlay has {len(owners)} owners, the batch has {x.shape[0]} rows")
+        output = output.clone()
+        if thin:
+            strength = torch.einsum("btf,bf->bt", x[thin_rows].to(right.dtype), right)
+            added = strength[:, :, None] * left[:, None, :]
+            output[thin_rows] += added.to(output.dtype)
+        for rows, delta in others:
+            output[rows] += delta.rows(x[rows].to(delta.dtype)).to(output.dtype)
+        return output
+
+    return on_output
+
+
 def check_update(language_model: LanguageModel, update: Update) -> None:
-    """Raise ``UpdateError`` for a module or shape this model does not have, and for codes as weights."""
+    """Raise ``UpdateError`` for a module or shape that this model does not have."""
     for name, delta in update.items():
         try:
-            weight = language_model.weight(name)
+            fits = language_model.weight(name).shape == delta.shape
         except AttributeError:
-            weight = torch.empty(0)
-        if not weight.is_floating_point() or weight.dtype.itemsize < 2:
-            raise UpdateError(
-                f"{name} of {language_model.name} holds codes ({weight.dtype}), to which nothing can be"
-                " added; load the model with 16 or 32 bits a weight"
-            )
-        if tuple(weight.shape) != delta.shape:
+            fits = False
+        if not fits:
             raise UpdateError(
                 f"the update changes {name} of shape {delta.shape}, which {language_model.name} does"
                 " not have: it was made for another model"

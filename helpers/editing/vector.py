@@ -28,12 +28,12 @@ from helpers.editing.editor import Editor, made_in_batches
 from helpers.editing.memo import Memo, memoised
 from helpers.editing.moments import SecondMoment
 from helpers.editing.presets import VectorHyperparameters
-from helpers.editing.request import EditRequest, checked_requests
+from helpers.editing.request import EditRequest
 from helpers.editing.rows import EditRow, edit_row, subject_prompts
 from helpers.editing.update import Update
+from helpers.models import LanguageModel
 from helpers.models.batching import tokens_at_once
 from helpers.models.hooks import output_hooks
-from helpers.models.language_model import LanguageModel
 from helpers.models.tokens import SubjectPrompt
 
 _BETAS, _EPSILON = (0.9, 0.999), 1e-8  # Adam's defaults
@@ -41,47 +41,33 @@ _BETAS, _EPSILON = (0.9, 0.999), 1e-8  # Adam's defaults
 
 @dataclass
 class Vector:
-    """Result of one edit's optimisation.
-
-    ``delta`` [hidden] is added to ``initial`` [hidden], the hooked activation before the edit.
-    ``steps`` counts optimiser steps taken; ``losses`` holds, for each evaluation, the terms by name.
-    ``failure`` states why the edit was given up, if it was.
-    """
+    """Result of one edit's optimisation: ``delta`` [hidden], to be added to ``initial`` [hidden]."""
 
     delta: Tensor
     initial: Tensor
-    steps: int = 0
-    losses: list[dict[str, float]] = field(default_factory=list)
-    failure: str | None = None
+    steps: int = 0  # of the optimiser
+    losses: list[dict[str, float]] = field(default_factory=list)  # terms by name, per evaluation
+    failure: str | None = None  # why the edit was given up
 
 
 @dataclass
 class VectorEditor(Editor):
-    """Base of the editors that optimise a vector at the subject's last token.
-
-    ``second_moments`` maps each edited layer to its statistics. ``targets`` names the answers that
-    are made likely (``rows.TARGETS``; PEAK, Table 5). ``memo`` holds vectors of the unedited model,
-    shared with other editors of it; without, every call optimises.
-
-    Raises:
-        ValueError: a layer the model does not have.
-    """
+    """Base of the editors that optimise a vector at the subject's last token."""
 
     language_model: LanguageModel
     hyperparameters: VectorHyperparameters
     contexts: ContextTemplates
-    second_moments: Mapping[int, SecondMoment] = field(default_factory=dict)
+    second_moments: Mapping[int, SecondMoment] = field(default_factory=dict)  # by edited layer
     app: App | None = None
     targets: str = "new"
     progress: bool = False
-    memo: Memo | None = field(default=None, repr=False)
+    memo: Memo | None = field(default=None, repr=False)  # vectors of the unedited model
 
     def __post_init__(self) -> None:
         for layer in self.hyperparameters.layers:
             self.language_model.layout.block(layer)
 
-    def parts(self) -> tuple[str, ...]:
-        """The optimised vector, the contexts, and the statistics where used."""
+    def _parts(self) -> tuple[str, ...]:
         return ("vector", "contexts", *(["second_moments"] if self.second_moments else []))
 
     def settings(self) -> dict[str, Any]:
@@ -94,7 +80,7 @@ class VectorEditor(Editor):
         }
 
     def edit_after(self, earlier: Update, requests: Sequence[EditRequest]) -> Update:
-        """As every editor does; vectors found on an edited model are not shared."""
+        """Vectors found on an edited model are not shared."""
         return Editor.edit_after(replace(self, memo=None), earlier, requests)
 
     def prompts(self, requests: Sequence[EditRequest]) -> list[list[SubjectPrompt]]:
@@ -102,35 +88,28 @@ class VectorEditor(Editor):
         return [subject_prompts(self.language_model, r, self.contexts) for r in requests]
 
     def optimised(self, requests: Sequence[EditRequest], module: str) -> list[Vector]:
-        """One vector per request, added to the output of ``module``.
+        """One vector per request, added to the output of ``module``; a ``failure`` ends that edit only."""
+        model = self.language_model
+        how: dict[str, Any] = {"contexts": self.contexts, "targets": self.targets}
 
-        A non-finite loss ends that edit only (``failure``).
-        """
-        requests = checked_requests(requests, further=True)
+        def found(missing: Sequence[EditRequest]) -> list[Vector]:
+            rows = [edit_row(model, request, self.app, **how) for request in missing]
+            return made_in_batches(
+                [int(row.active().sum()) for row in rows],
+                tokens_at_once(model, 2048, gradients=True),
+                lambda chosen: self._optimise([rows[i] for i in chosen], module),
+                activity="optimising" if self.progress else "",
+            )
+
         elsewhere = {"layers", "context_template_length_params", "context_template_start"}
         optimisation = set(VectorHyperparameters.model_fields) - elsewhere
-        model = self.language_model
-        settings = {
-            "model": [model.fingerprint, model.dtype_name, str(model.device)],
-            "module": module,
-            "hyperparameters": self.hyperparameters.model_dump(mode="json", include=optimisation),
-            "contexts": self.contexts.templates,
-            "app": None if self.app is None else asdict(self.app),
-            "targets": self.targets,
-        }
-        key = json.dumps(settings, sort_keys=True)
-        return memoised(self.memo, key, requests, lambda missing: self._found(missing, module))
-
-    def _found(self, requests: Sequence[EditRequest], module: str) -> list[Vector]:
-        model, app = self.language_model, self.app
-        how: dict[str, Any] = {"contexts": self.contexts, "targets": self.targets}
-        rows = [edit_row(model, request, app, **how) for request in requests]
-        return made_in_batches(
-            [int(row.active().sum()) for row in rows],
-            tokens_at_once(model, 2048, gradients=True),
-            lambda chosen: self._optimise([rows[i] for i in chosen], module),
-            activity="optimising" if self.progress else "",
+        values = self.hyperparameters.model_dump(mode="json", include=optimisation)
+        place = [model.fingerprint, model.dtype_name, str(model.device), module]
+        app = None if self.app is None else asdict(self.app)
+        key = json.dumps(
+            [place, values, self.contexts.templates, app, self.targets], sort_keys=True
         )
+        return memoised(self.memo, key, requests, found)
 
     def _optimise(self, rows: Sequence[EditRow], module: str) -> list[Vector]:
         """Optimise one batch; rows are done when they stop, fail, or reach the last step."""
@@ -171,13 +150,14 @@ class VectorEditor(Editor):
     def _loss_terms(
         self, batch: EditBatch, hidden: Tensor, delta: Tensor, initial: Tensor
     ) -> dict[str, Tensor]:
-        """The weighted terms of the loss, each [rows]; APP's (L1, L2, L3) is the last."""
+        """The weighted terms of the loss, each [rows]; APP enters here, as the last."""
         reading, settings = batch.read(hidden), self.hyperparameters
         assert batch.reference is not None
+        divergence = (reading.kl.exp() * (reading.kl - batch.reference.kl)).sum(-1)
         decay = delta.norm(dim=-1) / initial.norm(dim=-1) ** 2
         return {
             "nll": reading.nll,
-            "kl": settings.kl_factor * reading.kl_from(batch.reference),
+            "kl": settings.kl_factor * divergence,
             "weight_decay": settings.v_weight_decay * decay,
             **batch.app_terms(reading, self.app),
         }
@@ -190,10 +170,7 @@ class VectorEditor(Editor):
         total: Tensor,
         step: int,
     ) -> list[int]:
-        """Note this evaluation's terms, in the step's one host transfer; places of rows that stay.
-
-        Rows below the threshold, not finite, or at the last step are done.
-        """
+        """Note this evaluation's terms, in the step's one host transfer; places of rows that stay."""
         settings, stays = self.hyperparameters, []
         last = step + 1 == settings.v_num_grad_steps
         noted = torch.stack([*(term.detach() for term in terms.values()), total.detach()], dim=1)

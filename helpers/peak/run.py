@@ -12,9 +12,8 @@ import numpy as np
 import pandas as pd
 
 from helpers.editing.editor import Editor
-from helpers.editing.overlay import overlay_all
 from helpers.editing.request import EditRequest
-from helpers.editing.update import Update
+from helpers.editing.update import Update, overlay_all
 from helpers.kept import kept_whole, sound
 from helpers.models.batching import records_at_once
 from helpers.models.language_model import LanguageModel

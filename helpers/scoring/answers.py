@@ -15,8 +15,7 @@ import pandas as pd
 import torch
 from tqdm.auto import tqdm
 
-from helpers.editing.overlay import overlay
-from helpers.editing.update import Update
+from helpers.editing.update import Update, overlay
 from helpers.models.batching import run_halving, token_batches, tokens_at_once
 from helpers.models.forest import Forest, pack
 from helpers.models.forward import hidden_states, vocabulary_scores

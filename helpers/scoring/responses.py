@@ -17,8 +17,7 @@ from torch import Tensor
 from tqdm.auto import tqdm
 from transformers import DynamicCache
 
-from helpers.editing.overlay import overlay
-from helpers.editing.update import Update
+from helpers.editing.update import Update, overlay
 from helpers.models.batching import run_halving
 from helpers.models.forest import padded
 from helpers.models.forward import Mask, hidden_states

@@ -50,7 +50,7 @@ def test_batched_edits_equal_the_plain_path(tiny, architecture, name, tmp_path, 
     monkeypatch.setenv("HELPERS_CACHE", str(tmp_path))
     editor, plain = quick_editor(name, tiny(architecture)), PLAIN[name]
     if name == "kn":
-        ours = editor._attributions(editor._texts(REQUESTS[0]))[0]
+        ours = editor.attributions(REQUESTS[0])[0][0]
         torch.testing.assert_close(ours, plain(editor, REQUESTS[0]), atol=1e-6, rtol=1e-3)
         return
     for request, update in zip(REQUESTS, editor.edit(REQUESTS), strict=True):

@@ -19,7 +19,7 @@ from helpers.editing.request import EditRequest
 from helpers.editing.update import Update
 from helpers.models import LanguageModel
 from helpers.scoring.answers import Question, score_answers
-from tools.train_mend.trainer import Learner
+from tools.train_mend.trainer import Learner, normalise
 
 CONTEXTS = ("{}", "The sea. {}", "I know it well. {}")
 VECTOR: dict[str, Any] = {
@@ -70,12 +70,11 @@ def untrained_network(
     gradients = Learner.of(language_model, network).gradients(
         [(r.text, r.target) for r in REQUESTS]
     )
-    network.normalise_by(
-        {
-            name: torch.cat([x, delta], -1)[(x != 0).any(-1) & (delta != 0).any(-1)]
-            for name, (x, delta) in gradients.items()
-        }
-    )
+    tokens = {
+        name: torch.cat([x, delta], -1)[(x != 0).any(-1) & (delta != 0).any(-1)]
+        for name, (x, delta) in gradients.items()
+    }
+    normalise(network, tokens)
     with torch.no_grad():
         network.rates.fill_(rate)
         for shape in network.networks.values():

@@ -164,7 +164,9 @@ def test_ft_with_app_differs_by_two_slips_only(reference, edits_of, smollm2, mon
     assert losses_of(fixed)[:2] == pytest.approx(expected[:2], abs=1e-4)  # reference still = score
     backward = torch.Tensor.backward
     monkeypatch.setattr(EditBatch, "app_terms", attached)
-    monkeypatch.setattr(torch.Tensor, "backward", lambda loss: backward(loss, retain_graph=True))
+    monkeypatch.setattr(
+        torch.Tensor, "backward", lambda loss, **how: backward(loss, retain_graph=True, **how)
+    )
     (update,) = editor.edit(requests)
     assert losses_of(update) == pytest.approx(expected, abs=1e-3)
     assert update.norm() == pytest.approx(*record["delta_norm"].values(), rel=1e-4)

@@ -17,6 +17,7 @@ from helpers.editing.presets import (
 )
 from helpers.paths import PARAMS
 from helpers.results.text import published_table
+from tools.train_mend.trainer import save_network
 
 FILES = sorted((PARAMS / "models").glob("*.yaml"))
 TABLE_8 = published_table("peak_table_8").groupby(["model", "method"])["value"].agg(tuple)
@@ -66,7 +67,9 @@ def test_published_coefficients(model, method) -> None:
 def named(tiny, moments_of, monkeypatch):
     """A tiny model under an embedded model's name, its statistics and contexts made here."""
     model = tiny("llama")
-    monkeypatch.setattr(build, "second_moment", lambda lm, *_, **__: moments_of(lm))
+    monkeypatch.setattr(
+        build, "second_moment", lambda lm, layers, _: {n: moments_of(lm)[n] for n in layers}
+    )
     monkeypatch.setattr(
         build, "context_templates", lambda *_, **__: ContextTemplates((("{}", "So. {}"),))
     )
@@ -98,7 +101,7 @@ def test_knowledge_neurons_by_name_take_no_objective(named, requests) -> None:
     assert editor.edit(requests[:1])[0].norm() > 0
     with pytest.raises(EditorError, match="no loss that APP"):
         build_editor("kn", named, preset="tuned", app=True)
-    with pytest.raises(EditorError, match="no loss that APP or further answers"):
+    with pytest.raises(EditorError, match=r"KN has no loss; leave \+all out"):
         build_editor("kn+all", named, preset="tuned")
 
 
@@ -119,7 +122,7 @@ def test_a_model_has_one_params_file_under_all_its_names(model, file) -> None:
 
 def test_mend_by_name_reads_its_network(named, requests, tmp_path) -> None:
     path = tmp_path / "network.safetensors"
-    Hypernetwork.for_layers(named, (2, 3), 4).save(path, named)
+    save_network(Hypernetwork.for_layers(named, (2, 3), 4), path, named)
     overrides = {"layers": (2, 3), "rank": 4, "network": str(path)}
     editor = build_editor("mend", named, preset="tuned", app=True, overrides=overrides)
     assert editor.app.beta == editor.app.gamma == 0

@@ -11,7 +11,7 @@ from torch import nn
 from helpers.editing.contexts import read_at_subjects
 from helpers.editing.memit import AlphaEdit, KeyHistory, before_norm
 from helpers.editing.moments import SecondMoment
-from helpers.editing.overlay import overlay_all
+from helpers.editing.update import overlay_all
 from helpers.editing.vector import VectorEditor
 
 
@@ -123,9 +123,7 @@ def test_alphaedit_remembers_the_keys_of_its_run(tiny, make_editor, requests) ->
     history: KeyHistory = {}
     with overlay_all(language_model, first):
         editor._remember(history, requests[0])
-        step = editor.jointly(
-            requests[1:2], lambda layer, k, r: editor.solve_jointly(layer, k, r, history)
-        )
+        step = editor.edit_jointly(requests[1:2], history)
         (forgetful,) = editor.edit(requests[1:2])
     for layer in editor.hyperparameters.layers:
         module = language_model.layout.mlp_out(layer)

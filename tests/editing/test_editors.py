@@ -61,11 +61,6 @@ def test_names_that_mean_nothing_are_refused(bad):
         Variant.parse(bad)
 
 
-def test_one_text_in_place_of_a_list_is_told_so():
-    with pytest.raises(EditorError, match=r"'ft-m', where a list is needed: \['ft-m'\]"):
-        build_editors("ft-m", None, preset="tuned")
-
-
 def test_a_variant_changes_one_field_of_app(tiny, make_editor, monkeypatch):
     app = App(alpha=0.2, beta=0.4, gamma=0.1)
     rome = make_editor("rome", tiny("llama"), app=app)

@@ -36,7 +36,13 @@ from helpers.values import check_values
 from tests.editing.conftest import untrained_network
 from tools.train_mend.__main__ import train
 from tools.train_mend.records import TrainingRecord
-from tools.train_mend.trainer import Trainer, TrainingSettings, draw_tasks
+from tools.train_mend.trainer import (
+    Trainer,
+    TrainingSettings,
+    draw_tasks,
+    normalise,
+    save_network,
+)
 
 LAYERS = (2, 3)
 RECORDS = [
@@ -87,7 +93,7 @@ def test_token_gradients_make_up_the_weights_gradient(tiny, requests, architectu
 def test_the_network_by_hand() -> None:
     """One matrix [1, 1], rank 1: two layers of z + relu(s (U V z + b) + o)."""
     network = Hypernetwork({"w": (1, 1)}, rank=1)
-    network.normalise_by({"w": torch.tensor([[1.0, 0.0], [3.0, 2.0]])})  # mean 2, 1; deviation √2
+    normalise(network, {"w": torch.tensor([[1.0, 0.0], [3.0, 2.0]])})  # mean 2, 1; deviation √2
     shape = network.networks["1x1"]
     with torch.no_grad():
         network.rates.fill_(0.5)
@@ -188,7 +194,7 @@ def test_networks_come_back_from_disk(tiny, requests, tmp_path) -> None:
     language_model = tiny("llama")
     network = untrained_network(language_model)
     path = tmp_path / "net.safetensors"
-    network.save(path, language_model)
+    save_network(network, path, language_model)
     hyperparameters = MendHyperparameters(layers=LAYERS, rank=4, network=str(path))
     loaded = load_network(language_model, hyperparameters)
     x, delta = torch.randn(5, 32), torch.randn(5, 48)
@@ -202,7 +208,7 @@ def test_networks_come_back_from_disk(tiny, requests, tmp_path) -> None:
 def test_networks_that_do_not_fit_are_refused(tiny, requests, tmp_path, monkeypatch) -> None:
     language_model = tiny("llama")
     path = tmp_path / "net.safetensors"
-    untrained_network(language_model).save(path, language_model)
+    save_network(untrained_network(language_model), path, language_model)
     given = {"layers": LAYERS, "rank": 4, "network": str(path)}
     with pytest.raises(NetworkError, match="was trained for tiny-llama"):
         load_network(tiny("qwen2"), MendHyperparameters(**given))

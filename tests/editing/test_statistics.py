@@ -91,7 +91,8 @@ def interrupt(monkeypatch, at: int) -> list[int]:
 def test_an_interrupted_computation_resumes(tiny, tmp_path, text, monkeypatch):
     language_model = tiny("llama")
     calls = interrupt(monkeypatch, 20)
-    monkeypatch.setattr(module, "SAVE_EVERY", 0.0)  # after every batch
+    monkeypatch.setattr(module, "SAVE_EVERY", 0.0)  # after every document
+    monkeypatch.setattr(module, "TOGETHER", 1)
     monkeypatch.setattr(module, "TOKENS", 50)
     with pytest.raises(KeyboardInterrupt):
         second_moment(language_model, [1], text)
@@ -149,7 +150,7 @@ def test_packaged_statistics_are_taken_in_place_of_new_ones(tiny, tmp_path, monk
     language_model, corpus = tiny("llama"), SelfCorpus(count=2, segment=8)
     made = second_moment(language_model, [1], corpus)[1]
     root = moments_folder(language_model.fingerprint, corpus, prefixed=False)
-    path = module.packaged_file(root, 1)
+    path = tmp_path / "packaged" / "samples" / root.parent.name / root.name / "layer1.safetensors"
     path.parent.mkdir(parents=True)
     rows, columns = torch.triu_indices(*made.matrix.shape)
     about = {

@@ -10,8 +10,17 @@ import torch
 
 from helpers import UserError
 from helpers.editing.editor import EXPLODING, diagnostics_of
-from helpers.editing.overlay import overlay
-from helpers.editing.update import Delta, Dense, LowRank, Masked, Update, UpdateError, apply, write
+from helpers.editing.update import (
+    Delta,
+    Dense,
+    LowRank,
+    Masked,
+    Update,
+    UpdateError,
+    apply,
+    overlay,
+    write,
+)
 
 
 def deltas(out: int, width: int) -> list[Delta]:

@@ -24,7 +24,7 @@ from helpers import models
 from helpers.editing.presets import default_preset, read_hyperparameters
 from helpers.kept import kept_at
 from tools.train_mend.records import TrainingRecord, packaged_records, split
-from tools.train_mend.trainer import Trainer, TrainingSettings
+from tools.train_mend.trainer import Trainer, TrainingSettings, save_network
 
 
 def train(
@@ -55,7 +55,7 @@ def train(
             _note(curve, row | trainer.evaluate(held_out))
             losses = []
             trainer.save(checkpoint)
-            trainer.network.save(output, trainer.learner.states.language_model)
+            save_network(trainer.network, output, trainer.learner.states.language_model)
             if time.monotonic() - start > patience:
                 return
 

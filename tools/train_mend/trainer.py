@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -33,6 +33,7 @@ from helpers.models.forward import hidden_states
 from helpers.models.hooks import OnOutput, output_hooks, record
 from helpers.models.language_model import LanguageModel
 from helpers.models.tokens import answer_ids, prompt_ids
+from helpers.paths import written_whole
 from tools.train_mend.records import TrainingRecord
 
 Text = tuple[str, str]  # a prompt and the answer after it
@@ -231,7 +232,7 @@ class Trainer:
             for name, (x, delta) in gradients.items():
                 real = contributes(x, delta)
                 seen.setdefault(name, []).append(torch.cat([x[real], delta[real]], dim=-1))
-        self.network.normalise_by({name: torch.cat(parts) for name, parts in seen.items()})
+        normalise(self.network, {name: torch.cat(parts) for name, parts in seen.items()})
 
     def train_step(self) -> tuple[float, float]:
         """One optimiser step; the batch's mean NLL and KL."""
@@ -316,6 +317,26 @@ class Trainer:
         groups = self.optimiser.state_dict()["param_groups"]
         self.optimiser.load_state_dict({"state": state, "param_groups": groups})
         self.step = int(metadata["step"])
+
+
+def normalise(network: Hypernetwork, tokens: Mapping[str, Tensor]) -> None:
+    """Set the normalisation from each matrix's contributing tokens, [n, in + out]."""
+    for key, members in network.members.items():
+        seen = torch.cat([tokens[name] for name in members])
+        network.networks[key].mean.copy_(seen.mean(0))  # type: ignore[operator]
+        network.networks[key].deviation.copy_(seen.std(0))  # type: ignore[operator]
+
+
+def save_network(network: Hypernetwork, path: Path, language_model: LanguageModel) -> None:
+    """Write a network to a file, its matrices in half precision, too coarse for the normalisation."""
+    state = {
+        name: tensor.half() if name.endswith((".left", ".right")) else tensor.float()
+        for name, tensor in network.state_dict().items()
+    }
+    described = {"shapes": network.shapes, "rank": network.rank, "model": language_model.name}
+    metadata = {"mend": json.dumps(described), "fingerprint": language_model.fingerprint}
+    with written_whole(path) as scratch:
+        save_file({k: v.contiguous().cpu() for k, v in state.items()}, scratch, metadata)
 
 
 def _next_other(records: Sequence[TrainingRecord], place: int) -> TrainingRecord:
