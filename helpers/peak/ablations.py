@@ -269,6 +269,5 @@ def _distinct(table: pd.DataFrame, lists: tuple[str, ...]) -> set[tuple[str, int
 
 
 def _share(table: pd.DataFrame, lists: tuple[str, ...]) -> float:
-    """Share of samples that name an answer of these lists."""
     named = table.loc[table["list"].isin(lists), "sample"].nunique()
     return named / table["sample"].nunique()

@@ -38,6 +38,7 @@ from helpers.peak.findings import (
     fairer_findings,
     metrics_of_runs,
     neighbour_findings,
+    objective_findings,
     short_name,
 )
 from helpers.peak.metrics import additivity, method_metrics, metric_interval, probabilities_table
@@ -100,10 +101,7 @@ MADE_UP = "Made-up numbers. ○ before the edit, ● after; log scale"
 def answer_probabilities(answers: pd.DataFrame, *, title: str = "") -> Figure:
     """One record's answers before and after edits, as horizontal dots (PEAK, Figure 1 in numbers).
 
-    Args:
-        answers: columns answer, list (``target``, ``correct``, ``hard``, ``random``) and one column
-            of probabilities per state of the model (``before``, ``ROME``, …).
-        title: the fact and the edit, in words.
+    ``answers`` is as ``edit_prompt_probabilities`` gives it; the title is the fact and the edit.
     """
     use_style()
     states = [column for column in answers.columns if column not in ("answer", "list")]
@@ -256,7 +254,6 @@ def pictures() -> Figure:
 
 
 def _moved(axes: Axes, answers: Answers, level: float, words: str) -> None:
-    """One row an answer, an arrow from before to after, and the level it is compared with."""
     rows = np.arange(len(answers))[::-1]
     for row, (before, after) in zip(rows, answers.values(), strict=True):
         axes.plot(before, row, "o", mfc="none", color=PALETTE[0])
@@ -276,18 +273,15 @@ def _moved(axes: Axes, answers: Answers, level: float, words: str) -> None:
     each=("editor", partial(editors_with, field="alpha")),
 )
 def objectives_panels(run: Run, *, editor: str) -> Figure:
-    """What APP loses without one objective, record by record, and answer probabilities (PEAK, Figs. 3, 5).
-
-    Green is for correct answers and what happens to them (AFF), vermilion for hard false ones (ANF).
-    """
+    """What APP loses without one objective, and answer probabilities (PEAK, Figures 3 and 5)."""
     use_style()
     stored = studies_of(run)
-    found = _shown(stored, objectives(editor))
-    names = {short_name(variant): variant for variant in found}
+    editors = editors_with(run, "alpha")
+    found = _shown(stored, [variant for each in editors for variant in objectives(each)])
+    names = {short_name(variant): variant for variant in objectives(editor) if variant in found}
     shown = {name: found[variant] for name, variant in names.items()}
     rows = ["before", *shown][::-1]
     drawn, (left, right) = plt.subplots(1, 2, figsize=(7.2, 3.3), sharey=True)
-    worse: dict[str, list[str]] = {}
     for place, (metric, title) in enumerate(NAMES.items()):
         changes = {
             name: metric_contrast(metric, shown["APP"][metric], table[metric]).difference
@@ -298,8 +292,6 @@ def objectives_panels(run: Run, *, editor: str) -> Figure:
         color = _LIST_COLOURS["correct" if place == 0 else "hard"]
         look: dict[str, Any] = {**_ACROSS, "fmt": MARKERS[place], "color": color, "label": title}
         marked(left, places, rows_of(changes.values()), **look)
-        for name in (name for name, e in changes.items() if e.low > 0 and name != "plain"):
-            worse.setdefault(name, []).append(title.partition(",")[0])
     left.axvline(0, color="0.4", linewidth=0.8)
     left.set_xlabel("change against APP [points]\n→ worse; paired, 95 % intervals")
     left.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
@@ -307,9 +299,9 @@ def objectives_panels(run: Run, *, editor: str) -> Figure:
     scores = {name: stored.scores[str(variant)] for name, variant in names.items()}
     tables = {name: probabilities_table(scores[name]).loc[t.index] for name, t in shown.items()}
     _list_marks(right, tables)
-    lost = ", ".join(f"{name} ({', '.join(factors)})" for name, factors in worse.items())
-    verdict = f"is worse {lost}" if lost else "is not shown to need any one objective"
-    return _told(drawn, f"{method_label(editor)}+APP {verdict}", stored, shown.values())
+    held = _held(objective_findings(found, editors), f"{method_label(editor)}: without", "- APP")
+    finding = f"{method_label(editor)}+APP is worse without an objective in {held} tests"
+    return _told(drawn, finding, stored, shown.values())
 
 
 @_ablation(
@@ -472,7 +464,6 @@ def _curves(
 
 
 def _shown(stored: Studies, variants: Sequence[Variant]) -> dict[Variant, pd.DataFrame]:
-    """Metrics of those of the variants that are stored, on the records all of them have."""
     names = [str(variant) for variant in variants]
     scores = {name: stored.scores[name] for name in names if name in stored.scores}
     return finished(variant_metrics(scores), variants)

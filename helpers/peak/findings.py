@@ -73,7 +73,7 @@ def findings(
 def paired(
     finding: str, measure: str, metric: str, first: pd.Series, second: pd.Series
 ) -> Evidence:
-    """Second minus first of one metric on the records both have, by the test that fits the metric."""
+    """Second minus first of one metric, as ``metric_contrast`` tests it."""
     return Evidence(finding, measure.replace("_", " "), metric_contrast(metric, first, second))
 
 
@@ -145,7 +145,6 @@ def verdicts_table(runs: Runs) -> pd.DataFrame:
 
 
 def _within(metrics: Metrics) -> Iterator[Evidence]:
-    """Findings about the plain editors on one data set."""
     for name in ("AFF", "ANF") if _plain(metrics) else ():
         hard, random = (_mean(metrics, f"{name}_{kind}") for kind in ("hard", "random"))
         measure = f"{name} hard - {name} random, plain editors"
@@ -167,20 +166,14 @@ def _within(metrics: Metrics) -> Iterator[Evidence]:
 
 
 def _app(metrics: Metrics) -> Iterator[Evidence]:
-    """What APP gains and what it costs, on the same records as the plain method."""
+    parts = {"APP reduces perturbation": FACTORS, "APP also improves locality": ("LS",)}
     for method in WITH_APP:
         careful = f"{method}+APP"
-        for finding, metric, (higher, lower) in (
-            ("APP reduces perturbation", "AFF_hard", (method, careful)),
-            ("APP reduces perturbation", "ANF_hard", (method, careful)),
-            ("APP also improves locality", "LS", (careful, method)),
-            ("APP costs edits", "ES", (method, careful)),
-            ("APP costs edits", "GS", (method, careful)),
-        ):
-            if {method, careful} <= set(metrics):
-                measure = f"{metric} {higher} - {lower}"
+        for finding, names in {**parts, "APP costs edits": EDITS}.items():
+            lower, higher = (method, careful) if "LS" in names else (careful, method)
+            for metric in names if {method, careful} <= set(metrics) else ():
                 both = metrics[lower][metric], metrics[higher][metric]
-                yield paired(finding, measure, metric, *both)
+                yield paired(finding, f"{metric} {higher} - {lower}", metric, *both)
 
 
 def _differences(

@@ -152,8 +152,8 @@ def record_metrics(record: RecordScores) -> dict[str, float]:
     """
     edit, *paraphrases = _kept_prompts(record)
     metrics = {
-        "ES": _mean(map(_success, filter(None, [edit]))),
-        "GS": _mean(map(_success, filter(None, paraphrases))),
+        "ES": _success([edit]),
+        "GS": _success(paraphrases),
         "LS": _locality(record.locality, "locality"),
         "LS_authors": _locality(record.locality, "first"),
         "LS_unfiltered": _locality(record.locality, "locality", held_before=False),
@@ -258,13 +258,12 @@ def _kept_prompts(record: RecordScores) -> list[dict[str, Scores] | None]:
     return kept
 
 
-def _success(prompt: Lists) -> bool:
-    """Whether the appended answer is above the least probable correct one after the edit."""
-    return bool(prompt["target"][1, 0] > prompt["correct"][1].min())
+def _success(prompts: Sequence[Lists | None]) -> float:
+    """Share of prompts at which the appended answer is above the least probable correct one."""
+    return _mean(p["target"][1, 0] > p["correct"][1].min() for p in prompts if p)
 
 
 def _locality(scores: Lists, answer: str, *, held_before: bool = True) -> float:
-    """Share of locality prompts whose answer is above the appended one after the edit."""
     if answer not in scores:
         return float("nan")
     before, after = scores[answer] > scores["target"]
@@ -272,7 +271,6 @@ def _locality(scores: Lists, answer: str, *, held_before: bool = True) -> float:
 
 
 def _record(prompts: Mapping[tuple[str, int], Lists]) -> RecordScores:
-    """One record's scores, from those of its prompts by role and number."""
     near = [lists for (role, _), lists in prompts.items() if role == "locality"]
     shared = set.intersection(*map(set, near)) if near else {"locality", "target", "first"}
     return RecordScores(
@@ -293,7 +291,6 @@ def _by_record(
 
 
 def _mean(values: Iterable[float]) -> float:
-    """Mean, NaN when there is nothing to average."""
     numbers = np.fromiter(values, dtype=np.float64)
     return float(np.add.reduce(numbers) / len(numbers)) if len(numbers) else float("nan")
 

@@ -257,7 +257,6 @@ def _sliced(name: str) -> tuple[str, slice]:
 
 
 def _find(name: str) -> tuple[str, Path]:
-    """Name and path of a data set."""
     if name in OFFICIAL:
         return name, locate(OFFICIAL[name])
     path = MINI.get(name, Path(name))
@@ -282,7 +281,6 @@ def _placed(items: Sequence[Any], path: Path) -> list[tuple[str, Any]]:
 
 
 def _strict(record: PeakRecord) -> PeakRecord:
-    """The record without contradictions between its lists."""
     strict = record.with_strict_lists()
     for key in ("postive_list", "negtive_list", "negtive_random_list"):
         if not strict.to_json()[key]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -122,16 +122,12 @@ def edit_prompt_probabilities(
 
 @dataclass(frozen=True)
 class PeakRun:
-    """One model on one data set, with the store its scores are kept in.
-
-    ``chunk`` records are edited and scored together (default: 32, and 128 on a GPU with room); it
-    bounds what an interruption can cost.
-    """
+    """One model on one data set, with the store its scores are kept in."""
 
     language_model: LanguageModel
     data: PeakData
     store: ResultsStore
-    chunk: int | None = None
+    chunk: int | None = None  # records edited together: what an interruption can cost
     progress: bool = False
 
     def before(self) -> pd.DataFrame:
@@ -266,19 +262,15 @@ class PeakSequence:
             if stored is not None:
                 start, total = count, stored.to(self.run.language_model.device)
         requests = [edit_request(record) for record in self.run.data.records[start : missing[-1]]]
-        one_by_one = self._one_by_one(total, requests)
-        updates = one_by_one if resumable else self.editor.edit_sequentially(requests)
+        own = iter(self.editor.edit_sequentially(requests))
         made: list[Update] = []
-        for count, total in enumerate(updates, start + 1):
+        for count, request in enumerate(requests, start + 1):
+            step = self.editor.edit_after(total, [request]) if resumable else None
+            total = next(own) if step is None else total.plus(step)
             made.append(Update({}, total.diagnostics))
             if count in missing:
                 self._store(count, total, made)
                 made = []
-
-    def _one_by_one(self, total: Update, requests: Sequence[EditRequest]) -> Iterator[Update]:
-        for request in requests:
-            total = total.plus(self.editor.edit_after(total, [request]))
-            yield total
 
     def _store(self, count: int, total: Update, made: Sequence[Update]) -> None:
         results, records = self.results(count), self.run.data.records[:count]
@@ -291,11 +283,7 @@ class PeakSequence:
 
 
 def diagnostics_table(records: Sequence[PeakRecord], updates: Sequence[Update]) -> pd.DataFrame:
-    """One row per edit: failure, steps, loss, norm, flag; the full record as JSON.
-
-    ``final_nll`` is of the last evaluation: MEND's, and that of an FT edit that uses all its steps,
-    is from before the last step.
-    """
+    """One row per edit; ``final_nll`` is of the last evaluation, perhaps before the last step."""
     rows = []
     for record, update in zip(records, updates, strict=True):
         known = update.diagnostics
@@ -313,12 +301,10 @@ def diagnostics_table(records: Sequence[PeakRecord], updates: Sequence[Update]) 
 
 
 def _how(editor: Editor | None) -> dict[str, Any]:
-    """What makes an editor's scores, or the unedited model's."""
     return {"mode": "independent", **editor.settings()} if editor else {"editor": "none"}
 
 
 def _joined(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
-    """Scores of the same answers before and after, in the columns the metrics take."""
     first = before.rename(columns={"sum": "sum_before"})
     second = after.rename(columns={"sum": "sum_after"}).drop(columns="tokens")
     return first.merge(second, on=KEYS, validate="1:1")

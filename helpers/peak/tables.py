@@ -162,7 +162,6 @@ def _surviving(marks: Mapping[str, bool]) -> str:
 
 
 def _printed(rows: pd.DataFrame, metric: str) -> str:
-    """A number of the paper, by metric."""
     if metric not in rows.index:
         return "–"
     row = rows.loc[metric]

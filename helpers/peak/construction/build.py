@@ -188,7 +188,6 @@ class Linked:
     def _sample(
         self, identifiers: Iterable[str], taken: set[str], number: int, rng: random.Random
     ) -> tuple[str, ...]:
-        """Up to ``number`` labels in random order, none twice up to case, none taken."""
         ordered = sorted(identifiers)
         labels: dict[str, str] = {}
         enough = min(len(ordered), number + len(taken))  # even if all taken are drawn
@@ -200,8 +199,6 @@ class Linked:
 
 
 class _Maker:
-    """Makes the records of a graph, or reports at which step each fact fails."""
-
     def __init__(
         self, graph: Graph, templates: Mapping[str, PromptTemplates], settings: PeakSettings
     ) -> None:

@@ -87,10 +87,7 @@ def filter_sets(
 
 
 def linked_share(records: Sequence[PeakRecord], graph: Graph) -> tuple[int, int]:
-    """How many hard false answers have a direct link with o*, as the paper asks, and how many there are.
-
-    Labels that several entities bear count if any of these is linked.
-    """
+    """How many hard false answers have a direct link with o*, as the paper asks, and how many there are."""
     named: dict[str, set[str]] = defaultdict(set)
     for entity in graph.entities.values():
         named[entity.label].add(entity.id)
