@@ -31,7 +31,7 @@ BUDGETS = {
     "facts": 220,
     "results": 1285,
     "triples": 598,
-    "peak": 2940,
+    "peak": 2897,
     "klob": 1275,
     "thinkedit": 3894,
     "explorer": 550,
