@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -19,10 +18,6 @@ from helpers.paths import NOTEBOOKS
 ALL = sorted(NOTEBOOKS.glob("*.ipynb"))
 TAGS = {path: set().union(*map(tags, json.loads(path.read_text("utf-8"))["cells"])) for path in ALL}
 DRAWN = [path for path in ALL if "published" in TAGS[path]]
-DEFAULT = re.compile(
-    r'SmolLM|Gemma|\b135|\b270 ?M|million|\btuned\b|"self"|\beight\b[^.]* records|box above'
-)
-LASTING = re.compile(r"\b(stored|packaged)\b", re.I)  # of which no parameter changes anything
 
 
 def cell(kind: str, source: str, *tags: str) -> dict[str, Any]:
@@ -73,18 +68,6 @@ def test_published_results_are_drawn_where_they_are_asked_for(notebook):
     assert "draw(published)" not in left
     assert "about p" not in left
     assert "work()" in left
-
-
-@pytest.mark.parametrize("path", ALL, ids=lambda path: path.stem)
-def test_prose_that_every_run_keeps_states_no_default(path, tmp_path):
-    params = defaults_of(path)
-    others = {"model": "other", "preset": "paper", "corpus": "wikipedia", "published": []}
-    written = tmp_path / path.name
-    write_for_run(path, params | {k: v for k, v in others.items() if k in params}, written)
-    kept = [c for c in nbformat.read(written, as_version=4).cells if c.cell_type == "markdown"]
-    text = re.sub(r"```.*?```", "", "\n".join(c.source for c in kept), flags=re.S)
-    said = [each for each in re.split(r"(?<=\.)\s|\n", text) if DEFAULT.search(each)]
-    assert [each for each in said if not LASTING.search(each)] == []
 
 
 def test_what_shards_share_is_executed_alone(notebook):

@@ -70,16 +70,6 @@ def test_another_optimisation_is_another_vector(
         assert set(optimised.values()) == {count}
 
 
-@pytest.mark.parametrize("name", ["memit", "alphaedit"])
-def test_vectors_of_an_edited_model_are_never_kept(pair, requests, name) -> None:
-    apart, sharing = pair
-    sharing[name].edit(requests)  # fills the memo with the unedited model's
-    both = (editor.edit_sequentially(requests) for editor in (sharing[name], apart[name]))
-    for mine, alone in zip(*both, strict=True):
-        assert_same(mine, alone)
-    assert len(sharing[name].memo) == len(requests)
-
-
 def test_kept_updates_are_those_of_the_editor_and_made_once(
     tiny, make_editor, requests, optimised
 ) -> None:

@@ -11,7 +11,6 @@ import torch
 from safetensors.torch import save_file
 from tokenizers.processors import TemplateProcessing
 
-from helpers.editing import corpus as corpus_module
 from helpers.editing import moments as module
 from helpers.editing.contexts import context_templates
 from helpers.editing.corpus import CorpusError, SelfCorpus, TextCorpus, corpus_named
@@ -112,16 +111,6 @@ def test_too_few_tokens_are_singular(tiny, tmp_path):
     moments = second_moment(tiny("llama"), [1], TextCorpus(path))
     with pytest.raises(SecondMomentError, match="use more tokens"):
         moments[1].solve(torch.ones(48))
-
-
-def test_self_corpus_is_seeded_and_cached(tiny, tmp_path, monkeypatch):
-    monkeypatch.setattr(corpus_module, "_TOGETHER", 2)
-    corpus = SelfCorpus(count=5, segment=7)
-    first = list(corpus.documents(tiny("llama")))
-    assert [len(document) for document in first] == [7] * 5
-    assert list(corpus.documents(tiny("llama"))) == first
-    other = list(SelfCorpus(count=5, segment=7, seed=1).documents(tiny("llama")))
-    assert other != first
 
 
 def test_corpora_by_name(tmp_path):

@@ -13,7 +13,6 @@ from tools.klob_mini import (
     consistency_example,
     load_templates,
     relevance_example,
-    two_hop_chains,
 )
 
 TEMPLATES = load_templates()
@@ -55,14 +54,3 @@ def test_every_relation_of_the_paper_has_templates_and_a_keyword() -> None:
         assert len(wordings.templates) == 3
         assert all(t.count("[X]") == 1 and t.endswith(" [Y]") for t in wordings.templates)
     assert {fact.relation for fact in read_facts(COMPILED)} <= set(TEMPLATES)
-
-
-def test_chains_neither_return_nor_use_other_relations() -> None:
-    capital, language = ("Amaurot", "P1376", "Utopia"), ("Utopia", "P37", "Latin")
-    triples = [capital, language, ("Utopia", "P36", "Amaurot"), ("Latin", "P1", "Rome")]
-    assert two_hop_chains(triples, ["P1376", "P37", "P36"]) == [(capital, language)]
-    assert two_hop_chains(triples, ["P1376", "P37"], excluded=[("P1376", "P37")]) == []
-    example = relevance_example((capital, language), TEMPLATES)
-    assert example.chain_prompt == (
-        "The official language of the country whose capital is Amaurot is _"
-    )

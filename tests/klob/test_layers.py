@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pytest
 
 from helpers.editing.build import build_editor
@@ -16,7 +15,6 @@ from helpers.editing.update import Update
 from helpers.klob import layers
 from helpers.klob.examples import ConsistencyExample
 from helpers.klob.layers import edit_every_layer, edit_requests, score_edits
-from helpers.models import LanguageModel
 from helpers.results.store import ResultsStore
 
 FACTS = {
@@ -82,31 +80,3 @@ def test_every_layer_is_edited_once(
     assert more.query("example == 0").reset_index(drop=True).equals(kept)
     monkeypatch.setattr(layers, "build_editor", pytest.fail)
     assert edit_every_layer(model, FACTS, [0, 2], **options).equals(table)
-
-
-def test_a_repaired_fact_costs_that_fact_alone(
-    tiny: Callable[..., LanguageModel], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    model, store = replace(tiny("llama"), name="smollm2-135m"), ResultsStore(tmp_path / "store")
-    scored: list[tuple[int, ...]] = []
-
-    def score(model: object, examples: object, requests: Sequence[int], updates: object) -> Any:
-        scored.append(tuple(requests))
-        rows = [{"example": n, "wording": 0, "new": float(n), "old": 0.0} for n in requests]
-        return pd.DataFrame(rows)
-
-    class NoEditor:
-        def edit(self, requests: Sequence[object]) -> None: ...
-
-    monkeypatch.setattr(layers, "score_edits", score)
-    monkeypatch.setattr(layers, "build_editor", lambda *_, **__: NoEditor())
-    monkeypatch.setattr(layers, "second_moment", lambda *_, **__: None)
-    options: dict[str, Any] = {"store": store, "preset": "tuned", "corpus": "self", "seed": 0}
-    before = edit_every_layer(model, FACTS, [0, 2], **options)
-    assert set(sum(scored, ())) == {0, 2}
-    scored.clear()
-    first = FACTS[0]
-    repaired = ConsistencyExample((*first.prompts[:2], "In Utopia one speaks _"), first.fact)
-    after = edit_every_layer(model, FACTS | {0: repaired}, [0, 2], **options)
-    assert set(scored) == {(0,)}
-    assert after.equals(before)

@@ -9,14 +9,10 @@ import pytest
 from helpers.editing.editors import Variant
 from helpers.peak.ablations import (
     MEASURES,
-    correlation_table,
     said_correlations,
-    said_metrics,
     with_neighbours,
 )
 from helpers.peak.metrics import metrics_table
-from helpers.peak.said import NOTHING
-from helpers.peak.tables import editing_table
 
 KEYS = ["case_id", "role", "prompt_index", "list", "answer_index"]
 SIZES = {"target": 1, "correct": 3, "hard": 3, "random": 2}
@@ -37,32 +33,10 @@ def metrics(lost: float, records: int = 6) -> pd.DataFrame:
     return metrics_table(table.assign(sum_before=before, sum_after=after))
 
 
-def said(*answers: tuple[str, int], records: int = 6) -> pd.DataFrame:
-    """Every record says the same: one answer per sample."""
-    rows = [(case, i, *place) for case in range(records) for i, place in enumerate(answers)]
-    return pd.DataFrame(rows, columns=["case_id", "sample", "list", "answer_index"])
-
-
 def test_the_whole_list_is_last_of_the_neighbours():
     names = ("rome+app@neighbours=3", "rome+app", "rome+app@neighbours=1", "rome")
     chosen = with_neighbours({Variant.parse(n): metrics(1.0) for n in names}, "rome")
     assert [str(v) for v in chosen] == [names[2], names[0], names[1]]
-
-
-def test_said_table_and_correlations():
-    before = said(("correct", 0), ("correct", 1), NOTHING, NOTHING)
-    after = said(("correct", 0), ("target", 0), ("hard", 0), NOTHING)
-    measures = {
-        "unedited, again": said_metrics(before, before),
-        "ROME": said_metrics(before, after),
-    }
-    table = editing_table(measures, metrics=MEASURES)
-    assert table.loc["unedited, again", "list_forgetting"] == "0.0 ± 0.0"
-    shown = table.loc["ROME", ["list_forgetting", "list_noise", "target_share"]].tolist()
-    assert shown == ["50.0 ± 0.0", "33.3 ± 0.0", "25.0 ± 0.0"]  # every record says the same
-    beside = measures["ROME"].assign(label="ROME", AFF_hard=0.5, ANF_hard=0.5)
-    # So there are no ranks to compare.
-    assert correlation_table(beside).loc["ROME", "AFF ~ list forgetting"] == "nan (p nan, n 6)"
 
 
 def test_rank_correlation_of_four_pairs_by_hand():

@@ -142,15 +142,6 @@ def test_broken_records_are_named(tmp_path: Path, changes: dict, message: str) -
     assert "\n" not in str(caught.value)
 
 
-def test_all_faults_of_a_file_are_one_error(tmp_path: Path) -> None:
-    first, second = changed(prompt="rivers", subject=""), changed(case_id=8)
-    del second["negtive_list"]
-    with pytest.raises(UserError) as caught:
-        load_peak(write(tmp_path, first, second))
-    for fault in ("case_id 7: requested_rewrite.prompt", "subject: must", "8: negtive_list"):
-        assert fault in str(caught.value)
-
-
 @pytest.mark.parametrize("content", [b'[{"case_id": 0', b"", b"\xff\xfe", b"{}", b"[]", b"[3]"])
 def test_broken_files_are_named(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "records.json"

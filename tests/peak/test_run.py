@@ -10,7 +10,6 @@ import pytest
 
 from helpers import UserError
 from helpers.editing.contexts import ContextTemplates
-from helpers.editing.rect_prune import Prune, PruneHyperparameters
 from helpers.editing.rome import Rome
 from helpers.editing.update import LowRank, Update, apply
 from helpers.peak import run as peak_scores
@@ -174,12 +173,3 @@ def test_a_longer_sequence_continues_where_a_shorter_one_ended(longer, editor, m
     assert edits["case_id"].tolist() == [r.case_id for r in longer.data.records[2:]]
     monkeypatch.setattr(peak_scores, "score_records", None)  # anything computed again would fail
     sequence.scores([2, 4])
-
-
-def test_an_editor_that_remembers_more_starts_anew(longer, editor):
-    """PRUNE goes on from unrestrained edits, which its yielded updates do not hold."""
-    sequence = PeakSequence(longer, Prune(editor, PruneHyperparameters(base="rome")))
-    sequence.scores([1])
-    assert len(sequence.scores([1, 2])) == 2
-    edits = sequence.results(2).read("edits")
-    assert edits["case_id"].tolist() == [r.case_id for r in longer.data.records[:2]]

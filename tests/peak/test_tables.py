@@ -20,7 +20,6 @@ from helpers.peak.tables import (
 from helpers.results.archive import About, Archive
 from helpers.results.figure import published
 
-STORED = "smollm2-135m_peak-cf"
 NOTHING = pd.DataFrame(columns=COLUMNS)  # every edit was given up
 
 

@@ -92,13 +92,6 @@ def test_finished_stores_what_is_there_and_makes_nothing(into):
     assert made == ["a", "b"]
 
 
-def test_a_caption_may_depend_on_all_tables(into):
-    for name in ("a", "b"):
-        how = Publication("run", About(SOURCE), [part([], name, 1)], lambda names: {"of": [*names]})
-        publish_parts(how, into)
-    assert into.get("run").about.caption == {"of": ["a", "b"]}
-
-
 def test_an_interrupted_run_keeps_its_finished_parts(into):
     made = []
 

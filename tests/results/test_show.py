@@ -41,18 +41,6 @@ def test_a_table_is_html_for_readers_and_text_for_the_check():
     assert html.index("AFF_<wbr>hard") < html.index(">ES<")
 
 
-def test_every_cell_of_a_table_stands_in_its_own_place_and_intervals_stay_on_one_line():
-    index = pd.MultiIndex.from_tuples([("ROME", "ours"), ("ROME", "paper")], names=["method", "of"])
-    table = pd.DataFrame({"ES": ["99.1 [97.0, 100.0]", "98 ± 1"]}, index=index)
-    html = table_output(table)["text/html"]
-    assert html.count("<td>ROME</td>") == 2
-    assert "rowspan" not in html
-    assert "99.1 [97.0,\u00a0100.0]" in html
-    assert "98\u00a0±\u00a01" in html
-    words = pd.DataFrame({"finding": ["hard answers suffer more than random ones"]})
-    assert '<td class="words">hard' in table_output(words, index=False)["text/html"]
-
-
 def test_showing_a_figure_saves_it_shows_it_and_closes_it(displayed, monkeypatch, tmp_path):
     """In a folder that git ignores: Run All leaves git clean."""
     monkeypatch.delenv("HELPERS_FIGURES", raising=False)

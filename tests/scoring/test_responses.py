@@ -54,20 +54,6 @@ def test_batched_equals_one_by_one_under_edits(tiny, monkeypatch, architecture, 
         assert responses == plain
 
 
-def test_batching_does_not_matter_and_the_seed_does(tiny, monkeypatch):
-    language_model = tiny("llama")
-    sampling = Sampling(temperature=1.0, max_new_tokens=12)
-    whole = sample_responses(language_model, PROMPTS, n=3, sampling=sampling)
-    alone = sample_responses(language_model, PROMPTS[1:2], n=3, sampling=sampling)
-    monkeypatch.setattr(module, "ROWS", 1)
-    single = sample_responses(language_model, PROMPTS, n=3, sampling=sampling)
-    assert whole == single
-    assert whole[1] == alone[0]
-    other = Sampling(temperature=1.0, max_new_tokens=12, seed=1)
-    assert whole != sample_responses(language_model, PROMPTS, n=3, sampling=other)
-    assert len({text for responses in whole for text in responses}) > 3
-
-
 def test_a_stop_is_cut_off_once_there_is_text(tiny):
     language_model = tiny("llama")
     free = Sampling(temperature=1.0, max_new_tokens=40)

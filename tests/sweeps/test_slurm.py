@@ -117,19 +117,6 @@ def test_tasks_out_of_time_are_put_back_and_killed_ones_resume(cluster, toy, tmp
         assert stored(tmp_path, method) == CASE_IDS
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"partitions": "gpu"}, "submitit's names.*begin with slurm_"),
-        ({"slurm_partition": "none-such", **OPTIONS}, "Slurm did not take the jobs.*partition"),
-        ({"timeout_min": "long"}, "timeout_min"),
-    ],
-)
-def test_wrong_options_name_the_right_ones(cluster, toy, tmp_path, options, message):
-    with pytest.raises(UserError, match=f"(?s){message}"):
-        run_sweep(toy("rome"), slurm_engine(tmp_path / "slurm", options))
-
-
 def test_without_slurm_the_remedy_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(engines.shutil, "which", lambda name: None)
     with pytest.raises(UserError, match="--engine local"):

@@ -1,13 +1,10 @@
 """Graphs of what a model recalls: proposals, validation, chains, and what is packaged of them."""
 
-from collections import Counter
 from functools import partial
 
 import pandas as pd
 import pytest
 
-from helpers.paths import PACKAGED
-from helpers.results.archive import archive
 from helpers.results.store import ResultsStore
 from helpers.thinkedit.grow.wordings import (
     Proposal,
@@ -15,8 +12,7 @@ from helpers.thinkedit.grow.wordings import (
     read_wordings,
     store_neighbours,
 )
-from helpers.thinkedit.knowgic import load_aliases, load_edits, read_edits, write_edits
-from helpers.thinkedit.metrics import chain_index
+from helpers.thinkedit.knowgic import load_edits, read_edits, write_edits
 from helpers.triples.graph import Edge, Entity, Graph
 from tools.recall.edits import recalled_edits
 from tools.recall.facts import COLUMNS, Validation, recalled_facts, together
@@ -130,21 +126,6 @@ def test_edits_have_every_chain_their_own_subject_and_a_wrong_new_object(tmp_pat
     assert recalled_edits(many).chains.loc[1].tolist() == [2, 9, 4]  # no edit holds most chains
     with pytest.raises(ValueError, match="no recalled fact has a second way"):
         recalled_edits(facts_of(("a", "r", "c"), ("d", "r", "e")))
-
-
-@pytest.mark.parametrize("model", ["smollm2-135m", "gemma3-270m"])
-def test_what_an_embedded_model_recalls_is_packaged_with_its_counts(model):
-    edits = load_edits(f"recalled-{model}")
-    lengths = Counter(len(chain) for edit in edits for chain in edit.chains)
-    folder = PACKAGED / "thinkedit"
-    counted = pd.read_csv(folder / f"recalled-{model}-chains.csv")
-    assert dict(zip(counted["steps"], counted["kept"], strict=True)) == lengths
-    links = pd.read_csv(folder / f"recalled-{model}-links.csv").set_index("relation")
-    used = {fact.key for edit in edits for fact in edit.facts}
-    assert links.loc["all", "on a kept chain"] == len(used)
-    assert load_aliases(f"recalled-{model}")["united states"][1] == "USA"
-    tables = archive("thinkedit").get(f"{model}_recalled-{model}").tables
-    pd.testing.assert_frame_equal(tables["chains"], chain_index(edits))
 
 
 @pytest.mark.parametrize("model", ["smollm2-135m", "gemma3-270m"])
