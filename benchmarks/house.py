@@ -40,7 +40,7 @@ BUDGETS = {
     "tools": 2672,
     "benchmarks": 1495,
     "book": 793,
-    "tests": 13766,
+    "tests": 13563,
 }
 OUTSIDE = ("tools", "benchmarks", "book", "tests")
 # What an addition is: a word by which code names one that exists, and the files it may touch.
