@@ -27,7 +27,6 @@ from helpers.thinkedit.graph import Triplet, as_edit
 from helpers.thinkedit.grow.language import ModelRespondent
 from helpers.thinkedit.grow.pipeline import (
     FOLDER,
-    SAMPLING,
     Decision,
     Growth,
     Review,
@@ -99,7 +98,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parts = (given.subject, given.relation, given.answer)
     if any((*parts, given.question, given.new)) and not all(parts):
         parser.error("a fact of your own needs --subject, --relation and --answer")
-    respondent = ModelRespondent(load(given.model, dtype=given.dtype), SAMPLING, turns=given.chat)
+    respondent = ModelRespondent(load(given.model, dtype=given.dtype), turns=given.chat)
     if given.subject:
         try:
             grown = [own_graph(respondent, given, given.into or RUNS / "grown")]

@@ -6,16 +6,17 @@ import pytest
 
 from helpers import UserError
 from helpers.thinkedit.graph import triplets
-from helpers.thinkedit.grow.pipeline import grown_journals, reasoned, replayed
+from helpers.thinkedit.grow.pipeline import FOLDER, reasoned, replayed
 from helpers.thinkedit.knowgic import load_edits
 from tools import grow
 
+PATHS = sorted(FOLDER.glob("grown-smollm2-135m-*.jsonl"))
+
 
 def test_the_embedded_model_grew_graphs_and_their_replay_writes_nothing():
-    paths = grown_journals("smollm2-135m")
-    written = [path.read_bytes() for path in paths]
-    grown = replayed(paths)
-    assert [path.read_bytes() for path in paths] == written
+    written = [path.read_bytes() for path in PATHS]
+    grown = replayed(PATHS)
+    assert [path.read_bytes() for path in PATHS] == written
     examples = {"marie curie", "bedřich smetana", "antonín dvořák", "rusalka", "the moldau"}
     for growth in grown:
         assert growth.graph.number_of_edges() >= 10
@@ -30,7 +31,7 @@ def test_the_embedded_model_grew_graphs_and_their_replay_writes_nothing():
 
 
 def test_a_pipeline_that_leaves_the_record_is_named(tmp_path):
-    lines = grown_journals("smollm2-135m")[0].read_text(encoding="utf-8").splitlines(keepends=True)
+    lines = PATHS[0].read_text(encoding="utf-8").splitlines(keepends=True)
     path = tmp_path / "grown.jsonl"
     decided = next(i for i, line in enumerate(lines) if '"kind": "decision"' in line)
     for kept, message in (

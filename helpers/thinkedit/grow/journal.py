@@ -21,13 +21,8 @@ from helpers.thinkedit.grow.language import ModelRespondent
 
 
 class Journal:
-    """Append-only record of a run.
-
-    Args:
-        header: the model's fingerprint and the settings, all that determines the run; None: the file's.
-
-    Raises:
-        UserError: the file was written under another header, is damaged, or holds no run.
+    """Append-only record of a run; its ``header``, the model's fingerprint and the settings, is all that
+    determines it (None: the file's).
     """
 
     def __init__(self, path: Path, header: Mapping[str, Any] | None = None) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from helpers.models.language_model import LanguageModel
@@ -31,6 +31,7 @@ _NAME_AT_END = re.compile(
     r"(?P<relation>[a-z](?:.*?[a-z])?)\s+(?:the\s+)?"
     r"(?P<name>[^\W\d_a-z][^\s,]*(?:\s+(?:(?:of|and|the|de|la|du|von|van)\s+)*[^\W\d_a-z][^\s,]*)*)"
 )
+SAMPLING = Sampling(max_new_tokens=32, stop="\n")
 _MAX_WORDS = 8  # a longer subject, relation or object is a sentence, not an entity
 
 
@@ -99,9 +100,8 @@ def statements(texts: Sequence[str], question: str) -> list[str]:
 def triplets_of(text: str, statement: str, wordings: Wordings) -> list[Triplet]:
     """The triplets that a model wrote for a statement, as ``a | b | c``, each once.
 
-    A line that words a known relation is read by it, however it is split. One of two parts,
-    ``a | b c``, is split before the name at its end. Omitted are lines of other shapes, entities that
-    the statement does not hold, empty or overlong parts, and an entity's relation to itself.
+    A line that words a known relation is read by it. One of two parts, ``a | b c``, is split before the name
+    at its end. Omitted are other lines, entities that the statement does not hold, and overlong parts.
     """
     found: dict[tuple[str, str, str], Triplet] = {}
     for line in text.splitlines():
@@ -122,15 +122,13 @@ def triplets_of(text: str, statement: str, wordings: Wordings) -> list[Triplet]:
 
 @dataclass(frozen=True)
 class ModelRespondent:
-    """A language model that the pipeline asks, by batched sampling.
-
-    Instruct models are asked through their chat template, others by completion. A completion ends at
-    the first empty line, because the prompts separate their examples by one. With ``turns``, every prompt
-    goes through the template as a chat of its own: a system instruction, solved examples, and what is asked.
+    """A language model that the pipeline asks: through its chat template if it has one, else by completion,
+    up to the first empty line. With ``turns``, every prompt is a chat of its own: a system instruction,
+    solved examples, and what is asked.
     """
 
     language_model: LanguageModel
-    sampling: Sampling = field(default_factory=lambda: Sampling(max_new_tokens=64))
+    sampling: Sampling = SAMPLING
     turns: bool = False
 
     @property

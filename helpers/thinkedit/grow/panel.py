@@ -1,7 +1,6 @@
 """The panel at which a person curates: ``CurationPanel(session(fact, respondent, folder))``.
 
-Every decision is written to the session's journal before the next question is asked, so closing the
-notebook loses nothing: running the cell again resumes at the same place.
+Closing the notebook loses nothing: running the cell again resumes at the same place.
 """
 
 from __future__ import annotations

@@ -2,13 +2,13 @@
 
 A round validates triplets and chains (1), reasons about the validated questions to find new triplets
 (2), and adds validated triplets to the graph, whose new chains go into the next round (3). The paper's
-Algorithm 1 sends validated chains to component 3, its section 5.1.2 only to component 2; the text is
-followed. Questions of a round are asked together, so that a model can batch them.
+Algorithm 1 sends validated chains to component 3, its section 5.1.2, as here, only to component 2.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Generator, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from itertools import chain
@@ -24,7 +24,6 @@ from helpers.models.tokens import Prompt
 from helpers.paths import PACKAGED
 from helpers.results.store import settings_key
 from helpers.scoring.naming import Aliases, mentions, names_of
-from helpers.scoring.responses import Sampling
 from helpers.thinkedit.graph import (
     MAX_STEPS,
     Triplet,
@@ -39,7 +38,6 @@ from helpers.thinkedit.grow.language import ModelRespondent
 from helpers.thinkedit.grow.wordings import Proposal, Wordings, read_wordings, store_neighbours
 
 FOLDER = PACKAGED / "thinkedit"
-SAMPLING = Sampling(max_new_tokens=32, stop="\n")
 Steps = tuple[Triplet, ...]  # a triplet, or a chain
 Key = tuple[str, str, str]
 Store = Mapping[str, list[Proposal]]
@@ -48,11 +46,9 @@ Asked = dict[Steps, str]  # triplets and chains with their questions
 
 @dataclass(frozen=True)
 class Settings:
-    """How far to grow, and how to ask.
-
-    ``max_attempts`` is the paper's k_max, ``target_chains`` its stop (at 100 for Harry Potter);
-    ``chain_questions`` bounds the chains asked about per round, ``proposals`` the store's facts per
-    question. The paper's Algorithm 2 takes one chain of thought per question and all its statements.
+    """How far to grow, and how to ask. ``max_attempts`` is the paper's k_max, ``target_chains`` its stop (at
+    100 for Harry Potter); ``chain_questions`` bounds the chains asked about per round, ``proposals`` the
+    store's facts per question. The paper takes one chain of thought and all its statements.
     """
 
     max_attempts: int = 2
@@ -189,15 +185,13 @@ class Session:
     def _advance(self, decision: Decision | None) -> None:
         """Proceed to the next review that the journal holds no decision of."""
         self.pending: Review | None = None
-        try:
+        with suppress(StopIteration):
             while self.pending is None:
                 review = self._steps.send(decision) if decision else next(self._steps)
                 if stored := self.journal.recall("decision", asdict(review)):
                     decision = TypeAdapter(Decision).validate_python(stored)
                 else:
                     self.pending = review
-        except StopIteration:
-            return
 
     def _rounds(self) -> Generator[Review, Decision, None]:
         """The algorithms as one generator of reviews."""
@@ -248,16 +242,11 @@ class Session:
     def _generate(self, validated: Asked) -> Generator[Review, Decision, list[Steps]]:
         """Algorithm 2: reasoning on the validated questions, its statements, their triplets."""
         growth, settings = self.growth, self.settings
-        thoughts = self._ask(
-            [language.solved_prompt("thought", question) for question in validated.values()],
-            n=settings.thoughts,
-            max_new_tokens=settings.thought_tokens,
-            stop=None,
-        )
-        told = [
-            language.statements(thought, question)[: settings.statements]
-            for thought, question in zip(thoughts, validated.values(), strict=True)
-        ]
+        asked = [language.solved_prompt("thought", question) for question in validated.values()]
+        drawn: dict[str, Any] = {"max_new_tokens": settings.thought_tokens, "stop": None}
+        thoughts = self._ask(asked, n=settings.thoughts, **drawn)
+        pairs = zip(thoughts, validated.values(), strict=True)
+        told = [language.statements(*pair)[: settings.statements] for pair in pairs]
         new = [s for s in dict.fromkeys(chain.from_iterable(told)) if s not in self._read]
         extractions = [language.solved_prompt("extraction", statement) for statement in new]
         written = self._ask(extractions, temperature=0.0)
@@ -279,14 +268,13 @@ class Session:
 
     def _synthesise(self, validated: Asked) -> list[Steps]:
         """Algorithm 3: add validated triplets; return the chains that this made possible."""
-        growth = self.growth
+        growth, most = self.growth, self.settings.max_steps
         if growth.rounds == 1 and validated:
             growth.fact = next(iter(validated))[0]  # as refined, if it was
         ends = growth.fact.subject, growth.fact.object
         for path, question in validated.items():
             if len(path) == 1 and not self._enough():
                 add_triplet(growth.graph, path[0], question=question)
-                most = self.settings.max_steps
                 growth.chains = simple_chains(growth.graph, *ends, max_steps=most)
         return [found for found in growth.chains if len(found) > 1]
 
@@ -304,20 +292,18 @@ class Session:
 
     def _worded(self, path: Steps, failed: str = "") -> str:
         """A known question about a single triplet, other than the one that failed."""
-        if len(path) > 1:
-            return ""
-        own = [self.question] if path == (self.growth.fact,) and self.question else []
-        known = own + self.wordings.questions_about(path[0].relation, path[0].subject)
-        return next((question for question in known if question != failed), "")
+        known = [self.question] if path == (self.growth.fact,) else []
+        for wording in self.wordings.relations.values():
+            if len(path) == 1 and wording.reads == path[0].relation:
+                known += [each.replace("{}", path[0].subject) for each in wording.questions]
+        return next((question for question in known if question not in ("", failed)), "")
 
     def _fresh(self, triplets: Iterable[Triplet]) -> list[Triplet]:
         """Those neither offered nor asked about before that can still become a link, each once."""
-        known, linked = self.growth.offered, self.growth.graph.has_edge
-        return [
-            triplet
-            for key, triplet in {t.key: t for t in triplets}.items()
-            if key not in known and (key,) not in self._seen and not linked(key[0], key[2])
-        ]
+        found = {triplet.key: triplet for triplet in triplets}
+        known = self.growth.offered | {key for (key, *more) in self._seen if not more}
+        linked = self.growth.graph.has_edge
+        return [each for k, each in found.items() if k not in known and not linked(k[0], k[2])]
 
     def _ask(
         self, prompts: Iterable[Prompt], *, n: int = 1, attempt: int = 0, **changes: Any
@@ -345,10 +331,10 @@ def session(
     question: str = "",
     settings: Settings = Settings(),
 ) -> Session:
-    """A run in which the packaged facts propose neighbours in addition to the model's own reasoning.
+    """A run in which the packaged facts propose neighbours; one that was left resumes.
 
-    ``place`` is the journal, or a folder in which this model and these settings have one of their own; a
-    session that was left resumes. ``question`` is asked first; empty: the wordings' or the model's own.
+    ``place`` is the journal, or a folder in which this model and these settings have one of their own.
+    ``question`` is asked first; empty: the wordings' or the model's own.
     """
     check_triplet(fact)
     if question and not asks_for_all(question, (fact,), read_wordings().aliases):
@@ -373,15 +359,10 @@ def _store() -> Store:
     return store_neighbours("packaged", read_wordings())
 
 
-def grown_journals(model: str) -> list[Path]:
-    """The packaged journals of a model, in the order of their names."""
-    return sorted(FOLDER.glob(f"grown-{model}-*.jsonl"))
-
-
-def replayed(paths: Sequence[Path]) -> list[Growth]:
-    """The graphs that journals of ``session`` hold; nothing is written."""
+def replayed(paths: Iterable[Path]) -> list[Growth]:
+    """The graphs that journals hold, in the order of their names; nothing is written."""
     grown = []
-    for path in paths:
+    for path in sorted(paths):
         run = Session(Journal(path), None, _store(), read_wordings())
         if run.pending is not None:
             raise UserError(
@@ -404,9 +385,7 @@ def counts(grown: Sequence[Growth]) -> pd.DataFrame:
 
 
 def reasoned(grown: Sequence[Growth]) -> pd.DataFrame:
-    """How much of all graphs comes from the model's own reasoning, before and after the review.
-
-    Numbers of facts by stage: *reasoned* ones are stated by a chain of thought, *reasoned only* if the
+    """Numbers of facts by stage: *reasoned* ones are stated by a chain of thought, *reasoned only* if the
     triple store does not hold them. The others are the fact to edit or the reviewer's.
     """
     rows = [
@@ -425,5 +404,5 @@ def reasoned(grown: Sequence[Growth]) -> pd.DataFrame:
     return table.rename_axis(index=None).assign(share=table["reasoned"] / table["facts"])
 
 
-def _links(growth: Growth) -> set[tuple[str, str, str]]:
+def _links(growth: Growth) -> set[Key]:
     return {triplet.key for triplet in triplets(growth.graph)}

@@ -22,10 +22,8 @@ WORDINGS = PACKAGED / "thinkedit" / "wordings.yaml"
 
 @dataclass(frozen=True)
 class Wording:
-    """One relation.
-
-    ``reads`` connects subject and object; ``questions``, in the order they are tried, and ``clozes`` have
-    one ``{}`` each. A store has the relation of ``unfit`` subjects, too, whom the wording does not fit.
+    """One relation: ``reads`` connects subject and object; ``questions``, in the order they are tried, and
+    ``clozes`` have one ``{}`` each. The wording does not fit the subjects ``unfit``.
     """
 
     reads: str
@@ -62,11 +60,6 @@ class Wordings:
                     return found["subject"], wording.reads, found["object"]
         return None
 
-    def questions_about(self, relation: str, subject: str) -> list[str]:
-        """Questions about a subject; none where no relation reads so."""
-        worded = (w for w in self.relations.values() if w.reads == relation)
-        return [q.replace("{}", subject) for w in worded for q in w.questions]
-
 
 @cache
 def read_wordings() -> Wordings:
@@ -98,7 +91,7 @@ class Proposal:
 
 
 def store_neighbours(source: str, wordings: Wordings) -> dict[str, list[Proposal]]:
-    """The proposals of a source by case-folded subject; see ``neighbours``."""
+    """``neighbours`` in a source."""
     parts = {part for relation in wordings.relations for part in relation.split("/")}
     plain = sorted({part.removeprefix("re_") for part in parts})
     return neighbours(read_graph(open_source(source), plain), wordings, source)
@@ -108,8 +101,6 @@ def neighbours(graph: Graph, wordings: Wordings, source: str) -> dict[str, list[
     """All facts of a store in the wordings' relations, by case-folded subject.
 
     ``re_P36`` follows P36 backwards; ``P17/P30`` follows P17, then P30, where both have a single object.
-    A prompt names an entity by its label, so a label denotes one entity of the store: the country
-    Niger, not the region of Nigeria (see ``_bearers``).
     """
     names = {i: wordings.name(graph.label(i)) for i in _bearers(graph)}
     found: dict[str, dict[tuple[str, str, str], Proposal]] = defaultdict(dict)
@@ -123,10 +114,10 @@ def neighbours(graph: Graph, wordings: Wordings, source: str) -> dict[str, list[
 
 
 def _bearers(graph: Graph) -> set[str]:
-    """The entities that keep their label: of several the one that is the subject of most facts.
+    """The entities that keep their label, because a prompt names no other: the country Niger, not the region.
 
-    A place that lies in the same country as the bearer (a city and the region around it), or in the
-    bearer itself (Singapore), also keeps the label: they are taken for one place.
+    Of several it is the subject of most facts. A place in the same country (a city and the region around
+    it), or in the bearer itself (Singapore), also keeps the label: they are taken for one place.
     """
     facts, countries = Counter[str](), defaultdict[str, set[str]](set)
     for edge in graph.edges:
