@@ -18,9 +18,7 @@ from helpers.thinkedit.grow.wordings import Wordings, read_wordings
     [
         (" Where is Etna?", "Where is Etna?"),
         ("Sure, here it is.\n1. Who is Ada? I hope it helps.", "Who is Ada?"),
-        ("Question: Who is Ada?\nWho else?", "Who is Ada?"),
         ("no question here", ""),
-        ("?", ""),
     ],
 )
 def test_the_first_question_is_taken(text, question):
@@ -123,7 +121,6 @@ def test_every_prompt_can_be_a_chat_of_its_own(tiny, monkeypatch):
     thought = language.solved_prompt("thought", "Where does Ada live?")
     prompts = [question, language.answer_prompt("Where does Ada live?"), thought]
     assert chat.respond(prompts, n=2, seed=0) == [["Rome", "Rome"]] * 3
-    assert asked[0].startswith("system: Write one direct question")
     assert "Sicily\nQuestion:\nassistant: Where is Mount Etna located?\nuser: Subject" in asked[0]
     assert asked[0].endswith("Object: Rome\nQuestion:\nassistant:")
     assert "assistant: Pierre Curie\nuser: Question: Where does Ada live?\nAnswer:" in asked[1]

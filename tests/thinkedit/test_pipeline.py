@@ -51,7 +51,6 @@ def test_the_world_is_found_and_its_chains_sequenced(world, grow, path):
     [
         ({"target_chains": 1}, "target number of chains", 1),
         ({"max_rounds": 1}, "number of rounds", 1),
-        ({"target_chains": 2}, "target number of chains", 2),
     ],
 )
 def test_stop_rules(grow, settings, stopped, rounds):
