@@ -26,8 +26,8 @@ PACKAGE = REPOSITORY / "helpers"
 BUDGETS = {
     "models": 1499,
     "editing": 3545,
-    "scoring": 420,
-    "locating": 674,
+    "scoring": 400,
+    "locating": 660,
     "facts": 220,
     "results": 1285,
     "triples": 598,

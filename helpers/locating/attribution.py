@@ -9,8 +9,6 @@ slot by alpha and average the gradients of the answer's probability:
 noise to the subject's embeddings and restores one layer's clean MLP output at the subject's last
 token. Its indirect effect is p(answer | noise, layer restored) − p(answer | noise). The paper's plots
 restore windows of ten layers; here it is one layer at a time.
-
-Rows (layer, alpha) or (layer, noise) branch off at their layer (``slots``).
 """
 
 from __future__ import annotations
@@ -40,11 +38,7 @@ def integrated_gradients(
     steps: int = 20,
     at: Place = "activation",
 ) -> Tensor:
-    """One sentence's attributions [layers, neurons].
-
-    ``at`` scales the neuron's ``activation`` (the input of the MLP's second matrix) or the ``gate``'s
-    output, before the activation function.
-    """
+    """One sentence's attributions [layers, neurons], at the activation or the gate's output."""
     batch, target = slot_batch(language_model, [query], [query.slot]), query.required_target
     blocks, group = language_model.layout.blocks, max(1, ROWS // steps)
 
@@ -69,7 +63,7 @@ def _attribute_layers(
     scaled: dict[str, Tensor] = {}
 
     def scale(name: str, *tokens: Tensor) -> Tensor:
-        """Scale the newest rows' activation at the slot; it becomes a leaf of the graph."""
+        # The newest rows' activation at the slot becomes a leaf of the graph.
         own = tokens[-1][-steps:].detach().clone()
         alphas = torch.linspace(0, 1, steps, device=own.device, dtype=own.dtype)
         activations[name] = own[0, slot].clone()
@@ -117,8 +111,7 @@ def indirect_effects(
         return output
 
     def restore(name: str, _: Tensor, output: Tensor) -> Tensor:
-        """Restore the newest rows, which branched off at this layer."""
-        output = output.clone()
+        output = output.clone()  # whose newest rows branched off at this layer
         output[-samples:, last] = clean[name][0, last]
         return output
 

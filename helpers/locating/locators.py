@@ -242,29 +242,28 @@ class Fisher(_GradientLocator):
 class RandomScores(Locator):
     """A control: uniform scores that depend on the sentence's tokens and a seed only."""
 
+    label: ClassVar = "random"
+
     def __init__(self, *, granularity: Granularity = "neuron", seed: int = 0) -> None:
-        self.granularity, self.seed, self.name = granularity, seed, "random"
+        self.granularity, self.seed, self.name = granularity, seed, self.label
 
     def scores(self, language_model: LanguageModel, queries: Sequence[Query]) -> Scores:
-        """Independent uniform numbers, [queries, units]."""
-        seeds = [[self.seed, zlib.crc32(np.array(query.ids).tobytes())] for query in queries]
-        return self._uniform(language_model, seeds)
-
-    def _uniform(self, language_model: LanguageModel, seeds: Sequence[Any]) -> Scores:
+        """Uniform numbers, [queries, units]."""
         units = int(np.prod(self.shape(language_model.layout)))
-        return np.stack([np.random.default_rng(s).random(units, np.float32) for s in seeds])
+        drawn = [np.random.default_rng(self._seed(query)) for query in queries]
+        return np.stack([each.random(units, np.float32) for each in drawn])
+
+    def _seed(self, query: Query) -> list[int]:
+        return [self.seed, zlib.crc32(np.array(query.ids).tobytes())]
 
 
 class ConstantScores(RandomScores):
     """A control: the same scores, hence the same top units, for every sentence."""
 
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
-        self.name = "constant"
+    label = "constant"
 
-    def scores(self, language_model: LanguageModel, queries: Sequence[Query]) -> Scores:
-        """One vector of uniform numbers, repeated: [queries, units]."""
-        return self._uniform(language_model, [self.seed] * len(queries))
+    def _seed(self, query: Query) -> list[int]:
+        return [self.seed]
 
 
 LOCATORS: dict[str, Callable[[], Locator]] = {
@@ -289,7 +288,6 @@ def make_locator(name: str) -> Locator:
 
 
 def _matrices(language_model: LanguageModel) -> list[str]:
-    """Names of the MLPs' second matrices, a layer each."""
     return [language_model.layout.mlp_out(i) for i in range(language_model.layout.blocks)]
 
 

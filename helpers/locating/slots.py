@@ -1,8 +1,7 @@
 """Forward passes that end at the answer slot, and rows that branch off on the way.
 
-Two savings, both exact. In a causal model the tokens left of what a method changes are constant:
-their keys and values are computed once. And a row that differs from an unchanged one only from block
-l on is appended at block l (``branching``), which halves the work with one group of rows per layer.
+Two savings, both exact: in a causal model the tokens left of what a method changes are constant and
+run once, and a row that differs only from block l on is appended at block l (``branching``).
 """
 
 from __future__ import annotations
@@ -37,11 +36,8 @@ class SlotBatch(PackedRows):
 def slot_batch(
     language_model: LanguageModel, queries: Sequence[Query], starts: Sequence[int] | None = None
 ) -> SlotBatch:
-    """Batch queries; the tokens before ``starts`` are constant and run once, without gradients.
-
-    A masked model has no constant tokens, so ``starts`` are ignored.
-    """
-    if starts is None or language_model.masked:
+    """Batch queries; the tokens before ``starts`` are constant and run once, without gradients."""
+    if starts is None or language_model.masked:  # which has no constant tokens
         starts = [0] * len(queries)
     pairs = list(zip(queries, starts, strict=True))
     batch = padded(language_model, [query.ids[start:] for query, start in pairs])
@@ -115,7 +111,6 @@ def branching(
         return torch.cat([hidden, hidden[:rows].repeat(copies, 1, 1)])
 
     def repeated(cached: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        """A layer's one row of keys or values, for as many rows as there are by then."""
         return tuple(
             one[:1].expand(rows * (1 + copies * sum(i <= layer for i in grows)), *one.shape[1:])
             for layer, one in enumerate(cached)

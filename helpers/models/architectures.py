@@ -35,7 +35,6 @@ class Architecture:
 def _entry(
     block: str, reads: tuple[str, ...], writes: str, mlp: str = "mlp", **others: Any
 ) -> Architecture:
-    """An entry whose MLP and the MLP's matrices are named from the block on."""
     mlp_in = tuple(f"{block}.{name}" for name in reads)
     return Architecture(block, f"{block}.{mlp}", mlp_in, f"{block}.{writes}", **others)
 

@@ -11,8 +11,8 @@ import torch
 from helpers.models.language_model import LanguageModel
 from helpers.models.weights import free_bytes
 
-PADDING = 0.08  # largest share of a batch that may be padding
-PASS_TOKENS = 64  # reading all weights takes as long
+PADDING = 0.08  # largest share of a batch that may be padding, unless it is fewer tokens than
+PASS_TOKENS = 64  # take as long as reading all weights
 _MOST_TOKENS = 16384  # of a pass
 _LARGE = 48 * 2**30  # free bytes for many records at a time
 _SHORTAGE = ("can't allocate memory", "out of memory", "_STATUS_ALLOC_FAILED")
@@ -22,11 +22,7 @@ Result = TypeVar("Result")
 
 
 def token_batches(lengths: Sequence[int], token_budget: int) -> Iterator[list[int]]:
-    """Group indices of like lengths, longest first, so that rows x width stays in the budget.
-
-    A batch also ends before padding is more than ``PADDING`` of it, unless that costs less than
-    another pass would (``PASS_TOKENS``).
-    """
+    """Group indices of like lengths, longest first, so that rows x width stays in the budget."""
     batch: list[int] = []
     real = 0
     for index in sorted(range(len(lengths)), key=lambda i: (-lengths[i], i)):

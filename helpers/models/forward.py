@@ -96,9 +96,7 @@ def hidden_states(
 ) -> Tensor:
     """Final hidden states (after the final norm) of packed rows, [rows, queries, hidden].
 
-    Args:
-        visible: boolean [rows, queries, past + queries], or the mask made of it.
-        past: constant tokens, if any, which stay as they are; or a cache, which takes the tokens.
+    ``visible`` is boolean [rows, queries, past + queries]. A ``Past`` stays, a cache takes the tokens.
     """
     if isinstance(visible, Tensor):
         before = past.positions if isinstance(past, Past) else None

@@ -54,11 +54,7 @@ class _StopForward(Exception):
 def record(
     language_model: LanguageModel, *, inputs: Sequence[str] = (), outputs: Sequence[str] = ()
 ) -> Iterator[dict[str, Tensor]]:
-    """Collect inputs or outputs of named modules in one forward pass, which ends at the last one.
-
-    >>> with record(language_model, inputs=["model.layers.5.mlp.down_proj"]) as seen:
-    ...     hidden_states(language_model, ids, positions, visible)
-    """
+    """Collect inputs or outputs of named modules in one forward pass, which ends at the last one."""
     seen: dict[str, Tensor] = {}
 
     def keep(name: str, *tensors: Tensor) -> None:

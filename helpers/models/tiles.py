@@ -98,8 +98,7 @@ def attention(
 ) -> tuple[Tensor, Tensor | None]:
     """Attention as transformers' models call it: [rows, queries, heads, size], and no weights.
 
-    ``query`` is [rows, heads, queries, size]; ``key`` and ``value`` are [rows, key heads, keys, size];
-    the mask is additive, [rows * tiles, 1, width, height].
+    ``query`` is [rows, heads, queries, size], ``key`` and ``value`` [rows, key heads, keys, size].
     """
     if tiles is None or attention_mask is None:
         options["scaling"] = scaling

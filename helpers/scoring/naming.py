@@ -18,8 +18,7 @@ from helpers.models.tokens import answer_ids
 
 Aliases = Mapping[str, tuple[str, ...]]  # case-folded entity → other names
 
-# Characters of words, but for scripts that put no blanks between them (Thai to Burmese, Khmer, kana
-# and Chinese characters, Hangul), where a name is found anywhere.
+# Characters of words, but for Thai, Khmer, Chinese, … which put no blanks between them.
 _WORD = r"[^\W\u0e00-\u109f\u1780-\u17ff\u3040-\u9fff\uac00-\ud7af]"
 _ACCENTS = re.compile("[\u0300-\u036f]")
 

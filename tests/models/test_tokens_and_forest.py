@@ -21,13 +21,13 @@ from helpers.models.tokens import (
     chat_prompt,
     ids_of_answers,
     ids_of_prompts,
+    ids_of_questions,
     prompt_ids,
     separator_after,
     subject_prompt,
     subject_prompts,
 )
 from helpers.models.weights import prepare
-from helpers.scoring.answers import Question, tokenised
 
 ARCHITECTURES = ["gpt2", "gptj", "llama", "qwen2", "mistral", "gemma3"]
 ARCHITECTURES += ["qwen3", "olmo2", "gpt_neox", "falcon", "phi3"]
@@ -84,7 +84,7 @@ def test_an_answer_takes_a_blank_where_a_text_has_one(tokenized, prompt, separat
     ids = answer_ids(tokenized, "Lima", separator)
     decoded = tokenized.tokenizer.decode([*prompt_ids(tokenized, prompt), *ids])
     assert decoded.endswith(prompt.replace("\r", "") + separator + "Lima") or "\r" in prompt
-    ((asked, (answered,)),) = tokenised(tokenized, [Question(prompt, ("Lima",))])
+    ((asked, (answered,)),) = ids_of_questions(tokenized, [(prompt, ("Lima",))])
     assert (asked, answered) == (prompt_ids(tokenized, prompt), ids)
 
 
