@@ -26,7 +26,7 @@ PACKAGE = REPOSITORY / "helpers"
 BUDGETS = {
     "models": 1499,
     "editing": 3545,
-    "scoring": 400,
+    "scoring": 398,
     "locating": 660,
     "facts": 220,
     "results": 1285,
