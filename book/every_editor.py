@@ -14,7 +14,6 @@ from helpers.peak.metrics import summarise
 from helpers.peak.tables import MAIN_TABLES, PAPER_NAMES
 from helpers.results.archive import Run
 from helpers.results.text import published_table
-from helpers.thinkedit import evaluation
 from helpers.thinkedit import tables as thinkedit
 from helpers.thinkedit.metrics import BY_RANK
 
@@ -76,10 +75,10 @@ def _add_peak(rows: dict[tuple[str, str], dict[str, str]], run: Run) -> None:
 
 
 def _add_thinkedit(rows: dict[tuple[str, str], dict[str, str]], runs: tuple[Run, ...]) -> None:
-    stored = tuple(run for run in runs if "exact" in run.kinds and not evaluation.is_recalled(run))
+    stored = tuple(run for run in runs if "exact" in run.kinds and not thinkedit.is_recalled(run))
     if not stored:
         return
-    found = evaluation.evaluate(stored, rule=BY_RANK)
+    found = thinkedit.evaluate(stored, rule=BY_RANK)
     for row in thinkedit.as_text(thinkedit.technique_table(found, mode=MODE)).to_dict("records"):
         label = method_label(row["method"])
         cells = {THINKEDIT[m]: row[m] + _paper_thinkedit(row["method"], m) for m in THINKEDIT}

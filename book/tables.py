@@ -17,7 +17,6 @@ from helpers.peak.metrics import metrics_table
 from helpers.peak.tables import beside_paper, caption_of, editing_table, paper_setting, scores_of
 from helpers.results.archive import PACKAGED_WORDS, Archive, Run
 from helpers.results.show import table_html
-from helpers.thinkedit import evaluation
 from helpers.thinkedit import tables as thinkedit
 from helpers.thinkedit.metrics import BY_RANK, DEFAULT, Known
 
@@ -121,9 +120,9 @@ def _klob(folder: Path) -> Iterator[str]:
 
 def _thinkedit(folder: Path) -> Iterator[str]:
     runs = runs_of(folder)
-    recalled = tuple(run for run in runs if evaluation.is_recalled(run))
+    recalled = tuple(run for run in runs if thinkedit.is_recalled(run))
     yield from _chains("What the model recalls", recalled, DEFAULT)
-    given = tuple(run for run in runs if not evaluation.is_recalled(run))
+    given = tuple(run for run in runs if not thinkedit.is_recalled(run))
     yield from _chains("KnowGIC", given, BY_RANK, beside=as_paper())
 
 
@@ -135,14 +134,14 @@ def _chains(
         runs = tuple(run for run in stored if estimator in run.kinds)
         if not runs:
             continue
-        found = evaluation.evaluate(runs, estimator=estimator, rule=rule)
+        found = thinkedit.evaluate(runs, estimator=estimator, rule=rule)
         if estimator == "exact":
             words = f"{words}, {rule}"
         for mode in _MODES:
-            if mode not in set(found.chains["mode"]):
+            if mode not in set(found["mode"]):
                 continue
             yield f"### {graphs}, edits {mode}, {words}"
-            yield escaped(evaluation.caption_of(runs, f"{estimator}, {mode}", kind=estimator))
+            yield escaped(thinkedit.caption_of(runs, f"{estimator}, {mode}", kind=estimator))
             yield "Pooled, with 95 % intervals. IFR: lower is better; CKP: higher is better."
             table = thinkedit.as_text(thinkedit.technique_table(found, mode=mode), digits=3)
             yield html(smollm2_first(table).set_index(["model", "method"]))

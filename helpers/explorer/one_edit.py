@@ -27,7 +27,6 @@ from helpers.results.store import ResultsStore
 from helpers.scoring.naming import fold
 from helpers.scoring.responses import Sampling, sample_responses
 from helpers.thinkedit import case
-from helpers.thinkedit.drawings import graph_pair
 from helpers.thinkedit.graph import graph_of_facts
 from helpers.thinkedit.knowgic import Chain, Edit
 from helpers.thinkedit.metrics import BY_RANK, facts_table
@@ -254,4 +253,4 @@ def graphs(outcome: ChainsOutcome, chains: Sequence[Chain]) -> Figure:
     caption = f"ours: {outcome.model}, {outcome.method}: {wording}"
     states = case.edge_states(outcome.edit, outcome.facts)
     graph = graph_of_facts(part.facts)
-    return graph_pair(graph, part.subject, part.original, **states, caption=caption)
+    return case.graph_pair(graph, part.subject, part.original, **states, caption=caption)

@@ -28,7 +28,7 @@ CHAPTERS = {
     "03": ("helpers.peak.figures",),
     "04": ("helpers.peak.figures",),
     "05": ("helpers.klob.figures",),
-    "06": ("helpers.thinkedit.figures", "helpers.thinkedit.drawings"),
+    "06": ("helpers.thinkedit.figures", "helpers.thinkedit.case"),
     "07": ("helpers.peak.figures", "helpers.explorer.one_edit"),
 }
 _REGISTRY: dict[str, Drawing] = {}

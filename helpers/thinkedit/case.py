@@ -1,34 +1,54 @@
-"""One edit looked at closely: which facts it kept and lost, and the chains that still hold.
+"""One edit looked at closely: what it kept and lost, the chains that still hold, and its graph drawn.
 
 ``facts`` is the edit's table of ``metrics.facts_table``, made live or from stored scores.
 """
 
 from __future__ import annotations
 
-import pandas as pd
+import textwrap
+from collections.abc import Mapping
+from typing import Any
 
+import matplotlib.pyplot as plt
+import networkx as nx
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import FancyArrowPatch
+
+from helpers.results.figure import figure
+from helpers.results.style import PALETTE, captioned, plain, told, use_style
 from helpers.thinkedit import metrics
 from helpers.thinkedit.graph import Triplet, edited_triplet, graph_of_facts, is_deep_edited
+from helpers.thinkedit.grow.pipeline import Growth
 from helpers.thinkedit.knowgic import Edit
 
-EdgeStates = dict[tuple[str, str], str]
+EdgeStates = Mapping[tuple[str, str], str]
+_KEPT, _LOST = PALETTE[2], PALETTE[3]
+STATES: dict[str, tuple[Any, Any]] = {
+    "known": (_KEPT, "-"),
+    "kept": (_KEPT, "-"),
+    "lost": (_LOST, "--"),
+    "unknown": ("0.75", ":"),
+}
+_BOX: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 7}
 
 
 def edge_states(edit: Edit, facts: pd.DataFrame) -> dict[str, EdgeStates]:
-    """State of every edge of the edit's graph, "before" and "after".
+    """State of every edge of the edit's graph: "before" as "known" or "unknown", "after" as ``state_of``.
 
-    Before: "known" or "unknown"; after: "kept", "lost" (known before only) or "unknown" (not known
-    before). Where two facts link the same ordered pair, which the graph draws as one edge, either will do.
+    Of two facts that link the same ordered pair, which are one edge, either will do.
     """
     keys = [Triplet.of(fact).key for fact in edit.facts]
     mine = facts[facts["case_id"] == edit.case_id].sort_values("item")
     edges = mine.assign(subject=[k[0] for k in keys], object=[k[2] for k in keys])
     known = edges.groupby(["subject", "object"], sort=False)[["known_before", "known_after"]].any()
-    states: dict[str, EdgeStates] = {"before": {}, "after": {}}
+    before, after = {}, {}
     for (subject, goal), once, still in known.itertuples():
-        states["before"][subject, goal] = "known" if once else "unknown"
-        states["after"][subject, goal] = state_of(once, still)
-    return states
+        before[subject, goal] = "known" if once else "unknown"
+        after[subject, goal] = state_of(once, still)
+    return {"before": before, "after": after}
 
 
 def state_of(once: bool, still: bool) -> str:
@@ -53,24 +73,144 @@ def step_table(edit: Edit, facts: pd.DataFrame) -> pd.DataFrame:
 
 def preservation(edit: Edit, facts: pd.DataFrame) -> tuple[float, int]:
     """CKP of the edit (1 without known facts, as defined), and the facts behind it."""
-    index = metrics.chain_index([edit])
-    terms = metrics.terms_of(facts, metrics.chain_table(facts, index), index)
-    return metrics.value_of(terms, "CKP"), int((terms["measure"] == "CKP").sum())
+    ratios = metrics.terms_of(facts, metrics.chain_index([edit])).query("measure == 'CKP'")["ratio"]
+    return float(ratios.mean()) if len(ratios) else 1.0, len(ratios)
 
 
-def strongest_chains(
-    edit: Edit, facts: pd.DataFrame, *, most: int = 5
-) -> tuple[list[tuple[str, ...]], list[list[float]]]:
-    """The longest-lived chain of each length: entities passed, and each step's ratio p'/p.
-
-    Only chains that were deducible before. Chains are ranked by their uncapped ratio; the steps'
-    ratios are capped at 1 for display.
+def strongest_chains(edit: Edit, facts: pd.DataFrame) -> dict[tuple[str, ...], list[float]]:
+    """Of each length the deducible chain that kept most: the entities passed, and each step's p'/p, at
+    most 1.
     """
     index = metrics.chain_index([edit])
-    chains = metrics.chain_table(facts, index)
-    best = chains[chains["kept"]].sort_values("ratio", ascending=False).drop_duplicates("length")
+    chains = metrics.chain_table(facts, index).query("kept")
+    best = chains.sort_values("ratio", ascending=False).drop_duplicates("length")
     steps = index.merge(facts, on=["case_id", "item"]).sort_values("step")
     left = (steps["after"] / steps["before"]).clip(upper=1)
-    numbers = best.sort_values("length")["chain"].head(most)
-    ratios = [left[steps["chain"] == number].tolist() for number in numbers]
-    return [edit.chains[number].nodes for number in numbers], ratios
+    numbers = best.sort_values("length")["chain"]
+    return {edit.chains[n].nodes: left[steps["chain"] == n].tolist() for n in numbers}
+
+
+@figure("06_chain_samples", title="The best-surviving chain of each length")
+def chain_samples(edit: Edit, facts: pd.DataFrame, *, caption: str = "") -> Figure:
+    """The direct fact next to longer chains (the paper's Figures 2 and 3); below each link its p'/p."""
+    use_style()
+    chains = strongest_chains(edit, facts)
+    widest = max(map(len, chains))
+    drawn, axes = plt.subplots(figsize=(1.45 * widest, 0.75 * len(chains) + 0.3))
+    box = {"boxstyle": "round", "facecolor": "white", "edgecolor": _KEPT}
+    for row, (names, ratios) in enumerate(chains.items()):
+        for column, name in enumerate(names):
+            axes.text(column, -row, plain(textwrap.fill(name, 14)), bbox=box, **_BOX)
+        for column, ratio in enumerate(ratios):
+            arrow = {"arrowstyle": "->", "color": _KEPT if ratio >= 0.5 else _LOST}
+            axes.annotate("", (column + 0.68, -row), (column + 0.32, -row), arrowprops=arrow)
+            axes.text(column + 0.5, -row - 0.2, f"{ratio:.2f}", **_BOX | {"va": "top"})
+    axes.set(xlim=(-0.6, widest - 0.4), ylim=(-len(chains) + 0.4, 0.6))
+    axes.axis("off")
+    steps = [ratio for ratios in chains.values() for ratio in ratios]
+    finding = f"{sum(ratio < 0.5 for ratio in steps)} of {len(steps)} steps keep less than half"
+    note = "Share of each step's probability that is left; orange: below half"
+    return told(drawn, f"{finding} of their probability", f"{caption}\n{note}")
+
+
+def knowledge_graph(
+    graph: nx.DiGraph, start: str, goal: str, axes: Axes, states: EdgeStates | None = None
+) -> None:
+    """Draw a graph from the edited subject (left, blue) to the original object (right, red; Figures 15–20).
+
+    ``states`` are ``edge_states`` of one moment; without them, all edges look the same.
+    """
+    places = _layers(graph, start.casefold(), goal.casefold())
+    axes.scatter(*zip(*places.values(), strict=True), alpha=0)
+    axes.margins(0.12)
+    axes.autoscale(False)
+    ends = {start.casefold(): PALETTE[0], goal.casefold(): PALETTE[3]}
+    boxes = {}
+    for node, (x, y) in places.items():
+        box = {"boxstyle": "round", "facecolor": "white", "edgecolor": ends.get(node, "0.4")}
+        name = plain(textwrap.fill(graph.nodes[node]["label"], 16))
+        boxes[node] = axes.text(x, y, name, zorder=2, bbox=box, **_BOX).get_bbox_patch()
+    for edge in graph.edges:
+        colour, line = STATES[(states or {}).get(edge, "kept")]
+        axes.add_patch(
+            FancyArrowPatch(
+                places[edge[0]],
+                places[edge[1]],
+                connectionstyle="arc3,rad=0.12",
+                arrowstyle="-|>",
+                mutation_scale=8,
+                color=colour,
+                linestyle=line,
+                patchA=boxes[edge[0]],
+                patchB=boxes[edge[1]],
+                shrinkA=0,
+                shrinkB=1,
+                zorder=3,  # drawn after the names, whose boxes are only then placed
+            )
+        )
+    if states is not None:
+        shown = {name: look for name, look in STATES.items() if name in set(states.values())}
+        handles = [Line2D([], [], color=c, linestyle=s, label=n) for n, (c, s) in shown.items()]
+        axes.legend(handles=handles, loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=3)
+    axes.axis("off")
+
+
+@figure("06_grown", title="A graph grown from the model")
+def grown_graph(growth: Growth, *, caption: str = "") -> Figure:
+    """The links of a grown graph that its chains pass; further links lead nowhere and are counted."""
+    use_style()
+    links = [step.key for chain in growth.chains for step in chain]
+    passed = growth.graph.edge_subgraph({(subject, goal) for subject, _, goal in links})
+    drawn, axes = plt.subplots(figsize=(6.6, 0.28 * len(passed) + 2.2))
+    knowledge_graph(passed, growth.fact.subject, growth.fact.object, axes)
+    more = growth.graph.number_of_edges() - passed.number_of_edges()
+    finding = f"{len(growth.chains)} chains lead from {growth.fact.subject} to {growth.fact.object}"
+    return told(drawn, finding, f"{caption}; {more} further links are on no chain")
+
+
+@figure("06_graph_before_and_after", title="What is known before and after one edit")
+def graph_pair(
+    graph: nx.DiGraph, start: str, goal: str, *, caption: str = "", **moments: EdgeStates
+) -> Figure:
+    """The same graph with its ``edge_states`` ``before`` and ``after`` the edit, one above the other."""
+    use_style()
+    drawn = Figure(figsize=(6.8, 0.5 * len(graph) + 3.2))  # a panel draws in a thread
+    for axes, (moment, states) in zip(drawn.subplots(2, 1), moments.items(), strict=True):
+        knowledge_graph(graph, start, goal, axes, states)
+        axes.set_title(f"{moment} the edit", loc="left")
+    return captioned(drawn, caption)
+
+
+@figure("06_case", title="A stored edit's graph", each=("number", lambda run: ()))
+def stored_case(edit: Edit, facts: pd.DataFrame, *, number: str, caption: str = "") -> Figure:
+    """What is known of an edit's graph before and after it, from published scores (Figures 15–20).
+
+    ``facts`` are of ``tables.facts_of``; the edit's ``number`` ends the figure's name.
+    """
+    states = edge_states(edit, facts)
+    before, after = (list(states[moment].values()) for moment in ("before", "after"))
+    known = f"{before.count('known')} of {len(before)} links are known before the edit"
+    graph = graph_of_facts(edit.facts)
+    drawn = graph_pair(graph, edit.subject, edit.original, **states, caption="")
+    return told(drawn, f"{known}, {after.count('kept')} of them after", f"{caption}, case {number}")
+
+
+def _layers(graph: nx.DiGraph, start: str, goal: str) -> dict[str, tuple[float, float]]:
+    """Columns by distance from the subject, the object alone at the right, rows spread evenly.
+
+    Every other row is indented, so that edges inside a column pass between the names.
+    """
+    distance = nx.single_source_shortest_path_length(graph, start)
+    far = max((d for node, d in distance.items() if node != goal), default=0)
+    columns: dict[int, list[str]] = {}
+    for node in graph:
+        column = far + 1 if node == goal else distance.get(node, far)
+        columns.setdefault(column, []).append(node)
+    return {
+        node: (
+            column + (0.2 * (-1) ** row if len(nodes) > 1 else 0.0),
+            (len(nodes) - 1) / 2 - row + 0.25 * (column % 2),
+        )
+        for column, nodes in columns.items()
+        for row, node in enumerate(nodes)
+    }

@@ -1,9 +1,8 @@
 """Deep edits (beyond the paper): also edit the subject's other facts that lead to the original object.
 
-The paper asks for it (section 4: with the school the house must also change) but evaluates none. Here
-every question about the edited subject that begins a chain gets another answer of its kind, one from
-which no chain leads to the original object and which the model finds plausible. Questions that are
-worded alike up to the subject have the same key: they share one vector, optimised for all of them.
+The paper asks for it (section 4) but evaluates none. Here every question about the edited subject that
+begins a chain gets another plausible answer of its kind, from which no chain leads to the original object.
+Questions worded alike up to the subject have the same key: they share one vector, optimised for all.
 """
 
 from __future__ import annotations
@@ -39,10 +38,8 @@ class FurtherQuestion:
 
 
 def further_questions(edit: Edit, kinds: Kinds) -> list[FurtherQuestion]:
-    """The questions that a deep edit changes besides the edit itself, in order of appearance.
-
-    First steps with the same prompt are one question; those that ask what the edit asks are none. A
-    question whose kind has no harmless entity is left out, so its chains stay.
+    """The questions that a deep edit changes besides the edit itself, in order of appearance; one whose kind
+    has no harmless entity is omitted, so its chains stay.
     """
     graph = graph_of_facts(edit.facts)
     leading = nx.ancestors(graph, edit.original.casefold()) | {edit.original.casefold()}
@@ -62,15 +59,10 @@ def further_questions(edit: Edit, kinds: Kinds) -> list[FurtherQuestion]:
 
 
 def plausible_targets(
-    language_model: LanguageModel,
-    asked: Sequence[tuple[Edit, FurtherQuestion]],
-    *,
-    seed: int = 0,
+    language_model: LanguageModel, asked: Sequence[tuple[Edit, FurtherQuestion]], *, seed: int = 0
 ) -> list[str]:
-    """For each question a harmless answer, drawn from the ``PLAUSIBLE`` most probable ones.
-
-    Probable: by mean-token probability on the unedited model, so that short names have no advantage.
-    Each question has its own stream of the seed.
+    """For each question a harmless answer, drawn from the ``PLAUSIBLE`` most probable ones per token on the
+    unedited model; each question has its own stream of the seed.
     """
     texts = [(q.prompt.replace("{}", e.subject), q.harmless) for e, q in asked]
     scores = score_answers(language_model, [Question(*text) for text in texts])
@@ -85,7 +77,7 @@ def plausible_targets(
 def deep_edits(
     language_model: LanguageModel, edits: Sequence[Edit], kinds: Kinds, *, seed: int = 0
 ) -> list[list[EditRequest]]:
-    """The requests of every edit's deep edit, with plausible targets (see ``plausible_targets``)."""
+    """The requests of every edit's deep edit, with ``plausible_targets``."""
     asked = [(edit, question) for edit in edits for question in further_questions(edit, kinds)]
     targets = plausible_targets(language_model, asked, seed=seed)
     pairs = list(zip(asked, targets, strict=True))
@@ -99,7 +91,7 @@ def deep_requests(
     edit: Edit, kinds: Kinds, questions: Sequence[tuple[FurtherQuestion, str]]
 ) -> list[EditRequest]:
     """The edit's own request, with the questions that begin as it does as its ``further`` ones; then one
-    request for each other beginning. Each question comes with its new answer.
+    request for each other beginning.
     """
     requests = {beginning(edit.prompt): request_of(edit, kinds)}
     for question, target in questions:
@@ -118,8 +110,8 @@ def beginning(prompt: str) -> str:
 
 
 def edit_index(edits: Sequence[Edit]) -> pd.DataFrame:
-    """How many ``chains`` and ``facts`` each edit holds, and of its deep edit the further ``questions`` and
-    those that have the edit's own key (``same_key``: they begin as its prompt does).
+    """How many ``chains`` and ``facts`` each edit holds, and of its deep edit the further ``questions``, and
+    those of them with the edit's own key (``same_key``).
     """
     kinds = kinds_of(edits)
     rows = []

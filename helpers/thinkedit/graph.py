@@ -1,4 +1,4 @@
-"""Knowledge graphs of facts, how an edit changes them, and what they imply (Definitions 1 and 2).
+"""Knowledge graphs of facts, and what they imply (Definitions 1 and 2).
 
 A graph is a ``networkx.DiGraph``: nodes are case-folded entity names with their first spelling as
 ``label``; an edge carries its ``relation`` and whatever else the caller attaches. There is at most one
@@ -7,10 +7,9 @@ edge per ordered pair of entities (the paper's own restriction); both directions
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from types import MappingProxyType
 from typing import Any
 
 import networkx as nx
@@ -47,8 +46,16 @@ class Triplet:
         return cls(fact.subject, fact.prompt.replace("{}", "").strip(), fact.object)
 
 
+def check_triplet(triplet: Triplet) -> None:
+    """Raise ``ValueError`` for a triplet with an empty part, or of an entity with itself."""
+    if not all(part.strip() for part in triplet.key):
+        raise ValueError(f"triplet {triplet} has an empty part")
+    if triplet.key[0] == triplet.key[2]:
+        raise ValueError(f"triplet {triplet} links an entity to itself; remove it")
+
+
 def knowledge_graph(triplets: Iterable[Triplet]) -> nx.DiGraph:
-    """Graph of triplets; a second relation for the same ordered pair is left out (first come)."""
+    """Graph of triplets; a second relation for the same ordered pair is omitted (first come)."""
     graph = nx.DiGraph()
     for triplet in triplets:
         add_triplet(graph, triplet)
@@ -61,11 +68,7 @@ def graph_of_facts(facts: Iterable[ChainFact]) -> nx.DiGraph:
 
 
 def add_triplet(graph: nx.DiGraph, triplet: Triplet, **attributes: Any) -> bool:
-    """Add one edge in place; false when this ordered pair already has a relation, which stays.
-
-    Raises:
-        ValueError: subject and object are the same entity, or a part is empty.
-    """
+    """Add one edge in place; false when this ordered pair already has a relation, which stays."""
     check_triplet(triplet)
     subject, _, goal = triplet.key
     if graph.has_edge(subject, goal):
@@ -77,47 +80,11 @@ def add_triplet(graph: nx.DiGraph, triplet: Triplet, **attributes: Any) -> bool:
     return True
 
 
-def check_triplet(triplet: Triplet) -> None:
-    """Raise ``ValueError`` for a triplet with an empty part, or of an entity with itself."""
-    if not all(part.strip() for part in triplet.key):
-        raise ValueError(f"triplet {triplet} has an empty part")
-    if triplet.key[0] == triplet.key[2]:
-        raise ValueError(f"triplet {triplet} links an entity to itself; remove it")
-
-
 def triplets(graph: nx.DiGraph) -> Iterator[Triplet]:
     """The graph's edges as triplets, in order of insertion."""
     label = graph.nodes.data("label")
     for subject, goal, relation in graph.edges.data("relation"):
         yield Triplet(label[subject], relation, label[goal])
-
-
-def change(
-    graph: nx.DiGraph,
-    *,
-    add: Iterable[Triplet] = (),
-    remove: Iterable[Triplet] = (),
-    modify: Mapping[Triplet, Triplet] = MappingProxyType({}),
-) -> nx.DiGraph:
-    """The graph after an edit: E' = (E ∪ added ∪ modified) \\ removed (section 3.2).
-
-    Modified facts replace the old ones, which the formula leaves to ``remove``; a new fact may have
-    another relation (the formula) or another object (the paper's example). Entities stay.
-
-    Raises:
-        ValueError: a fact to remove or modify is not in the graph, or one to add contradicts it.
-    """
-    changed = graph.copy()
-    for triplet in (*remove, *modify):
-        subject, relation, goal = triplet.key
-        if not changed.has_edge(subject, goal) or relation != _relation(changed, subject, goal):
-            raise ValueError(f"{triplet} is not in the graph")
-        changed.remove_edge(subject, goal)
-    for triplet in (*modify.values(), *add):
-        if not add_triplet(changed, triplet):
-            present = changed.edges[triplet.key[0], triplet.key[2]]["relation"]
-            raise ValueError(f"{triplet}: the graph already links these two by {present!r}")
-    return changed
 
 
 def deductive_closure(graph: nx.DiGraph, *, steps: int) -> set[tuple[str, ...]]:
@@ -144,24 +111,19 @@ def edited_triplet(edit: Edit) -> Triplet:
 def is_deep_edited(graph_after: nx.DiGraph, fact: Triplet, *, steps: int) -> bool:
     """Whether no path of at most ``steps`` facts still implies ``fact`` (Definition 2).
 
-    A single edge implies it only with the same relation; a longer path from subject to object counts
-    whatever its relations are, as in the paper. An entity that is not in the graph has no paths.
+    A single edge implies it only with the same relation, a longer path whatever its relations are.
     """
-    start, relation, goal = fact.key
-    if start not in graph_after or goal not in graph_after:
-        return True
-    for path in nx.all_simple_edge_paths(graph_after, start, goal, cutoff=steps):
-        if len(path) > 1 or _relation(graph_after, start, goal) == relation:
-            return False
-    return True
+    return not any(
+        len(path) > 1 or path[0].key[1] == fact.key[1]
+        for path in simple_chains(graph_after, fact.subject, fact.object, max_steps=steps)
+    )
 
 
 def simple_chains(
     graph: nx.DiGraph, start: str, goal: str, *, max_steps: int = MAX_STEPS
 ) -> list[tuple[Triplet, ...]]:
-    """All simple paths from ``start`` to ``goal`` of at most ``max_steps`` facts.
-
-    Shortest first, then by the entities passed; none when an end is not in the graph.
+    """All simple paths of at most ``max_steps`` facts, shortest first, then by the entities passed; none
+    when an end is not in the graph.
     """
     first, last = start.casefold(), goal.casefold()
     if first not in graph or last not in graph:
@@ -177,23 +139,16 @@ def simple_chains(
 def as_edit(graph: nx.DiGraph, fact: Triplet, *, new: str, case_id: int = 0) -> Edit:
     """An edit in KnowGIC's form, from a graph grown around ``fact`` (Algorithm 3), whose edges carry the
     validated ``question`` of each fact; ``new`` is the object in place of the original one.
-
-    Raises:
-        ValueError: no chain leads from the subject to the object, or a step has no question.
     """
-    chains = simple_chains(graph, fact.subject, fact.object)
-    if not chains:
+
+    def asked(triplet: Triplet) -> ChainFact:
+        question = graph.edges[triplet.key[0], triplet.key[2]].get("question")
+        if not question:
+            raise ValueError(f"{triplet} has no validated question; validate it first")
+        return ChainFact(triplet.subject, triplet.prompt, triplet.object, question)
+
+    paths = simple_chains(graph, fact.subject, fact.object)
+    if not paths:
         raise ValueError(f"no chain of at most {MAX_STEPS} steps implies {fact}")
-    found = tuple(Chain(tuple(_asked(graph, step) for step in chain)) for chain in chains)
-    return Edit(case_id, fact.subject, fact.prompt, fact.object, new, found)
-
-
-def _asked(graph: nx.DiGraph, triplet: Triplet) -> ChainFact:
-    subject, _, goal = triplet.key
-    if not (question := graph.edges[subject, goal].get("question")):
-        raise ValueError(f"{triplet} has no validated question; validate it first")
-    return ChainFact(triplet.subject, triplet.prompt, triplet.object, question)
-
-
-def _relation(graph: nx.DiGraph, subject: str, goal: str) -> str:
-    return str(graph.edges[subject, goal]["relation"]).casefold()
+    chains = tuple(Chain(tuple(map(asked, path))) for path in paths)
+    return Edit(case_id, fact.subject, fact.prompt, fact.object, new, chains)

@@ -1,9 +1,7 @@
 """KnowGIC: edits with the implication chains that lead back to the original fact, and their files.
 
 Two published layouts are read: June 2025 (21 edits, 558 chains, a list of ``chains`` per record; the
-one nearest to the paper's 566) and the latest (26 edits, 1,406 chains, one ``chain`` per record). A
-small set of the same form, written by hand for this suite, is packaged as "mini", and what the embedded
-models recall as "recalled-<model>" (``python -m tools.recall`` makes it).
+one nearest to the paper's 566) and the latest (26 edits, 1,406 chains, one ``chain`` per record).
 """
 
 from __future__ import annotations
@@ -25,7 +23,8 @@ from helpers.thinkedit.grow.wordings import read_wordings
 
 LAYOUTS = {layout: official_files()[f"knowgic-{layout}"] for layout in ("2025-06", "latest")}
 ALIASES = official_files()["knowgic-aliases"]
-OWN = ("mini", "recalled-smollm2-135m", "recalled-gemma3-270m")  # packaged, not KnowGIC
+# Packaged in the same form: written by hand, and what a model recalls (``python -m tools.recall``).
+OWN = ("mini", "recalled-smollm2-135m", "recalled-gemma3-270m")
 
 
 @dataclass(frozen=True)
@@ -97,16 +96,7 @@ class Edit:
 
 
 def load_edits(layout: str = "2025-06") -> tuple[Edit, ...]:
-    """Load the published edits.
-
-    Args:
-        layout: "2025-06" (the paper's scope), "latest", one of ``OWN`` ("mini", written by hand, or
-            "recalled-<model>", what that model recalls), or the path of a JSON file that
-            ``write_edits`` wrote, e.g. from a graph grown out of a model.
-
-    Raises:
-        UserError: no such layout or file, or see ``read_edits``.
-    """
+    """Edits of "2025-06" (the paper's scope), "latest", one of ``OWN``, or a JSON file of ``write_edits``."""
     if layout in OWN:
         return read_edits(PACKAGED / "thinkedit" / f"{layout}.json")
     if layout in LAYOUTS:
@@ -120,10 +110,7 @@ def load_edits(layout: str = "2025-06") -> tuple[Edit, ...]:
 
 
 def load_aliases(layout: str = "2025-06") -> dict[str, tuple[str, ...]]:
-    """Aliases: case-folded entity → other names; the same for both layouts of KnowGIC.
-
-    Recalled graphs have those of the packaged wordings, other edits none.
-    """
+    """Case-folded entity → other names: KnowGIC's, for recalled graphs the packaged wordings', else none."""
     if layout.startswith("recalled-"):
         return dict(read_wordings().aliases)
     if layout not in LAYOUTS:
@@ -211,9 +198,7 @@ class _Record(BaseModel):
 
 
 def read_edits(path: Path) -> tuple[Edit, ...]:
-    """Read edits from a file in either layout, or one written by ``write_edits``.
-
-    Records about the same rewrite are joined, their chains in order.
+    """Read edits from a file in either layout; records about the same rewrite are joined.
 
     Raises:
         UserError: not JSON; with all records that lack a field, hold what is no text, or have chains
@@ -254,9 +239,6 @@ def write_edits(edits: Sequence[Edit], path: Path) -> None:
 
 
 def _lists(facts: Sequence[ChainFact]) -> dict[str, list[str]]:
-    return {
-        "questions": [fact.question for fact in facts],
-        "answers": [fact.object for fact in facts],
-        "prompts": [fact.prompt for fact in facts],
-        "subjects": [fact.subject for fact in facts],
-    }
+    names = {"questions": "question", "answers": "object", "prompts": "prompt"}
+    parts = {**names, "subjects": "subject"}
+    return {title: [getattr(fact, name) for fact in facts] for title, name in parts.items()}

@@ -1,19 +1,8 @@
 """What is asked about an edit: facts on its chains, other question forms, and the usual metrics' prompts.
 
-Every probe is a prompt with an answer to keep an eye on (``original``), often one to compare it with
-(``other``), and rivals of the same kind. The forms:
-
-- ``fact``: the cloze of a fact of the graph; ``other`` is the edit's new object where the fact's object
-  is the original one, which tells whether the *new* fact is deducible along a chain;
-- ``reverse``: the subject is asked for, ``yes_no``: the whole fact is (both beyond the paper, for the
-  facts about the edited subject);
-- ``edit``: the edit prompt, new against original object;
-- ``paraphrase``, ``neighbour``: KnowGIC has none, so these are a *reconstruction*: template paraphrases,
-  and facts about other subjects with the same relation, or an object of the same kind.
-
-Negations (``NEGATIONS``, beyond the paper) are further forms about the edited fact: ``edit`` and
-``negated``, the edit prompt as it is and after "It is not true that"; ``true`` and ``false``, whether the
-fact is true, or false, yes against no, of the original object (item 0) and of the new one (item 1).
+Forms: ``fact``, the cloze of a fact of the graph; ``reverse`` and ``yes_no``, which ask for the subject and
+the whole fact (facts about the edited subject; Figures 11–14); ``edit``, the edit prompt; ``paraphrase`` and
+``neighbour``, a *reconstruction*, since KnowGIC has none: template paraphrases, and facts about others.
 """
 
 from __future__ import annotations
@@ -27,7 +16,6 @@ from helpers.editing.request import EditRequest
 from helpers.thinkedit.knowgic import ChainFact, Edit
 
 FORMS = ("fact", "reverse", "yes_no", "edit", "paraphrase", "neighbour")
-NEGATIONS = ("edit", "negated", "true", "false")
 PARAPHRASES = ("It is well known that {}", "As everybody can look up, {}")
 MAX_NEIGHBOURS = 10
 OTHER_RIVALS = 12  # rivals from other graphs fill up to this many
@@ -40,7 +28,9 @@ Kinds = Mapping[str, frozenset[str]]
 
 @dataclass(frozen=True)
 class Probe:
-    """One prompt of an edit; ``item`` numbers the probes of a form (facts: as in ``edit.facts``)."""
+    """One prompt of an edit, with the answer to keep an eye on (``original``), often one to compare it with
+    (``other``), and rivals of its kind; ``item`` numbers the probes of a form (facts: as in ``edit.facts``).
+    """
 
     case_id: int
     form: str
@@ -75,9 +65,8 @@ def rivals_of(
 ) -> tuple[str, ...]:
     """Entities that compete with the fact's object: of its kind, not themselves correct.
 
-    Those of the edit's own graph, all of them, then others in alphabetical order, up to ``most``
-    together (None: all). Where there are fewer than three, the first ``most`` of the own graph's
-    entities whatever their kind.
+    All of the edit's own graph, then others by name, up to ``most`` together (None: all). Of fewer than
+    three, the first ``most`` of the own graph's entities whatever their kind.
     """
     correct = {
         other.object.casefold()
@@ -113,14 +102,17 @@ def probes_of(edit: Edit, edits: Sequence[Edit], kinds: Kinds) -> list[Probe]:
     """All probes of an edit in ``FORMS``, ``edits`` being the set it belongs to."""
     found: list[Probe] = []
     for item, fact in enumerate(edit.facts):
-        ends = fact.object.casefold() == edit.original.casefold()
+        new = edit.new if fact.object.casefold() == edit.original.casefold() else None
         rivals = rivals_of(fact, edit, kinds)
-        new = edit.new if ends else None
         found.append(Probe(edit.case_id, "fact", item, fact.cloze, fact.object, new, rivals))
         if fact.subject.casefold() == edit.subject.casefold():
+            statement = f"{fact.prompt.replace('{}', '___').strip()} {fact.object}"
+            missing = f'Question: Who or what is missing in "{statement}"?\nAnswer:'
+            whole = f"Is it true that {fact.cloze} {fact.object}? Answer yes or no."
+            yes_no = f"Question: {whole}\nAnswer:"
             found += [
-                Probe(edit.case_id, "reverse", item, _reverse(fact), fact.subject),
-                Probe(edit.case_id, "yes_no", item, _yes_no(fact.cloze, fact.object), "yes", "no"),
+                Probe(edit.case_id, "reverse", item, missing, fact.subject),
+                Probe(edit.case_id, "yes_no", item, yes_no, "yes", "no"),
             ]
     direct = edit.prompt.replace("{}", edit.subject)
     prompts = [("edit", 0, direct)]
@@ -132,26 +124,9 @@ def probes_of(edit: Edit, edits: Sequence[Edit], kinds: Kinds) -> list[Probe]:
     ]
 
 
-def negations_of(edit: Edit) -> list[Probe]:
-    """What is asked about the edited fact with and without a negation, see ``NEGATIONS``."""
-    direct = edit.prompt.replace("{}", edit.subject).strip()
-    clozes = {"edit": direct, "negated": f"It is not true that {direct}"}
-    found = [
-        Probe(edit.case_id, form, 0, prompt, edit.original, edit.new)
-        for form, prompt in clozes.items()
-    ]
-    return found + [
-        Probe(edit.case_id, form, item, _yes_no(direct, entity, whether=form), "yes", "no")
-        for form in ("true", "false")
-        for item, entity in enumerate((edit.original, edit.new))
-    ]
-
-
 def neighbours_of(edit: Edit, edits: Sequence[Edit]) -> list[ChainFact]:
-    """Facts about subjects that no edit changes.
-
-    Those with the same relation first (worded as in the edit's prompt or in its graph), then with an
-    object of the same kind, then the edit's own broader context.
+    """Facts about subjects that no edit changes: first those with the same relation (worded as in the edit's
+    prompt or in its graph), then with an object of its kind, then the edit's own broader context.
     """
     edited = {other.subject.casefold() for other in edits}
     facts = {
@@ -164,22 +139,12 @@ def neighbours_of(edit: Edit, edits: Sequence[Edit]) -> list[ChainFact]:
     kind = kind_of(direct.question) if direct else ""
     relation = {edit.prompt} | ({direct.prompt} if direct else set())
     own = {fact.key for fact in edit.broader_context}
-
-    def distance(fact: ChainFact) -> int:
+    ranks: list[list[ChainFact]] = [[], [], []]
+    for fact in facts.values():
         if fact.prompt in relation:
-            return 0
-        if kind_of(fact.question) == kind:
-            return 1
-        return 2 if fact.key in own else 3
-
-    nearest = sorted(facts.values(), key=distance)
-    return [fact for fact in nearest if distance(fact) < 3][:MAX_NEIGHBOURS]
-
-
-def _reverse(fact: ChainFact) -> str:
-    statement = f"{fact.prompt.replace('{}', '___').strip()} {fact.object}"
-    return f'Question: Who or what is missing in "{statement}"?\nAnswer:'
-
-
-def _yes_no(cloze: str, entity: str, *, whether: str = "true") -> str:
-    return f"Question: Is it {whether} that {cloze} {entity}? Answer yes or no.\nAnswer:"
+            ranks[0].append(fact)
+        elif kind_of(fact.question) == kind:
+            ranks[1].append(fact)
+        elif fact.key in own:
+            ranks[2].append(fact)
+    return [fact for rank in ranks for fact in rank][:MAX_NEIGHBOURS]

@@ -1,8 +1,4 @@
-"""ThinkEdit's published run: methods on all of KnowGIC, by every estimator, from a params file.
-
-A table each: "exact: METHOD, MODE" and the same of the other estimators, *chains* and *edits* (see
-``evaluation``).
-"""
+"""ThinkEdit's published run: methods on a set of edits, by every estimator, from a params file."""
 
 from __future__ import annotations
 
@@ -10,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -19,16 +16,15 @@ from helpers.editing.editor import Editor
 from helpers.editing.memo import Memo, Memoised, with_memo
 from helpers.editing.presets import preset_words
 from helpers.models import LanguageModel, load
-from helpers.paths import RUNS
+from helpers.paths import RUNS, file_name, run_name
 from helpers.results.archive import About
 from helpers.results.publish import Part, Publication
 from helpers.results.store import ResultsStore
 from helpers.thinkedit.deep import edit_index
-from helpers.thinkedit.evaluation import run_name
 from helpers.thinkedit.knowgic import Edit, load_aliases, load_edits
 from helpers.thinkedit.metrics import chain_index
 from helpers.thinkedit.run import ThinkEditRun
-from helpers.thinkedit.scores import ANSWERS, EXACTLY, SCORING_VERSION, TEXTS
+from helpers.thinkedit.scores import ANSWERS, SCORING_VERSION, TEXTS
 
 
 def publication(params: Mapping[str, Any]) -> Publication:
@@ -44,16 +40,18 @@ def publication(params: Mapping[str, Any]) -> Publication:
     }
     runs = runs_of(params, language_model, edits)
     whole = {"edits": runs[0].settings()["universe"]}
-    source = {**language_model.identity, "layout": params["benchmark"], **common}
+    layout, name = params["benchmark"], language_model.name
+    source = {**language_model.identity, "layout": layout, **common}
     return Publication(
-        run_name(language_model.name, params["benchmark"]),
+        # June 2025's edits are the paper's: such a run has the model's name alone.
+        file_name(name) if layout == "2025-06" else run_name(name, Path(layout).stem),
         About(source),
         [
             *parts_of(runs, editors, params["modes"]),
             Part("chains", whole, lambda: chain_index(edits)),
             Part("edits", whole, lambda: edit_index(edits)),
         ],
-        partial(_preset, language_model.name, params["preset"]),
+        partial(_preset, name, params["preset"]),
     )
 
 
@@ -79,7 +77,6 @@ def runs_of(
             sampling=sampling.get(estimator),
             seed=params["seed"],
             rivals=params["rivals"],
-            progress=True,
         )
         for estimator in params["estimators"]
     ]
@@ -88,7 +85,7 @@ def runs_of(
 def parts_of(
     runs: Sequence[ThinkEditRun], editors: Mapping[str, Editor], modes: Sequence[str]
 ) -> list[Part]:
-    """Tables of the unedited model, then of each method and mode by every estimator.
+    """Tables of the unedited model, then of each method and mode, "ESTIMATOR: METHOD, MODE".
 
     An edit is made once, whatever looks at it; one that was given up has rows in no table, unless it is
     part of a sequence.
@@ -120,11 +117,11 @@ def parts_of(
 def _scored(run: ThinkEditRun) -> dict[str, Any]:
     """What a table depends on besides the editor."""
     settings: dict[str, Any] = {"scoring_version": SCORING_VERSION[run.estimator]}
-    if run.estimator in EXACTLY:
-        return settings
-    how = run.drawn
-    drawn = {"temperature": how.temperature, "seed": how.seed, "max_new_tokens": how.max_new_tokens}
-    return {**settings, "samples": run.samples, **drawn, "first_line": how.stop is not None}
+    if run.estimator != "exact":
+        names = ("temperature", "seed", "max_new_tokens")
+        settings |= {"samples": run.samples, **{name: getattr(run.drawn, name) for name in names}}
+        settings["first_line"] = run.drawn.stop is not None
+    return settings
 
 
 def _preset(model: str, preset: str, names: Collection[str]) -> dict[str, str]:

@@ -1,8 +1,7 @@
 """Edit KnowGIC's facts and score all chains of all edits, in batches under overlays; resumable.
 
 Three modes: *independent* (every edit from the pristine model), *sequential* (edits accumulate; scored at
-the end), *deep* (independent, with the chains' first facts edited too). Results go to the store, keyed by
-all they depend on.
+the end), *deep* (independent, with the chains' first facts edited as well).
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from helpers.scoring.responses import Sampling
 from helpers.thinkedit import deep, probes, scores
 from helpers.thinkedit.knowgic import Edit
 from helpers.thinkedit.probes import Kinds, Probe
-from helpers.thinkedit.scores import ANSWERS, ESTIMATORS, EXACTLY, SCORING_VERSION, TEXTS
+from helpers.thinkedit.scores import ANSWERS, SCORING_VERSION, TEXTS
 
 MODES = ("independent", "sequential", "deep")
 _UNEDITED = {"editor": "none"}
@@ -36,17 +35,10 @@ _UNEDITED = {"editor": "none"}
 class ThinkEditRun:
     """One model on one set of edits, with one way to look at what the edits did.
 
-    ``estimator`` is of the facts' probabilities: "exact" scoring, or "sampled", by the share of
-    ``samples`` responses (the paper: five). "negated" instead scores the edited fact alone, with and
-    without a negation; "texts" draws free texts about each subject, for fluency and consistency.
-    ``sampling`` says how, by default as ``ANSWERS`` (one line of at most 24 tokens) or ``TEXTS``.
-    ``seed`` draws the targets of deep edits. ``edits`` is what is evaluated, ``universe`` the whole
-    set: rivals, neighbours and the words' frequencies come from it. Without ``rivals`` no fact is
-    compared with other entities of its kind, which the default rule for known facts does not need and
-    most of the scoring goes into.
-
-    Raises:
-        ValueError: an unknown estimator.
+    ``estimator`` is "exact", "sampled" (share of ``samples`` responses; the paper: five) or "texts" (free
+    texts about each subject); ``sampling`` is by default ``ANSWERS`` or ``TEXTS``. ``seed`` draws the targets
+    of deep edits. Rivals, neighbours and the words' frequencies are of the ``universe`` of edits. The default
+    rule for known facts needs no ``rivals``, which most of the scoring is.
     """
 
     language_model: LanguageModel
@@ -61,11 +53,6 @@ class ThinkEditRun:
     seed: int = 0
     chunk: int = 7
     rivals: bool = True
-    progress: bool = False
-
-    def __post_init__(self) -> None:
-        if self.estimator not in ESTIMATORS:
-            raise ValueError(f"no estimator {self.estimator!r}; use {', '.join(ESTIMATORS)}")
 
     @property
     def drawn(self) -> Sampling:
@@ -82,19 +69,15 @@ class ThinkEditRun:
         return self._completed(_UNEDITED, lambda edits: {"scores": self._scored(edits)})
 
     def after(self, editor: Editor, mode: str) -> pd.DataFrame:
-        """Scores under the edits.
-
-        Raises:
-            UserError: an unknown mode, or edits that the model cannot be asked about.
-        """
+        """Scores under the edits; a UserError names those that the model cannot be asked about."""
         if mode not in MODES:
             raise UserError(f"no mode {mode!r}; use {', '.join(MODES)}")
         return self._completed(self._how(editor, mode), partial(self._edited, editor, mode))
 
     def read(self, editor: Editor, mode: str, kind: str = "scores") -> pd.DataFrame:
-        """A finished table: "scores", or "edits" (why an edit was given up; empty where it was made)."""
-        how = self._how(editor, mode)
-        return self._cases(how).read(self._open(how), kind)
+        """What is finished: "scores", or "edits" (why an edit was given up; empty where it was made)."""
+        cases, results = self._opened(self._how(editor, mode))
+        return cases.read(results, kind)
 
     def _how(self, editor: Editor, mode: str) -> dict[str, Any]:
         settings = {"mode": mode, **editor.settings()}
@@ -112,7 +95,7 @@ class ThinkEditRun:
         if mode == "sequential":  # one edited model on the device at a time
             return {"scores": self._scored(edits, updates[-1:], [0] * len(edits)), "edits": made}
         table = self._scored(edits, updates, range(len(edits)))
-        if self.estimator in EXACTLY:
+        if self.estimator == "exact":
             made = flag_unusable(made, table, "original_sum")
         return {"scores": table, "edits": made}
 
@@ -132,30 +115,27 @@ class ThinkEditRun:
         updates: Sequence[Update] | None = None,
         owners: Sequence[int] | None = None,
     ) -> pd.DataFrame:
+        """Scores by the estimator, under the updates that own the edits (default: none)."""
         drawn: dict[str, Any] = {"n": self.samples, "sampling": self.drawn}
-        model, aliases, shown = self.language_model, self.aliases, self.progress
+        model, aliases, under = self.language_model, self.aliases, (updates, owners)
         if self.estimator == "texts":
-            return scores.text_scores(model, edits, self.universe, updates, owners, **drawn)
+            return scores.text_scores(model, edits, self.universe, *under, **drawn)
         if self.estimator == "sampled":
-            return scores.sampled_scores(
-                model, edits, aliases, updates, owners, **drawn, progress=shown
-            )
+            return scores.sampled_scores(model, edits, aliases, *under, **drawn)
         asked: list[Probe] = []
         owner_of: list[int] = []
         for edit, owner in zip(edits, owners or [-1] * len(edits), strict=True):
             own = self._probes(edit)
             asked += own if self.rivals else [replace(probe, rivals=()) for probe in own]
             owner_of += [owner] * len(own)
-        return scores.exact_scores(model, asked, aliases, updates, owner_of, progress=shown)
+        return scores.exact_scores(model, asked, aliases, updates, owner_of)
 
     def _probes(self, edit: Edit) -> list[Probe]:
-        if self.estimator == "negated":
-            return probes.negations_of(edit)
         return probes.probes_of(edit, self.universe, self.kinds)
 
     def _completed(self, how: dict[str, Any], make: Any) -> pd.DataFrame:
         """All edits, those that are missing checked before the first of them is made."""
-        cases, results = self._cases(how), self._open(how)
+        cases, results = self._opened(how)
         missing = ((f"case_id {n}", cases.by_id[n]) for n in cases.missing(results))
 
         def check(edit: Edit) -> None:
@@ -164,22 +144,21 @@ class ThinkEditRun:
         read_all(missing, check)
         return cases.completed(results, make)
 
-    def _cases(self, how: dict[str, Any]) -> Cases[Edit]:
-        """The edits by number; a sequence is made at once."""
+    def _opened(self, how: dict[str, Any]) -> tuple[Cases[Edit], Results]:
+        """The edits by number, and their results; a sequence is made at once.
+
+        Rows of sequences, deep edits and texts depend on all edits, others on their edit's content.
+        """
+        mode = how.get("mode")
+        of_all = self.estimator == "texts" or mode in ("sequential", "deep")
+        settings = {**self.settings(), **how}
+        if not of_all:
+            del settings["layout"], settings["universe"]
+            settings["edits"] = "by content"
         by_id = {edit.case_id: edit for edit in self.edits}
-        chunk = None if how.get("mode") == "sequential" else self.chunk
-        return Cases(by_id, chunk, None if self._of_all(how) else self._content)
-
-    def _open(self, how: dict[str, Any]) -> Results:
-        whole = {**self.settings(), **how}
-        if not self._of_all(how):
-            del whole["layout"], whole["universe"]
-            whole["edits"] = "by content"
-        return self.store.open(whole)
-
-    def _of_all(self, how: dict[str, Any]) -> bool:
-        """Whether one edit's rows depend on the other edits as a whole."""
-        return self.estimator == "texts" or how.get("mode") in ("sequential", "deep")
+        chunk = None if mode == "sequential" else self.chunk
+        cases = Cases(by_id, chunk, None if of_all else self._content)
+        return cases, self.store.open(settings)
 
     def _content(self, edit: Edit) -> Any:
         """All that an edit's rows depend on: rivals and neighbours are of the whole set."""
@@ -188,9 +167,8 @@ class ThinkEditRun:
 
     def settings(self) -> dict[str, Any]:
         """Everything the scores depend on besides the editor and the mode."""
-        if self.estimator in EXACTLY:
-            how: dict[str, Any] = {"scored_by": {"answers": Question.version}}
-        else:
+        how: dict[str, Any] = {"scored_by": {"answers": Question.version}}
+        if self.estimator != "exact":
             drawn = {"samples": self.samples, "sampling": asdict(self.drawn)}
             how = {"scored_by": {"responses": Sampling.version}, **drawn}
         aliases = {name: list(others) for name, others in self.aliases.items()}

@@ -1,6 +1,8 @@
 """Scores of probes: exact log-probabilities, and shares of sampled responses that name the object.
 
-No text leaves this module: tables hold numbers and the indices of edits and facts.
+No text leaves this module: tables hold numbers and the indices of edits and facts. Everywhere ``updates``
+are edits to score under, and ``owners`` give for each probe or edit the index of its update, -1 for the
+unedited model (default); ``aliases`` are other names that count.
 """
 
 from __future__ import annotations
@@ -21,10 +23,9 @@ from helpers.thinkedit.knowgic import Edit
 from helpers.thinkedit.metrics import consistency, fluency, inverse_document_frequencies
 from helpers.thinkedit.probes import Probe
 
-ESTIMATORS = ("exact", "negated", "sampled", "texts")
-EXACTLY = ("exact", "negated")  # by log-probabilities
-# Raise an estimator's when what it scores, or how, changes.
-SCORING_VERSION = {"exact": 4, "negated": 1, "sampled": 2, "texts": 2}
+# By estimator; raise a number when what it scores, or how, changes.
+SCORING_VERSION = {"exact": 4, "sampled": 2, "texts": 2}
+ESTIMATORS = tuple(SCORING_VERSION)
 ANSWERS = Sampling(max_new_tokens=24, stop="\n")
 TEXTS = Sampling(max_new_tokens=60, chat=False)
 EXACT_COLUMNS = (
@@ -39,32 +40,26 @@ def exact_scores(
     aliases: Aliases,
     updates: Sequence[Update] | None = None,
     owners: Sequence[int] | None = None,
-    *,
-    progress: bool = False,
 ) -> pd.DataFrame:
-    """Teacher-forced log-probabilities of every probe's answers, all in packed batches.
+    """Teacher-forced log-probabilities of every probe's answers, a row per probe.
 
-    Args:
-        aliases: other names that count.
-        updates: edits to score under.
-        owners: for each probe the index of its update, -1 for the unedited model (default).
-
-    Returns:
-        One row per probe, in order: case_id, form, item; ``original_sum`` and ``other_sum``, sums of
-        token log-probabilities (natural logarithm) of the answers as they are written, with their
-        token counts; ``original_named`` and ``other_named``, log-probabilities of any accepted name
-        (see ``helpers.scoring.naming``); ``rival`` and ``rival_sum``, the highest mean-token and the
-        highest whole log-probability among the rivals as they are written. NaN without rivals or
-        without other.
+    ``original_sum`` and ``other_sum`` (natural logarithm) are of the answers as they are written, with their
+    token counts; ``original_named`` and ``other_named`` of any accepted name; ``rival`` and ``rival_sum`` are
+    the highest per token and as a whole among the rivals. NaN without rivals or without other.
     """
     questions = questions_of(probes, aliases)
-    scores = score_answers(language_model, questions, updates, owners, progress=progress)
+    scores = score_answers(language_model, questions, updates, owners)
     rows = []
     for probe, (_, group) in zip(probes, scores.groupby("question", sort=True), strict=True):
         row: list[Any] = [probe.case_id, probe.form, probe.item]
         for names in _asked(probe, aliases):
             part, group = group.iloc[: len(names)], group.iloc[len(names) :]
-            row += _named(language_model, names, part)
+            if names:
+                sums = part["sum"].to_numpy()
+                named = log_naming(sums[exclusive(language_model, names)])
+                row += [sums[0], part["tokens"].iloc[0], named]
+            else:
+                row += [np.nan] * 3
         rows.append([*row, group["mean"].max(), group["sum"].max()])
     return pd.DataFrame(rows, columns=list(EXACT_COLUMNS))
 
@@ -73,6 +68,12 @@ def questions_of(probes: Sequence[Probe], aliases: Aliases) -> list[Question]:
     """A question per probe: its accepted names, those of the other object, its rivals."""
     asked = [(probe, *_asked(probe, aliases)) for probe in probes]
     return [Question(p.prompt, (*own, *other, *p.rivals)) for p, own, other in asked]
+
+
+def _asked(probe: Probe, aliases: Aliases) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Accepted names of the original object, and of the other one."""
+    other = () if probe.other is None else names_of(probe.other, aliases)
+    return names_of(probe.original, aliases), other
 
 
 def sampled_scores(
@@ -84,19 +85,9 @@ def sampled_scores(
     *,
     n: int,
     sampling: Sampling,
-    progress: bool = False,
 ) -> pd.DataFrame:
-    """Count the sampled responses to every fact's question that name its object.
-
-    Args:
-        edits: whose facts to ask about.
-        aliases: other names that count.
-        updates: edits to respond under.
-        owners: for each edit the index of its update, -1 for the unedited model (default).
-        n: responses per question (the paper: five).
-
-    Returns:
-        For each (case_id, item): ``hits`` of ``n`` name the object, ``new_hits`` the edit's new one.
+    """Of ``n`` sampled responses (the paper: five) to the question of each (case_id, item), how many name
+    its object (``hits``), and the edit's new one (``new_hits``).
     """
     owner_of = [-1] * len(edits) if owners is None else list(owners)
     asked: dict[tuple[int, str], int] = {}
@@ -111,7 +102,6 @@ def sampled_scores(
         [owner_of[place] for place, _ in asked],
         n=n,
         sampling=sampling,
-        progress=progress,
     )
     rows = []
     for place, edit in enumerate(edits):
@@ -147,23 +137,6 @@ def text_scores(
         alike = [consistency(text, _reference(edit), idf=idf) for text in drawn]
         rows.append((edit.case_id, np.mean([fluency(text) for text in drawn]), np.mean(alike)))
     return pd.DataFrame(rows, columns=["case_id", "fluency_averaged", "consistency"])
-
-
-def _asked(probe: Probe, aliases: Aliases) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Accepted names of the original object, and of the other one."""
-    other = () if probe.other is None else names_of(probe.other, aliases)
-    return names_of(probe.original, aliases), other
-
-
-def _named(
-    language_model: LanguageModel, names: Sequence[str], scores: pd.DataFrame
-) -> tuple[float, float, float]:
-    """Sum and tokens of the first name, and log-probability of any; NaN without names."""
-    if not names:
-        return np.nan, np.nan, np.nan
-    sums = scores["sum"].to_numpy()
-    named = log_naming(sums[exclusive(language_model, names)])
-    return sums[0], scores["tokens"].iloc[0], named
 
 
 def _reference(edit: Edit) -> str:

@@ -6,7 +6,6 @@ import pandas as pd
 import pytest
 
 from helpers.thinkedit import case
-from helpers.thinkedit.drawings import chain_samples, graph_pair, stored_case
 from helpers.thinkedit.graph import graph_of_facts
 from helpers.thinkedit.knowgic import Chain
 
@@ -22,8 +21,6 @@ def facts() -> pd.DataFrame:
             "after": [0.0, 0.4, 0.4],
             "known_before": [True, True, False],
             "known_after": [False, True, False],
-            "new_before": 0.0,
-            "new_after": 0.0,
         }
     )
 
@@ -75,18 +72,17 @@ def test_of_chains_of_one_length_the_one_that_kept_most_is_shown(edits, facts):
     more = pd.DataFrame({"case_id": 1, "item": [3, 4], "before": 1.0, "after": [1.0, 0.5]})
     table = pd.concat([facts.assign(after=[0.0, 0.8, 0.0]), more], ignore_index=True)
     table = table.assign(known_before=True, known_after=table["after"] > 0)
-    nodes, ratios = case.strongest_chains(edit, table)
-    assert nodes == [("Ada", "Rome"), ("Ada", "Gus", "Rome")]
-    assert ratios == [[0.0], [1.0, 0.5]]
-    texts = [text.get_text() for text in chain_samples(nodes, ratios).axes[0].texts]
+    strongest = {("Ada", "Rome"): [0.0], ("Ada", "Gus", "Rome"): [1.0, 0.5]}
+    assert case.strongest_chains(edit, table) == strongest
+    texts = [text.get_text() for text in case.chain_samples(edit, table).axes[0].texts]
     assert {"Ada", "Gus", "Rome", "0.50"} <= set(texts)
 
 
 def test_drawings_show_every_entity(edits, facts):
     edit = edits[0]
     states = case.edge_states(edit, facts)
-    figure = graph_pair(graph_of_facts(edit.facts), edit.subject, edit.original, **states)
+    figure = case.graph_pair(graph_of_facts(edit.facts), edit.subject, edit.original, **states)
     for axes in figure.axes:
         assert {text.get_text() for text in axes.texts} == {"Ada", "Bo", "Rome"}
-    drawn = stored_case(edit, facts, number="1")
+    drawn = case.stored_case(edit, facts, number="1")
     assert drawn.get_suptitle().startswith("2 of 3 links are known before the edit, 1 of them")

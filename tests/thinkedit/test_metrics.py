@@ -10,12 +10,12 @@ import pytest
 from helpers.results.text import published_table
 from helpers.thinkedit import metrics
 from helpers.thinkedit.metrics import (
-    BY_MEAN,
+    BY_RANK,
+    DEEP,
     DIRECT,
     OWN,
     Known,
     chain_table,
-    combine_steps,
     consistency,
     facts_table,
     fluency,
@@ -27,7 +27,6 @@ from helpers.thinkedit.metrics import (
     success_terms,
     sums_of,
     terms_of,
-    value_of,
 )
 
 Pairs = list[tuple[float, float]]
@@ -40,7 +39,7 @@ def facts_and_index(*chains: Pairs, own: bool = True, edit: int = 1):
     index = index.assign(case_id=edit, item=index.index, own=own)
     facts = pd.DataFrame([pair for chain in chains for pair in chain], columns=["before", "after"])
     known = {"known_before": facts["before"] > 0, "known_after": facts["after"] > 0}
-    facts = facts.assign(case_id=edit, item=facts.index, **known, new_before=0.0, new_after=0.0)
+    facts = facts.assign(case_id=edit, item=facts.index, **known)
     return facts, index
 
 
@@ -49,8 +48,11 @@ def folded_of(*chains: Pairs, edit: int = 1) -> pd.DataFrame:
 
 
 def terms(*chains: Pairs, own: bool = True) -> pd.DataFrame:
-    facts, index = facts_and_index(*chains, own=own)
-    return terms_of(facts, chain_table(facts, index), index)
+    return terms_of(*facts_and_index(*chains, own=own))
+
+
+def value_of(found: pd.DataFrame, measure: str) -> float:
+    return pooled(sums_of(found[found["measure"] == measure])).mean
 
 
 def test_recovery_by_hand():
@@ -85,27 +87,13 @@ def test_recovery_by_steps_of_one_edit_and_of_several_pooled():
 def test_preservation_is_the_mean_over_known_facts_about_others():
     found = terms([(0.5, 0.25), (0.0, 1.0), (0.4, 0.4)], [(0.2, 0.6)], own=False)
     assert value_of(found, "CKP") == pytest.approx((0.5 + 1 + 3) / 3)
-    assert sums_of(found[found["measure"] == "CKP"])["n"].item() == 3
+    assert (found["measure"] == "CKP").sum() == 3
 
 
 def test_facts_about_the_edited_subject_are_no_part_of_ckp():
     found = terms([(0.8, 0.4)], [(0.5, 0.5), (0.4, 0.4)])
-    assert found["measure"].tolist() == ["IFR", "IFR", DIRECT, OWN, OWN]
-
-
-def test_without_chains_there_is_no_recovery_and_without_facts_preservation_is_one():
-    found = terms([(0.0, 0.5)])
-    assert math.isnan(value_of(found, "IFR"))
-    assert value_of(found, "CKP") == 1
-
-
-def test_ratios_above_one_count_unless_capped():
-    found = terms([(0.25, 0.5)], [(0.5, 0.25)])
-    found = found[found["measure"] == "IFR"]
-    means = [
-        s["top"].item() / s["bottom"].item() for s in (sums_of(found), sums_of(found, capped=True))
-    ]
-    assert means == [1.25, 0.75]
+    assert found["measure"].tolist() == ["IFR", "IFR", DIRECT, OWN, OWN, DEEP]
+    assert value_of(found, DEEP) == 0
 
 
 def test_metrics_from_scores_by_hand(edits):
@@ -116,46 +104,25 @@ def test_metrics_from_scores_by_hand(edits):
     )
     after = before.assign(hits=[0, 4, 1], new_hits=[5, 0, 4])
     facts = facts_table(before, after)
-    folded = chain_table(facts, index)
-    assert folded["ratio"].tolist() == pytest.approx([0.0, 0.5])
-    assert value_of(terms_of(facts, folded, index), "CKP") == 0.5
-    assert folded["new_after"].tolist() == pytest.approx([1.0, 0.8 * 0.8])
-    assert folded["new_before"].tolist() == [0.0, 0.0]
-    assert folded["wins_before"].tolist() == [False, False]
-    assert folded["wins_after"].tolist() == [True, True]
+    assert chain_table(facts, index)["ratio"].tolist() == pytest.approx([0.0, 0.5])
+    assert value_of(terms_of(facts, index), "CKP") == 0.5
 
 
-def test_known_means_first_of_its_kind_or_likely(exact_table):
+def test_known_is_likely_or_as_written_more_probable_than_all_rivals(exact_table):
     before = exact_table(
-        (1, "fact", 0, -4.0, 2, -9.0, 3, -2.5),  # mean -2 beats -2.5 and -3: known
-        (1, "fact", 1, -8.0, 2, np.nan, np.nan, -1.0),  # a rival is better, and unlikely: not known
-        (1, "fact", 2, -4.0, 2, np.nan, np.nan, -0.5),  # a rival is better, but e^-2 > 0.05: known
-        (1, "fact", 3, -9.0, 2, np.nan, np.nan, np.nan),  # nothing to compare with: not known
-        (1, "fact", 4, -8.0, 2, np.nan, np.nan, -4.0),  # no better than a rival: not known
-    )
-    after = before.assign(
-        original_sum=[-7.0, -8.0, -4.0, -9.0, -7.8],
-        other_sum=[-3.0, np.nan, np.nan, np.nan, np.nan],
-    )  # now the new object wins: mean -1 against -3.5
-    facts = facts_table(before, after, rule=BY_MEAN)
-    assert facts["known_before"].tolist() == [True, False, True, False, False]
-    assert facts["known_after"].tolist() == [False, False, True, False, True]
-    assert facts["before"][0] == pytest.approx(np.exp(-2))
-    assert facts["new_after"][0] == pytest.approx(np.exp(-1))
-
-
-def test_the_whole_probability_is_of_any_name_and_ranks_names_as_written(exact_table):
-    scores = exact_table(
         (1, "fact", 0, -4.0, 4, -9.0, 3, -2.0, -5.0),  # best as a whole, though not token by token
-        (1, "fact", 1, -4.0, 4, np.nan, np.nan, -0.5, -3.0),
-        (1, "fact", 2, -2.9, 1, np.nan, np.nan, -0.5, -0.5),  # e^-2.9 > 0.05
+        (1, "fact", 1, -4.0, 4, np.nan, np.nan, -0.5, -3.0),  # a rival is better
+        (1, "fact", 2, -2.9, 1, np.nan, np.nan, -0.5, -0.5),  # so here, but e^-2.9 > 0.05
+        (1, "fact", 3, -9.0, 2, np.nan, np.nan, np.nan),  # nothing to compare with
     )
-    scores["original_named"] = [-3.5, -4.0, -2.9]
-    whole = Known("named", top=True)
-    assert whole.probability(scores).tolist() == pytest.approx(np.exp([-3.5, -4.0, -2.9]))
-    assert whole.of(scores).tolist() == [True, False, True]
-    assert BY_MEAN.of(scores).tolist() == [True, True, True]
-    assert Known(threshold=0.03).of(scores).tolist() == [True, False, True]
+    before["original_named"] = [-3.5, -4.0, -2.9, -9.0]
+    assert BY_RANK.of(before).tolist() == [True, False, True, False]
+    assert Known().of(before).tolist() == [False, False, True, False]
+    assert Known(threshold=0.03).of(before).tolist() == [True, False, True, False]
+    after = before.assign(other_sum=[-3.0, np.nan, np.nan, np.nan])  # now the new object wins
+    facts = facts_table(before, after, rule=BY_RANK)
+    assert facts["known_after"].tolist() == [False, False, True, False]
+    assert facts["before"].tolist() == pytest.approx(np.exp(before["original_named"]).tolist())
 
 
 def test_success_compares_in_the_right_direction(exact_table):
@@ -193,7 +160,6 @@ def test_a_difference_is_judged_by_flipping_signs():
 def test_pooling_weighs_edits_by_what_they_hold():
     unequal = pd.DataFrame({"edit": [1, 2], "top": [9.0, 0.0], "bottom": [9.0, 1.0]})
     assert pooled(unequal).mean == pytest.approx(0.9)
-    assert metrics.per_edit(unequal).mean == pytest.approx(0.5)
 
 
 def test_entropy_and_fluency_by_hand():
@@ -214,6 +180,12 @@ def test_consistency_by_hand():
     assert consistency("Red stone", "red river", idf=idf) == pytest.approx(wanted)
     assert consistency("red red", "red", idf=idf) == pytest.approx(1)
     assert consistency("unknown", "red", idf=idf) == 0
+
+
+def combine_steps(values, chains) -> float:
+    """Overall IFR that follows from IFRs of 1, 2, … steps and their numbers of deducible chains."""
+    counts = np.asarray(chains, dtype=float)
+    return float(np.average(values, weights=counts / np.sqrt(np.arange(1, counts.size + 1))))
 
 
 def published(number: str) -> pd.DataFrame:

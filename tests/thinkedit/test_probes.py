@@ -6,16 +6,13 @@ import pytest
 
 from helpers.thinkedit.knowgic import Chain, ChainFact, Edit
 from helpers.thinkedit.probes import (
-    NEGATIONS,
     OTHER_RIVALS,
     kind_of,
     kinds_of,
-    negations_of,
     neighbours_of,
     probes_of,
     rivals_of,
 )
-from helpers.thinkedit.tables import ASKED
 
 
 @pytest.mark.parametrize(
@@ -77,20 +74,6 @@ def test_all_forms_are_asked(edits):
         "Di lives in",
         "Flo lives in",
     ]
-
-
-def test_the_edited_fact_is_asked_with_and_without_a_negation(edits):
-    edit = edits[0]
-    probes = negations_of(edit)
-    asked = [(probe.form, probe.item) for probe in probes]
-    assert asked == list(ASKED)
-    assert {form for form, _ in asked} == set(NEGATIONS)
-    direct = edit.prompt.replace("{}", edit.subject)
-    prompts = [probe.prompt for probe in probes]
-    assert prompts[:2] == [direct, f"It is not true that {direct}"]
-    assert [(probe.original, probe.other) for probe in probes[:2]] == [("Rome", "Oslo")] * 2
-    for prompt, (form, item) in zip(prompts[2:], asked[2:], strict=True):
-        assert f"Is it {form} that {direct} {('Rome', 'Oslo')[item]}?" in prompt
 
 
 def test_neighbours_share_the_relation_in_either_wording(edits):

@@ -21,7 +21,7 @@ from helpers.peak.metrics import method_metrics, summarise
 from helpers.peak.tables import scores_of
 from helpers.results.archive import archive
 from helpers.thinkedit import tables
-from helpers.thinkedit.evaluation import evaluate, is_recalled
+from helpers.thinkedit.tables import evaluate, is_recalled
 from tools.headlines import klob, peak, thinkedit
 from tools.headlines.headline import Headline
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from helpers.results.archive import Run, archive
 from helpers.results.statistics import Estimate
 from helpers.thinkedit import tables
-from helpers.thinkedit.evaluation import evaluate
 from helpers.thinkedit.metrics import OWN, pooled, sums_of
+from helpers.thinkedit.tables import evaluate
 from tools.headlines.headline import Headline, UnsupportedError
 
 _MAIN, _OTHER = "smollm2-135m", "gemma3-270m"
@@ -53,12 +53,12 @@ def headlines() -> list[Headline]:
 
 def _memit(run: Run) -> dict[str, Estimate]:
     """MEMIT's share of deep edits and IFR, and what it leaves of each kind of fact; each edit alone."""
-    found = evaluate((run,)).only("independent")
+    found = evaluate((run,)).query("mode == 'independent'")
     deep = tables.deep_table(found, mode="independent").query("method == 'memit'")
     name = tables.DEEP
     mean, low, high = (float(deep[part].item()) for part in (name, f"{name} low", f"{name} high"))
     share = Estimate(mean, low, high, int(deep["edits"].item()))
-    terms = found.terms[found.terms["method"] == "memit"].groupby("measure")
+    terms = found[found["method"] == "memit"].groupby("measure")
     return {"deep": share, **{str(measure): pooled(sums_of(part)) for measure, part in terms}}
 
 
