@@ -36,10 +36,7 @@ _BOX: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 7}
 
 
 def edge_states(edit: Edit, facts: pd.DataFrame) -> dict[str, EdgeStates]:
-    """State of every edge of the edit's graph: "before" as "known" or "unknown", "after" as ``state_of``.
-
-    Of two facts that link the same ordered pair, which are one edge, either will do.
-    """
+    """State of every edge "before" ("known", "unknown") and "after" (``state_of``), by any fact of it."""
     keys = [Triplet.of(fact).key for fact in edit.facts]
     mine = facts[facts["case_id"] == edit.case_id].sort_values("item")
     edges = mine.assign(subject=[k[0] for k in keys], object=[k[2] for k in keys])
@@ -52,7 +49,7 @@ def edge_states(edit: Edit, facts: pd.DataFrame) -> dict[str, EdgeStates]:
 
 
 def state_of(once: bool, still: bool) -> str:
-    """What an edit did to a fact that was known before, or not, and is known after, or not."""
+    """What an edit did to a fact that was known ``once`` and is ``still``, or not."""
     return "unknown" if not once else "kept" if still else "lost"
 
 
@@ -78,9 +75,7 @@ def preservation(edit: Edit, facts: pd.DataFrame) -> tuple[float, int]:
 
 
 def strongest_chains(edit: Edit, facts: pd.DataFrame) -> dict[tuple[str, ...], list[float]]:
-    """Of each length the deducible chain that kept most: the entities passed, and each step's p'/p, at
-    most 1.
-    """
+    """Of each length the deducible chain that kept most: entities passed, and each step's p'/p, at most 1."""
     index = metrics.chain_index([edit])
     chains = metrics.chain_table(facts, index).query("kept")
     best = chains.sort_values("ratio", ascending=False).drop_duplicates("length")
@@ -116,13 +111,13 @@ def chain_samples(edit: Edit, facts: pd.DataFrame, *, caption: str = "") -> Figu
 def knowledge_graph(
     graph: nx.DiGraph, start: str, goal: str, axes: Axes, states: EdgeStates | None = None
 ) -> None:
-    """Draw a graph from the edited subject (left, blue) to the original object (right, red; Figures 15–20).
-
-    ``states`` are ``edge_states`` of one moment; without them, all edges look the same.
+    """Draw a graph from the edited subject (left, blue) to the original object (right, red; Figures 15–20),
+    its edges by their ``edge_states`` of one moment.
     """
     places = _layers(graph, start.casefold(), goal.casefold())
     axes.scatter(*zip(*places.values(), strict=True), alpha=0)
     axes.margins(0.12)
+    axes.autoscale_view()
     axes.autoscale(False)
     ends = {start.casefold(): PALETTE[0], goal.casefold(): PALETTE[3]}
     boxes = {}
@@ -183,10 +178,7 @@ def graph_pair(
 
 @figure("06_case", title="A stored edit's graph", each=("number", lambda run: ()))
 def stored_case(edit: Edit, facts: pd.DataFrame, *, number: str, caption: str = "") -> Figure:
-    """What is known of an edit's graph before and after it, from published scores (Figures 15–20).
-
-    ``facts`` are of ``tables.facts_of``; the edit's ``number`` ends the figure's name.
-    """
+    """What is known of an edit's graph before and after it, from published scores (Figures 15–20)."""
     states = edge_states(edit, facts)
     before, after = (list(states[moment].values()) for moment in ("before", "after"))
     known = f"{before.count('known')} of {len(before)} links are known before the edit"
@@ -196,9 +188,8 @@ def stored_case(edit: Edit, facts: pd.DataFrame, *, number: str, caption: str = 
 
 
 def _layers(graph: nx.DiGraph, start: str, goal: str) -> dict[str, tuple[float, float]]:
-    """Columns by distance from the subject, the object alone at the right, rows spread evenly.
-
-    Every other row is indented, so that edges inside a column pass between the names.
+    """Columns by distance from the subject, the object alone at the right, every other row indented, so that
+    edges inside a column pass between the names.
     """
     distance = nx.single_source_shortest_path_length(graph, start)
     far = max((d for node, d in distance.items() if node != goal), default=0)

@@ -58,55 +58,41 @@ def further_questions(edit: Edit, kinds: Kinds) -> list[FurtherQuestion]:
     return found
 
 
-def plausible_targets(
-    language_model: LanguageModel, asked: Sequence[tuple[Edit, FurtherQuestion]], *, seed: int = 0
-) -> list[str]:
-    """For each question a harmless answer, drawn from the ``PLAUSIBLE`` most probable ones per token on the
-    unedited model; each question has its own stream of the seed.
-    """
-    texts = [(q.prompt.replace("{}", e.subject), q.harmless) for e, q in asked]
-    scores = score_answers(language_model, [Question(*text) for text in texts])
-    targets = []
-    for (edit, question), (_, group) in zip(asked, scores.groupby("question"), strict=True):
-        best = group.sort_values("mean", ascending=False)["answer"].head(PLAUSIBLE)
-        stream = np.random.default_rng([seed, edit.case_id, zlib.crc32(question.prompt.encode())])
-        targets.append(question.harmless[int(stream.choice(best))])
-    return targets
-
-
 def deep_edits(
     language_model: LanguageModel, edits: Sequence[Edit], kinds: Kinds, *, seed: int = 0
 ) -> list[list[EditRequest]]:
-    """The requests of every edit's deep edit, with ``plausible_targets``."""
+    """The requests of every edit's deep edit.
+
+    A question's new answer is drawn from its ``PLAUSIBLE`` most probable harmless ones (per token, on the
+    unedited model); each question has its own stream of the seed.
+    """
     asked = [(edit, question) for edit in edits for question in further_questions(edit, kinds)]
-    targets = plausible_targets(language_model, asked, seed=seed)
-    pairs = list(zip(asked, targets, strict=True))
-    return [
-        deep_requests(edit, kinds, [(q, target) for (owner, q), target in pairs if owner is edit])
-        for edit in edits
-    ]
+    texts = [Question(q.prompt.replace("{}", edit.subject), q.harmless) for edit, q in asked]
+    scores = score_answers(language_model, texts).groupby("question")
+    answered: dict[int, list[tuple[FurtherQuestion, str]]] = {edit.case_id: [] for edit in edits}
+    for (edit, question), (_, group) in zip(asked, scores, strict=True):
+        best = group.sort_values("mean", ascending=False)["answer"].head(PLAUSIBLE)
+        stream = np.random.default_rng([seed, edit.case_id, zlib.crc32(question.prompt.encode())])
+        target = question.harmless[int(stream.choice(best))]
+        answered[edit.case_id].append((question, target))
+    return [deep_requests(edit, kinds, answered[edit.case_id]) for edit in edits]
 
 
 def deep_requests(
     edit: Edit, kinds: Kinds, questions: Sequence[tuple[FurtherQuestion, str]]
 ) -> list[EditRequest]:
-    """The edit's own request, with the questions that begin as it does as its ``further`` ones; then one
-    request for each other beginning.
+    """The edit's own request, with the questions that begin as it does, up to the subject, as its ``further``
+    ones; then one request for each other beginning.
     """
-    requests = {beginning(edit.prompt): request_of(edit, kinds)}
+    requests = {edit.prompt.partition("{}")[0]: request_of(edit, kinds)}
     for question, target in questions:
-        key, further = beginning(question.prompt), (question.prompt, target)
+        key, further = question.prompt.partition("{}")[0], (question.prompt, target)
         if first := requests.get(key):
             requests[key] = replace(first, further=(*first.further, further))
         else:
             asked = EditRequest(edit.subject, question.prompt, target, question.correct)
             requests[key] = replace(asked, record=str(edit.case_id))
     return list(requests.values())
-
-
-def beginning(prompt: str) -> str:
-    """What precedes the subject: the key at the subject depends on nothing else of a prompt."""
-    return prompt.partition("{}")[0]
 
 
 def edit_index(edits: Sequence[Edit]) -> pd.DataFrame:
@@ -116,7 +102,7 @@ def edit_index(edits: Sequence[Edit]) -> pd.DataFrame:
     kinds = kinds_of(edits)
     rows = []
     for edit in edits:
-        prompts = [question.prompt for question in further_questions(edit, kinds)]
-        alike = sum(beginning(prompt) == beginning(edit.prompt) for prompt in prompts)
-        rows.append((edit.case_id, len(edit.chains), len(edit.facts), len(prompts), alike))
+        further = [q.prompt.partition("{}")[0] for q in further_questions(edit, kinds)]
+        alike = further.count(edit.prompt.partition("{}")[0])
+        rows.append((edit.case_id, len(edit.chains), len(edit.facts), len(further), alike))
     return pd.DataFrame(rows, columns=["case_id", "chains", "facts", "questions", "same_key"])

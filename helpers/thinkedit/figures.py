@@ -70,7 +70,7 @@ def lengths(runs: Sequence[Run], *, mode: str = "sequential") -> Figure:
         axes.set_ylim(-0.05, 150)
         axes.axhline(1, color="0.4", linewidth=0.8)
     panels[0].set_ylabel("IFR (lower: less deducible)")
-    panels[0].legend(loc="upper left")
+    panels[-1].legend(*panels[0].get_legend_handles_labels(), **_OUTSIDE)
     found = [n.split("/") for n in ours.drop_duplicates("model")["chains"]]
     every, long = (sum(int(n) for row in found for n in row[first:]) for first in (1, 3))
     finding = f"{long} of our {every} deducible chains have three steps or more"

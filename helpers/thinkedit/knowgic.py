@@ -88,12 +88,6 @@ class Edit:
         """The edited fact as its one-step chain words it; a few edits of the latest layout lack one."""
         return next((chain.facts[0] for chain in self.chains if len(chain) == 1), None)
 
-    @property
-    def broader_context(self) -> tuple[ChainFact, ...]:
-        """Distinct facts about other subjects than the edited one: what an edit should preserve."""
-        own = self.subject.casefold()
-        return tuple(fact for fact in self.facts if fact.subject.casefold() != own)
-
 
 def load_edits(layout: str = "2025-06") -> tuple[Edit, ...]:
     """Edits of "2025-06" (the paper's scope), "latest", one of ``OWN``, or a JSON file of ``write_edits``."""
@@ -222,6 +216,12 @@ def read_edits(path: Path) -> tuple[Edit, ...]:
 
 def write_edits(edits: Sequence[Edit], path: Path) -> None:
     """Write edits in the layout of June 2025, a line per record."""
+    lists = {
+        "questions": "question",
+        "answers": "object",
+        "prompts": "prompt",
+        "subjects": "subject",
+    }
     records = [
         {
             "case_id": edit.case_id,
@@ -229,16 +229,15 @@ def write_edits(edits: Sequence[Edit], path: Path) -> None:
                 {"prompt": edit.prompt, "subject": edit.subject}
                 | {"target_true": {"str": edit.original}, "target_new": {"str": edit.new}}
             ],
-            "chains": [_lists(chain.facts) for chain in edit.chains],
-            "broader_context": _lists(edit.broader_context),
+            "chains": [
+                {
+                    title: [getattr(fact, name) for fact in chain.facts]
+                    for title, name in lists.items()
+                }
+                for chain in edit.chains
+            ],
         }
         for edit in edits
     ]
     lines = ",\n".join(json.dumps(record, ensure_ascii=False) for record in records)
     path.write_text(f"[\n{lines}\n]\n", encoding="utf-8")
-
-
-def _lists(facts: Sequence[ChainFact]) -> dict[str, list[str]]:
-    names = {"questions": "question", "answers": "object", "prompts": "prompt"}
-    parts = {**names, "subjects": "subject"}
-    return {title: [getattr(fact, name) for fact in facts] for title, name in parts.items()}

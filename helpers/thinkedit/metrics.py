@@ -43,7 +43,7 @@ class Known:
     """When exact scores count as knowledge.
 
     Attributes:
-        threshold: whole probability from which an object is known.
+        threshold: whole probability (that the next words name the object by any name) from which it is known.
         top: also known, however improbable: an object that, as it is written, is more probable than the
             new one and every rival of its kind; for other models' graphs, of which a small one knows little.
     """
@@ -57,18 +57,13 @@ class Known:
 
     def of(self, scores: pd.DataFrame) -> pd.Series:
         """Whether each row's object is known."""
-        likely = probability(scores) >= self.threshold
+        likely = np.exp(scores["original_named"]) >= self.threshold
         rivals = scores[["other_sum", "rival_sum"]].max(axis=1)
         return likely | (scores["original_sum"] > rivals) if self.top else likely
 
 
 DEFAULT = Known()
 BY_RANK = Known(top=True)  # for other models' graphs
-
-
-def probability(scores: pd.DataFrame) -> pd.Series:
-    """That the next words name the object by any accepted name (the paper: the share of responses)."""
-    return np.exp(scores["original_named"])
 
 
 def chain_index(edits: Sequence[Edit]) -> pd.DataFrame:
@@ -98,7 +93,7 @@ def facts_table(
             part, p, known = scores, scores["hits"] / scores["n"], scores["hits"] > 0
         else:
             part = scores[scores["form"] == "fact"]
-            p, known = probability(part), rule.of(part)
+            p, known = np.exp(part["original_named"]), rule.of(part)
         moments.append(part[_FACT].assign(**{name: p, f"known_{name}": known}))
     return moments[0].merge(moments[1], on=_FACT, validate="1:1")
 
@@ -235,15 +230,12 @@ def fluency(text: str) -> float:
 
     This is CounterFact's code; the sum of ThinkEdit's equation 4 is twice as large.
     """
-    tokens = _TOKEN.findall(text)
-    return (2 / 3 * ngram_entropy(tokens, n=2) + 4 / 3 * ngram_entropy(tokens, n=3)) / 2
-
-
-def ngram_entropy(tokens: Sequence[str], *, n: int) -> float:
-    """Entropy in bits of the n-grams of a text; 0 when it is shorter than n tokens."""
-    counts = Counter(zip(*(tokens[start:] for start in range(n)), strict=False))
-    frequencies = np.array(list(counts.values()), dtype=float) / max(1, counts.total())
-    return float(-(frequencies * np.log2(frequencies)).sum()) + 0.0
+    tokens, entropies = _TOKEN.findall(text), []
+    for n in (2, 3):
+        counts = Counter(zip(*(tokens[start:] for start in range(n)), strict=False))
+        shares = np.array(list(counts.values()), dtype=float) / max(1, counts.total())
+        entropies.append(float(-(shares * np.log2(shares)).sum()) + 0.0)
+    return (2 / 3 * entropies[0] + 4 / 3 * entropies[1]) / 2
 
 
 def inverse_document_frequencies(corpus: Iterable[str]) -> dict[str, float]:
@@ -254,9 +246,8 @@ def inverse_document_frequencies(corpus: Iterable[str]) -> dict[str, float]:
 
 
 def consistency(text: str, reference: str, *, idf: Mapping[str, float]) -> float:
-    """Cosine of the TF-IDF vectors of a generated text and a reference, from 0 to 1.
-
-    Words of two letters or more count that ``idf`` has; 0 when either text has none.
+    """Cosine of the TF-IDF vectors of two texts, over words of two letters or more that ``idf`` has; 0
+    where a text has none.
     """
     counts = [Counter(_WORD.findall(each.lower())) for each in (text, reference)]
     one, other = ({w: n * idf[w] for w, n in words.items() if w in idf} for words in counts)

@@ -126,7 +126,7 @@ def probes_of(edit: Edit, edits: Sequence[Edit], kinds: Kinds) -> list[Probe]:
 
 def neighbours_of(edit: Edit, edits: Sequence[Edit]) -> list[ChainFact]:
     """Facts about subjects that no edit changes: first those with the same relation (worded as in the edit's
-    prompt or in its graph), then with an object of its kind, then the edit's own broader context.
+    prompt or in its graph), then with an object of its kind, then those of the edit's own graph.
     """
     edited = {other.subject.casefold() for other in edits}
     facts = {
@@ -138,7 +138,7 @@ def neighbours_of(edit: Edit, edits: Sequence[Edit]) -> list[ChainFact]:
     direct = edit.direct_fact
     kind = kind_of(direct.question) if direct else ""
     relation = {edit.prompt} | ({direct.prompt} if direct else set())
-    own = {fact.key for fact in edit.broader_context}
+    own = {fact.key for fact in edit.facts}
     ranks: list[list[ChainFact]] = [[], [], []]
     for fact in facts.values():
         if fact.prompt in relation:

@@ -28,7 +28,6 @@ from helpers.thinkedit.probes import Kinds, Probe
 from helpers.thinkedit.scores import ANSWERS, SCORING_VERSION, TEXTS
 
 MODES = ("independent", "sequential", "deep")
-_UNEDITED = {"editor": "none"}
 
 
 @dataclass(frozen=True)
@@ -66,26 +65,18 @@ class ThinkEditRun:
 
     def before(self) -> pd.DataFrame:
         """Scores of the unedited model."""
-        return self._completed(_UNEDITED, lambda edits: {"scores": self._scored(edits)})
+        return self._completed(lambda edits: {"scores": self._scored(edits)})
 
     def after(self, editor: Editor, mode: str) -> pd.DataFrame:
         """Scores under the edits; a UserError names those that the model cannot be asked about."""
         if mode not in MODES:
             raise UserError(f"no mode {mode!r}; use {', '.join(MODES)}")
-        return self._completed(self._how(editor, mode), partial(self._edited, editor, mode))
+        return self._completed(partial(self._edited, editor, mode), editor, mode)
 
     def read(self, editor: Editor, mode: str, kind: str = "scores") -> pd.DataFrame:
         """What is finished: "scores", or "edits" (why an edit was given up; empty where it was made)."""
-        cases, results = self._opened(self._how(editor, mode))
+        cases, results = self._opened(editor, mode)
         return cases.read(results, kind)
-
-    def _how(self, editor: Editor, mode: str) -> dict[str, Any]:
-        settings = {"mode": mode, **editor.settings()}
-        if mode == "deep":
-            settings |= {"deep": deep.VERSION, "seed": self.seed}
-        if mode == "sequential":
-            settings["sequence"] = [edit.case_id for edit in self.edits]
-        return settings
 
     def _edited(self, editor: Editor, mode: str, edits: Sequence[Edit]) -> dict[str, pd.DataFrame]:
         """Make the edits, and score them: alone, or those of a sequence under all of them."""
@@ -133,9 +124,11 @@ class ThinkEditRun:
     def _probes(self, edit: Edit) -> list[Probe]:
         return probes.probes_of(edit, self.universe, self.kinds)
 
-    def _completed(self, how: dict[str, Any], make: Any) -> pd.DataFrame:
+    def _completed(
+        self, make: Any, editor: Editor | None = None, mode: str = "before"
+    ) -> pd.DataFrame:
         """All edits, those that are missing checked before the first of them is made."""
-        cases, results = self._opened(how)
+        cases, results = self._opened(editor, mode)
         missing = ((f"case_id {n}", cases.by_id[n]) for n in cases.missing(results))
 
         def check(edit: Edit) -> None:
@@ -144,14 +137,18 @@ class ThinkEditRun:
         read_all(missing, check)
         return cases.completed(results, make)
 
-    def _opened(self, how: dict[str, Any]) -> tuple[Cases[Edit], Results]:
+    def _opened(self, editor: Editor | None, mode: str) -> tuple[Cases[Edit], Results]:
         """The edits by number, and their results; a sequence is made at once.
 
         Rows of sequences, deep edits and texts depend on all edits, others on their edit's content.
         """
-        mode = how.get("mode")
-        of_all = self.estimator == "texts" or mode in ("sequential", "deep")
+        how = {"mode": mode, **editor.settings()} if editor else {"editor": "none"}
         settings = {**self.settings(), **how}
+        if mode == "deep":
+            settings |= {"deep": deep.VERSION, "seed": self.seed}
+        if mode == "sequential":
+            settings["sequence"] = [edit.case_id for edit in self.edits]
+        of_all = self.estimator == "texts" or mode in ("sequential", "deep")
         if not of_all:
             del settings["layout"], settings["universe"]
             settings["edits"] = "by content"

@@ -12,7 +12,6 @@ from helpers.thinkedit.deep import (
     deep_requests,
     edit_index,
     further_questions,
-    plausible_targets,
 )
 from helpers.thinkedit.knowgic import Chain, ChainFact
 from helpers.thinkedit.probes import OTHER_RIVALS, kinds_of
@@ -50,16 +49,20 @@ def test_each_question_is_asked_once_and_never_the_edited_one(edits):
 def test_targets_are_plausible_and_drawn_by_the_seed(tiny, edits):
     language_model = tiny("llama")
     names = [f"{letter}a{letter}" for letter in "bcdfghjklmnp"]
-    (friend,) = further_questions(edits[0], {"who": frozenset({*names, "Bo"})})
+    kinds = {"who": frozenset({*names, "Bo"})}
+    (friend,) = further_questions(edits[0], kinds)
     scores = score_answers(language_model, [Question("Ada's friend is", friend.harmless)])
     best = scores.sort_values("mean")["answer"].tail(PLAUSIBLE)
     plausible = {friend.harmless[place] for place in best}
-    drawn = [
-        plausible_targets(language_model, [(edits[0], friend)], seed=seed)[0] for seed in range(20)
-    ]
-    assert set(drawn) <= plausible
-    assert len(set(drawn)) > 2
-    assert plausible_targets(language_model, [(edits[0], friend)], seed=3) == [drawn[3]]
+
+    def drawn(seed):
+        ((request,),) = deep_edits(language_model, edits[:1], kinds, seed=seed)
+        return request.questions[-1][1]
+
+    targets = [drawn(seed) for seed in range(20)]
+    assert set(targets) <= plausible
+    assert len(set(targets)) > 2
+    assert drawn(3) == targets[3]
 
 
 def test_questions_that_begin_alike_share_a_request(edits):
