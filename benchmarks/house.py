@@ -33,14 +33,14 @@ BUDGETS = {
     "triples": 598,
     "peak": 2897,
     "klob": 1275,
-    "thinkedit": 3856,
-    "explorer": 550,
+    "thinkedit": 2944,
+    "explorer": 549,
     "sweeps": 450,
     "top-level": 1369,
-    "tools": 2671,
+    "tools": 2587,
     "benchmarks": 1495,
-    "book": 793,
-    "tests": 13560,
+    "book": 790,
+    "tests": 13380,
 }
 OUTSIDE = ("tools", "benchmarks", "book", "tests")
 # What an addition is: a word by which code names one that exists, and the files it may touch.
