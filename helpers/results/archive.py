@@ -3,8 +3,7 @@
     figures/data/<paper>/<run>/about.json       what the run's rows are, and the digest of each table
     figures/data/<paper>/<run>/<table>.parquet  rows
 
-All tables of a run have one source (model, data, scoring); a table of another source is refused before
-anything is written. A table whose bytes have changed is not read.
+All tables of a run have one source (model, data, scoring). A table whose bytes have changed is not read.
 """
 
 from __future__ import annotations
@@ -94,10 +93,7 @@ class StoredTables(Mapping[str, "pd.DataFrame"]):
 
 @dataclass(frozen=True)
 class Archive:
-    """The published runs of one paper: a folder with one subfolder per run.
-
-    With a ``label`` every run is the one of that label, ``smollm2-135m_peak-cf@mine``.
-    """
+    """The published runs of one paper, a folder each; with a ``label``, those like ``run@label``."""
 
     root: Path
     label: str = ""
@@ -221,11 +217,8 @@ def _write(
     about: About,
     listed: Mapping[str, Mapping[str, Any]],
 ) -> None:
-    """Write tables, then ``about.json``, which lists them and those that are ``listed`` already.
-
-    A new table is next to the one that it replaces until the list names it: whenever the process ends,
-    the run is as it was or as it becomes.
-    """
+    # A new table is next to the one that it replaces until ``about.json`` lists it: whenever the process
+    # ends, the run is as it was or as it becomes.
     folder.mkdir(parents=True, exist_ok=True)
     entries, new = dict(listed), []
     for name, table in tables.items():

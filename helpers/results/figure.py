@@ -32,6 +32,7 @@ CHAPTERS = {
     "07": ("helpers.peak.figures", "helpers.explorer.one_edit"),
 }
 _REGISTRY: dict[str, Drawing] = {}
+_UNKNOWN = "no figure {!r}; see python -m helpers figure --list"
 Draw = TypeVar("Draw", bound=Callable[..., "Figure"])
 
 
@@ -103,7 +104,7 @@ def drawing(name: str) -> Drawing:
     for module in CHAPTERS.get(name[:2], ()):
         import_module(module)
     if name not in _REGISTRY:
-        raise _unknown(name)
+        raise UserError(_UNKNOWN.format(name))
     return _REGISTRY[name]
 
 
@@ -127,7 +128,7 @@ def save(name: str, folder: Path | None = None, *, data: Path = DATA) -> list[Pa
     """Draw one published figure and save it as PNG and SVG, by default among the committed ones."""
     entries = published(data, chapter=name[:2])
     if name not in entries:
-        raise _unknown(name)
+        raise UserError(_UNKNOWN.format(name))
     import matplotlib.pyplot as plt
 
     from helpers.results.style import save_figure
@@ -137,7 +138,3 @@ def save(name: str, folder: Path | None = None, *, data: Path = DATA) -> list[Pa
         return save_figure(drawn, name, folder or paths.FIGURES)
     finally:
         plt.close(drawn)
-
-
-def _unknown(name: str) -> UserError:
-    return UserError(f"no figure {name!r}; see python -m helpers figure --list")
