@@ -29,7 +29,7 @@ BUDGETS = {
     "scoring": 398,
     "locating": 660,
     "facts": 220,
-    "results": 1285,
+    "results": 1275,
     "triples": 598,
     "peak": 2897,
     "klob": 1275,
