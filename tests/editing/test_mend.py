@@ -35,9 +35,9 @@ from helpers.peak.records import load_peak
 from helpers.values import check_values
 from tests.editing.conftest import untrained_network
 from tools.train_mend.__main__ import train
-from tools.train_mend.records import TrainingRecord
 from tools.train_mend.trainer import (
     Trainer,
+    TrainingRecord,
     TrainingSettings,
     draw_tasks,
     normalise,

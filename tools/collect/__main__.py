@@ -10,16 +10,8 @@ from pathlib import Path
 
 from helpers.triples.sources import FACTS, packaged_relations, read_facts
 from helpers.triples.store import Fact
-from tools.collect.countries import Countries
+from tools.collect import geography as geo
 from tools.collect.factbook import factbook
-from tools.collect.geography import (
-    cities,
-    continents,
-    currencies,
-    languages,
-    public_holidays,
-    regions,
-)
 
 
 def write_facts(facts: Iterable[Fact], path: Path) -> None:
@@ -40,11 +32,11 @@ def write_facts(facts: Iterable[Fact], path: Path) -> None:
 
 def main() -> None:
     """Collect, write one file per kind of source, and print what was found."""
-    countries = Countries()
+    countries = geo.Countries()
     parts = {
         "factbook": [factbook],
-        "geography": [continents, regions, cities, languages, currencies],
-        "public_holidays": [public_holidays],
+        "geography": [geo.continents, geo.regions, geo.cities, geo.languages, geo.currencies],
+        "public_holidays": [geo.public_holidays],
     }
     known = packaged_relations()
     compiled = read_facts(FACTS / "compiled.tsv")

@@ -9,7 +9,7 @@ from importlib.resources import files
 from typing import Any
 
 from helpers.triples.store import Fact
-from tools.collect.countries import VOCABULARY, Countries, Country, source
+from tools.collect.geography import VOCABULARY, Countries, Country, source
 
 ORGANISATIONS, RELIGIONS = VOCABULARY["organisations"], VOCABULARY["religions"]
 FULL_MEMBERS = ("regional member", "nonregional member", "NGOs", "national committees")

@@ -23,8 +23,14 @@ import typer
 from helpers import models
 from helpers.editing.presets import default_preset, read_hyperparameters
 from helpers.kept import kept_at
-from tools.train_mend.records import TrainingRecord, packaged_records, split
-from tools.train_mend.trainer import Trainer, TrainingSettings, save_network
+from tools.train_mend.trainer import (
+    Trainer,
+    TrainingRecord,
+    TrainingSettings,
+    packaged_records,
+    save_network,
+    split,
+)
 
 
 def train(
