@@ -188,9 +188,7 @@ def stored_case(edit: Edit, facts: pd.DataFrame, *, number: str, caption: str = 
 
 
 def _layers(graph: nx.DiGraph, start: str, goal: str) -> dict[str, tuple[float, float]]:
-    """Columns by distance from the subject, the object alone at the right, every other row indented, so that
-    edges inside a column pass between the names.
-    """
+    """Columns by distance from the subject, the object alone at the right, every other row indented."""
     distance = nx.single_source_shortest_path_length(graph, start)
     far = max((d for node, d in distance.items() if node != goal), default=0)
     columns: dict[int, list[str]] = {}

@@ -96,9 +96,7 @@ def deep_requests(
 
 
 def edit_index(edits: Sequence[Edit]) -> pd.DataFrame:
-    """How many ``chains`` and ``facts`` each edit holds, and of its deep edit the further ``questions``, and
-    those of them with the edit's own key (``same_key``).
-    """
+    """Numbers of each edit's ``chains``, ``facts``, deep ``questions``, and those with the ``same_key``."""
     kinds = kinds_of(edits)
     rows = []
     for edit in edits:

@@ -140,9 +140,7 @@ def _bars(table: pd.DataFrame, measure: str, label: str, finding: str, caption: 
 
 @_exact("06_ifr_against_ckp", title="IFR against CKP")
 def trade_off(runs: Sequence[Run], *, mode: str = "sequential") -> Figure:
-    """How much of the old fact is left, against how much of the context, a panel per model (the paper's
-    Figure 7); the ideal is the upper left.
-    """
+    """What is left of the old fact and of the context (the paper's Figure 7); the ideal is the upper left."""
     style.use_style()
     found = _plain(runs)
     table = tables.technique_table(found, mode=mode)

@@ -122,9 +122,7 @@ def is_deep_edited(graph_after: nx.DiGraph, fact: Triplet, *, steps: int) -> boo
 def simple_chains(
     graph: nx.DiGraph, start: str, goal: str, *, max_steps: int = MAX_STEPS
 ) -> list[tuple[Triplet, ...]]:
-    """All simple paths of at most ``max_steps`` facts, shortest first, then by the entities passed; none
-    when an end is not in the graph.
-    """
+    """All simple paths of at most ``max_steps`` facts, shortest first; none when an end is absent."""
     first, last = start.casefold(), goal.casefold()
     if first not in graph or last not in graph:
         return []
@@ -137,9 +135,7 @@ def simple_chains(
 
 
 def as_edit(graph: nx.DiGraph, fact: Triplet, *, new: str, case_id: int = 0) -> Edit:
-    """An edit in KnowGIC's form, from a graph grown around ``fact`` (Algorithm 3), whose edges carry the
-    validated ``question`` of each fact; ``new`` is the object in place of the original one.
-    """
+    """An edit in KnowGIC's form, from a graph grown around ``fact`` with validated questions."""
 
     def asked(triplet: Triplet) -> ChainFact:
         question = graph.edges[triplet.key[0], triplet.key[2]].get("question")

@@ -6,9 +6,6 @@ along a chain of n facts. IFR is the mean of R'/R over the *deducible* chains (e
 before), weighted by 1/√n; CKP is the mean of p'/p over the known facts about other subjects:
 
     IFR = Σ R'/R · 1/√n ÷ Σ 1/√n        CKP = Σ p'/p ÷ number of facts
-
-From scores to a number: ``facts_table`` (p, p', known), ``chain_table`` (R, R'), ``terms_of`` (what the means
-are of), ``sums_of`` and ``pooled`` (the mean over all edits, with its interval).
 """
 
 from __future__ import annotations
@@ -159,9 +156,7 @@ def sums_of(terms: pd.DataFrame, key: str = "edit") -> pd.DataFrame:
 
 
 def recovery_by_steps(folded: pd.DataFrame) -> pd.DataFrame:
-    """``value``: IFR of one edit, or of several pooled, for each number of ``steps`` and overall; with all
-    ``chains``, those ``kept`` (deducible before) and ``active`` after.
-    """
+    """IFR (``value``), ``chains``, and those ``kept`` and ``active``, by number of ``steps`` and overall."""
     chains = folded.assign(weight=folded["length"] ** -0.5, steps=folded["length"].astype(str))
     levels = pd.concat([chains, chains.assign(steps=OVERALL)])
     groups = levels.groupby("steps", sort=True)
@@ -193,11 +188,9 @@ def _resampled(sums: pd.DataFrame) -> NDArray[np.float64]:
 
 @dataclass(frozen=True)
 class Difference(Contrast):
-    """A pooled difference on the same edits, tested by flipping the signs of edits, and the smallest
-    difference that as many edits would show in four of five cases.
-    """
+    """A pooled difference on the same edits, tested by flipping the signs of edits."""
 
-    could_show: float
+    could_show: float  # the smallest difference that as many edits would show in four of five cases
 
     @property
     def verdict(self) -> str:

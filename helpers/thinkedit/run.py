@@ -138,10 +138,7 @@ class ThinkEditRun:
         return cases.completed(results, make)
 
     def _opened(self, editor: Editor | None, mode: str) -> tuple[Cases[Edit], Results]:
-        """The edits by number, and their results; a sequence is made at once.
-
-        Rows of sequences, deep edits and texts depend on all edits, others on their edit's content.
-        """
+        """The edits, and their results; only rows of sequences, deep edits and texts depend on all edits."""
         how = {"mode": mode, **editor.settings()} if editor else {"editor": "none"}
         settings = {**self.settings(), **how}
         if mode == "deep":

@@ -140,9 +140,7 @@ def deep_table(found: pd.DataFrame, *, mode: str) -> pd.DataFrame:
 
 
 def length_table(found: pd.DataFrame, *, mode: str) -> pd.DataFrame:
-    """IFR overall and by chain length, pooled (the paper's Table 10), and the deducible ``chains``
-    behind each.
-    """
+    """IFR overall and by chain length (the paper's Table 10), and the deducible ``chains`` behind each."""
     chains = found[found["measure"] == "IFR"]
     by_length = chains.assign(measure=chains["length"].astype(str))
     every = pd.concat([chains.assign(measure=OVERALL), by_length])
