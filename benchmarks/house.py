@@ -33,7 +33,7 @@ BUDGETS = {
     "triples": 598,
     "peak": 2897,
     "klob": 1275,
-    "thinkedit": 2944,
+    "thinkedit": 2922,
     "explorer": 549,
     "sweeps": 450,
     "top-level": 1369,
