@@ -25,7 +25,7 @@ PACKAGE = REPOSITORY / "helpers"
 # Modules next to the rooms in `helpers` are "top-level"; the last four are folders of their own.
 BUDGETS = {
     "models": 1499,
-    "editing": 3545,
+    "editing": 3498,
     "scoring": 398,
     "locating": 660,
     "facts": 220,
@@ -37,10 +37,10 @@ BUDGETS = {
     "explorer": 549,
     "sweeps": 450,
     "top-level": 1369,
-    "tools": 2566,
+    "tools": 2583,
     "benchmarks": 1495,
     "book": 790,
-    "tests": 13380,
+    "tests": 13379,
 }
 OUTSIDE = ("tools", "benchmarks", "book", "tests")
 # What an addition is: a word by which code names one that exists, and the files it may touch.

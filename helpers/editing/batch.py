@@ -185,9 +185,8 @@ def _readout(
 def _laid_out(
     language_model: LanguageModel, rows: Sequence[EditRow]
 ) -> tuple[PackedRows, int, np.ndarray]:
-    """The rows, constant columns right-aligned, then active ones left-aligned: trimming moves nothing.
-
-    Also the number of constant columns, and [rows, nodes] the column of each active node.
+    """The rows, constant columns right-aligned, then active ones left-aligned, so trimming moves nothing;
+    the number of constant columns; the column of each active node [rows, nodes].
     """
     actives = [row.active() for row in rows]
     constant = max(int((~active).sum()) for active in actives)

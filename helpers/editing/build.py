@@ -104,10 +104,7 @@ def build_editor(
 def build_editors(
     methods: Iterable[str | Variant], language_model: LanguageModel, **options: Any
 ) -> dict[str, Editor]:
-    """Editors by the names of methods or variants, in the order given; what several need is made once.
-
-    MEND is left out with a warning where no network was trained for the model, unless it is alone.
-    """
+    """Editors by names of methods or variants; MEND, unless alone, is left out where it is untrained."""
     variants = [Variant.parse(str(method)) for method in methods]
     options = {"memo": Memo(), **options}
     built: dict[str, Editor] = {}
@@ -130,10 +127,7 @@ def _changed(editor: Editor, variant: Variant) -> Editor:
 
 
 def check_method(method: str, model: str, preset: Preset) -> None:
-    """Refuse a method that cannot be built for a model by this preset, before the model is loaded.
-
-    ``EditorError``, or ``UntrainedError`` where MEND has no trained network of this model.
-    """
+    """Raise what ``build_editor`` would for a method and preset, before the model is loaded."""
     editor, suffix = split_method(method)
     found = read_hyperparameters(editor.name, model, preset)
     if isinstance(found, WrapperHyperparameters):

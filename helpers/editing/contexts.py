@@ -125,12 +125,9 @@ def read_at_subjects(
     outputs: Sequence[str] = (),
     updates: Sequence[Update] | None = None,
 ) -> dict[str, list[Tensor]]:
-    """Inputs (keys [f]) and outputs (values [d]) of modules at the subject's last token, in one pass.
+    """Inputs (keys) and outputs (values) of modules at the subject's last token, read in one pass.
 
-    ``prompts`` are those of each edit, one per context template, run under its own of ``updates``.
-
-    Returns:
-        For each module and edit a tensor [prompts, size] in fp32.
+    Each edit's ``prompts`` run under its own of ``updates``. For each module and edit [prompts, size].
     """
     forests, nodes = [Forest() for _ in prompts], []
     for forest, group in zip(forests, prompts, strict=True):

@@ -43,7 +43,6 @@ from helpers.paths import PACKAGED, cache_folder
 # Inputs [rows, tokens, in] and output gradients [rows, tokens, out] of each matrix.
 TokenGradients = dict[str, tuple[Tensor, Tensor]]
 
-FIRST_RATE = -2e-4  # negative: untrained MEND is gradient descent
 _SMALLEST_DEVIATION = 1e-7
 
 
@@ -110,10 +109,7 @@ class Mend(LossEditor):
 def token_gradients(
     batch: EditBatch, names: Sequence[str], app: App | None = None
 ) -> tuple[TokenGradients, dict[str, Tensor]]:
-    """What the hypernetwork reads: each row's own loss, differentiated at the matrices' outputs.
-
-    Of APP only the first term has a gradient before any change is made. Also the loss terms [rows].
-    """
+    """Each row's loss differentiated at the matrices' outputs, and its terms [rows]; of APP, L1 alone."""
     seen: TokenGradients = {}
 
     def keep(name: str, entering: Tensor, output: Tensor) -> None:
@@ -142,7 +138,7 @@ class _Layer(nn.Module):
     def __init__(self, size: int, rank: int, matrices: int) -> None:
         super().__init__()
         self.left = nn.Parameter(torch.zeros(size, rank))
-        self.right = nn.Parameter(torch.randn(rank, size) / size**0.5)
+        self.right = nn.Parameter(torch.zeros(rank, size))
         self.bias = nn.Parameter(torch.zeros(size))
         self.scale = nn.Parameter(torch.ones(matrices, size))
         self.shift = nn.Parameter(torch.zeros(matrices, size))
@@ -175,35 +171,22 @@ class _ShapeNetwork(nn.Module):
 class Hypernetwork(nn.Module):
     """Networks of U and V of a ``rank`` for matrices of ``shapes`` [out, in], by module name."""
 
-    def __init__(self, shapes: Mapping[str, tuple[int, int]], rank: int, *, seed: int = 0) -> None:
+    def __init__(self, shapes: Mapping[str, tuple[int, int]], rank: int) -> None:
         super().__init__()
         self.shapes, self.rank = dict(shapes), rank
         self.members: dict[str, list[str]] = {}  # of each network, by the name of its shape
         for name, (out, into) in self.shapes.items():
             self.members.setdefault(f"{out}x{into}", []).append(name)
         self.networks = nn.ModuleDict()
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            for key, members in self.members.items():
-                shape = self.shapes[members[0]]
-                self.networks[key] = _ShapeNetwork(*shape, min(rank, sum(shape)), len(members))
-        self.rates = nn.Parameter(torch.full((len(self.shapes),), FIRST_RATE))
-
-    @classmethod
-    def for_layers(
-        cls, language_model: LanguageModel, layers: Sequence[int], rank: int, *, seed: int = 0
-    ) -> Hypernetwork:
-        """An untrained network for all MLP matrices of ``layers``."""
-        layout = language_model.layout
-        names = [n for layer in layers for n in (*layout.mlp_in(layer), layout.mlp_out(layer))]
-        sizes = ((name, language_model.weight(name).shape) for name in names)
-        return cls({name: (out, into) for name, (out, into) in sizes}, rank, seed=seed)
+        for key, members in self.members.items():
+            shape = self.shapes[members[0]]
+            self.networks[key] = _ShapeNetwork(*shape, min(rank, sum(shape)), len(members))
+        self.rates = nn.Parameter(torch.zeros(len(self.shapes)))
 
     def forward(self, name: str, x: Tensor, delta: Tensor) -> tuple[Tensor, Tensor]:
-        """Factors of the update of matrix ``name``: right [..., in] and left [..., out] per token.
+        """Per token of ``x`` [..., in] and ``delta`` [..., out], right and left factor of the update.
 
-        ``x`` are inputs [..., tokens, in], ``delta`` output gradients [..., tokens, out]. Tokens where
-        one is zero contribute nothing; normalised zeros are not zero, so they are masked.
+        Tokens where one is zero contribute nothing; normalised zeros are not zero, so they are masked.
         """
         key = "x".join(map(str, self.shapes[name]))
         right, left = self.networks[key](x, delta, self.members[key].index(name))

@@ -94,10 +94,7 @@ class Size(NamedTuple):
 def read_hyperparameters(
     editor: str, model: str, preset: Preset, *, size: Size | None = None, **overrides: Any
 ) -> Any:
-    """Hyperparameters of an editor, an instance of its own class of them, or an ``EditorError``.
-
-    ``overrides`` replace single values, also those that the editor's name implies.
-    """
+    """An editor's hyperparameters; ``overrides`` replace also values that the editor's name implies."""
     row, _ = split_method(editor)
     kind, values = row.hyperparameters, preset_values(editor, model, preset, size)
     values = {k: v for k, v in values.items() if k not in _NOT_HYPERPARAMETERS}
@@ -183,10 +180,8 @@ def preset_words(model: str, preset: str, methods: Iterable[str]) -> str:
 
 
 def model_file(model: str) -> Path:
-    """The params file of a model, whether it exists or not.
-
-    A local folder takes the file whose ``configuration`` is its own, a hub name that of its short name
-    or last component, a random model (``shape:llama3-8b``) that of the model that it imitates.
+    """The params file of a model, whether it exists or not: for a local folder that of its configuration,
+    else that of the short name or the last component, for ``shape:llama3-8b`` that of LLaMA-3 8B.
     """
     folder = Path(model).expanduser()
     if model and (folder / "config.json").is_file():

@@ -106,15 +106,12 @@ def keep_largest(delta: Delta, weight: Tensor, share: float) -> Delta:
 
 
 class PruneHyperparameters(WrapperHyperparameters):
-    """PRUNE: ``log_base`` is the a of log_a; the paper's code takes the natural logarithm.
-
-    ``prune_compat="added"`` adds the restrained update to the full one, as one public port does.
-    """
+    """PRUNE: ``log_base`` is the a of log_a; the paper's code takes the natural logarithm."""
 
     base: Literal["memit", "rome", "alphaedit", "rect", "mend"] = "memit"
     restraint: Literal["log"] = "log"
     log_base: float = Field(default=math.e, gt=1)
-    prune_compat: Literal["replaced", "added"] = "replaced"
+    prune_compat: Literal["replaced", "added"] = "replaced"  # or added to the whole, as in one port
 
 
 @dataclass

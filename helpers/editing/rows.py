@@ -100,10 +100,8 @@ def edit_row(
 ) -> EditRow:
     """The row of one request, with the answers that APP protects after its bare prompt.
 
-    Args:
-        contexts: of an editor that adds a vector at the subject's last token; None for FT and MEND.
-        targets: which answers are made likely, of ``TARGETS``.
-        prompt_last: read every token of an answer from the distribution after the prompt (FT-L).
+    Without ``contexts`` (FT, MEND) no position is edited; with ``prompt_last`` (FT-L) every token of an
+    answer is read right after the prompt.
     """
     row = EditRow(request.record or request.text)
     asked = [(request, weighted_targets(request, targets))]

@@ -109,14 +109,11 @@ class LowRank(Delta):
 
 @dataclass(frozen=True)
 class Masked(Delta):
-    """A low-rank matrix with entries zeroed by a mask, bit-packed along the input: RECT.
-
-    ``mask`` is uint8 [out, ceil(in / 8)], most significant bit first.
-    """
+    """A low-rank matrix with entries zeroed by a mask, bit-packed along the input: RECT."""
 
     left: Tensor
     right: Tensor
-    mask: Tensor
+    mask: Tensor  # uint8 [out, ceil(in / 8)], most significant bit first
 
     @classmethod
     def from_mask(cls, base: LowRank, keep: Tensor) -> Masked:
@@ -160,13 +157,10 @@ _KINDS: dict[str, type[Delta]] = {kind.__name__: kind for kind in (LowRank, Mask
 
 @dataclass(frozen=True)
 class Update(Mapping[str, Delta]):
-    """Mapping of module name to delta, with what the editor recorded: steps, loss terms, norms, flags.
-
-    A ``failure`` in ``diagnostics`` states why an edit was given up; its update is then empty.
-    """
+    """Deltas by module name, with what the editor recorded: steps, loss terms, norms, flags."""
 
     deltas: Mapping[str, Delta]
-    diagnostics: Mapping[str, Any] = field(default_factory=dict)
+    diagnostics: Mapping[str, Any] = field(default_factory=dict)  # ``failure``: why it was given up
 
     def __getitem__(self, module: str) -> Delta:
         return self.deltas[module]
@@ -289,10 +283,7 @@ def overlay(
 
 @contextmanager
 def overlay_all(language_model: LanguageModel, update: Update) -> Iterator[None]:
-    """Run forward passes inside the block with every row of any batch under ``update``.
-
-    Contributions add up, so ``overlay`` inside the block puts further edits on top of it.
-    """
+    """The same with every row under ``update``; an ``overlay`` inside the block comes on top of it."""
     check_update(language_model, update)
 
     def adding(delta: Delta) -> OnOutput:

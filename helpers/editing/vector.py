@@ -7,7 +7,6 @@ likely (ROME, eq. 4; PEAK, eqs. 7-10 with APP):
     NLL + kl_factor * KL(current || initial) + v_weight_decay * ||delta|| / ||v_init||^2 + APP
 
 Every edit is one row with its own Adam state, stop and clamp; rows that are done leave the batch.
-``VectorEditor`` is what ROME, MEMIT and AlphaEdit share: their parts, their checks and this vector.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ class Vector:
 
 @dataclass
 class VectorEditor(Editor):
-    """Base of the editors that optimise a vector at the subject's last token."""
+    """What ROME, MEMIT and AlphaEdit share: their parts, their checks and the vector."""
 
     language_model: LanguageModel
     hyperparameters: VectorHyperparameters

@@ -11,10 +11,11 @@ from benchmarks.editing import shape_threshold
 from benchmarks.gpu_steps import STEPS, Setting
 from benchmarks.plain import PLAIN, plain_scores
 from helpers.editing.build import build_editor
-from helpers.editing.mend import Hypernetwork, Mend, MendHyperparameters
+from helpers.editing.mend import Mend, MendHyperparameters
 from helpers.editing.request import EditRequest
 from helpers.editing.update import apply
 from helpers.scoring.answers import Question, score_answers
+from tools.train_mend.trainer import untrained
 
 TINY = Setting("cpu", "float32", records=2, plain=1, tiny=True)
 
@@ -36,7 +37,7 @@ QUICK = {
 
 def quick_editor(name, language_model):
     if name == "mend":
-        network = Hypernetwork.for_layers(language_model, (2, 3), 4)
+        network = untrained(language_model, (2, 3), 4)
         return Mend(language_model, MendHyperparameters(layers=(2, 3), rank=4), network=network)
     how = {"preset": "generic", "corpus": "self-64x32", "overrides": QUICK.get(name, VECTOR)}
     editor = build_editor(name, language_model, **how)

@@ -13,7 +13,7 @@ import torch
 
 from helpers.editing.build import build_editor
 from helpers.editing.editors import EDITORS
-from helpers.editing.mend import Hypernetwork, Mend, MendHyperparameters
+from helpers.editing.mend import Mend, MendHyperparameters
 from helpers.editing.update import Update, apply
 from helpers.locating.locators import LOCATORS, make_locator
 from helpers.locating.query import Sentence, encode
@@ -21,6 +21,7 @@ from helpers.scoring.answers import Question, score_answers
 from helpers.scoring.responses import Sampling, sample_responses
 from tests import conftest as root
 from tests.editing.conftest import REQUESTS
+from tools.train_mend.trainer import untrained
 
 DEVICE = os.environ.get("HELPERS_DEVICE", "")
 pytestmark = pytest.mark.skipif(not DEVICE, reason="HELPERS_DEVICE: elsewhere or cuda")
@@ -53,7 +54,7 @@ def scores(language_model, updates=None):
 
 def make(name, language_model):
     if name == "mend":
-        network = Hypernetwork.for_layers(language_model, (2, 3), 4).to(language_model.device)
+        network = untrained(language_model, (2, 3), 4)
         return Mend(language_model, MendHyperparameters(layers=(2, 3), rank=4), network=network)
     quick = {"kn": {"steps": 2}, "ft": {"num_steps": 4}}
     section = EDITORS[name].section

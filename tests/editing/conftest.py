@@ -13,13 +13,13 @@ from helpers.editing.contexts import ContextTemplates
 from helpers.editing.corpus import TextCorpus
 from helpers.editing.editor import Editor
 from helpers.editing.editors import EDITORS
-from helpers.editing.mend import Hypernetwork
+from helpers.editing.mend import Hypernetwork, contributes
 from helpers.editing.moments import SecondMoment, second_moment
 from helpers.editing.request import EditRequest
 from helpers.editing.update import Update
 from helpers.models import LanguageModel
 from helpers.scoring.answers import Question, score_answers
-from tools.train_mend.trainer import Learner, normalise
+from tools.train_mend.trainer import Learner, normalise, untrained
 
 CONTEXTS = ("{}", "The sea. {}", "I know it well. {}")
 VECTOR: dict[str, Any] = {
@@ -66,14 +66,11 @@ def untrained_network(
     language_model: LanguageModel, rank: int = 4, rate: float = -2e-3
 ) -> Hypernetwork:
     """MEND's network before training, its normalisation that of the requests, second U random."""
-    network = Hypernetwork.for_layers(language_model, VALUES["mend"]["layers"], rank)
+    network = untrained(language_model, VALUES["mend"]["layers"], rank)
     gradients = Learner.of(language_model, network).gradients(
         [(r.text, r.target) for r in REQUESTS]
     )
-    tokens = {
-        name: torch.cat([x, delta], -1)[(x != 0).any(-1) & (delta != 0).any(-1)]
-        for name, (x, delta) in gradients.items()
-    }
+    tokens = {n: torch.cat([x, d], -1)[contributes(x, d)] for n, (x, d) in gradients.items()}
     normalise(network, tokens)
     with torch.no_grad():
         network.rates.fill_(rate)

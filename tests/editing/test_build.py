@@ -10,14 +10,13 @@ from helpers.editing.app import App
 from helpers.editing.build import build_editor
 from helpers.editing.contexts import ContextTemplates
 from helpers.editing.editors import EDITORS, EditorError
-from helpers.editing.mend import Hypernetwork
 from helpers.editing.presets import (
     model_file,
     read_hyperparameters,
 )
 from helpers.paths import PARAMS
 from helpers.results.text import published_table
-from tools.train_mend.trainer import save_network
+from tools.train_mend.trainer import save_network, untrained
 
 FILES = sorted((PARAMS / "models").glob("*.yaml"))
 TABLE_8 = published_table("peak_table_8").groupby(["model", "method"])["value"].agg(tuple)
@@ -122,7 +121,7 @@ def test_a_model_has_one_params_file_under_all_its_names(model, file) -> None:
 
 def test_mend_by_name_reads_its_network(named, requests, tmp_path) -> None:
     path = tmp_path / "network.safetensors"
-    save_network(Hypernetwork.for_layers(named, (2, 3), 4), path, named)
+    save_network(untrained(named, (2, 3), 4), path, named)
     overrides = {"layers": (2, 3), "rank": 4, "network": str(path)}
     editor = build_editor("mend", named, preset="tuned", app=True, overrides=overrides)
     assert editor.app.beta == editor.app.gamma == 0

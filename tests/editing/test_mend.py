@@ -42,6 +42,7 @@ from tools.train_mend.trainer import (
     draw_tasks,
     normalise,
     save_network,
+    untrained,
 )
 
 LAYERS = (2, 3)
@@ -67,7 +68,7 @@ def mend(language_model, app=None, targets="new", **more: Any) -> Mend:
 def test_token_gradients_make_up_the_weights_gradient(tiny, requests, architecture) -> None:
     """Sum over tokens of delta x^T is autograd's gradient of the loss in the weight."""
     language_model = tiny(architecture)
-    names = list(Hypernetwork.for_layers(language_model, LAYERS, 2).shapes)
+    names = list(untrained(language_model, LAYERS, 2).shapes)
     batch = EditBatch(language_model, [edit_row(language_model, r) for r in requests], 2)
     gradients, terms = token_gradients(batch, names)
     request = requests[1]

@@ -40,6 +40,7 @@ from helpers.triples.sources import packaged_triples
 from helpers.triples.store import Fact
 
 TEMPLATES = PACKAGED / "mend" / "templates.yaml"
+FIRST_RATE = -2e-4  # of the updates; negative, as they descend
 Text = tuple[str, str]  # a prompt and the answer after it
 
 
@@ -283,9 +284,7 @@ class Trainer:
         settings: TrainingSettings,
     ) -> None:
         self.settings, self.records, self.step = settings, list(records), 0
-        self.network = Hypernetwork.for_layers(
-            language_model, settings.layers, settings.rank, seed=settings.seed
-        ).to(language_model.device)
+        self.network = untrained(language_model, settings.layers, settings.rank, settings.seed)
         self.learner = Learner.of(language_model, self.network)
         learned = [p for p in self.network.parameters() if p is not self.network.rates]
         groups = [
@@ -389,6 +388,24 @@ class Trainer:
         groups = self.optimiser.state_dict()["param_groups"]
         self.optimiser.load_state_dict({"state": state, "param_groups": groups})
         self.step = int(metadata["step"])
+
+
+@torch.no_grad()
+def untrained(
+    language_model: LanguageModel, layers: Sequence[int], rank: int, seed: int = 0
+) -> Hypernetwork:
+    """A network for all MLP matrices of ``layers``, before training: gradient descent."""
+    layout = language_model.layout
+    names = [n for layer in layers for n in (*layout.mlp_in(layer), layout.mlp_out(layer))]
+    sizes = ((name, language_model.weight(name).shape) for name in names)
+    network = Hypernetwork({name: (out, into) for name, (out, into) in sizes}, rank)
+    generator = torch.Generator().manual_seed(seed)
+    for each in network.networks.values():
+        for layer in each.layers:  # type: ignore[union-attr]
+            rows, size = layer.right.shape
+            layer.right.copy_(torch.randn(rows, size, generator=generator) / size**0.5)
+    network.rates.fill_(FIRST_RATE)
+    return network.to(language_model.device)
 
 
 def normalise(network: Hypernetwork, tokens: Mapping[str, Tensor]) -> None:
