@@ -46,8 +46,8 @@ class RelationTemplates:
     """Three wordings of one relation (see ``packaged/klob/templates.yaml``)."""
 
     label: str
-    templates: tuple[str, ...]
     description: str
+    templates: tuple[str, ...]
     table_3: bool
 
     def clozes(self, subject: str) -> tuple[str, ...]:
@@ -62,7 +62,7 @@ def load_templates() -> dict[str, RelationTemplates]:
     for relation, entry in load_yaml((FOLDER / "templates.yaml").read_text("utf-8")).items():
         label, wordings = f"{entry['keyword']}_({relation})", tuple(entry["templates"])
         printed = entry.get("table_3", True)
-        found[relation] = RelationTemplates(label, wordings, entry["description"], printed)
+        found[relation] = RelationTemplates(label, entry["description"], wordings, printed)
     return found
 
 
