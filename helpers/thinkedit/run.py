@@ -108,11 +108,12 @@ class ThinkEditRun:
     ) -> pd.DataFrame:
         """Scores by the estimator, under the updates that own the edits (default: none)."""
         drawn: dict[str, Any] = {"n": self.samples, "sampling": self.drawn}
-        model, aliases, under = self.language_model, self.aliases, (updates, owners)
+        drawn |= {"updates": updates, "owners": owners}
+        model, aliases = self.language_model, self.aliases
         if self.estimator == "texts":
-            return scores.text_scores(model, edits, self.universe, *under, **drawn)
+            return scores.text_scores(model, edits, self.universe, **drawn)
         if self.estimator == "sampled":
-            return scores.sampled_scores(model, edits, aliases, *under, **drawn)
+            return scores.sampled_scores(model, edits, aliases, **drawn)
         asked: list[Probe] = []
         owner_of: list[int] = []
         for edit, owner in zip(edits, owners or [-1] * len(edits), strict=True):

@@ -80,11 +80,11 @@ def sampled_scores(
     language_model: LanguageModel,
     edits: Sequence[Edit],
     aliases: Aliases,
-    updates: Sequence[Update] | None = None,
-    owners: Sequence[int] | None = None,
     *,
     n: int,
     sampling: Sampling,
+    updates: Sequence[Update] | None = None,
+    owners: Sequence[int] | None = None,
 ) -> pd.DataFrame:
     """Of ``n`` sampled responses (the paper: five) to the question of each (case_id, item), how many name
     its object (``hits``), and the edit's new one (``new_hits``).
@@ -118,11 +118,11 @@ def text_scores(
     language_model: LanguageModel,
     edits: Sequence[Edit],
     universe: Sequence[Edit],
-    updates: Sequence[Update] | None = None,
-    owners: Sequence[int] | None = None,
     *,
     n: int,
     sampling: Sampling,
+    updates: Sequence[Update] | None = None,
+    owners: Sequence[int] | None = None,
 ) -> pd.DataFrame:
     """Mean ``fluency_averaged`` (bits) and ``consistency`` (cosine) of ``n`` texts about each edit's subject.
 

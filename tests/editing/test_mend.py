@@ -129,7 +129,7 @@ def test_app_adds_its_first_term_only(tiny, requests) -> None:
 
 def settings(**more: Any) -> TrainingSettings:
     small = {"rank": 4, "steps": 6, "batch": 3, "measured": 4, "rate_learning_rate": 1e-4}
-    return TrainingSettings(LAYERS, **{**small, **more})
+    return TrainingSettings(layers=LAYERS, **{**small, **more})
 
 
 def test_a_step_weighs_both_objectives_and_the_rate_falls_to_zero(tiny) -> None:

@@ -87,7 +87,7 @@ def main(
     wanted = read_hyperparameters("mend", model, preset or default_preset("mend", model))
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     language_model = models.load(model, dtype=dtype, device=device)
-    settings = TrainingSettings(wanted.layers, rank=wanted.rank, steps=steps, seed=seed)
+    settings = TrainingSettings(layers=wanted.layers, rank=wanted.rank, steps=steps, seed=seed)
     training, kept = split(packaged_records(seed=seed), held_out=100, seed=seed)
     print(f"{len(training)} records to train on, {len(kept)} held out", flush=True)
     target = output or Path(f"{Path(model).name}.safetensors")

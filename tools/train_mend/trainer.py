@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from safetensors import safe_open
@@ -230,7 +230,7 @@ def _edited(
         yield
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TrainingSettings:
     """Everything but model and records that the trained network depends on.
 
@@ -238,12 +238,12 @@ class TrainingSettings:
     ``measured`` records give the normalisation.
     """
 
-    layers: tuple[int, ...]
     rank: int = 128
     steps: int = 1200
     batch: int = 10
     learning_rate: float = 1e-3
     rate_learning_rate: float = 2e-6
+    layers: tuple[int, ...]
     edit_weight: float = 0.1
     locality_weight: float = 1.0
     largest_gradient: float = 100.0
@@ -251,8 +251,7 @@ class TrainingSettings:
     seed: int = 0
 
 
-@dataclass(frozen=True)
-class _Task:
+class _Task(NamedTuple):
     """One edit to learn from: edited text, text asked afterwards, text that must stay."""
 
     edit: Text
