@@ -108,19 +108,18 @@ class ThinkEditRun:
     ) -> pd.DataFrame:
         """Scores by the estimator, under the updates that own the edits (default: none)."""
         drawn: dict[str, Any] = {"n": self.samples, "sampling": self.drawn}
-        drawn |= {"updates": updates, "owners": owners}
-        model, aliases = self.language_model, self.aliases
+        under: dict[str, Any] = {"updates": updates, "owners": owners}
         if self.estimator == "texts":
-            return scores.text_scores(model, edits, self.universe, **drawn)
+            return scores.text_scores(self.language_model, edits, self.universe, **drawn, **under)
         if self.estimator == "sampled":
-            return scores.sampled_scores(model, edits, aliases, **drawn)
+            return scores.sampled_scores(self.language_model, edits, self.aliases, **drawn, **under)
         asked: list[Probe] = []
         owner_of: list[int] = []
         for edit, owner in zip(edits, owners or [-1] * len(edits), strict=True):
             own = self._probes(edit)
             asked += own if self.rivals else [replace(probe, rivals=()) for probe in own]
             owner_of += [owner] * len(own)
-        return scores.exact_scores(model, asked, aliases, updates, owner_of)
+        return scores.exact_scores(self.language_model, asked, self.aliases, updates, owner_of)
 
     def _probes(self, edit: Edit) -> list[Probe]:
         return probes.probes_of(edit, self.universe, self.kinds)

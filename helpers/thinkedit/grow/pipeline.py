@@ -46,22 +46,21 @@ Asked = dict[Steps, str]  # triplets and chains with their questions
 
 @dataclass(frozen=True)
 class Settings:
-    """How far to grow, and how to ask; the paper takes one thought per question and all its statements."""
+    """How far to grow, and how to ask. ``max_attempts`` is the paper's k_max, ``target_chains`` its stop (at
+    100 for Harry Potter); ``chain_questions`` bounds the chains asked about per round, ``proposals`` the
+    store's facts per question. The paper takes one chain of thought and all its statements.
+    """
 
     max_attempts: int = 2
-    """The paper's k_max."""
     max_steps: int = MAX_STEPS
     target_chains: int = 8
-    """The paper's stop, at 100 for Harry Potter."""
     max_rounds: int = 3
     responses: int = 5
     chain_questions: int = 1
-    """How many chains are asked about per round."""
     thoughts: int = 3
     thought_tokens: int = 96
     statements: int = 5
     proposals: int = 6
-    """The store's facts per question."""
     seed: int = 0
 
 
