@@ -84,7 +84,7 @@ def test_the_committed_list_is_what_can_be_drawn(tmp_path):
     [
         ("peak", ["RECT"]),
         ("peak", ["ROME", "KN"]),
-        ("ablations", ["ft-m+all", "rome+app", "rome+app@alpha=0x"]),
+        ("ablations", ["rome+app", "rome+app@alpha=0x"]),
     ],
 )
 def test_every_figure_is_drawn_after_a_part_of_a_run_was_published(paper, names, tmp_path):
