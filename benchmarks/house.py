@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -37,8 +38,8 @@ BUDGETS = {
     "explorer": 549,
     "sweeps": 450,
     "top-level": 1369,
-    "tools": 2582,
-    "benchmarks": 1495,
+    "tools": 2583,
+    "benchmarks": 1497,
     "book": 790,
     "tests": 13379,
 }
@@ -82,14 +83,15 @@ def lines_by_room() -> dict[str, Counter[str]]:
 
 
 def density() -> tuple[float, float]:
-    """Characters of the package's mean code line, and lines of its 95th percentile function."""
+    """Mean characters of a code line, comments aside, and lines of the 95th percentile function."""
     code, functions = [], []
     for path in PACKAGE.rglob("*.py"):
         text = path.read_text("utf-8")
         tree = ast.parse(text)
         prose = {line for node in ast.walk(tree) for line in _docstring_places(node)}
-        for number, line in enumerate(text.splitlines(), start=1):
-            if number not in prose and (written := line.strip()) and written[0] != "#":
+        bare = re.sub(r"(?m)(^|  )# .*$", "", text)
+        for number, line in enumerate(bare.splitlines(), start=1):
+            if number not in prose and (written := line.strip()):
                 code.append(len(written))
         functions += [
             (node.end_lineno or node.lineno) - node.lineno + 1

@@ -72,6 +72,7 @@ def test_an_edit_is_seen_in_the_table(tiny):
     assert table["efficacy"].tolist() == [1.0, 1.0]
     assert (table["P after"] > table["P before"]).all()
     assert table["CPC"].notna().tolist() == [True, False]
+    assert table["AFF"].dropna().between(0, 1).all()
     assert table["locality"].notna().tolist() == [True, False]
     assert table["outcome"].tolist() == ["written", "written"]
     plain = edit_facts(tiny("llama"), [other], editor="ft-m", preset=FAST).table

@@ -17,7 +17,7 @@ from helpers.editing.request import EditRequest, RequestError
 from helpers.editing.update import Update, write
 from helpers.models.language_model import LanguageModel
 from helpers.models.tokens import Ids, answer_ids, separator_after, several, subject_prompt
-from helpers.peak.metrics import probability_change
+from helpers.peak.metrics import additivity, keep_answers
 from helpers.records import compared
 from helpers.scoring.answers import Question, score_answers
 from helpers.scoring.responses import Sampling, response_text, sample_responses, sample_tokens
@@ -114,7 +114,7 @@ def edit_facts(
       2023), NaN where it was known; ``generality``: the share of paraphrases with 1;
     - ``locality``: the share of the unedited model's next 12 tokens that the edited model generates
       before it first departs from them, averaged over the locality prompts;
-    - ``CPC``, ``FPC``: change of the correct and false answers' probability (PEAK, Equations 3 and 4).
+    - ``CPC``, ``AFF``, ``ANF``: damage to correct and false answers, both given (PEAK, Equations 3, 5, 6).
 
     ``together`` makes one update of all edits, instead of one each; ``preset`` None takes what the
     model's file recommends. The other options are those of ``build_editor``.
@@ -122,9 +122,7 @@ def edit_facts(
     if isinstance(facts, Fact) or not facts or not all(isinstance(fact, Fact) for fact in facts):
         raise RequestError("give a list of facts: edit_facts(model, [Fact(subject, …)])")
     if bare := [fact.request.text for fact in facts if app and not (fact.correct or fact.false)]:
-        raise RequestError(
-            f"{bare[0]!r}: APP protects correct and false answers; give some, or leave APP out"
-        )
+        raise RequestError(f"{bare[0]!r}: APP protects answers; give some, or leave APP out")
     # Before an edit is made: it refuses whatever cannot be scored.
     before = _answered(language_model, facts, (), [-1] * len(facts))
     chosen = presets.default_preset(editor, language_model.name) if preset is None else preset
@@ -161,7 +159,6 @@ def _answered(
 
 
 def _targets(language_model: LanguageModel, fact: Fact) -> list[Ids]:
-    """The target's tokens after each prompt."""
     return [answer_ids(language_model, fact.target, separator_after(p)) for p in fact.prompts]
 
 
@@ -200,16 +197,19 @@ def _row(
     if fact.paraphrases:
         row["generality"] = np.mean(given[1:wordings])
     if fact.locality:
-        # Of a continuation, its end among it, until another one departs.
         pairs = zip(own[wordings:], now[wordings:], strict=True)
         both = [[(*ids, -1)[: GREEDY.max_new_tokens] for ids in pair] for pair in pairs]
         same = [np.cumprod([a == b for a, b in zip(*pair, strict=False)]).sum() for pair in both]
         row["locality"] = np.mean([n / len(one) for n, (one, _) in zip(same, both, strict=True)])
-    # Scores without the target's; the false answers come after the correct ones.
-    before_after = (scores["mean"].to_numpy()[1:] for scores in (plain, edited))
-    correct, false = np.split(np.stack([*before_after]), [len(fact.correct)], axis=1)
-    if fact.correct:
-        row["CPC"] = probability_change(*correct)
-    if fact.false:
-        row["FPC"] = probability_change(*false)
+    if fact.correct and fact.false:  # the scores are the target's, then theirs
+        ends = [1, 1 + len(fact.correct)]
+        (_, *old), (_, *new) = (np.split(s["mean"].to_numpy(), ends) for s in (plain, edited))
+        kept = keep_answers(*old, old[1])
+        found = additivity(
+            correct_before=old[0][kept.correct],
+            correct_after=new[0][kept.correct],
+            false_before=old[1][kept.hard],
+            false_after=new[1][kept.hard],
+        )
+        row |= {name: found[name] for name in ("CPC", "AFF", "ANF")}
     return row | ({"warning": "; ".join(odd)} if odd else {})
