@@ -26,7 +26,7 @@ PACKAGE = REPOSITORY / "helpers"
 # Modules next to the rooms in `helpers` are "top-level"; the last four are folders of their own.
 BUDGETS = {
     "models": 1499,
-    "editing": 3498,
+    "editing": 3501,
     "scoring": 398,
     "locating": 660,
     "facts": 220,
@@ -41,7 +41,7 @@ BUDGETS = {
     "tools": 2583,
     "benchmarks": 1497,
     "book": 790,
-    "tests": 13379,
+    "tests": 13386,
 }
 OUTSIDE = ("tools", "benchmarks", "book", "tests")
 # What an addition is: a word by which code names one that exists, and the files it may touch.

@@ -258,6 +258,12 @@ def test_a_folder_takes_hyperparameters_by_configuration_and_never_by_name(check
     assert model_file(str(real)).stem == "smollm2-135m"
 
 
+def test_a_hub_name_that_fits_by_name_only_is_refused(tiny):
+    language_model = replace(tiny("llama"), name="somebody/gpt2-xl")
+    with pytest.raises(EditorError, match="by name only"):
+        edit_facts(language_model, [SUDAN], editor="ft-m", preset="paper")
+
+
 def test_the_configurations_are_those_of_the_shapes():
     for name, shape in SHAPES.items():
         path = model_file(f"shape:{name}")
