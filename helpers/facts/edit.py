@@ -204,7 +204,7 @@ def _row(
     if fact.correct and fact.false:  # the scores are the target's, then theirs
         ends = [1, 1 + len(fact.correct)]
         (_, *old), (_, *new) = (np.split(s["mean"].to_numpy(), ends) for s in (plain, edited))
-        kept = keep_answers(*old, old[1])
+        kept = keep_answers(old[0], old[1], old[1])
         found = additivity(
             correct_before=old[0][kept.correct],
             correct_after=new[0][kept.correct],
