@@ -40,7 +40,7 @@ BUDGETS = {
     "top-level": 1369,
     "tools": 2583,
     "benchmarks": 1497,
-    "book": 790,
+    "book": 817,
     "tests": 13386,
 }
 OUTSIDE = ("tools", "benchmarks", "book", "tests")

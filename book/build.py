@@ -11,12 +11,15 @@ import pkgutil
 import re
 import shutil
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from sphinx.cmd.build import main as sphinx
 
 import helpers
+from helpers import UserError
 from helpers.paths import FIGURES, NOTEBOOKS, REPOSITORY, RUNS
+from helpers.results.figure import drawing
 from helpers.results.show import TIED
 
 BOOK = Path(__file__).resolve().parent
@@ -50,18 +53,38 @@ def gather(source: Path) -> None:
 
 
 def folded(path: Path) -> str:
-    """A notebook whose code is folded away, its figures as wide as they were drawn for."""
+    """A notebook whose code and long tables are folded away, and whose figures have words."""
+    from tables import folded_if_long
+
     notebook = json.loads(_TABLE_LOOK.sub("", path.read_text("utf-8")))
+    tables = 0
     for cell in notebook["cells"]:
         if cell["cell_type"] != "code":
             continue
         tags = cell["metadata"].setdefault("tags", [])
         if not any(tag.startswith(("hide-", "remove-")) for tag in tags):
             tags.append("hide-input")
-        sizes = [output.get("metadata", {}).get("image/png", {}) for output in cell["outputs"]]
-        if widths := [size["width"] for size in sizes if size.get("width")]:
-            cell["metadata"]["mystnb"] = {"image": {"width": f"{max(widths)}px"}}
+        shown = [output for output in cell["outputs"] if "image/png" in output.get("data", {})]
+        if shown:
+            words = " ".join(described("".join(o["data"]["text/plain"])) for o in shown)
+            width = max(output["metadata"]["image/png"]["width"] for output in shown)
+            cell["metadata"]["mystnb"] = {"image": {"width": f"{width}px", "alt": words}}
+        for data in (output.get("data", {}) for output in cell["outputs"]):
+            if "ke-table" in (text := "".join(data.get("text/html", ""))):
+                data["text/html"] = folded_if_long(text) if tables else text
+                tables += 1
     return json.dumps(notebook, ensure_ascii=False)
+
+
+def described(caption: str) -> str:
+    """What a figure shows: its title and the first sentence about the function that draws it."""
+    parts = caption.removeprefix("figure ").split("_")
+    for end in range(len(parts), 1, -1):  # a figure's name may end in that of its run
+        with suppress(UserError):
+            kind = drawing("_".join(parts[:end]))
+            about = (kind.draw.__doc__ or "").partition("\n\n")[0].replace("`", "")
+            return f"{kind.title}. {' '.join(about.split())}"
+    return caption
 
 
 def findings() -> str:
@@ -104,26 +127,27 @@ def _as_page(text: str) -> str:
 
 
 def api_pages() -> dict[str, str]:
-    """One page a room of the package, its modules in alphabetical order; and a list of them."""
+    """A page for each module of the package, one for each room that lists them, and a list of rooms."""
     rooms: dict[str, list[str]] = {}
     for found in pkgutil.walk_packages(helpers.__path__, "helpers."):
         room = found.name.split(".")[1]
         if not found.ispkg and "._" not in found.name:
             rooms.setdefault(room if found.name.count(".") > 1 else "top", []).append(found.name)
     pages = {
-        f"{room}.rst": _api_page("helpers" if room == "top" else f"helpers.{room}", names)
-        for room, names in rooms.items()
+        f"{name}.rst": _api_page(name, members=True) for each in rooms.values() for name in each
     }
+    for room, names in rooms.items():
+        page = _api_page("helpers" if room == "top" else f"helpers.{room}")
+        listed = "".join(f"   {name}\n" for name in names)
+        pages[f"{room}.rst"] = f"{page}\n.. toctree::\n   :maxdepth: 1\n\n{listed}"
     entries = "\n".join(rooms)
     listed = f"```{{toctree}}\n:maxdepth: 1\n\n{entries}\n```"
     return {**pages, "index.md": f"# API reference\n\nFrom the docstrings.\n\n{listed}\n"}
 
 
-def _api_page(title: str, modules: list[str]) -> str:
-    lines = [title, "=" * len(title), "", f".. automodule:: {title}", ""]
-    for module in modules:
-        lines += [module, "-" * len(module), "", f".. automodule:: {module}", "   :members:", ""]
-    return "\n".join(lines)
+def _api_page(name: str, *, members: bool = False) -> str:
+    text = f"{name}\n{'=' * len(name)}\n\n.. automodule:: {name}\n"
+    return text + "   :members:\n" if members else text
 
 
 def _write_each(folder: Path, texts: dict[str, str]) -> None:

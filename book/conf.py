@@ -41,6 +41,8 @@ html_math_renderer = "mathml"
 html_copy_source = False
 html_show_sphinx = False
 html_show_copyright = False
+html_use_index = False  # the search finds names; pages of all of them are endless
+html_domain_indices = False
 
 
 def _mathml(as_block):

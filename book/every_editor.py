@@ -44,7 +44,7 @@ def everything(data: Path) -> Iterator[str]:
     table = every_editor(data)
     if len(table):
         yield _NOTE
-        yield html(table)
+        yield html(table, in_sight=True)
 
 
 def every_editor(data: Path) -> pd.DataFrame:

@@ -1,4 +1,4 @@
-"""The results page: every table that the stored scores give, ours beside the papers'."""
+"""The results page: every table that the stored scores give, ours next to the papers'."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from helpers.thinkedit import tables as thinkedit
 from helpers.thinkedit.metrics import BY_RANK, DEFAULT, Known
 
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>&$|~])")
+_MOST_ROWS = 12  # of a table that is in sight; a longer one is a click away
 _MODES = ("sequential", "independent")
 _ESTIMATORS = {"exact": "exact probabilities", "sampled": "sampled responses"}
 _PLAIN = ("AFF_hard", "ANF_hard", "AFF_random", "ANF_random", "ES", "GS", "LS_authors")
@@ -34,12 +35,13 @@ def escaped(text: object) -> str:
 @cache
 def runs_of(folder: Path) -> tuple[Run, ...]:
     """An archive's runs of their model and data: SmolLM2 before Gemma, then other models by name."""
-    known = list(PACKAGED_WORDS)
-    places = {name: place for place, name in enumerate(known)}
     runs = (run for run in Archive(folder).runs() if not run.label)
-    return tuple(
-        sorted(runs, key=lambda run: places.get(run.about.source.get("model"), len(known)))
-    )
+    return tuple(sorted(runs, key=lambda run: _place(run.about.source.get("model"))))
+
+
+def _place(model: object) -> int:
+    known: list[object] = list(PACKAGED_WORDS)
+    return known.index(model) if model in known else len(known)
 
 
 @cache
@@ -57,11 +59,7 @@ def label_of(table: str) -> str:
 
 
 def results_page(data: Path = FIGURES / "data") -> str:
-    """The page's text (MyST); a part without stored scores says so.
-
-    Args:
-        data: folder of the stored result tables.
-    """
+    """The page's text (MyST) from stored tables; a part without any reports so."""
     from every_editor import everything
 
     parts = [
@@ -89,7 +87,7 @@ def _peak(folder: Path) -> Iterator[str]:
         yield f"{escaped(caption_of(run))}. Percent, 95 % intervals; {marks}."
         yield html(editing_table(by_record))
         settings = paper_setting(run.about.source["model"], run.about.source["dataset"])
-        yield f"Beside the paper ({escaped(', '.join(settings))}); * is a slip there:"
+        yield f"Next to the paper ({escaped(', '.join(settings))}); * is a slip there:"
         yield html(beside_paper(by_record, settings, metrics=_PLAIN))
 
 
@@ -111,7 +109,7 @@ def _klob(folder: Path) -> Iterator[str]:
         yield "### " + escaped(f"{run.about.source['model']} on {run.about.source['dataset']}")
         yield (
             f"{escaped(made_of(run))}. Headline value (unclipped mean, 95 % interval). "
-            "The paper prints no results of locating methods, so none stand beside ours."
+            "The paper prints no results of locating methods, so there is none next to ours."
         )
         for granularity in sorted(similarities["granularity"].unique()):
             yield f"Compared by {granularity}:"
@@ -123,13 +121,13 @@ def _thinkedit(folder: Path) -> Iterator[str]:
     recalled = tuple(run for run in runs if thinkedit.is_recalled(run))
     yield from _chains("What the model recalls", recalled, DEFAULT)
     given = tuple(run for run in runs if not thinkedit.is_recalled(run))
-    yield from _chains("KnowGIC", given, BY_RANK, beside=as_paper())
+    yield from _chains("KnowGIC", given, BY_RANK, beside=thinkedit.paper_techniques().round(3))
 
 
 def _chains(
     graphs: str, stored: tuple[Run, ...], rule: Known, *, beside: pd.DataFrame | None = None
 ) -> Iterator[str]:
-    """IFR and CKP of runs on one kind of graph, by estimator and mode; the paper's beside sequences."""
+    """IFR and CKP of runs on one kind of graph, by estimator and mode; the paper's next to sequences."""
     for estimator, words in _ESTIMATORS.items():
         runs = tuple(run for run in stored if estimator in run.kinds)
         if not runs:
@@ -144,24 +142,27 @@ def _chains(
             yield escaped(thinkedit.caption_of(runs, f"{estimator}, {mode}", kind=estimator))
             yield "Pooled, with 95 % intervals. IFR: lower is better; CKP: higher is better."
             table = thinkedit.as_text(thinkedit.technique_table(found, mode=mode), digits=3)
-            yield html(smollm2_first(table).set_index(["model", "method"]))
+            table = table.sort_values("model", key=lambda names: names.map(_place), kind="stable")
+            yield html(table.set_index(["model", "method"]))
             if beside is not None and mode == "sequential":
                 yield "The paper's (Tables 5 and 6):"
                 yield html(beside.set_index(["model", "method"]))
 
 
-def as_paper() -> pd.DataFrame:
-    """The paper's Tables 5 and 6 with three digits."""
-    return thinkedit.paper_techniques().round(3)
+def html(table: pd.DataFrame, *, in_sight: bool = False) -> str:
+    """A table as ``show`` has it in notebooks; its look is the site's (site.css).
+
+    A long one is folded away unless ``in_sight``.
+    """
+    text = table_html(table, decimals=3)
+    return f"```{{raw}} html\n{text if in_sight else folded_if_long(text)}\n```"
 
 
-def smollm2_first(table: pd.DataFrame) -> pd.DataFrame:
-    """Rows in the order of ``runs_of``."""
-    places = {name: place for place, name in enumerate(PACKAGED_WORDS)}
-    order = table["model"].map(lambda name: places.get(name, len(places)))
-    return table.iloc[order.argsort(kind="stable")]
-
-
-def html(table: pd.DataFrame) -> str:
-    """A table as ``show`` has it in notebooks; its look is the site's (site.css)."""
-    return f"```{{raw}} html\n{table_html(table, decimals=3)}\n```"
+def folded_if_long(text: str) -> str:
+    """The HTML of a table, after what may precede it; its rows are a click away where they are many."""
+    rows = text.count("<tr>") - 1
+    if rows <= _MOST_ROWS:
+        return text
+    start = text.index('<div class="ke-table">')
+    summary = f"<summary>Show the table ({rows} rows)</summary>"
+    return f'{text[:start]}<details class="long">{summary}{text[start:]}</details>'

@@ -74,7 +74,7 @@ function table(fact, method) {
   const logs = [fact.before, fact.after[method]];
   const ranks = logs.map(places);
   const low = Math.min(...logs.flat());
-  const titles = ["answer", "kind", "place", "P", ...(fact.said[method] ? ["said"] : [])];
+  const titles = ["answer", "kind", "place", "P", ...(fact.said[method] ? ["generated"] : [])];
   const head = element("tr");
   head.append(...titles.map((title) => element("th", title)));
   const order = Object.entries(ranks[1]).sort((a, b) => a[1] - b[1]).map(([i]) => Number(i));
