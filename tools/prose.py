@@ -18,7 +18,7 @@ _WORDS = re.compile(
     r"\b([Bb]eside|[Ff]oretells?|[Hh]ardly|[Ss]tands?|stood|told apart|said|mend(?:ed|s)?|so many|going on)\b"
     r"|, too\b[.,;:]?"
 )
-_CODE = re.compile(r"``.*?``|`[^`]*`|%EXAMPLE \w+%|\*said\*")
+_CODE = re.compile(r"``.*?``|`[^`]*`|%EXAMPLE \w+%|\bsaid by \{\w+\}")  # a table's name
 
 
 def everything() -> list[Path]:

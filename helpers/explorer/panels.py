@@ -222,7 +222,7 @@ def details(outcome: Outcome) -> str:
         for title, table in tables.items()
     ]
     for title, group in (("before", outcome.before), ("after", outcome.after)):
-        items = "".join(f"<li>{escape(said.text) or '<i>nothing</i>'}</li>" for said in group)
+        items = "".join(f"<li>{escape(each.text) or '<i>nothing</i>'}</li>" for each in group)
         parts.append(
             f"<details><summary>Generated {title} the edit</summary><ul>{items}</ul></details>"
         )

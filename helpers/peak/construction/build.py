@@ -20,7 +20,7 @@ HUB = 400  # neighbours of an entity with more links share little
 LONGEST_LABEL = 60  # characters
 STEPS = (
     "relation has templates",
-    "subjects told apart by name",
+    "subjects distinct by name",
     "new answer after the cut-off",
     "enough correct answers",
     "object to append",
@@ -228,7 +228,7 @@ class _Maker:
             if relation not in wanted:
                 outcome = "relation has templates"
             elif name in named:
-                outcome = "subjects told apart by name"
+                outcome = "subjects distinct by name"
             else:
                 choice = choose(key)
                 outcome = choice if isinstance(choice, str) else self.make(key, *choice)
