@@ -108,7 +108,7 @@ def _klob(folder: Path) -> Iterator[str]:
         similarities, sentences = run.joined("similarities"), run.joined("sentences")
         yield "### " + escaped(f"{run.about.source['model']} on {run.about.source['dataset']}")
         yield (
-            f"{escaped(made_of(run))}. Headline value (unclipped mean, 95 % interval). "
+            f"{escaped(made_of(run))}. Unclipped mean (95 % interval over examples). "
             "The paper prints no results of locating methods, so there is none next to ours."
         )
         for granularity in sorted(similarities["granularity"].unique()):

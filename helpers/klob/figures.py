@@ -20,9 +20,7 @@ from helpers.results.figure import figure
 from helpers.results.statistics import bootstrap_interval, mean_interval
 from helpers.results.style import (
     BESIDE,
-    MARKERS,
     PALETTE,
-    captioned,
     marked,
     plain,
     told,
@@ -38,35 +36,28 @@ CONTROLS = ("random", "constant")
 PUBLISHED: dict[str, Any] = {"of": "klob", "main": "smollm2-135m_klob-mini"}
 
 
-@figure("05_neurons", title="Neurons located in three wordings of one fact")
-def neuron_map(sets: Sequence[Units], shape: tuple[int, int], *, title: str) -> Figure:
-    """Located neurons of several wordings of one fact; ``shape`` is (layers, neurons)."""
+@figure("05_neurons", title="Neurons located in three wordings of one fact, by layer")
+def neuron_counts(sets: Sequence[Units], shape: tuple[int, int], *, title: str) -> Figure:
+    """Located neurons by layer and by how many wordings share them; ``shape`` is (layers, neurons)."""
     use_style()
-    drawn, axes = plt.subplots(figsize=(6.6, 3.4))
-    shared = np.zeros(shape, dtype=int)
+    drawn, axes = plt.subplots(figsize=(6.6, 3.0))
+    shared, below = np.zeros(shape, dtype=int), np.zeros(shape[0], dtype=int)
     for units in sets:
         shared.flat[units] += 1
-    share, counts = len(sets[0]) / shared.size, np.arange(len(sets) + 1)
-    chance = shared.size * stats.binom.pmf(counts, len(sets), share)
-    for count in range(1, len(sets) + 1):
-        layers, neurons = np.nonzero(shared == count)
-        axes.scatter(
-            neurons,
-            layers,
-            s=5 + 9 * (count - 1),
-            marker=MARKERS[count - 1],
-            color=["0.72", *PALETTE][count - 1],
-            edgecolor="black" if count == len(sets) else "none",
-            linewidth=0.4,
-            label=f"in {count} of {len(sets)}: {len(layers)}\n(chance {chance[count]:.1f})",
-            zorder=count,
-        )
-    axes.set(xlabel="neuron of the layer's MLP", ylabel="layer", ylim=(-1, shape[0]))
+    number = len(sets)
+    chance = shared.size * stats.binom.pmf(range(number + 1), number, len(sets[0]) / shared.size)
+    colours = "0.8", *PALETTE
+    expected = ["less than 1" if n < 1 else f"{n:,.0f}" for n in chance]
+    for count in range(number, 0, -1):
+        heights = (shared == count).sum(axis=1)
+        label = f"in {count} of {number}: {heights.sum()}\n(chance: {expected[count]})"
+        axes.bar(range(shape[0]), heights, bottom=below, color=colours[count - 1], label=label)
+        below += heights
+    axes.set(xlabel="layer", ylabel="located neurons")
     axes.legend(title="wordings", labelspacing=1, **BESIDE)
-    common, expected = int((shared == len(sets)).sum()), chance[len(sets)]
-    finding = f"{common} neurons are located in every wording; chance gives {expected:.1f}"
-    note = f"{title}\nChance: the same numbers of neurons, drawn for each wording on its own"
-    return told(drawn, finding, note)
+    common = f"{(shared == number).sum()} of {len(sets[0])} located neurons"
+    finding = f"All {number} wordings share {common}; chance gives {expected[-1]}"
+    return told(drawn, finding, f"{title}\nChance: as many neurons, at random for each wording")
 
 
 @figure("05_criteria", title="Located mass by layer, one example of each criterion")
@@ -148,8 +139,13 @@ def criteria_dots(run: Run, *, granularity: str = "neuron", share: float = 0.01)
         axes.axvline(0, color="0.4", linewidth=0.8)
         axes.set_title(title, loc="left", fontsize=9)
         axes.set_yticks(range(len(names)), [LABELS[name] for name in names])
+    real = table[~table["locator"].isin(CONTROLS)].groupby("criterion")["mean"]
+    wordings, chains = (
+        f"{low:.2f} to {high:.2f}" for low, high in real.agg(["min", "max"]).to_numpy()[:2]
+    )
+    finding = f"RSim of a fact's wordings is {wordings}; of a fact and its chain {chains}"
     of = f"{made_of(run)}; {granularity}s, k = {100 * share:g} %"
-    return captioned(drawn, f"{of}\n95 % intervals, ◇ what chance gives")
+    return told(drawn, finding, f"{of}\n95 % intervals over examples, ◇ what chance gives")
 
 
 def _edited(run: Run) -> tuple[pd.DataFrame, dict[str, Any], str]:
@@ -161,12 +157,12 @@ def _edited(run: Run) -> tuple[pd.DataFrame, dict[str, Any], str]:
 
 @figure(
     "05_layers",
-    title="Located mass and gain of edits by layer",
+    title="Locate, then edit (KLoB's Figure 1, measured): mass and gain by layer",
     needs=("edits", "layers"),
     **PUBLISHED,
 )
 def layer_curves(run: Run) -> Figure:
-    """Where editing works, and where locators see the facts: means over facts, by layer."""
+    """Where editing works and where locators see the facts: the two steps of KLoB's Figure 1."""
     use_style()
     gains, mass, of = _edited(run)
     outcome = gains.to_numpy()
@@ -206,17 +202,23 @@ def locality_dots(run: Run, *, seed: int = 0) -> Figure:
     gains, mass, of = _edited(run)
     tests = locality_table(gains, mass, seed=seed)
     names = [name for name in LABELS if name in set(tests["locator"])][::-1]
-    drawn, axes = plt.subplots(figsize=(6.0, 0.34 * len(names) + 1.3))
-    for index, (pairing, label) in enumerate((("own", "same fact"), ("other", "other facts"))):
+    size = (7.6, 0.3 * len(names) + 1.4)
+    drawn, (left, right) = plt.subplots(1, 2, figsize=size, sharex=True, sharey=True)
+    for index, (pairing, label) in enumerate((("own", "the same fact"), ("other", "other facts"))):
         part = tests[tests["pairing"] == pairing].set_index("locator").reindex(names)
         places = np.arange(len(names)) + 0.14 - 0.28 * index
         look = {"fmt": "os"[index], "ms": 4, "color": PALETTE[index], "label": label}
-        marked(axes, places, part, across=True, **look)
-    axes.axvline(0, color="0.4", linewidth=0.8)
-    axes.set_yticks(range(len(names)), [LABELS[name] for name in names])
-    axes.set_xlabel("Spearman correlation of located mass with gain, over layers")
-    axes.legend(**BESIDE)
-    own = tests[(tests["pairing"] == "own") & ~tests["locator"].isin(CONTROLS)]
-    better = int(((own["specific_low"] > 0) & (own["p_value"] < 0.05)).sum())
-    finding = f"Own mass predicts gains better than another fact's: {better} of {len(own)} locators"
-    return told(drawn, finding, f"{of}\nMean over facts, 95 % intervals")
+        marked(left, places, part, across=True, **look)
+    own = tests[tests["pairing"] == "own"].set_index("locator").reindex(names)
+    added = own.filter(like="specific").set_axis(["mean", "low", "high"], axis=1)
+    marked(right, range(len(names)), added, across=True, fmt="o", ms=4, color="black")
+    for axes, words in ((left, "Correlation with the gain of …"), (right, "Same fact − other")):
+        axes.axvline(0, color="0.4", linewidth=0.8)
+        axes.set_title(words, loc="left", fontsize=9)
+    left.set_yticks(range(len(names)), [LABELS[name] for name in names])
+    left.legend(loc="upper right", fontsize=7)
+    real = own.drop(list(CONTROLS), errors="ignore")
+    better = int(((real["specific_low"] > 0) & (real["p_value"] < 0.05)).sum())
+    finding = f"{better} of {len(real)} locators predict a fact's own gains better than others'"
+    note = "Spearman correlation of located mass with gain over layers: mean over facts, 95 % intervals"
+    return told(drawn, finding, f"{of}\n{note}")

@@ -6,8 +6,8 @@ inside an example and Sim_all the similarity of its sets to those of the whole s
     RSim = (Sim_cand − Sim_all) / (1 − Sim_all)          (KLoB, Figure 3, before clipping at 0)
     RSD  = 1 − SD_nonfactual / SD_factual                (KLoB, Section 3.4, before clipping at 0)
 
-Functions return *unclipped* values, because a mean of clipped values is positive for a random
-locator; tables clip the mean as the paper clips an example. Arguments ``examples`` are indices into the
+Functions and tables give *unclipped* values, because a mean of clipped values is positive for a random
+locator. Arguments ``examples`` are indices into the
 sentences of a subtask, [examples, sentences].
 """
 

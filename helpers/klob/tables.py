@@ -73,20 +73,18 @@ def criteria_table(
 
 
 def criteria_text(similarities: pd.DataFrame, sentences: pd.DataFrame, **how: Any) -> pd.DataFrame:
-    """Locator by criterion: the headline (clipped at 0), the unclipped mean and its interval; and the
-    number of examples of each criterion.
+    """Locator by criterion: the unclipped mean and its interval; and the number of examples of each
+    criterion where locators differ in it.
     """
     table = criteria_table(similarities, sentences, **how)
-    cells = [
-        f"{max(mean, 0):.2f}  ({signed(mean)}, {_range(low, high)})" if n else "n/a"
-        for mean, low, high, n in table[ESTIMATE].itertuples(index=False)
-    ]
-    wide = table.assign(cell=cells).pivot(index="locator", columns="criterion", values="cell")
+    table = table.assign(cell=table.apply(_interval, axis=1))
+    wide = table.pivot(index="locator", columns="criterion", values="cell")
+    wide = wide.reindex(columns=list(SUBTASKS))
     rows = pd.concat([similarities, sentences.query("subtask == 'unbiasedness'")])
     counts = rows.groupby(["locator", "subtask"])["example"].nunique().unstack()
     counts = counts.reindex(columns=list(SUBTASKS)).fillna(0).astype(int).astype(str)
-    wide = wide.reindex(columns=list(SUBTASKS)).assign(n=counts.agg(", ".join, axis=1))
-    return named_rows(wide)
+    examples = counts.agg(", ".join, axis=1)
+    return named_rows(wide.assign(n=examples) if examples.nunique() > 1 else wide)
 
 
 def null_text(null: pd.DataFrame, *, subtask: str, granularity: str, share: float) -> pd.DataFrame:

@@ -132,15 +132,15 @@ def _ablations() -> Headline:
 def _explorer(metrics: dict[str, pd.DataFrame], official: str) -> Headline:
     return Headline(
         "07",
-        "Try an edit of your own",
+        "Try an edit of your own: expect it to make the model forget other correct answers",
         "Choose a fact, a new answer and an editor, and see what happens to the other answers."
-        " The means over many facts show what to expect.",
+        " The means over many facts show what to expect from each editor.",
         tuple(
             (f"correct answers forgotten, {method} (AFF)", _cell(metrics, method, "AFF_hard"))
             for method in ("ROME", "FT-M", "MEND")
         ),
         "03_additivity_smollm2-135m_peak-cf",
-        f"Numbers and figure: {official}.",
+        f"Numbers and figure: {official}. Not shown: what one edit does; that is made below.",
     )
 
 
