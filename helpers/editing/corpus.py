@@ -134,15 +134,19 @@ Corpus = SelfCorpus | TextCorpus | WikipediaCorpus
 
 
 def corpus_named(name: str, *, seed: int = 0) -> Corpus:
-    """The corpus a params file names: ``self``, ``self-COUNTxSEGMENT``, ``wikipedia`` or a path."""
+    """The corpus a params file names: ``self``, ``self-COUNTxSEGMENT``, ``wikipedia`` or a path.
+
+    A packaged text goes by its name: ``smollm2-135m``, what that model samples, is English throughout.
+    """
     if name == "self":
         return SelfCorpus(seed=seed)
     if sizes := re.fullmatch(r"self-([1-9]\d*)x([1-9]\d*)", name):
         return SelfCorpus(int(sizes[1]), int(sizes[2]), seed)
     if name == "wikipedia":
         return WikipediaCorpus()
-    if Path(name).is_file():
-        return TextCorpus(Path(name))
+    for path in (PACKAGED / "corpora" / f"{name}.txt", Path(name)):
+        if path.is_file():
+            return TextCorpus(path)
     raise CorpusError(
         f"no corpus {name!r}: use 'self', 'self-COUNTxSEGMENT' (such as self-512x128), 'wikipedia' or a"
         " file"
