@@ -46,6 +46,7 @@ def main(
     preset: str = "tuned",
     dtype: str = "float32",
     device: str = "cpu",
+    corpus: str = "self",
 ) -> None:
     """Edit the held-out records under every combination of the grid and record the means."""
     language_model = models.load(model, dtype=dtype, device=device)
@@ -56,18 +57,18 @@ def main(
     memo: Memo = {}
     for values in itertools.product(*axes.values()):
         point = dict(zip(axes, values, strict=True))
-        row = _measure(run, method, preset, point, memo)
+        row = _measure(run, method, preset, point, corpus, memo)
         _append(PARAMS / "models" / "search" / f"{file_name(model)}.csv", row)
         print(pd.DataFrame([row]).to_string(index=False))
 
 
 def _measure(
-    run: PeakRun, method: str, preset: str, point: dict[str, Any], memo: Memo
+    run: PeakRun, method: str, preset: str, point: dict[str, Any], corpus: str, memo: Memo
 ) -> dict[str, Any]:
     overrides = {name: value for name, value in point.items() if name != "app"}
     app = App(**point["app"]) if "app" in point else None
-    options: dict[str, Any] = {"app": app, "overrides": overrides, "memo": memo}
-    editor = build_editor(method, run.language_model, preset=preset, **options)
+    options: dict[str, Any] = {"app": app, "overrides": overrides, "corpus": corpus}
+    editor = build_editor(method, run.language_model, preset=preset, memo=memo, **options)
     table = metrics_table(run.scores(editor))
     means, edits = 100 * table[METRICS].mean(), run.edits(editor)
     efficacy, generality, locality = means["ES"], means["GS"], means["LS"]
