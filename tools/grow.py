@@ -4,8 +4,9 @@
     python -m tools.grow smollm2-135m --subject "Harry Potter" --relation "studied at" \
         --answer Hogwarts --question "Where did Harry Potter study?" --into runs/grown --new Ilvermorny
 
-The packaged graphs are reviewed by ``grow_decisions.yaml``; of any other fact's, everything is kept that
-validates (notebook 06 has a panel for a person). With ``--new`` the graph becomes an edit in KnowGIC's form,
+The graphs of ``grow_decisions.yaml`` are reviewed by its decisions. A model's own facts, which it lists with
+a table of what was dropped and why, and any other fact are reviewed by the rules of ``Ruled``: no person
+decides (notebook 06 has a panel for one). With ``--new`` the graph becomes an edit in KnowGIC's form,
 for ``layout`` and ``benchmark``. With ``--chat`` every prompt is a chat in the model's template, with a
 system instruction and solved examples as earlier turns.
 """
@@ -13,12 +14,16 @@ system instruction and solved examples as earlier turns.
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import sys
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
+
+import pandas as pd
 
 from helpers.models import load
 from helpers.paths import RUNS
@@ -31,7 +36,6 @@ from helpers.thinkedit.grow.pipeline import (
     Growth,
     Review,
     counts,
-    keep_all,
     reasoned,
     session,
 )
@@ -39,6 +43,8 @@ from helpers.thinkedit.grow.wordings import read_wordings, store_neighbours
 from helpers.thinkedit.knowgic import write_edits
 
 DECISIONS = Path(__file__).with_name("grow_decisions.yaml")
+_NOUN = re.compile(r"is (?:an?|the)\b.*?(\w+)(?: (?:in|of|on|at|from))?$")
+_KINDS = {"country": "P30", "nation": "P30", "city": "P17", "town": "P17", "capital": "re_P36"}
 _BORDER = "shares a border with"
 
 
@@ -68,12 +74,60 @@ class Curator:
         return Decision(triplets=tuple(kept))
 
 
+class Ruled:
+    """Decides by rules, from what the packaged facts hold."""
+
+    def __init__(self) -> None:
+        wordings = read_wordings()
+        self._facts, self._kinds, self._pairs = set(), defaultdict(set), set()
+        for proposal in chain.from_iterable(store_neighbours("packaged", wordings).values()):
+            reads = wordings.relations[proposal.relation].reads
+            own, other = proposal.subject.casefold(), proposal.object.casefold()
+            self._facts.add((own, reads, other))
+            self._kinds[own].add(proposal.relation)
+            self._pairs |= {(own, other), (other, own)}
+        self._known = {entity for pair in self._pairs for entity in pair}
+
+    def dropped(self, triplet: Triplet) -> str:
+        """Why a candidate is dropped; empty where it is kept."""
+        own, _, other = triplet.key
+        if triplet.key in self._facts:
+            return ""
+        if not re.search(r"[A-Z0-9]", triplet.object):
+            return "the object is no name"
+        if {own, other} <= self._known and (own, other) not in self._pairs:
+            return "the store knows both and does not relate them"
+        noun = _NOUN.match(triplet.relation)
+        if noun and own in self._known and _KINDS.get(noun[1]) not in self._kinds[own]:
+            return f"the store does not hold {triplet.subject} as {noun[1]}"
+        return ""
+
+    def __call__(self, review: Review) -> Decision:
+        """Keep what no rule drops; a question that failed is given up."""
+        if review.occasion == "refine":
+            return Decision(discard=True)
+        return Decision(triplets=tuple(t for t in review.candidates if not self.dropped(t)))
+
+    def reviewed(self, path: Path) -> pd.DataFrame:
+        """Each candidate of a journal, whether the store holds it, and why it was dropped."""
+        rows = []
+        for record in map(json.loads, path.read_text("utf-8").splitlines()):
+            if record["kind"] == "decision" and record["request"]["occasion"] == "prune":
+                for parts in record["request"]["candidates"]:
+                    triplet = Triplet(**parts)
+                    held = triplet.key in self._facts
+                    rows.append((path.stem, *parts.values(), held, self.dropped(triplet)))
+        return pd.DataFrame(
+            rows, columns=["graph", *Triplet.__annotations__, "in store", "dropped"]
+        )
+
+
 def own_graph(respondent: ModelRespondent, given: argparse.Namespace, into: Path) -> Growth:
     """A graph about the fact that the command line gives, and its edit where ``--new`` is given."""
     fact = Triplet(given.subject, given.relation, given.answer)
     name = "-".join(re.findall(r"\w+", given.subject.casefold()))
     path = into / f"grown-{respondent.language_model.name}-{name}.jsonl"
-    growth = session(fact, respondent, path, question=given.question).run(keep_all)
+    growth = session(fact, respondent, path, question=given.question).run(Ruled())
     if not growth.chains:
         raise ValueError(
             f"{fact}: {growth.stopped}; read the responses in {path}, and give another --question"
@@ -106,10 +160,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
             raise SystemExit(str(error)) from error
     else:
         decisions = load_yaml(DECISIONS.read_text(encoding="utf-8"))
-        grown = []
-        for name, graph in decisions["graphs"].items():
-            path = (given.into or FOLDER) / f"grown-{given.model}-{name.lower()}.jsonl"
-            curator = Curator(graph, decisions)
+        name = str(given.into or FOLDER) + f"/grown-{given.model}-"
+        own, grown, reviews = decisions["own"].get(given.model, {}), [], []
+        for about, (*fact, question) in own.items():
+            ruled, path = Ruled(), Path(f"{name}{about}.jsonl")
+            run = session(Triplet(*fact), respondent, path, question=question)
+            grown.append(run.run(ruled))
+            reviews.append(ruled.reviewed(path))
+        if reviews:
+            pd.concat(reviews).to_csv(f"{name}reviews.csv", index=False)
+        for about, graph in decisions["graphs"].items() if not own else ():
+            curator, path = Curator(graph, decisions), Path(f"{name}{about.lower()}.jsonl")
             grown.append(session(curator.fact, respondent, path).run(curator))
     print(counts(grown).to_string(index=False), reasoned(grown).to_string(), sep="\n")
 
