@@ -49,12 +49,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("model")
+    parser.add_argument("--dtype", default="float32")
     parser.add_argument("--store", type=Path, default=RUNS / "results")
     parser.add_argument("--into", type=Path, default=PACKAGED / "thinkedit")
     given = parser.parse_args(arguments)
     wordings = read_wordings()
     stores = {source: store_neighbours(source, wordings) for source in ("packaged", "codex-s")}
-    validation = Validation(load(given.model), wordings, ResultsStore(given.store))
+    validation = Validation(
+        load(given.model, dtype=given.dtype), wordings, ResultsStore(given.store)
+    )
     facts = recalled_facts(validation, list(stores.values()), beginnings(stores))
     recalled = recalled_edits(facts)
     name = f"recalled-{given.model}"
