@@ -38,10 +38,10 @@ BUDGETS = {
     "explorer": 549,
     "sweeps": 450,
     "top-level": 1369,
-    "tools": 2583,
+    "tools": 2647,
     "benchmarks": 1497,
     "book": 817,
-    "tests": 13386,
+    "tests": 13403,
 }
 OUTSIDE = ("tools", "benchmarks", "book", "tests")
 # What an addition is: a word by which code names one that exists, and the files it may touch.

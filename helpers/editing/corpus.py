@@ -134,10 +134,7 @@ Corpus = SelfCorpus | TextCorpus | WikipediaCorpus
 
 
 def corpus_named(name: str, *, seed: int = 0) -> Corpus:
-    """The corpus a params file names: ``self``, ``self-COUNTxSEGMENT``, ``wikipedia`` or a path.
-
-    A packaged text goes by its name: ``smollm2-135m``, what that model samples, is English throughout.
-    """
+    """A params file's corpus: ``self``, ``self-COUNTxSEGMENT``, ``wikipedia``, a packaged or own text."""
     if name == "self":
         return SelfCorpus(seed=seed)
     if sizes := re.fullmatch(r"self-([1-9]\d*)x([1-9]\d*)", name):
@@ -148,6 +145,5 @@ def corpus_named(name: str, *, seed: int = 0) -> Corpus:
         if path.is_file():
             return TextCorpus(path)
     raise CorpusError(
-        f"no corpus {name!r}: use 'self', 'self-COUNTxSEGMENT' (such as self-512x128), 'wikipedia' or a"
-        " file"
+        f"no corpus {name!r}: use 'self', 'self-512x128', 'wikipedia', 'smollm2-135m' or a text file"
     )

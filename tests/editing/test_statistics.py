@@ -117,6 +117,7 @@ def test_corpora_by_name(tmp_path):
     assert corpus_named("self") == SelfCorpus()
     assert corpus_named("self-8x16", seed=2) == SelfCorpus(8, 16, seed=2)
     assert corpus_named("wikipedia").name.startswith("wikipedia")
+    assert corpus_named("smollm2-135m").path.read_text("utf-8").count(" the ") > 1_000
     for bad in ("selfish", "self-8", str(tmp_path / "none.txt")):
         with pytest.raises(CorpusError):
             corpus_named(bad)

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from helpers import UserError
-from helpers.thinkedit.graph import triplets
+from helpers.thinkedit.graph import Triplet, triplets
 from helpers.thinkedit.grow.pipeline import FOLDER, reasoned, replayed
 from helpers.thinkedit.knowgic import load_edits
 from tools import grow
@@ -74,3 +74,19 @@ def test_any_fact_grows_into_an_edit_by_one_command(asked, tmp_path):
     (edit,) = load_edits(str(tmp_path / "grown-world-ada.json"))
     assert (edit.subject, edit.original, edit.new) == ("Ada", "North College", "South College")
     assert [len(chain) for chain in edit.chains] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("candidate", "dropped"),
+    [
+        (("Vienna", "is a city in the country of", "Austria"), ""),  # the store holds it
+        (("The Eiffel Tower", "is on", "France"), ""),  # it knows one of the two only
+        (("France", "is an island in", "Europe"), "does not hold France as island"),
+        (("Paris", "is in", "Germany"), "does not relate them"),
+        (("Apple", "makes", "phones"), "no name"),
+    ],
+)
+def test_rules_drop_what_the_store_contradicts(candidate, dropped):
+    reason = grow.Ruled().dropped(Triplet(*candidate))
+    assert dropped in reason
+    assert bool(reason) == bool(dropped)
