@@ -71,8 +71,8 @@ def named(*patterns: str, methods: Sequence[str] = WITH_APP) -> set[str]:
 
 
 FINDINGS = {
-    "**Edits succeed, their lists do not survive**: AFF above 50 holds for ROME and MEMIT on PEAK-CF,"
-    " on both models, and is inconclusive on PEAK-T. ES above 90 is inconclusive in all runs.": (
+    "**Edits succeed, their lists do not survive**: `AFF > 50` holds for ROME and MEMIT on PEAK-CF,"
+    " on both models, and is inconclusive on PEAK-T. `ES > 90` is inconclusive in all runs.": (
         "edits succeed, their lists do not survive",
         [{"AFF hard - 50, ROME", "AFF hard - 50, MEMIT"}, set()] * 2,
     ),

@@ -1,6 +1,4 @@
-"""PEAK's figures, drawn from stored scores alone: answer lists, additivity, the paper's results and ours,
-and the ablations', each from whatever studies of a run are stored.
-"""
+"""PEAK's figures, drawn from stored scores alone; ablations from whatever studies of a run are stored."""
 
 from __future__ import annotations
 
@@ -32,14 +30,16 @@ from helpers.peak.ablations import (
 from helpers.peak.findings import (
     DATASETS,
     FACTORS,
-    METHODS,
+    VERDICTS,
     WITH_APP,
+    Runs,
     app_findings,
     fairer_findings,
     metrics_of_runs,
     neighbour_findings,
     objective_findings,
     short_name,
+    verdict_counts,
 )
 from helpers.peak.metrics import additivity, method_metrics, metric_interval, probabilities_table
 from helpers.peak.tables import (
@@ -66,6 +66,7 @@ from helpers.results.style import (
 )
 from helpers.results.text import Evidence, corrected_verdicts
 
+IN_TABLES = ("FT-L", "KN", "MEND", "ROME", "MEMIT")  # of the paper
 MAIN_RUN = "smollm2-135m_peak-cf"
 LISTS = {
     "correct": "correct answers $O$",
@@ -77,15 +78,17 @@ ALL_NAMES = {**NAMES, "AFF_random": "AFF, random", "ANF_random": "ANF, random"}
 EDGED: dict[str, Any] = {
     **{"markeredgecolor": "black", "markeredgewidth": 0.4, "elinewidth": 0.9, "capsize": 2}
 }
-_PAPER_PANELS = {
+_PAPER_ROWS = {
     "ES": "ES ↑",
     "GS": "GS ↑",
     "LS_authors": "LS ↑",  # the paper prints what its authors' code computes
-    "AFF_hard": "AFF, hard ↓",
-    "ANF_hard": "ANF, hard ↓",
+    "AFF_hard": "AFF ↓",
+    "ANF_hard": "ANF ↓",
 }
+_VERDICT_COLOURS: Any = dict(zip(VERDICTS, (PALETTE[0], "0.85", PALETTE[3]), strict=True))
 _ACROSS: dict[str, Any] = {"across": True, "markersize": 5, "elinewidth": 0.9}
 _LIST_COLOURS = {"correct": PALETTE[2], "hard": PALETTE[3], "random": PALETTE[7]}
+_together = partial(figure, of="peak", main=MAIN_RUN, together=True)
 _ablation = partial(figure, of="ablations", main=MAIN_RUN)
 Answers = Mapping[str, tuple[float, float]]
 """Probability before and after the edit, by answer."""
@@ -174,51 +177,93 @@ def additivity_pairs(run: Run) -> Figure:
     return captioned(drawn, f"{words}\n{caption_of(run)}")
 
 
-@figure(
-    "03_paper", title="The paper's main results and ours", of="peak", main=MAIN_RUN, together=True
-)
+@_together("03_paper", title="The paper's main results and ours")
 def paper_against_ours(runs: Sequence[Run]) -> Figure:
-    """Every editor's row in Tables 3, 4 and 9, the paper's models as a band; a row of panels a data set."""
+    """Tables 3, 4 and 9 by editor, plain and with APP: the paper's models as bands, ours as intervals."""
     use_style()
-    ours = metrics_of_runs(runs, only=METHODS)
-    models = list(dict.fromkeys(model for model, _ in ours))
-    rows = {method: len(METHODS) - place for place, method in enumerate(METHODS)}
-    names = {PAPER_NAMES.get(method, method): place for method, place in rows.items()}
-    drawn, panels = plt.subplots(2, 5, figsize=(9.2, 5.4), sharex=True, sharey=True)
+    both = [f"{editor}{suffix}" for editor in IN_TABLES for suffix in ("", "+APP")]
+    ours = metrics_of_runs(sorted(runs, key=_of_another_model), only=both)
+    drawn, panels = plt.subplots(2, len(IN_TABLES), figsize=(9.2, 5.6), sharex=True, sharey=True)
     for dataset, line in zip(DATASETS, panels, strict=True):
+        here = {name: metrics for name, metrics in ours.items() if dataset in name}
         printed = pd.concat(paper_setting("", dataset).values())
-        bands = printed[printed["method"].isin(names)].groupby(["metric", "method"])["value"]
-        for (metric, title), axes in zip(_PAPER_PANELS.items(), line, strict=True):
-            ends = bands.agg(["min", "max"]).loc[metric]
-            band = {"color": "0.8", "linewidth": 7, "label": "paper: lowest to highest model"}
-            places = ends.index.map(names)
-            axes.hlines(places, ends["min"] - 0.5, ends["max"] + 0.5, zorder=1, **band)
-            for place, model in enumerate(models):
-                metrics = ours.get((model, dataset), {})
-                aside = 0.12 * (len(models) - 1 - 2 * place)
-                found = {
-                    rows[m] + aside: metric_interval(metric, metrics[m][metric]) for m in metrics
-                }
-                look: dict[str, Any] = {"fmt": MARKERS[place], "color": PALETTE[place]}
-                look |= {"label": f"ours: {model}", "markersize": 4, "capsize": 0, "clip_on": False}
-                marked(axes, [*found], rows_of(found.values()), across=True, **look)
-            axes.set_title(title if dataset == DATASETS[0] else "")
+        for editor, axes in zip(IN_TABLES, line, strict=True):
+            for place, method in enumerate((editor, f"{editor}+APP")):
+                theirs = printed[printed["method"] == PAPER_NAMES.get(method, method)]
+                _paper_marks(axes, place, method, theirs, here)
+            axes.axhline(2.5, color="0.8", linewidth=0.8)  # between success and damage
             axes.set_xlim(-3, 103)
             axes.grid(axis="y", visible=False)
+            if dataset == DATASETS[0]:  # three lines above are for the legend, wider than a panel
+                axes.set_title(f"\n\n\n{PAPER_NAMES.get(editor, editor)}")
         line[0].set_ylabel(dataset.upper())
-    panels[0, 0].set_yticks(list(names.values()), list(names))
-    drawn.legend(*panels[0, 0].get_legend_handles_labels(), loc="outside right center")
-    changes = [
-        app_contrast(run, f"{method}+APP", factor)
-        for run in ours.values()
-        for method in WITH_APP
-        for factor in FACTORS
-    ]
-    lower = [change.difference.mean < 0 for change in changes if change]
-    finding = f"With APP mean forgetting and noise are lower in {sum(lower)} of our {len(lower)} comparisons"
-    sizes = [f"{model} on {data} {max(map(len, m.values()))}" for (model, data), m in ours.items()]
-    words = "Percent, 95 % intervals. Grey: PEAK, Tables 3, 4 and 9"
-    return told(drawn, finding, f"{words}.\nRecords: {', '.join(sizes)}")
+    panels[0, 0].set_yticks(range(len(_PAPER_ROWS), 0, -1), list(_PAPER_ROWS.values()))
+    above: dict[str, Any] = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.13), "ncols": 3}
+    panels[0, 2].legend(*panels[0, 0].get_legend_handles_labels(), **above).set_in_layout(False)
+    lower = {}
+    for metric in (*FACTORS, "GS"):
+        pairs = (app_contrast(each, f"{m}+APP", metric) for each in ours.values() for m in WITH_APP)
+        lower[metric] = [pair.difference.mean < 0 for pair in pairs if pair]
+    damage, success = lower["AFF_hard"] + lower["ANF_hard"], lower["GS"]
+    finding = (
+        f"With APP forgetting (AFF) and noise (ANF) are lower in {sum(damage)} of our {len(damage)} "
+        f"comparisons, generalisation (GS) in {sum(success)} of {len(success)}"
+    )
+    words = "Bands: PEAK, Tables 3, 4 and 9, lowest to highest model"
+    return told(drawn, finding, f"Means in percent, 95 % intervals, {_counted(ours)}. {words}")
+
+
+def _paper_marks(axes: Axes, place: int, method: str, theirs: pd.DataFrame, ours: Runs) -> None:
+    """A method's band and intervals, a row a metric: plain ones (``place`` 0) above those with APP."""
+    rows = np.arange(len(_PAPER_ROWS), 0, -1) + 0.2 - 0.4 * place
+    suffix, color = ("plain", "with APP")[place], PALETTE[place]
+    if len(theirs):
+        ends = theirs.groupby("metric")["value"].agg(["min", "max"]).loc[[*_PAPER_ROWS]]
+        band: dict[str, Any] = {"color": color, "alpha": 0.3, "linewidth": 6, "zorder": 1}
+        low, high = ends["min"] - 0.7, ends["max"] + 0.7
+        axes.hlines(rows, low, high, label=f"paper's models, {suffix}", **band)
+    for number, ((model, _), metrics) in enumerate(ours.items()):
+        if method in metrics:
+            found = [metric_interval(metric, metrics[method][metric]) for metric in _PAPER_ROWS]
+            look: dict[str, Any] = {**_ACROSS, "fmt": MARKERS[number], "color": color}
+            look |= {"label": f"{model}, {suffix}", "markersize": 4, "capsize": 0, "clip_on": False}
+            marked(axes, rows + 0.05 * (len(ours) - 1 - 2 * number), rows_of(found), **look)
+
+
+@_together("03_verdicts", title="The paper's findings, tested on our models")
+def verdict_shares(runs: Sequence[Run]) -> Figure:
+    """The share of a finding's tests by verdict: a row a finding, a panel a run."""
+    use_style()
+    ours = metrics_of_runs(sorted(runs, key=_of_another_model))
+    counted = verdict_counts(ours)
+    whole = counted.groupby("finding", sort=False).sum()
+    held = (whole["holds"] / whole.sum(axis=1)).sort_values(kind="stable")
+    size = (3.2 + 1.3 * len(ours), 0.32 * len(held) + 1.2)
+    drawn, panels = plt.subplots(1, len(ours), figsize=size, sharey=True, squeeze=False)
+    bars: dict[str, Any] = {"stacked": True, "width": 0.75, "legend": False}
+    for axes, (model, dataset) in zip(panels[0], ours, strict=True):
+        of_run = counted.groupby("run").get_group(f"{model}, {dataset}")
+        cells = of_run.droplevel("run").reindex(held.index)
+        tests = cells.sum(axis=1)
+        cells.div(tests, axis=0).plot.barh(ax=axes, color=_VERDICT_COLOURS, **bars)
+        for row, (holds, n) in enumerate(zip(cells["holds"], tests, strict=True)):
+            axes.text(1.05, row, f"{holds:.0f} of {n:.0f}" if n else "–", va="center", fontsize=8)
+        axes.set(title=f"{model}\n{dataset.upper()}", xlim=(0, 1.5), xticks=[], ylabel="")
+        axes.grid(visible=False)
+    panels[0, 0].legend(loc="lower right", bbox_to_anchor=(-0.1, 1.0))
+    every, none = (held == 1).sum(), (held == 0).sum()
+    parts = f"{every} hold in every test, {len(held) - every - none} in some and {none} in none"
+    words = f"Tests that hold, of all, at p < 0.05 after Holm's correction; {_counted(ours)}"
+    return told(drawn, f"Of the paper's {len(held)} findings {parts}", words)
+
+
+def _of_another_model(run: Run) -> bool:
+    return run.about.source["model"] not in MAIN_RUN
+
+
+def _counted(ours: Runs) -> str:
+    records = [len(table) for metrics in ours.values() for table in metrics.values()]
+    return f"n = {min(records)} to {max(records)} records"
 
 
 def worked() -> dict[str, float]:

@@ -1,8 +1,7 @@
 """The paper's findings as differences that can be tested on any model (PEAK, Section 7).
 
-Each finding is one or more comparisons of two sets of per-record values: paired where both come
-from the same records, Welch otherwise; a difference is positive where the finding says so. What APP
-costs is a finding like what it gains.
+A finding is one or more comparisons of two sets of per-record values: paired where both come from the
+same records, Welch otherwise; a difference is positive where the finding says so.
 """
 
 from __future__ import annotations
@@ -24,16 +23,12 @@ Runs = Mapping[tuple[str, str], Metrics]
 """The metrics of published runs by model and data set."""
 
 DATASETS = ("peak-cf", "peak-t")
-METHODS = (
-    *("FT-L", "FT-L+APP", "KN", "MEND", "MEND+APP"),
-    *("ROME", "ROME+APP", "MEMIT", "MEMIT+APP"),
-)
 EDITORS = ("FT-L", "FT-M", "KN", "MEND", "ROME", "MEMIT")  # the paper's; FT in two forms
 FINE_TUNING = ("FT-L", "FT-M")  # the first at hand is compared as FT: FT-L is the paper's
 WITH_APP = ("FT-L", "FT-M", "MEND", "ROME", "MEMIT")
 FACTORS = ("AFF_hard", "ANF_hard")
 EDITS = ("ES", "GS")
-VERDICTS = ("holds", "reversed", INCONCLUSIVE)
+VERDICTS = ("holds", INCONCLUSIVE, "reversed")
 
 
 def metrics_of_runs(runs: Iterable[Run], *, only: Sequence[str] | None = None) -> Runs:
@@ -121,27 +116,22 @@ def app_findings(metrics: ByVariant, editors: Iterable[str]) -> list[Evidence]:
     return evidence
 
 
-def verdicts_table(runs: Runs) -> pd.DataFrame:
-    """How many tests of each finding hold after Holm's correction, a column a run, as text.
+def verdict_counts(runs: Runs) -> pd.DataFrame:
+    """How many tests of each finding come out how, after Holm's correction: a row a finding and run.
 
-    The smallest model is first in ``runs``, the largest last. What compares data sets or models is in
-    the column of PEAK-CF on the smaller model.
+    The smallest model is first in ``runs``, the largest last; comparisons are the smaller one's on PEAK-CF.
     """
     smallest, largest = next(iter(runs))[0], [*runs][-1][0]
-    counted = {}
+    tests = []
     for (model, dataset), metrics in runs.items():
         larger = runs.get((largest, DATASETS[0])) if model == smallest else None
         others = (runs.get((model, DATASETS[1])), larger)
         evidence = findings(metrics, *(others if dataset == DATASETS[0] else ()))
-        verdicts: dict[str, list[str]] = {}
-        for item, verdict in zip(evidence, corrected_verdicts(evidence), strict=True):
-            verdicts.setdefault(item.finding, []).append(verdict)
-        counted[f"{model}, {dataset}"] = {
-            finding: ", ".join(f"{how} {found.count(how)}" for how in VERDICTS if how in found)
-            for finding, found in verdicts.items()
-        }
-    order = dict.fromkeys(finding for cells in counted.values() for finding in cells)
-    return pd.DataFrame(counted, index=list(order)).fillna("–").rename_axis("finding")
+        verdicts = zip(evidence, corrected_verdicts(evidence), strict=True)
+        tests += [(item.finding, f"{model}, {dataset}", verdict) for item, verdict in verdicts]
+    columns = ["finding", "run", "verdict"]
+    found = pd.DataFrame(tests, columns=columns).groupby(columns).size()
+    return found.unstack(fill_value=0).reindex(columns=list(VERDICTS), fill_value=0)
 
 
 def _within(metrics: Metrics) -> Iterator[Evidence]:

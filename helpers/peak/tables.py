@@ -70,11 +70,8 @@ def editing_table(by_record: Metrics, *, metrics: Sequence[str] = MAIN_METRICS) 
     differ (``metric_interval``). In a ``+APP`` row † is significantly better and ‡ significantly worse
     than the plain method on the same records (p < 0.05, ``app_contrast``).
 
-    Returns:
-        Index method; ``records``, one column per metric, and where there are +APP rows ``Holm``:
-        which of the row's marks survive the correction for all tests of the table. Where fewer
-        records than all are behind a mean, *n* is in the column's title if it is one for all
-        methods, else in the cell.
+    ``Holm``: which marks of the row survive the correction for all tests of the table. *n*, where fewer
+    than all records, is in the column's title if it is one for all methods, else in the cell.
     """
     common = {metric: _common_n(by_record, metric) for metric in metrics}
     tests = {
@@ -106,8 +103,7 @@ def paper_setting(
 ) -> dict[str, pd.DataFrame]:
     """The paper's rows, by table and model, for a run: of its same model, or of all its models.
 
-    Packaged and other sets are compared with the official one of their kind: PEAK-T where the name
-    ends in ``-t``, else PEAK-CF. LS, which their authors' code computes, is ``LS_authors``.
+    A set is compared with PEAK-T where its name ends in ``-t``, else with PEAK-CF; LS is ``LS_authors``.
     """
     kind = "peak-t" if dataset.endswith("-t") else "peak-cf"
     found = {}
@@ -127,8 +123,7 @@ def beside_paper(
 ) -> pd.DataFrame:
     """Our means, and under each method the paper's, as text; ``*`` marks a slip in the paper.
 
-    The paper's LS is what its code computes: it is in ``LS_authors``, which is always next to our own
-    LS. That one is titled ``LS_held``: each prompt's own answer, where it held before.
+    The paper's LS, as its code computes it, is in ``LS_authors``; our own LS is titled ``LS_held``.
     """
     both = ((m, "LS_authors") if m == "LS" else (m,) for m in metrics)
     metrics = list(dict.fromkeys(metric for group in both for metric in group))

@@ -16,7 +16,6 @@ import pandas as pd
 from helpers.editing.editors import method_label
 from helpers.paths import NOTEBOOKS, REPOSITORY
 from helpers.peak.figures import MAIN_RUN
-from helpers.peak.findings import metrics_of_runs, verdicts_table
 from helpers.peak.metrics import method_metrics, summarise
 from helpers.peak.tables import scores_of
 from helpers.results.archive import archive
@@ -38,12 +37,9 @@ def all_headlines() -> list[Headline]:
 
 def readme(headlines: Iterable[Headline]) -> str:
     """The README with fresh headlines and tables."""
-    runs = (run for run in archive("peak").runs() if not run.label)
-    ours = metrics_of_runs(sorted(runs, key=lambda r: r.name.split("_")[0] != _MAIN_MODEL))
     text = README.read_text("utf-8")
     parts = {
         "headlines": "\n".join(headline.line() for headline in headlines),
-        "verdicts": _markdown(verdicts_table(ours)),
         "editors": _markdown(editors_table()),
     }
     for name, part in parts.items():

@@ -46,7 +46,8 @@ def _one_fact(metrics: dict[str, pd.DataFrame], tested: list[Evidence], official
             ("forgotten with APP", _cell(metrics, "ROME+APP", "AFF_hard")),
         ),
         "01_one_record",
-        f"Figure: one packaged fact, {SMALL}. Numbers: {official}.",
+        f"Figure: one packaged fact, {SMALL}. Numbers: {official}. Not shown: larger models, and"
+        " whether this fact is typical.",
     )
 
 
@@ -92,7 +93,8 @@ def _editing(metrics: dict[str, pd.DataFrame], tested: list[Evidence], official:
             ("loss of generalisation with APP (GS)", _points(price)),
         ),
         "03_paper",
-        f"Numbers: {official}. The notebook also has PEAK-T and Gemma 3 270M.",
+        f"Numbers: {official}; AFF and GS of {gain.difference.n} of them can be measured. Also shown:"
+        " PEAK-T and Gemma 3 270M. Not shown: larger models, and most of the official records.",
     )
 
 
