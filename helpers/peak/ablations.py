@@ -118,8 +118,9 @@ def variant_metrics(scores: Mapping[str, pd.DataFrame]) -> dict[Variant, pd.Data
 
 
 def finished(metrics: ByVariant, variants: Iterable[Variant]) -> dict[Variant, pd.DataFrame]:
-    """Those of the variants that are at hand, in the order given, on the records all of them have."""
-    chosen = {variant: metrics[variant] for variant in variants if variant in metrics}
+    """Those of the variants that are at hand, in the order given, on the records with AFF in all."""
+    known = (variant for variant in variants if variant in metrics)
+    chosen = {v: metrics[v][metrics[v]["AFF_hard"].notna()] for v in known}
     common = set.intersection(*(set(table.index) for table in chosen.values())) if chosen else set()
     return {variant: table[table.index.isin(common)] for variant, table in chosen.items()}
 

@@ -60,20 +60,21 @@ def _construction() -> Headline:
     counterfactual = tables["filter"][tables["filter"]["set"] == "PEAK-CF"]
     passed = proportion_interval((counterfactual["step"] == "").astype(float))
     answers = counterfactual["correct_kept"].sum() / counterfactual["correct"].sum()
-    funnel = tables["funnel"].set_index(["set", "step"])["left"]
-    first, last = (funnel["PEAK-CF"].iloc[place] for place in (0, -1))
+    funnel = tables["funnel"].set_index(["set", "step"])["left"]["PEAK-CF"]
+    fit, within = funnel["locality prompts"], funnel["within the relation's share"]
     return Headline(
         "02",
         "The benchmark can be rebuilt from triples",
         "Openly licensed facts become records in PEAK's form. In no record is an answer both correct and"
-        " false by name. Facts that the model does not know are excluded.",
+        f" false by name. Of {funnel.iloc[0]:,} facts, {funnel.iloc[-1]:,} become PEAK-CF records: most"
+        " have too few answers, and of those that fit only a limited number is kept for each relation.",
         (
-            ("facts that became PEAK-CF records", f"{last:,} of {first:,}"),
-            ("candidate records the model knows", _percent(passed)),
+            ("facts that fit, kept by the limit for each relation", f"{within:,} of {fit:,}"),
+            ("kept records that the model knows", _percent(passed)),
             ("their correct answers that it knows", f"{100 * answers:.0f} %"),
         ),
         "02_funnel",
-        f"Packaged facts, filtered by {SMALL}.",
+        f"Shown: packaged facts, filtered by {SMALL}. Not shown: Wikidata's facts, larger models.",
     )
 
 
@@ -114,9 +115,9 @@ def _ablations() -> Headline:
     return Headline(
         "04",
         "Correct answers as editing targets do not replace APP: they leave more noise",
-        "Where the correct answers are targets and together weigh as much as the new one, ROME, MEMIT"
-        " and FT-M leave more noise than with APP; for forgetting the difference is inconclusive. APP"
-        " reduces both more when it is given the whole list. Whether L1 matters most is inconclusive.",
+        "Where the correct answers are targets and together weigh as much as the new one (a sum), ROME,"
+        " MEMIT and FT-M leave more noise than with APP; for forgetting the difference is inconclusive."
+        " With the whole list APP protects more than with one neighbour.",
         (
             ("noise that targets leave beyond APP, ROME (ANF)", _points(targets)),
             (
@@ -126,8 +127,8 @@ def _ablations() -> Headline:
             ("more forgetting without L1, ROME (AFF)", _points(first)),
         ),
         "04_fairer",
-        f"First 20 records of PEAK-CF ({first.difference.n} can be measured), {SMALL}. All tests are"
-        " corrected for their number in the notebook's tables.",
+        f"Shown: {first.difference.n} of the first 20 records of PEAK-CF, {SMALL}; tests are corrected for"
+        " their number (Holm). Inconclusive: whether L1 matters most. Not shown: larger models.",
     )
 
 

@@ -28,7 +28,7 @@ from helpers.peak.records import PeakRecord
 from helpers.results.archive import About, Run
 from helpers.results.figure import figure
 from helpers.results.publish import Part, Publication
-from helpers.results.style import MARKERS, PALETTE, told, use_style
+from helpers.results.style import PALETTE, told, use_style
 from helpers.scoring.answers import score_answers
 from helpers.triples.graph import Graph, read_graph, relations_in
 from helpers.triples.sources import open_source
@@ -150,27 +150,31 @@ def publication(params: Mapping[str, Any]) -> Publication:
     needs=("funnel",),
 )
 def construction_funnel(run: Run) -> Figure:
-    """Facts left after each step, one panel per set of records, on a logarithmic scale."""
+    """Facts left after each step, a panel for each set of records; the two largest losses stand out."""
     use_style()
     funnels = {str(k): part for k, part in run.tables["funnel"].groupby("set", sort=False)}
     most = run.tables["funnel"]["left"].max()
-    size = (7.2, 0.32 * max(map(len, funnels.values())) + 1.1)
+    size = (7.2, 0.26 * max(map(len, funnels.values())) + 1.3)
     drawn, panels = plt.subplots(1, len(funnels), figsize=size, sharex=True, squeeze=False)
-    for index, (axes, (name, part)) in enumerate(zip(panels[0], funnels.items(), strict=True)):
+    lost = {}
+    for axes, (name, part) in zip(panels[0], funnels.items(), strict=True):
         places = np.arange(len(part))[::-1]
-        axes.plot(part["left"], places, color=PALETTE[index], marker=MARKERS[index])
-        for place, count in zip(places, part["left"], strict=True):
-            axes.text(max(count, 1) * 1.4, place, f"{count:,}", va="center", fontsize=7)
-        axes.set_yticks(places, part["step"], fontsize=7)
-        axes.set(xscale="log", xlim=(1, 12 * most))
+        left = part["left"].to_numpy()
+        lost[name] = sorted(np.argsort(left[1:] / np.maximum(left[:-1], 1), kind="stable")[:2] + 1)
+        axes.plot(left, places, color="0.6", marker="o", zorder=2)
+        axes.plot(left[lost[name]], places[lost[name]], "o", color=PALETTE[3], zorder=3)
+        for place, count in zip(places, left, strict=True):
+            axes.text(1.7 * max(count, 1), place, f"{count:,}", va="center")
+        axes.set_yticks(places, part["step"], fontsize=8)
+        axes.set(xscale="log", xlim=(1, 12 * most), title=name, xlabel="facts left (log scale)")
         axes.grid(axis="y", visible=False)
-        axes.set_title(name, loc="left")
-    ends = {name: (part["left"].iloc[-1], part["left"].iloc[0]) for name, part in funnels.items()}
-    become = [f"{n:,} of {all_:,} facts become {name} records" for name, (n, all_) in ends.items()]
+    name, part = next(iter(funnels.items()))
+    rows = [(part["step"].iloc[i], *part["left"].iloc[[i - 1, i]]) for i in lost[name]]
+    steps = [f"“{step}” ({before:,} → {after:,})" for step, before, after in rows]
     source = run.about.source
     made_of = f"{source['facts']} facts, {source['model']}, {source['dtype']} on {source['device']}"
-    note = f"{made_of}, rule {source['rule']}\nFacts left after each step, log scale"
-    return told(drawn, ", ".join(become), note)
+    note = f"{made_of}, rule {source['rule']}\nIn colour: the two steps that keep least"
+    return told(drawn, f"{name} loses the largest shares at {' and '.join(steps)}", note)
 
 
 def _source(params: Mapping[str, Any], language_model: LanguageModel) -> dict[str, Any]:

@@ -77,5 +77,5 @@ def test_the_funnel_shows_the_stored_numbers(tmp_path):
     left, right = drawn.axes
     assert left.lines[0].get_xdata().tolist() == [900, 40, 2]
     assert [text.get_text() for text in right.texts] == ["900"]
-    assert drawn.get_suptitle().startswith("2 of 900 facts become CF records")
+    assert "CF loses the largest shares at “enough” (900 → 40)" in drawn.get_suptitle()
     plt.close(drawn)
