@@ -11,28 +11,38 @@ import pkgutil
 import re
 import shutil
 import sys
+import textwrap
+from collections.abc import Iterator
 from contextlib import suppress
+from html import unescape
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
+from matplotlib import pyplot as plt
+from matplotlib.figure import Figure
+from matplotlib.gridspec import GridSpec
 from sphinx.cmd.build import main as sphinx
 
 import helpers
 from helpers import UserError
 from helpers.paths import FIGURES, NOTEBOOKS, REPOSITORY, RUNS
-from helpers.results.figure import drawing
+from helpers.results.figure import drawing, published
 from helpers.results.show import TIED
 
 BOOK = Path(__file__).resolve().parent
+NARROW, MOST_PANELS = 4.0, 6  # of a figure in one column: inches, and panels
+_IMAGE = re.compile(r'<img alt="(?P<alt>[^"]*)"[^>]*src="(?P<src>[^"]*)"[^>]*>')
 _FILE_LINK = re.compile(r"(?<!!)\[([^\]]+)\]\((?!https?:|#)([^)]+)\)")
 _TABLE_LOOK = re.compile(r"<style>\.ke-table.*?</style>")  # the site has its own
 _COMMENT = re.compile(r"^<!--.*-->\n", re.MULTILINE)
 sys.path[:0] = [str(BOOK), str(REPOSITORY)]
 
 
-def gather(source: Path) -> None:
-    """Write all of the site's sources into a fresh folder."""
+def gather(source: Path) -> dict[str, str]:
+    """Write all of the site's sources into a fresh folder; gives ``narrow_figures``."""
     from examples import with_examples
-    from stored_facts import explorer_page, write_facts
+    from stored_facts import write_facts
     from tables import results_page
 
     shutil.rmtree(source, ignore_errors=True)
@@ -45,11 +55,12 @@ def gather(source: Path) -> None:
     pages = {path.name: path.read_text("utf-8") for path in source.glob("*.md")}
     pages["index.md"] = pages["index.md"].replace("%FINDINGS%", findings())
     pages["metrics.md"] = with_examples(pages["metrics.md"])
-    pages["explorer.md"] = explorer_page(pages["explorer.md"], offered)
+    pages["explorer.md"] = pages["explorer.md"].replace("%RUNS%", offered)
     _write_each(source, {**pages, "results.md": results_page()})
     _write_each(source / "notebooks", {p.name: folded(p) for p in NOTEBOOKS.glob("*.ipynb")})
     _write_each(source / "guides", guides())
     _write_each(source / "api", api_pages())
+    return narrow_figures(source / "static" / "narrow")
 
 
 def folded(path: Path) -> str:
@@ -57,56 +68,101 @@ def folded(path: Path) -> str:
     from tables import folded_if_long
 
     notebook = json.loads(_TABLE_LOOK.sub("", path.read_text("utf-8")))
+    notebook["cells"] = [part for cell in notebook["cells"] for part in _one_figure_each(cell)]
     tables = 0
     for cell in notebook["cells"]:
-        if cell["cell_type"] != "code":
-            continue
-        tags = cell["metadata"].setdefault("tags", [])
-        if not any(tag.startswith(("hide-", "remove-")) for tag in tags):
-            tags.append("hide-input")
-        shown = [output for output in cell["outputs"] if "image/png" in output.get("data", {})]
-        if shown:
-            words = " ".join(described("".join(o["data"]["text/plain"])) for o in shown)
-            width = max(output["metadata"]["image/png"]["width"] for output in shown)
-            cell["metadata"]["mystnb"] = {"image": {"width": f"{width}px", "alt": words}}
-        for data in (output.get("data", {}) for output in cell["outputs"]):
-            if "ke-table" in (text := "".join(data.get("text/html", ""))):
+        for output in cell.get("outputs", ()):
+            data = output.get("data", {})
+            if "image/png" in data:
+                words = described("".join(data["text/plain"]))
+                width = output["metadata"]["image/png"]["width"]
+                cell["metadata"]["mystnb"] = {"image": {"width": f"{width}px", "alt": words}}
+            elif "ke-table" in (text := "".join(data.get("text/html", ""))):
                 data["text/html"] = folded_if_long(text) if tables else text
                 tables += 1
     return json.dumps(notebook, ensure_ascii=False)
 
 
+def _one_figure_each(cell: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """A cell with its code folded away; further figures in cells of their own, as each has its words."""
+    if cell["cell_type"] != "code":
+        yield cell
+        return
+    outputs, tags = cell["outputs"], cell["metadata"].get("tags", [])
+    if not any(tag.startswith(("hide-", "remove-")) for tag in tags):
+        tags = [*tags, "hide-input"]
+    starts = [n for n, output in enumerate(outputs) if "image/png" in output.get("data", {})][1:]
+    for start, end in pairwise([0, *starts, len(outputs)]):
+        own = ["remove-input", *(t for t in tags if not t.endswith("-input"))] if start else tags
+        yield {
+            **cell,
+            "id": f"{cell['id']}-{start}",
+            "outputs": outputs[start:end],
+            "metadata": {"tags": own},
+        }
+
+
 def described(caption: str) -> str:
     """What a figure shows: its title and the first sentence about the function that draws it."""
-    parts = caption.removeprefix("figure ").split("_")
+    name = caption.removeprefix("figure ")
+    parts, entry = name.split("_"), published(chapter=name[:2]).get(name)
     for end in range(len(parts), 1, -1):  # a figure's name may end in that of its run
         with suppress(UserError):
             kind = drawing("_".join(parts[:end]))
             about = (kind.draw.__doc__ or "").partition("\n\n")[0].replace("`", "")
-            return f"{kind.title}. {' '.join(about.split())}"
+            return f"{(entry or kind).title}. {' '.join(about.split())}"
     return caption
+
+
+def narrow_figures(folder: Path) -> dict[str, str]:
+    """Draw published figures in one column, for telephones; their names by what images are called."""
+    folder.mkdir(parents=True)
+    names: dict[str, str] = {}
+    for name, entry in published().items():
+        drawn = entry.draw()
+        if in_one_column(drawn):
+            drawn.savefig(folder / f"{name}.png", dpi=200, bbox_inches="tight")
+            names |= {name: name, described(name): name}
+        plt.close(drawn)
+    return names
+
+
+def in_one_column(figure: Figure) -> bool:
+    """Put a figure's panels below each other and its words into short lines, where it has few panels."""
+    places = [axes.get_subplotspec() for axes in figure.axes]
+    if figure.subfigs or not all(places) or len(places) > MOST_PANELS:
+        return False  # a colour bar is no panel
+    rows, columns = places[0].get_gridspec().get_geometry()
+    height = figure.get_figheight() * (0.9 * len(places) / rows if columns > 1 else 1)
+    for place, axes in zip(GridSpec(len(places), 1, figure=figure), figure.axes, strict=True):
+        axes.set_subplotspec(place)
+        axes.tick_params(labelleft=True)
+    figure.set_size_inches(NARROW, height)
+    for text in figure.texts:
+        letters = int(130 * NARROW / text.get_fontsize())
+        text.set_text(textwrap.fill(text.get_text(), letters))
+    return True
+
+
+def with_narrow(page: str, names: dict[str, str]) -> str:
+    """An HTML page whose figures have their narrow versions on narrow screens."""
+
+    def offered(found: re.Match[str]) -> str:
+        words, source = (unescape(found[name]) for name in ("alt", "src"))
+        if not (name := names.get(words) or names.get(Path(source).stem)):
+            return found[0]
+        narrow = f"{source.partition('_images')[0]}_static/narrow/{name}.png"
+        media = f'<source media="(max-width: 46em)" srcset="{narrow}" />'
+        return f"<picture>{media}{found[0]}</picture>"
+
+    return _IMAGE.sub(offered, page)
 
 
 def findings() -> str:
     """What the README says was found: the headlines, the paper's results and ours."""
     text = (REPOSITORY / "README.md").read_text("utf-8")
     found = text[text.index("## What we find") : text.index("## Limits")]
-    return outdated(text) + TIED.sub("\u00a0", _COMMENT.sub("", found))
-
-
-def outdated(readme: str) -> str:
-    """A note where the published tables give other headlines or no longer support them; else nothing."""
-    from tools.headlines import __main__ as headlines
-    from tools.headlines.headline import UnsupportedError
-
-    try:
-        if headlines.readme(headlines.all_headlines()) == readme:
-            return ""
-        why = "run `python -m tools.headlines`"
-    except UnsupportedError as error:
-        why = str(error)
-    print(note := f"The headlines are older than the published tables: {why}")
-    return f"```{{warning}}\n{note}\n```\n\n"
+    return TIED.sub("\u00a0", _COMMENT.sub("", found))
 
 
 def guides() -> dict[str, str]:
@@ -140,8 +196,7 @@ def api_pages() -> dict[str, str]:
         page = _api_page("helpers" if room == "top" else f"helpers.{room}")
         listed = "".join(f"   {name}\n" for name in names)
         pages[f"{room}.rst"] = f"{page}\n.. toctree::\n   :maxdepth: 1\n\n{listed}"
-    entries = "\n".join(rooms)
-    listed = f"```{{toctree}}\n:maxdepth: 1\n\n{entries}\n```"
+    listed = "```{toctree}\n:maxdepth: 1\n\n" + "\n".join(rooms) + "\n```"
     return {**pages, "index.md": f"# API reference\n\nFrom the docstrings.\n\n{listed}\n"}
 
 
@@ -158,10 +213,13 @@ def _write_each(folder: Path, texts: dict[str, str]) -> None:
 
 def build(folder: Path) -> int:
     """Gather the sources and build the site; Sphinx's exit status, not 0 after any warning."""
-    gather(folder / "source")
+    names = gather(folder / "source")
     shutil.rmtree(folder / "html", ignore_errors=True)  # no page of an earlier build stays
     options = ["--quiet", "--fresh-env", "--fail-on-warning", "-d", str(folder / "doctrees")]
-    return sphinx(["-b", "html", *options, str(folder / "source"), str(folder / "html")])
+    status = sphinx(["-b", "html", *options, str(folder / "source"), str(folder / "html")])
+    for page in (folder / "html").rglob("*.html"):
+        page.write_text(with_narrow(page.read_text("utf-8"), names), "utf-8")
+    return status
 
 
 if __name__ == "__main__":

@@ -18,17 +18,12 @@ from helpers.peak.ablations import said_metrics
 from helpers.peak.metrics import ranking_forgetting_factor, ranking_noise_factor
 from helpers.results.statistics import mean_interval, paired_means
 from helpers.results.text import in_points
-from helpers.thinkedit.metrics import fluency
 
 _MARK = re.compile(r"%EXAMPLE (\w+)%")
 
 
 def with_examples(page: str) -> str:
-    """The page with every example in its place.
-
-    Raises:
-        KeyError: a mark without an example.
-    """
+    """The page with every example in its place; a ``KeyError`` for a mark without one."""
     examples = every_example()
     return _MARK.sub(lambda found: f":::{{admonition}} Example\n{examples[found[1]]}\n:::", page)
 
@@ -36,33 +31,12 @@ def with_examples(page: str) -> str:
 def every_example() -> Mapping[str, str]:
     """The examples by name."""
     return {
-        "probability": _probability(),
-        "success": _success(),
         "additivity": _additivity(),
         "intervals": _intervals(),
         "said": _said(),
         "similarity": _similarity(),
         "chance": _chance(),
-        "recovery": _recovery(),
-        "writing": _writing(),
     }
-
-
-def _probability() -> str:
-    parts = (0.5, 0.08)
-    mean = np.exp(np.mean(np.log(parts)))
-    return f"An answer of two tokens with probabilities {parts[0]} and {parts[1]} has $P = {mean:.2f}$."
-
-
-def _success() -> str:
-    new = peak.NEW["Thailand (new)"][1]
-    weakest = min(after for _, after in peak.CORRECT.values())
-    return (
-        f"After the edit the new answer has $P^* = {new}$, the weakest correct one {weakest}: "
-        f"$\\mathrm{{ES}} = {int(new > weakest)}$. If it also joins the list in one of two "
-        "paraphrases, $\\mathrm{GS} = 50\\,\\%$. If three prompts about other facts were right "
-        "before, and two still are, $\\mathrm{LS} = 67\\,\\%$."
-    )
 
 
 def _additivity() -> str:
@@ -146,26 +120,4 @@ def _chance() -> str:
         "Six facts with two wordings each: wordings of one fact have a similarity of 0.8, others 0.2. "
         f"Then the mean is $r = {null['observed']:.2f}$. Of 999 deals, "
         f"chance reaches {null['mean']:.2f} on average, and $p = {null['p_value']:.3f}$."
-    )
-
-
-def _recovery() -> str:
-    chains = np.average([0.09 / 0.9, 0.2 * 0.5 / (0.8 * 0.5)], weights=[1, 2**-0.5])
-    facts = np.mean([1, 0.8, 0.6])
-    return (
-        "A chain of one step keeps a tenth of its probability (0.9 to 0.09), one of two steps a "
-        "quarter (0.8 · 0.5 to 0.2 · 0.5). Weighted by $1/\\sqrt{n}$, $\\mathrm{IFR} = "
-        f"{chains:.2f}$. Three known facts keep all, 0.8 and 0.6 of theirs: "
-        f"$\\mathrm{{CKP}} = {facts:.2f}$."
-    )
-
-
-def _writing() -> str:
-    new, true = np.log([0.6, 0.2]), np.log([0.1, 0.3])
-    one, other = "the cat and the cat and the cat", "a short text without any word used twice"
-    return (
-        "The new object beats the original one at one of two edits: the efficacy is "
-        f"{(new > true).mean():.0%}. The original one stays ahead at one of two prompts about "
-        f"others: the specificity is {(true > new).mean():.0%}. The text “{one}” "
-        f"has a fluency of {fluency(one):.2f} bits, “{other}” one of {fluency(other):.2f}."
     )

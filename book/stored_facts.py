@@ -7,7 +7,6 @@ folder, too, where a browser refuses to fetch JSON. Log-probabilities are means 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,24 +23,19 @@ KINDS = ("target", "correct", "hard", "random")
 MEASURES = ("ES", "GS", "LS", "AFF_hard", "ANF_hard", "AFF_random", "ANF_random")
 
 
-def write_facts(folder: Path, data: Path = FIGURES / "data") -> list[tuple[str, str]]:
-    """Write one script a run; their files and titles, runs with words first."""
+def write_facts(folder: Path, data: Path = FIGURES / "data") -> str:
+    """Write one script a run; gives the options that choose them, runs with words first."""
     folder.mkdir(parents=True, exist_ok=True)
     packaged = [run for run in runs_of(data / "ablations") if _words_of(run)]
-    offered = []
+    offered = ""
     for run in [*packaged, *runs_of(data / "peak")]:
         facts = json.dumps(facts_of(run), ensure_ascii=False, separators=(",", ":"))
         file = f"{file_name(run.name)}.js"
         (folder / file).write_text(f"showRun({facts});\n", "utf-8")
         source, words = run.about.source, "" if _words_of(run) else " (answers by number)"
-        offered.append((file, f"{source['dataset']}, {source['model']}{words}"))
+        title = f"{source['dataset']}, {source['model']}{words}"
+        offered += f'<option value="{file}">{title}</option>'
     return offered
-
-
-def explorer_page(page: str, offered: list[tuple[str, str]]) -> str:
-    """The page's text with one option a run."""
-    options = "".join(f'<option value="{file}">{title}</option>' for file, title in offered)
-    return page.replace("%RUNS%", options)
 
 
 def facts_of(run: Run) -> dict[str, Any]:
@@ -57,7 +51,7 @@ def facts_of(run: Run) -> dict[str, Any]:
     labels = {name: label_of(name) for name in scores}
     edit = {name: _at_edit(table) for name, table in scores.items()}
     metrics = {name: metrics_of(run, name) for name in scores}
-    said = _said(run) if words else {}
+    said = studies_of(run).said if words and "said before" in run.tables else {}
     facts = []
     for case_id, asked in next(iter(edit.values())).groupby("case_id", sort=True):
         every = {name: table[table["case_id"] == case_id] for name, table in edit.items()}
@@ -115,10 +109,6 @@ def _answer(record: PeakRecord | None, kind: str, place: int) -> str:
     if record:
         return str(record.lists[kind][place])
     return "the new answer" if kind == "target" else f"{kind} {place + 1}"
-
-
-def _said(run: Run) -> Mapping[str, pd.DataFrame]:
-    return studies_of(run).said if "said before" in run.tables else {}
 
 
 def _counts(said: pd.DataFrame, case_id: int, asked: pd.DataFrame) -> list[int]:

@@ -6,7 +6,7 @@ document.addEventListener("DOMContentLoaded", () => {
   for (const image of document.querySelectorAll("article img")) {
     const box = document.createElement("div");
     box.className = "figure-box";
-    const shown = image.closest("a") ?? image; // Sphinx links an image of given width to its file
+    const shown = image.closest("a") ?? image.closest("picture") ?? image; // Sphinx links an image of given width to its file
     shown.replaceWith(box);
     box.append(shown);
     image.title = "Tap to enlarge or to fit";
