@@ -150,7 +150,7 @@ def publication(params: Mapping[str, Any]) -> Publication:
     needs=("funnel",),
 )
 def construction_funnel(run: Run) -> Figure:
-    """Facts left after each step, a panel for each set of records; the two largest losses stand out."""
+    """Facts left after each step, a panel for each set of records, the two largest losses in colour."""
     use_style()
     funnels = {str(k): part for k, part in run.tables["funnel"].groupby("set", sort=False)}
     most = run.tables["funnel"]["left"].max()
