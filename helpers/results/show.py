@@ -62,26 +62,22 @@ def show(what: str | pd.DataFrame, *values: Any, **options: Any) -> None:
 def table_output(
     table: pd.DataFrame, *, title: str = "", decimals: int = 2, index: bool = True
 ) -> dict[str, str]:
-    """A table as HTML for readers and as plain text, which a check of the notebook compares.
-
-    AFF and ANF columns come first.
-    """
-    ordered = _additivity_first(table)
+    """A table as HTML for readers and as plain text, which a check of the notebook compares."""
     number = f"{{:.{decimals}f}}".format
-    text = ordered.to_string(index=index, float_format=number, na_rep="–")
+    text = table.to_string(index=index, float_format=number, na_rep="–")
     above = f"<p>{escape(title)}</p>" if title else ""
     return {
         "text/plain": f"{title}\n{text}" if title else text,
-        "text/html": f"{_LOOK}{above}{table_html(ordered, decimals=decimals, index=index)}",
+        "text/html": f"{_LOOK}{above}{table_html(table, decimals=decimals, index=index)}",
     }
 
 
 def table_html(table: pd.DataFrame, *, decimals: int = 2, index: bool = True) -> str:
     """A table that scrolls in its own box, with one row of titles and every cell in its own place."""
-    flat = _additivity_first(table)
+    flat = table
     if index:  # a level without a name has a title of blanks, another one for each
-        levels = enumerate(flat.index.names, start=1)
-        flat = flat.reset_index(names=[str(name or " " * n) for n, name in levels])
+        levels = enumerate(table.index.names, start=1)
+        flat = table.reset_index(names=[str(name or " " * n) for n, name in levels])
     head, columns = "", []
     for column, values in zip(flat.columns, flat.astype(object).to_numpy().T, strict=True):
         cells = [_cell(value, decimals) for value in values]
@@ -117,12 +113,6 @@ def _keep_as_csv(table: pd.DataFrame, name: str) -> None:
         rows = [str(name or f"row {n}") for n, name in enumerate(table.index.names, start=1)]
         numbered = isinstance(table.index, pd.RangeIndex)
         table.to_csv(path, index=not numbered, index_label=rows, float_format="%.6g")
-
-
-def _additivity_first(table: pd.DataFrame) -> pd.DataFrame:
-    columns = list(table.columns)
-    first = [name for name in columns if str(name).startswith(("AFF", "ANF"))]
-    return table[first + [name for name in columns if name not in first]] if first else table
 
 
 def _cell(value: Any, decimals: int) -> str:

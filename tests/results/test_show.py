@@ -29,16 +29,16 @@ def test_a_table_is_html_for_readers_and_text_for_the_check():
     output = table_output(TABLE, title="two <methods>", decimals=1)
     assert output["text/plain"].splitlines() == [
         "two <methods>",
-        "        AFF_hard   ES note",
+        "         ES  AFF_hard note",
         "method                    ",
-        "ROME         1.0 99.1  <b>",
-        "KN           2.5    –    †",
+        "ROME   99.1       1.0  <b>",
+        "KN        –       2.5    †",
     ]
     html = output["text/html"]
     assert "position:sticky;left:0" in html
     assert "&lt;b&gt;" in html
     assert "two &lt;methods&gt;" in html
-    assert html.index("AFF_<wbr>hard") < html.index(">ES<")
+    assert html.index(">ES<") < html.index("AFF_<wbr>hard")
 
 
 def test_showing_a_figure_saves_it_shows_it_and_closes_it(displayed, monkeypatch, tmp_path):
