@@ -24,6 +24,7 @@ from helpers.peak.run import edit_request, joined_scores, questions
 from helpers.peak.said import CONTINUATION, named_answers
 from helpers.results.figure import figure
 from helpers.results.store import ResultsStore
+from helpers.results.style import told
 from helpers.scoring.naming import fold
 from helpers.scoring.responses import Sampling, sample_responses
 from helpers.thinkedit import case
@@ -252,5 +253,9 @@ def graphs(outcome: ChainsOutcome, chains: Sequence[Chain]) -> Figure:
     wording = f"{part.prompt.replace('{}', part.subject)} {part.original} → {part.new}"
     caption = f"ours: {outcome.model}, {outcome.method}: {wording}"
     states = case.edge_states(outcome.edit, outcome.facts)
+    steps = [set(outcome.chain(outcome.edit.chains.index(chain))["state"]) for chain in chains]
+    known, left = sum("unknown" not in s for s in steps), sum(s == {"kept"} for s in steps)
+    finding = f"{left} of {known} known chains still lead to {part.original} after the edit"
     graph = graph_of_facts(part.facts)
-    return case.graph_pair(graph, part.subject, part.original, **states, caption=caption)
+    drawn = case.graph_pair(graph, part.subject, part.original, **states, caption="")
+    return told(drawn, finding, caption)
