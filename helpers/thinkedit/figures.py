@@ -2,185 +2,211 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from pandas import DataFrame as Table
 
 from helpers.editing.editors import method_label
 from helpers.results import style
 from helpers.results.archive import Run
 from helpers.results.figure import figure
-from helpers.results.text import INCONCLUSIVE
 from helpers.thinkedit import metrics, tables
 from helpers.thinkedit.tables import caption_of, evaluate, is_recalled
 
 MAIN = "smollm2-135m"
 _BARS = "; bars: 95 % intervals over edits"
 _STEPS = ["1", "2", "3", "4", "5"]
-_OUTSIDE: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)}
 
 
-def _made(run: Run, mode: str) -> bool:
-    """Whether it has exact scores of edits in this mode."""
-    return any(part.startswith("exact: ") and part.endswith(f", {mode}") for part in run.tables)
+def _mode(run: Run) -> str:
+    """Edits of what a model recalls are drawn each alone, KnowGIC's as the paper makes them."""
+    return "independent" if is_recalled(run) else "sequential"
+
+
+def _made(run: Run) -> bool:
+    """Whether it has exact scores of edits in that mode."""
+    return any(p.startswith("exact: ") and p.endswith(f", {_mode(run)}") for p in run.tables)
 
 
 _stored = partial(figure, of="thinkedit", needs=("exact", "chains"), together=True)
-_exact = partial(
-    _stored, main=MAIN, when=lambda run: not is_recalled(run) and _made(run, "sequential")
-)
+_exact = partial(_stored, main=MAIN, when=lambda run: not is_recalled(run) and _made(run))
+_recalled = partial(_stored, when=lambda run: is_recalled(run) and _made(run))
 
 
-def _plain(runs: Sequence[Run]) -> pd.DataFrame:
+def _plain(runs: Sequence[Run]) -> Table:
     """Exact metrics of the methods without APP."""
     rule = metrics.DEFAULT if all(map(is_recalled, runs)) else metrics.BY_RANK
     return tables.split_app(evaluate(tuple(runs), rule=rule))[0]
 
 
-@_exact("06_ifr_by_length", title="IFR by chain length")
-def lengths(runs: Sequence[Run], *, mode: str = "sequential") -> Figure:
-    """IFR of chains of one to five steps, a panel per model, the paper's last (its Figure 5)."""
-    style.use_style()
-    ours, paper = tables.length_table(_plain(runs), mode=mode), tables.paper_lengths()
-    paper["model"] += "\n(the paper)"
-    both = pd.concat([ours, paper])
-    models = both["model"].unique()
-    size = (2.7 * len(models), 3.4)
-    drawn, panels = plt.subplots(1, len(models), figsize=size, sharey=True)
-    for axes, model in zip(panels, models, strict=True):
-        mine = both[both["model"] == model]
-        for place, (_, row) in enumerate(mine.iterrows()):
-            aside = np.arange(len(_STEPS)) + 0.1 * (place - (len(mine) - 1) / 2)
-            look = style.method_line(row["method"]) | {"linewidth": 0.9}
-            look |= {"elinewidth": 0.8, "capsize": 2}
-            ends = np.hstack([_sides(row, step) for step in _STEPS])
-            axes.errorbar(aside, row[_STEPS].to_numpy(float), yerr=ends, **look)
-        counts = mine["chains"].fillna("").iloc[0].split("/")[1:] or [""] * len(_STEPS)
-        names = [f"{step}\n{n}".strip() for step, n in zip(_STEPS, counts, strict=True)]
-        axes.set_xticks(range(len(_STEPS)), names)
-        axes.set_title(model, fontsize=9)
-        axes.set_xlabel("steps of the chain" + "\nn of deducible chains" * any(counts))
-        axes.set_yscale("symlog", linthresh=1, linscale=2)
-        axes.set_yticks([0, 0.25, 0.5, 0.75, 1, 10, 100], ["0", "", "0.5", "", "1", "10", "100"])
-        axes.set_ylim(-0.05, 150)
-        axes.axhline(1, color="0.4", linewidth=0.8)
-    panels[0].set_ylabel("IFR (lower: less deducible)")
-    panels[-1].legend(*panels[0].get_legend_handles_labels(), **_OUTSIDE)
-    found = [n.split("/") for n in ours.drop_duplicates("model")["chains"]]
-    every, long = (sum(int(n) for row in found for n in row[first:]) for first in (1, 3))
-    finding = f"{long} of our {every} deducible chains have three steps or more"
-    caption = caption_of(runs, f"exact, {mode}; bars: 95 % intervals, bootstrap over edits")
-    note = "the paper's Table 10 has neither intervals nor numbers of chains"
-    return style.told(drawn, finding, f"{caption}\n{note}")
+def _by_graph(runs: Sequence[Run], table: Callable[..., Table], paper: Table) -> dict[str, Table]:
+    """A table of each run's model and graphs, its own before KnowGIC's, and the paper's of each model."""
+    found = {}
+    for run in sorted(runs, key=lambda run: (not is_recalled(run), run.name)):
+        graph = "own graph" if is_recalled(run) else "KnowGIC"
+        found[f"{run.about.source['model']}\n{graph}"] = table(_plain([run]), mode=_mode(run))
+    return found | {f"{model}\nthe paper": part for model, part in paper.groupby("model")}
 
 
-@_stored(
-    "06_definition_2",
-    title="Deep edits: no longer chain is left (Definition 2)",
-    main=f"{MAIN}_recalled-{MAIN}",
-    when=lambda run: is_recalled(run) and _made(run, "independent"),
-)
-def definition_2(runs: Sequence[Run], *, mode: str = "independent") -> Figure:
-    """Share of edits after which no chain of two or more steps is fully known."""
-    table, deep = tables.deep_table(_plain(runs), mode=mode), tables.DEEP
-    fewest = table.loc[table.groupby("model")[deep].idxmin(), ["method", "model", deep]]
-    named = [
-        f"{method_label(method)} on {model} ({share:.0%})"
-        for method, model, share in fewest.itertuples(index=False)
-    ]
-    counts = (f"{model} {n}" for model, n in table.groupby("model")["edits"].max().items())
-    caption = (
-        f"{caption_of(runs, f'exact, {mode}')}\nDeep: no chain of two or more steps is fully known"
-        f" after the edit; edits with such a chain before: {', '.join(counts)}"
+def _counted(panels: Mapping[str, Table], true: Callable[[Table], pd.Series]) -> str:
+    """Of how many methods it is true, by the kind of graph."""
+    found: dict[str, list[bool]] = {}
+    for title, part in panels.items():
+        found.setdefault(title.split("\n")[1], []).extend(true(part))
+    return ", ".join(f"{sum(each)} of {len(each)} ({kind})" for kind, each in found.items())
+
+
+def _marks(table: Table, name: str) -> Table:
+    """A measure as ``style.marked`` takes it; without an interval where the table has none."""
+    ends = {name: "mean", f"{name} low": "low", f"{name} high": "high"}
+    return table.reindex(columns=list(ends)).rename(columns=ends)
+
+
+@_stored("06_direct_against_chains", title="The direct question against chains", when=_made)
+def direct_against_chains(runs: Sequence[Run]) -> Figure:
+    """IFR of the direct question and of longer chains (the paper's Figures 2 and 4, for all edits)."""
+    panels = _by_graph(runs, tables.length_table, tables.paper_lengths())
+    more = _counted(panels, lambda part: part[tables.LONGER] > part["1"])
+    names = {"direct question": "1", "chains of two\nor more steps": tables.LONGER}
+    drawn = _dots({t: {n: (m, part) for n, m in names.items()} for t, part in panels.items()}, 1.5)
+    finding = f"More of the old fact is left along chains than at the direct question: {more}"
+    note = "counted: methods on each model; arrows: beyond the panel; the paper gives no intervals"
+    return style.told(drawn, finding, f"{caption_of(runs, 'exact')}{_BARS}\n{note}")
+
+
+@_recalled("06_ifr_by_length", title="IFR by chain length")
+def lengths(runs: Sequence[Run]) -> Figure:
+    """IFR of chains of one to five steps on one scale, ours and the paper's (its Figure 5)."""
+    panels = _by_graph(runs, tables.length_table, tables.paper_lengths())
+    drawn, axes = _grid(len(panels), (2.8, 2.1))
+    for panel, (title, part) in zip(axes, panels.items(), strict=True):
+        for place in range(len(part)):
+            marks = pd.concat(_marks(part.iloc[[place]], step) for step in _STEPS)
+            look = style.method_line(part["method"].iloc[place]) | {"markersize": 4}
+            style.marked(panel, np.arange(5) + 0.1 * (place - (len(part) - 1) / 2), marks, **look)
+        counts = part["chains"].iloc[0].split("/")[1:6] if "chains" in part else [""] * 5
+        panel.set_xticks(range(5), [f"{step}\n{n}" for step, n in zip(_STEPS, counts, strict=True)])
+        panel.set_title(title, fontsize=8)
+        panel.set_ylim(-0.03, 1.1)
+    drawn.supylabel("IFR (lower: less deducible)", fontsize=9)
+    _legend(drawn, axes)
+    peaks = _counted(panels, lambda p: p[_STEPS].astype(float).idxmax(axis=1).isin(["2", "3"]))
+    finding = f"IFR is highest along chains of two or three steps: {peaks}"
+    note = "below the steps: n of deducible chains; the paper gives neither n nor intervals"
+    return style.told(drawn, finding, f"{caption_of(runs, 'exact')}{_BARS}\n{note}")
+
+
+@_recalled("06_what_is_left", title="Deep edits, and what is left of other facts")
+def what_is_left(runs: Sequence[Run], *, mode: str = "independent") -> Figure:
+    """Share of deep edits (Definition 2), and what is left of each kind of fact."""
+    table = tables.pooled_table(_plain(runs), (tables.DEEP, *tables.KINDS), mode=mode)
+    apart = (table[f"{metrics.OWN} high"] < table["CKP low"]).groupby(table["method"], sort=False)
+    methods = ", ".join(method_label(str(m)) for m, each in apart if each.all()) or "No method"
+    finding = f"{methods}: less is left of the subject's other facts than of other subjects' facts"
+    left = "left of the\nedited fact", "left of other facts\nabout its subject"
+    titles = (
+        "share of edits that\nleave no longer chain",
+        *left,
+        "left of facts about\nother subjects (CKP)",
     )
-    finding = f"Deep edits are fewest with {' and '.join(named)}"
-    return _bars(table, deep, "share of deep edits", finding, caption)
+    measures = dict(zip(titles, (tables.DEEP, *tables.KINDS), strict=True))
+    models = {str(model): part for model, part in table.groupby("model")}
+    panels = {t: {m: (name, part) for m, part in models.items()} for t, name in measures.items()}
+    counts = ", ".join(f"{model} {part['edits'].max()}" for model, part in models.items())
+    note = f"edits with a longer chain before: {counts}; title: right intervals do not overlap"
+    caption = f"{caption_of(runs, f'exact, {mode}')}{_BARS}\n{note}"
+    return style.told(_dots(panels, 1.05), finding, caption)
 
 
 @_exact("06_ckp", title="CKP by method")
 def preservation(runs: Sequence[Run], *, mode: str = "sequential") -> Figure:
-    """CKP of each method with its interval (the paper's Figure 6)."""
-    table = tables.technique_table(_plain(runs), mode=mode)
-    apart = (table["CKP low"] > 1) | (table["CKP high"] < 1)
-    finding = f"{apart.sum()} of {len(apart)} intervals exclude 1, a context unchanged"
-    return _bars(table, "CKP", "CKP (1: context kept)", finding, caption_of(runs, f"exact, {mode}"))
-
-
-def _bars(table: pd.DataFrame, measure: str, label: str, finding: str, caption: str) -> Figure:
-    style.use_style()
-    wide = table.pivot(index="model", columns="method")
-    mean, low, high = (wide[name] for name in (measure, f"{measure} low", f"{measure} high"))
-    methods = list(table["method"].drop_duplicates())
-    drawn, axes = plt.subplots(figsize=(1.6 + 2.2 * len(wide), 3.0))
-    width = 0.8 / len(methods)
-    places = np.arange(len(wide))
-    for index, method in enumerate(methods):
-        axes.bar(
-            places + index * width,
-            mean[method],
-            width,
-            label=method_label(method),
-            color=style.method_colour(method),
-            hatch=style.method_hatch(method),
-            edgecolor="white",
-            yerr=[mean[method] - low[method], high[method] - mean[method]],
-            error_kw=style.WHISKERS,
-        )
-    axes.set_xticks(places + 0.4 - width / 2, wide.index)
-    axes.axhline(1, color="0.4", linewidth=0.8)
-    axes.set_ylabel(label)
-    axes.legend(ncols=1, **_OUTSIDE)
-    return style.told(drawn, finding, f"{caption}{_BARS}")
+    """CKP of each method with its interval, ours and the paper's (its Figure 6)."""
+    panels = _by_graph(runs, tables.technique_table, tables.paper_techniques())
+    ours = pd.concat(part for part in panels.values() if "CKP low" in part)
+    apart = (ours["CKP low"] > 1) | (ours["CKP high"] < 1)
+    finding = f"{apart.sum()} of our {len(ours)} intervals of CKP exclude 1, a context unchanged"
+    note = "intervals that reach the edge continue; the paper's Tables 5 and 6 have none"
+    drawn = _dots({title: {"CKP": ("CKP", part)} for title, part in panels.items()}, 2)
+    return style.told(drawn, finding, f"{caption_of(runs, f'exact, {mode}')}{_BARS}\n{note}")
 
 
 @_exact("06_ifr_against_ckp", title="IFR against CKP")
 def trade_off(runs: Sequence[Run], *, mode: str = "sequential") -> Figure:
-    """What is left of the old fact and of the context (the paper's Figure 7); the ideal is the upper left."""
+    """IFR and CKP, ours and the paper's own points (its Figure 7); the ideal is the upper left."""
+    panels = _by_graph(runs, tables.technique_table, paper := tables.paper_techniques())
+    drawn, axes = _grid(len(panels), (2.4, 2.2))
+    for panel, (title, part) in zip(axes, panels.items(), strict=True):
+        for method, row in part.groupby("method", sort=False):
+            for name, other, across in (("IFR", "CKP", True), ("CKP", "IFR", False)):
+                look = style.method_line(str(method)) | {"linestyle": "", "markersize": 5}
+                style.marked(panel, row[other], _marks(row, name), across=across, **look)
+        n = (
+            f": {part['chains'].max()} chains, {part['edits'].max()} edits"
+            if "chains" in part
+            else ""
+        )
+        panel.set_title(f"{title}{n}", fontsize=8)
+        panel.set(xscale="log", yscale="log", xlim=(0.02, 40), ylim=(0.3, 5))
+        panel.set_xticks([0.1, 1, 10], ["0.1", "1", "10"])
+        panel.set_yticks([0.5, 1, 2, 4], ["0.5", "1", "2", "4"])
+        panel.minorticks_off()
+    drawn.supylabel("CKP (1: context unchanged)", fontsize=9)
+    axes[-1].set_xlabel("IFR (lower: less deducible)")
+    _legend(drawn, axes)
+    ours = tables.technique_table(_plain(runs), mode=mode)
+    wide = (ours["IFR low"] < paper["IFR"].min()) & (ours["IFR high"] > paper["IFR"].max())
+    finding = f"{wide.sum()} of our {len(wide)} intervals of IFR span all of the paper's values"
+    note = "both axes are logarithmic; the paper's Tables 5 and 6 have no intervals"
+    return style.told(drawn, finding, f"{caption_of(runs, f'exact, {mode}')}{_BARS}\n{note}")
+
+
+def _grid(n: int, size: tuple[float, float]) -> tuple[Figure, list[Axes]]:
+    """Panels of one scale; an even number in two rows, column by column."""
     style.use_style()
-    found = _plain(runs)
-    table = tables.technique_table(found, mode=mode)
-    models = table["model"].unique()
-    size = (2.9 * len(models) + 1.8, 3.1)
-    grid = plt.subplots(1, len(models), figsize=size, sharex=True, sharey=True, squeeze=False)
-    drawn, (panels,) = grid
-    marks: dict[str, Any] = {}  # not every method is in every panel
-    for axes, model in zip(panels, models, strict=True):
-        rows = table[table["model"] == model].set_index("method")
-        for method, row in rows.iterrows():
-            axes.plot(row["IFR"], row["CKP"], **style.method_line(str(method)) | {"linestyle": ""})
-            ends = {"xerr": _sides(row, "IFR"), "yerr": _sides(row, "CKP")}
-            thin = {"linewidth": 0.8, "alpha": 0.6, "capsize": 2, "zorder": 1}
-            colour = style.method_colour(str(method))
-            axes.errorbar(row["IFR"], row["CKP"], fmt="none", color=colour, **ends, **thin)
-        marks |= {str(line.get_label()): line for line in axes.get_legend_handles_labels()[0]}
-        counts = f"{rows['chains'].max()} chains of {rows['edits'].max()} edits"
-        axes.set_title(f"{style.plain(model)}\nIFR over {counts}", fontsize=9)
-        axes.set_xlabel("IFR (lower is better)")
-    # A tenth of the scale at least: a hundredth of CKP should not look like a cliff.
-    kept = table[["CKP", "CKP low", "CKP high"]].to_numpy(float)
-    low, high = min(0.9, np.nanmin(kept)), max(1.0, np.nanmax(kept))
-    right = np.nanmax(table[["IFR", "IFR high"]].to_numpy(float))
-    panels[0].set(
-        ylabel="CKP (higher is better)",
-        ylim=(low - 0.06 * (high - low), high + 0.06 * (high - low)),
-        xlim=(-0.03 * right, 1.05 * right),  # a mark at zero is whole
-    )
-    panels[-1].legend(marks.values(), marks, **_OUTSIDE)
-    tests = tables.difference_table(found, found, mode=mode, than="memit")
-    left = tests[tests["Holm"] != INCONCLUSIVE]
-    finding = f"Differences from MEMIT left after correction: {len(left)} of {len(tests)}"
-    for _, row in left.iterrows():
-        finding += f"; {method_label(row['method'])} has {row['Holm']} {row['measure']}"
-        finding += f" ({row['model']})"
-    return style.told(drawn, finding, f"{caption_of(runs, f'exact, {mode}')}{_BARS}")
+    rows = 1 + (n % 2 == 0)
+    inches = (size[0] * n / rows + 1.4, size[1] * rows + 0.8)
+    drawn, grid = plt.subplots(rows, n // rows, figsize=inches, sharey=True, squeeze=False)
+    return drawn, list(grid.T.ravel())
 
 
-def _sides(row: pd.Series, name: str) -> list[list[float]]:
-    """What lies below and above a value, as matplotlib wants it; nothing where there is no interval."""
-    ends = row[name] - row[f"{name} low"], row[f"{name} high"] - row[name]
-    return [[max(0.0, float(end)) if end == end else 0.0] for end in ends]
+def _legend(drawn: Figure, axes: Sequence[Axes]) -> None:
+    """One for all panels; not every mark is in every panel."""
+    pairs = (zip(*panel.get_legend_handles_labels(), strict=True) for panel in axes)
+    marks = {label: mark for panel in pairs for mark, label in panel}
+    if len(marks) > 1:
+        drawn.legend(marks.values(), marks, loc="outside right center")
+
+
+def _dots(panels: Mapping[str, Mapping[str, tuple[str, Table]]], most: float) -> Figure:
+    """A row a method, in each panel a mark for each series (measure, table); arrows beyond ``most``."""
+    drawn, axes = _grid(len(panels), (2.3, 2.1))
+    every = pd.concat(table for panel in panels.values() for _, table in panel.values())
+    methods = list(tables.ordered(every.assign(model="")).drop_duplicates("method")["method"])
+    for panel, (title, series) in zip(axes, panels.items(), strict=True):
+        for number, (label, (name, table)) in enumerate(series.items()):
+            marks, colour = _marks(table, name), style.PALETTE[number]
+            places = table["method"].map(methods.index) + 0.3 * (number - (len(series) - 1) / 2)
+            far = marks["mean"][marks["mean"] > most]
+            look = {"color": colour, "fmt": style.MARKERS[number], "markersize": 4}
+            style.marked(
+                panel,
+                places.drop(far.index),
+                marks.drop(far.index),
+                across=True,
+                label=label,
+                **look,
+            )
+            for at, mean in zip(places[far.index], far, strict=True):
+                panel.text(most, at, f"{mean:.1f} →", color=colour, ha="right", va="center", size=7)
+        panel.set(xlim=(-0.04 * most, most), ylim=(len(methods) - 0.5, -0.5), title=title)
+        panel.set_yticks(range(len(methods)), [method_label(method) for method in methods])
+        panel.set_xticks(np.arange(0, most, 0.5))
+        panel.title.set_fontsize(8)
+    _legend(drawn, axes)
+    return drawn

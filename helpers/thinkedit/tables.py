@@ -24,6 +24,7 @@ KEYS = ["model", "method"]
 STEPS = (OVERALL, "1", "2", "3", "4", "5")
 MEASURES = ("IFR", "CKP")
 SHARES = ("Efficacy", "Generalisation", "Specificity")
+LONGER = "2 or more"
 KINDS = (DIRECT, OWN, "CKP")  # facts by what they are about
 _DRAWN = ("samples", "temperature", "seed", "max_new_tokens", "first_line")  # of samples and texts
 _ORDER = ("none", "alphaedit", "memit", "rect", "prune", "prune-added", "rome")  # the paper's
@@ -143,8 +144,9 @@ def length_table(found: pd.DataFrame, *, mode: str) -> pd.DataFrame:
     """IFR overall and by chain length (the paper's Table 10), and the deducible ``chains`` behind each."""
     chains = found[found["measure"] == "IFR"]
     by_length = chains.assign(measure=chains["length"].astype(str))
-    every = pd.concat([chains.assign(measure=OVERALL), by_length])
-    table = pooled_table(every, STEPS, mode=mode)
+    longer = chains[chains["length"] > 1].assign(measure=LONGER)
+    every = pd.concat([chains.assign(measure=OVERALL), by_length, longer])
+    table = pooled_table(every, [*STEPS, LONGER], mode=mode)
     return table.rename(columns={"terms": "chains"}).drop(columns="edits")
 
 
@@ -198,10 +200,12 @@ def paper_techniques(*names: str) -> pd.DataFrame:
 
 
 def paper_lengths() -> pd.DataFrame:
-    """The paper's Table 10 in the form of ``length_table``."""
+    """The paper's Table 10 in the form of ``length_table``; two steps and more by Definition 3."""
     table = published_table("thinkedit_table_10").query("metric == 'ifr'")
     wide = table.pivot(index=KEYS, columns="steps", values="value")
-    return ordered(wide.reindex(columns=list(STEPS)).reset_index())
+    weights = chain_length_table().loc["paper", list(STEPS[2:])] / np.sqrt([2, 3, 4, 5])
+    longer = wide[list(STEPS[2:])] @ weights / weights.sum()
+    return ordered(wide.reindex(columns=list(STEPS)).assign(**{LONGER: longer}).reset_index())
 
 
 def chain_length_table() -> pd.DataFrame:

@@ -37,13 +37,13 @@ def headlines() -> list[Headline]:
             " after seeing the first results.",
             (
                 (
-                    f"MEMIT edits of SmolLM2 that are deep (Definition 2, n = {ours['deep'].n})",
+                    f"MEMIT edits of SmolLM2 that are deep (n = {ours['deep'].n})",
                     _range(ours["deep"]),
                 ),
-                ("left of the old fact along chains (IFR)", _range(ours["IFR"])),
-                ("left of other facts about the edited subject (post hoc)", _range(ours[OWN])),
+                ("SmolLM2: left of the old fact along chains (IFR)", _range(ours["IFR"])),
+                ("SmolLM2: left of the subject's other facts (post hoc)", _range(ours[OWN])),
             ),
-            "06_definition_2",
+            "06_what_is_left",
             f"Shown for SmolLM2 135M ({ours['IFR'].n} edits) and Gemma 3 270M ({theirs['IFR'].n}), both"
             " dequantised from 4 bits, on facts that each model recalls; exact probabilities, each edit"
             " alone. Not shown: larger models, facts outside geography.",
