@@ -20,3 +20,22 @@ document.addEventListener("DOMContentLoaded", () => {
   const boxes = document.querySelectorAll(".figure-box, .ke-table, .table-wrapper, .equation");
   boxes.forEach((box) => sizes.observe(box));
 });
+
+// A long notebook shows its first sections and its conclusion; later ones are a click away, the last ones
+// first, until the page is short enough.
+document.addEventListener("DOMContentLoaded", () => {
+  const most = innerWidth < 740 ? 20000 : 11000; // pixels
+  const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  const sections = document.querySelectorAll("article:has(.cell) section section:has(> h2)");
+  const [, , ...later] = sections;
+  for (const section of later.reverse()) {
+    if (document.documentElement.scrollHeight <= most) return;
+    const title = section.querySelector("h2").innerText;
+    if (section.offsetHeight < 500 || title.includes("conclude") || section.contains(target)) continue;
+    const folded = document.createElement("details");
+    folded.className = "long";
+    folded.append(document.createElement("summary"), ...[...section.children].slice(1));
+    folded.firstChild.textContent = "Show this section";
+    section.append(folded);
+  }
+});
