@@ -30,11 +30,13 @@ document.addEventListener("DOMContentLoaded", () => {
   const [, , ...later] = sections;
   for (const section of later.reverse()) {
     if (document.documentElement.scrollHeight <= most) return;
-    const title = section.querySelector("h2").innerText;
-    if (section.offsetHeight < 500 || title.includes("conclude") || section.contains(target)) continue;
+    const title = section.querySelector("h2");
+    if (section.offsetHeight < 500 || section.contains(target)) continue;
+    if (title.innerText.includes("conclude")) continue;
+    const parts = [...section.children]; // an anchor may precede the title
     const folded = document.createElement("details");
     folded.className = "long";
-    folded.append(document.createElement("summary"), ...[...section.children].slice(1));
+    folded.append(document.createElement("summary"), ...parts.slice(parts.indexOf(title) + 1));
     folded.firstChild.textContent = "Show this section";
     section.append(folded);
   }
