@@ -35,7 +35,7 @@ BUDGETS = {
     "peak": 2957,  # the verdicts of a paper's findings as a figure; marks of what Holm leaves
     "klob": 1275,
     "thinkedit": 2952,  # direct questions against chains; other facts; the paper's points
-    "explorer": 554,
+    "explorer": 548,
     "sweeps": 450,
     "top-level": 1369,
     "tools": 2647,

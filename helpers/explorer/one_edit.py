@@ -40,12 +40,8 @@ LISTING = replace(CONTINUATION, max_new_tokens=24)
 def own_record(*, subject: str, prompt: str, target: str, correct: str, false: str) -> PeakRecord:
     """A record of a fact that is in no data set; its false answers count as both kinds.
 
-    Args:
-        prompt: a text that ends where the answer begins, with ``{}`` or the subject once in it.
-        correct: the answers it has, separated by semicolons; may be empty, as may ``false``.
-
-    Raises:
-        ValueError: what is missing or contradicts itself, in words.
+    ``prompt`` ends where the answer begins, with ``{}`` or the subject once in it. ``correct`` and
+    ``false`` are separated by semicolons and may be empty. A ``ValueError`` states what is wrong.
     """
     subject, prompt = subject.strip(), prompt.strip()
     if not subject:
@@ -78,10 +74,8 @@ def own_record(*, subject: str, prompt: str, target: str, correct: str, false: s
 def with_target(record: PeakRecord, target: str) -> PeakRecord:
     """The record with another answer to append, which leaves the lists of false answers.
 
-    Answers are the same whatever their case and accents; a known one keeps its own spelling.
-
-    Raises:
-        ValueError: an empty answer, or one that the fact already has.
+    Answers are the same whatever their case and accents; a known one keeps its own spelling. An empty
+    one, or one that the fact already has, is a ``ValueError``.
     """
     target = target.strip()
     if not target:
