@@ -47,7 +47,8 @@ html_domain_indices = False
 
 def _mathml(as_block):
     def write(translator, node):
-        formula = tex2mathml(node.astext(), as_block=as_block)
+        text = re.sub(r"\\[Bb]igg?(?![A-Za-z])", "", node.astext())  # a size it does not know
+        formula = tex2mathml(text, as_block=as_block)
         translator.body.append(f'<div class="equation">{formula}</div>' if as_block else formula)
         raise nodes.SkipNode
 
