@@ -135,7 +135,7 @@ def _run_and_tell(planned: PlannedRun) -> None:
     def tell(line: str) -> None:
         print(f"{planned.notebook.stem}: {line}", flush=True)
 
-    usual = USUAL.search(planned.params_file.read_text(encoding="utf-8"))
+    usual = USUAL.search(planned.params_file.read_text("utf-8"))
     tell(f"started, usually {usual[1]}" if usual else "started")
     try:
         row = execute(planned, tell=tell)
@@ -210,7 +210,7 @@ def _recorded(planned: PlannedRun, tell: Callable[[str], None]) -> RunRow:
 
 def write_for_run(notebook: Path, params: Mapping[str, Any], path: Path, *, part: str = "") -> None:
     """Write the notebook as a run with all these parameters executes it, or its cells of one tag."""
-    content = json.loads(notebook.read_text(encoding="utf-8"))
+    content = json.loads(notebook.read_text("utf-8"))
     cells = content["cells"]
     if part:
         cells = [cell for cell in cells if {part, "parameters"} & tags(cell)]

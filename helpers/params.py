@@ -50,7 +50,7 @@ def read_params(params_file: Path, notebook: Path | None = None) -> dict[str, An
     """Read and validate a params file; missing parameters take the notebook's defaults."""
     notebook = notebook or notebook_of(params_file)
     try:
-        values = load_yaml(params_file.read_text(encoding="utf-8")) or {}
+        values = load_yaml(params_file.read_text("utf-8")) or {}
     except (UnicodeDecodeError, yaml.YAMLError) as error:
         raise UserError(f"{params_file} is not valid YAML: {error}") from error
     if not isinstance(values, dict) or not all(isinstance(name, str) for name in values):
@@ -75,7 +75,7 @@ def validate_params(values: dict[str, Any], notebook: Path, *, where: str) -> di
 @cache  # a sweep asks once for each of its runs
 def _model(notebook: Path) -> type[BaseModel]:
     """A model of the cell tagged ``parameters``; unknown names are forbidden."""
-    cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+    cells = json.loads(notebook.read_text("utf-8"))["cells"]
     (tagged,) = (cell for cell in cells if "parameters" in cell["metadata"].get("tags", []))
     fields: dict[str, Any] = {}
     for line in ast.parse("".join(tagged["source"])).body:

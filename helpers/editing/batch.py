@@ -132,7 +132,8 @@ class EditBatch:
 
     def keep(self, chosen: Sequence[int]) -> None:
         """Drop all rows but the chosen and trim the columns nobody needs any more."""
-        active, index = self.active, torch.tensor(chosen, device=self.language_model.device)
+        active = self.active
+        index = torch.tensor(chosen, device=self.language_model.device)
         before = active.visible.shape[2] - active.ids.shape[1]
         self.rows, self._columns = [self.rows[i] for i in chosen], self._columns[list(chosen)]
         self.lengths = [self.lengths[i] for i in chosen]

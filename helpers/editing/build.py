@@ -60,7 +60,8 @@ def build_editor(
     if app and not editor.loss:
         raise EditorError(f"{editor.label} optimises no loss that APP could join; leave APP out")
     values, name, layout = dict(overrides or {}), language_model.name, language_model.layout
-    size, kind = Size(layout.blocks, layout.hidden_size), editor.hyperparameters
+    size = Size(layout.blocks, layout.hidden_size)
+    kind = editor.hyperparameters
     shared: dict[str, Any] = {"corpus": corpus, "seed": seed, "progress": progress, "memo": memo}
     if issubclass(kind, WrapperHyperparameters):
         # The base editor gets the overrides that the wrapper does not know itself.

@@ -89,7 +89,7 @@ def context_templates(
             texts = [t for pair in bar for t in _sample(language_model, *pair, start)]
         scratch.write_text(json.dumps(texts, ensure_ascii=False, indent=1), encoding="utf-8")
 
-    sampled = kept(path, lambda file: json.loads(file.read_text(encoding="utf-8")), make)
+    sampled = kept(path, lambda file: json.loads(file.read_text("utf-8")), make)
     if grouped and sampled:
         return ContextTemplates(((BARE,), tuple(sampled)))
     return ContextTemplates(((BARE, *sampled),))

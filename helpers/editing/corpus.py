@@ -74,7 +74,8 @@ class SelfCorpus:
             yield from kept(path, lambda file: json.loads(file.read_text()), make)
 
     def _write(self, language_model: LanguageModel, start: int, path: Path) -> None:
-        tokenizer, configured = language_model.tokenizer, language_model.model.generation_config
+        tokenizer = language_model.tokenizer
+        configured = language_model.model.generation_config
         begins = (tokenizer.bos_token_id, configured.bos_token_id, tokenizer.eos_token_id)
         first = next((token for token in begins if token is not None), 0)
         rows = min(_TOGETHER, self.count - start)
@@ -100,7 +101,7 @@ class TextCorpus:
 
     def documents(self, language_model: LanguageModel) -> Iterator[list[int]]:
         """Consecutive segments, without special tokens."""
-        text = self.path.read_text(encoding="utf-8")
+        text = self.path.read_text("utf-8")
         ids = language_model.tokenizer(text, add_special_tokens=False)["input_ids"]
         for start in range(0, len(ids), self.segment):
             yield ids[start : start + self.segment]

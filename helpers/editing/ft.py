@@ -128,9 +128,12 @@ class Ft(LossEditor):
 
     def edit_rows(self, rows: Sequence[EditRow]) -> list[Update]:
         """Dense updates, optimised together; edits leave the batch when they stop or fail."""
-        settings, bound = self.hyperparameters, self.hyperparameters.norm_constraint
-        model, module = self.language_model, self.language_model.module(self.module)
-        batch, shape = EditBatch(model, rows, self.layer), model.weight(self.module).shape
+        settings = self.hyperparameters
+        bound = self.hyperparameters.norm_constraint
+        model = self.language_model
+        module = self.language_model.module(self.module)
+        batch = EditBatch(model, rows, self.layer)
+        shape = model.weight(self.module).shape
         biased = getattr(module, "bias", None) is not None
         options: dict[str, Any] = {"device": model.device, "requires_grad": True}
         changes = []

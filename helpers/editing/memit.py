@@ -86,9 +86,11 @@ class SpreadingEditor(VectorEditor):
         """One independent update per request, of rank one in every edited matrix."""
         vectors = self._vectors(requests)
         sound = [i for i, vector in enumerate(vectors) if not vector.failure]
-        updates, notes = {i: Update({}) for i in sound}, {i: dict[str, Any]() for i in sound}
+        updates = {i: Update({}) for i in sound}
+        notes = {i: dict[str, Any]() for i in sound}
         for layer, keys, residuals in self._layers(requests, vectors, updates):
-            factors, module = self.solve_each(layer, keys, residuals), self._module(layer)
+            factors = self.solve_each(layer, keys, residuals)
+            module = self._module(layer)
             for column, i in enumerate(sound):
                 own = slice(column, column + 1)
                 delta = LowRank(*(factor[:, own].float() for factor in factors))
@@ -129,7 +131,8 @@ class SpreadingEditor(VectorEditor):
         updates: Mapping[int, Update],
     ) -> Iterator[tuple[int, Tensor, Tensor]]:
         """Each layer with keys [f, n] and residuals [d, n], read under the edits' ``updates`` so far."""
-        layout, layers = self.language_model.layout, self.hyperparameters.layers
+        layout = self.language_model.layout
+        layers = self.hyperparameters.layers
         last = layout.block(layers[-1])
         prompts = self.prompts([requests[i] for i in updates])
         wanted = [(vectors[i].initial + vectors[i].delta).double() for i in updates]  # z

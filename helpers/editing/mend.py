@@ -219,7 +219,8 @@ def load_network(
             f" {language_model.name} ({language_model.fingerprint}); {train}"
         )
     shapes = {name: (out, into) for name, (out, into) in described["shapes"].items()}
-    layers, rank = {language_model.layout.layer_of(name) for name in shapes}, described["rank"]
+    layers = {language_model.layout.layer_of(name) for name in shapes}
+    rank = described["rank"]
     if layers != set(hyperparameters.layers) or rank != hyperparameters.rank:
         raise NetworkError(
             f"{path} edits layers {sorted(layers)} at rank {rank}; the hyperparameters name"

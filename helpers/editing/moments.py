@@ -127,7 +127,8 @@ def second_moment(
     language_model: LanguageModel, layers: Sequence[int], corpus: Corpus
 ) -> dict[int, SecondMoment]:
     """Those of the layers, made where cache and package lack them; an interrupted run resumes."""
-    prefixed, fingerprint = bool(prompt_prefix(language_model)), language_model.fingerprint
+    prefixed = bool(prompt_prefix(language_model))
+    fingerprint = language_model.fingerprint
     root = moments_folder(fingerprint, corpus, prefixed=prefixed)
     found = {layer: sound(_place(root, layer), _read) for layer in layers}
     if missing := [layer for layer in layers if found[layer] is None]:
@@ -186,7 +187,8 @@ def _summed_keys(
 ) -> tuple[dict[str, Tensor], int]:
     """Sums of k k^T [f, f] by module over a corpus, and its tokens; a file keeps unfinished ones."""
     layout, device = language_model.layout, language_model.device
-    modules, prefix = list(map(layout.mlp_out, layers)), prompt_prefix(language_model)
+    modules = list(map(layout.mlp_out, layers))
+    prefix = prompt_prefix(language_model)
     size = (layout.intermediate_size, layout.intermediate_size)
     sums = sound(unfinished, load_file) or {name: torch.zeros(size) for name in modules}
     read, tokens = map(int, sums.pop("documents and tokens", (0, 0)))

@@ -96,7 +96,8 @@ def read_hyperparameters(
 ) -> Any:
     """An editor's hyperparameters; ``overrides`` replace also values that the editor's name implies."""
     row, _ = split_method(editor)
-    kind, values = row.hyperparameters, preset_values(editor, model, preset, size)
+    kind = row.hyperparameters
+    values = preset_values(editor, model, preset, size)
     values = {k: v for k, v in values.items() if k not in _NOT_HYPERPARAMETERS}
     if issubclass(kind, WrapperHyperparameters) and not _is_named(preset):
         values = {k: v for k, v in values.items() if k in kind.model_fields}
@@ -203,7 +204,7 @@ def content_of(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise EditorError(f"no file {path} with hyperparameters")
     try:
-        content = load_yaml(path.read_text(encoding="utf-8"))
+        content = load_yaml(path.read_text("utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise EditorError(f"{path} is no YAML ({error}); correct or remove it") from error
     if not isinstance(content, dict):

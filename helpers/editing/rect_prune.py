@@ -170,7 +170,8 @@ def restrain(delta: Delta, limit: float, log_base: float) -> tuple[Delta, int]:
     if not bool(large.any()):
         return delta, 0
     lowered = (values / limit).log() / math.log(log_base) + limit
-    scaled, count = left * torch.where(large, lowered, values), int(large.sum())
+    scaled = left * torch.where(large, lowered, values)
+    count = int(large.sum())
     if isinstance(delta, LowRank):
         return LowRank((q_left @ scaled).float(), (q_right @ right.T).float()), count
     return Dense((scaled @ right).float(), delta.bias), count

@@ -127,7 +127,8 @@ def _pretrained(
 @torch.inference_mode()
 def _ready(language_model: LanguageModel) -> LanguageModel:
     """Freeze, switch to evaluation, choose the attention path, and compare scores with the model's own."""
-    model, name = language_model.model.requires_grad_(False).eval(), language_model.name
+    model = language_model.model.requires_grad_(False).eval()
+    name = language_model.name
     # cuDNN plans anew for every shape, and its gradients under a mask were not always numbers.
     torch.backends.cuda.enable_cudnn_sdp(False)
     if language_model.masked:

@@ -53,7 +53,8 @@ SHAPES: dict[str, dict[str, Any]] = {
 
 def byte_tokenizer() -> PreTrainedTokenizerFast:
     """A byte-level tokenizer (257 ids, pad = eos = bos = 256) that works without any file."""
-    letters, end = sorted(pre_tokenizers.ByteLevel.alphabet()), "<|end|>"
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    end = "<|end|>"
     vocabulary = {letter: index for index, letter in enumerate([*letters, end])}
     tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)

@@ -1,4 +1,4 @@
-"""PEAK's figures, drawn from stored scores alone; ablations from whatever studies of a run are stored."""
+"""PEAK's figures, drawn from stored scores alone."""
 
 from __future__ import annotations
 
@@ -12,34 +12,14 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from scipy import stats
 
-from helpers.editing.editors import Variant, fairer, method_label, objectives
-from helpers.peak.ablations import (
-    Studies,
-    editors_with,
-    fairer_editors,
-    finished,
-    said_beside_factors,
-    said_correlations,
-    sequence_metrics,
-    studies_of,
-    variant_metrics,
-    variants_of,
-    with_neighbours,
-)
 from helpers.peak.findings import (
     DATASETS,
     FACTORS,
     VERDICTS,
     WITH_APP,
     Runs,
-    app_findings,
-    fairer_findings,
     metrics_of_runs,
-    neighbour_findings,
-    objective_findings,
-    short_name,
     verdict_counts,
 )
 from helpers.peak.metrics import additivity, method_metrics, metric_interval, probabilities_table
@@ -52,19 +32,16 @@ from helpers.peak.tables import (
 )
 from helpers.results.archive import Run
 from helpers.results.figure import figure
-from helpers.results.statistics import LEVEL, Estimate, paired_means
+from helpers.results.statistics import Estimate, paired_means
 from helpers.results.style import (
-    BESIDE,
     MARKERS,
     PALETTE,
     captioned,
     marked,
-    method_line,
     plain,
     told,
     use_style,
 )
-from helpers.results.text import INCONCLUSIVE, Evidence, corrected_verdicts
 
 IN_TABLES = ("FT-L", "KN", "MEND", "ROME", "MEMIT")  # of the paper
 MAIN_RUN = "smollm2-135m_peak-cf"
@@ -87,14 +64,9 @@ _PAPER_ROWS = {
 }
 _VERDICT_COLOURS: Any = dict(zip(VERDICTS, (PALETTE[0], "0.85", PALETTE[3]), strict=True))
 ABOVE: dict[str, Any] = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.0), "ncols": 2}
-_ACROSS: dict[str, Any] = {"across": True, "markersize": 5, "elinewidth": 0.9}
-_LIST_COLOURS = {"correct": PALETTE[2], "hard": PALETTE[3], "random": PALETTE[7]}
-_HOLM = "corrected for their number (Holm)"
-_HOLLOW = f"Differences on the same records; hollow: inconclusive when all tests are {_HOLM}"
-_WEIGHTINGS = "sum: the list weighs as much as the new answer; mean: every answer weighs the same"
-_SAID = {"AFF_hard": ("AFF", "forgotten answers"), "ANF_hard": ("ANF", "new false answers")}
+ACROSS: dict[str, Any] = {"across": True, "markersize": 5, "elinewidth": 0.9}
+LIST_COLOURS = {"correct": PALETTE[2], "hard": PALETTE[3], "random": PALETTE[7]}
 _together = partial(figure, of="peak", main=MAIN_RUN, together=True)
-_ablation = partial(figure, of="ablations", main=MAIN_RUN)
 Answers = Mapping[str, tuple[float, float]]
 """Probability before and after the edit, by answer."""
 
@@ -125,7 +97,8 @@ def answer_probabilities(answers: pd.DataFrame, *, title: str = "") -> Figure:
         kind, top, bottom = part["list"].iloc[0], part["row"].max() + 0.5, part["row"].min() - 0.5
         shade = "0.93" if kind in ("correct", "random") else "1.0"
         axes.axhspan(bottom, top, color=shade, zorder=0)
-        label, middle = {"target": "appended", **LISTS}[kind], (top + bottom) / 2
+        label = {"target": "appended", **LISTS}[kind]
+        middle = (top + bottom) / 2
         axes.text(1.01, middle, label, transform=axes.get_yaxis_transform(), va="center")
     axes.set_yticks(rows, [plain(answer) for answer in answers["answer"]])
     axes.set_xscale("log")
@@ -143,7 +116,7 @@ def list_probabilities(run: Run) -> Figure:
     contrasts = [paired_means(t["hard_after"], t["correct_after"]) for t in tables.values()]
     ahead = sum(contrast.difference.low > 0 for contrast in contrasts)
     drawn, axes = plt.subplots(figsize=(6.6, 0.3 * len(tables) + 1.6))
-    _list_marks(axes, tables)
+    list_marks(axes, tables)
     finding = (
         f"After {ahead} of {len(tables)} methods the correct answers are still more probable than "
         "the hard false ones"
@@ -209,7 +182,8 @@ def paper_against_ours(runs: Sequence[Run]) -> Figure:
     for metric in (*FACTORS, "GS"):
         pairs = (app_contrast(each, f"{m}+APP", metric) for each in ours.values() for m in WITH_APP)
         lower[metric] = [pair.difference.mean < 0 for pair in pairs if pair]
-    damage, success = lower["AFF_hard"] + lower["ANF_hard"], lower["GS"]
+    damage = lower["AFF_hard"] + lower["ANF_hard"]
+    success = lower["GS"]
     finding = (
         f"With APP forgetting (AFF) and noise (ANF) are lower in {sum(damage)} of our {len(damage)} "
         f"comparisons, generalisation (GS) in {sum(success)} of {len(success)}"
@@ -230,7 +204,7 @@ def _paper_marks(axes: Axes, place: int, method: str, theirs: pd.DataFrame, ours
     for number, ((model, _), metrics) in enumerate(ours.items()):
         if method in metrics:
             found = [metric_interval(metric, metrics[method][metric]) for metric in _PAPER_ROWS]
-            look: dict[str, Any] = {**_ACROSS, "fmt": MARKERS[number], "color": color}
+            look: dict[str, Any] = {**ACROSS, "fmt": MARKERS[number], "color": color}
             look |= {"label": f"{model}, {suffix}", "markersize": 4, "capsize": 0, "clip_on": False}
             marked(axes, rows + 0.05 * (len(ours) - 1 - 2 * number), rows_of(found), **look)
 
@@ -317,163 +291,13 @@ def _moved(axes: Axes, answers: Answers, level: float, words: str) -> None:
     axes.grid(axis="y", visible=False)
 
 
-@_ablation(
-    "04_objectives",
-    title="APP short of one objective",
-    each=("editor", partial(editors_with, field="alpha")),
-)
-def objectives_panels(run: Run, *, editor: str) -> Figure:
-    """What APP loses without one objective, and answer probabilities (PEAK, Figures 3 and 5)."""
-    use_style()
-    stored = studies_of(run)
-    editors = editors_with(run, "alpha")
-    found = _shown(stored, [variant for each in editors for variant in objectives(each)])
-    names = {short_name(variant): variant for variant in objectives(editor) if variant in found}
-    tested, label = objective_findings(found, editors), method_label(editor)
-    rows = {name: -place for place, name in enumerate(names) if name.startswith("without")}
-    drawn, (left, right) = plt.subplots(1, 2, figsize=(7.2, 3.1), width_ratios=(2, 3))
-    for place, title in enumerate(NAMES.values()):
-        aside = {name: row + 0.12 - 0.24 * place for name, row in rows.items()}
-        color = _LIST_COLOURS["correct" if place == 0 else "hard"]
-        look = {"fmt": MARKERS[place], "color": color, "label": title}
-        chosen = _judged(tested, f"{title.replace(',', '')}, {label}: without", "- APP")
-        _mark_tests(left, aside, chosen, **look)
-    left.set_yticks([*rows.values()], [*rows])
-    left.legend(**ABOVE)
-    left.set_xlabel("change without the objective [points]\n→ worse")
-    scores = {name: stored.scores[str(variant)] for name, variant in names.items()}
-    shown = {name: found[variant] for name, variant in names.items()}
-    tables = {name: probabilities_table(scores[name]).loc[t.index] for name, t in shown.items()}
-    _list_marks(right, tables)
-    held, tests = _holding(tested, f"{label}: without", "- APP")
-    lost = [f"{m[:3]} {m.partition(': ')[2].removesuffix(' - APP')}" for m in held]
-    finding = f"{label}+APP: higher {' and '.join(lost) or 'AFF or ANF'} ({len(held)} of {tests} tests hold)"
-    caption = f"{stored.described(*stored.scores.values())}\n{_HOLLOW}"
-    return _told(drawn, finding, caption, shown.values())
-
-
-@_ablation(
-    "04_neighbours",
-    title="More neighbours for APP",
-    when=lambda run: bool(editors_with(run, "neighbours")),
-)
-def neighbours_lines(run: Run) -> Figure:
-    """AFF and ANF (hard) against the number of neighbours APP is given (PEAK, Figure 4)."""
-    stored, editors = studies_of(run), editors_with(run, "neighbours")
-    metrics = variant_metrics(stored.scores)
-    groups = {editor: with_neighbours(metrics, editor) for editor in editors}
-    curves = {
-        editor: {f"{v.value:g}" if v.field else "all": table for v, table in chosen.items()}
-        for editor, chosen in groups.items()
-    }
-    drawn = _curves(NAMES, [curves], "neighbours k of each list given to APP")
-    held, tests = _holding(neighbour_findings(metrics, editors))
-    tables = [table for chosen in groups.values() for table in chosen.values()]
-    finding = f"APP protects more with more neighbours in {len(held)} of {tests} tests"
-    caption = f"{stored.described(*stored.scores.values())}\nTests: paired, {_HOLM}"
-    return _told(drawn, finding, caption, tables)
-
-
-@_ablation("04_fairer", title="Fairer baselines", when=lambda run: bool(fairer_editors(run)))
-def fairer_differences(run: Run) -> Figure:
-    """What answers as targets cost: noise and forgetting beyond APP's, lost edits (PEAK, Table 5)."""
-    use_style()
-    stored, editors = studies_of(run), fairer_editors(run)
-    shown = _shown(stored, [variant for editor in editors for variant in fairer(editor)])
-    tested = fairer_findings(shown, editors)
-    labels = [method_label(editor) for editor in editors]
-    drawn, panels = plt.subplots(1, 3, figsize=(7.6, 3.0), sharey=True)
-    parts = {"ANF hard": "more noise", "AFF hard": "more forgetting", "ES": "lower success"}
-    for axes, (metric, part) in zip(panels, parts.items(), strict=True):
-        for place, weighting in enumerate(("sum", "mean")):
-            rows = {name: 0.1 - 0.2 * place - row for row, name in enumerate(labels)}
-            look = {"fmt": MARKERS[place], "color": PALETTE[place], "label": weighting}
-            _mark_tests(axes, rows, _judged(tested, f"{metric}, ", f"+ ({weighting})"), **look)
-        axes.set_title(
-            f"{part} ({metric[:3]})\nthan {'the plain editor' if metric == 'ES' else 'with APP'}"
-        )
-        axes.set_xlabel("points → targets worse")
-    panels[0].set_yticks([-row for row in range(len(labels))], labels)
-    panels[-1].legend(title="answers\nweighted as", **BESIDE)
-    noisy, tests = _holding(tested, "ANF", "(sum)")
-    finding = (
-        f"Targets weighted as a sum leave more noise than APP with {len(noisy)} of {tests} editors"
-    )
-    caption = f"{stored.described(*stored.scores.values())}\n{_WEIGHTINGS}\n{_HOLLOW}"
-    return _told(drawn, finding, caption, shown.values())
-
-
-@_ablation(
-    "04_sequences",
-    title="Sequential edits",
-    when=lambda run: any(" after " in name for name in run.tables),
-)
-def sequence_lines(run: Run) -> Figure:
-    """AFF, ANF and ES of all edited records against the number of edits made, from two edits on."""
-    stored = studies_of(run)
-    metrics = {place: t for place, t in sequence_metrics(stored).items() if len(t) > 1}
-    groups: dict[str, dict[str, dict[str, pd.DataFrame]]] = {}
-    for (method, edits), table in metrics.items():
-        groups.setdefault(method.partition("+")[0], {}).setdefault(method, {})[str(edits)] = table
-    drawn = _curves({**NAMES, "ES": "ES"}, [*groups.values()], "edits made and scored")
-    most = max(edits for _, edits in metrics)
-    after = {Variant(method): t for (method, edits), t in metrics.items() if edits == most}
-    held, tests = _holding(app_findings(after, groups), "AFF")
-    editors = [measure.partition(", ")[2].partition(":")[0] for measure in held]
-    words = f"APP still lowers forgetting with {' and '.join(editors) or 'no editor'}"
-    finding = f"After {most} edits in sequence {words} ({len(held)} of {tests} editors)"
-    caption = f"{stored.described(*metrics.values())}\nTests: paired, {_HOLM}"
-    return _told(drawn, finding, caption, metrics.values())
-
-
-@figure(
-    "04_said",
-    title="AFF and ANF against what the model generates",
-    of="ablations",
-    main="smollm2-135m_peak-mini-cf",
-    when=lambda run: (
-        "said before" in run.tables
-        and any(f"said by {name}" in run.tables for name in variants_of(run))
-    ),
-)
-def said_correlations_marks(run: Run) -> Figure:
-    """Spearman's ρ over records of AFF with what is forgotten and of ANF with what is newly false."""
-    use_style()
-    stored = studies_of(run)
-    found = said_correlations(said_beside_factors(stored))
-    methods = list(found["method"].unique())
-    size = (7.2, 0.3 * len(methods) + 1.9)
-    drawn, panels = plt.subplots(1, 2, figsize=size, sharex=True, sharey=True)
-    counts = []
-    for axes, (factor, rows) in zip(panels, found.groupby("factor", sort=False), strict=True):
-        critical = stats.t.ppf(1 - LEVEL / 2, rows["n"].min() - 2)
-        least = critical / np.sqrt(rows["n"].min() - 2 + critical**2)  # |ρ| with p < 0.05
-        axes.axvspan(-least, least, color="0.92", zorder=0)
-        for place, (measure, pairs) in enumerate(rows.groupby("measure", sort=False)):
-            places = [len(methods) - methods.index(m) + 0.1 - 0.2 * place for m in pairs["method"]]
-            filled = np.where(pairs["p_value"] < LEVEL, "black", "white")
-            look: dict[str, Any] = {"marker": MARKERS[place], "edgecolor": "black"}
-            label = str(measure).replace("_", " ")
-            axes.scatter(pairs["rho"], places, color=filled, label=label, s=36, **look)
-        axes.axvline(0, color="0.4", linewidth=0.8)
-        axes.set(xlabel="rank correlation ρ", xlim=(-1, 1), ylim=(0.4, len(methods) + 0.6))
-        axes.legend(title=" and ".join(_SAID[str(factor)]), **ABOVE)
-        axes.grid(axis="y", visible=False)
-        clear = f"in {(rows['p_value'] < LEVEL).sum()} of {rows['rho'].notna().sum()} tests"
-        counts.append(f"{' correlates with '.join(_SAID[str(factor)])} {clear}")
-    panels[0].set_yticks(range(len(methods), 0, -1), methods)
-    n = f"n = {found['n'].min()} to {found['n'].max()} records"
-    note = f"Filled: p < 0.05, {_HOLM}; grey: p > 0.05 with the fewest records, one test; {n}"
-    return told(drawn, ", ".join(counts), f"{stored.described(*stored.said.values())}\n{note}")
-
-
 def rows_of(found: Iterable[Estimate], *, scale: float = 100) -> pd.DataFrame:
     """Estimates as ``marked`` takes them, in percent."""
     values = [(scale * e.mean, scale * e.low, scale * e.high) for e in found]
     return pd.DataFrame(values, columns=["mean", "low", "high"])
 
 
-def _list_marks(axes: Axes, tables: Mapping[str, pd.DataFrame]) -> None:
+def list_marks(axes: Axes, tables: Mapping[str, pd.DataFrame]) -> None:
     """Mean probability of each list before, and after each state from the top, on a log axis."""
     states = {"before": (next(iter(tables.values())), "before")}
     states |= {name: (table, "after") for name, table in tables.items()}
@@ -483,75 +307,11 @@ def _list_marks(axes: Axes, tables: Mapping[str, pd.DataFrame]) -> None:
         found = [metric_interval(key, table[key]) for table, key in keys]
         # An interval down to zero has no end on a log axis.
         found = [replace(e, low=max(e.low, e.mean / 100)) for e in found]
-        look: dict[str, Any] = {"fmt": MARKERS[place], "color": _LIST_COLOURS[name]}
+        look: dict[str, Any] = {"fmt": MARKERS[place], "color": LIST_COLOURS[name]}
         marked(
-            axes, rows + 0.2 - 0.2 * place, rows_of(found, scale=1), label=label, **_ACROSS, **look
+            axes, rows + 0.2 - 0.2 * place, rows_of(found, scale=1), label=label, **ACROSS, **look
         )
     axes.set_yticks(rows, [*states])
     axes.set(xscale="log", xlabel="mean probability (log scale)")
     axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, columnspacing=0.8)
     axes.grid(axis="y", visible=False)
-
-
-def _curves(
-    titles: Mapping[str, str],
-    groups: Sequence[Mapping[str, Mapping[str, pd.DataFrame]]],
-    label: str,
-) -> Figure:
-    """A row of panels a group, a panel a metric, a line a method with 95 % intervals; ``label``: of ticks."""
-    use_style()
-    ticks = list(dict.fromkeys(t for curves in groups for c in curves.values() for t in c))
-    shape, size = (len(groups), len(titles)), (7.6, 1.9 * len(groups) + 1.1)
-    drawn, grid = plt.subplots(*shape, figsize=size, squeeze=False, sharex=True, sharey=True)
-    for row, (curves, panels) in enumerate(zip(groups, grid, strict=True), start=1):
-        for axes, (metric, title) in zip(panels, titles.items(), strict=True):
-            for index, (method, points) in enumerate(curves.items()):
-                aside = 0.06 * (index - (len(curves) - 1) / 2)
-                places = [ticks.index(tick) + aside for tick in points]
-                found = [metric_interval(metric, table[metric]) for table in points.values()]
-                marked(axes, places, rows_of(found), **method_line(method))
-            axes.set_title(title if row == 1 else "")
-            axes.set_xlabel(label if row == len(groups) else "")
-            axes.set(xticks=range(len(ticks)), xticklabels=ticks, ylim=(-3, 105))
-        panels[0].set_ylabel("mean over records [%]")
-        panels[-1].legend(**BESIDE)
-    return drawn
-
-
-def _judged(tested: Sequence[Evidence], *parts: str) -> dict[str, tuple[Evidence, str]]:
-    """Tests with these parts in their measure, and their verdicts, corrected for all of ``tested``."""
-    judged = zip(tested, corrected_verdicts(tested), strict=True)
-    return {e.measure: (e, v) for e, v in judged if all(part in e.measure for part in parts)}
-
-
-def _holding(tested: Sequence[Evidence], *parts: str) -> tuple[list[str], int]:
-    """The measures of ``_judged`` that hold, and how many were tested."""
-    found = _judged(tested, *parts)
-    return [measure for measure, (_, verdict) in found.items() if verdict == "holds"], len(found)
-
-
-def _mark_tests(
-    axes: Axes, rows: Mapping[str, float], found: dict[str, tuple[Evidence, str]], **look: Any
-) -> None:
-    """Differences, each in the row that its measure names; hollow where inconclusive."""
-    for measure, (evidence, verdict) in found.items():
-        places = [place for row, place in rows.items() if row in measure]
-        fill = {"mfc": "white" if verdict == INCONCLUSIVE else look["color"], "label": ""}
-        marked(axes, places, rows_of([evidence.difference]), **_ACROSS, **look | fill)
-    axes.plot([], [], look["fmt"], color=look["color"], label=look["label"])
-    axes.axvline(0, color="0.4", linewidth=0.8)
-    axes.margins(y=0.1)
-    axes.grid(axis="y", visible=False)
-
-
-def _shown(stored: Studies, variants: Sequence[Variant]) -> dict[Variant, pd.DataFrame]:
-    names = [str(variant) for variant in variants]
-    scores = {name: stored.scores[name] for name in names if name in stored.scores}
-    return finished(variant_metrics(scores), variants)
-
-
-def _told(drawn: Figure, finding: str, caption: str, tables: Iterable[pd.DataFrame]) -> Figure:
-    """The figure with its finding, and how many records are behind its means: those with AFF."""
-    counts = sorted({int(table["AFF_hard"].notna().sum()) for table in tables})
-    means = f"n = {', '.join(map(str, counts))} records, 95 % intervals"
-    return told(drawn, finding, f"{caption}; {means}")

@@ -49,7 +49,8 @@ def findings(
     """
     evidence = [*_within(counterfactual), *_app(counterfactual)]
     if temporal is not None:
-        finding, sets = "PEAK-T has lower AFF, ANF, ES and GS", _common(temporal, counterfactual)
+        finding = "PEAK-T has lower AFF, ANF, ES and GS"
+        sets = _common(temporal, counterfactual)
         for metric in (*FACTORS, *EDITS) if _plain(sets[0]) else ():
             measure = f"{metric} PEAK-CF - PEAK-T, plain editors".replace("_", " ")
             means = (_mean(metrics, metric) for metrics in sets)

@@ -273,7 +273,8 @@ class PeakSequence:
                 made = []
 
     def _store(self, count: int, total: Update, made: Sequence[Update]) -> None:
-        results, records = self.results(count), self.run.data.records[:count]
+        results = self.results(count)
+        records = self.run.data.records[:count]
         with kept_whole(results.folder / _UPDATE) as scratch:
             total.save(scratch)
         edits = diagnostics_table(records[-len(made) :], made)

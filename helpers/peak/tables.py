@@ -86,7 +86,8 @@ def editing_table(by_record: Metrics, *, metrics: Sequence[str] = MAIN_METRICS) 
     for method, table in by_record.items():
         cells, marks = [str(len(table))], {}
         for metric in metrics:
-            found, contrast = metric_interval(metric, table[metric]), tests.get((method, metric))
+            found = metric_interval(metric, table[metric])
+            contrast = tests.get((method, metric))
             fewer = found.n < (common[metric] or len(table))
             sign = mark(contrast, higher_is_better=metric in _HIGHER) if contrast else ""
             if sign:

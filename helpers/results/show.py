@@ -16,22 +16,14 @@ from IPython.display import display
 from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 
-from helpers.paths import file_name
+from helpers.paths import PACKAGED, file_name
 from helpers.results.figure import drawing, published
 from helpers.results.style import save_figure
 
 _SCREEN = 100  # pixels of a figure on the page to an inch; it is drawn with twice as many
 # The first column stays in sight while the others scroll; numbers and intervals stay on one line.
 # Colours are the page's own.
-_LOOK = (
-    "<style>.ke-table{overflow-x:auto;max-width:100%}"
-    ".ke-table table{border-collapse:collapse;table-layout:auto;font-size:.85em;"
-    "font-variant-numeric:tabular-nums}"
-    ".ke-table th,.ke-table td{padding:.25em .45em;text-align:right;vertical-align:top}"
-    ".ke-table .words{text-align:left;min-width:8em;max-width:26em}"
-    ".ke-table tr>:first-child{text-align:left;position:sticky;left:0;max-width:12em;"
-    "background:var(--jp-layout-color0,var(--color-background-primary,#fff))}</style>"
-)
+_LOOK = f"<style>{(PACKAGED / 'table.css').read_text()}</style>"
 _LONG = 24  # letters from which a cell holds words, not a value
 TIED = re.compile(r" (?=±|\d+ %)|(?<=±) |(?<=,) (?=[-+−]?[\d.]+\])")  # spaces that break no line
 

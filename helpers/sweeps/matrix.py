@@ -96,7 +96,7 @@ class Group:
 def read_sweep(path: Path) -> Sweep:
     """Read a sweep file; a ``UserError`` names all that is wrong with it."""
     try:
-        content = load_yaml(path.read_text(encoding="utf-8"))
+        content = load_yaml(path.read_text("utf-8"))
         if not isinstance(content, dict):
             raise UserError(f"{path} must be a mapping with {', '.join(Sweep.model_fields)}")
         return Sweep(**content)

@@ -86,7 +86,8 @@ def deep_requests(
     """
     requests = {edit.prompt.partition("{}")[0]: request_of(edit, kinds)}
     for question, target in questions:
-        key, further = question.prompt.partition("{}")[0], (question.prompt, target)
+        key = question.prompt.partition("{}")[0]
+        further = (question.prompt, target)
         if first := requests.get(key):
             requests[key] = replace(first, further=(*first.further, further))
         else:

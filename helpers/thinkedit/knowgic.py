@@ -109,7 +109,7 @@ def load_aliases(layout: str = "2025-06") -> dict[str, tuple[str, ...]]:
         return dict(read_wordings().aliases)
     if layout not in LAYOUTS:
         return {}
-    content = json.loads(locate(ALIASES).read_text(encoding="utf-8"))
+    content = json.loads(locate(ALIASES).read_text("utf-8"))
     return {entity.casefold(): tuple(entry["answer_alias"]) for entity, entry in content.items()}
 
 

@@ -106,7 +106,8 @@ def parts_of(
     def part(run: ThinkEditRun, method: str, mode: str) -> Part:
         editor = editors.get(method)
         settings = {**_scored(run), **(editor.settings() if editor else {})}
-        name, stored = f"{run.estimator}: {method}, {mode}", partial(rows, run, method, mode)
+        name = f"{run.estimator}: {method}, {mode}"
+        stored = partial(rows, run, method, mode)
         cases = [edit.case_id for edit in run.edits]
         return Part(name, settings, partial(stored, make=True), stored, cases)
 

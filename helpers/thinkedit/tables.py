@@ -59,7 +59,8 @@ def facts_of(
     run: Run, method: str, *, mode: str, rule: Known = DEFAULT, estimator: str = "exact"
 ) -> pd.DataFrame:
     """``metrics.facts_table`` of a method's stored edits; ArchiveError where there are none."""
-    before, after = f"{estimator}: none, before", f"{estimator}: {method}, {mode}"
+    before = f"{estimator}: none, before"
+    after = f"{estimator}: {method}, {mode}"
     if after not in run.tables:
         raise ArchiveError(f"run {run.name!r} has no {estimator} scores of {method}, {mode}")
     return metrics.facts_table(run.tables[before], run.tables[after], rule=rule)

@@ -93,7 +93,7 @@ def codex_store() -> TripleStore:
     names = (data_folder() or Path()) / "codex-s" / "labels.json"
     if names.is_file():
         kinds = names.with_name("entity2types.json")
-        labels, types = (json.loads(path.read_text(encoding="utf-8")) for path in (names, kinds))
+        labels, types = (json.loads(path.read_text("utf-8")) for path in (names, kinds))
     else:
         labels, types = labels_of(Endpoint(), identifiers), types_of(Endpoint(), identifiers)
     store = TripleStore()

@@ -32,7 +32,7 @@ class PromptTemplates(NamedTuple):
 
 def packaged_templates() -> dict[str, PromptTemplates]:
     """The packaged templates by relation."""
-    content = load_yaml(TEMPLATES.read_text(encoding="utf-8"))
+    content = load_yaml(TEMPLATES.read_text("utf-8"))
     return {
         str(relation): PromptTemplates(tuple(lists["clozes"]), tuple(lists.get("questions", ())))
         for relation, lists in content.items()

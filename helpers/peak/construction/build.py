@@ -293,7 +293,8 @@ class _Maker:
         for answer in rng.sample(list(correct), len(correct)):
             if len(prompts) == self.settings.locality[1]:
                 break
-            label, known = graph.label(answer), self.by_answer.get(answer, [])
+            label = graph.label(answer)
+            known = self.by_answer.get(answer, [])
             drawn = rng.sample(known, min(_LOCALITY_TRIED, len(known)))
             # The fewest answers first, so that the prompt asks for this one and not for a dozen.
             for other in sorted(drawn, key=lambda key: len(graph.answers[key])):

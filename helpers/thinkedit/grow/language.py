@@ -16,7 +16,7 @@ from helpers.scoring.responses import Sampling, sample_responses, uses_chat
 from helpers.thinkedit.graph import Triplet
 from helpers.thinkedit.grow.wordings import Wordings
 
-PROMPTS = load_yaml((PACKAGED / "thinkedit" / "prompts.yaml").read_text(encoding="utf-8"))
+PROMPTS = load_yaml((PACKAGED / "thinkedit" / "prompts.yaml").read_text("utf-8"))
 _BULLET = re.compile(r"^\s*(?:[-*•]|\(?\d{1,2}[.)])\s+")
 # A full stop ends a sentence only before white space and not after an initial or a common title.
 _SENTENCE_END = re.compile(

@@ -376,7 +376,8 @@ def counts(grown: Sequence[Growth]) -> pd.DataFrame:
     """What each graph holds, with its chains by number of steps, and how it ended."""
     rows = []
     for growth in grown:
-        links, lengths = _links(growth), [len(chain) for chain in growth.chains]
+        links = _links(growth)
+        lengths = [len(chain) for chain in growth.chains]
         own = len(links & growth.reasoned & growth.offered)
         steps = "/".join(str(lengths.count(n)) for n in range(1, MAX_STEPS + 1))
         rows.append((str(growth.fact), len(links), own, len(lengths), steps, growth.stopped))

@@ -64,7 +64,7 @@ class Wordings:
 @cache
 def read_wordings() -> Wordings:
     """The packaged wordings."""
-    content = load_yaml(WORDINGS.read_text(encoding="utf-8"))
+    content = load_yaml(WORDINGS.read_text("utf-8"))
     relations = TypeAdapter(dict[str, Wording]).validate_python(content["relations"])
     aliases = content["aliases"].items()
     return Wordings(
@@ -119,7 +119,8 @@ def _bearers(graph: Graph) -> set[str]:
     Of several it is the subject of most facts. A place in the same country (a city and the region around
     it), or in the bearer itself (Singapore), also keeps the label: they are taken for one place.
     """
-    facts, countries = Counter[str](), defaultdict[str, set[str]](set)
+    facts = Counter[str]()
+    countries = defaultdict[str, set[str]](set)
     for edge in graph.edges:
         facts[edge.subject] += 1
         if edge.relation == "P17":
