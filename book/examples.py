@@ -6,7 +6,6 @@ The page marks a place by ``%EXAMPLE name%``; ``with_examples`` puts a box there
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
@@ -16,27 +15,15 @@ from helpers.klob.metrics import permutation_null, relative_similarity, similari
 from helpers.peak import figures as peak
 from helpers.peak.ablations import said_metrics
 from helpers.peak.metrics import ranking_forgetting_factor, ranking_noise_factor
-from helpers.results.statistics import mean_interval, paired_means
-from helpers.results.text import in_points
 
 _MARK = re.compile(r"%EXAMPLE (\w+)%")
 
 
 def with_examples(page: str) -> str:
     """The page with every example in its place; a ``KeyError`` for a mark without one."""
-    examples = every_example()
-    return _MARK.sub(lambda found: f":::{{admonition}} Example\n{examples[found[1]]}\n:::", page)
-
-
-def every_example() -> Mapping[str, str]:
-    """The examples by name."""
-    return {
-        "additivity": _additivity(),
-        "intervals": _intervals(),
-        "said": _said(),
-        "similarity": _similarity(),
-        "chance": _chance(),
-    }
+    made = {f.__name__: f for f in (_additivity, _said, _similarity, _chance)}
+    words = ":::{{admonition}} Example\n{}\n:::".format
+    return _MARK.sub(lambda found: words(made[f"_{found[1]}"]()), page)
 
 
 def _additivity() -> str:
@@ -66,17 +53,6 @@ def _additivity() -> str:
         "![The same numbers as a picture](figures/03_reading.png)"
     )
     return "\n".join([*head, *rows, "", words])
-
-
-def _intervals() -> str:
-    plain, with_app = np.array([0.9, 0.8, 1.0, 0.7]), np.array([0.6, 0.6, 0.5, 0.6])
-    mean, change = mean_interval(plain), paired_means(plain, with_app)
-    return (
-        f"Four records have an AFF of {', '.join(f'{v:.0%}' for v in plain)}: the mean is "
-        f"{in_points(mean)}. With APP they have {', '.join(f'{v:.0%}' for v in with_app)}. The mean "
-        f"difference is {in_points(change.difference, signed=True)} with $p = {change.p_value:.3f}$. "
-        "The interval excludes zero and lower is better, so the mark is †."
-    )
 
 
 def _said() -> str:
