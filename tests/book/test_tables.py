@@ -71,6 +71,7 @@ def test_every_worked_example_has_its_place(book):
     examples = book("examples")
     page = (REPOSITORY / "book" / "pages" / "metrics.md").read_text("utf-8")
     shown = examples.with_examples(page)
-    assert page.count("%EXAMPLE ") == shown.count(":::{admonition} Example")
+    assert "%EXAMPLE " in page
+    assert "%EXAMPLE " not in shown
     with pytest.raises(KeyError):
         examples.with_examples("%EXAMPLE nothing%")
