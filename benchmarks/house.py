@@ -38,10 +38,10 @@ BUDGETS = {
     "explorer": 548,
     "sweeps": 450,
     "top-level": 1369,
-    "tools": 2647,
-    "benchmarks": 1497,
+    "tools": 2645,
+    "benchmarks": 1499,
     "book": 794,
-    "tests": 13403,
+    "tests": 13402,
 }
 OUTSIDE = ("tools", "benchmarks", "book", "tests")
 # What an addition is: a word by which code names one that exists, and the files it may touch.
@@ -158,7 +158,8 @@ def modules_to_a_number(notebook: str, word: str) -> list[str]:
         "from unittest.mock import patch",
         "from benchmarks.house import modules_run",
         *(f"patch({name!r}).start()" for name in LEFT_OUT),
-        *sources[:place],
+        "from contextlib import suppress",
+        *(f"with suppress(Exception):\n{indent(s, '    ')}" for s in sources[:place]),  # live ones
         "with modules_run() as found:",
         indent(sources[place], "    "),
         "print(*sorted(found))",
