@@ -15,8 +15,8 @@ from pathlib import Path
 from helpers.paths import NOTEBOOKS, REPOSITORY
 
 _WORDS = re.compile(
-    r"\b([Bb]eside|[Ff]oretells?|[Hh]ardly|[Ss]tands?|stood|told apart|said|mend(?:ed|s)?|so many|going on)\b"
-    r"|, too\b[.,;:]?"
+    r"\b([Bb]eside|[Ff]oretells?|[Hh]ardly|[Ss]tands?|stood|told apart|said|says?|mend(?:ed|s)?|so many"
+    r"|going on|left out|leaves? out)\b|, too\b[.,;:]?"
 )
 _CODE = re.compile(r"``.*?``|`[^`]*`|%EXAMPLE \w+%|\bsaid by \{\w+\}")  # a table's name
 

@@ -105,7 +105,7 @@ def build_editor(
 def build_editors(
     methods: Iterable[str | Variant], language_model: LanguageModel, **options: Any
 ) -> dict[str, Editor]:
-    """Editors by names of methods or variants; MEND, unless alone, is left out where it is untrained."""
+    """Editors by names of methods or variants; MEND, unless alone, is omitted where it is untrained."""
     variants = [Variant.parse(str(method)) for method in methods]
     options = {"memo": Memo(), **options}
     built: dict[str, Editor] = {}
@@ -115,7 +115,7 @@ def build_editors(
         except UntrainedError as error:
             if not built and method == list(names)[-1]:
                 raise
-            warnings.warn(f"{method_label(method)} is left out: {error}", stacklevel=2)
+            warnings.warn(f"{method_label(method)} is omitted: {error}", stacklevel=2)
     return {str(v): _changed(built[v.method], v) for v in variants if v.method in built}
 
 

@@ -1,6 +1,6 @@
 """Presets: an editor's hyperparameters by name, from a file, or as they are given.
 
-A name (``paper``, ``tuned``) is looked up in ``params/models/<model>.yaml``, whose ``configuration`` says
+A name (``paper``, ``tuned``) is looked up in ``params/models/<model>.yaml``, whose ``configuration`` states
 which models it fits, in the section of the editor's name, or else of its class's; ``generic`` places
 layers by relative depth for any model, untuned.
 """

@@ -16,7 +16,7 @@ class RequestError(UserError):
 
 @dataclass(frozen=True)
 class EditRequest:
-    """One edit: after ``prompt`` (with one ``{}`` for ``subject``) the model is to say ``target``.
+    """One edit: after ``prompt`` (with one ``{}`` for ``subject``) the model is to answer ``target``.
 
     ``correct`` (O) and ``false`` (O_h) are the answers APP protects and holds down. ``further`` holds
     other prompts about the subject, each with its own target: one optimised vector serves them all (the

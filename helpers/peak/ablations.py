@@ -1,4 +1,4 @@
-"""What parts of APP do: variants of notebook 04, their tables, and measures of what a model says.
+"""What parts of APP do: variants of notebook 04, their tables, and measures of what a model generates.
 
 *figures/data/ablations/<model>_<dataset>* holds the studies, each stored as soon as it is finished:
 
@@ -164,7 +164,7 @@ def sequence_metrics(stored: Studies) -> dict[tuple[str, int], pd.DataFrame]:
 
 
 def said_metrics(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
-    """Forgetting and noise in what a model says, from the answers its sampled responses name.
+    """Forgetting and noise in generated text, from the answers its sampled responses name.
 
     With B and A the distinct known answers named before and after an edit (correct ones C, false ones
     F, the appended one among A's others), and shares over all samples of a record:
@@ -190,7 +190,7 @@ def said_metrics(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
 
 
 def said_by_state(stored: Studies) -> dict[str, pd.DataFrame]:
-    """Measures of what the model says after each method's edits, against the unedited model, by label.
+    """Measures of what the model generates after each method's edits, against the unedited model, by label.
 
     ``unedited, again`` is the unedited model with other random numbers.
     """

@@ -1,7 +1,7 @@
 """The paper's findings as differences that can be tested on any model (PEAK, Section 7).
 
 A finding is one or more comparisons of two sets of per-record values: paired where both come from the
-same records, Welch otherwise; a difference is positive where the finding says so.
+same records, Welch otherwise; a difference is positive where the finding holds.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ EDIT_COLUMNS = [
 ]
 SCORING_VERSION = 1  # raise it when what is scored, or how, changes
 Make = Callable[[Sequence[PeakRecord]], Mapping[str, pd.DataFrame]]
-_OF_THE_FILE = ("dataset", "checksum", "strict_lists")  # a record's own content says as much
+_OF_THE_FILE = ("dataset", "checksum", "strict_lists")  # a record's own content states as much
 _UPDATE = "update.safetensors"
 
 

@@ -1,4 +1,4 @@
-"""What a model says when asked for a record's answers: sampled responses, and the answers they name.
+"""What a model generates when asked for a record's answers: sampled responses, and the answers they name.
 
 The edit prompt is continued before and after the edit with the same random numbers. Texts stay in the
 results store. Measures: ``ablations.said_metrics``.

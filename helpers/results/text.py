@@ -23,7 +23,7 @@ _PUBLISHED = PACKAGED / "published"
 
 @dataclass(frozen=True)
 class Evidence:
-    """One comparison: the difference is positive where the finding says so, in fractions."""
+    """One comparison: the difference is positive where the finding holds, in fractions."""
 
     finding: str
     measure: str

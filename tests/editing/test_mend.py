@@ -251,7 +251,7 @@ def test_the_other_editors_go_on_without_an_untrained_network(tiny, tmp_path, mo
         "build_editor",
         lambda name, model, **_: built.append(name) or network_file_of(name, model),
     )
-    with pytest.warns(UserWarning, match="MEND is left out: no MEND network gpt2-xl"):
+    with pytest.warns(UserWarning, match="MEND is omitted: no MEND network gpt2-xl"):
         editors = build.build_editors(["mend", "rome"], language_model, preset="paper")
     assert (list(editors), built) == (["rome"], ["mend", "rome"])
     with pytest.raises(NetworkError, match="train_mend --model gpt2-xl"):

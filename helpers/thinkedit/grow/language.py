@@ -88,7 +88,7 @@ def question_of(text: str) -> str:
 def statements(texts: Sequence[str], question: str) -> list[str]:
     """Split reasoning about a question into statements, each once: by line and sentence, without bullets.
 
-    What names an entity of the solved examples that the question does not name is left out.
+    What names an entity of the solved examples that the question does not name is omitted.
     """
     lines = (_BULLET.sub("", line).strip() for text in texts for line in text.splitlines())
     told = (sentence.strip() for line in lines for sentence in _SENTENCE_END.split(line))

@@ -22,7 +22,7 @@ _EXPLANATION = {
 
 
 class TripletRow(widgets.HBox):
-    """One editable triplet, with a box to tick: what is not ticked is left out."""
+    """One editable triplet, with a box to tick: what is not ticked is omitted."""
 
     def __init__(self, triplet: Triplet | None = None) -> None:
         names = ("subject", "relation", "object")

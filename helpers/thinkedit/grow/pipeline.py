@@ -279,7 +279,7 @@ class Session:
         return [found for found in growth.chains if len(found) > 1]
 
     def _questions(self, paths: Sequence[Steps]) -> Asked:
-        """A question for each path; a chain without a usable one is left out."""
+        """A question for each path; a chain without a usable one is omitted."""
         worded = {path: self._worded(path) for path in paths}
         free = [path for path in paths if not worded[path]]
         for path, (text,) in zip(free, self._ask(map(language.question_prompt, free)), strict=True):
