@@ -7,11 +7,9 @@ from functools import partial
 from typing import Any
 
 import matplotlib.pyplot as plt
-import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from scipy import stats
 
 from helpers.editing.editors import Variant, fairer, method_label, objectives
 from helpers.peak.ablations import (
@@ -19,12 +17,9 @@ from helpers.peak.ablations import (
     editors_with,
     fairer_editors,
     finished,
-    said_beside_factors,
-    said_correlations,
     sequence_metrics,
     studies_of,
     variant_metrics,
-    variants_of,
     with_neighbours,
 )
 from helpers.peak.figures import ABOVE, ACROSS, LIST_COLOURS, MAIN_RUN, NAMES, list_marks, rows_of
@@ -38,7 +33,6 @@ from helpers.peak.findings import (
 from helpers.peak.metrics import metric_interval, probabilities_table
 from helpers.results.archive import Run
 from helpers.results.figure import figure
-from helpers.results.statistics import LEVEL
 from helpers.results.style import (
     BESIDE,
     MARKERS,
@@ -53,7 +47,6 @@ from helpers.results.text import INCONCLUSIVE, Evidence, corrected_verdicts
 _HOLM = "corrected for their number (Holm)"
 _HOLLOW = f"Differences on the same records; hollow: inconclusive when all tests are {_HOLM}"
 _WEIGHTINGS = "sum: the list weighs as much as the new answer; mean: every answer weighs the same"
-_SAID = {"AFF_hard": ("AFF", "forgotten answers"), "ANF_hard": ("ANF", "new false answers")}
 _ablation = partial(figure, of="ablations", main=MAIN_RUN)
 
 
@@ -166,47 +159,6 @@ def sequence_lines(run: Run) -> Figure:
     finding = f"After {most} edits in sequence {words} ({len(held)} of {tests} editors)"
     caption = f"{stored.described(*metrics.values())}\nTests: paired, {_HOLM}"
     return _told(drawn, finding, caption, metrics.values())
-
-
-@figure(
-    "04_said",
-    title="AFF and ANF against what the model generates",
-    of="ablations",
-    main="smollm2-135m_peak-mini-cf",
-    when=lambda run: (
-        "said before" in run.tables
-        and any(f"said by {name}" in run.tables for name in variants_of(run))
-    ),
-)
-def said_correlations_marks(run: Run) -> Figure:
-    """Spearman's ρ over records of AFF with what is forgotten and of ANF with what is newly false."""
-    use_style()
-    stored = studies_of(run)
-    found = said_correlations(said_beside_factors(stored))
-    methods = list(found["method"].unique())
-    size = (7.2, 0.3 * len(methods) + 1.9)
-    drawn, panels = plt.subplots(1, 2, figsize=size, sharex=True, sharey=True)
-    counts = []
-    for axes, (factor, rows) in zip(panels, found.groupby("factor", sort=False), strict=True):
-        critical = stats.t.ppf(1 - LEVEL / 2, rows["n"].min() - 2)
-        least = critical / np.sqrt(rows["n"].min() - 2 + critical**2)  # |ρ| with p < 0.05
-        axes.axvspan(-least, least, color="0.92", zorder=0)
-        for place, (measure, pairs) in enumerate(rows.groupby("measure", sort=False)):
-            places = [len(methods) - methods.index(m) + 0.1 - 0.2 * place for m in pairs["method"]]
-            filled = np.where(pairs["p_value"] < LEVEL, "black", "white")
-            look: dict[str, Any] = {"marker": MARKERS[place], "edgecolor": "black"}
-            label = str(measure).replace("_", " ")
-            axes.scatter(pairs["rho"], places, color=filled, label=label, s=36, **look)
-        axes.axvline(0, color="0.4", linewidth=0.8)
-        axes.set(xlabel="rank correlation ρ", xlim=(-1, 1), ylim=(0.4, len(methods) + 0.6))
-        axes.legend(title=" and ".join(_SAID[str(factor)]), **ABOVE)
-        axes.grid(axis="y", visible=False)
-        clear = f"in {(rows['p_value'] < LEVEL).sum()} of {rows['rho'].notna().sum()} tests"
-        counts.append(f"{' correlates with '.join(_SAID[str(factor)])} {clear}")
-    panels[0].set_yticks(range(len(methods), 0, -1), methods)
-    n = f"n = {found['n'].min()} to {found['n'].max()} records"
-    note = f"Filled: p < 0.05, {_HOLM}; grey: p > 0.05 with the fewest records, one test; {n}"
-    return told(drawn, ", ".join(counts), f"{stored.described(*stored.said.values())}\n{note}")
 
 
 def _curves(

@@ -16,22 +16,16 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
 from helpers.editing.editors import OBJECTIVES, SYMBOLS, Variant, fairer, method_label, objectives
 from helpers.peak.findings import ByVariant
 from helpers.peak.metrics import metrics_table
 from helpers.peak.tables import caption_of, scores_of
 from helpers.results.archive import Run
-from helpers.results.statistics import holm
 from helpers.results.text import published_table
 
 FALSE = ("hard", "random")
 MEASURES = ("list_forgetting", "list_noise", "share_forgetting", "share_noise", "target_share")
-PAIRS = {
-    "AFF_hard": ("list_forgetting", "share_forgetting"),
-    "ANF_hard": ("list_noise", "share_noise"),
-}
 
 
 def studies(params: Mapping[str, Any]) -> list[Variant]:
@@ -62,13 +56,6 @@ class Studies:
     scores: dict[str, pd.DataFrame]  # by variant
     sequences: dict[tuple[str, int], pd.DataFrame]  # by method and number of edits
     said: dict[str, pd.DataFrame]  # by state of the model
-    settings: Mapping[str, Any]  # of each variant
-    sampling: Mapping[str, Any]
-
-    @property
-    def dataset(self) -> str:
-        """The data set's name."""
-        return str(self.run.about.source["dataset"])
 
     def described(self, *tables: pd.DataFrame) -> str:
         """The caption with the number of records (case_id) that are behind these tables."""
@@ -84,14 +71,11 @@ def studies_of(run: Run) -> Studies:
     scores = scores_of(run, only=[*variants, *places])
     said = [name for name in run.tables if name.startswith("said ")]  # by rome, before, again
     states = [name.removeprefix("said ").removeprefix("by ") for name in said]
-    drawn = [run.about.settings[name]["sampling"] for name in said]
     return Studies(
         run=run,
         scores={name: scores[name] for name in variants},
         sequences={(m, int(edits)): scores[name] for name, (m, edits) in places.items()},
         said={s: run.tables[n].astype({"list": str}) for s, n in zip(states, said, strict=True)},
-        settings={name: run.about.settings[name] for name in variants},
-        sampling=drawn[0] if drawn else {},
     )
 
 
@@ -137,15 +121,14 @@ def with_neighbours(metrics: ByVariant, editor: str) -> dict[Variant, pd.DataFra
     return finished(metrics, [*sorted(chosen, key=lambda v: v.value), whole])
 
 
-def coefficients_table(settings: Mapping[str, Any], *, paper_model: str) -> pd.DataFrame:
-    """APP's coefficients by stored variant and the paper's (Table 8; the margin is Appendix B.2's)."""
-    published = published_table("peak_table_8")
-    published = published[published["model"] == paper_model]
+def coefficients_table(run: Run, *, paper_model: str) -> pd.DataFrame:
+    """APP's coefficients by published method and the paper's (Table 8; the margin is Appendix B.2's)."""
+    published = published_table("peak_table_8").query("model == @paper_model")
     wide = published.pivot(index="method", columns="metric", values="value")
     names = list(OBJECTIVES)
     rows = []
-    for name, values in settings.items():
-        variant, app = Variant.parse(name), values.get("app")
+    for name in variants_of(run):
+        variant, app = Variant.parse(name), run.about.settings[name].get("app")
         if variant.field or not app:
             continue
         rows.append((variant.label, "ours", *(f"{app[key]:g}" for key in (*names, "margin"))))
@@ -202,50 +185,6 @@ def said_by_state(stored: Studies) -> dict[str, pd.DataFrame]:
         for state, table in stored.said.items()
         if state != "before"
     }
-
-
-def said_beside_factors(stored: Studies) -> pd.DataFrame:
-    """AFF and ANF (hard) of the edit prompt next to ``MEASURES``: label, case_id, and these.
-
-    Of the methods with stored scores.
-    """
-    tables = []
-    for method in (state for state in stored.said if state in stored.scores):
-        said = said_metrics(stored.said["before"], stored.said[method])
-        scores = stored.scores[method].query("role != 'paraphrase'")
-        joined = metrics_table(scores)[list(PAIRS)].join(said[list(MEASURES)], how="inner")
-        tables.append(joined.reset_index().assign(label=method_label(method)))
-    return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
-
-
-def said_correlations(beside: pd.DataFrame) -> pd.DataFrame:
-    """Spearman's rank correlation over records of each factor with its counterparts.
-
-    Returns:
-        method, factor, measure, rho, p_value (of all tests, corrected for their number by Holm's
-        rule) and n; NaN below three records, or where a measure is the same for all.
-    """
-    rows = []
-    for method, table in beside.groupby("label", sort=False):
-        for factor, measure in ((f, m) for f, measures in PAIRS.items() for m in measures):
-            pairs = table[[factor, measure]].dropna()
-            ranked = len(pairs) > 2 and pairs.nunique().min() > 1
-            rho, p_value = stats.spearmanr(pairs) if ranked else (np.nan, np.nan)
-            rows.append((method, factor, measure, rho, p_value, len(pairs)))
-    columns = ["method", "factor", "measure", "rho", "p_value", "n"]
-    found = pd.DataFrame(rows, columns=columns)
-    return found.assign(p_value=holm(found["p_value"].tolist()))
-
-
-def correlation_table(beside: pd.DataFrame) -> pd.DataFrame:
-    """``said_correlations`` as text, a row a method and a column a pair."""
-    found = said_correlations(beside)
-    pairs = found["factor"].str[:3] + " ~ " + found["measure"].str.replace("_", " ")
-    texts = [f"{r.rho:.2f} (p {r.p_value:.3f}, n {r.n})" for r in found.itertuples()]
-    table = found.assign(pair=pairs, text=texts).pivot(
-        index="method", columns="pair", values="text"
-    )
-    return table.loc[found["method"].unique()]
 
 
 def _measures(before: pd.DataFrame, after: pd.DataFrame) -> dict[str, float]:

@@ -22,7 +22,7 @@ from helpers.peak.findings import (
     metrics_of_runs,
     verdict_counts,
 )
-from helpers.peak.metrics import additivity, method_metrics, metric_interval, probabilities_table
+from helpers.peak.metrics import additivity, metric_interval, probabilities_table
 from helpers.peak.tables import (
     PAPER_NAMES,
     app_contrast,
@@ -51,10 +51,6 @@ LISTS = {
     "random": "random false $O_r$",
 }
 NAMES = {"AFF_hard": "AFF, hard", "ANF_hard": "ANF, hard"}
-ALL_NAMES = {**NAMES, "AFF_random": "AFF, random", "ANF_random": "ANF, random"}
-EDGED: dict[str, Any] = {
-    **{"markeredgecolor": "black", "markeredgewidth": 0.4, "elinewidth": 0.9, "capsize": 2}
-}
 _PAPER_ROWS = {
     "ES": "ES ↑",
     "GS": "GS ↑",
@@ -67,13 +63,10 @@ ABOVE: dict[str, Any] = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.0), "n
 ACROSS: dict[str, Any] = {"across": True, "markersize": 5, "elinewidth": 0.9}
 LIST_COLOURS = {"correct": PALETTE[2], "hard": PALETTE[3], "random": PALETTE[7]}
 _together = partial(figure, of="peak", main=MAIN_RUN, together=True)
-Answers = Mapping[str, tuple[float, float]]
-"""Probability before and after the edit, by answer."""
-
+Answers = Mapping[str, tuple[float, float]]  # probability before and after the edit
 NEW: Answers = {"Thailand (new)": (0.001, 0.6)}
 CORRECT: Answers = {"Egypt": (0.3, 0.1), "Chad": (0.12, 0.03), "Libya": (0.05, 0.004)}
 FALSE: Answers = {"Laos": (0.02, 0.05), "Myanmar": (0.01, 0.002)}
-MADE_UP = "Made-up numbers. ○ before the edit, ● after; log scale"
 
 
 @figure("01_one_record", title="One record's answers before and after edits")
@@ -123,36 +116,6 @@ def list_probabilities(run: Run) -> Figure:
     )
     tested = "the title counts paired differences whose interval is above zero"
     return told(drawn, finding, f"{caption_of(run)}\nMeans over records, 95 % intervals; {tested}")
-
-
-@figure("03_additivity", title="AFF and ANF of every editor, plain and with APP", of="peak")
-def additivity_pairs(run: Run) -> Figure:
-    """AFF and ANF of every editor, plain and with APP joined by a line (PEAK, Tables 3, 4 and 9)."""
-    use_style()
-    by_record = method_metrics(scores_of(run))
-    editors = list(dict.fromkeys(method.removesuffix("+APP") for method in by_record))
-    size = (7.2, 0.3 * len(editors) + 1.4)
-    drawn, panels = plt.subplots(1, 4, figsize=size, sharey=True, sharex=True)
-    rows = {editor: len(editors) - place for place, editor in enumerate(editors)}
-    for axes, (metric, title) in zip(panels, ALL_NAMES.items(), strict=True):
-        found = {m: metric_interval(metric, table[metric]) for m, table in by_record.items()}
-        for place, (suffix, aside) in enumerate((("", 0.12), ("+APP", -0.12))):
-            chosen = {rows[e] + aside: found[e + suffix] for e in editors if e + suffix in found}
-            look = {**EDGED, "markersize": 5, "capsize": 0, "fmt": "os"[place], "zorder": 3}
-            look |= {"color": PALETTE[place], "label": suffix or "plain"}
-            marked(axes, [*chosen], rows_of(chosen.values()), across=True, **look)
-        for editor in (e for e in editors if f"{e}+APP" in found):
-            ends = [100 * found[editor + suffix].mean for suffix in ("", "+APP")]
-            places = [rows[editor] + aside for aside in (0.12, -0.12)]
-            axes.plot(ends, places, color="0.5", linewidth=0.9, zorder=2)
-        axes.set_title(title)
-        axes.set_xlim(-3, 103)
-        axes.grid(axis="y", visible=False)
-    panels[0].set_yticks([*rows.values()], [*rows])
-    handles = panels[0].get_legend_handles_labels()
-    drawn.legend(*handles, loc="outside lower center", ncols=2)
-    words = "Perturbation of the neighbours: additivity factor [%], 95 % interval, lower is better"
-    return captioned(drawn, f"{words}\n{caption_of(run)}")
 
 
 @_together("03_paper", title="The paper's main results and ours")
@@ -245,39 +208,30 @@ def _counted(ours: Runs) -> str:
     return f"n = {min(records)} to {max(records)} records"
 
 
-def worked() -> dict[str, float]:
-    """RFF, RNF, CPC, FPC, AFF and ANF of the made-up fact."""
+@figure("03_reading", title="PEAK's measures in one picture each", alone=True)
+def pictures() -> Figure:
+    """Success, forgetting and noise of one edit, a panel each."""
+    use_style()
     correct, false = (np.log(list(answers.values())).T for answers in (CORRECT, FALSE))
-    return additivity(
+    found = additivity(
         correct_before=correct[0],
         correct_after=correct[1],
         false_before=false[0],
         false_after=false[1],
     )
-
-
-@figure("03_reading", title="PEAK's measures in one picture each", alone=True)
-def pictures() -> Figure:
-    """Success, forgetting and noise of one edit, a panel each."""
-    use_style()
-    found = worked()
-    strongest = max(after for _, after in FALSE.values())
-    weakest = min(after for _, after in CORRECT.values())
+    weakest = min(after for _, after in CORRECT.values()), "weakest correct\nanswer after"
+    strongest = max(after for _, after in FALSE.values()), "strongest false\nanswer after"
     drawn, (success, forgetting, noise) = plt.subplots(1, 3, figsize=(7.2, 2.3), sharex=True)
-    _moved(success, {**NEW, **CORRECT}, weakest, "weakest correct\nanswer after")
-    success.set_title("ES = 1: the new answer\nhas joined the list", fontsize=9)
-    _moved(forgetting, CORRECT, strongest, "strongest false\nanswer after")
-    forgetting.set_title(
-        f"AFF = {found['AFF']:.2f}: correct answers\nfall, most below a false one", fontsize=9
-    )
-    _moved(noise, FALSE, weakest, "weakest correct\nanswer after")
-    noise.set_title(
-        f"ANF = {found['ANF']:.2f}: a false answer\nrises above a correct one", fontsize=9
-    )
-    return captioned(drawn, MADE_UP)
+    title = "ES = 1: the new answer\nhas joined the list"
+    _moved(success, title, {**NEW, **CORRECT}, *weakest)
+    title = f"AFF = {found['AFF']:.2f}: correct answers\nfall, most below a false one"
+    _moved(forgetting, title, CORRECT, *strongest)
+    title = f"ANF = {found['ANF']:.2f}: a false answer\nrises above a correct one"
+    _moved(noise, title, FALSE, *weakest)
+    return captioned(drawn, "Made-up numbers. ○ before the edit, ● after; log scale")
 
 
-def _moved(axes: Axes, answers: Answers, level: float, words: str) -> None:
+def _moved(axes: Axes, title: str, answers: Answers, level: float, words: str) -> None:
     rows = np.arange(len(answers))[::-1]
     for row, (before, after) in zip(rows, answers.values(), strict=True):
         axes.plot(before, row, "o", mfc="none", color=PALETTE[0])
@@ -286,6 +240,7 @@ def _moved(axes: Axes, answers: Answers, level: float, words: str) -> None:
         axes.annotate("", (after, row), (before, row), arrowprops=arrow)
     axes.axvline(level, color=PALETTE[3], linestyle="--", linewidth=1)
     axes.text(level, -0.75, f" {words}", color=PALETTE[3], fontsize=7, va="center")
+    axes.set_title(title, fontsize=9)
     axes.set(xscale="log", xlim=(5e-4, 1.0), ylim=(-1.2, len(answers) - 0.6))
     axes.set_yticks(rows, list(answers))
     axes.grid(axis="y", visible=False)

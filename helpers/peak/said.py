@@ -7,14 +7,12 @@ results store. Measures: ``ablations.said_metrics``.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import Any
 
 import pandas as pd
 
 from helpers.editing.editor import Editor
-from helpers.editing.update import Update
 from helpers.peak.records import PeakRecord
 from helpers.peak.run import PeakRun, diagnostics_table, edit_request
 from helpers.scoring.naming import fold, starts
@@ -31,7 +29,7 @@ class AnswerLists:
 
     run: PeakRun
     samples: int = 30
-    sampling: Sampling = field(default=CONTINUATION)
+    sampling: Sampling = CONTINUATION
 
     def said(self, editor: Editor | None = None) -> pd.DataFrame:
         """Answers named after each record's own edit, or by the unedited model, a row each.
@@ -39,8 +37,11 @@ class AnswerLists:
         Columns case_id, sample, list (``none`` for a sample that names no known answer) and
         answer_index, without edits that were given up.
         """
-        table = self.run.completed(self._how(editor), partial(self._sampled, editor))
-        edits = self.run.cases.read(self.run.open(self._how(editor)), "edits")
+        drawn = {"samples": self.samples, "sampling": asdict(self.sampling), "naming": VERSION}
+        how = {"mode": "said", **drawn, "scored_by": {"responses": Sampling.version}}
+        how |= editor.settings() if editor else {"editor": "none"}
+        table = self.run.completed(how, partial(self._sampled, editor))
+        edits = self.run.cases.read(self.run.open(how), "edits")
         if len(edits):
             table = table[~table["case_id"].isin(edits.loc[edits["failure"] != "", "case_id"])]
         return table.reset_index(drop=True)
@@ -49,18 +50,10 @@ class AnswerLists:
         """The same with other random numbers: how much two draws of one model differ."""
         return replace(self, sampling=replace(self.sampling, seed=self.sampling.seed + 1))
 
-    def _how(self, editor: Editor | None) -> dict[str, Any]:
-        more = {"editor": "none"} if editor is None else editor.settings()
-        more = {"scored_by": {"responses": Sampling.version}, **more}
-        drawn = {"samples": self.samples, "sampling": asdict(self.sampling), "naming": VERSION}
-        return {"mode": "said", **drawn, **more}
-
     def _sampled(
         self, editor: Editor | None, records: Sequence[PeakRecord]
     ) -> dict[str, pd.DataFrame]:
-        updates: list[Update] = []
-        if editor is not None:
-            updates = editor.edit([edit_request(record) for record in records])
+        updates = editor.edit([edit_request(record) for record in records]) if editor else []
         responses = sample_responses(
             self.run.language_model,
             [record.edit_prompt for record in records],

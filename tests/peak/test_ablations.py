@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pandas as pd
-import pytest
 
 from helpers.editing.editors import Variant
-from helpers.peak.ablations import (
-    MEASURES,
-    said_correlations,
-    with_neighbours,
-)
+from helpers.peak.ablations import with_neighbours
 from helpers.peak.metrics import metrics_table
 
 KEYS = ["case_id", "role", "prompt_index", "list", "answer_index"]
@@ -37,14 +31,3 @@ def test_the_whole_list_is_last_of_the_neighbours():
     names = ("rome+app@neighbours=3", "rome+app", "rome+app@neighbours=1", "rome")
     chosen = with_neighbours({Variant.parse(n): metrics(1.0) for n in names}, "rome")
     assert [str(v) for v in chosen] == [names[2], names[0], names[1]]
-
-
-def test_rank_correlation_of_four_pairs_by_hand():
-    # Ranks 1 2 3 4 against 2 1 4 3: rho = 1 - 6 * 4 / (4 * 15).
-    values = {
-        "AFF_hard": [0.1, 0.2, 0.3, 0.4, np.nan],
-        "list_forgetting": [0.5, 0.2, 0.9, 0.7, 0.1],
-    }
-    others = dict.fromkeys(("ANF_hard", *MEASURES[1:]), 0.0)
-    found = said_correlations(pd.DataFrame(values).assign(label="ROME", **others)).iloc[0]
-    assert (found["rho"], found["n"]) == (pytest.approx(0.6), 4)

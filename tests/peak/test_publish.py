@@ -98,7 +98,7 @@ def test_every_study_is_stored_once(run, built, into, tmp_path, monkeypatch):
         ("rome+app", 3): 3,
     }
     assert set(stored.said) == {"before", "again", "rome"}
-    assert stored.settings["rome+app@margin=1"]["app"]["margin"] == 1
+    assert stored.run.about.settings["rome+app@margin=1"]["app"]["margin"] == 1
     assert {file.suffix for file in path.rglob("*") if file.is_file()} == {".json", ".parquet"}
     before = contents(path)
     no_computation(monkeypatch)

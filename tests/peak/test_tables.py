@@ -115,5 +115,5 @@ def test_published_runs_hold_scores_only_and_every_figure_is_drawn(tmp_path, bot
     again = scores_of(run)["ROME"]
     pd.testing.assert_frame_equal(again, both["ROME"], check_dtype=False, rtol=1e-6, atol=1e-6)
     drawn = {name.split("_")[1]: e.draw() for name, e in published(tmp_path, chapter="03").items()}
-    assert list(drawn) == ["additivity", "lists", "paper", "reading", "verdicts"]
+    assert list(drawn) == ["lists", "paper", "reading", "verdicts"]
     assert all(figure.axes for figure in drawn.values())

@@ -142,8 +142,8 @@ def _explorer(metrics: dict[str, pd.DataFrame], official: str) -> Headline:
             (f"correct answers forgotten, {method} (AFF)", _cell(metrics, method, "AFF_hard"))
             for method in ("ROME", "FT-M", "MEND")
         ),
-        "03_additivity_smollm2-135m_peak-cf",
-        f"Numbers and figure: {official}. Not shown: what one edit does; that is made below.",
+        "01_one_record",
+        f"Figure: one packaged fact. Numbers: {official}. Not shown: an edit of your own, made below.",
     )
 
 
