@@ -33,7 +33,7 @@ BUDGETS = {
     "results": 1257,
     "triples": 598,
     "peak": 2834,  # the verdicts of a paper's findings as a figure; marks of what Holm leaves
-    "klob": 1275,
+    "klob": 1240,
     "thinkedit": 2957,  # direct questions against chains; other facts; the paper's points
     "explorer": 548,
     "sweeps": 450,

@@ -23,7 +23,6 @@ from helpers.models.language_model import LanguageModel
 from helpers.paths import PACKAGED
 from helpers.records import read_all, without_slot
 
-OFFICIAL = {name: official_files()[name] for name in ("klob-c", "klob-r", "klob-u")}
 MINI = {subtask: PACKAGED / "klob" / f"klob-mini-{subtask}.jsonl" for subtask in "cru"}
 
 Subtask = Literal["consistency", "relevance", "unbiasedness"]
@@ -137,7 +136,7 @@ def _sentences(example: Example) -> tuple[Sentence, ...]:
 def _file(subtask: Subtask, source: str | Path) -> Path:
     letter = subtask[0]
     if source == "klob":
-        return locate(OFFICIAL[f"klob-{letter}"])
+        return locate(official_files()[f"klob-{letter}"])
     path = MINI[letter] if source == "klob-mini" else Path(source).expanduser()
     if path.is_dir():
         path /= f"KLoB-{letter}.jsonl"

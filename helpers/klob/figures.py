@@ -209,16 +209,15 @@ def locality_dots(run: Run, *, seed: int = 0) -> Figure:
         places = np.arange(len(names)) + 0.14 - 0.28 * index
         look = {"fmt": "os"[index], "ms": 4, "color": PALETTE[index], "label": label}
         marked(left, places, part, across=True, **look)
-    own = tests[tests["pairing"] == "own"].set_index("locator").reindex(names)
-    added = own.filter(like="specific").set_axis(["mean", "low", "high"], axis=1)
+    added = tests[tests["pairing"] == "specific"].set_index("locator").reindex(names)
     marked(right, range(len(names)), added, across=True, fmt="o", ms=4, color="black")
     for axes, words in ((left, "Correlation with the gain of …"), (right, "Same fact − other")):
         axes.axvline(0, color="0.4", linewidth=0.8)
         axes.set_title(words, loc="left", fontsize=9)
     left.set_yticks(range(len(names)), [LABELS[name] for name in names])
     left.legend(loc="upper right", fontsize=7)
-    real = own.drop(list(CONTROLS), errors="ignore")
-    better = int(((real["specific_low"] > 0) & (real["p_value"] < 0.05)).sum())
+    real = added.drop(list(CONTROLS), errors="ignore")
+    better = int(((real["low"] > 0) & (real["p_value"] < 0.05)).sum())
     finding = f"{better} of {len(real)} locators predict a fact's own gains better than others'"
     note = "Spearman correlation of located mass with gain over layers: mean over facts, 95 % intervals"
     return told(drawn, finding, f"{of}\n{note}")

@@ -32,7 +32,6 @@ from helpers.scoring.answers import Question, score_answers
 Facts = Mapping[int, ConsistencyExample]  # by their place in the file
 UNEDITED = -1
 _OWN: dict[str, Any] = {"context_template_length_params": []}  # hyperparameters of ours
-VERSION = 2
 
 
 def edit_requests(
@@ -136,7 +135,7 @@ def edit_settings(language_model: LanguageModel, examples: Facts, **options: Any
         "corpus": options["corpus"],
         "seed": options["seed"],
         "facts": settings_key({"facts": [_content(example) for example in examples.values()]}),
-        "version": VERSION,
+        "version": 2,
         "versions": dict.fromkeys(("rome", "vector", "contexts", "second_moments"), Rome.version),
         "scored_by": {"answers": Question.version},
     }

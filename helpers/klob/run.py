@@ -100,11 +100,8 @@ def evaluate(
 
     Scores are ``kept`` until all are there; those of parameters are too many and are computed anew.
 
-    Returns:
-        *sentences*: per sentence and granularity its spread and mean magnitude; *similarities*: per
-        example, granularity and share its Sim_cand and both Sim_all; *null*: per granularity and share
-        the permutation null, over all and inside relations; *layers*: per example and layer the mean
-        over its sentences of the pooled score.
+    *sentences* have the spread and mean magnitude, *similarities* each example's Sim_cand and both Sim_all,
+    *null* the permutation null over all and inside relations, *layers* each example's mean pooled scores.
     """
     queries = own_answers(language_model, encode(language_model, examples.sentences))
     rows: Iterable[Scores] = _Scored(language_model, locator, queries)

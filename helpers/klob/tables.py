@@ -4,7 +4,6 @@ and as rounded text.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import astuple
 from typing import Any
 
@@ -107,9 +106,7 @@ def gap_text(similarities: pd.DataFrame, *, granularity: str, share: float) -> p
     table = similarities.query("granularity == @granularity and share == @share")
     kinds = ["mean_scores", "pairwise"]
     for kind in kinds:
-        table = table.assign(
-            **{f"rsim_{kind}": relative_similarity(table["candidate"], table[kind])}
-        )
+        table[f"rsim_{kind}"] = relative_similarity(table["candidate"], table[kind])
     columns = [*kinds, *(f"rsim_{kind}" for kind in kinds)]
     means = table.groupby(["locator", "subtask"], sort=False)[columns].mean()
     means["gap"] = means["rsim_mean_scores"] - means["rsim_pairwise"]
@@ -128,13 +125,14 @@ def spread_text(sentences: pd.DataFrame, *, granularity: str) -> pd.DataFrame:
 
 def locality_text(table: pd.DataFrame) -> pd.DataFrame:
     """``metrics.locality_table`` as rounded text, a row per locator."""
-    own = table.query("pairing == 'own'").set_index("locator")
-    other = table.query("pairing == 'other'").set_index("locator")
-    specific = ("specific", "specific_low", "specific_high")
+    own, other, specific = (
+        table[table["pairing"] == pairing].set_index("locator")
+        for pairing in ("own", "other", "specific")
+    )
     columns = {
         "same fact": own.apply(_interval, axis=1),
         "other facts": other["mean"].map(signed),
-        "difference": own.apply(_interval, axis=1, names=specific),
+        "difference": specific.apply(_interval, axis=1),
         "p": own["p_value"].map("{:.3f}".format),
         "mean curves": own["average"].map(signed),
     }
@@ -201,10 +199,6 @@ def signed(value: float) -> str:
     return f"{round(value, 2) + 0.0:+.2f}"
 
 
-def _interval(row: pd.Series, names: Sequence[str] = ("mean", "low", "high")) -> str:
-    mean, low, high = (row[name] for name in names)
-    return "n/a" if pd.isna(mean) else f"{signed(mean)} ({_range(low, high)})"
-
-
-def _range(low: float, high: float) -> str:
-    return f"{signed(low)} … {signed(high)}"
+def _interval(row: pd.Series) -> str:
+    mean, low, high = (signed(row[name]) for name in ("mean", "low", "high"))
+    return "n/a" if pd.isna(row["mean"]) else f"{mean} ({low} … {high})"

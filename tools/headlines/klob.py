@@ -24,9 +24,9 @@ def headlines() -> list[Headline]:
     consistency, relevance = neurons["consistency"], neurons["relevance"]
     gains = edit_gains(run.joined("edits"))
     places = locality_table(gains, layer_mass(run.joined("layers"), gains.index))
-    own = places[places["pairing"] == "own"].set_index("locator")
-    tracing = own.loc["causal-tracing"].to_dict()
-    if not (real["low"].min() > 0.1 and relevance["high"] < 0.1 and own["p_value"].min() > 0.05):
+    added = places[places["pairing"] == "specific"].set_index("locator")
+    tracing = added.loc["causal-tracing"].to_dict()
+    if not (real["low"].min() > 0.1 and relevance["high"] < 0.1 and added["p_value"].min() > 0.05):
         raise UnsupportedError("KLoB's headline: see consistency, relevance and the locality test")
     return [
         Headline(
@@ -38,7 +38,7 @@ def headlines() -> list[Headline]:
             (
                 (
                     "what a fact's own causal trace adds (rank correlation with gain)",
-                    _range(tracing, "specific", "specific_low", "specific_high"),
+                    _range(tracing),
                 ),
                 ("consistency of knowledge neurons (RSim)", _range(consistency)),
                 ("their relevance (RSim)", _range(relevance)),
@@ -51,6 +51,6 @@ def headlines() -> list[Headline]:
     ]
 
 
-def _range(row: Mapping[Hashable, Any], *columns: str) -> str:
-    mean, low, high = (row[name] for name in columns or ("mean", "low", "high"))
+def _range(row: Mapping[Hashable, Any]) -> str:
+    mean, low, high = (row[name] for name in ("mean", "low", "high"))
     return f"{mean:z.2f} [{low:z.2f}, {high:z.2f}]"
