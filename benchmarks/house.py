@@ -32,7 +32,7 @@ BUDGETS = {
     "facts": 220,
     "results": 1257,
     "triples": 598,
-    "peak": 2834,  # the verdicts of a paper's findings as a figure; marks of what Holm leaves
+    "peak": 2833,  # the verdicts of a paper's findings as a figure; marks of what Holm leaves
     "klob": 1240,
     "thinkedit": 2957,  # direct questions against chains; other facts; the paper's points
     "explorer": 548,

@@ -158,12 +158,9 @@ def said_metrics(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
         share noise       max(0, f_A - f_B)                f: share of samples naming a false answer
         target share                                       share of samples naming the appended answer
 
-    These are this project's own. Both tables are as ``AnswerLists.said`` gives them.
-
-    Returns:
-        Index case_id; ``MEASURES`` as fractions and ``named_before``, the number of distinct correct
-        answers, of every record in both tables. Forgetting is NaN where the unedited model names no
-        correct answer, list noise where the edited one names nothing.
+    These are this project's own. Of every record in both tables, which are as ``AnswerLists.said``
+    gives them: ``MEASURES`` as fractions and ``named_before``, |C_B|. Forgetting is NaN where the
+    unedited model names no correct answer, list noise where the edited one names nothing.
     """
     first, second = (dict(iter(table.groupby("case_id"))) for table in (before, after))
     common = sorted(set(before["case_id"]) & set(after["case_id"]))
@@ -173,10 +170,7 @@ def said_metrics(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
 
 
 def said_by_state(stored: Studies) -> dict[str, pd.DataFrame]:
-    """Measures of what the model generates after each method's edits, against the unedited model, by label.
-
-    ``unedited, again`` is the unedited model with other random numbers.
-    """
+    """``said_metrics`` against the unedited model, by label; ``unedited, again``: of a second draw."""
     if "before" not in stored.said:
         return {}
     before, again = stored.said["before"], "unedited, again"

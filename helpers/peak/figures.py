@@ -208,17 +208,22 @@ def _counted(ours: Runs) -> str:
     return f"n = {min(records)} to {max(records)} records"
 
 
-@figure("03_reading", title="PEAK's measures in one picture each", alone=True)
-def pictures() -> Figure:
-    """Success, forgetting and noise of one edit, a panel each."""
-    use_style()
+def worked() -> dict[str, float]:
+    """RFF, RNF, CPC, FPC, AFF and ANF of the made-up fact."""
     correct, false = (np.log(list(answers.values())).T for answers in (CORRECT, FALSE))
-    found = additivity(
+    return additivity(
         correct_before=correct[0],
         correct_after=correct[1],
         false_before=false[0],
         false_after=false[1],
     )
+
+
+@figure("03_reading", title="PEAK's measures in one picture each", alone=True)
+def pictures() -> Figure:
+    """Success, forgetting and noise of one edit, a panel each."""
+    use_style()
+    found = worked()
     weakest = min(after for _, after in CORRECT.values()), "weakest correct\nanswer after"
     strongest = max(after for _, after in FALSE.values()), "strongest false\nanswer after"
     drawn, (success, forgetting, noise) = plt.subplots(1, 3, figsize=(7.2, 2.3), sharex=True)
