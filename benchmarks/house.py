@@ -30,7 +30,7 @@ BUDGETS = {
     "scoring": 398,
     "locating": 660,
     "facts": 220,
-    "results": 1257,
+    "results": 1146,
     "triples": 598,
     "peak": 2833,  # the verdicts of a paper's findings as a figure; marks of what Holm leaves
     "klob": 1240,
@@ -56,7 +56,7 @@ ADDITIONS = {
 # A notebook, and the call in one of its cells that gives a table.
 DISTANCES = {"03": "editing_table", "05": "criteria_text", "06": "technique_table"}
 # What notebooks do before and after a table, and no part of the way to its number.
-LEFT_OUT = ("helpers.models.load", "helpers.results.session.begin", "helpers.results.show.show")
+LEFT_OUT = ("helpers.models.load", "helpers.results.show.begin", "helpers.results.show.show")
 
 
 def python_files() -> list[Path]:

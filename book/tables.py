@@ -35,7 +35,7 @@ def escaped(text: object) -> str:
 @cache
 def runs_of(folder: Path) -> tuple[Run, ...]:
     """An archive's runs of their model and data: SmolLM2 before Gemma, then other models by name."""
-    runs = (run for run in Archive(folder).runs() if not run.label)
+    runs = (run for run in Archive(folder).runs() if "@" not in run.name)
     return tuple(sorted(runs, key=lambda run: _place(run.about.source.get("model"))))
 
 

@@ -37,7 +37,6 @@ class NamedEditor:
     place: str  # module in this folder and class
     colour: int  # number in the palette; editors of one class share theirs
     marker: str  # of its points
-    hatch: str  # of its bars
     values: Mapping[str, Any] = field(default_factory=dict)  # that the name itself implies
     loss: bool = True  # which APP and further targets can join
     large: bool = False  # whether its marks are large and hollow
@@ -61,20 +60,20 @@ class NamedEditor:
 
 _KN_TUNED = {"steps": 20, "at": "activation", "lambda_old_one_token": None, "lambda_new": 8}
 _ROWS = (
-    NamedEditor("alphaedit", "AlphaEdit", "memit.AlphaEdit", 0, "o", ""),
-    NamedEditor("memit", "MEMIT", "memit.Memit", 1, "s", "///"),
-    NamedEditor("rect", "RECT", "rect_prune.Rect", 2, "^", "..."),
-    NamedEditor("prune", "PRUNE", "rect_prune.Prune", 3, "D", "\\\\\\", large=True),
+    NamedEditor("alphaedit", "AlphaEdit", "memit.AlphaEdit", 0, "o"),
+    NamedEditor("memit", "MEMIT", "memit.Memit", 1, "s"),
+    NamedEditor("rect", "RECT", "rect_prune.Rect", 2, "^"),
+    NamedEditor("prune", "PRUNE", "rect_prune.Prune", 3, "D", large=True),
     NamedEditor(
-        "prune-added", "PRUNE added", "rect_prune.Prune", 3, "d", "||", {"prune_compat": "added"}
+        "prune-added", "PRUNE added", "rect_prune.Prune", 3, "d", {"prune_compat": "added"}
     ),
-    NamedEditor("rome", "ROME", "rome.Rome", 4, "v", "xxx"),
-    NamedEditor("r-rome", "R-ROME", "rome.Rome", 4, "<", "x", {"rome_key": "averaged"}),
-    NamedEditor("ft-m", "FT-M", "ft.Ft", 5, "P", "++", {"objective": "target_new"}),
-    NamedEditor("ft-l", "FT-L", "ft.Ft", 5, ">", "+", {"objective": "prompt_last"}),
-    NamedEditor("kn", "KN", "kn.Kn", 6, "X", "ooo", loss=False),
-    NamedEditor("kn-tuned", "KN (tuned)", "kn.Kn", 6, "x", "oo", _KN_TUNED, loss=False),
-    NamedEditor("mend", "MEND", "mend.Mend", 7, "*", "--"),
+    NamedEditor("rome", "ROME", "rome.Rome", 4, "v"),
+    NamedEditor("r-rome", "R-ROME", "rome.Rome", 4, "<", {"rome_key": "averaged"}),
+    NamedEditor("ft-m", "FT-M", "ft.Ft", 5, "P", {"objective": "target_new"}),
+    NamedEditor("ft-l", "FT-L", "ft.Ft", 5, ">", {"objective": "prompt_last"}),
+    NamedEditor("kn", "KN", "kn.Kn", 6, "X", loss=False),
+    NamedEditor("kn-tuned", "KN (tuned)", "kn.Kn", 6, "x", _KN_TUNED, loss=False),
+    NamedEditor("mend", "MEND", "mend.Mend", 7, "*"),
 )
 EDITORS = {editor.name: editor for editor in _ROWS}
 """Every editor by name, in the order of tables and figures."""

@@ -1,15 +1,14 @@
 """Published result tables, from which tables and figures are redrawn without a model.
 
-    figures/data/<paper>/<run>/about.json       what the run's rows are, and the digest of each table
-    figures/data/<paper>/<run>/<table>.parquet  rows
-
-All tables of a run have one source (model, data, scoring). A table whose bytes have changed is not read.
+figures/data/<paper>/<run>/about.json       what the run's rows are, and the digest of each table
+figures/data/<paper>/<run>/<table>.parquet  rows, not read where their bytes have changed
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections import UserDict
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from io import BytesIO
@@ -32,13 +31,11 @@ class ArchiveError(UserError):
 
 @dataclass(frozen=True)
 class About:
-    """How a run was made: what all its rows have in common (model, data, scoring), how each part was
-    made, by the part's name, and what captions report besides, such as the number of records.
-    """
+    """How a run was made."""
 
-    source: Mapping[str, Any]
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    caption: Mapping[str, Any] = field(default_factory=dict)
+    source: Mapping[str, Any]  # what all its rows have in common: model, data, scoring
+    settings: Mapping[str, Any] = field(default_factory=dict)  # of each part, by its name
+    caption: Mapping[str, Any] = field(default_factory=dict)  # what captions report besides
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,11 +45,6 @@ class Run:
     name: str
     about: About
     tables: Mapping[str, pd.DataFrame]
-
-    @property
-    def label(self) -> str:
-        """What it was published under besides its model and data; such runs are in no joint figure."""
-        return self.name.partition("@")[2]
 
     @property
     def kinds(self) -> list[str]:
@@ -70,30 +62,23 @@ class Run:
         return pd.concat([self.tables[name] for name in names], ignore_index=True)
 
 
-@dataclass(frozen=True, eq=False)
-class StoredTables(Mapping[str, "pd.DataFrame"]):
-    """A folder's tables as its ``about.json`` lists them, read once each."""
+class StoredTables(UserDict[str, Any]):
+    """A folder's tables by name: what its ``about.json`` lists, read once each."""
 
-    folder: Path
-    listed: Mapping[str, Mapping[str, Any]]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.listed)
-
-    def __len__(self) -> int:
-        return len(self.listed)
-
-    def __contains__(self, name: object) -> bool:  # Mapping's own would read the table
-        return name in self.listed
+    def __init__(self, folder: Path, listed: Mapping[str, Any]) -> None:
+        super().__init__(listed)
+        self.folder = folder
 
     def __getitem__(self, name: str) -> pd.DataFrame:
-        entry = self.listed[name]
+        entry = self.data[name]
         return _intact(self.folder / Path(entry["file"]).name, entry["digest"])
 
 
 @dataclass(frozen=True)
 class Archive:
-    """The published runs of one paper, a folder each; with a ``label``, those like ``run@label``."""
+    """The published runs of one paper, a folder each; with a ``label``, those like ``run@label``, which
+    are in no joint figure or table.
+    """
 
     root: Path
     label: str = ""
@@ -128,20 +113,26 @@ class Archive:
         return [self.get(name) for name in self.names()]
 
     def check(self, run: str, about: About) -> None:
-        """Refuse what ``put`` would refuse for its source, before time is spent on it."""
-        if known := self.known(run):
-            _check_alike(self.folder(run), known.about.source, about.source)
+        """Refuse rows of another source than those that are there, before time is spent on them."""
+        known, new = self.known(run), as_read(about.source)
+        there = known.about.source if known else new
+        differing = [key for key in new if key not in there or there[key] != new[key]]
+        if differing:
+            pairs = (f"{k} {there.get(k, 'unknown')!r}, now {new[k]!r}" for k in differing)
+            raise ArchiveError(
+                f"{self.folder(run)} was made from another source ({'; '.join(pairs)}): run with the"
+                " stored settings, or publish under --name NAME"
+            )
 
     def put(self, run: str, tables: Mapping[str, pd.DataFrame], about: About) -> Path:
         """Add tables to a run, which is made where there is none. Tables without rows are omitted.
 
-        A table takes the place of one of its name. Nothing is written where the run is of another
-        source, or a table would lose rows that were made with the same settings: an ``ArchiveError``.
+        Nothing is written where the run is of another source, or a table would lose rows that were made
+        with the same settings: an ``ArchiveError``.
         """
-        folder = self.folder(run)
-        new = About(**json.loads(json.dumps(asdict(about))))  # as it is read: tuples are lists
+        self.check(run, about)
+        folder, new = self.folder(run), About(**as_read(asdict(about)))
         known = self.known(run) or Run(run, new, {})
-        _check_alike(folder, known.about.source, new.source)
         filled = {name: table for name, table in tables.items() if len(table)}
         for name in filled.keys() & known.tables.keys():
             there, here = len(known.tables[name]), len(filled[name])
@@ -152,8 +143,7 @@ class Archive:
                 )
         settings = {**known.about.settings, **new.settings}
         joined = About(known.about.source, settings, {**known.about.caption, **new.caption})
-        listed = known.tables.listed if isinstance(known.tables, StoredTables) else {}
-        _write(folder, filled, joined, listed)
+        _write(folder, filled, joined)
         return folder
 
     def folder(self, run: str) -> Path:
@@ -186,15 +176,9 @@ def model_words(name: str) -> str:
 _RESTORE = "restore it (git checkout), or delete the run's folder and publish it again"
 
 
-def _check_alike(folder: Path, known: Mapping[str, Any], new: Mapping[str, Any]) -> None:
-    new = json.loads(json.dumps(new))
-    differing = [key for key in new if key not in known or known[key] != new[key]]
-    if differing:
-        pairs = (f"{k} {known.get(k, 'unknown')!r}, now {new[k]!r}" for k in differing)
-        raise ArchiveError(
-            f"{folder} was made from another source ({'; '.join(pairs)}): run with the stored settings,"
-            " or publish under --name NAME"
-        )
+def as_read(values: Mapping[str, Any]) -> Any:
+    """Values as JSON gives them back: tuples are lists."""
+    return json.loads(json.dumps(values))
 
 
 @cache
@@ -211,24 +195,20 @@ def _intact(path: Path, digest: str) -> pd.DataFrame:
     raise ArchiveError(f"{path} {state}; {_RESTORE}")
 
 
-def _write(
-    folder: Path,
-    tables: Mapping[str, pd.DataFrame],
-    about: About,
-    listed: Mapping[str, Mapping[str, Any]],
-) -> None:
+def _write(folder: Path, tables: Mapping[str, pd.DataFrame], about: About) -> None:
     # A new table is next to the one that it replaces until ``about.json`` lists it: whenever the process
     # ends, the run is as it was or as it becomes.
     folder.mkdir(parents=True, exist_ok=True)
-    entries, new = dict(listed), []
+    path, new = folder / "about.json", []
+    listed = json.loads(path.read_text("utf-8"))["tables"] if path.exists() else {}
     for name, table in tables.items():
         content = table.to_parquet(None, index=False, compression="zstd")
         file = f"{file_name(name).lower()}.parquet"
-        entries[name] = {"file": file, "rows": len(table), "digest": digest_of(content)}
+        listed[name] = {"file": file, "rows": len(table), "digest": digest_of(content)}
         new.append(folder / f"{file}{_NEXT}")
         with written_whole(new[-1]) as scratch:
             scratch.write_bytes(content)
-    text = json.dumps({**asdict(about), "tables": entries}, indent=1, ensure_ascii=False)
-    write_whole(folder / "about.json", f"{text}\n")
+    text = json.dumps({**asdict(about), "tables": listed}, indent=1, ensure_ascii=False)
+    write_whole(path, f"{text}\n")
     for path in new:
         path.replace(path.with_suffix(""))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from helpers import UserError, paths
 from helpers.paths import write_whole
@@ -36,18 +36,10 @@ _UNKNOWN = "no figure {!r}; see python -m helpers figure --list"
 Draw = TypeVar("Draw", bound=Callable[..., "Figure"])
 
 
-class Entry(NamedTuple):
-    """A published figure: its name, its title and how to draw it."""
-
-    name: str
-    title: str
-    draw: Callable[[], Figure]
-
-
 @dataclass(frozen=True)
 class Drawing:
     """How figures of one kind are drawn: from the published runs ``of`` a paper, from values that a
-    notebook has, or, ``alone``, from numbers that come with the package.
+    notebook has, or, ``alone``, from nothing else.
     """
 
     name: str
@@ -71,22 +63,24 @@ class Drawing:
             parts.append(values[0].name)
         return "_".join(parts)
 
-    def published(self, data: Path = DATA) -> Iterator[Entry]:
+    def published(self, data: Path = DATA) -> Iterator[Drawing]:
         """The figures of this kind whose tables are stored under ``data``."""
         if self.alone:
-            yield Entry(self.name, self.title, self.draw)
+            yield self
         stored = Archive(data / self.of).runs() if self.of else []
         runs = [run for run in stored if set(self.needs) <= set(run.kinds) and self.when(run)]
         if self.together:
-            joint = sorted((r for r in runs if not r.label), key=lambda run: run.name != self.main)
+            joint = sorted(
+                (run for run in runs if "@" not in run.name), key=lambda run: run.name != self.main
+            )
             if joint:
-                yield Entry(self.name, self.title, partial(self.draw, joint))
+                yield Drawing(self.name, self.title, partial(self.draw, joint))
             return
         for run in runs:
             each = [{self.each[0]: value} for value in self.each[1](run)] if self.each else [{}]
             for options in each:
                 title = ", ".join([self.title, *options.values(), run.name])
-                yield Entry(self.file(run, **options), title, partial(self.draw, run, **options))
+                yield Drawing(self.file(run, **options), title, partial(self.draw, run, **options))
 
 
 def figure(name: str, *, title: str, **how: Any) -> Callable[[Draw], Draw]:
@@ -108,7 +102,7 @@ def drawing(name: str) -> Drawing:
     return _REGISTRY[name]
 
 
-def published(data: Path = DATA, *, chapter: str = "") -> dict[str, Entry]:
+def published(data: Path = DATA, *, chapter: str = "") -> dict[str, Drawing]:
     """All figures that can be drawn from stored tables, or those of one chapter, by name."""
     for known in [chapter] if chapter in CHAPTERS else CHAPTERS:
         for module in CHAPTERS[known]:
@@ -129,12 +123,6 @@ def save(name: str, folder: Path | None = None, *, data: Path = DATA) -> list[Pa
     entries = published(data, chapter=name[:2])
     if name not in entries:
         raise UserError(_UNKNOWN.format(name))
-    import matplotlib.pyplot as plt
-
     from helpers.results.style import save_figure
 
-    drawn = entries[name].draw()
-    try:
-        return save_figure(drawn, name, folder or paths.FIGURES)
-    finally:
-        plt.close(drawn)
+    return save_figure(entries[name].draw(), name, folder or paths.FIGURES)

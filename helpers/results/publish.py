@@ -5,14 +5,13 @@ Each paper's room lists the parts of its run in ``publish.py``, as ``publication
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from helpers import UserError
-from helpers.results.archive import About, Archive, ArchiveError, Run
+from helpers.results.archive import About, Archive, ArchiveError, Run, as_read
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -20,30 +19,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Part:
-    """One table of a run, such as "ROME+APP" or "exact: rome, deep".
+    """One table of a run; ``Run.joined`` reads those whose names are alike up to a colon as one."""
 
-    ``Run.joined`` reads those whose names begin alike, up to a colon, as one table. ``make`` gives the
-    whole table and resumes through the results store, ``stored`` the rows that are finished. A published
-    table is kept as it is where it holds all ``cases``, values of ``case_id``.
-    """
-
-    name: str
+    name: str  # such as "ROME+APP" or "exact: rome, deep"
     settings: Mapping[str, Any]  # what its rows depend on besides the run's source
-    make: Callable[[], pd.DataFrame]
-    stored: Callable[[], pd.DataFrame] | None = None
-    cases: Collection[int] = ()
+    make: Callable[[], pd.DataFrame]  # the whole table; resumes through the results store
+    stored: Callable[[], pd.DataFrame] | None = None  # the rows that are finished
+    cases: Collection[
+        int
+    ] = ()  # values of ``case_id``; a published table with all is kept as it is
 
 
 @dataclass(frozen=True)
 class Publication:
-    """A run to be published: its parts in the order in which they are made, its source and caption.
-
-    ``caption`` gives the latter from the names of all tables that the run will have.
-    """
+    """A run to be published."""
 
     name: str
     about: About
-    parts: Sequence[Part]
+    parts: Sequence[Part]  # in the order in which they are made
+    # What captions report, from the names of all tables that the run will have; None: what ``about`` has.
     caption: Callable[[Collection[str]], Mapping[str, Any]] | None = None
 
 
@@ -76,8 +70,8 @@ def publish_parts(publication: Publication, into: Archive, *, finished: bool = F
 
 def is_published(run: Run, part: Part) -> bool:
     """Whether a run has a part's table, made with the same settings and holding all of its cases."""
-    settings = json.loads(json.dumps(part.settings))  # as JSON gives them back: tuples are lists
-    if part.name not in run.tables or run.about.settings.get(part.name, {}) != settings:
+    made = run.about.settings.get(part.name, {})
+    if part.name not in run.tables or made != as_read(part.settings):
         return False
     return not part.cases or set(part.cases) <= set(run.tables[part.name]["case_id"])
 

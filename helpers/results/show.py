@@ -1,24 +1,29 @@
-"""What a notebook shows: a table for readers, or a figure by its name."""
+"""What a notebook shows: what runs where, a table for readers, or a figure by its name."""
 
 from __future__ import annotations
 
 import os
+import platform
 import re
 from base64 import b64encode
 from html import escape
+from importlib.metadata import version
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 from IPython.display import display
-from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 
+from helpers import __version__
 from helpers.paths import PACKAGED, file_name
 from helpers.results.figure import drawing, published
 from helpers.results.style import save_figure
+
+if TYPE_CHECKING:
+    from helpers.models.language_model import LanguageModel
 
 _SCREEN = 100  # pixels of a figure on the page to an inch; it is drawn with twice as many
 # The first column stays in sight while the others scroll; numbers and intervals stay on one line.
@@ -26,6 +31,17 @@ _SCREEN = 100  # pixels of a figure on the page to an inch; it is drawn with twi
 _LOOK = f"<style>{(PACKAGED / 'table.css').read_text()}</style>"
 _LONG = 24  # letters from which a cell holds words, not a value
 TIED = re.compile(r" (?=±|\d+ %)|(?<=±) |(?<=,) (?=[-+−]?[\d.]+\])")  # spaces that break no line
+
+
+def begin(model: LanguageModel, *, seed: int) -> str:
+    """Seed every generator and describe the session in one line, the first of every notebook."""
+    from transformers import set_seed  # takes seconds
+
+    set_seed(seed)
+    parts = [f"helpers {__version__}", f"Python {platform.python_version()}"]
+    parts += [f"{name} {version(name)}" for name in ("torch", "transformers")]
+    parts += [f"{model.name} ({model.fingerprint}), {model.dtype_name} on {model.device}"]
+    return " | ".join([*parts, f"seed {seed}"])
 
 
 def show(what: str | pd.DataFrame, *values: Any, **options: Any) -> None:
@@ -40,15 +56,12 @@ def show(what: str | pd.DataFrame, *values: Any, **options: Any) -> None:
         return
     stored = published(chapter=what[:2]) if not (values or options) else {}
     kind = stored.get(what) or drawing(what)
-    name = what if what in stored else drawing(what).file(*values, **options)
+    name = kind.file(*values, **options)
     drawn = kind.draw(*values, **options)
-    try:
-        save_figure(drawn, name)
-        output, size = figure_output(drawn, f"figure {name}")
-        display(output, raw=True, metadata={"image/png": size})
-        display({"text/markdown": f"*{kind.title}*", "text/plain": kind.title}, raw=True)
-    finally:
-        plt.close(drawn)
+    save_figure(drawn, name)
+    output, size = figure_output(drawn, f"figure {name}")
+    display(output, raw=True, metadata={"image/png": size})
+    display({"text/markdown": f"*{kind.title}*", "text/plain": kind.title}, raw=True)
 
 
 def table_output(
@@ -66,13 +79,13 @@ def table_output(
 
 def table_html(table: pd.DataFrame, *, decimals: int = 2, index: bool = True) -> str:
     """A table that scrolls in its own box, with one row of titles and every cell in its own place."""
-    flat = table
+    flat, number = table, f"{{:.{decimals}f}}".format
     if index:  # a level without a name has a title of blanks, another one for each
         levels = enumerate(table.index.names, start=1)
         flat = table.reset_index(names=[str(name or " " * n) for n, name in levels])
     head, columns = "", []
-    for column, values in zip(flat.columns, flat.astype(object).to_numpy().T, strict=True):
-        cells = [_cell(value, decimals) for value in values]
+    for column, values in flat.astype(object).where(flat.notna(), "–").items():
+        cells = [number(v) if isinstance(v, float | np.floating) else str(v) for v in values]
         long = any(len(cell) > _LONG and "[" not in cell for cell in cells)
         look = ' class="words"' if long else ""
         names = column if isinstance(column, tuple) else (column,)
@@ -105,9 +118,3 @@ def _keep_as_csv(table: pd.DataFrame, name: str) -> None:
         rows = [str(name or f"row {n}") for n, name in enumerate(table.index.names, start=1)]
         numbered = isinstance(table.index, pd.RangeIndex)
         table.to_csv(path, index=not numbered, index_label=rows, float_format="%.6g")
-
-
-def _cell(value: Any, decimals: int) -> str:
-    if value is None or value is pd.NA or (isinstance(value, float) and np.isnan(value)):
-        return "–"
-    return f"{value:.{decimals}f}" if isinstance(value, float | np.floating) else str(value)

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import optimize, stats
 
+Numbers = NDArray[np.float64]
 LEVEL = 0.05
 _NAN = float("nan")
 
@@ -24,10 +25,6 @@ class Estimate:
     low: float
     high: float
     n: int
-
-    def __neg__(self) -> Estimate:
-        """The estimate of minus the mean."""
-        return Estimate(-self.mean, -self.high, -self.low, self.n)
 
 
 @dataclass(frozen=True)
@@ -58,22 +55,16 @@ def fraction_interval(values: ArrayLike) -> Estimate:
 
 def bootstrap_interval(values: ArrayLike, *, resamples: int = 10_000, seed: int = 0) -> Estimate:
     """Mean over records with the percentile bootstrap interval."""
-    return _bootstrap(defined(values), resamples, seed)[0]
-
-
-def proportion_interval(values: ArrayLike) -> Estimate:
-    """Share of records that give 1 (else 0), with the exact interval of Clopper and Pearson."""
-    numbers = defined(values)
-    if not len(numbers):
-        return mean_interval(numbers)
-    return Estimate(*_binomial(numbers, 1 - LEVEL, "exact"), len(numbers))
+    return _bootstrapped(defined(values), resamples, seed).difference
 
 
 def share_interval(values: ArrayLike) -> Estimate:
-    """Mean share over records: exact where every record gives 0 or 1, else the bootstrap over records."""
+    """Mean share over records: the exact interval of Clopper and Pearson where every record gives 0 or
+    1, else the bootstrap over records.
+    """
     numbers = defined(values)
-    if _is_binary(numbers):
-        return proportion_interval(numbers)
+    if len(numbers) and _is_binary(numbers):
+        return Estimate(*_binomial(numbers, 1 - LEVEL, "exact"), len(numbers))
     return bootstrap_interval(numbers, resamples=2_000)
 
 
@@ -89,13 +80,17 @@ def paired_proportions(
         return mean_interval(one)
     a, a_low, a_high = _binomial(two, confidence, "wilson")
     b, b_low, b_high = _binomial(one, confidence, "wilson")
-    phi = _correlation(one, two)
+    # The correlation of both, with Newcombe's continuity correction; 0 where a side is constant.
+    n, ones, twos = len(one), one.sum(), two.sum()
+    excess = n * (one * two).sum() - ones * twos  # ad - bc of the fourfold table
+    scale = (ones * (n - ones) * twos * (n - twos)) ** 0.5
+    phi = min(excess, max(excess - n / 2, 0.0)) / (scale or 1.0)
 
     def length(x: float, y: float) -> float:
         return float((x**2 - 2 * phi * x * y + y**2) ** 0.5)
 
     low, high = length(a - a_low, b_high - b), length(a_high - a, b - b_low)
-    return Estimate(a - b, a - b - low, a - b + high, len(one))
+    return Estimate(a - b, a - b - low, a - b + high, n)
 
 
 def paired_means(first: ArrayLike, second: ArrayLike) -> Contrast:
@@ -123,7 +118,7 @@ def paired_shares(first: ArrayLike, second: ArrayLike) -> Contrast:
     if _is_binary(one) and _is_binary(two):
         return Contrast(paired_proportions(one, two), _newcombe_p(one, two))
     if not differences.any():
-        bound = proportion_interval(np.abs(differences)).high
+        bound = share_interval(np.abs(differences)).high
         return Contrast(Estimate(0.0, -bound, bound, len(differences)), 1.0)
     return _bootstrapped(differences)
 
@@ -138,7 +133,7 @@ def share_above(values: ArrayLike, level: float) -> Contrast:
     numbers = defined(values)
     if not _is_binary(numbers):
         return _bootstrapped(numbers - level)
-    found, ones = proportion_interval(numbers), int(numbers.sum())
+    found, ones = share_interval(numbers), int(numbers.sum())
     below = stats.binom.cdf(ones, len(numbers), level)
     above = stats.binom.sf(ones - 1, len(numbers), level)
     shifted = Estimate(found.mean - level, found.low - level, found.high - level, found.n)
@@ -157,7 +152,7 @@ def unpaired_means(first: ArrayLike, second: ArrayLike) -> Contrast:
     return Contrast(Estimate(mean, float(low), float(high), n), float(test.pvalue))
 
 
-def holm(p_values: Sequence[float]) -> NDArray[np.float64]:
+def holm(p_values: Sequence[float]) -> Numbers:
     """p-values corrected for their number (Holm 1979); NaN counts as no test."""
     values = np.asarray(p_values, dtype=np.float64)
     corrected = np.full(values.shape, np.nan)
@@ -167,37 +162,32 @@ def holm(p_values: Sequence[float]) -> NDArray[np.float64]:
     return corrected
 
 
-def defined(values: ArrayLike) -> NDArray[np.float64]:
+def defined(values: ArrayLike) -> Numbers:
     """The values that are not NaN, flat."""
     numbers = np.asarray(values, dtype=np.float64).reshape(-1)
     return numbers[~np.isnan(numbers)]
 
 
-def _pairs(first: ArrayLike, second: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _pairs(first: ArrayLike, second: ArrayLike) -> tuple[Numbers, Numbers]:
     one, two = (np.asarray(values, dtype=np.float64).reshape(-1) for values in (first, second))
     both = ~np.isnan(one) & ~np.isnan(two)
     return one[both], two[both]
 
 
-def _is_binary(values: NDArray[np.float64]) -> bool:
+def _is_binary(values: Numbers) -> bool:
     return bool(np.isin(values, (0.0, 1.0)).all())
 
 
-def _binomial(
-    values: NDArray[np.float64], confidence: float, method: str
-) -> tuple[float, float, float]:
+def _binomial(values: Numbers, confidence: float, method: str) -> tuple[float, float, float]:
     ones, n = int(values.sum()), len(values)
     found = stats.binomtest(ones, n).proportion_ci(confidence, method=method)
     return ones / n, float(found.low), float(found.high)
 
 
-def _bootstrap(
-    values: NDArray[np.float64], resamples: int, seed: int
-) -> tuple[Estimate, NDArray[np.float64]]:
-    # The resampled means as well.
+def _bootstrapped(values: Numbers, resamples: int = 10_000, seed: int = 0) -> Contrast:
     n = len(values)
     if n < 2:
-        return mean_interval(values), np.empty(0)
+        return Contrast(mean_interval(values), _NAN)
     found = stats.bootstrap(
         (values,),
         np.mean,
@@ -208,39 +198,25 @@ def _bootstrap(
         rng=np.random.default_rng(seed),
     )
     low, high = found.confidence_interval
-    return Estimate(float(values.mean()), float(low), float(high), n), found.bootstrap_distribution
-
-
-def _bootstrapped(differences: NDArray[np.float64]) -> Contrast:
-    found, means = _bootstrap(differences, 10_000, 0)
-    if found.n < 2:
-        return Contrast(found, _NAN)
+    means = found.bootstrap_distribution
     beyond = min(int((means <= 0).sum()), int((means >= 0).sum()))
-    return Contrast(found, min(1.0, 2 * (1 + beyond) / (1 + len(means))))
+    p_value = min(1.0, 2 * (1 + beyond) / (1 + resamples))
+    return Contrast(Estimate(float(values.mean()), float(low), float(high), n), p_value)
 
 
-def _newcombe_p(one: NDArray[np.float64], two: NDArray[np.float64]) -> float:
+def _newcombe_p(one: Numbers, two: Numbers) -> float:
     # One minus the highest confidence at which Newcombe's interval excludes zero.
     if not len(one):
         return _NAN
     if one.sum() == two.sum():
         return 1.0
-    upwards = two.sum() > one.sum()
 
-    def end(z: float) -> float:
+    def outside(z: float) -> float:
+        """Positive where zero is outside of the interval, whose ends are then of one sign."""
         interval = paired_proportions(one, two, confidence=1 - 2 * float(stats.norm.sf(z)))
-        return interval.low if upwards else -interval.high
+        return interval.low * interval.high
 
-    highest = 6.0  # p of 2e-9
-    z = highest if end(highest) > 0 else float(optimize.brentq(end, 1e-6, highest))
+    z = 6.0  # p of 2e-9
+    if outside(z) <= 0:
+        z = float(optimize.brentq(outside, 1e-6, z))
     return 2 * float(stats.norm.sf(z))
-
-
-def _correlation(one: NDArray[np.float64], two: NDArray[np.float64]) -> float:
-    # Of two binary columns, with Newcombe's continuity correction; 0 for a constant one.
-    n, both = len(one), float((one * two).sum())
-    ones, twos = float(one.sum()), float(two.sum())
-    scale = (ones * (n - ones) * twos * (n - twos)) ** 0.5
-    excess = n * both - ones * twos  # ad - bc of the fourfold table
-    corrected = max(excess - n / 2, 0.0) if excess > 0 else excess
-    return corrected / scale if scale else 0.0

@@ -1,14 +1,11 @@
 """The results store: append-only parquet parts under a key that names what determines them.
 
-    store/<key>/settings.json      everything the numbers depend on
-    store/<key>/<kind>-<number>-<digest>.parquet   a chunk of records, written once, never changed
-
-Parts of one chunk share a number. Records that are done are never computed again.
+store/<key>/settings.json      everything the numbers depend on
+store/<key>/<kind>-<number>-<digest>.parquet   a chunk of records, written once, never changed
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import uuid
 import warnings
@@ -22,18 +19,17 @@ from typing import Any, Generic, TypeVar
 import pandas as pd
 
 from helpers.kept import DamagedError, kept_whole, read_kept
-from helpers.paths import write_whole
+from helpers.paths import digest_of, write_whole
 from helpers.processes import Progress
 
 Case = TypeVar("Case")
-_GROWTH = 4
 _NONE = pd.DataFrame({"case_id": pd.Series(dtype="int64")})
 
 
 def settings_key(settings: Mapping[str, Any]) -> str:
     """Sixteen hex digits of the settings' canonical JSON."""
     text = json.dumps(settings, sort_keys=True, ensure_ascii=False, allow_nan=False)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    return digest_of(text.encode())
 
 
 @dataclass(frozen=True)
@@ -123,9 +119,7 @@ class Cases(Generic[Case]):
         *,
         mark: str = "scores",
     ) -> pd.DataFrame:
-        """The rows of all cases, made where they are missing: ``make`` gives tables by kind, of which
-        ``mark`` marks a case as done.
-        """
+        """The rows of all cases; ``make`` gives missing ones by kind, ``mark`` marks a case as done."""
         missing = self.missing(results, mark=mark)
         progress, done = Progress(len(missing)), 0
         size, most = (1, self.chunk) if self.chunk else (len(missing), len(missing))
@@ -133,12 +127,11 @@ class Cases(Generic[Case]):
             made = make([self.by_id[each] for each in missing[done : done + size]])
             tables = {
                 kind: table.assign(case_id=table["case_id"].map(self._numbers).astype("int64"))
-                for kind, table in made.items()
+                for kind, table in sorted(made.items(), key=lambda item: item[0] == mark)
             }
-            last = tables.pop(mark)
-            results.add({**tables, mark: last})
+            results.add(tables)
             progress.at(done := done + size)
-            size = min(_GROWTH * size, most)
+            size = min(4 * size, most)
         return self.read(results, mark)
 
     def missing(self, results: Results, *, mark: str = "scores") -> list[int]:
@@ -163,8 +156,7 @@ class Cases(Generic[Case]):
         for case_id, case in self.by_id.items():
             made_of = (case_id, self.content(case))
             text = json.dumps(made_of, sort_keys=True, ensure_ascii=False)
-            digest = hashlib.sha256(text.encode()).digest()
-            numbers[case_id] = int.from_bytes(digest[:8], "big") >> 1
+            numbers[case_id] = int(digest_of(text.encode()), 16) >> 1
         return numbers
 
 

@@ -6,10 +6,11 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-import matplotlib.style
 import numpy as np
 import pandas as pd
+from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
@@ -18,12 +19,10 @@ from helpers.paths import PACKAGED, figures_folder, file_name
 
 # Eight colours that readers with any colour vision tell apart (seaborn's "colorblind").
 PALETTE = tuple(
-    (int(code[:2], 16) / 255, int(code[2:4], 16) / 255, int(code[4:], 16) / 255)
+    to_rgb(f"#{code}")
     for code in ["0173b2", "de8f05", "029e73", "d55e00", "cc78bc", "ca9161", "fbafe4", "949494"]
 )
-HATCHES = ("", "///", "...", "\\\\\\", "xxx", "++", "ooo", "--")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
-WHISKERS = {"elinewidth": 0.8, "capsize": 2, "ecolor": "0.1"}  # of intervals on bars
 _LETTERS = 16  # of a caption to an inch
 
 
@@ -32,7 +31,7 @@ def use_style() -> None:
     import seaborn as sns  # takes a second
 
     sns.set_theme(style="whitegrid", context="paper")
-    matplotlib.style.use(PACKAGED / "figures.mplstyle")
+    plt.style.use(PACKAGED / "figures.mplstyle")
 
 
 # A legend at the right of its panel: what a figure is drawn from is below the panels.
@@ -67,6 +66,7 @@ def save_figure(figure: Figure, name: str, folder: Path | None = None) -> list[P
     """Write ``name``.png and ``name``.svg without dates, so that equal figures are equal files."""
     folder = folder or figures_folder()
     folder.mkdir(parents=True, exist_ok=True)
+    plt.close(figure)  # of pyplot's figures; it is drawn all the same
     png, svg = (folder / f"{file_name(name)}.{kind}" for kind in ("png", "svg"))
     figure.savefig(png, metadata={"Software": None})
     figure.savefig(svg, metadata={"Date": None})
@@ -87,33 +87,15 @@ def marked(
     axes.errorbar(*where, **drawn | look)
 
 
-def method_colour(method: str) -> tuple[float, float, float]:
-    """Of the method's editor; editors of one class share theirs, there are only eight."""
-    return PALETTE[EDITORS[_editor_name(method)].colour]
-
-
-def method_hatch(method: str) -> str:
-    """Of the bars of the method's editor."""
-    return EDITORS[_editor_name(method)].hatch
-
-
 def method_line(method: str) -> dict[str, Any]:
-    """Label, colour, marker and line; with APP dashed and hollow."""
-    large = method in EDITORS and EDITORS[method].large
+    """Label, colour, marker and line of the method's editor; with APP dashed and hollow."""
+    editor, app = EDITORS[method.partition("+")[0]], "+" in method
+    large = editor.large and not app
     return {
         "label": method_label(method),
-        "color": method_colour(method),
-        "marker": EDITORS[_editor_name(method)].marker,
-        "linestyle": "--" if "+" in method else "-",
-        "fillstyle": "none" if "+" in method or large else "full",
+        "color": PALETTE[editor.colour],
+        "marker": editor.marker,
+        "linestyle": "--" if app else "-",
+        "fillstyle": "none" if app or large else "full",
         "markersize": 10 if large else 6,
     }
-
-
-def method_mark(method: str) -> dict[str, Any]:
-    """``method_line`` without the line, of one size."""
-    return {**method_line(method), "linestyle": "", "markersize": 6}
-
-
-def _editor_name(method: str) -> str:
-    return method.partition("+")[0]

@@ -20,7 +20,6 @@ from helpers.results.statistics import (
     paired_means,
     paired_proportions,
     paired_shares,
-    proportion_interval,
     share_above,
     share_interval,
     unpaired_means,
@@ -65,13 +64,13 @@ def test_bootstrap_by_hand() -> None:
 
 
 def test_all_successes_leave_a_width() -> None:
-    found = proportion_interval([1] * 36)
+    found = share_interval([1] * 36)
     assert (found.mean, found.high, found.n) == (1, 1, 36)
     assert found.low == pytest.approx(0.025 ** (1 / 36))
 
 
 def test_the_exact_interval_by_its_definition() -> None:
-    found = proportion_interval([1, 1, 0, float("nan"), 0, 0, 0, 0, 0, 0, 0])
+    found = share_interval([1, 1, 0, float("nan"), 0, 0, 0, 0, 0, 0, 0])
     # Known of 2 in 10: P(X >= 2 | low) = P(X <= 2 | high) = 0.025
     assert (found.low, found.high) == pytest.approx((0.0252, 0.5561), abs=1e-4)
 
@@ -82,7 +81,6 @@ def test_shares_are_resampled_by_record_and_stay_in_bounds() -> None:
     assert found.mean == pytest.approx(values.mean())
     assert 0 <= found.low < found.mean < found.high <= 1
     assert found == share_interval(values)
-    assert share_interval([1.0] * 8) == proportion_interval([1] * 8)
 
 
 def test_a_fractions_interval_is_cut_where_no_mean_lies() -> None:

@@ -9,7 +9,6 @@ from book.tables import escaped
 from helpers.editing.editors import EDITORS
 from helpers.results.style import (
     captioned,
-    method_hatch,
     method_line,
     plain,
 )
@@ -20,7 +19,6 @@ def test_no_two_methods_look_the_same():
     lines = [method_line(method) for method in methods]
     looks = {(line["linestyle"], line["marker"], line["color"]) for line in lines}
     assert len(looks) == len(methods)
-    assert len({method_hatch(editor) for editor in EDITORS}) == len(EDITORS)
 
 
 @pytest.mark.parametrize("text", ["costs $5 or $6", "$x_1$", r"$\frac{1}$", "no dollars"])

@@ -10,7 +10,7 @@ from helpers.peak.metrics import method_metrics, summarise
 from helpers.peak.records import contradictions, load_peak
 from helpers.peak.tables import scores_of
 from helpers.results.archive import archive
-from helpers.results.statistics import Estimate, proportion_interval
+from helpers.results.statistics import Estimate, share_interval
 from helpers.results.text import INCONCLUSIVE, Evidence, corrected_verdicts, in_points
 from tools.headlines.headline import Headline, UnsupportedError, holds
 
@@ -58,7 +58,7 @@ def _construction() -> Headline:
                 raise UnsupportedError(f"{name}, record {record.case_id}: {found}")
     tables = archive("construction").get("packaged_smollm2-135m").tables
     counterfactual = tables["filter"][tables["filter"]["set"] == "PEAK-CF"]
-    passed = proportion_interval((counterfactual["step"] == "").astype(float))
+    passed = share_interval((counterfactual["step"] == "").astype(float))
     answers = counterfactual["correct_kept"].sum() / counterfactual["correct"].sum()
     funnel = tables["funnel"].set_index(["set", "step"])["left"]["PEAK-CF"]
     fit, within = funnel["locality prompts"], funnel["within the relation's share"]
