@@ -76,12 +76,10 @@ class StoredTables(UserDict[str, Any]):
 
 @dataclass(frozen=True)
 class Archive:
-    """The published runs of one paper, a folder each; with a ``label``, those like ``run@label``, which
-    are in no joint figure or table.
-    """
+    """A paper's published runs, a folder each; those under a ``label`` are in no joint figure."""
 
     root: Path
-    label: str = ""
+    label: str = ""  # ends the names of its runs, after an @
 
     def names(self) -> list[str]:
         """Stored runs, such as ``smollm2-135m_peak-cf``."""
@@ -114,7 +112,8 @@ class Archive:
 
     def check(self, run: str, about: About) -> None:
         """Refuse rows of another source than those that are there, before time is spent on them."""
-        known, new = self.known(run), as_read(about.source)
+        known = self.known(run)
+        new = as_read(about.source)
         there = known.about.source if known else new
         differing = [key for key in new if key not in there or there[key] != new[key]]
         if differing:
@@ -128,22 +127,38 @@ class Archive:
         """Add tables to a run, which is made where there is none. Tables without rows are omitted.
 
         Nothing is written where the run is of another source, or a table would lose rows that were made
-        with the same settings: an ``ArchiveError``.
+        with the same settings: an ``ArchiveError``. A new table is next to the one that it replaces until
+        ``about.json`` lists it: whenever the process ends, the run is as it was or as it becomes.
         """
         self.check(run, about)
-        folder, new = self.folder(run), About(**as_read(asdict(about)))
+        folder = self.folder(run)
+        new = About(**as_read(asdict(about)))
         known = self.known(run) or Run(run, new, {})
         filled = {name: table for name, table in tables.items() if len(table)}
         for name in filled.keys() & known.tables.keys():
-            there, here = len(known.tables[name]), len(filled[name])
+            there = len(known.tables[name])
+            here = len(filled[name])
             if here < there and known.about.settings.get(name) == new.settings.get(name):
                 raise ArchiveError(
                     f"{folder} holds {there} rows of {name}, this run has {here}: run with as many"
                     " records, or publish under --name NAME"
                 )
+        folder.mkdir(parents=True, exist_ok=True)
+        path, added = folder / "about.json", []
+        listed = json.loads(path.read_text("utf-8"))["tables"] if path.exists() else {}
+        for name, table in filled.items():
+            content = table.to_parquet(None, index=False, compression="zstd")
+            file = f"{file_name(name).lower()}.parquet"
+            listed[name] = {"file": file, "rows": len(table), "digest": digest_of(content)}
+            added.append(folder / f"{file}{_NEXT}")
+            with written_whole(added[-1]) as scratch:
+                scratch.write_bytes(content)
         settings = {**known.about.settings, **new.settings}
         joined = About(known.about.source, settings, {**known.about.caption, **new.caption})
-        _write(folder, filled, joined)
+        whole = {**asdict(joined), "tables": listed}
+        write_whole(path, f"{json.dumps(whole, indent=1, ensure_ascii=False)}\n")
+        for scratch in added:
+            scratch.replace(scratch.with_suffix(""))
         return folder
 
     def folder(self, run: str) -> Path:
@@ -193,22 +208,3 @@ def _intact(path: Path, digest: str) -> pd.DataFrame:
         return pd.read_parquet(BytesIO(content))
     state = "is not the table that was published" if path.exists() else "is missing"
     raise ArchiveError(f"{path} {state}; {_RESTORE}")
-
-
-def _write(folder: Path, tables: Mapping[str, pd.DataFrame], about: About) -> None:
-    # A new table is next to the one that it replaces until ``about.json`` lists it: whenever the process
-    # ends, the run is as it was or as it becomes.
-    folder.mkdir(parents=True, exist_ok=True)
-    path, new = folder / "about.json", []
-    listed = json.loads(path.read_text("utf-8"))["tables"] if path.exists() else {}
-    for name, table in tables.items():
-        content = table.to_parquet(None, index=False, compression="zstd")
-        file = f"{file_name(name).lower()}.parquet"
-        listed[name] = {"file": file, "rows": len(table), "digest": digest_of(content)}
-        new.append(folder / f"{file}{_NEXT}")
-        with written_whole(new[-1]) as scratch:
-            scratch.write_bytes(content)
-    text = json.dumps({**asdict(about), "tables": listed}, indent=1, ensure_ascii=False)
-    write_whole(path, f"{text}\n")
-    for path in new:
-        path.replace(path.with_suffix(""))

@@ -70,10 +70,8 @@ class Drawing:
         stored = Archive(data / self.of).runs() if self.of else []
         runs = [run for run in stored if set(self.needs) <= set(run.kinds) and self.when(run)]
         if self.together:
-            joint = sorted(
-                (run for run in runs if "@" not in run.name), key=lambda run: run.name != self.main
-            )
-            if joint:
+            alike = [run for run in runs if "@" not in run.name]
+            if joint := sorted(alike, key=lambda run: run.name != self.main):
                 yield Drawing(self.name, self.title, partial(self.draw, joint))
             return
         for run in runs:

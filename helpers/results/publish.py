@@ -25,9 +25,7 @@ class Part:
     settings: Mapping[str, Any]  # what its rows depend on besides the run's source
     make: Callable[[], pd.DataFrame]  # the whole table; resumes through the results store
     stored: Callable[[], pd.DataFrame] | None = None  # the rows that are finished
-    cases: Collection[
-        int
-    ] = ()  # values of ``case_id``; a published table with all is kept as it is
+    cases: Collection[int] = ()  # values of ``case_id``; a table with all of them is not made again
 
 
 @dataclass(frozen=True)

@@ -79,7 +79,8 @@ def table_output(
 
 def table_html(table: pd.DataFrame, *, decimals: int = 2, index: bool = True) -> str:
     """A table that scrolls in its own box, with one row of titles and every cell in its own place."""
-    flat, number = table, f"{{:.{decimals}f}}".format
+    number = f"{{:.{decimals}f}}".format
+    flat = table
     if index:  # a level without a name has a title of blanks, another one for each
         levels = enumerate(table.index.names, start=1)
         flat = table.reset_index(names=[str(name or " " * n) for n, name in levels])

@@ -89,7 +89,8 @@ def paired_proportions(
     def length(x: float, y: float) -> float:
         return float((x**2 - 2 * phi * x * y + y**2) ** 0.5)
 
-    low, high = length(a - a_low, b_high - b), length(a_high - a, b - b_low)
+    low = length(a - a_low, b_high - b)
+    high = length(a_high - a, b - b_low)
     return Estimate(a - b, a - b - low, a - b + high, n)
 
 
@@ -133,7 +134,8 @@ def share_above(values: ArrayLike, level: float) -> Contrast:
     numbers = defined(values)
     if not _is_binary(numbers):
         return _bootstrapped(numbers - level)
-    found, ones = share_interval(numbers), int(numbers.sum())
+    found = share_interval(numbers)
+    ones = int(numbers.sum())
     below = stats.binom.cdf(ones, len(numbers), level)
     above = stats.binom.sf(ones - 1, len(numbers), level)
     shifted = Estimate(found.mean - level, found.low - level, found.high - level, found.n)

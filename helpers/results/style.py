@@ -89,7 +89,8 @@ def marked(
 
 def method_line(method: str) -> dict[str, Any]:
     """Label, colour, marker and line of the method's editor; with APP dashed and hollow."""
-    editor, app = EDITORS[method.partition("+")[0]], "+" in method
+    editor = EDITORS[method.partition("+")[0]]
+    app = "+" in method
     large = editor.large and not app
     return {
         "label": method_label(method),

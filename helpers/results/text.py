@@ -18,7 +18,6 @@ from helpers.results.archive import model_words
 from helpers.results.statistics import LEVEL, Contrast, Estimate, holm
 
 INCONCLUSIVE = "inconclusive"
-_PUBLISHED = PACKAGED / "published"
 
 
 @dataclass(frozen=True)
@@ -101,8 +100,8 @@ def published_table(name: str) -> pd.DataFrame:
 
     ``significant`` is PEAK's †, missing where it tests nothing; ``note`` tells how to read a number.
     """
-    table = pd.read_csv(_PUBLISHED / f"{name}.csv", dtype=str, keep_default_na=False)
+    table = pd.read_csv(PACKAGED / "published" / f"{name}.csv", dtype=str, keep_default_na=False)
     if "significant" in table:
-        marks = {"yes": True, "no": False, "": pd.NA}
+        marks = {"yes": True, "no": False}
         table["significant"] = table["significant"].map(marks).astype("boolean")
     return table.astype({"value": "float64"})
