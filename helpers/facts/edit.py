@@ -205,11 +205,7 @@ def _row(
         ends = [1, 1 + len(fact.correct)]
         (_, *old), (_, *new) = (np.split(s["mean"].to_numpy(), ends) for s in (plain, edited))
         kept = keep_answers(old[0], old[1], old[1])
-        found = additivity(
-            correct_before=old[0][kept.correct],
-            correct_after=new[0][kept.correct],
-            false_before=old[1][kept.hard],
-            false_after=new[1][kept.hard],
-        )
+        correct, false = (np.array(pair) for pair in zip(old, new, strict=True))
+        found = additivity(correct[:, kept.correct], false[:, kept.hard])
         row |= {name: found[name] for name in ("CPC", "AFF", "ANF")}
     return row | ({"warning": "; ".join(odd)} if odd else {})

@@ -211,12 +211,7 @@ def _counted(ours: Runs) -> str:
 def worked() -> dict[str, float]:
     """RFF, RNF, CPC, FPC, AFF and ANF of the made-up fact."""
     correct, false = (np.log(list(answers.values())).T for answers in (CORRECT, FALSE))
-    return additivity(
-        correct_before=correct[0],
-        correct_after=correct[1],
-        false_before=false[0],
-        false_after=false[1],
-    )
+    return additivity(correct, false)
 
 
 @figure("03_reading", title="PEAK's measures in one picture each", alone=True)

@@ -4,17 +4,10 @@ Formulas of PEAK, Section 4, the filter of Section 5.1. Scores are natural log-p
 are compared there, where nothing underflows. A metric is NaN where it is undefined for a record (no
 paraphrase, every prompt skipped), so that a mean can state how many records are behind it.
 
-Scores of many records are a long table, one row per answer:
-
-============== ====================================================================
-role           ``edit``, ``paraphrase`` or ``locality``
-prompt_index   number of the prompt within its role, from 0
-list           ``target``, ``correct``, ``hard``, ``random``; at locality prompts ``target``,
-               ``locality`` (the prompt's own answer), ``first`` (the first prompt's answer)
-answer_index   number of the answer within its list, from 0
-sum_before     sum of its token log-probabilities (natural), unedited model
-sum_after      the same, edited model
-============== ====================================================================
+Scores of many records are a long table, a row an answer. ``role`` is ``edit``, ``paraphrase`` or
+``locality``; ``list`` is ``target``, ``correct``, ``hard`` or ``random``, at locality prompts ``target``,
+``locality`` (the prompt's own answer) or ``first`` (the first prompt's answer). ``sum_before`` and
+``sum_after`` are sums of an answer's token log-probabilities.
 """
 
 from __future__ import annotations
@@ -22,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -47,18 +41,12 @@ _FRACTIONS = {*PROBABILITIES, *(m for m in METRICS if m[:3] in ("RFF", "RNF", "A
 _NOTHING = np.empty((2, 0))
 
 
-@dataclass(frozen=True)
-class Kept:
+class Kept(NamedTuple):
     """Indices of the answers that count at one prompt, ascending."""
 
     correct: NDArray[np.intp]
     hard: NDArray[np.intp]
     random: NDArray[np.intp]
-
-    @property
-    def usable(self) -> bool:
-        """Whether no list is empty; a prompt with an empty list is skipped."""
-        return bool(len(self.correct) and len(self.hard) and len(self.random))
 
 
 @dataclass(frozen=True)
@@ -71,24 +59,26 @@ class RecordScores:
 
 
 def keep_answers(
-    correct: ArrayLike, hard: ArrayLike, random: ArrayLike, *, hard_share: float = 0.2
+    correct: ArrayLike,
+    hard: ArrayLike,
+    random: ArrayLike,
+    *,
+    hard_share: float = 0.2,
+    threshold: float | None = None,
 ) -> Kept:
     """Choose the answers the unedited model ranks as it should (PEAK, Section 5.1).
 
     A correct answer is dropped when at least ``hard_share`` of the hard false answers are strictly
-    more probable. Then a false answer is dropped when it is at least as probable as the least
-    probable correct answer kept. The share is the authors' code's; the paper names no value. Scores
-    are of the unedited model, each of shape (n,); any increasing function of the probability serves.
+    more probable (the authors' code), or when it is below a ``threshold`` (the paper's text, without a
+    value). Then a false answer is dropped when it is at least as probable as the least probable
+    correct answer kept. Scores are of the unedited model, each of shape (n,); any increasing function
+    of the probability serves.
     """
     correct, hard, random = (_vector(values) for values in (correct, hard, random))
-    nothing = np.arange(0)
-    if not len(hard):
-        return Kept(nothing, nothing, nothing)
     above = (hard[None, :] > correct[:, None]).sum(axis=1)
-    kept = np.flatnonzero(above / len(hard) < hard_share)
-    if not len(kept):
-        return Kept(nothing, nothing, nothing)
-    floor = correct[kept].min()
+    known = above / max(len(hard), 1) < hard_share if threshold is None else correct >= threshold
+    kept = np.flatnonzero(known)
+    floor = correct[kept].min() if len(kept) else -np.inf
     return Kept(kept, np.flatnonzero(hard < floor), np.flatnonzero(random < floor))
 
 
@@ -117,24 +107,19 @@ def probability_change(before: ArrayLike, after: ArrayLike) -> float:
         return float(np.exp(after_sum - before_sum))
 
 
-def additivity(
-    *,
-    correct_before: ArrayLike,
-    correct_after: ArrayLike,
-    false_before: ArrayLike,
-    false_after: ArrayLike,
-) -> dict[str, float]:
-    """RFF, RNF, CPC, FPC, AFF and ANF of one prompt, from the answers kept; NaN where a list is empty.
+def additivity(correct: Scores, false: Scores) -> dict[str, float]:
+    """RFF, RNF, CPC, FPC, AFF and ANF of one prompt; NaN where a list is empty.
 
+    Both are log-probabilities of the answers kept, of shape (2, n): before and after the edit.
     AFF = 1 - (1 - RFF) min(1, CPC) is 0 where nothing is forgotten (Equation 5), and
     ANF = 1 - (1 - RNF) / max(1, FPC) where no noise is added (Equation 6).
     """
-    if not (np.size(correct_after) and np.size(false_after)):
+    if not (correct.size and false.size):
         return dict.fromkeys(FACTORS, float("nan"))
-    rff = ranking_forgetting_factor(correct_after, false_after)
-    rnf = ranking_noise_factor(correct_after, false_after)
-    cpc = probability_change(correct_before, correct_after)
-    fpc = probability_change(false_before, false_after)
+    rff = ranking_forgetting_factor(correct[1], false[1])
+    rnf = ranking_noise_factor(correct[1], false[1])
+    cpc = probability_change(*correct)
+    fpc = probability_change(*false)
     aff = 1 - (1 - rff) * min(1.0, cpc)
     anf = 1 - (1 - rnf) / max(1.0, fpc)
     return dict(zip(FACTORS, (rff, rnf, cpc, fpc, aff, anf), strict=True))
@@ -151,6 +136,7 @@ def record_metrics(record: RecordScores) -> dict[str, float]:
     averaged over the edit prompt and the paraphrases (Section 7.2).
     """
     edit, *paraphrases = _kept_prompts(record)
+    prompts = list(filter(None, [edit, *paraphrases]))
     metrics = {
         "ES": _success([edit]),
         "GS": _success(paraphrases),
@@ -159,17 +145,9 @@ def record_metrics(record: RecordScores) -> dict[str, float]:
         "LS_unfiltered": _locality(record.locality, "locality", held_before=False),
     }
     for setting in SETTINGS:
-        prompts = [
-            additivity(
-                correct_before=prompt["correct"][0],
-                correct_after=prompt["correct"][1],
-                false_before=prompt[setting][0],
-                false_after=prompt[setting][1],
-            )
-            for prompt in filter(None, [edit, *paraphrases])
-        ]
+        found = [additivity(prompt["correct"], prompt[setting]) for prompt in prompts]
         for factor in FACTORS:
-            metrics[f"{factor}_{setting}"] = _mean(prompt[factor] for prompt in prompts)
+            metrics[f"{factor}_{setting}"] = _mean(each[factor] for each in found)
     return metrics
 
 
@@ -208,7 +186,16 @@ def records_of(table: pd.DataFrame) -> Iterator[tuple[int, RecordScores]]:
         prompts: dict[tuple[str, int], dict[str, Scores]] = {}
         for (_, role, index, name), start, end in record:
             prompts.setdefault((role, index), {})[name] = scores[:, start:end]
-        yield case_id, _record(prompts)
+        near = [lists for (role, _), lists in prompts.items() if role == "locality"]
+        shared = set.intersection(*map(set, near)) if near else {"locality", "target", "first"}
+        yield (
+            case_id,
+            RecordScores(
+                edit=prompts["edit", 0],
+                paraphrases=[p for (role, _), p in prompts.items() if role == "paraphrase"],
+                locality={n: np.hstack([_NOTHING, *(each[n] for each in near)]) for n in shared},
+            ),
+        )
 
 
 def metrics_table(table: pd.DataFrame) -> pd.DataFrame:
@@ -254,7 +241,7 @@ def _kept_prompts(record: RecordScores) -> list[dict[str, Scores] | None]:
         lists = {name: prompt.get(name, _NOTHING) for name in ("correct", *SETTINGS)}
         found = keep_answers(*(scores[0] for scores in lists.values()))
         chosen = {name: scores[:, getattr(found, name)] for name, scores in lists.items()}
-        kept.append({**chosen, "target": prompt["target"]} if found.usable else None)
+        kept.append({**chosen, "target": prompt["target"]} if all(map(len, found)) else None)
     return kept
 
 
@@ -268,16 +255,6 @@ def _locality(scores: Lists, answer: str, *, held_before: bool = True) -> float:
         return float("nan")
     before, after = scores[answer] > scores["target"]
     return _mean(after[before] if held_before else after)
-
-
-def _record(prompts: Mapping[tuple[str, int], Lists]) -> RecordScores:
-    near = [lists for (role, _), lists in prompts.items() if role == "locality"]
-    shared = set.intersection(*map(set, near)) if near else {"locality", "target", "first"}
-    return RecordScores(
-        edit=prompts["edit", 0],
-        paraphrases=[lists for (role, _), lists in prompts.items() if role == "paraphrase"],
-        locality={n: np.hstack([_NOTHING, *(lists[n] for lists in near)]) for n in shared},
-    )
 
 
 def _by_record(

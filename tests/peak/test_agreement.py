@@ -89,7 +89,8 @@ def unedited(record: RecordScores) -> RecordScores:
 
 def last_prompt_is_skipped(record: RecordScores) -> bool:
     last = [record.edit, *record.paraphrases][-1]
-    return not keep_answers(last["correct"][0], last["hard"][0], last["random"][0]).usable
+    kept = keep_answers(last["correct"][0], last["hard"][0], last["random"][0])
+    return not all(map(len, kept))
 
 
 def expected(theirs: dict) -> dict[str, float]:

@@ -121,7 +121,7 @@ def test_filter_by_hand() -> None:
 def test_a_prompt_with_an_empty_list_is_skipped(
     correct: list[float], hard: list[float], random: list[float]
 ) -> None:
-    assert not keep_answers(correct, hard, random).usable
+    assert not all(map(len, keep_answers(correct, hard, random)))
 
 
 def sigmoid(probability: float) -> float:
@@ -138,9 +138,7 @@ def test_factors_by_hand() -> None:
     )
     assert probability_change(np.log([0.5, 0.3]), correct) == pytest.approx(0.7 / 0.8)
     assert probability_change([-900.0], [-901.0]) == pytest.approx(math.exp(-1))
-    found = additivity(
-        correct_before=correct, correct_after=correct - 1, false_before=false, false_after=false + 1
-    )
+    found = additivity(np.array([correct, correct - 1]), np.array([false, false + 1]))
     assert found["AFF"] == pytest.approx(1 - (1 - found["RFF"]) * math.exp(-1))
     assert found["ANF"] == pytest.approx(1 - (1 - found["RNF"]) / math.e)
     # Tiny probabilities are ranked, although their weights are equal.
@@ -153,13 +151,10 @@ lists = st.lists(scores, min_size=1, max_size=12)
 
 @st.composite
 def edits(draw: st.DrawFn) -> dict[str, Any]:
-    """Scores of one prompt before and after an edit."""
+    """Scores of one prompt, of shape (2, n): before and after an edit."""
     sizes = {"correct": draw(st.integers(1, 8)), "false": draw(st.integers(1, 8))}
-    return {
-        f"{name}_{moment}": np.array(draw(st.lists(scores, min_size=size, max_size=size)))
-        for name, size in sizes.items()
-        for moment in ("before", "after")
-    }
+    drawn = {n: draw(st.lists(scores, min_size=2 * k, max_size=2 * k)) for n, k in sizes.items()}
+    return {name: np.array(values).reshape(2, -1) for name, values in drawn.items()}
 
 
 @given(edits(), st.floats(0, 10), st.randoms(use_true_random=False))
@@ -170,15 +165,12 @@ def test_what_holds_for_any_edit(edit: dict[str, Any], gain: float, random: Any)
     assert factors["ANF"] >= factors["RNF"] - 1e-12
     assert min(factors["CPC"], factors["FPC"]) > 0
     # More probability lost is more forgotten, more gained by false answers is more noise.
-    richer = edit | {"correct_before": edit["correct_before"] + gain}
+    richer = edit | {"correct": edit["correct"] + [[gain], [0]]}
     assert additivity(**richer)["AFF"] >= factors["AFF"] - 1e-12
-    poorer = edit | {"false_before": edit["false_before"] - gain}
+    poorer = edit | {"false": edit["false"] - [[gain], [0]]}
     assert additivity(**poorer)["ANF"] >= factors["ANF"] - 1e-12
-    order = {
-        name: random.sample(range(k := len(edit[f"{name}_after"])), k)
-        for name in ("correct", "false")
-    }
-    shuffled = {name: values[order[name.split("_")[0]]] for name, values in edit.items()}
+    order = {name: random.sample(range(k := values.shape[1]), k) for name, values in edit.items()}
+    shuffled = {name: values[:, order[name]] for name, values in edit.items()}
     assert additivity(**shuffled) == pytest.approx(factors)
 
 
