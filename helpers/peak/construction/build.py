@@ -1,4 +1,5 @@
-"""PEAK records from triples: counterfactual edits and temporal ones (PEAK, Section 5, Appendix A.1).
+"""PEAK records from triples: counterfactual edits and temporal ones (PEAK, Section 5, Appendix A.1),
+and which of them a model knows well enough to be edited (the last paragraph of Section 5.1).
 
 A fact is a subject with a relation and all its objects. Every fact has its own random generator, seeded
 by the settings' seed and the fact's name, so records do not depend on each other.
@@ -11,8 +12,13 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+import pandas as pd
+
 from helpers.params import one_of, within
+from helpers.peak.metrics import keep_answers
 from helpers.peak.records import PeakRecord, mentions
+from helpers.scoring.answers import Question
 from helpers.triples.graph import Graph
 from helpers.triples.templates import SLOT, PromptTemplates, templates_of
 
@@ -28,6 +34,11 @@ STEPS = (
     "locality prompts",
     "within the relation's share",
 )
+KNOWN_STEPS = {  # what is missing, where a list of the record has too few answers left
+    "correct": "model knows correct answers",
+    "hard": "hard false answers left",
+    "random": "random false answers left",
+}
 _TARGETS_TRIED = 30
 _LOCALITY_TRIED = 12  # facts looked at for one locality prompt
 
@@ -37,19 +48,14 @@ Choice = tuple[Sequence[str], Sequence[str], Sequence[str]]  # targets, correct,
 
 @dataclass(frozen=True, kw_only=True)
 class PeakSettings:
-    """How records are made.
+    """How records are made; pairs are the fewest and the most.
 
-    Attributes:
-        correct: fewest and most correct answers (10–20 in PEAK-CF, 4–15 in PEAK-T).
-        hard: fewest and most hard false answers (5–19 in PEAK-CF, 1–15 in PEAK-T).
-        link_steps: 1: hard false answers are linked with o* directly (the paper); 2: where there are
-            too few, entities that share a neighbour with o* count too.
-        locality: fewest and most locality prompts.
-        per_relation: most records of one relation; None for all.
+    Hard false answers are linked with o* directly (``link_steps`` 1, the paper); with 2, where there are
+    too few, entities that share a neighbour with o* count too.
     """
 
-    correct: tuple[int, int] = (5, 20)
-    hard: tuple[int, int] = (5, 15)
+    correct: tuple[int, int] = (5, 20)  # 10–20 in PEAK-CF, 4–15 in PEAK-T
+    hard: tuple[int, int] = (5, 15)  # 5–19 in PEAK-CF, 1–15 in PEAK-T
     random_false: int = 10
     link_steps: int = 2
     paraphrases: int = 2
@@ -91,7 +97,7 @@ def build_counterfactual(
     templates: Mapping[str, PromptTemplates],
     *,
     settings: PeakSettings | None = None,
-    relations: Iterable[str] | None = None,
+    relations: Sequence[str] = (),
 ) -> Built:
     """Counterfactual records (PEAK-CF) of these relations, by default of every one with templates."""
     settings = settings or PeakSettings()
@@ -109,7 +115,7 @@ def build_counterfactual(
         targets = [o for o in others if not kinds.isdisjoint(graph.entities[o].types)]
         return targets, correct, known
 
-    return _Maker(graph, templates, settings).build(relations, choose)
+    return _Maker(graph, templates, settings).build(choose, relations)
 
 
 def build_temporal(
@@ -119,7 +125,6 @@ def build_temporal(
     cutoff: str,
     until: str | None = None,
     settings: PeakSettings | None = None,
-    relations: Iterable[str] | None = None,
 ) -> Built:
     """Temporal records (PEAK-T): an answer that holds since the cut-off or later is appended.
 
@@ -135,7 +140,7 @@ def build_temporal(
         older = [o for o, start in starts.items() if not start or start < cutoff]
         return _usable(graph, key, new), _usable(graph, key, older), list(starts)
 
-    return _Maker(graph, templates, settings or PeakSettings()).build(relations, choose)
+    return _Maker(graph, templates, settings or PeakSettings()).build(choose)
 
 
 class Linked:
@@ -146,26 +151,19 @@ class Linked:
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        self._near: dict[str, frozenset[str]] = {}
         self._of_type: dict[str, set[str]] = defaultdict(set)
         for entity in graph.entities.values():
             for kind in entity.types:
                 self._of_type[kind].add(entity.id)
 
-    def direct(self, identifier: str) -> frozenset[str]:
-        """Entities with a link to or from this one."""
-        return frozenset(self.graph.neighbours.get(identifier, ()))
-
-    def within_two(self, identifier: str) -> frozenset[str]:
-        """Entities linked directly, or sharing a neighbour that is no hub."""
-        if identifier not in self._near:
-            near = set(self.graph.neighbours.get(identifier, ()))
-            for neighbour in tuple(near):
-                beyond = self.graph.neighbours[neighbour]
-                if len(beyond) <= HUB:
-                    near |= beyond
-            self._near[identifier] = frozenset(near - {identifier})
-        return self._near[identifier]
+    def near(self, identifier: str, steps: int = 1) -> set[str]:
+        """Entities linked directly; with two ``steps`` those that share a neighbour, no hub, as well."""
+        neighbours = self.graph.neighbours
+        near = set(neighbours.get(identifier, ()))
+        for neighbour in tuple(near) if steps == 2 else ():
+            if len(neighbours[neighbour]) <= HUB:
+                near |= neighbours[neighbour]
+        return near - {identifier}
 
     def false_answers(
         self, target: str, *, excluded: Iterable[str], settings: PeakSettings, rng: random.Random
@@ -174,8 +172,8 @@ class Linked:
         taken = {label.casefold() for label in excluded}
         kinds = self.graph.entities[target].types
         peers = set[str]().union(*(self._of_type[kind] for kind in kinds)) - {target}
-        for near in [self.direct, self.within_two][: settings.link_steps]:
-            links = near(target)
+        for steps in range(1, settings.link_steps + 1):
+            links = self.near(target, steps)
             hard = self._sample(links & peers, taken, settings.hard[1], rng)
             if len(hard) < settings.hard[0]:
                 continue
@@ -209,18 +207,14 @@ class _Maker:
             for answer in graph.answers[key]:
                 self.by_answer[answer].append(key)
 
-    def build(
-        self, relations: Iterable[str] | None, choose: Callable[[Key], Choice | str]
-    ) -> Built:
+    def build(self, choose: Callable[[Key], Choice | str], relations: Sequence[str] = ()) -> Built:
         """Try every fact; number the records; a ``UserError`` for a relation without templates."""
         graph, settings = self.graph, self.settings
-        wanted = set(self.templates if relations is None else relations)
-        for relation in wanted if relations is not None else ():
-            templates_of(self.templates, relation)  # refuses one that has none
+        wanted = {name: templates_of(self.templates, name) for name in relations or self.templates}
         records: list[PeakRecord] = []
         lost, made = Counter[str](), Counter[str]()
         named: set[tuple[str, str]] = set()
-        keys = sorted(key for key in graph.answers if relations is None or key[1] in wanted)
+        keys = sorted(key for key in graph.answers if not relations or key[1] in wanted)
         for key in random.Random(settings.seed).sample(keys, len(keys)):
             subject, relation = key
             outcome: PeakRecord | str
@@ -301,11 +295,12 @@ class _Maker:
                 template = rng.choice(templates_of(self.templates, other[1]).clozes)
                 prompt = template.replace(SLOT, graph.label(other[0]))
                 answers = {graph.label(a).casefold() for a in graph.answers[other]}
-                inside = (
+                if (
                     graph.label(other[0]).casefold() == subject
                     or target_label.casefold() in answers
-                )
-                if not (inside or mentions(prompt, label) or mentions(prompt, target_label)):
+                ):
+                    continue
+                if not (mentions(prompt, label) or mentions(prompt, target_label)):
                     prompts.append((prompt, label))
                     break
         return tuple(prompts)
@@ -320,3 +315,78 @@ def _usable(graph: Graph, key: Key, identifiers: Iterable[str]) -> list[str]:
         if len(label) <= LONGEST_LABEL and SLOT not in label and not mentions(subject, label):
             by_label.setdefault(label.casefold(), identifier)
     return list(by_label.values())
+
+
+@dataclass(frozen=True, kw_only=True)
+class FilterSettings:
+    """What a model must know: ``least_correct`` answers of a record, by one of the rules.
+
+    By ``"rank"`` (the authors' code) an answer is unknown where ``hard_share`` of the hard false answers
+    are more probable, by ``"threshold"`` (the paper's text) where its probability is below ``threshold``.
+    """
+
+    rule: str = "rank"
+    hard_share: float = 0.2
+    threshold: float = 1e-3  # of the geometric-mean token probability
+    least_correct: int = 2
+
+    def __post_init__(self) -> None:
+        one_of("rule", self.rule, ("rank", "threshold"))
+        within("hard_share", self.hard_share, 0, 1)
+        within("threshold", self.threshold, 0, 1)
+        within("least_correct", self.least_correct, 0)
+
+
+@dataclass(frozen=True)
+class Filtered:
+    """Records that pass, and a table of what every record keeps.
+
+    ``table``: case_id (before renumbering), relation, subject, for each list its size and how much
+    of it is kept, the ``step`` that fails (``""`` for none), and the mean probability of each list.
+    """
+
+    records: tuple[PeakRecord, ...]
+    table: pd.DataFrame
+
+    def funnel(self) -> list[tuple[str, int]]:
+        """Records left after each step."""
+        lost = [int((self.table["step"] == step).sum()) for step in KNOWN_STEPS.values()]
+        left = len(self.table) - np.cumsum(lost)
+        return list(zip(KNOWN_STEPS.values(), left.tolist(), strict=True))
+
+
+def questions(records: Sequence[PeakRecord]) -> list[Question]:
+    """Edit prompt and all answers of each record: correct, hard false, random false."""
+    return [Question(r.edit_prompt, (*r.correct, *r.hard_false, *r.random_false)) for r in records]
+
+
+def apply_filter(
+    records: Sequence[PeakRecord], scores: pd.DataFrame, settings: FilterSettings | None = None
+) -> Filtered:
+    """Keep the records that a model knows, with their lists complete: an evaluation filters again.
+
+    ``scores`` are of ``questions(records)``, as ``score_answers`` returns them.
+    """
+    settings = settings or FilterSettings()
+    threshold = settings.threshold if settings.rule == "threshold" else None
+    kept: list[PeakRecord] = []
+    rows = []
+    by_question = {q: part.sort_values("answer") for q, part in scores.groupby("question")}
+    for index, record in enumerate(records):
+        answers = (record.correct, record.hard_false, record.random_false)
+        probabilities = np.exp(by_question[index]["mean"].to_numpy())
+        lists = np.split(probabilities, np.cumsum([len(each) for each in answers])[:-1])
+        known = keep_answers(*lists, hard_share=settings.hard_share, threshold=threshold)
+        row: dict[str, object] = {
+            **{"case_id": record.case_id, "relation": record.relation, "subject": record.subject},
+            "step": "",
+        }
+        for name, values, left in zip(KNOWN_STEPS, lists, map(len, known), strict=True):
+            row |= {name: len(values), f"{name}_kept": left}
+            row[f"{name}_probability"] = float(values.mean())
+            if left < (settings.least_correct if name == "correct" else 1):
+                row["step"] = row["step"] or KNOWN_STEPS[name]
+        rows.append(row)
+        if not row["step"]:
+            kept.append(replace(record, case_id=len(kept)))
+    return Filtered(tuple(kept), pd.DataFrame(rows))

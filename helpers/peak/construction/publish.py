@@ -19,11 +19,14 @@ from helpers.models.language_model import LanguageModel
 from helpers.paths import run_name
 from helpers.peak.construction.build import (
     Built,
+    Filtered,
+    FilterSettings,
     PeakSettings,
+    apply_filter,
     build_counterfactual,
     build_temporal,
+    questions,
 )
-from helpers.peak.construction.filter import Filtered, FilterSettings, apply_filter, questions
 from helpers.peak.records import PeakRecord
 from helpers.results.archive import About, Run
 from helpers.results.figure import figure

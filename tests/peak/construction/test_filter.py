@@ -5,7 +5,8 @@ import pandas as pd
 import pytest
 
 from helpers import UserError
-from helpers.peak.construction.filter import FilterSettings, apply_filter, known_answers
+from helpers.peak.construction.build import FilterSettings, apply_filter
+from helpers.peak.metrics import keep_answers
 from helpers.peak.records import PeakRecord
 
 # Mean-token NLLs of an edit prompt with what the authors' rule keeps: O 0–2, O_h all but 4, O_r 0 2 3.
@@ -30,9 +31,8 @@ def scores(*lists: list[float]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["question", "answer", "mean"])
 
 
-def kept(lists, settings: FilterSettings) -> list[list[int]]:
-    known = known_answers(*(np.array(part) for part in lists), settings=settings)
-    return [list(known.correct), list(known.hard), list(known.random)]
+def kept(lists, threshold: float | None = None) -> list[list[int]]:
+    return [list(part) for part in keep_answers(*lists, threshold=threshold)]
 
 
 WORKED = [np.exp(-np.array(part)) for part in (CORRECT, HARD, RANDOM)]
@@ -40,19 +40,18 @@ WORKED = [np.exp(-np.array(part)) for part in (CORRECT, HARD, RANDOM)]
 
 def test_both_rules_on_the_worked_case():
     authors = [[0, 1, 2], [0, 1, 2, 3, 5, 6, 7, 8, 9], [0, 2, 3]]
-    assert kept(WORKED, FilterSettings()) == authors
-    threshold = FilterSettings(rule="threshold", threshold=np.exp(-4))
-    correct, hard, _ = kept(WORKED, threshold)
+    assert kept(WORKED) == authors
+    correct, hard, _ = kept(WORKED, np.exp(-4))
     assert correct == [0, 1, 2, 3]
     assert hard == [2, 3, 5, 6, 7, 9]  # less probable than exp(-4)
     with pytest.raises(UserError, match="rule: 'best' is none of"):
         FilterSettings(rule="best")
 
 
-@pytest.mark.parametrize("rule", ["rank", "threshold"])
-def test_a_false_answer_as_probable_as_a_known_one_is_dropped(rule):
+@pytest.mark.parametrize("threshold", [None, 1e-3])
+def test_a_false_answer_as_probable_as_a_known_one_is_dropped(threshold):
     lists = [0.5, 0.25], [0.25, 0.1], [0.2, 0.25]
-    assert kept(lists, FilterSettings(rule=rule)) == [[0, 1], [1], [0]]
+    assert kept(lists, threshold) == [[0, 1], [1], [0]]
 
 
 def test_complete_lists_stay_and_records_are_numbered_anew():
