@@ -39,7 +39,6 @@ from helpers.peak.run import (
 from helpers.peak.tables import scores_of
 from helpers.results.archive import About, archive
 
-COLUMNS = [name for name in EDIT_COLUMNS if name != "diagnostics"]
 COMPARED = 3  # records that are scored
 app = typer.Typer(add_completion=False)
 
@@ -85,7 +84,7 @@ def edits(params: Path, methods: list[str]) -> None:
     tables, settings = [], {}
     for method, editor in build_editors(methods, run.language_model, **options).items():
         label = method_label(method)
-        tables.append(edits_again(run, editor)[COLUMNS].assign(method=label))
+        tables.append(edits_again(run, editor).assign(method=label))
         published = scores_of(archive("peak").get(name), only=[label])[label]
         gap = largest_difference(run, editor, published)
         how: dict[str, Any] = {"largest_difference": round(gap, 5), "records_compared": COMPARED}
@@ -108,7 +107,7 @@ def edits_again(run: PeakRun, editor: Editor) -> pd.DataFrame:
         updates = editor.edit([edit_request(record) for record in records])
         return {"scores": diagnostics_table(records, updates)}
 
-    return run.completed(how, made).reindex(columns=EDIT_COLUMNS)
+    return run.completed(run.open(how), made).reindex(columns=EDIT_COLUMNS)
 
 
 def largest_difference(run: PeakRun, editor: Editor, published: pd.DataFrame) -> float:

@@ -146,14 +146,12 @@ def _within(metrics: Metrics) -> Iterator[Evidence]:
             test = (share_above if metric in SHARES else mean_above)(metrics[method][metric], level)
             measure = f"{metric} - {100 * level:.0f}, {method}"
             yield Evidence(finding, measure.replace("_", " "), test)
-    if {"MEND", "ROME"} <= set(metrics):
-        rome, mend = metrics["ROME"], metrics["MEND"]
-        finding = "MEND perturbs little, at the price of locality"
-        for metric in ("AFF_hard", "LS"):
-            yield paired(finding, f"{metric} ROME - MEND", metric, mend[metric], rome[metric])
-    if {"KN", "ROME"} <= set(metrics):
-        rome, neurons = metrics["ROME"], metrics["KN"]
-        yield paired("KN edits weakly", "ES ROME - KN", "ES", neurons["ES"], rome["ES"])
+    weaker = {"MEND": "MEND perturbs little, at the price of locality", "KN": "KN edits weakly"}
+    for method, finding in weaker.items():
+        for metric in ("AFF_hard", "LS") if method == "MEND" else ("ES",):
+            if {method, "ROME"} <= set(metrics):
+                both = metrics[method][metric], metrics["ROME"][metric]
+                yield paired(finding, f"{metric} ROME - {method}", metric, *both)
 
 
 def _app(metrics: Metrics) -> Iterator[Evidence]:

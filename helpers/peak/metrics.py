@@ -58,6 +58,9 @@ class RecordScores:
     locality: Lists  # locality, target and perhaps first, each of shape (2, number of prompts)
 
 
+Measure = Callable[[RecordScores], Mapping[str, float]]
+
+
 def keep_answers(
     correct: ArrayLike,
     hard: ArrayLike,
@@ -188,14 +191,9 @@ def records_of(table: pd.DataFrame) -> Iterator[tuple[int, RecordScores]]:
             prompts.setdefault((role, index), {})[name] = scores[:, start:end]
         near = [lists for (role, _), lists in prompts.items() if role == "locality"]
         shared = set.intersection(*map(set, near)) if near else {"locality", "target", "first"}
-        yield (
-            case_id,
-            RecordScores(
-                edit=prompts["edit", 0],
-                paraphrases=[p for (role, _), p in prompts.items() if role == "paraphrase"],
-                locality={n: np.hstack([_NOTHING, *(each[n] for each in near)]) for n in shared},
-            ),
-        )
+        locality = {n: np.hstack([_NOTHING, *(each[n] for each in near)]) for n in shared}
+        paraphrases = [lists for (role, _), lists in prompts.items() if role == "paraphrase"]
+        yield case_id, RecordScores(prompts["edit", 0], paraphrases, locality)
 
 
 def metrics_table(table: pd.DataFrame) -> pd.DataFrame:
@@ -257,11 +255,7 @@ def _locality(scores: Lists, answer: str, *, held_before: bool = True) -> float:
     return _mean(after[before] if held_before else after)
 
 
-def _by_record(
-    measure: Callable[[RecordScores], Mapping[str, float]],
-    table: pd.DataFrame,
-    columns: Sequence[str],
-) -> pd.DataFrame:
+def _by_record(measure: Measure, table: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
     rows = {case: measure(scores) for case, scores in records_of(table)}
     found = pd.DataFrame.from_dict(rows, orient="index", columns=list(columns), dtype=float)
     return found.rename_axis("case_id")  # with its columns where every edit was given up

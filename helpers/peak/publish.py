@@ -24,17 +24,11 @@ from helpers.results.publish import Part, Publication
 from helpers.results.store import ResultsStore
 
 CHUNK = 10  # records of a study edited between two writes to the results store
-_SCORES = {
-    "case_id": "int32",
-    "role": "category",
-    "prompt_index": "int8",
-    "list": "category",
-    "answer_index": "int16",
-    "tokens": "int16",
-    "sum_before": "float32",
-    "sum_after": "float32",
+_TYPES = {  # of the columns that are published, of those a table has
+    **{"case_id": "int32", "sample": "int16", "role": "category", "prompt_index": "int8"},
+    **{"list": "category", "answer_index": "int16", "tokens": "int16"},
+    **{"sum_before": "float32", "sum_after": "float32"},
 }
-_SAID = {"case_id": "int32", "sample": "int16", "list": "category", "answer_index": "int16"}
 
 
 def publication(params: Mapping[str, Any]) -> Publication:
@@ -66,7 +60,7 @@ def peak_run(params: Mapping[str, Any]) -> PeakRun:
 
 def small(table: pd.DataFrame) -> pd.DataFrame:
     """A table as it is published: no text but names of lists, log-probabilities in single precision."""
-    types = _SAID if "sample" in table else _SCORES
+    types = {name: kind for name, kind in _TYPES.items() if name in table}
     return table[list(types)].astype(types)
 
 
@@ -122,13 +116,10 @@ def _sequences(run: PeakRun, params: Mapping[str, Any]) -> Iterator[Part]:
     checkpoints = sorted(params["checkpoints"])
     for method, editor in _editors(run, params["sequences"], params).items():
         for place, edits in enumerate(checkpoints, 1):
-            reached = partial(_reached, PeakSequence(run, editor), checkpoints[:place])
+            reached = partial(PeakSequence(run, editor).scores, checkpoints[:place])
             cases = [record.case_id for record in run.data.records[:edits]]
-            yield Part(f"{method} after {edits}", editor.settings(), reached, cases=cases)
-
-
-def _reached(sequence: PeakSequence, checkpoints: Sequence[int]) -> pd.DataFrame:
-    return small(sequence.scores(checkpoints)[checkpoints[-1]])
+            make = lambda reached=reached: small(reached())  # noqa: E731
+            yield Part(f"{method} after {edits}", editor.settings(), make, cases=cases)
 
 
 def _editors(

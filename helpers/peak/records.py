@@ -53,16 +53,10 @@ Texts = tuple[Text, ...]
 class PeakRecord:
     """One answer to append to the answers of a fact, with what should not change by it.
 
-    Attributes:
-        relation: identifier, such as ``"P47"``; ``"re_"`` marks the inverse.
-        prompt: edit prompt with one ``{}`` for the subject.
-        target_new: the answer to append (o* in the paper).
-        target_true: one of the original answers.
-        correct: original correct answers (O).
-        hard_false: false answers related to the appended one (O_h).
-        random_false: false answers unrelated to it (O_r).
-        paraphrases: other prompts for the same fact, subject filled in.
-        locality: prompts of other facts with their original answers.
+    In the paper's words ``target_new`` is o*, ``correct`` O (``target_true`` is one of them), ``hard_false``
+    O_h, related to o*, and ``random_false`` O_r. ``prompt`` holds one ``{}`` for the subject, which is
+    filled in in ``paraphrases``; ``locality`` are prompts of other facts with their original answers.
+    ``"re_"`` before a relation such as ``"P47"`` marks the inverse.
     """
 
     case_id: Annotated[int, Strict()]
@@ -97,19 +91,24 @@ class PeakRecord:
     def with_strict_lists(self) -> PeakRecord:
         """The record without o* among the other answers, or correct answers among the false ones.
 
-        Names are ``compared``: "nile" is "Nile". A name that one list holds twice stays.
+        Names are ``compared``: "nile" is "Nile". A name that one list holds twice stays. A list of which
+        nothing is left is refused.
         """
         appended = {compared(self.target_new)}
         true = appended.union(map(compared, self.correct))
 
-        def others(answers: Iterable[str], taken: set[str]) -> tuple[str, ...]:
-            return tuple(answer for answer in answers if compared(answer) not in taken)
+        def others(key: str, answers: Iterable[str], taken: set[str]) -> tuple[str, ...]:
+            if left := tuple(answer for answer in answers if compared(answer) not in taken):
+                return left
+            raise ValueError(
+                f"{key} holds nothing beyond contradictions (strict_lists=False keeps them)"
+            )
 
         return replace(
             self,
-            correct=others(self.correct, appended),
-            hard_false=others(self.hard_false, true),
-            random_false=others(self.random_false, true),
+            correct=others("postive_list", self.correct, appended),
+            hard_false=others("negtive_list", self.hard_false, true),
+            random_false=others("negtive_random_list", self.random_false, true),
         )
 
     def to_json(self) -> dict[str, object]:
@@ -141,11 +140,6 @@ class PeakData:
     records: tuple[PeakRecord, ...]
     strict_lists: bool = True  # whether contradictions between the lists were dropped
 
-    @property
-    def described(self) -> str:
-        """Name and number of records for a caption."""
-        return f"{self.name}, {len(self.records)} records"
-
     def counts(self) -> dict[str, int]:
         """Sizes of the set as in PEAK, Table 2."""
         parts = {
@@ -171,6 +165,11 @@ def load_peak(
         strict_lists: see ``PeakRecord.with_strict_lists``; False keeps the lists as published.
         limit: read the first records only.
     """
+
+    def read(item: object) -> PeakRecord:
+        record = _SCHEMA.validate_python(item)
+        return record.with_strict_lists() if strict_lists else record
+
     if limit is not None:
         within("records", limit, 1)
     whole, chosen = _sliced(str(name_or_path))
@@ -178,18 +177,10 @@ def load_peak(
     items = read_json(path.read_bytes(), str(path))
     if not isinstance(items, list) or not items:
         raise UserError(f"{path}: expected a non-empty JSON list of records")
-    published = read_all(_placed(items, path)[chosen][:limit], _SCHEMA.validate_python)
-    if not published:
+    records = read_all(_placed(items, path)[chosen][:limit], read)
+    if not records:
         raise UserError(f"{name_or_path}: the slice is empty, {path} has {len(items)} records")
-    places = [(f"{path}, case_id {record.case_id}", record) for record in published]
-    records = read_all(places, _strict) if strict_lists else published
-    return PeakData(
-        name=name,
-        path=path,
-        checksum=file_digest(path),
-        records=tuple(records),
-        strict_lists=strict_lists,
-    )
+    return PeakData(name, path, file_digest(path), tuple(records), strict_lists)
 
 
 def save_peak(records: Iterable[PeakRecord], path: Path) -> None:
@@ -278,13 +269,3 @@ def _placed(items: Sequence[Any], path: Path) -> list[tuple[str, Any]]:
             )
         placed.append((where + f", case_id {number}" * isinstance(number, int), item))
     return placed
-
-
-def _strict(record: PeakRecord) -> PeakRecord:
-    strict = record.with_strict_lists()
-    for key in ("postive_list", "negtive_list", "negtive_random_list"):
-        if not strict.to_json()[key]:
-            raise ValueError(
-                f"{key} holds nothing beyond contradictions (strict_lists=False keeps them)"
-            )
-    return strict

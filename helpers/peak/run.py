@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,21 +16,14 @@ from helpers.editing.update import Update, overlay_all
 from helpers.kept import kept_whole, sound
 from helpers.models.batching import records_at_once
 from helpers.models.language_model import LanguageModel
+from helpers.params import within
 from helpers.peak.metrics import COLUMNS, KEYS
 from helpers.peak.records import STRICT, PeakData, PeakRecord
 from helpers.records import read_all
 from helpers.results.store import Cases, Results, ResultsStore, flag_unusable, settings_key
 from helpers.scoring.answers import Question, score_answers, tokenised
 
-EDIT_COLUMNS = [
-    "case_id",
-    "failure",
-    "steps",
-    "final_nll",
-    "relative_norm",
-    "exploding",
-    "diagnostics",
-]
+EDIT_COLUMNS = ["case_id", "failure", "steps", "final_nll", "relative_norm", "exploding"]
 SCORING_VERSION = 1  # raise it when what is scored, or how, changes
 Make = Callable[[Sequence[PeakRecord]], Mapping[str, pd.DataFrame]]
 _OF_THE_FILE = ("dataset", "checksum", "strict_lists")  # a record's own content states as much
@@ -130,34 +122,27 @@ class PeakRun:
     chunk: int | None = None  # records edited together: what an interruption can cost
     progress: bool = False
 
-    def before(self) -> pd.DataFrame:
-        """Scores of the unedited model."""
+    def scored(self, editor: Editor | None = None) -> pd.DataFrame:
+        """Scores of each record under its own, independent edit; without an editor, before it."""
+        model = self.language_model
 
-        def scored(records: Sequence[PeakRecord]) -> dict[str, pd.DataFrame]:
-            return {"scores": score_records(self.language_model, records, progress=self.progress)}
-
-        return self.completed(_how(None), scored)
-
-    def after(self, editor: Editor) -> pd.DataFrame:
-        """Scores of each record under its own, independent edit."""
-
-        def edited(records: Sequence[PeakRecord]) -> dict[str, pd.DataFrame]:
+        def made(records: Sequence[PeakRecord]) -> dict[str, pd.DataFrame]:
+            if editor is None:
+                return {"scores": score_records(model, records, progress=self.progress)}
             updates = editor.edit([edit_request(record) for record in records])
-            scores = score_records(self.language_model, records, updates, progress=self.progress)
+            scores = score_records(model, records, updates, progress=self.progress)
             edits = flag_unusable(diagnostics_table(records, updates), scores, "sum")
             return {"scores": scores, "edits": edits}
 
-        return self.completed(_how(editor), edited)
+        return self.completed(self.results(editor), made)
 
     def scores(self, editor: Editor, *, finished: bool = False) -> pd.DataFrame:
         """Scores before and after, in the columns the metrics take, without failed edits.
 
         With ``finished``, those in the store: nothing is computed.
         """
-        if finished:
-            unedited, edited = (self.cases.read(self.results(e)) for e in (None, editor))
-        else:
-            unedited, edited = self.before(), self.after(editor)
+        stored = (self.cases.read(self.results(each)) for each in (None, editor))
+        unedited, edited = stored if finished else map(self.scored, (None, editor))
         if unedited.empty or edited.empty:
             return pd.DataFrame(columns=COLUMNS)
         edits = self.edits(editor)
@@ -168,13 +153,12 @@ class PeakRun:
         """Diagnostics (``EDIT_COLUMNS``) of each edit of this run's records that was made here."""
         return self.cases.read(self.results(editor), "edits").reindex(columns=EDIT_COLUMNS)
 
-    def completed(self, how: Mapping[str, Any], make: Make) -> pd.DataFrame:
+    def completed(self, results: Results, make: Make) -> pd.DataFrame:
         """The scores of all records; ``make`` gives those that are missing, as tables by kind.
 
         Raises:
             UserError: names each missing record that the model cannot be asked about.
         """
-        results = self.open(how)
         self.check([self.cases.by_id[case_id] for case_id in self.cases.missing(results)])
         return self.cases.completed(results, make)
 
@@ -196,7 +180,8 @@ class PeakRun:
 
     def results(self, editor: Editor | None = None) -> Results:
         """Where an editor's results are kept; without one, the unedited model's."""
-        return self.open(_how(editor))
+        independent = {"mode": "independent", **editor.settings()} if editor else None
+        return self.open(independent or {"editor": "none"})
 
     def open(self, how: Mapping[str, Any], records: str = "by content") -> Results:
         """Where rows of records are kept, whichever file they are from."""
@@ -230,19 +215,16 @@ class PeakSequence:
     run: PeakRun
     editor: Editor
 
-    def scores(self, checkpoints: Sequence[int]) -> dict[int, pd.DataFrame]:
-        """Scores before all edits and after the first n, of those n records, for each checkpoint n."""
+    def scores(self, checkpoints: Sequence[int]) -> pd.DataFrame:
+        """Scores of the edited records, before all edits and at the last checkpoint; others are kept."""
         wanted, records = sorted(set(checkpoints)), self.run.data.records
-        if not wanted or wanted[0] < 1 or wanted[-1] > len(records):
-            raise ValueError(
-                f"checkpoints {list(checkpoints)} must lie in 1 … {len(records)}, the number of records"
-            )
+        for count in wanted:
+            within("checkpoints", count, 1, len(records))
         missing = [count for count in wanted if not self.results(count).done()]
         if missing:
             self.run.check(records[: missing[-1]])
             self._complete(missing, [count for count in wanted if count < missing[0]])
-        before = self.run.before()
-        return {count: _joined(before, self.results(count).read()) for count in wanted}
+        return _joined(self.run.scored(), self.results(wanted[-1]).read())
 
     def results(self, count: int) -> Results:
         """Where the scores after ``count`` edits are kept: by the content of all their records."""
@@ -254,33 +236,27 @@ class PeakSequence:
 
     def _complete(self, missing: Sequence[int], earlier: Sequence[int]) -> None:
         """Edit on from the last earlier checkpoint whose update is intact."""
+        model, records = self.run.language_model, self.run.data.records
         start, total = 0, Update({})
         # An editor of its own sequences, PRUNE, remembers more than the cumulative update.
         resumable = type(self.editor).edit_sequentially is Editor.edit_sequentially
         for count in earlier if resumable else ():
             stored = sound(self.results(count).folder / _UPDATE, Update.load)
             if stored is not None:
-                start, total = count, stored.to(self.run.language_model.device)
-        requests = [edit_request(record) for record in self.run.data.records[start : missing[-1]]]
+                start, total = count, stored.to(model.device)
+        requests = [edit_request(record) for record in records[start : missing[-1]]]
         own = iter(self.editor.edit_sequentially(requests))
-        made: list[Update] = []
         for count, request in enumerate(requests, start + 1):
             step = self.editor.edit_after(total, [request]) if resumable else None
             total = next(own) if step is None else total.plus(step)
-            made.append(Update({}, total.diagnostics))
-            if count in missing:
-                self._store(count, total, made)
-                made = []
-
-    def _store(self, count: int, total: Update, made: Sequence[Update]) -> None:
-        results = self.results(count)
-        records = self.run.data.records[:count]
-        with kept_whole(results.folder / _UPDATE) as scratch:
-            total.save(scratch)
-        edits = diagnostics_table(records[-len(made) :], made)
-        with overlay_all(self.run.language_model, total):
-            scores = score_records(self.run.language_model, records, progress=self.run.progress)
-        results.add({"edits": edits, "scores": scores})
+            if count not in missing:
+                continue
+            results = self.results(count)
+            with kept_whole(results.folder / _UPDATE) as scratch:
+                total.save(scratch)
+            with overlay_all(model, total):
+                scores = score_records(model, records[:count], progress=self.run.progress)
+            results.add({"scores": scores})
 
 
 def diagnostics_table(records: Sequence[PeakRecord], updates: Sequence[Update]) -> pd.DataFrame:
@@ -295,14 +271,9 @@ def diagnostics_table(records: Sequence[PeakRecord], updates: Sequence[Update]) 
             "final_nll": (known.get("losses") or [{}])[-1].get("nll"),
             "relative_norm": max(known.get("relative_norm", {}).values(), default=None),
             "exploding": bool(known.get("exploding", False)),
-            "diagnostics": json.dumps(dict(known)),
         }
         rows.append(row)
     return pd.DataFrame(rows, columns=EDIT_COLUMNS)
-
-
-def _how(editor: Editor | None) -> dict[str, Any]:
-    return {"mode": "independent", **editor.settings()} if editor else {"editor": "none"}
 
 
 def _joined(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:

@@ -40,8 +40,9 @@ class AnswerLists:
         drawn = {"samples": self.samples, "sampling": asdict(self.sampling), "naming": VERSION}
         how = {"mode": "said", **drawn, "scored_by": {"responses": Sampling.version}}
         how |= editor.settings() if editor else {"editor": "none"}
-        table = self.run.completed(how, partial(self._sampled, editor))
-        edits = self.run.cases.read(self.run.open(how), "edits")
+        results = self.run.open(how)
+        table = self.run.completed(results, partial(self._sampled, editor))
+        edits = self.run.cases.read(results, "edits")
         if len(edits):
             table = table[~table["case_id"].isin(edits.loc[edits["failure"] != "", "case_id"])]
         return table.reset_index(drop=True)

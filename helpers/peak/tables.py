@@ -67,11 +67,9 @@ def editing_table(by_record: Metrics, *, metrics: Sequence[str] = MAIN_METRICS) 
     """Mean percentage of each metric, methods as rows, as rounded text (PEAK, Tables 3, 4, 5 and 9).
 
     Cells read ``mean ± half width of the 95 % interval``, or ``mean [low, high]`` where the sides
-    differ (``metric_interval``). In a ``+APP`` row † is significantly better and ‡ significantly worse
-    than the plain method on the same records (p < 0.05, ``app_contrast``).
-
-    ``Holm``: which marks of the row survive the correction for all tests of the table. *n*, where fewer
-    than all records, is in the column's title if it is one for all methods, else in the cell.
+    differ. In a ``+APP`` row † is significantly better and ‡ significantly worse than the plain method
+    on the same records (p < 0.05); ``Holm`` reports which of these survive the correction for all tests
+    of the table. *n*, where fewer than all records, is in the title or the cell.
     """
     common = {metric: _common_n(by_record, metric) for metric in metrics}
     tests = {
@@ -136,8 +134,10 @@ def beside_paper(
         named = fairer + "+" if plus else PAPER_NAMES.get(method, method)
         for label, printed in paper.items():
             theirs = printed[printed["method"] == named].set_index("metric")
-            if len(theirs):
-                rows.append((method, label, *(_printed(theirs, m) for m in metrics)))
+            slips = theirs["note"].str.contains("slip").map({True: "*", False: ""})
+            texts = theirs["value"].map("{:.1f}".format) + slips
+            if len(texts):
+                rows.append((method, label, *(texts.get(metric, "–") for metric in metrics)))
     columns = ["method", "source", *("LS_held" if m == "LS" else m for m in metrics)]
     return pd.DataFrame(rows, columns=columns).set_index(["method", "source"])
 
@@ -155,10 +155,3 @@ def _surviving(marks: Mapping[str, bool]) -> str:
         return "all" if marks else ""
     lost = [metric for metric, kept in marks.items() if not kept]
     return "none" if len(lost) == len(marks) else f"all but {', '.join(lost)}"
-
-
-def _printed(rows: pd.DataFrame, metric: str) -> str:
-    if metric not in rows.index:
-        return "–"
-    row = rows.loc[metric]
-    return f"{row['value']:.1f}" + "*" * ("slip" in row["note"])

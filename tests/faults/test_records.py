@@ -34,7 +34,7 @@ def test_a_record_that_cannot_be_asked_is_named_before_the_first_edit(tiny, tmp_
     items = json.loads(MINI["peak-mini-cf"].read_text("utf-8"))[:4]
     path = written(tmp_path, items, RECORDS[fault])
     with pytest.raises(UserError, match=rf"mine\.json.*case_id {items[1]['case_id']}"):
-        PeakRun(tiny("llama"), load_peak(path), ResultsStore(tmp_path / "store")).before()
+        PeakRun(tiny("llama"), load_peak(path), ResultsStore(tmp_path / "store")).scored()
     assert not list(tmp_path.glob("store/*/*.parquet"))
 
 

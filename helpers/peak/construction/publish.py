@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -27,41 +26,29 @@ from helpers.peak.construction.build import (
     build_temporal,
     questions,
 )
-from helpers.peak.records import PeakRecord
 from helpers.results.archive import About, Run
 from helpers.results.figure import figure
 from helpers.results.publish import Part, Publication
 from helpers.results.style import PALETTE, told, use_style
 from helpers.scoring.answers import score_answers
-from helpers.triples.graph import Graph, read_graph, relations_in
+from helpers.triples.graph import read_graph, relations_in
 from helpers.triples.sources import open_source
 from helpers.triples.templates import packaged_templates
 
 _DATE = re.compile(r"\d{4}(-(0[1-9]|1[0-2])(-(0[1-9]|[12]\d|3[01]))?)?")
-MOST_LOCALITY, CORRECT_TEMPORAL, MOST_HARD_TEMPORAL = 6, (4, 15), 15
 
 
-class Settings(NamedTuple):
-    """How both sets are made, and what the model must know."""
-
-    counterfactual: PeakSettings
-    temporal: PeakSettings
-    limits: FilterSettings
-
-
-def settings_of(params: Mapping[str, Any]) -> Settings:
-    """The settings that parameters of notebook 02 define, or an error that names the parameter."""
+def settings_of(params: Mapping[str, Any]) -> tuple[PeakSettings, PeakSettings, FilterSettings]:
+    """How parameters of notebook 02 make PEAK-CF and PEAK-T, and what the model must know of them."""
     for name in ("cutoff", "until"):
         if not _DATE.fullmatch(params[name]):
-            raise ValueError(
-                f"{name}: {params[name]!r} is no date; write a year, '2022-01' or '2022-01-31'"
-            )
+            raise ValueError(f"{name}: {params[name]!r} is no date such as 2022 or 2022-01-31")
     if params["until"] <= params["cutoff"]:
         raise ValueError(f"until: {params['until']!r} must come after the cutoff")
     sizes = {name: params[name] for name in ("link_steps", "seed")}
-    sizes["locality"] = (params["least_locality"], MOST_LOCALITY)
+    sizes["locality"] = (params["least_locality"], 6)
     limits = {name: params[name] for name in ("rule", "hard_share", "threshold")}
-    return Settings(
+    return (
         PeakSettings(
             correct=(params["least_correct"], params["most_correct"]),
             hard=(params["least_hard"], params["most_hard"]),
@@ -69,36 +56,13 @@ def settings_of(params: Mapping[str, Any]) -> Settings:
             **sizes,
         ),
         PeakSettings(
-            correct=CORRECT_TEMPORAL,
-            hard=(params["temporal_least_hard"], MOST_HARD_TEMPORAL),
+            correct=(4, 15),
+            hard=(params["temporal_least_hard"], 15),
             per_relation=params["temporal_per_relation"],
             **sizes,
         ),
         FilterSettings(least_correct=params["least_known"], **limits),
     )
-
-
-def filter_sets(
-    built: Mapping[str, Built], language_model: LanguageModel, limits: FilterSettings
-) -> dict[str, Filtered]:
-    """What a model knows of the candidates of each set that has some."""
-    candidates = {name: made.records for name, made in built.items() if made.records}
-    return {
-        name: apply_filter(records, score_answers(language_model, questions(records)), limits)
-        for name, records in candidates.items()
-    }
-
-
-def linked_share(records: Sequence[PeakRecord], graph: Graph) -> tuple[int, int]:
-    """How many hard false answers have a direct link with o*, as the paper asks, and how many there are."""
-    named: dict[str, set[str]] = defaultdict(set)
-    for entity in graph.entities.values():
-        named[entity.label].add(entity.id)
-    direct = 0
-    for record in records:
-        near = set().union(*(graph.neighbours.get(o, ()) for o in named[record.target_new]))
-        direct += sum(not near.isdisjoint(named[answer]) for answer in record.hard_false)
-    return direct, sum(len(record.hard_false) for record in records)
 
 
 def construction_run(
@@ -123,21 +87,25 @@ def publication(params: Mapping[str, Any]) -> Publication:
 
     @cache
     def made() -> Mapping[str, pd.DataFrame]:
-        settings, templates = settings_of(params), packaged_templates()
+        templates, (of_cf, of_t, limits) = packaged_templates(), settings_of(params)
         store = open_source(params["source"])
         relations = params["relations"] or relations_in(store)
         graph = read_graph(store, relations, most=params["most_rows"])
         span = {"cutoff": params["cutoff"], "until": params["until"]}
         built = {
-            "PEAK-CF": build_counterfactual(graph, templates, settings=settings.counterfactual),
-            "PEAK-T": build_temporal(graph, templates, **span, settings=settings.temporal),
+            "PEAK-CF": build_counterfactual(graph, templates, settings=of_cf),
+            "PEAK-T": build_temporal(graph, templates, **span, settings=of_t),
         }
         if not any(part.records for part in built.values()):
             raise UserError(
                 f"no fact of {params['source']} becomes a candidate: ask for fewer answers"
                 " (least_correct, least_hard, least_locality) or name other relations"
             )
-        filtered = filter_sets(built, model, settings.limits)
+        filtered = {
+            name: apply_filter(part.records, score_answers(model, questions(part.records)), limits)
+            for name, part in built.items()
+            if part.records
+        }
         return construction_run(params, model, built, filtered).tables
 
     parts = [Part(name, {}, lambda name=name: made()[name]) for name in ("funnel", "filter")]  # type: ignore[misc]
@@ -181,10 +149,9 @@ def construction_funnel(run: Run) -> Figure:
 
 
 def _source(params: Mapping[str, Any], language_model: LanguageModel) -> dict[str, Any]:
-    settings = settings_of(params)
+    of_cf, of_t, limits = (asdict(each) for each in settings_of(params))
     return {
-        **{"facts": params["source"], **language_model.identity, **asdict(settings.limits)},
-        **{"counterfactual": asdict(settings.counterfactual)},
-        **{"temporal": asdict(settings.temporal)},
+        **{"facts": params["source"], **language_model.identity, **limits},
+        **{"counterfactual": of_cf, "temporal": of_t},
         **{"cutoff": params["cutoff"], "until": params["until"]},
     }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import matplotlib.pyplot as plt
 import pandas as pd
@@ -13,12 +12,10 @@ from helpers import UserError, models
 from helpers.params import read_params
 from helpers.paths import PARAMS
 from helpers.peak.construction import publish as publishing
-from helpers.peak.construction.publish import _source, linked_share, publication
-from helpers.peak.records import load_peak
+from helpers.peak.construction.publish import _source, publication
 from helpers.results.archive import About, Archive, archive
 from helpers.results.figure import published
 from helpers.results.publish import publish_parts
-from helpers.triples.graph import Edge, Entity, Graph
 
 QUICK = PARAMS / "quick" / "02_peak_construction.yaml"
 COUNTRIES = [f"Land {number}" for number in range(10, 40)]
@@ -58,14 +55,6 @@ def test_a_construction_is_made_once(params, tiny, tmp_path, monkeypatch):
     wanting = {**params, "least_correct": 40, "most_correct": 50}
     with pytest.raises(UserError, match="becomes a candidate"):
         publish_parts(publication(wanting), Archive(tmp_path / "other"))
-
-
-def test_direct_links_are_counted():
-    edges = tuple(Edge(*triple) for triple in (("E", "P47", "A"), ("B", "P47", "E")))
-    graph = Graph({name: Entity(name, name, frozenset({"country"})) for name in "ABEZ"}, edges)
-    record = load_peak("peak-mini-cf", limit=1).records[0]
-    asked = replace(record, target_new="E", hard_false=("A", "B", "Z"))
-    assert linked_share([asked], graph) == (2, 3)
 
 
 def test_the_funnel_shows_the_stored_numbers(tmp_path):
