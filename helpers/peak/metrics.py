@@ -78,8 +78,11 @@ def keep_answers(
     of the probability serves.
     """
     correct, hard, random = (_vector(values) for values in (correct, hard, random))
-    above = (hard[None, :] > correct[:, None]).sum(axis=1)
-    known = above / max(len(hard), 1) < hard_share if threshold is None else correct >= threshold
+    if threshold is None:
+        above = (hard[None, :] > correct[:, None]).sum(axis=1)
+        known = above / max(len(hard), 1) < hard_share
+    else:
+        known = correct >= threshold
     kept = np.flatnonzero(known)
     floor = correct[kept].min() if len(kept) else -np.inf
     return Kept(kept, np.flatnonzero(hard < floor), np.flatnonzero(random < floor))
@@ -191,7 +194,9 @@ def records_of(table: pd.DataFrame) -> Iterator[tuple[int, RecordScores]]:
             prompts.setdefault((role, index), {})[name] = scores[:, start:end]
         near = [lists for (role, _), lists in prompts.items() if role == "locality"]
         shared = set.intersection(*map(set, near)) if near else {"locality", "target", "first"}
-        locality = {n: np.hstack([_NOTHING, *(each[n] for each in near)]) for n in shared}
+        locality = {
+            name: np.hstack([_NOTHING, *(lists[name] for lists in near)]) for name in shared
+        }
         paraphrases = [lists for (role, _), lists in prompts.items() if role == "paraphrase"]
         yield case_id, RecordScores(prompts["edit", 0], paraphrases, locality)
 

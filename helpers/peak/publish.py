@@ -25,9 +25,15 @@ from helpers.results.store import ResultsStore
 
 CHUNK = 10  # records of a study edited between two writes to the results store
 _TYPES = {  # of the columns that are published, of those a table has
-    **{"case_id": "int32", "sample": "int16", "role": "category", "prompt_index": "int8"},
-    **{"list": "category", "answer_index": "int16", "tokens": "int16"},
-    **{"sum_before": "float32", "sum_after": "float32"},
+    "case_id": "int32",
+    "sample": "int16",
+    "role": "category",
+    "prompt_index": "int8",
+    "list": "category",
+    "answer_index": "int16",
+    "tokens": "int16",
+    "sum_before": "float32",
+    "sum_after": "float32",
 }
 
 

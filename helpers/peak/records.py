@@ -180,7 +180,13 @@ def load_peak(
     records = read_all(_placed(items, path)[chosen][:limit], read)
     if not records:
         raise UserError(f"{name_or_path}: the slice is empty, {path} has {len(items)} records")
-    return PeakData(name, path, file_digest(path), tuple(records), strict_lists)
+    return PeakData(
+        name=name,
+        path=path,
+        checksum=file_digest(path),
+        records=tuple(records),
+        strict_lists=strict_lists,
+    )
 
 
 def save_peak(records: Iterable[PeakRecord], path: Path) -> None:

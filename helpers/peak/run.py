@@ -123,7 +123,7 @@ class PeakRun:
     progress: bool = False
 
     def scored(self, editor: Editor | None = None) -> pd.DataFrame:
-        """Scores of each record under its own, independent edit; without an editor, before it."""
+        """Scores of each record under its own, independent edit, or by the unedited model."""
         model = self.language_model
 
         def made(records: Sequence[PeakRecord]) -> dict[str, pd.DataFrame]:

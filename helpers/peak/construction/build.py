@@ -378,7 +378,9 @@ def apply_filter(
         lists = np.split(probabilities, np.cumsum([len(each) for each in answers])[:-1])
         known = keep_answers(*lists, hard_share=settings.hard_share, threshold=threshold)
         row: dict[str, object] = {
-            **{"case_id": record.case_id, "relation": record.relation, "subject": record.subject},
+            "case_id": record.case_id,
+            "relation": record.relation,
+            "subject": record.subject,
             "step": "",
         }
         for name, values, left in zip(KNOWN_STEPS, lists, map(len, known), strict=True):

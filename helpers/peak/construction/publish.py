@@ -151,7 +151,11 @@ def construction_funnel(run: Run) -> Figure:
 def _source(params: Mapping[str, Any], language_model: LanguageModel) -> dict[str, Any]:
     of_cf, of_t, limits = (asdict(each) for each in settings_of(params))
     return {
-        **{"facts": params["source"], **language_model.identity, **limits},
-        **{"counterfactual": of_cf, "temporal": of_t},
-        **{"cutoff": params["cutoff"], "until": params["until"]},
+        "facts": params["source"],
+        **language_model.identity,
+        **limits,
+        "counterfactual": of_cf,
+        "temporal": of_t,
+        "cutoff": params["cutoff"],
+        "until": params["until"],
     }
