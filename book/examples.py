@@ -14,7 +14,7 @@ from scipy.special import expit
 from helpers.klob.metrics import permutation_null, relative_similarity, similarity_matrix
 from helpers.peak import figures as peak
 from helpers.peak.ablations import said_metrics
-from helpers.peak.metrics import additivity
+from helpers.peak.metrics import ranking_forgetting_factor, ranking_noise_factor
 
 _MARK = re.compile(r"%EXAMPLE (\w+)%")
 
@@ -27,6 +27,7 @@ def with_examples(page: str) -> str:
 
 
 def _additivity() -> str:
+    found = peak.worked()
     table = pd.DataFrame(
         {
             "answer": [*peak.CORRECT, *peak.FALSE],
@@ -38,9 +39,10 @@ def _additivity() -> str:
     table["σ(P*)"] = expit(table["P*"]).round(3)
     rows = ["| " + " | ".join(map(str, row)) + " |" for row in table.to_numpy()]
     head = ["| " + " | ".join(table.columns) + " |", "|---|---|--:|--:|--:|"]
-    pairs = (np.log(list(answers.values())).T for answers in (peak.CORRECT, peak.FALSE))
-    found = additivity(*pairs)
-    rff, rnf = found["RFF"], found["RNF"]
+    correct, false = (
+        np.log([after for _, after in answers.values()]) for answers in (peak.CORRECT, peak.FALSE)
+    )
+    rff, rnf = ranking_forgetting_factor(correct, false), ranking_noise_factor(correct, false)
     words = (
         f"Two correct answers are below the strongest false one: $\\mathrm{{RFF}} = {rff:.3f}$. "
         f"The correct answers keep $\\mathrm{{CPC}} = {found['CPC']:.3f}$ of their probability. So "

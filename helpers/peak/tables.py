@@ -133,10 +133,9 @@ def beside_paper(
         fairer, plus, _ = method.partition("+ (")  # a weighting of a baseline
         named = fairer + "+" if plus else PAPER_NAMES.get(method, method)
         for label, printed in paper.items():
-            theirs = printed[printed["method"] == named].set_index("metric")
-            slips = theirs["note"].str.contains("slip").map({True: "*", False: ""})
-            texts = theirs["value"].map("{:.1f}".format) + slips
-            if len(texts):
+            theirs = printed[printed["method"] == named][["metric", "value", "note"]]
+            texts = {m: f"{value:.1f}" + "*" * ("slip" in note) for m, value, note in theirs.values}
+            if texts:
                 rows.append((method, label, *(texts.get(metric, "–") for metric in metrics)))
     columns = ["method", "source", *("LS_held" if m == "LS" else m for m in metrics)]
     return pd.DataFrame(rows, columns=columns).set_index(["method", "source"])
