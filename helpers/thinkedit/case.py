@@ -1,7 +1,4 @@
-"""One edit looked at closely: what it kept and lost, the chains that still hold, and its graph drawn.
-
-``facts`` is the edit's table of ``metrics.facts_table``, made live or from stored scores.
-"""
+"""One edit's ``facts`` (``metrics.facts_table``) looked at closely: what is lost, and its graph drawn."""
 
 from __future__ import annotations
 
@@ -14,7 +11,6 @@ import networkx as nx
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.patches import FancyArrowPatch
 
 from helpers.results.figure import figure
@@ -70,7 +66,8 @@ def step_table(edit: Edit, facts: pd.DataFrame) -> pd.DataFrame:
 
 def preservation(edit: Edit, facts: pd.DataFrame) -> tuple[float, int]:
     """CKP of the edit (1 without known facts, as defined), and the facts behind it."""
-    ratios = metrics.terms_of(facts, metrics.chain_index([edit])).query("measure == 'CKP'")["ratio"]
+    terms = metrics.terms_of(facts, metrics.chain_index([edit]))
+    ratios = terms.loc[terms["measure"] == "CKP", "ratio"]
     return float(ratios.mean()) if len(ratios) else 1.0, len(ratios)
 
 
@@ -111,9 +108,7 @@ def chain_samples(edit: Edit, facts: pd.DataFrame, *, caption: str = "") -> Figu
 def knowledge_graph(
     graph: nx.DiGraph, start: str, goal: str, axes: Axes, states: EdgeStates | None = None
 ) -> None:
-    """Draw a graph from the edited subject (left, blue) to the original object (right, red; Figures 15–20),
-    its edges by their ``edge_states`` of one moment.
-    """
+    """Draw a graph from its subject (blue) to its object (red), by one of ``edge_states`` (Figures 15–20)."""
     places = _layers(graph, start.casefold(), goal.casefold())
     axes.scatter(*zip(*places.values(), strict=True), alpha=0)
     axes.margins(0.12)
@@ -124,29 +119,32 @@ def knowledge_graph(
     for node, (x, y) in places.items():
         box = {"boxstyle": "round", "facecolor": "white", "edgecolor": ends.get(node, "0.4")}
         name = plain(textwrap.fill(graph.nodes[node]["label"], 16))
-        boxes[node] = axes.text(x, y, name, zorder=2, bbox=box, **_BOX).get_bbox_patch()
-    for edge in graph.edges:
-        colour, line = STATES[(states or {}).get(edge, "kept")]
+        # Before the arrows, which end at its box once that is drawn, and again over those that pass.
+        below, _ = (axes.text(x, y, name, zorder=z, bbox=box, **_BOX) for z in (2, 4))
+        boxes[node] = below.get_bbox_patch()
+    for tail, head in graph.edges:
+        colour, line = STATES[(states or {}).get((tail, head), "kept")]
         axes.add_patch(
             FancyArrowPatch(
-                places[edge[0]],
-                places[edge[1]],
+                places[tail],
+                places[head],
                 connectionstyle="arc3,rad=0.12",
                 arrowstyle="-|>",
                 mutation_scale=8,
                 color=colour,
                 linestyle=line,
-                patchA=boxes[edge[0]],
-                patchB=boxes[edge[1]],
+                patchA=boxes[tail],
+                patchB=boxes[head],
                 shrinkA=0,
                 shrinkB=1,
-                zorder=3,  # drawn after the names, whose boxes are only then placed
+                zorder=3,
             )
         )
     if states is not None:
-        shown = {name: look for name, look in STATES.items() if name in set(states.values())}
-        handles = [Line2D([], [], color=c, linestyle=s, label=n) for n, (c, s) in shown.items()]
-        axes.legend(handles=handles, loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=3)
+        for state in sorted(set(states.values()), key=list(STATES).index):
+            colour, line = STATES[state]
+            axes.plot([], [], color=colour, linestyle=line, label=state)
+        axes.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=3)
     axes.axis("off")
 
 
@@ -195,11 +193,9 @@ def _layers(graph: nx.DiGraph, start: str, goal: str) -> dict[str, tuple[float, 
     for node in graph:
         column = far + 1 if node == goal else distance.get(node, far)
         columns.setdefault(column, []).append(node)
-    return {
-        node: (
-            column + (0.2 * (-1) ** row if len(nodes) > 1 else 0.0),
-            (len(nodes) - 1) / 2 - row + 0.25 * (column % 2),
-        )
-        for column, nodes in columns.items()
-        for row, node in enumerate(nodes)
-    }
+    places = {}
+    for column, nodes in columns.items():
+        for row, node in enumerate(nodes):
+            aside = 0.2 * (-1) ** row if len(nodes) > 1 else 0.0
+            places[node] = column + aside, (len(nodes) - 1) / 2 - row + 0.25 * (column % 2)
+    return places

@@ -28,26 +28,25 @@ PLAUSIBLE = 5  # the target is drawn from the most probable answers, this many
 
 @dataclass(frozen=True)
 class FurtherQuestion:
-    """A question about the edited subject that begins chains, its ``correct`` answers in the graph, and
-    ``harmless`` ones of the same kind, from which no chain leads to the original object.
-    """
+    """A question about the edited subject that begins chains."""
 
     prompt: str
-    correct: tuple[str, ...]
-    harmless: tuple[str, ...]
+    correct: tuple[str, ...]  # answers in the graph
+    harmless: tuple[
+        str, ...
+    ]  # answers of its kind from which no chain leads to the original object
 
 
 def further_questions(edit: Edit, kinds: Kinds) -> list[FurtherQuestion]:
-    """The questions that a deep edit changes besides the edit itself, in order of appearance; one whose kind
-    has no harmless entity is omitted, so its chains stay.
-    """
+    """What a deep edit changes besides the edit itself; chains that have no harmless answer stay."""
     graph = graph_of_facts(edit.facts)
     leading = nx.ancestors(graph, edit.original.casefold()) | {edit.original.casefold()}
     asked = {edit.prompt} | ({edit.direct_fact.prompt} if edit.direct_fact else set())
     firsts: dict[str, dict[str, ChainFact]] = {}
     for chain in edit.chains:
-        if chain.facts[0].prompt not in asked:
-            firsts.setdefault(chain.facts[0].prompt, {})[chain.facts[0].key[2]] = chain.facts[0]
+        first = chain.facts[0]
+        if first.prompt not in asked:
+            firsts.setdefault(first.prompt, {})[first.key[2]] = first
     found = []
     for prompt, facts in firsts.items():
         rivals = rivals_of(next(iter(facts.values())), edit, kinds, most=None)
@@ -61,7 +60,7 @@ def further_questions(edit: Edit, kinds: Kinds) -> list[FurtherQuestion]:
 def deep_edits(
     language_model: LanguageModel, edits: Sequence[Edit], kinds: Kinds, *, seed: int = 0
 ) -> list[list[EditRequest]]:
-    """The requests of every edit's deep edit.
+    """The requests of every edit's deep edit, one for each beginning of its questions, its own first.
 
     A question's new answer is drawn from its ``PLAUSIBLE`` most probable harmless ones (per token, on the
     unedited model); each question has its own stream of the seed.
@@ -69,31 +68,22 @@ def deep_edits(
     asked = [(edit, question) for edit in edits for question in further_questions(edit, kinds)]
     texts = [Question(q.prompt.replace("{}", edit.subject), q.harmless) for edit, q in asked]
     scores = score_answers(language_model, texts).groupby("question")
-    answered: dict[int, list[tuple[FurtherQuestion, str]]] = {edit.case_id: [] for edit in edits}
+    requests = {e.case_id: {_beginning(e.prompt): request_of(e, kinds)} for e in edits}
     for (edit, question), (_, group) in zip(asked, scores, strict=True):
         best = group.sort_values("mean", ascending=False)["answer"].head(PLAUSIBLE)
         stream = np.random.default_rng([seed, edit.case_id, zlib.crc32(question.prompt.encode())])
         target = question.harmless[int(stream.choice(best))]
-        answered[edit.case_id].append((question, target))
-    return [deep_requests(edit, kinds, answered[edit.case_id]) for edit in edits]
-
-
-def deep_requests(
-    edit: Edit, kinds: Kinds, questions: Sequence[tuple[FurtherQuestion, str]]
-) -> list[EditRequest]:
-    """The edit's own request, with the questions that begin as it does, up to the subject, as its ``further``
-    ones; then one request for each other beginning.
-    """
-    requests = {edit.prompt.partition("{}")[0]: request_of(edit, kinds)}
-    for question, target in questions:
-        key = question.prompt.partition("{}")[0]
-        further = (question.prompt, target)
-        if first := requests.get(key):
-            requests[key] = replace(first, further=(*first.further, further))
+        own, key = requests[edit.case_id], _beginning(question.prompt)
+        if first := own.get(key):
+            own[key] = replace(first, further=(*first.further, (question.prompt, target)))
         else:
-            asked = EditRequest(edit.subject, question.prompt, target, question.correct)
-            requests[key] = replace(asked, record=str(edit.case_id))
-    return list(requests.values())
+            request = EditRequest(edit.subject, question.prompt, target, question.correct)
+            own[key] = replace(request, record=str(edit.case_id))
+    return [list(own.values()) for own in requests.values()]
+
+
+def _beginning(prompt: str) -> str:
+    return prompt.partition("{}")[0]
 
 
 def edit_index(edits: Sequence[Edit]) -> pd.DataFrame:
@@ -101,7 +91,7 @@ def edit_index(edits: Sequence[Edit]) -> pd.DataFrame:
     kinds = kinds_of(edits)
     rows = []
     for edit in edits:
-        further = [q.prompt.partition("{}")[0] for q in further_questions(edit, kinds)]
-        alike = further.count(edit.prompt.partition("{}")[0])
+        further = [_beginning(q.prompt) for q in further_questions(edit, kinds)]
+        alike = further.count(_beginning(edit.prompt))
         rows.append((edit.case_id, len(edit.chains), len(edit.facts), len(further), alike))
     return pd.DataFrame(rows, columns=["case_id", "chains", "facts", "questions", "same_key"])

@@ -19,7 +19,6 @@ from helpers.results.figure import figure
 from helpers.thinkedit import metrics, tables
 from helpers.thinkedit.tables import caption_of, evaluate, is_recalled
 
-MAIN = "smollm2-135m"
 _BARS = "; bars: 95 % intervals over edits"
 _STEPS = ["1", "2", "3", "4", "5"]
 
@@ -35,7 +34,7 @@ def _made(run: Run) -> bool:
 
 
 _stored = partial(figure, of="thinkedit", needs=("exact", "chains"), together=True)
-_exact = partial(_stored, main=MAIN, when=lambda run: not is_recalled(run) and _made(run))
+_exact = partial(_stored, main="smollm2-135m", when=lambda run: not is_recalled(run) and _made(run))
 _recalled = partial(_stored, when=lambda run: is_recalled(run) and _made(run))
 
 
@@ -74,10 +73,15 @@ def direct_against_chains(runs: Sequence[Run]) -> Figure:
     panels = _by_graph(runs, tables.length_table, tables.paper_lengths())
     more = _counted(panels, lambda part: part[tables.LONGER] > part["1"])
     names = {"direct question": "1", "chains of two\nor more steps": tables.LONGER}
-    drawn = _dots({t: {n: (m, part) for n, m in names.items()} for t, part in panels.items()}, 1.5)
+    series = {
+        title: {name: (measure, part) for name, measure in names.items()}
+        for title, part in panels.items()
+    }
+    drawn = _dots(series, 1.5)
     finding = f"More of the old fact is left along chains than at the direct question: {more}"
     note = "counted: methods on each model; arrows: beyond the panel; the paper gives no intervals"
-    return style.told(drawn, finding, f"{caption_of(runs, 'exact')}{_BARS}\n{note}")
+    caption = f"{caption_of(runs, 'exact')}{_BARS}\n{note}"
+    return style.told(drawn, finding, caption)
 
 
 @_recalled("06_ifr_by_length", title="IFR by chain length")
@@ -89,7 +93,8 @@ def lengths(runs: Sequence[Run]) -> Figure:
         for place in range(len(part)):
             marks = pd.concat(_marks(part.iloc[[place]], step) for step in _STEPS)
             look = style.method_line(part["method"].iloc[place]) | {"markersize": 4}
-            style.marked(panel, np.arange(5) + 0.1 * (place - (len(part) - 1) / 2), marks, **look)
+            aside = 0.1 * (place - (len(part) - 1) / 2)
+            style.marked(panel, np.arange(5) + aside, marks, **look)
         counts = part["chains"].iloc[0].split("/")[1:6] if "chains" in part else [""] * 5
         panel.set_xticks(range(5), [f"{step}\n{n}" for step, n in zip(_STEPS, counts, strict=True)])
         panel.set_title(title, fontsize=8)
@@ -99,25 +104,26 @@ def lengths(runs: Sequence[Run]) -> Figure:
     peaks = _counted(panels, lambda p: p[_STEPS].astype(float).idxmax(axis=1).isin(["2", "3"]))
     finding = f"IFR is highest along chains of two or three steps: {peaks}"
     note = "below the steps: n of deducible chains; the paper gives neither n nor intervals"
-    return style.told(drawn, finding, f"{caption_of(runs, 'exact')}{_BARS}\n{note}")
+    caption = f"{caption_of(runs, 'exact')}{_BARS}\n{note}"
+    return style.told(drawn, finding, caption)
 
 
 @_recalled("06_what_is_left", title="Deep edits, and what is left of other facts")
 def what_is_left(runs: Sequence[Run], *, mode: str = "independent") -> Figure:
     """Share of deep edits (Definition 2), and what is left of each kind of fact."""
     table = tables.pooled_table(_plain(runs), (tables.DEEP, *tables.KINDS), mode=mode)
-    apart = (table[f"{metrics.OWN} high"] < table["CKP low"]).groupby(table["method"], sort=False)
+    less = table[f"{metrics.OWN} high"] < table["CKP low"]
+    apart = less.groupby(table["method"], sort=False)
     methods = ", ".join(method_label(str(m)) for m, each in apart if each.all()) or "No method"
     finding = f"{methods}: less is left of the subject's other facts than of other subjects' facts"
-    left = "left of the\nedited fact", "left of other facts\nabout its subject"
-    titles = (
-        "share of edits that\nleave no longer chain",
-        *left,
-        "left of facts about\nother subjects (CKP)",
-    )
-    measures = dict(zip(titles, (tables.DEEP, *tables.KINDS), strict=True))
+    titles = {
+        "share of edits that\nleave no longer chain": metrics.DEEP,
+        "left of the\nedited fact": metrics.DIRECT,
+        "left of other facts\nabout its subject": metrics.OWN,
+        "left of facts about\nother subjects (CKP)": "CKP",
+    }
     models = {str(model): part for model, part in table.groupby("model")}
-    panels = {t: {m: (name, part) for m, part in models.items()} for t, name in measures.items()}
+    panels = {t: {m: (name, part) for m, part in models.items()} for t, name in titles.items()}
     counts = ", ".join(f"{model} {part['edits'].max()}" for model, part in models.items())
     note = f"edits with a longer chain before: {counts}; title: right intervals do not overlap"
     caption = f"{caption_of(runs, f'exact, {mode}')}{_BARS}\n{note}"
@@ -132,8 +138,9 @@ def preservation(runs: Sequence[Run], *, mode: str = "sequential") -> Figure:
     apart = (ours["CKP low"] > 1) | (ours["CKP high"] < 1)
     finding = f"{apart.sum()} of our {len(ours)} intervals of CKP exclude 1, a context unchanged"
     note = "intervals that reach the edge continue; the paper's Tables 5 and 6 have none"
+    caption = f"{caption_of(runs, f'exact, {mode}')}{_BARS}\n{note}"
     drawn = _dots({title: {"CKP": ("CKP", part)} for title, part in panels.items()}, 2)
-    return style.told(drawn, finding, f"{caption_of(runs, f'exact, {mode}')}{_BARS}\n{note}")
+    return style.told(drawn, finding, caption)
 
 
 @_exact("06_ifr_against_ckp", title="IFR against CKP")
@@ -146,12 +153,9 @@ def trade_off(runs: Sequence[Run], *, mode: str = "sequential") -> Figure:
             for name, other, across in (("IFR", "CKP", True), ("CKP", "IFR", False)):
                 look = style.method_line(str(method)) | {"linestyle": "", "markersize": 5}
                 style.marked(panel, row[other], _marks(row, name), across=across, **look)
-        n = (
-            f": {part['chains'].max()} chains, {part['edits'].max()} edits"
-            if "chains" in part
-            else ""
-        )
-        panel.set_title(f"{title}{n}", fontsize=8)
+        if "chains" in part:
+            title += f": {part['chains'].max()} chains, {part['edits'].max()} edits"
+        panel.set_title(title, fontsize=8)
         panel.set(xscale="log", yscale="log", xlim=(0.02, 40), ylim=(0.3, 5))
         panel.set_xticks([0.1, 1, 10], ["0.1", "1", "10"])
         panel.set_yticks([0.5, 1, 2, 4], ["0.5", "1", "2", "4"])
@@ -163,7 +167,8 @@ def trade_off(runs: Sequence[Run], *, mode: str = "sequential") -> Figure:
     wide = (ours["IFR low"] < paper["IFR"].min()) & (ours["IFR high"] > paper["IFR"].max())
     finding = f"{wide.sum()} of our {len(wide)} intervals of IFR span all of the paper's values"
     note = "both axes are logarithmic; the paper's Tables 5 and 6 have no intervals"
-    return style.told(drawn, finding, f"{caption_of(runs, f'exact, {mode}')}{_BARS}\n{note}")
+    caption = f"{caption_of(runs, f'exact, {mode}')}{_BARS}\n{note}"
+    return style.told(drawn, finding, caption)
 
 
 def _grid(n: int, size: tuple[float, float]) -> tuple[Figure, list[Axes]]:
@@ -191,18 +196,19 @@ def _dots(panels: Mapping[str, Mapping[str, tuple[str, Table]]], most: float) ->
     for panel, (title, series) in zip(axes, panels.items(), strict=True):
         for number, (label, (name, table)) in enumerate(series.items()):
             marks, colour = _marks(table, name), style.PALETTE[number]
-            places = table["method"].map(methods.index) + 0.3 * (number - (len(series) - 1) / 2)
-            far = marks["mean"][marks["mean"] > most]
+            aside = 0.3 * (number - (len(series) - 1) / 2)
+            places = table["method"].map(methods.index) + aside
+            far = marks["mean"] > most
             look = {"color": colour, "fmt": style.MARKERS[number], "markersize": 4}
             style.marked(
                 panel,
-                places.drop(far.index),
-                marks.drop(far.index),
+                places[~far],
+                marks[~far],
                 across=True,
                 label=label,
                 **look,
             )
-            for at, mean in zip(places[far.index], far, strict=True):
+            for at, mean in zip(places[far], marks["mean"][far], strict=True):
                 panel.text(most, at, f"{mean:.1f} →", color=colour, ha="right", va="center", size=7)
         panel.set(xlim=(-0.04 * most, most), ylim=(len(methods) - 0.5, -0.5), title=title)
         panel.set_yticks(range(len(methods)), [method_label(method) for method in methods])

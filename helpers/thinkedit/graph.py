@@ -88,9 +88,7 @@ def triplets(graph: nx.DiGraph) -> Iterator[Triplet]:
 
 
 def deductive_closure(graph: nx.DiGraph, *, steps: int) -> set[tuple[str, ...]]:
-    """Ω(G) up to ``steps``: every relationship that a simple path of at most that length implies, as its
-    subject, the relations passed in between, and its object (Definition 1).
-    """
+    """Ω(G): subject, relations passed and object of each simple path of at most ``steps`` (Definition 1)."""
     label = graph.nodes.data("label")
     closure = set()
     for start in graph:

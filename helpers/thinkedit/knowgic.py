@@ -22,7 +22,6 @@ from helpers.records import read_all, read_json
 from helpers.thinkedit.grow.wordings import read_wordings
 
 LAYOUTS = {layout: official_files()[f"knowgic-{layout}"] for layout in ("2025-06", "latest")}
-ALIASES = official_files()["knowgic-aliases"]
 # Packaged in the same form: written by hand, and what a model recalls (``python -m tools.recall``).
 OWN = ("mini", "recalled-smollm2-135m", "recalled-gemma3-270m")
 
@@ -109,7 +108,7 @@ def load_aliases(layout: str = "2025-06") -> dict[str, tuple[str, ...]]:
         return dict(read_wordings().aliases)
     if layout not in LAYOUTS:
         return {}
-    content = json.loads(locate(ALIASES).read_text("utf-8"))
+    content = json.loads(locate(official_files()["knowgic-aliases"]).read_text("utf-8"))
     return {entity.casefold(): tuple(entry["answer_alias"]) for entity, entry in content.items()}
 
 
@@ -192,12 +191,7 @@ class _Record(BaseModel):
 
 
 def read_edits(path: Path) -> tuple[Edit, ...]:
-    """Read edits from a file in either layout; records about the same rewrite are joined.
-
-    Raises:
-        UserError: not JSON; with all records that lack a field, hold what is no text, or have chains
-            that are no simple path from the subject to the original object; or two edits share a case_id.
-    """
+    """Read edits of either layout, records of one rewrite joined; a UserError names all bad records."""
     items = read_json(path.read_bytes(), str(path))
     if not isinstance(items, list) or not items:
         raise UserError(f"{path}: must hold a list of records, at least one")
@@ -216,28 +210,19 @@ def read_edits(path: Path) -> tuple[Edit, ...]:
 
 def write_edits(edits: Sequence[Edit], path: Path) -> None:
     """Write edits in the layout of June 2025, a line per record."""
-    lists = {
-        "questions": "question",
-        "answers": "object",
-        "prompts": "prompt",
-        "subjects": "subject",
-    }
-    records = [
-        {
-            "case_id": edit.case_id,
-            "requested_rewrite": [
-                {"prompt": edit.prompt, "subject": edit.subject}
-                | {"target_true": {"str": edit.original}, "target_new": {"str": edit.new}}
-            ],
-            "chains": [
-                {
-                    title: [getattr(fact, name) for fact in chain.facts]
-                    for title, name in lists.items()
-                }
-                for chain in edit.chains
-            ],
-        }
-        for edit in edits
-    ]
-    lines = ",\n".join(json.dumps(record, ensure_ascii=False) for record in records)
-    path.write_text(f"[\n{lines}\n]\n", encoding="utf-8")
+    lines = []
+    for edit in edits:
+        objects = {"target_true": {"str": edit.original}, "target_new": {"str": edit.new}}
+        rewrite = {"prompt": edit.prompt, "subject": edit.subject, **objects}
+        chains = [
+            {
+                "questions": [fact.question for fact in chain.facts],
+                "answers": [fact.object for fact in chain.facts],
+                "prompts": [fact.prompt for fact in chain.facts],
+                "subjects": [fact.subject for fact in chain.facts],
+            }
+            for chain in edit.chains
+        ]
+        record = {"case_id": edit.case_id, "requested_rewrite": [rewrite], "chains": chains}
+        lines.append(json.dumps(record, ensure_ascii=False))
+    path.write_text("[\n" + ",\n".join(lines) + "\n]\n", encoding="utf-8")

@@ -37,15 +37,12 @@ _TOKEN, _WORD = re.compile(r"\w+|[^\w\s]"), re.compile(r"\w\w+")
 
 @dataclass(frozen=True)
 class Known:
-    """When exact scores count as knowledge.
+    """When exact scores count as knowledge."""
 
-    Attributes:
-        threshold: whole probability (that the next words name the object by any name) from which it is known.
-        top: also known, however improbable: an object that, as it is written, is more probable than the
-            new one and every rival of its kind; for other models' graphs, of which a small one knows little.
-    """
-
-    threshold: float = 0.05
+    threshold: float = (
+        0.05  # of the whole probability that the next words are any name of the object
+    )
+    # Also where the object as written is more probable than the new one and all rivals of its kind.
     top: bool = False
 
     def __str__(self) -> str:
@@ -80,13 +77,10 @@ def chain_index(edits: Sequence[Edit]) -> pd.DataFrame:
 def facts_table(
     before: pd.DataFrame, after: pd.DataFrame, *, rule: Known = DEFAULT
 ) -> pd.DataFrame:
-    """Probabilities ``before`` and ``after``, and ``known_before``, ``known_after`` of each (case_id, item).
-
-    By the rule from exact scores; by sampled ones a fact is known when it is named at least once.
-    """
+    """Probabilities ``before`` and ``after`` of each (case_id, item); ``known_before``, ``known_after``."""
     moments = []
     for name, scores in (("before", before), ("after", after)):
-        if "hits" in scores:
+        if "hits" in scores:  # sampled: known when it is named at least once
             part, p, known = scores, scores["hits"] / scores["n"], scores["hits"] > 0
         else:
             part = scores[scores["form"] == "fact"]
@@ -166,9 +160,7 @@ def recovery_by_steps(folded: pd.DataFrame) -> pd.DataFrame:
 
 
 def pooled(sums: pd.DataFrame) -> Estimate:
-    """Ratio of the sums over all edits, with the percentile bootstrap over edits, whose chains and facts
-    belong together; it is somewhat too narrow where a few edits hold most chains.
-    """
+    """Ratio of the sums, bootstrapped over edits; too narrow where a few of them hold most chains."""
     n = len(sums)
     value = float(sums["top"].sum() / sums["bottom"].sum()) if n else float("nan")
     if n < 2:
@@ -201,9 +193,7 @@ class Difference(Contrast):
 
 
 def paired_difference(first: pd.DataFrame, second: pd.DataFrame) -> Difference:
-    """Pooled ratio of the second ``sums_of`` a measure minus that of the first, over the edits that both
-    have; their denominators are the same.
-    """
+    """Second minus first pooled ratio of ``sums_of``, over the edits of both; denominators are equal."""
     both = first.merge(second, on="edit", suffixes=("_first", ""))
     both = both.assign(top=both["top"] - both["top_first"])
     change, n = both["top"].to_numpy(float), len(both)
@@ -239,9 +229,7 @@ def inverse_document_frequencies(corpus: Iterable[str]) -> dict[str, float]:
 
 
 def consistency(text: str, reference: str, *, idf: Mapping[str, float]) -> float:
-    """Cosine of the TF-IDF vectors of two texts, over words of two letters or more that ``idf`` has; 0
-    where a text has none.
-    """
+    """Cosine of the TF-IDF vectors of two texts, over words that ``idf`` has; 0 where a text has none."""
     counts = [Counter(_WORD.findall(each.lower())) for each in (text, reference)]
     one, other = ({w: n * idf[w] for w, n in words.items() if w in idf} for words in counts)
     norms = math.hypot(*one.values()) * math.hypot(*other.values())

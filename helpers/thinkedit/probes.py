@@ -28,13 +28,11 @@ Kinds = Mapping[str, frozenset[str]]
 
 @dataclass(frozen=True)
 class Probe:
-    """One prompt of an edit, with the answer to keep an eye on (``original``), often one to compare it with
-    (``other``), and rivals of its kind; ``item`` numbers the probes of a form (facts: as in ``edit.facts``).
-    """
+    """One prompt with the answer to look at (``original``), often another to compare, and its rivals."""
 
     case_id: int
     form: str
-    item: int
+    item: int  # number of the form's probe; of facts as in ``edit.facts``
     prompt: str
     original: str
     other: str | None = None
@@ -63,10 +61,9 @@ def kinds_of(edits: Sequence[Edit]) -> Kinds:
 def rivals_of(
     fact: ChainFact, edit: Edit, kinds: Kinds, *, most: int | None = OTHER_RIVALS
 ) -> tuple[str, ...]:
-    """Entities that compete with the fact's object: of its kind, not themselves correct.
+    """Entities that compete with the fact's object: of its kind, not correct, all of its own graph first.
 
-    All of the edit's own graph, then others by name, up to ``most`` together (None: all). Of fewer than
-    three, the first ``most`` of the own graph's entities whatever their kind.
+    Others by name fill up to ``most`` (None: all). Of fewer than three, the graph's, whatever their kind.
     """
     correct = {
         other.object.casefold()

@@ -87,8 +87,7 @@ def parts_of(
 ) -> list[Part]:
     """Tables of the unedited model, then of each method and mode, "ESTIMATOR: METHOD, MODE".
 
-    An edit is made once, whatever looks at it; one that was given up has rows in no table, unless it is
-    part of a sequence.
+    An edit is made once; one that was given up has no rows, unless it is part of a sequence.
     """
     once = lru_cache(maxsize=1)(lambda method: Memoised(editors[method], {}))
 
@@ -104,25 +103,20 @@ def parts_of(
         return table[~table["case_id"].isin(lost)].assign(method=method, mode=mode)
 
     def part(run: ThinkEditRun, method: str, mode: str) -> Part:
-        editor = editors.get(method)
-        settings = {**_scored(run), **(editor.settings() if editor else {})}
-        name = f"{run.estimator}: {method}, {mode}"
+        settings: dict[str, Any] = {"scoring_version": SCORING_VERSION[run.estimator]}
+        if run.estimator != "exact":
+            names = ("temperature", "seed", "max_new_tokens")
+            settings |= {"samples": run.samples, **{n: getattr(run.drawn, n) for n in names}}
+            settings["first_line"] = run.drawn.stop is not None
+        if method in editors:
+            settings |= editors[method].settings()
         stored = partial(rows, run, method, mode)
         cases = [edit.case_id for edit in run.edits]
+        name = f"{run.estimator}: {method}, {mode}"
         return Part(name, settings, partial(stored, make=True), stored, cases)
 
     asked = [("none", "before"), *product(editors, modes)]
     return [part(run, method, mode) for method, mode in asked for run in runs]
-
-
-def _scored(run: ThinkEditRun) -> dict[str, Any]:
-    """What a table depends on besides the editor."""
-    settings: dict[str, Any] = {"scoring_version": SCORING_VERSION[run.estimator]}
-    if run.estimator != "exact":
-        names = ("temperature", "seed", "max_new_tokens")
-        settings |= {"samples": run.samples, **{name: getattr(run.drawn, name) for name in names}}
-        settings["first_line"] = run.drawn.stop is not None
-    return settings
 
 
 def _preset(model: str, preset: str, names: Collection[str]) -> dict[str, str]:

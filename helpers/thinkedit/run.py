@@ -32,26 +32,20 @@ MODES = ("independent", "sequential", "deep")
 
 @dataclass(frozen=True)
 class ThinkEditRun:
-    """One model on one set of edits, with one way to look at what the edits did.
-
-    ``estimator`` is "exact", "sampled" (share of ``samples`` responses; the paper: five) or "texts" (free
-    texts about each subject); ``sampling`` is by default ``ANSWERS`` or ``TEXTS``. ``seed`` draws the targets
-    of deep edits. Rivals, neighbours and the words' frequencies are of the ``universe`` of edits. The default
-    rule for known facts needs no ``rivals``, which most of the scoring is.
-    """
+    """One model on one set of edits, with one way to look at what the edits did."""
 
     language_model: LanguageModel
     edits: Sequence[Edit]
-    universe: Sequence[Edit]
+    universe: Sequence[Edit]  # rivals, neighbours and the words' frequencies are of all these
     aliases: Aliases
     store: ResultsStore
     layout: str = "2025-06"
-    estimator: str = "exact"
-    samples: int = 5
-    sampling: Sampling | None = None
-    seed: int = 0
+    estimator: str = "exact"  # or "sampled" (share of responses), "texts" (about each subject)
+    samples: int = 5  # responses or texts
+    sampling: Sampling | None = None  # by default ``ANSWERS`` or ``TEXTS``
+    seed: int = 0  # draws the targets of deep edits
     chunk: int = 7
-    rivals: bool = True
+    rivals: bool = True  # most of the scoring; the default rule for known facts needs none
 
     @property
     def drawn(self) -> Sampling:

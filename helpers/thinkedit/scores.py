@@ -135,7 +135,8 @@ def text_scores(
     rows = []
     for edit, drawn in zip(edits, texts, strict=True):
         alike = [consistency(text, _reference(edit), idf=idf) for text in drawn]
-        rows.append((edit.case_id, np.mean([fluency(text) for text in drawn]), np.mean(alike)))
+        fluent = [fluency(text) for text in drawn]
+        rows.append((edit.case_id, np.mean(fluent), np.mean(alike)))
     return pd.DataFrame(rows, columns=["case_id", "fluency_averaged", "consistency"])
 
 

@@ -40,7 +40,8 @@ def caption_of(runs: Sequence[Run], *words: str, kind: str = "exact") -> str:
     models: dict[tuple[str, ...], list[str]] = {}
     for run in runs:
         made = {**run.about.source, **run.about.caption}
-        settings = run.about.settings[next(name for name in run.tables if name.startswith(kind))]
+        first = next(name for name in run.tables if name.startswith(kind))
+        settings = run.about.settings[first]
         layout = made["layout"]
         own = (
             f"KnowGIC {layout}" if layout in LAYOUTS else f"edits of {layout}",
@@ -70,9 +71,7 @@ def facts_of(
 def evaluate(
     runs: tuple[Run, ...], *, estimator: str = "exact", rule: Known = DEFAULT
 ) -> pd.DataFrame:
-    """What all measures of published runs are means of, with the columns model, method and mode: the terms
-    of ``metrics.terms_of`` and, of exact scores, ``success_terms``; the estimator can be "sampled".
-    """
+    """``metrics.terms_of`` every model, method and mode, and ``success_terms`` where scores are exact."""
     found = [pd.DataFrame(columns=[*KEYS, "mode", "measure"], dtype=str)]
     for run in runs:
         for part in sorted(name for name in run.tables if name.startswith(f"{estimator}: ")):
@@ -104,10 +103,8 @@ def by_method(found: pd.DataFrame, mode: str) -> dict[tuple[str, str], pd.DataFr
 
 
 def pooled_table(found: pd.DataFrame, measures: Sequence[str], *, mode: str) -> pd.DataFrame:
-    """Each measure with its 95 % interval (``IFR low``, ``IFR high``, …), a row per method.
-
-    Pooled with the bootstrap over edits; shares are exact where each edit has 0 or 1. ``terms`` counts the
-    chains or facts of each measure, ``edits`` the edits of the first.
+    """Each measure with its 95 % interval (``IFR low``, ``IFR high``, …), a row per method; ``terms`` counts
+    the chains or facts of each measure, ``edits`` the edits of the first.
     """
     rows = []
     for (model, method), terms in by_method(found, mode).items():
@@ -115,17 +112,17 @@ def pooled_table(found: pd.DataFrame, measures: Sequence[str], *, mode: str) -> 
         parts = [terms[terms["measure"] == name] for name in measures]
         for name, part in zip(measures, parts, strict=True):
             share = name in (*SHARES, DEEP)
-            row |= _ends(name, share_interval(part["ratio"]) if share else pooled(sums_of(part)))
+            mean = share_interval(part["ratio"]) if share else pooled(sums_of(part))
+            row |= {name: mean.mean, f"{name} low": mean.low, f"{name} high": mean.high}
         row["terms"] = "/".join(str(len(part)) for part in parts)
         rows.append(row | {"edits": parts[0]["edit"].nunique()})
     return ordered(pd.DataFrame(rows))
 
 
 def technique_table(found: pd.DataFrame, *, mode: str) -> pd.DataFrame:
-    """IFR, CKP, efficacy and specificity of each method (the paper's Tables 5 and 6).
+    """IFR, CKP, efficacy and specificity of each method (the paper's Tables 5 and 6), and generalisation.
 
-    ``chains`` and ``edits`` are behind IFR, ``facts`` behind CKP. Generalisation is added; it and
-    specificity are a reconstruction (see ``metrics.success_terms``).
+    ``chains`` and ``edits`` are behind IFR, ``facts`` behind CKP; see also ``metrics.success_terms``.
     """
     shares = [name for name in SHARES if (found["measure"] == name).any()]
     table = pooled_table(found, [*MEASURES, *shares], mode=mode)
@@ -135,9 +132,7 @@ def technique_table(found: pd.DataFrame, *, mode: str) -> pd.DataFrame:
 
 
 def deep_table(found: pd.DataFrame, *, mode: str) -> pd.DataFrame:
-    """Share of edits after which no chain of two to five steps is fully known (Definition 2), of those
-    with such a chain before; the chains are those that a record lists.
-    """
+    """Share of edits with no known chain of two steps or more left (Definition 2), of those that had one."""
     return pooled_table(found, [DEEP], mode=mode).drop(columns="terms").query("edits > 0")
 
 
@@ -173,7 +168,9 @@ def difference_table(
             if change.n:
                 p_values.append(test.p_value)
                 key, shown = (model, method, measure), round(test.could_show, 2)
-                rows.append((*key, _signed(change), change.n, test.verdict, "", shown))
+                ends = f" [{change.low:+.2f}, {change.high:+.2f}]" if change.n > 1 else ""
+                text = f"{change.mean:+.2f}{ends}"
+                rows.append((*key, text, change.n, test.verdict, "", shown))
     names = [*KEYS, "measure", "difference", "edits", "verdict", "Holm", "could show"]
     table = pd.DataFrame(rows, columns=names)
     return table.assign(Holm=survivors(table["verdict"].tolist(), p_values))
@@ -189,9 +186,7 @@ def text_table(runs: Sequence[Run], *, mode: str) -> pd.DataFrame:
 
 
 def paper_techniques(*names: str) -> pd.DataFrame:
-    """The paper's Tables 5 and 6 in the form of ``technique_table``, or other published numbers of that form
-    ("thinkedit_repository" is what the authors' repository gives).
-    """
+    """The paper's Tables 5 and 6 in the form of ``technique_table``, or "thinkedit_repository"'s numbers."""
     printed = names or ("thinkedit_table_5", "thinkedit_table_6")
     table = pd.concat([published_table(name) for name in printed])
     wide = table.pivot(index=KEYS, columns="metric", values="value")
@@ -206,7 +201,8 @@ def paper_lengths() -> pd.DataFrame:
     wide = table.pivot(index=KEYS, columns="steps", values="value")
     weights = chain_length_table().loc["paper", list(STEPS[2:])] / np.sqrt([2, 3, 4, 5])
     longer = wide[list(STEPS[2:])] @ weights / weights.sum()
-    return ordered(wide.reindex(columns=list(STEPS)).assign(**{LONGER: longer}).reset_index())
+    wide = wide.reindex(columns=list(STEPS)).assign(**{LONGER: longer})
+    return ordered(wide.reset_index())
 
 
 def chain_length_table() -> pd.DataFrame:
@@ -235,13 +231,3 @@ def as_text(table: pd.DataFrame, *, digits: int = 2) -> pd.DataFrame:
             shown[name] = [with_interval(Estimate(*values, 0), digits=digits) for values in ends]
             shown = shown.drop(columns=[f"{name} low", f"{name} high"])
     return shown
-
-
-def _signed(change: Estimate) -> str:
-    """A difference with its interval; one that rounds to zero keeps its sign."""
-    ends = "" if np.isnan(change.low) else f" [{change.low:+.2f}, {change.high:+.2f}]"
-    return f"{change.mean:+.2f}{ends}"
-
-
-def _ends(name: str, estimate: Estimate) -> dict[str, float]:
-    return {name: estimate.mean, f"{name} low": estimate.low, f"{name} high": estimate.high}

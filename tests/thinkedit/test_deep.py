@@ -6,13 +6,7 @@ import pytest
 
 from helpers.scoring.answers import Question, score_answers
 from helpers.thinkedit import knowgic
-from helpers.thinkedit.deep import (
-    PLAUSIBLE,
-    deep_edits,
-    deep_requests,
-    edit_index,
-    further_questions,
-)
+from helpers.thinkedit.deep import PLAUSIBLE, deep_edits, edit_index, further_questions
 from helpers.thinkedit.knowgic import Chain, ChainFact
 from helpers.thinkedit.probes import OTHER_RIVALS, kinds_of
 
@@ -65,15 +59,15 @@ def test_targets_are_plausible_and_drawn_by_the_seed(tiny, edits):
     assert drawn(3) == targets[3]
 
 
-def test_questions_that_begin_alike_share_a_request(edits):
+def test_questions_that_begin_alike_share_a_request(tiny, edits):
     friend = edits[0].chains[1]
     other = replace(friend.facts[0], prompt="The rival of {} is")
     edit = replace(edits[0], chains=(*edits[0].chains, Chain((other, friend.facts[1]))))
     kinds = {"who": frozenset({"Bo", "Di", "Flo", "Gus"})}
-    questions = further_questions(edit, kinds)
-    first, second = deep_requests(edit, kinds, list(zip(questions, ["Di", "Flo"], strict=True)))
-    assert first.questions == (("{} lives in", "Oslo"), ("{}'s friend is", "Di"))
-    assert second.questions == (("The rival of {} is", "Flo"),)
+    ((first, second),) = deep_edits(tiny("llama"), [edit], kinds)
+    assert first.questions[0] == ("{} lives in", "Oslo")
+    assert [prompt for prompt, _ in first.questions[1:]] == ["{}'s friend is"]
+    assert [prompt for prompt, _ in second.questions] == ["The rival of {} is"]
     assert (first.record, second.record) == ("1", "1")
 
 
