@@ -57,7 +57,7 @@ class Curator:
         self._reword = decisions["reword"]
         self._true = {Triplet(*parts).key for parts in decisions["reasoned"]}
         wordings = read_wordings()
-        for proposal in chain.from_iterable(store_neighbours("packaged", wordings).values()):
+        for proposal in chain.from_iterable(store_neighbours("packaged").values()):
             reads = wordings.relations[proposal.relation].reads
             self._true.add(Triplet(proposal.subject, reads, proposal.object).key)
 
@@ -80,7 +80,7 @@ class Ruled:
     def __init__(self) -> None:
         wordings = read_wordings()
         self._facts, self._kinds, self._pairs = set(), defaultdict(set), set()
-        for proposal in chain.from_iterable(store_neighbours("packaged", wordings).values()):
+        for proposal in chain.from_iterable(store_neighbours("packaged").values()):
             reads = wordings.relations[proposal.relation].reads
             own, other = proposal.subject.casefold(), proposal.object.casefold()
             self._facts.add((own, reads, other))

@@ -11,7 +11,7 @@ import yaml
 from helpers import UserError
 from helpers.paths import PARAMS
 from helpers.sweeps.drive import run_file
-from helpers.thinkedit.grow.journal import Journal
+from helpers.thinkedit.grow.pipeline import Journal
 
 
 def test_a_journal_on_a_full_disk_keeps_whole_lines(tmp_path):

@@ -5,9 +5,8 @@ import json
 import pytest
 
 from helpers.thinkedit.graph import Triplet, triplets
-from helpers.thinkedit.grow.journal import Journal
 from helpers.thinkedit.grow.panel import CurationPanel
-from helpers.thinkedit.grow.pipeline import Session
+from helpers.thinkedit.grow.pipeline import Journal, Session
 from helpers.thinkedit.grow.wordings import Wordings
 from tests.thinkedit.conftest import HOUSE, PART, SCHOOL, header_of
 
@@ -28,7 +27,7 @@ def decisions(tmp_path):
 
 
 def fill(row, *values):
-    for part, value in zip(row.parts, values, strict=True):
+    for part, value in zip(row.children[1:], values, strict=True):
         part.value = value
 
 
@@ -38,14 +37,15 @@ def test_pruning_adding_and_resuming(open_panel, world, tmp_path):
     assert panel.question.value == "Ada studied at what?"
     assert "Ada lives in Red House." in panel.responses.value
     assert "&lt;script&gt;" in panel.responses.value
-    assert [t for row in panel.rows for t in row.triplets][:2] == [HOUSE, PART]
-    panel.rows[0].keep.value = panel.rows[2].keep.value = False
+    shown = [[part.value for part in row.children[1:]] for row in panel.rows]
+    assert [Triplet(*parts) for parts in shown[:2]] == [HOUSE, PART]
+    panel.rows[0].children[0].value = panel.rows[2].children[0].value = False
     panel.add.click()
     fill(panel.rows[-1], "Ada", "", "Red House")
     panel.accept.click()  # a half-filled triplet is named and nothing is decided
     assert "empty part" in panel.message.value
     assert decisions(tmp_path) == []
-    assert not panel.accept.disabled
+    assert panel.rows[-1] in panel.children
     fill(panel.rows[-1], "Ada", "lives in", "Red House")
     panel.accept.click()
     assert [Triplet(**t) for t in decisions(tmp_path)[0]["triplets"]] == [PART, HOUSE]

@@ -7,8 +7,7 @@ import pytest
 
 from helpers import UserError
 from helpers.thinkedit.graph import Triplet, triplets
-from helpers.thinkedit.grow.journal import Journal
-from helpers.thinkedit.grow.pipeline import Decision, Review, Session, keep_all, reasoned
+from helpers.thinkedit.grow.pipeline import Decision, Journal, Session, keep_all, reasoned
 from helpers.thinkedit.grow.wordings import Proposal, Wording, Wordings, read_wordings
 from tests.thinkedit.conftest import HOUSE, PART, SCHOOL, header_of
 
@@ -220,22 +219,22 @@ def test_a_journal_of_another_model_or_other_settings_is_refused(world, grow):
 def test_a_changed_record_is_noticed(grow, path):
     grow()
     path.write_text(path.read_text().replace("North College", "South College"))
-    with pytest.raises(UserError, match="not the line that was written"):
+    with pytest.raises(UserError, match="line 2: not a line that a run wrote"):
         grow()
     path.write_text("[]\n")
-    with pytest.raises(UserError, match="line 1: no journal record"):
+    with pytest.raises(UserError, match="line 1: not a line that a run wrote"):
         grow()
 
 
 @pytest.mark.parametrize(
-    ("occasion", "decision", "message"),
+    ("fact", "decision", "message"),
     [
-        ("refine", Decision(path=(SCHOOL,)), "needs a question"),
-        ("refine", Decision(question="Who?"), "needs a question"),
-        ("prune", Decision(triplets=(Triplet("Ada", "is", "ADA"),)), "itself"),
-        ("prune", Decision(triplets=(Triplet("Ada", " ", "Bo"),)), "empty part"),
+        (WENT, Decision(path=(SCHOOL,)), "needs a question"),
+        (WENT, Decision(question="Who?"), "needs a question"),
+        (SCHOOL, Decision(triplets=(Triplet("Ada", "is", "ADA"),)), "itself"),
+        (SCHOOL, Decision(triplets=(Triplet("Ada", " ", "Bo"),)), "empty part"),
     ],
 )
-def test_decisions_that_answer_nothing_or_hold_no_facts_are_refused(occasion, decision, message):
+def test_decisions_that_answer_nothing_or_hold_no_facts_are_refused(grow, fact, decision, message):
     with pytest.raises(ValueError, match=message):
-        decision.check(Review(occasion, "Who?", (SCHOOL,), ("North College",)))
+        grow(lambda _: decision, fact)

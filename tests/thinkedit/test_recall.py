@@ -132,7 +132,7 @@ def test_edits_have_every_chain_their_own_subject_and_a_wrong_new_object(tmp_pat
 def test_every_packaged_link_is_one_that_a_store_still_proposes(model, data_folder):
     worded = read_wordings()
     relations = {c: r for r, wording in worded.relations.items() for c in wording.clozes}
-    stores = [store_neighbours(source, worded) for source in ("packaged", "codex-s")]
+    stores = [store_neighbours(source) for source in ("packaged", "codex-s")]
     facts = {fact.key: fact for edit in load_edits(f"recalled-{model}") for fact in edit.facts}
     proposed = {p.key for p in together(stores, {fact.subject for fact in facts.values()})}
     assert {(s, relations[prompt], o) for s, prompt, o in facts} <= proposed

@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--into", type=Path, default=PACKAGED / "thinkedit")
     given = parser.parse_args(arguments)
     wordings = read_wordings()
-    stores = {source: store_neighbours(source, wordings) for source in ("packaged", "codex-s")}
+    stores = {source: store_neighbours(source) for source in ("packaged", "codex-s")}
     validation = Validation(
         load(given.model, dtype=given.dtype), wordings, ResultsStore(given.store)
     )

@@ -49,9 +49,7 @@ def answer_prompt(question: str) -> str:
 
 
 def solved_prompt(name: str, asked: str) -> list[dict[str, str]]:
-    """Chat with two solved examples: for step-by-step reasoning, one fact per line ("thought"), or for the
-    triplet of one statement ("extraction").
-    """
+    """Chat with two solved examples, for reasoning ("thought") or a statement's triplet ("extraction")."""
     return _chat(PROMPTS[name], PROMPTS[f"solved_{name}s"], asked)
 
 
@@ -86,9 +84,8 @@ def question_of(text: str) -> str:
 
 
 def statements(texts: Sequence[str], question: str) -> list[str]:
-    """Split reasoning about a question into statements, each once: by line and sentence, without bullets.
-
-    What names an entity of the solved examples that the question does not name is omitted.
+    """The lines and sentences of reasoning about a question, each once, without bullets; not those that name
+    an entity of the solved examples which the question does not name.
     """
     lines = (_BULLET.sub("", line).strip() for text in texts for line in text.splitlines())
     told = (sentence.strip() for line in lines for sentence in _SENTENCE_END.split(line))
@@ -123,8 +120,7 @@ def triplets_of(text: str, statement: str, wordings: Wordings) -> list[Triplet]:
 @dataclass(frozen=True)
 class ModelRespondent:
     """A language model that the pipeline asks: through its chat template if it has one, else by completion,
-    up to the first empty line. With ``turns``, every prompt is a chat of its own: a system instruction,
-    solved examples, and what is asked.
+    up to the first empty line. With ``turns``, every prompt is a chat of its own (``as_chat``).
     """
 
     language_model: LanguageModel

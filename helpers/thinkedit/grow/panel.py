@@ -13,7 +13,7 @@ from helpers.thinkedit.graph import Triplet
 from helpers.thinkedit.grow.pipeline import Decision, Session
 
 _WIDE = widgets.Layout(width="98%")
-_PART = widgets.Layout(width="28%")
+_NARROW, _PART = widgets.Layout(width="2em"), widgets.Layout(width="28%")
 _EXPLANATION = {
     "refine": "The object does not occur in the responses. Reword the question, correct the facts, "
     "or discard them.",
@@ -21,23 +21,13 @@ _EXPLANATION = {
 }
 
 
-class TripletRow(widgets.HBox):
-    """One editable triplet, with a box to tick: what is not ticked is omitted."""
-
-    def __init__(self, triplet: Triplet | None = None) -> None:
-        names = ("subject", "relation", "object")
-        self.keep = widgets.Checkbox(value=True, indent=False, layout=widgets.Layout(width="2em"))
-        self.parts = [
-            widgets.Text(value=getattr(triplet, name, ""), placeholder=name, layout=_PART)
-            for name in names
-        ]
-        super().__init__([self.keep, *self.parts])
-
-    @property
-    def triplets(self) -> list[Triplet]:
-        """What the fields hold; none when unticked or all empty."""
-        values = [part.value.strip() for part in self.parts]
-        return [Triplet(*values)] if self.keep.value and any(values) else []
+def _row(triplet: Triplet | None = None) -> widgets.HBox:
+    """A box to tick and one editable triplet."""
+    texts = [
+        widgets.Text(value=getattr(triplet, name, ""), placeholder=name, layout=_PART)
+        for name in ("subject", "relation", "object")
+    ]
+    return widgets.HBox([widgets.Checkbox(value=True, indent=False, layout=_NARROW), *texts])
 
 
 class CurationPanel(widgets.VBox):
@@ -48,13 +38,13 @@ class CurationPanel(widgets.VBox):
         self.progress = widgets.IntProgress(max=session.settings.target_chains, layout=_WIDE)
         self.status, self.message, self.responses = (widgets.HTML() for _ in range(3))
         self.question = widgets.Text(description="Question", layout=_WIDE)
-        self.rows: list[TripletRow] = []
+        self.rows: list[widgets.HBox] = []
         self.accept = widgets.Button(button_style="primary")
         self.discard = widgets.Button(description="Discard")
         self.add = widgets.Button(description="Add a triplet", icon="plus")
         self.accept.on_click(lambda _: self._decide(discard=False))
         self.discard.on_click(lambda _: self._decide(discard=True))
-        self.add.on_click(lambda _: self._arrange([*self.rows, TripletRow()]))
+        self.add.on_click(lambda _: self._arrange([*self.rows, _row()]))
         super().__init__(layout=_WIDE)
         self._show()
 
@@ -77,26 +67,25 @@ class CurationPanel(widgets.VBox):
         self.responses.value = f"<b>Responses</b><ul>{listed}</ul>"
         self.accept.description = "Keep ticked" if self._pruning else "Ask again"
         shown = review.candidates if self._pruning else review.path
-        self._arrange([TripletRow(triplet) for triplet in shown])
+        self._arrange([_row(triplet) for triplet in shown])
 
-    def _arrange(self, rows: list[TripletRow]) -> None:
+    def _arrange(self, rows: list[widgets.HBox]) -> None:
         self.rows = rows
         above = [self.progress, self.status, self.message, self.question, self.responses]
         buttons = [self.accept, self.add if self._pruning else self.discard]
         self.children = [*above, *rows, widgets.HBox(buttons)]
 
     def _decide(self, *, discard: bool) -> None:
-        kept = tuple(triplet for row in self.rows for triplet in row.triplets)
+        held = [[widget.value for widget in row.children] for row in self.rows]
+        kept = tuple(
+            Triplet(*map(str.strip, parts)) for tick, *parts in held if tick and any(parts)
+        )
         asked = Decision(question=self.question.value.strip(), path=kept)
         decision = Decision(triplets=kept) if self._pruning else asked
-        buttons = (self.accept, self.discard, self.add)
-        for button in buttons:  # no second click while the model answers
-            button.disabled = True
+        self.children = [self.progress, self.status]  # no second click while the model answers
         try:
             self._session.decide(Decision(discard=True) if discard else decision)
             self._show()
         except ValueError as error:
             self.message.value = f"<b style='color:#b00'>{escape(str(error))}</b>"
-        finally:
-            for button in buttons:
-                button.disabled = False
+            self._arrange(self.rows)

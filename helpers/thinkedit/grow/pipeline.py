@@ -7,10 +7,12 @@ Algorithm 1 sends validated chains to component 3, its section 5.1.2, as here, o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Generator, Iterable, Mapping, Sequence
+import json
+import os
+import warnings
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
-from functools import cache
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
@@ -21,7 +23,8 @@ from pydantic import TypeAdapter
 
 from helpers import UserError
 from helpers.models.tokens import Prompt
-from helpers.paths import PACKAGED
+from helpers.paths import PACKAGED, digest_of, in_one_line
+from helpers.records import read_all
 from helpers.results.store import settings_key
 from helpers.scoring.naming import Aliases, mentions, names_of
 from helpers.thinkedit.graph import (
@@ -33,7 +36,6 @@ from helpers.thinkedit.graph import (
     triplets,
 )
 from helpers.thinkedit.grow import language
-from helpers.thinkedit.grow.journal import Journal
 from helpers.thinkedit.grow.language import ModelRespondent
 from helpers.thinkedit.grow.wordings import Proposal, Wordings, read_wordings, store_neighbours
 
@@ -79,39 +81,22 @@ class Review:
 
 @dataclass(frozen=True)
 class Decision:
-    """What was decided: ``question`` and ``path`` are asked again, or given up with ``discard`` (refine);
-    ``triplets`` are kept (prune).
-    """
+    """What was decided about a review: to ask again or to give up (refine), what to keep (prune)."""
 
     discard: bool = False
-    question: str = ""
-    path: tuple[Triplet, ...] = ()
-    triplets: tuple[Triplet, ...] = ()
-
-    def check(self, review: Review) -> None:
-        """Raise ``ValueError`` where the decision does not answer the review, or holds no facts."""
-        for triplet in (*self.path, *self.triplets):
-            check_triplet(triplet)
-        asked = self.question.strip() and self.path
-        if review.occasion == "refine" and not (self.discard or asked):
-            raise ValueError("a refinement needs a question and a triplet or chain")
-
-
-Reviewer = Callable[[Review], Decision]
+    question: str = ""  # asked again
+    path: tuple[Triplet, ...] = ()  # what it asks for, as refined
+    triplets: tuple[Triplet, ...] = ()  # kept
 
 
 def keep_all(review: Review) -> Decision:
     """Accept what validates: keep every candidate, discard what does not validate."""
-    if review.occasion == "prune":
-        return Decision(triplets=review.candidates)
-    return Decision(discard=True)
+    return Decision(discard=review.occasion == "refine", triplets=review.candidates)
 
 
 @dataclass
 class Growth:
-    """State of a run. Of triplets, by their keys: ``reasoned`` were read from the model's chains of thought,
-    ``proposed`` are the store's about the entities asked for, ``offered`` were reviewed and ``kept`` passed.
-    """
+    """State of a run; the sets hold keys of triplets."""
 
     fact: Triplet
     graph: nx.DiGraph = field(default_factory=nx.DiGraph)
@@ -119,10 +104,10 @@ class Growth:
     discarded: list[Steps] = field(default_factory=list)
     rounds: int = 0
     stopped: str = ""
-    reasoned: set[Key] = field(default_factory=set)
-    proposed: set[Key] = field(default_factory=set)
-    offered: set[Key] = field(default_factory=set)
-    kept: set[Key] = field(default_factory=set)
+    reasoned: set[Key] = field(default_factory=set)  # read from the model's chains of thought
+    proposed: set[Key] = field(default_factory=set)  # the store's, about the entities asked for
+    offered: set[Key] = field(default_factory=set)  # for review
+    kept: set[Key] = field(default_factory=set)  # by the review
 
 
 def asks_for_all(question: str, path: Steps, aliases: Aliases) -> bool:
@@ -134,20 +119,70 @@ def asks_for_all(question: str, path: Steps, aliases: Aliases) -> bool:
     return asks and not any(mentions(question, names) for names in told)
 
 
-def proposed_triplets(
-    store: Store, wordings: Wordings, entities: Iterable[str], near: Container[str]
-) -> list[Triplet]:
-    """A store's facts about entities in words, one per subject and relation; of several objects one that is
-    ``near``, a case-folded entity of the graph: it can close a chain.
+class Journal:
+    """JSON lines of every prompt, response and decision, so that a run resumes and replays exactly. Its
+    ``header`` (None: the file's), the model's fingerprint and the settings, is all that determines it.
     """
-    found: dict[tuple[str, str], Triplet] = {}
-    for proposal in chain.from_iterable(store.get(e.casefold(), ()) for e in entities):
-        reads = wordings.relations[proposal.relation].reads
-        triplet = Triplet(proposal.subject, reads, proposal.object)
-        own, other = triplet.key[:2], triplet.key[2]
-        if own not in found or (other in near and found[own].key[2] not in near):
-            found[own] = triplet
-    return list(found.values())
+
+    def __init__(self, path: Path, header: Mapping[str, Any] | None = None) -> None:
+        self.path = path
+        content = path.read_bytes() if path.exists() else b""
+        complete = content[: content.rfind(b"\n") + 1]
+        lines = enumerate(complete.splitlines(), start=1)
+        records = read_all(((f"{path}, line {number}", line) for number, line in lines), _read)
+        if len(content) > len(complete):
+            warnings.warn(f"{path}: dropped an unfinished last line", stacklevel=2)
+            os.truncate(path, len(complete))
+        self._size = len(complete)
+        self._outcomes = {_text([r["kind"], r["request"]]): r["outcome"] for r in records}
+        if not records:
+            if header is None:
+                raise UserError(f"{path}: no journal of a run; give a file that a run wrote")
+            self.record("run", header, True)
+        elif header is not None and self.recall("run", header) is None:
+            raise UserError(
+                f"{path}: holds a run of {records[0]['request']}, not of {_text(header)}: another model or"
+                " other settings wrote it; use the same or start a new journal"
+            )
+        self.header = header or records[0]["request"]
+
+    def recall(self, kind: str, request: Mapping[str, Any]) -> Any:
+        """The recorded outcome of a step, or None."""
+        return self._outcomes.get(_text([kind, request]))
+
+    def record(self, kind: str, request: Mapping[str, Any], outcome: Any) -> None:
+        """Write a step that the record lacks."""
+        step = {"kind": kind, "request": request, "outcome": outcome}
+        line = (_text({**step, "digest": _digest(step)}) + "\n").encode()
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with self.path.open("ab") as stream:
+                if stream.tell() != self._size:
+                    raise UserError(
+                        f"{self.path}: another session writes to it; end one and open the journal again"
+                    )
+                stream.write(line)
+        except OSError as error:  # reading drops an unfinished line
+            raise UserError(in_one_line(error, self.path)) from error
+        self._size += len(line)
+        self._outcomes[_text([kind, request])] = outcome
+
+
+def _read(line: bytes) -> dict[str, Any]:
+    record = json.loads(line)
+    if not isinstance(record, dict) or record.pop("digest", "") != _digest(record):
+        raise ValueError(
+            "not a line that a run wrote; restore the file, or delete it from this line on and decide again"
+        )
+    return record
+
+
+def _digest(step: Mapping[str, Any]) -> str:
+    return digest_of(json.dumps(step, default=asdict).encode())
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, default=asdict, ensure_ascii=False)
 
 
 class Session:
@@ -169,14 +204,19 @@ class Session:
         self._advance(None)
 
     def decide(self, decision: Decision) -> None:
-        """Answer the pending review and continue to the next one."""
-        if self.pending is None:
+        """Answer the pending review and continue to the next one; ``ValueError`` where it is no answer."""
+        review = self.pending
+        if review is None:
             raise ValueError("no review is pending: the run is over")
-        decision.check(self.pending)
-        self.journal.record("decision", asdict(self.pending), asdict(decision))
+        for triplet in (*decision.path, *decision.triplets):
+            check_triplet(triplet)
+        asked = decision.question.strip() and decision.path
+        if review.occasion == "refine" and not (decision.discard or asked):
+            raise ValueError("a refinement needs a question and a triplet or chain")
+        self.journal.record("decision", asdict(review), asdict(decision))
         self._advance(decision)
 
-    def run(self, reviewer: Reviewer) -> Growth:
+    def run(self, reviewer: Callable[[Review], Decision]) -> Growth:
         """Let a reviewer take all remaining decisions."""
         while self.pending is not None:
             self.decide(reviewer(self.pending))
@@ -256,7 +296,7 @@ class Session:
         for (path, question), thought, group in zip(validated.items(), thoughts, told, strict=True):
             reasoned = [triplet for statement in group for triplet in self._read[statement]]
             ends = (path[0].subject, path[0].object) if len(path) == 1 else ()
-            proposed = proposed_triplets(self.store, self.wordings, ends, growth.graph)
+            proposed = self._proposed(ends)
             growth.reasoned.update(triplet.key for triplet in reasoned)
             growth.proposed.update(triplet.key for triplet in proposed)
             offer = self._fresh([*reasoned, *self._fresh(proposed)[: settings.proposals]])
@@ -265,6 +305,20 @@ class Session:
             growth.kept.update(triplet.key for triplet in decision.triplets)
             found += [(triplet,) for triplet in decision.triplets]
         return found
+
+    def _proposed(self, entities: Iterable[str]) -> list[Triplet]:
+        """The store's facts about entities in words, one per subject and relation; of several objects one
+        that is in the graph: it can close a chain.
+        """
+        found: dict[tuple[str, str], Triplet] = {}
+        near = self.growth.graph
+        for proposal in chain.from_iterable(self.store.get(e.casefold(), ()) for e in entities):
+            reads = self.wordings.relations[proposal.relation].reads
+            triplet = Triplet(proposal.subject, reads, proposal.object)
+            own, other = triplet.key[:2], triplet.key[2]
+            if own not in found or (other in near and found[own].key[2] not in near):
+                found[own] = triplet
+        return list(found.values())
 
     def _synthesise(self, validated: Asked) -> list[Steps]:
         """Algorithm 3: add validated triplets; return the chains that this made possible."""
@@ -308,8 +362,20 @@ class Session:
     def _ask(
         self, prompts: Iterable[Prompt], *, n: int = 1, attempt: int = 0, **changes: Any
     ) -> list[list[str]]:
-        seed = self.settings.seed + attempt
-        return self.journal.ask(self.model, list(prompts), n=n, seed=seed, **changes)
+        """Responses to the prompts: recorded ones as they were, the others from the model."""
+        how: dict[str, Any] = {"n": n, "seed": self.settings.seed + attempt, **changes}
+        requests = [{"prompt": prompt, **how} for prompt in prompts]
+        missing = [each for each in requests if self.journal.recall("responses", each) is None]
+        if missing and self.model is None:
+            raise UserError(
+                f"{self.journal.path} does not answer {missing[0]['prompt']!r}: the pipeline has changed"
+                " since; grow it again, by python -m tools.grow or at notebook 06's panel"
+            )
+        if self.model and missing:
+            fresh = self.model.respond([each["prompt"] for each in missing], **how)
+            for request, responses in zip(missing, fresh, strict=True):
+                self.journal.record("responses", request, responses)
+        return [self.journal.recall("responses", request) for request in requests]
 
     def _unseen(self, paths: Iterable[Steps], most: int | None = None) -> list[Steps]:
         new: dict[tuple[Key, ...], Steps] = {}
@@ -341,29 +407,21 @@ def session(
         raise ValueError(
             f"question {question!r} must name {fact.subject!r} and not {fact.object!r}: reword it"
         )
-    header = {
-        "model": model.fingerprint,
-        "settings": {
-            "fact": [fact.subject, fact.relation, fact.object],
-            "question": question,
-            "source": "packaged",
-            "pipeline": asdict(settings),
-        },
+    held = {
+        "fact": [fact.subject, fact.relation, fact.object],
+        "question": question,
+        "source": "packaged",
     }
+    header = {"model": model.fingerprint, "settings": {**held, "pipeline": asdict(settings)}}
     path = place if place.suffix == ".jsonl" else place / f"own-{settings_key(header)}.jsonl"
-    return Session(Journal(path, header), model, _store(), read_wordings())
-
-
-@cache
-def _store() -> Store:
-    return store_neighbours("packaged", read_wordings())
+    return Session(Journal(path, header), model, store_neighbours("packaged"), read_wordings())
 
 
 def replayed(paths: Iterable[Path]) -> list[Growth]:
     """The graphs that journals hold, in the order of their names; nothing is written."""
     grown = []
     for path in sorted(paths):
-        run = Session(Journal(path), None, _store(), read_wordings())
+        run = Session(Journal(path), None, store_neighbours("packaged"), read_wordings())
         if run.pending is not None:
             raise UserError(
                 f"{path} ends before its run: grow it again, by python -m tools.grow or at the panel"
@@ -376,7 +434,7 @@ def counts(grown: Sequence[Growth]) -> pd.DataFrame:
     """What each graph holds, with its chains by number of steps, and how it ended."""
     rows = []
     for growth in grown:
-        links = _links(growth)
+        links = {triplet.key for triplet in triplets(growth.graph)}
         lengths = [len(chain) for chain in growth.chains]
         own = len(links & growth.reasoned & growth.offered)
         steps = "/".join(str(lengths.count(n)) for n in range(1, MAX_STEPS + 1))
@@ -395,7 +453,7 @@ def reasoned(grown: Sequence[Growth]) -> pd.DataFrame:
         for stage, keys in {
             "offered for review": growth.offered,
             "kept by the review": growth.kept,
-            "links (validated)": _links(growth),
+            "links (validated)": {triplet.key for triplet in triplets(growth.graph)},
             "links on chains": {step.key for chain in growth.chains for step in chain},
         }.items()
         for own in [keys & growth.reasoned & growth.offered]
@@ -403,7 +461,3 @@ def reasoned(grown: Sequence[Growth]) -> pd.DataFrame:
     names = ["stage", "facts", "reasoned", "reasoned only", "in the store"]
     table = pd.DataFrame(rows, columns=names).groupby("stage", sort=False).sum()
     return table.rename_axis(index=None).assign(share=table["reasoned"] / table["facts"])
-
-
-def _links(growth: Growth) -> set[Key]:
-    return {triplet.key for triplet in triplets(growth.graph)}

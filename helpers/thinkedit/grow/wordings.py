@@ -17,8 +17,6 @@ from helpers.records import load_yaml
 from helpers.triples.graph import Graph, read_graph
 from helpers.triples.sources import open_source
 
-WORDINGS = PACKAGED / "thinkedit" / "wordings.yaml"
-
 
 @dataclass(frozen=True)
 class Wording:
@@ -64,7 +62,7 @@ class Wordings:
 @cache
 def read_wordings() -> Wordings:
     """The packaged wordings."""
-    content = load_yaml(WORDINGS.read_text("utf-8"))
+    content = load_yaml((PACKAGED / "thinkedit" / "wordings.yaml").read_text("utf-8"))
     relations = TypeAdapter(dict[str, Wording]).validate_python(content["relations"])
     aliases = content["aliases"].items()
     return Wordings(
@@ -90,8 +88,10 @@ class Proposal:
         return self.subject.casefold(), self.relation, self.object.casefold()
 
 
-def store_neighbours(source: str, wordings: Wordings) -> dict[str, list[Proposal]]:
-    """``neighbours`` in a source."""
+@cache
+def store_neighbours(source: str) -> dict[str, list[Proposal]]:
+    """``neighbours`` in a source, in the packaged wordings."""
+    wordings = read_wordings()
     parts = {part for relation in wordings.relations for part in relation.split("/")}
     plain = sorted({part.removeprefix("re_") for part in parts})
     return neighbours(read_graph(open_source(source), plain), wordings, source)
