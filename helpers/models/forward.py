@@ -5,14 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
+from torch import Tensor
 from transformers import Cache, DynamicCache
-from transformers.cache_utils import DynamicLayer
 
 from helpers.models.hooks import input_hooks
 from helpers.models.language_model import LanguageModel
@@ -34,23 +30,6 @@ class Past:
             tuple(values[index, :, skip:] for values in self.values),
             self.positions[index, skip:],
         )
-
-    @cached_property
-    def constant(self) -> Cache:
-        """A transformers cache of these keys and values that passes read and none adds to."""
-        return Cache(layers=[_Constant(*pair) for pair in zip(self.keys, self.values, strict=True)])
-
-
-class _Constant(DynamicLayer):
-    """A layer that puts a pass's keys and values behind its own and does not keep them."""
-
-    def __init__(self, keys: Tensor, values: Tensor) -> None:
-        super().__init__()
-        self.lazy_initialization(keys, values)
-        self.keys, self.values = keys, values
-
-    def update(self, keys: Tensor, values: Tensor, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:
-        return torch.cat([self.keys, keys], dim=-2), torch.cat([self.values, values], dim=-2)
 
 
 @dataclass(frozen=True)
@@ -98,14 +77,16 @@ def hidden_states(
 
     ``visible`` is boolean [rows, queries, past + queries]. A ``Past`` stays, a cache takes the tokens.
     """
+    before = None
+    if isinstance(past, Past):
+        before, past = past.positions, DynamicCache(zip(past.keys, past.values, strict=True))
     if isinstance(visible, Tensor):
-        before = past.positions if isinstance(past, Past) else None
         visible = Mask.of(language_model, positions, visible, before)
     output = language_model.model.base_model(
         input_ids=ids,
         position_ids=positions,
         attention_mask=visible.additive,
-        past_key_values=past.constant if isinstance(past, Past) else past,
+        past_key_values=past,
         use_cache=past is not None,
         **({"tiles": visible.tiles} if visible.tiles else {}),
     )
@@ -155,41 +136,6 @@ def vocabulary_scores(
         place: for each of the predicted ``tokens`` [n] the row of ``hidden`` it is read from.
         whole: rows of ``hidden`` whose distributions are returned [m]; default: none.
     """
-    head = language_model.model.get_output_embeddings()
-    return _Scores.apply(hidden, head, place, tokens, place[:0] if whole is None else whole)
-
-
-class _Scores(torch.autograd.Function):
-    """``scores[place, tokens]`` and ``scores[whole]`` of ``scores = head(hidden).log_softmax(-1)``.
-
-    The gradient is one array as wide as the vocabulary; autograd would fill one for each, and add them.
-    """
-
-    @staticmethod
-    def forward(
-        ctx: Any, hidden: Tensor, head: nn.Linear, place: Tensor, tokens: Tensor, whole: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        logits = head(hidden)
-        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
-        shifted = logits.sub_(logits.amax(-1, keepdim=True))
-        of_tokens, of_whole = shifted[place, tokens], shifted[whole]
-        unscaled = shifted.exp_()
-        total = unscaled.sum(-1, keepdim=True)
-        log_total = total.log()
-        ctx.save_for_backward(place, tokens, whole, unscaled, total)
-        ctx.head = head
-        return of_tokens - log_total[place, 0], of_whole - log_total[whole]
-
-    @staticmethod
-    @once_differentiable
-    def backward(
-        ctx: Any, of_tokens: Tensor, of_whole: Tensor
-    ) -> tuple[Tensor, None, None, None, None]:
-        """d log p_i / d logit_j = [i = j] - p_j."""
-        place, tokens, whole, unscaled, total = ctx.saved_tensors
-        weights = of_tokens.new_zeros(len(total)).index_add_(0, place, of_tokens)
-        weights.index_add_(0, whole, of_whole.sum(-1))
-        found = unscaled * (-weights[:, None] / total)
-        found.index_put_((place, tokens), of_tokens, accumulate=True)
-        found.index_add_(0, whole, of_whole)
-        return found.to(ctx.head.weight.dtype) @ ctx.head.weight, None, None, None, None
+    logits = language_model.model.get_output_embeddings()(hidden)
+    scores = logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(-1)
+    return scores[place, tokens], scores[place[:0] if whole is None else whole]

@@ -79,11 +79,8 @@ class LanguageModel:
         return stored.T if type(self.module(name)).__name__ == "Conv1D" else stored  # GPT-2's
 
     def weight_norm(self, name: str) -> float:
-        """Frobenius norm of ``weight(name)`` in fp32, computed once (see ``forget``)."""
-        norms = self.__dict__.setdefault("_norms", {})
-        if name not in norms:
-            norms[name] = float(self.weight(name).float().norm())
-        return float(norms[name])
+        """Frobenius norm of ``weight(name)`` in fp32."""
+        return float(self.weight(name).float().norm())
 
     @cached_property
     def fingerprint(self) -> str:
@@ -104,6 +101,5 @@ class LanguageModel:
         return {**name, "dtype": self.dtype_name, "device": self.device.type}
 
     def forget(self) -> None:
-        """Drop what was computed from the weights, after they were changed for good."""
-        for computed in ("fingerprint", "_norms"):
-            self.__dict__.pop(computed, None)
+        """Drop the fingerprint, after the weights were changed for good."""
+        self.__dict__.pop("fingerprint", None)

