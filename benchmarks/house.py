@@ -25,7 +25,7 @@ PACKAGE = REPOSITORY / "helpers"
 # Most lines a room may have, docstrings and blanks included; they only go down (tests/test_rooms.py).
 # Modules next to the rooms in `helpers` are "top-level"; the last four are folders of their own.
 BUDGETS = {
-    "models": 1501,
+    "models": 1398,
     "editing": 3514,
     "scoring": 398,
     "locating": 660,
@@ -41,7 +41,7 @@ BUDGETS = {
     "tools": 2644,
     "benchmarks": 1499,
     "book": 794,
-    "tests": 13342,
+    "tests": 13330,
 }
 OUTSIDE = ("tools", "benchmarks", "book", "tests")
 # What an addition is: a word by which code names one that exists, and the files it may touch.
