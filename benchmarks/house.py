@@ -32,7 +32,7 @@ BUDGETS = {
     "facts": 216,
     "results": 1146,
     "triples": 598,
-    "peak": 2687,  # the verdicts of a paper's findings as a figure; marks of what Holm leaves
+    "peak": 2676,  # the verdicts of a paper's findings as a figure; marks of what Holm leaves
     "klob": 1240,
     "thinkedit": 2824,  # direct questions against chains; other facts; the paper's points
     "explorer": 548,

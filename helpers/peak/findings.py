@@ -17,10 +17,8 @@ from helpers.results.archive import Run
 from helpers.results.statistics import mean_above, share_above, unpaired_means
 from helpers.results.text import INCONCLUSIVE, Evidence, corrected_verdicts
 
-ByVariant = Mapping[Variant, pd.DataFrame]
-"""For each variant one row of metrics per record."""
-Runs = Mapping[tuple[str, str], Metrics]
-"""The metrics of published runs by model and data set."""
+ByVariant = Mapping[Variant, pd.DataFrame]  # for each one row of metrics per record
+Runs = Mapping[tuple[str, str], Metrics]  # of published runs, by model and data set
 
 DATASETS = ("peak-cf", "peak-t")
 EDITORS = ("FT-L", "FT-M", "KN", "MEND", "ROME", "MEMIT")  # the paper's; FT in two forms
@@ -143,7 +141,8 @@ def _within(metrics: Metrics) -> Iterator[Evidence]:
     finding = "edits succeed, their lists do not survive"
     for method in ("ROME", "MEMIT"):
         for metric, level in (("ES", 0.9), ("AFF_hard", 0.5)) if method in metrics else ():
-            test = (share_above if metric in SHARES else mean_above)(metrics[method][metric], level)
+            above = share_above if metric in SHARES else mean_above
+            test = above(metrics[method][metric], level)
             measure = f"{metric} - {100 * level:.0f}, {method}"
             yield Evidence(finding, measure.replace("_", " "), test)
     weaker = {"MEND": "MEND perturbs little, at the price of locality", "KN": "KN edits weakly"}

@@ -25,8 +25,8 @@ from scipy.special import expit
 from helpers.results.statistics import Estimate, fraction_interval, mean_interval, share_interval
 
 Scores = NDArray[np.float64]
-Lists = Mapping[str, Scores]
-"""Log-probabilities of a prompt's answers by list, each of shape (2, n): before and after the edit."""
+Measure = Callable[["RecordScores"], Mapping[str, float]]
+Lists = Mapping[str, Scores]  # of a prompt, each of shape (2, n): before and after the edit
 
 KEYS = ["case_id", "role", "prompt_index", "list", "answer_index"]
 COLUMNS = [*KEYS, "tokens", "sum_before", "sum_after"]
@@ -56,9 +56,6 @@ class RecordScores:
     edit: Lists  # target (one answer), correct, hard and random
     paraphrases: Sequence[Lists]
     locality: Lists  # locality, target and perhaps first, each of shape (2, number of prompts)
-
-
-Measure = Callable[[RecordScores], Mapping[str, float]]
 
 
 def keep_answers(

@@ -47,7 +47,8 @@ def publication(params: Mapping[str, Any]) -> Publication:
 
 def study_publication(params: Mapping[str, Any]) -> Publication:
     """The studies of notebook 04 on its first records; sequences take as many as they need."""
-    run = peak_run({**params, "records": max([params["records"], *params["checkpoints"]])})
+    most = max([params["records"], *params["checkpoints"]])
+    run = peak_run({**params, "records": most})
     records = run.data.records[: params["records"]]
     first = replace(run, data=replace(run.data, records=records), chunk=CHUNK)
     parts = [*_variants(first, params), *_responses(first, params), *_sequences(run, params)]

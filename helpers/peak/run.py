@@ -55,7 +55,8 @@ def questions(record: PeakRecord) -> tuple[list[Question], pd.DataFrame]:
     prompts += [("paraphrase", i, prompt) for i, prompt in enumerate(record.paraphrases)]
     for role, index, prompt in prompts:
         asked.append(Question(prompt, answers))
-        keys += [(role, index, name, i) for name, group in lists.items() for i in range(len(group))]
+        for name, group in lists.items():
+            keys += [(role, index, name, place) for place in range(len(group))]
     for index, (prompt, own) in enumerate(record.locality):
         asked.append(Question(prompt, (record.target_new, own, record.locality[0][1])))
         keys += [("locality", index, name, 0) for name in ("target", "locality", "first")]
@@ -137,10 +138,7 @@ class PeakRun:
         return self.completed(self.results(editor), made)
 
     def scores(self, editor: Editor, *, finished: bool = False) -> pd.DataFrame:
-        """Scores before and after, in the columns the metrics take, without failed edits.
-
-        With ``finished``, those in the store: nothing is computed.
-        """
+        """Scores before and after, as the metrics take them; if ``finished``, those in the store only."""
         stored = (self.cases.read(self.results(each)) for each in (None, editor))
         unedited, edited = stored if finished else map(self.scored, (None, editor))
         if unedited.empty or edited.empty:
@@ -154,11 +152,7 @@ class PeakRun:
         return self.cases.read(self.results(editor), "edits").reindex(columns=EDIT_COLUMNS)
 
     def completed(self, results: Results, make: Make) -> pd.DataFrame:
-        """The scores of all records; ``make`` gives those that are missing, as tables by kind.
-
-        Raises:
-            UserError: names each missing record that the model cannot be asked about.
-        """
+        """The scores of all records; ``make`` gives those that are missing, as tables by kind."""
         self.check([self.cases.by_id[case_id] for case_id in self.cases.missing(results)])
         return self.cases.completed(results, make)
 

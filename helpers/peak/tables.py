@@ -15,8 +15,7 @@ from helpers.results.archive import Run
 from helpers.results.statistics import LEVEL, Contrast, holm, paired_means, paired_shares
 from helpers.results.text import caption, in_points, mark, published_table
 
-Metrics = Mapping[str, pd.DataFrame]
-"""For each method one row of metrics per record."""
+Metrics = Mapping[str, pd.DataFrame]  # for each method one row of metrics per record
 
 HARD_METRICS = ("ES", "GS", "LS", "AFF_hard", "ANF_hard")
 MAIN_METRICS = (*HARD_METRICS, "AFF_random", "ANF_random")

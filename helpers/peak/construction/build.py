@@ -96,11 +96,10 @@ def build_counterfactual(
     graph: Graph,
     templates: Mapping[str, PromptTemplates],
     *,
-    settings: PeakSettings | None = None,
+    settings: PeakSettings,
     relations: Sequence[str] = (),
 ) -> Built:
     """Counterfactual records (PEAK-CF) of these relations, by default of every one with templates."""
-    settings = settings or PeakSettings()
     ranges: dict[str, set[str]] = defaultdict(set)
     for (_, relation), answers in graph.answers.items():
         ranges[relation] |= set(answers)
@@ -124,7 +123,7 @@ def build_temporal(
     *,
     cutoff: str,
     until: str | None = None,
-    settings: PeakSettings | None = None,
+    settings: PeakSettings,
 ) -> Built:
     """Temporal records (PEAK-T): an answer that holds since the cut-off or later is appended.
 
@@ -140,7 +139,7 @@ def build_temporal(
         older = [o for o, start in starts.items() if not start or start < cutoff]
         return _usable(graph, key, new), _usable(graph, key, older), list(starts)
 
-    return _Maker(graph, templates, settings or PeakSettings()).build(choose)
+    return _Maker(graph, templates, settings).build(choose)
 
 
 class Linked:
@@ -361,13 +360,12 @@ def questions(records: Sequence[PeakRecord]) -> list[Question]:
 
 
 def apply_filter(
-    records: Sequence[PeakRecord], scores: pd.DataFrame, settings: FilterSettings | None = None
+    records: Sequence[PeakRecord], scores: pd.DataFrame, settings: FilterSettings
 ) -> Filtered:
     """Keep the records that a model knows, with their lists complete: an evaluation filters again.
 
     ``scores`` are of ``questions(records)``, as ``score_answers`` returns them.
     """
-    settings = settings or FilterSettings()
     threshold = settings.threshold if settings.rule == "threshold" else None
     kept: list[PeakRecord] = []
     rows = []

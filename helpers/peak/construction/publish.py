@@ -131,7 +131,8 @@ def construction_funnel(run: Run) -> Figure:
     for axes, (name, part) in zip(panels[0], funnels.items(), strict=True):
         places = np.arange(len(part))[::-1]
         left = part["left"].to_numpy()
-        lost[name] = sorted(np.argsort(left[1:] / np.maximum(left[:-1], 1), kind="stable")[:2] + 1)
+        kept = left[1:] / np.maximum(left[:-1], 1)
+        lost[name] = sorted(np.argsort(kept, kind="stable")[:2] + 1)
         axes.plot(left, places, color="0.6", marker="o", zorder=2)
         axes.plot(left[lost[name]], places[lost[name]], "o", color=PALETTE[3], zorder=3)
         for place, count in zip(places, left, strict=True):

@@ -83,13 +83,9 @@ def test_the_cut_off_itself_is_new_and_the_end_itself_is_ignored(seed):
     dated = [("A", "P47", "B", "1990"), ("A", "P47", "C"), ("A", "P47", "D", "2022"),
              ("A", "P47", "E", "2026"), ("D", "P47", "F"), ("D", "P47", "G"), ("E", "P47", "F"),
              ("E", "P47", "G"), ("H", "P47", "B"), ("I", "P47", "C"), ("J", "P47", "K")]  # fmt: skip
-    built = build_temporal(
-        graph_of(dated),
-        TEMPLATES,
-        cutoff="2022",
-        until="2026",
-        settings=replace(SMALL, seed=seed),
-    )
+    span = {"cutoff": "2022", "until": "2026"}
+    how = replace(SMALL, seed=seed)
+    built = build_temporal(graph_of(dated), TEMPLATES, **span, settings=how)
     (record,) = built.records
     assert (record.subject, record.target_new) == ("A", "D")
     assert set(record.correct) == set("BC")

@@ -55,16 +55,19 @@ def test_a_false_answer_as_probable_as_a_known_one_is_dropped(threshold):
 
 
 def test_complete_lists_stay_and_records_are_numbered_anew():
-    (kept,) = apply_filter([record(case_id=7)], scores(CORRECT, HARD, RANDOM)).records
-    assert kept == record(case_id=0)
+    for rule, known in (("rank", 3), ("threshold", 4)):
+        settings = FilterSettings(rule=rule, threshold=np.exp(-4))
+        filtered = apply_filter([record(case_id=7)], scores(CORRECT, HARD, RANDOM), settings)
+        assert filtered.records == (record(case_id=0),)
+        assert list(filtered.table["correct_kept"]) == [known]
 
 
 def test_records_fail_at_the_step_that_says_why():
     unknown = scores([9] * 5, HARD, RANDOM)
     no_random = scores([1, 1, 1, 1, 9], [8] * 10, [0.5] * 4)
-    filtered = apply_filter([record()], unknown)
+    filtered = apply_filter([record()], unknown, FilterSettings())
     assert filtered.records == ()
     assert list(filtered.table["step"]) == ["model knows correct answers"]
     assert filtered.funnel()[0] == ("model knows correct answers", 0)
-    (step,) = apply_filter([record()], no_random).table["step"]
+    (step,) = apply_filter([record()], no_random, FilterSettings()).table["step"]
     assert step == "random false answers left"
