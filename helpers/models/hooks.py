@@ -26,7 +26,8 @@ def input_hooks(language_model: LanguageModel, hooks: Mapping[str, OnInput]) -> 
     with ExitStack() as stack:
         for name, on_input in hooks.items():
             module = language_model.module(name)
-            stack.callback(module.register_forward_pre_hook(partial(hook, on_input)).remove)
+            handle = module.register_forward_pre_hook(partial(hook, on_input))
+            stack.enter_context(handle)
         yield
 
 
@@ -42,7 +43,8 @@ def output_hooks(language_model: LanguageModel, hooks: Mapping[str, OnOutput]) -
     with ExitStack() as stack:
         for name, on_output in hooks.items():
             module = language_model.module(name)
-            stack.callback(module.register_forward_hook(partial(hook, on_output)).remove)
+            handle = module.register_forward_hook(partial(hook, on_output))
+            stack.enter_context(handle)
         yield
 
 
