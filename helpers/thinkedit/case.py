@@ -36,7 +36,8 @@ def edge_states(edit: Edit, facts: pd.DataFrame) -> dict[str, EdgeStates]:
     keys = [Triplet.of(fact).key for fact in edit.facts]
     mine = facts[facts["case_id"] == edit.case_id].sort_values("item")
     edges = mine.assign(subject=[k[0] for k in keys], object=[k[2] for k in keys])
-    known = edges.groupby(["subject", "object"], sort=False)[["known_before", "known_after"]].any()
+    groups = edges.groupby(["subject", "object"], sort=False)
+    known = groups[["known_before", "known_after"]].any()
     before, after = {}, {}
     for (subject, goal), once, still in known.itertuples():
         before[subject, goal] = "known" if once else "unknown"

@@ -71,7 +71,8 @@ def deep_edits(
     requests = {e.case_id: {_beginning(e.prompt): request_of(e, kinds)} for e in edits}
     for (edit, question), (_, group) in zip(asked, scores, strict=True):
         best = group.sort_values("mean", ascending=False)["answer"].head(PLAUSIBLE)
-        stream = np.random.default_rng([seed, edit.case_id, zlib.crc32(question.prompt.encode())])
+        number = zlib.crc32(question.prompt.encode())
+        stream = np.random.default_rng([seed, edit.case_id, number])
         target = question.harmless[int(stream.choice(best))]
         own, key = requests[edit.case_id], _beginning(question.prompt)
         if first := own.get(key):

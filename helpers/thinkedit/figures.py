@@ -29,7 +29,6 @@ def _mode(run: Run) -> str:
 
 
 def _made(run: Run) -> bool:
-    """Whether it has exact scores of edits in that mode."""
     return any(p.startswith("exact: ") and p.endswith(f", {_mode(run)}") for p in run.tables)
 
 
@@ -96,7 +95,8 @@ def lengths(runs: Sequence[Run]) -> Figure:
             aside = 0.1 * (place - (len(part) - 1) / 2)
             style.marked(panel, np.arange(5) + aside, marks, **look)
         counts = part["chains"].iloc[0].split("/")[1:6] if "chains" in part else [""] * 5
-        panel.set_xticks(range(5), [f"{step}\n{n}" for step, n in zip(_STEPS, counts, strict=True)])
+        labels = [f"{step}\n{n}" for step, n in zip(_STEPS, counts, strict=True)]
+        panel.set_xticks(range(5), labels)
         panel.set_title(title, fontsize=8)
         panel.set_ylim(-0.03, 1.1)
     drawn.supylabel("IFR (lower: less deducible)", fontsize=9)
@@ -139,7 +139,8 @@ def preservation(runs: Sequence[Run], *, mode: str = "sequential") -> Figure:
     finding = f"{apart.sum()} of our {len(ours)} intervals of CKP exclude 1, a context unchanged"
     note = "intervals that reach the edge continue; the paper's Tables 5 and 6 have none"
     caption = f"{caption_of(runs, f'exact, {mode}')}{_BARS}\n{note}"
-    drawn = _dots({title: {"CKP": ("CKP", part)} for title, part in panels.items()}, 2)
+    series = {title: {"CKP": ("CKP", part)} for title, part in panels.items()}
+    drawn = _dots(series, 2)
     return style.told(drawn, finding, caption)
 
 
@@ -192,7 +193,8 @@ def _dots(panels: Mapping[str, Mapping[str, tuple[str, Table]]], most: float) ->
     """A row a method, in each panel a mark for each series (measure, table); arrows beyond ``most``."""
     drawn, axes = _grid(len(panels), (2.3, 2.1))
     every = pd.concat(table for panel in panels.values() for _, table in panel.values())
-    methods = list(tables.ordered(every.assign(model="")).drop_duplicates("method")["method"])
+    table = tables.ordered(every.assign(model=""))
+    methods = table["method"].unique().tolist()
     for panel, (title, series) in zip(axes, panels.items(), strict=True):
         for number, (label, (name, table)) in enumerate(series.items()):
             marks, colour = _marks(table, name), style.PALETTE[number]

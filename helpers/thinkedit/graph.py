@@ -1,8 +1,7 @@
 """Knowledge graphs of facts, and what they imply (Definitions 1 and 2).
 
 A graph is a ``networkx.DiGraph``: nodes are case-folded entity names with their first spelling as
-``label``; an edge carries its ``relation`` and whatever else the caller attaches. There is at most one
-edge per ordered pair of entities (the paper's own restriction); both directions may exist.
+``label``; an edge carries its ``relation``. An ordered pair has at most one (the paper's own restriction).
 """
 
 from __future__ import annotations
@@ -107,11 +106,9 @@ def edited_triplet(edit: Edit) -> Triplet:
 
 
 def is_deep_edited(graph_after: nx.DiGraph, fact: Triplet, *, steps: int) -> bool:
-    """Whether no path of at most ``steps`` facts still implies ``fact`` (Definition 2).
-
-    A single edge implies it only with the same relation, a longer path whatever its relations are.
-    """
+    """Whether no path of at most ``steps`` facts still implies ``fact`` (Definition 2)."""
     return not any(
+        # A single edge implies it only with the same relation.
         len(path) > 1 or path[0].key[1] == fact.key[1]
         for path in simple_chains(graph_after, fact.subject, fact.object, max_steps=steps)
     )

@@ -102,7 +102,8 @@ def chain_table(facts: pd.DataFrame, chains: pd.DataFrame) -> pd.DataFrame:
         kept=("known_before", "all"),
         active=("known_after", "all"),
     )
-    folded["ratio"] = (folded["after"] / folded["before"].where(folded["kept"])).astype(float)
+    deducible = folded["before"].where(folded["kept"])
+    folded["ratio"] = (folded["after"] / deducible).astype(float)
     return folded.reset_index()
 
 

@@ -122,9 +122,7 @@ def probes_of(edit: Edit, edits: Sequence[Edit], kinds: Kinds) -> list[Probe]:
 
 
 def neighbours_of(edit: Edit, edits: Sequence[Edit]) -> list[ChainFact]:
-    """Facts about subjects that no edit changes: first those with the same relation (worded as in the edit's
-    prompt or in its graph), then with an object of its kind, then those of the edit's own graph.
-    """
+    """Facts about unedited subjects: of its relation, then with an object of its kind, then of its graph."""
     edited = {other.subject.casefold() for other in edits}
     facts = {
         fact.key: fact

@@ -106,20 +106,20 @@ def parts_of(
         settings: dict[str, Any] = {"scoring_version": SCORING_VERSION[run.estimator]}
         if run.estimator != "exact":
             names = ("temperature", "seed", "max_new_tokens")
-            settings |= {"samples": run.samples, **{n: getattr(run.drawn, n) for n in names}}
+            settings["samples"] = run.samples
+            settings |= {name: getattr(run.drawn, name) for name in names}
             settings["first_line"] = run.drawn.stop is not None
         if method in editors:
             settings |= editors[method].settings()
         stored = partial(rows, run, method, mode)
         cases = [edit.case_id for edit in run.edits]
-        name = f"{run.estimator}: {method}, {mode}"
-        return Part(name, settings, partial(stored, make=True), stored, cases)
+        title = f"{run.estimator}: {method}, {mode}"
+        return Part(title, settings, partial(stored, make=True), stored, cases)
 
     asked = [("none", "before"), *product(editors, modes)]
     return [part(run, method, mode) for method, mode in asked for run in runs]
 
 
 def _preset(model: str, preset: str, names: Collection[str]) -> dict[str, str]:
-    """The preset in words, of all methods that have tables."""
     methods = {name.partition(": ")[2].rpartition(", ")[0] for name in names} - {"", "none"}
     return {"preset": preset_words(model, preset, sorted(methods))}

@@ -78,7 +78,8 @@ class ThinkEditRun:
         failures = [update.diagnostics.get("failure", "") for update in updates]
         made = pd.DataFrame({"case_id": [edit.case_id for edit in edits], "failure": failures})
         if mode == "sequential":  # one edited model on the device at a time
-            return {"scores": self._scored(edits, updates[-1:], [0] * len(edits)), "edits": made}
+            table = self._scored(edits, updates[-1:], [0] * len(edits))
+            return {"scores": table, "edits": made}
         table = self._scored(edits, updates, range(len(edits)))
         if self.estimator == "exact":
             made = flag_unusable(made, table, "original_sum")
@@ -126,7 +127,8 @@ class ThinkEditRun:
         missing = ((f"case_id {n}", cases.by_id[n]) for n in cases.missing(results))
 
         def check(edit: Edit) -> None:
-            tokenised(self.language_model, scores.questions_of(self._probes(edit), self.aliases))
+            questions = scores.questions_of(self._probes(edit), self.aliases)
+            tokenised(self.language_model, questions)
 
         read_all(missing, check)
         return cases.completed(results, make)

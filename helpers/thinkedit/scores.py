@@ -1,8 +1,7 @@
 """Scores of probes: exact log-probabilities, and shares of sampled responses that name the object.
 
-No text leaves this module: tables hold numbers and the indices of edits and facts. Everywhere ``updates``
-are edits to score under, and ``owners`` give for each probe or edit the index of its update, -1 for the
-unedited model (default); ``aliases`` are other names that count.
+Tables hold numbers and indices, no text. ``updates`` are edits to score under, ``owners`` give for each probe
+or edit the index of its update (-1, the default: the unedited model); ``aliases`` are other names that count.
 """
 
 from __future__ import annotations
@@ -109,7 +108,8 @@ def sampled_scores(
         for item, fact in enumerate(edit.facts):
             drawn = responses[asked[place, fact.question]]
             names = names_of(fact.object, aliases)
-            hits, new_hits = (sum(mentions(text, x) for text in drawn) for x in (names, new))
+            hits = sum(mentions(text, names) for text in drawn)
+            new_hits = sum(mentions(text, new) for text in drawn)
             rows.append((edit.case_id, item, hits, new_hits, n))
     return pd.DataFrame(rows, columns=["case_id", "item", "hits", "new_hits", "n"])
 
@@ -126,8 +126,7 @@ def text_scores(
 ) -> pd.DataFrame:
     """Mean ``fluency_averaged`` (bits) and ``consistency`` (cosine) of ``n`` texts about each edit's subject.
 
-    The reference text of consistency is a reconstruction: the graph's own facts about the subject, with
-    the new object in place of the original one; those of the ``universe`` tell how common words are.
+    Consistency is with a reconstruction: the graph's facts about the subject, the new object in its place.
     """
     idf = inverse_document_frequencies(_reference(edit) for edit in universe)
     subjects = [edit.subject for edit in edits]

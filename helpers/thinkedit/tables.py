@@ -120,9 +120,8 @@ def pooled_table(found: pd.DataFrame, measures: Sequence[str], *, mode: str) -> 
 
 
 def technique_table(found: pd.DataFrame, *, mode: str) -> pd.DataFrame:
-    """IFR, CKP, efficacy and specificity of each method (the paper's Tables 5 and 6), and generalisation.
-
-    ``chains`` and ``edits`` are behind IFR, ``facts`` behind CKP; see also ``metrics.success_terms``.
+    """IFR, CKP, efficacy, specificity (the paper's Tables 5 and 6) and generalisation of each method;
+    ``chains`` and ``edits`` are behind IFR, ``facts`` behind CKP.
     """
     shares = [name for name in SHARES if (found["measure"] == name).any()]
     table = pooled_table(found, [*MEASURES, *shares], mode=mode)
@@ -152,8 +151,7 @@ def difference_table(
     """Pooled differences on the same edits: each method's measures minus those in the other evaluation.
 
     There it is the same method in ``other_mode``, or the method ``than``; by default in the same mode.
-    ``verdict`` is by flipping signs, ``Holm`` the verdict after correction for all tests of the table;
-    ``could show`` is explained at ``metrics.Difference``.
+    ``verdict`` is by flipping signs, ``Holm`` corrected for all tests, ``could show`` see ``Difference``.
     """
     theirs = by_method(other, other_mode or mode)
     rows, p_values = [], []
@@ -178,7 +176,8 @@ def difference_table(
 
 def text_table(runs: Sequence[Run], *, mode: str) -> pd.DataFrame:
     """Mean fluency (bits) and consistency of texts about ``n`` edited subjects."""
-    texts = pd.concat(run.joined("texts").assign(model=run.about.source["model"]) for run in runs)
+    found = [run.joined("texts").assign(model=run.about.source["model"]) for run in runs]
+    texts = pd.concat(found)
     chosen = texts[texts["mode"].isin(["before", mode])]
     groups = chosen.rename(columns={"fluency_averaged": "fluency"}).groupby(KEYS)
     means = groups[["fluency", "consistency"]].mean()
