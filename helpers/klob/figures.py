@@ -41,7 +41,8 @@ def neuron_counts(sets: Sequence[Units], shape: tuple[int, int], *, title: str) 
     """Located neurons by layer and by how many wordings share them; ``shape`` is (layers, neurons)."""
     use_style()
     drawn, axes = plt.subplots(figsize=(6.6, 3.0))
-    shared, below = np.zeros(shape, dtype=int), np.zeros(shape[0], dtype=int)
+    shared = np.zeros(shape, dtype=int)
+    below = np.zeros(shape[0], dtype=int)
     for units in sets:
         shared.flat[units] += 1
     number = len(sets)
@@ -171,7 +172,8 @@ def layer_curves(run: Run) -> Figure:
     drawn, (upper, lower) = plt.subplots(
         2, 1, figsize=(7.2, height + 3.0), sharex=True, height_ratios=[1.6, height + 0.4]
     )
-    layers, band = np.arange(outcome.shape[1]), [mean_interval(each) for each in outcome.T]
+    layers = np.arange(outcome.shape[1])
+    band = [mean_interval(each) for each in outcome.T]
     upper.plot(layers, outcome.mean(axis=0), color="black")
     upper.fill_between(layers, [b.low for b in band], [b.high for b in band], color="0.8")
     upper.set_ylabel("gain [nats]")

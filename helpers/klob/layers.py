@@ -46,7 +46,8 @@ def edit_requests(
     requests = {}
     for number in numbers:
         subject, relation, answer = examples[number].fact
-        others, first = sorted(answers[relation] - {answer}), examples[number].prompts[0]
+        others = sorted(answers[relation] - {answer})
+        first = examples[number].prompts[0]
         if others and subject in first:
             target = random.Random(f"{seed} {number}").choice(others)
             prompt = without_slot(first).replace(subject, "{}", 1)
@@ -114,7 +115,8 @@ def score_edits(
     owners = [list(requests).index(n) for n, _, _ in asked]
     scores = score_answers(language_model, questions, updates, owners if updates else None)
     wide = scores.pivot(index="question", columns="answer", values="mean")
-    table["new"], table["old"] = wide[0].to_numpy(), wide[1].to_numpy()
+    table["new"] = wide[0].to_numpy()
+    table["old"] = wide[1].to_numpy()
     if updates is not None:
         table.loc[[not updates[owner] for owner in owners], ["new", "old"]] = np.nan
     return table.drop(columns="cloze")

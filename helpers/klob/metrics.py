@@ -229,11 +229,13 @@ def locality_table(
     difference); *p_value* of own where gains are dealt at random, and the mean curves' correlation as
     *average*. The constant locator's profile is no fact's: it is omitted.
     """
-    outcome, rows = gains.to_numpy(dtype=float), list[dict[str, Any]]()
+    outcome = gains.to_numpy(dtype=float)
+    rows = list[dict[str, Any]]()
     facts = np.arange(len(outcome))
     for name in [name for name in mass if name != "constant"]:
         table = rank_correlations(mass[name], outcome)
-        own, foreign = table.diagonal(), table.copy()
+        own = table.diagonal()
+        foreign = table.copy()
         np.fill_diagonal(foreign, np.nan)
         other = np.nanmean(foreign, axis=1)
         generator = np.random.default_rng(seed)

@@ -83,7 +83,8 @@ def run(
         named = {"model": language_model.name, "locator": name, "subtask": examples.subtask}
         for kind in TABLES:
             rows = results.read(kind).drop(columns="case_id")
-            tables[kind].append(pd.concat([pd.DataFrame(named, index=rows.index), rows], axis=1))
+            same = pd.DataFrame(named, index=rows.index)
+            tables[kind].append(pd.concat([same, rows], axis=1))
     return {table: pd.concat(parts, ignore_index=True) for table, parts in tables.items()}
 
 

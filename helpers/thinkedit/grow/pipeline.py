@@ -195,9 +195,11 @@ class Session:
         self, journal: Journal, model: ModelRespondent | None, store: Store, wordings: Wordings
     ) -> None:
         held = journal.header["settings"]
-        self.settings, self.question = Settings(**held["pipeline"]), held["question"]
+        self.settings = Settings(**held["pipeline"])
+        self.question = held["question"]
         self.journal, self.model, self.store = journal, model, store
-        self.wordings, self.growth = wordings, Growth(Triplet(*held["fact"]))
+        self.wordings = wordings
+        self.growth = Growth(Triplet(*held["fact"]))
         self._seen: set[tuple[Key, ...]] = set()
         self._read: dict[str, list[Triplet]] = {}
         self._steps = self._rounds()
