@@ -171,7 +171,6 @@ def _differences(
     higher: Variant,
     columns: Iterable[str] = FACTORS,
 ) -> Iterator[Evidence]:
-    """``higher`` minus ``lower`` in each metric, where both are at hand."""
     if lower not in metrics or higher not in metrics:
         return
     change = f"{method_label(lower.editor)}: {short_name(higher)} - {short_name(lower)}"
@@ -187,13 +186,11 @@ def short_name(variant: Variant) -> str:
 
 
 def _common(first: Metrics, second: Metrics) -> tuple[Metrics, Metrics]:
-    """Both without the methods that only one has."""
     shared = [method for method in first if method in second]
     return {m: first[m] for m in shared}, {m: second[m] for m in shared}
 
 
 def _mean(metrics: Metrics, metric: str) -> pd.Series:
-    """A metric per record, averaged over the plain editors at hand, each weighed once."""
     columns = [metrics[method][metric] for method in _plain(metrics)]
     return pd.concat(columns, axis=1).mean(axis=1)
 

@@ -116,7 +116,8 @@ def _responses(run: PeakRun, params: Mapping[str, Any]) -> Iterator[Part]:
     ]
     for name, each, editor in states if params["said"] else ():
         settings = {**(editor.settings() if editor else {}), **sampling}
-        yield Part(name, settings, lambda each=each, editor=editor: small(each.said(editor)))  # type: ignore[misc]
+        said = partial(each.said, editor)
+        yield Part(name, settings, lambda said=said: small(said()))  # type: ignore[misc]
 
 
 def _sequences(run: PeakRun, params: Mapping[str, Any]) -> Iterator[Part]:
@@ -125,8 +126,12 @@ def _sequences(run: PeakRun, params: Mapping[str, Any]) -> Iterator[Part]:
         for place, edits in enumerate(checkpoints, 1):
             reached = partial(PeakSequence(run, editor).scores, checkpoints[:place])
             cases = [record.case_id for record in run.data.records[:edits]]
-            make = lambda reached=reached: small(reached())  # noqa: E731
-            yield Part(f"{method} after {edits}", editor.settings(), make, cases=cases)
+            yield Part(
+                f"{method} after {edits}",
+                editor.settings(),
+                lambda reached=reached: small(reached()),  # type: ignore[misc]
+                cases=cases,
+            )
 
 
 def _editors(

@@ -91,8 +91,7 @@ class PeakRecord:
     def with_strict_lists(self) -> PeakRecord:
         """The record without o* among the other answers, or correct answers among the false ones.
 
-        Names are ``compared``: "nile" is "Nile". A name that one list holds twice stays. A list of which
-        nothing is left is refused.
+        Names are ``compared``: "nile" is "Nile". A name twice in one list stays; no list may be left empty.
         """
         appended = {compared(self.target_new)}
         true = appended.union(map(compared, self.correct))
@@ -149,8 +148,10 @@ class PeakData:
             "hard false answers": "hard_false",
             "random false answers": "random_false",
         }
-        sizes = {n: sum(len(getattr(r, part)) for r in self.records) for n, part in parts.items()}
-        return {"records": len(self.records), **sizes}
+        sizes = {"records": len(self.records)}
+        for name, part in parts.items():
+            sizes[name] = sum(len(getattr(record, part)) for record in self.records)
+        return sizes
 
 
 def load_peak(

@@ -109,7 +109,8 @@ def edit_prompt_probabilities(
     table = pd.DataFrame({"answer": question.answers, "list": names})
     for name, update in states.items():
         how: tuple[Any, ...] = () if update is None else ([update], [0])
-        table[name] = np.exp(score_answers(language_model, [question], *how)["mean"].to_numpy())
+        scores = score_answers(language_model, [question], *how)
+        table[name] = np.exp(scores["mean"].to_numpy())
     return table
 
 

@@ -109,7 +109,7 @@ def build_counterfactual(
         if len(known) < settings.correct[0]:
             return "enough correct answers"
         correct = _usable(graph, key, known)
-        kinds = set().union(*(graph.entities[o].types for o in correct)) if correct else set()
+        kinds = set[str]().union(*(graph.entities[o].types for o in correct))
         others = sorted(ranges[key[1]] - set(known))
         targets = [o for o in others if not kinds.isdisjoint(graph.entities[o].types)]
         return targets, correct, known
@@ -318,13 +318,9 @@ def _usable(graph: Graph, key: Key, identifiers: Iterable[str]) -> list[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class FilterSettings:
-    """What a model must know: ``least_correct`` answers of a record, by one of the rules.
+    """What a model must know: ``least_correct`` answers of a record, by a rule of ``keep_answers``."""
 
-    By ``"rank"`` (the authors' code) an answer is unknown where ``hard_share`` of the hard false answers
-    are more probable, by ``"threshold"`` (the paper's text) where its probability is below ``threshold``.
-    """
-
-    rule: str = "rank"
+    rule: str = "rank"  # the authors' code; or "threshold", the paper's text
     hard_share: float = 0.2
     threshold: float = 1e-3  # of the geometric-mean token probability
     least_correct: int = 2

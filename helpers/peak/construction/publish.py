@@ -101,11 +101,11 @@ def publication(params: Mapping[str, Any]) -> Publication:
                 f"no fact of {params['source']} becomes a candidate: ask for fewer answers"
                 " (least_correct, least_hard, least_locality) or name other relations"
             )
-        filtered = {
-            name: apply_filter(part.records, score_answers(model, questions(part.records)), limits)
-            for name, part in built.items()
-            if part.records
-        }
+        filtered = {}
+        for name, part in built.items():
+            if part.records:
+                scores = score_answers(model, questions(part.records))
+                filtered[name] = apply_filter(part.records, scores, limits)
         return construction_run(params, model, built, filtered).tables
 
     parts = [Part(name, {}, lambda name=name: made()[name]) for name in ("funnel", "filter")]  # type: ignore[misc]
