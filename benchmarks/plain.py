@@ -226,7 +226,7 @@ def plain_alphaedit(editor: AlphaEdit, request: EditRequest) -> Update:
 
     def solve(layer: int, key: Tensor, residual: Tensor) -> Tensor:
         identity = torch.eye(len(key)).to(key)
-        occupied = editor.null_space(layer).occupied
+        occupied = editor.occupied(layer)
         projection = identity - occupied @ occupied.T
         system = projection @ torch.outer(key, key) + editor.hyperparameters.L2 * identity
         return torch.linalg.solve(system, projection @ torch.outer(key, residual)).T

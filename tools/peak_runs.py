@@ -89,8 +89,8 @@ def edits(params: Path, methods: list[str]) -> None:
         gap = largest_difference(run, editor, published)
         how: dict[str, Any] = {"largest_difference": round(gap, 5), "records_compared": COMPARED}
         if isinstance(editor, AlphaEdit):
-            layers = editor.hyperparameters.layers
-            how["null_space"] = {str(n): editor.null_space(n).dimension for n in layers}
+            sizes = {n: editor.occupied(n).shape for n in editor.hyperparameters.layers}
+            how["null_space"] = {str(n): size - used for n, (size, used) in sizes.items()}
         settings[label] = how
     if known := archive("peak_edits").known(name):
         stored = known.tables["edits"]

@@ -27,7 +27,7 @@ import typer
 from helpers import models
 from helpers.editing.app import App
 from helpers.editing.build import build_editor
-from helpers.editing.memo import Memo
+from helpers.editing.editor import Memo
 from helpers.paths import PARAMS, RUNS, file_name
 from helpers.peak.metrics import metrics_table
 from helpers.peak.records import load_peak

@@ -21,10 +21,9 @@ if TYPE_CHECKING:
 
     from helpers.editing.request import EditRequest
 
-OBJECTIVES = {"alpha": "L1", "beta": "L2", "gamma": "L3"}
-"""Each coefficient of ``App`` with the objective it weighs."""
+OBJECTIVES = {"alpha": "L1", "beta": "L2", "gamma": "L3"}  # that each coefficient weighs
+# Each field of ``App`` as tables write it.
 SYMBOLS = {"alpha": "α", "beta": "β", "gamma": "γ", "margin": "M", "neighbours": "k"}
-"""Each field of ``App`` as tables write it."""
 
 
 @dataclass(frozen=True)

@@ -83,9 +83,10 @@ class EditBatch:
 
     def _share(self) -> None:
         """Make what every pass of these rows shares; again when rows have left."""
-        device, active, width = self.language_model.device, self.active, self.active.ids.shape[1]
+        model, active = self.language_model, self.active
+        device, width = model.device, active.ids.shape[1]
         past = None if self.past is None else self.past.positions
-        self.mask = Mask.of(self.language_model, active.positions, active.visible, past)
+        self.mask = Mask.of(model, active.positions, active.visible, past)
 
         def places(nodes: Sequence[tuple[int, int]]) -> tuple[Tensor, Tensor]:
             columns = [int(self._columns[row, node]) for row, node in nodes]
@@ -135,7 +136,8 @@ class EditBatch:
         active = self.active
         index = torch.tensor(chosen, device=self.language_model.device)
         before = active.visible.shape[2] - active.ids.shape[1]
-        self.rows, self._columns = [self.rows[i] for i in chosen], self._columns[list(chosen)]
+        self.rows = [self.rows[i] for i in chosen]
+        self._columns = self._columns[list(chosen)]
         self.lengths = [self.lengths[i] for i in chosen]
         width, constant = (max(lengths) for lengths in zip(*self.lengths, strict=True))
         left = before - constant if self.past else 0

@@ -11,20 +11,17 @@ from typing import Any
 from helpers.editing.app import SYMBOLS, App
 from helpers.editing.contexts import context_templates
 from helpers.editing.corpus import corpus_named
-from helpers.editing.editor import Editor
+from helpers.editing.editor import Editor, Memo, Wrapper, memoised
 from helpers.editing.editors import EditorError, Variant, method_label, split_method
-from helpers.editing.memo import Memo, memoised
 from helpers.editing.mend import MendHyperparameters, UntrainedError, load_network, network_file
 from helpers.editing.moments import SecondMoment, second_moment
 from helpers.editing.presets import (
     Preset,
-    Size,
     WrapperHyperparameters,
     app_values,
     base_preset,
     read_hyperparameters,
 )
-from helpers.editing.rect_prune import Wrapper
 from helpers.models import LanguageModel
 
 
@@ -59,8 +56,9 @@ def build_editor(
     app = (app or suffix == "app") or None
     if app and not editor.loss:
         raise EditorError(f"{editor.label} optimises no loss that APP could join; leave APP out")
-    values, name, layout = dict(overrides or {}), language_model.name, language_model.layout
-    size = Size(layout.blocks, layout.hidden_size)
+    values, name = dict(overrides or {}), language_model.name
+    layout = language_model.layout
+    size = layout.blocks, layout.hidden_size
     kind = editor.hyperparameters
     shared: dict[str, Any] = {"corpus": corpus, "seed": seed, "progress": progress, "memo": memo}
     if issubclass(kind, WrapperHyperparameters):

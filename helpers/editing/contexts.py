@@ -32,7 +32,6 @@ from helpers.paths import PACKAGED, cache_folder
 
 BARE = "{}"
 START_WORDS = ("The", "Therefore", "Because", "I", "You")
-_CACHE = "context_templates_3"  # another number when templates are sampled in another way
 
 
 @dataclass(frozen=True)
@@ -80,7 +79,8 @@ def context_templates(
     writer = PACKAGED_WEIGHTS[SHAPE_TOKENIZER] if random else language_model
     path = PACKAGED / "samples" / writer.fingerprint / "context_templates" / file
     if not path.exists():
-        path = cache_folder(_CACHE, language_model.fingerprint) / file
+        # Another number when templates are sampled in another way.
+        path = cache_folder("context_templates_3", language_model.fingerprint) / file
 
     def make(scratch: Path) -> None:
         # Seeded once, or short templates would be beginnings of long ones.

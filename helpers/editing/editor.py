@@ -1,28 +1,26 @@
-"""What all editors share: the protocol, work in batches, and the diagnostics of every edit."""
+"""What all editors share: the protocol, work in batches or found once, the diagnostics of every edit."""
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, ClassVar, TypeVar
 
 from tqdm.auto import tqdm
 
 from helpers.editing.app import App
 from helpers.editing.editors import EDITORS
-from helpers.editing.presets import Hyperparameters
+from helpers.editing.presets import Hyperparameters, WrapperHyperparameters
 from helpers.editing.request import EditRequest
 from helpers.editing.update import Delta, Update, overlay_all
 from helpers.models import LanguageModel
 from helpers.models.batching import run_halving, token_batches
 
-if TYPE_CHECKING:
-    from helpers.editing.vector import Vector
-
+Item = TypeVar("Item", bound=Hashable)
 Made = TypeVar("Made")
-
-EXPLODING = 1.0  # ||Delta W|| / ||W|| above which an update is flagged
+Memo = dict[tuple[str, Hashable], Any]
 
 
 class Editor(ABC):
@@ -34,7 +32,8 @@ class Editor(ABC):
     language_model: LanguageModel
     hyperparameters: Hyperparameters
     app: App | None
-    targets: str = "new"  # see ``rows.TARGETS``
+    targets: str = "new"  # or "all" or "all-sum" (``rows.weighted_targets``)
+    parts: tuple[str, ...] = ()  # of an edit, in its settings: each counts as of ``version``
 
     @property
     def method(self) -> str:
@@ -68,18 +67,104 @@ class Editor(ABC):
         with overlay_all(self.language_model, earlier):
             return self.edit(requests)[0] if len(requests) == 1 else self.edit_jointly(requests)
 
-    def _parts(self) -> tuple[str, ...]:
-        return ()  # of an edit, that its settings name: each counts as of the editor's ``version``
-
     def settings(self) -> dict[str, Any]:
         """All that its updates depend on, as plain JSON values: results are keyed by it."""
-        parts = (self.name, *self._parts(), *(["app"] if self.app else []))
+        parts = (self.name, *self.parts, *(["app"] if self.app else []))
         return {
             "editor": self.name,
             "versions": dict.fromkeys(parts, self.version),
             "hyperparameters": self.hyperparameters.model_dump(mode="json"),
             "app": None if self.app is None else asdict(self.app),
         }
+
+
+@dataclass
+class Wrapper(Editor):
+    """An editor that changes the updates of ``base``, whose model, APP and targets it shares."""
+
+    base: Editor
+    hyperparameters: WrapperHyperparameters
+
+    def __post_init__(self) -> None:
+        self.language_model, self.app = self.base.language_model, self.base.app
+        self.targets = self.base.targets
+
+    @abstractmethod
+    def changed(self, update: Update) -> Update:
+        """The base editor's update, made on the unedited model, as this editor leaves it."""
+
+    def edit(self, requests: Sequence[EditRequest]) -> list[Update]:
+        """The base editor's independent updates, each changed."""
+        return [self.changed(update) for update in self.base.edit(requests)]
+
+    def edit_jointly(self, requests: Sequence[EditRequest]) -> Update:
+        """The base editor's joint update, changed."""
+        return self.changed(self.base.edit_jointly(requests))
+
+    def settings(self) -> dict[str, Any]:
+        """Also the base editor's settings."""
+        return super().settings() | {"base": self.base.settings()}
+
+
+@dataclass
+class Memoised(Editor):
+    """Keeps an editor's updates of the unedited model in ``memo``, by its settings."""
+
+    base: Editor
+    memo: Memo = field(repr=False)
+    name = "memoised"
+
+    def __post_init__(self) -> None:
+        self.language_model, self.app = self.base.language_model, self.base.app
+        self.hyperparameters = self.base.hyperparameters
+
+    def edit(self, requests: Sequence[EditRequest]) -> list[Update]:
+        """The base editor's independent updates."""
+        return list(self._once("edit", requests, self.base.edit))
+
+    def edit_jointly(self, requests: Sequence[EditRequest]) -> Update:
+        """The base editor's joint update."""
+        return self._once("joint", requests, self.base.edit_jointly)
+
+    def edit_sequentially(self, requests: Sequence[EditRequest]) -> Iterator[Update]:
+        """The base editor's cumulative updates, kept off the device: they can be dense."""
+        made = (update.to("cpu") for update in self.base.edit_sequentially(requests))
+        yield from self._once("sequence", requests, lambda _: list(made))
+
+    def edit_after(self, earlier: Update, requests: Sequence[EditRequest]) -> Update:
+        """What the base editor adds to an edited model; not kept."""
+        return self.base.edit_after(earlier, requests)
+
+    def settings(self) -> dict[str, Any]:
+        """The base editor's, so that results are kept under its key."""
+        return self.base.settings()
+
+    def _once(
+        self, what: str, requests: Sequence[EditRequest], make: Callable[[Any], Made]
+    ) -> Made:
+        how = what + json.dumps(self.settings(), sort_keys=True)
+        return memoised(self.memo, how, [tuple(requests)], lambda asked: map(make, asked))[0]
+
+
+def with_memo(editor: Editor, memo: Memo) -> Editor:
+    """The editor, or the base of RECT or PRUNE, with its updates in ``memo``: MEMIT edits once for all."""
+    if isinstance(editor, Wrapper):
+        return replace(editor, base=Memoised(editor.base, memo))
+    return Memoised(editor, memo)
+
+
+def memoised(
+    memo: Memo | None,
+    how: str,
+    items: Sequence[Item],
+    make: Callable[[list[Item]], Iterable[Made]],
+) -> list[Made]:
+    """One value per item; ``make`` finds those that ``memo`` lacks. ``how`` is all else they depend on."""
+    memo = {} if memo is None else memo
+    missing = [item for item in dict.fromkeys(items) if (how, item) not in memo]
+    for item, value in zip(missing, make(missing) if missing else (), strict=True):
+        memo[how, item] = value
+    return [memo[how, item] for item in items]
 
 
 def made_in_batches(
@@ -110,21 +195,13 @@ def made_in_batches(
 def diagnostics_of(
     language_model: LanguageModel,
     deltas: Mapping[str, Delta],
-    vector: Vector | None = None,
     extra: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """What is recorded with an edit: ||Delta W||, ||Delta W|| / ||W||, ``extra`` and its vector."""
+    """What is recorded with an edit: ||Delta W||, ||Delta W|| / ||W|| and ``extra``."""
     norms = {name: delta.norm() for name, delta in deltas.items()}
     relative = {name: norm / language_model.weight_norm(name) for name, norm in norms.items()}
-    record: dict[str, Any] = {
-        "norm": norms,
-        "relative_norm": relative,
-        "exploding": any(value > EXPLODING for value in relative.values()),
-        **(extra or {}),
-    }
-    if vector is not None:
-        record |= {"steps": vector.steps, "losses": vector.losses}
-    return record
+    exploding = any(value > 1 for value in relative.values())
+    return {"norm": norms, "relative_norm": relative, "exploding": exploding, **(extra or {})}
 
 
 def joint_diagnostics(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -133,9 +210,3 @@ def joint_diagnostics(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     if records and all("failure" in record for record in records):
         noted["failure"] = "no edit of the batch succeeded"
     return noted
-
-
-def failed(vector: Vector, reason: str | None = None) -> Update:
-    """An empty update that states why its edit was given up; default: the vector's own failure."""
-    reason = reason or vector.failure or "unknown"
-    return Update({}, {"failure": reason, "steps": vector.steps, "losses": vector.losses})

@@ -75,8 +75,7 @@ _ROWS = (
     NamedEditor("kn-tuned", "KN (tuned)", "kn.Kn", 6, "x", _KN_TUNED, loss=False),
     NamedEditor("mend", "MEND", "mend.Mend", 7, "*"),
 )
-EDITORS = {editor.name: editor for editor in _ROWS}
-"""Every editor by name, in the order of tables and figures."""
+EDITORS = {editor.name: editor for editor in _ROWS}  # in the order of tables and figures
 
 _SUFFIXES = {"": "", "app": "+APP", "all": "+ (mean)", "all-sum": "+ (sum)"}
 _NAME = re.compile(r"([^@]+)(@([a-z]+)=([0-9.]+)(x?))?")

@@ -29,8 +29,6 @@ from helpers.models import LanguageModel
 from helpers.models.hooks import output_hooks
 from helpers.models.weights import free_bytes
 
-_COPIES = 5  # of the matrix per edit: change, gradient, Adam's two moments, one in transit
-
 
 @dataclass
 class LossEditor(Editor):
@@ -42,6 +40,7 @@ class LossEditor(Editor):
     targets: str = "new"
     progress: bool = False
     token_budget: ClassVar[int]  # of a batch
+    parts = ("loss",)
 
     @property
     def edits_at_a_time(self) -> int | None:
@@ -51,9 +50,6 @@ class LossEditor(Editor):
     @abstractmethod
     def edit_rows(self, rows: Sequence[EditRow]) -> list[Update]:
         """One independent update per row, made in one batch."""
-
-    def _parts(self) -> tuple[str, ...]:
-        return ("loss",)
 
     def settings(self) -> dict[str, Any]:
         """Also the choice of targets."""
@@ -80,7 +76,7 @@ class FtHyperparameters(LayerHyperparameters):
     ``norm_constraint`` bounds every entry's change. Below ``stop_threshold`` no further step is taken.
     """
 
-    one_layer = True
+    layers: tuple[int]
     num_steps: int = Field(gt=0)
     lr: float = Field(gt=0)
     norm_constraint: float | None = Field(default=None, gt=0)
@@ -96,15 +92,6 @@ class _Change:
     steps: int = 0
     losses: list[dict[str, float]] = field(default_factory=list)
     failure: str | None = None
-
-    @property
-    def parameters(self) -> list[Tensor]:
-        return list(self.delta.tensors().values())
-
-    def note(self, terms: dict[str, float]) -> None:
-        self.losses.append(terms)
-        if not all(map(math.isfinite, terms.values())):
-            self.failure = f"non-finite loss at step {self.steps}: {terms}"
 
 
 @dataclass
@@ -122,25 +109,24 @@ class Ft(LossEditor):
 
     @property
     def edits_at_a_time(self) -> int:
-        """What memory has room for."""
+        """What memory has room for: change, gradient, Adam's two moments, and one matrix in transit."""
         budget = free_bytes(self.language_model.device) // 4
-        return max(1, budget // (_COPIES * 4 * self.language_model.weight(self.module).numel()))
+        return max(1, budget // (5 * 4 * self.language_model.weight(self.module).numel()))
 
     def edit_rows(self, rows: Sequence[EditRow]) -> list[Update]:
         """Dense updates, optimised together; edits leave the batch when they stop or fail."""
         settings = self.hyperparameters
-        bound = self.hyperparameters.norm_constraint
+        bound = settings.norm_constraint
         model = self.language_model
-        module = self.language_model.module(self.module)
         batch = EditBatch(model, rows, self.layer)
         shape = model.weight(self.module).shape
-        biased = getattr(module, "bias", None) is not None
+        biased = getattr(model.module(self.module), "bias", None) is not None
         options: dict[str, Any] = {"device": model.device, "requires_grad": True}
         changes = []
         for _ in rows:
             bias = torch.zeros(shape[0], **options) if biased else None
             changes.append(_Change(Dense(torch.zeros(*shape, **options), bias)))
-        parameters = [p for change in changes for p in change.parameters]
+        parameters = [p for change in changes for p in change.delta.tensors().values()]
         # Parameters without a gradient are left alone, momentum included: finished edits stay put.
         optimiser = torch.optim.Adam(parameters, lr=settings.lr, fused=True)
         present = list(changes)
@@ -155,13 +141,15 @@ class Ft(LossEditor):
             total = torch.stack(list(terms.values())).sum(0)
             numbers = torch.stack([term.detach() for term in terms.values()], dim=1).tolist()
             for change, noted in zip(present, numbers, strict=True):
-                change.note(dict(zip(terms, noted, strict=True)))
+                change.losses.append(dict(zip(terms, noted, strict=True)))
+                if not all(map(math.isfinite, noted)):
+                    change.failure = f"non-finite loss at step {change.steps}: {change.losses[-1]}"
             unfinished = (total >= settings.stop_threshold) & torch.isfinite(total)
             stays = unfinished.nonzero()[:, 0].tolist()
             if not stays:
                 break
             present = [present[place] for place in stays]
-            left = [p for change in present for p in change.parameters]
+            left = [p for change in present for p in change.delta.tensors().values()]
             optimiser.zero_grad()
             total[unfinished].sum().backward(inputs=left)
             if len(stays) < len(batch.rows):
@@ -179,4 +167,4 @@ class Ft(LossEditor):
         if change.failure:
             return Update({}, {"failure": change.failure, **record})
         deltas = {self.module: Dense(**{k: t.detach() for k, t in change.delta.tensors().items()})}
-        return Update(deltas, diagnostics_of(self.language_model, deltas, extra=record))
+        return Update(deltas, diagnostics_of(self.language_model, deltas, record))

@@ -20,11 +20,11 @@ from pydantic import Field
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from helpers.editing.contexts import BARE, ContextTemplates
+from helpers.editing.contexts import ContextTemplates
 from helpers.editing.editor import Editor, diagnostics_of
 from helpers.editing.presets import Hyperparameters
 from helpers.editing.request import EditRequest, RequestError, with_one_prompt
-from helpers.editing.rows import check_length
+from helpers.editing.rows import Ids, check_length
 from helpers.editing.update import Delta, LowRank, Update
 from helpers.locating.attribution import integrated_gradients
 from helpers.locating.query import Query
@@ -32,14 +32,9 @@ from helpers.locating.slots import greedy_tokens
 from helpers.models import LanguageModel
 from helpers.models.tokens import answer_ids, prompt_ids, separator_after
 
-Ids = tuple[int, ...]
-_BARE = ContextTemplates(((BARE,),))
-
 
 class KnHyperparameters(Hyperparameters):
-    """Knowledge neurons.
-
-    A prompt's coarse set holds the neurons above ``adaptive_threshold`` times the maximum over all
+    """A prompt's coarse set holds the neurons above ``adaptive_threshold`` times the maximum over all
     layers, the refined set those in more than ``p`` of the coarse sets.
     """
 
@@ -59,13 +54,11 @@ class Kn(Editor):
 
     language_model: LanguageModel
     hyperparameters: KnHyperparameters
-    contexts: ContextTemplates = _BARE
+    contexts: ContextTemplates
     progress: bool = False
     name = "kn"
+    parts = ("contexts", "attributions")
     app = None
-
-    def _parts(self) -> tuple[str, ...]:
-        return ("contexts", "attributions")
 
     def settings(self) -> dict[str, Any]:
         """Also the context templates."""
@@ -95,7 +88,7 @@ class Kn(Editor):
             for layer, row in enumerate(chosen)
             if bool(row.any())
         }
-        return Update(deltas, diagnostics_of(model, deltas, extra=record))
+        return Update(deltas, diagnostics_of(model, deltas, record))
 
     def attributions(self, request: EditRequest) -> tuple[Tensor, Ids, Ids]:
         """[prompts, layers, neurons], averaged over the answer's tokens; the old and the new answer.

@@ -38,16 +38,13 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from helpers.editing.contexts import read_at_subjects
-from helpers.editing.editor import diagnostics_of, failed, joint_diagnostics
-from helpers.editing.moments import NullSpace
+from helpers.editing.editor import diagnostics_of, joint_diagnostics
 from helpers.editing.presets import VectorHyperparameters
 from helpers.editing.request import EditRequest
 from helpers.editing.update import LowRank, Update, overlay_all
 from helpers.editing.vector import Vector, VectorEditor
 
-Factors = tuple[Tensor, Tensor]  # left [d, n] and right [f, n] of a matrix left @ right.T
 KeyHistory = dict[int, Tensor]  # keys [f, m] of the edits made so far in one run, by layer
-_HALVINGS = 100  # of the interval that a norm's mu is searched in
 
 
 @dataclass
@@ -60,14 +57,14 @@ class SpreadingEditor(VectorEditor):
     def directions(self, layer: int, keys: Tensor) -> tuple[Tensor, float]:
         """D [f, n] for keys [f, n], in fp64, and the ridge."""
 
-    def solve_each(self, layer: int, keys: Tensor, residuals: Tensor) -> Factors:
-        """Independent edits, from keys [f, n] and residuals [d, n] in fp64: column i is edit i's own."""
+    def solve_each(self, layer: int, keys: Tensor, residuals: Tensor) -> tuple[Tensor, Tensor]:
+        """Factors [d, n] and [f, n] of n edits alone, by column, from keys and residuals in fp64."""
         found, ridge = self.directions(layer, keys)
         return residuals / (ridge + (keys * found).sum(0)), found
 
     def solve_jointly(
         self, layer: int, keys: Tensor, residuals: Tensor, history: KeyHistory | None = None
-    ) -> Factors:
+    ) -> tuple[Tensor, Tensor]:
         """Factors of one update that takes up all keys, and leaves those of ``history`` alone."""
         known = torch.cat([(history or {}).get(layer, keys[:, :0]), keys], dim=1)
         found, ridge = self.directions(layer, known)
@@ -75,9 +72,10 @@ class SpreadingEditor(VectorEditor):
         inner = ridge * identity + known.T @ found
         return residuals, found @ torch.linalg.solve(inner, identity[:, -keys.shape[1] :])
 
-    def _parts(self) -> tuple[str, ...]:
+    def __post_init__(self) -> None:
+        super().__post_init__()
         normed = self.language_model.layout.architecture.mlp_norm is not None
-        return (*super()._parts(), "spreading", *(["normed"] if normed else []))
+        self.parts += ("spreading", *(["normed"] if normed else []))
 
     def _noted(self, layer: int) -> dict[str, Any]:
         return {}  # what else the diagnostics report of a layer
@@ -87,7 +85,7 @@ class SpreadingEditor(VectorEditor):
         vectors = self._vectors(requests)
         sound = [i for i, vector in enumerate(vectors) if not vector.failure]
         updates = {i: Update({}) for i in sound}
-        notes = {i: dict[str, Any]() for i in sound}
+        notes: dict[int, Any] = {i: {"layers": {}, **vectors[i].noted} for i in sound}
         for layer, keys, residuals in self._layers(requests, vectors, updates):
             factors = self.solve_each(layer, keys, residuals)
             module = self._module(layer)
@@ -95,10 +93,10 @@ class SpreadingEditor(VectorEditor):
                 own = slice(column, column + 1)
                 delta = LowRank(*(factor[:, own].float() for factor in factors))
                 updates[i] = Update({**updates[i], module: delta})
-                notes[i][module] = self._noted(layer)
+                notes[i]["layers"][module] = self._noted(layer)
         return [
-            failed(v) if v.failure else self._recorded(updates[i], v, {"layers": notes[i]})
-            for i, v in enumerate(vectors)
+            vector.failed() if vector.failure else self._recorded(updates[i], notes[i])
+            for i, vector in enumerate(vectors)
         ]
 
     def edit_jointly(
@@ -114,11 +112,9 @@ class SpreadingEditor(VectorEditor):
             update = Update({**update, self._module(layer): delta})
             updates |= dict.fromkeys(updates, update)
             notes[self._module(layer)] = self._noted(layer)
-        edits = [
-            dict(failed(v).diagnostics) if v.failure else diagnostics_of(self.language_model, {}, v)
-            for v in vectors
-        ]
-        return self._recorded(update, None, {"layers": notes, **joint_diagnostics(edits)})
+        unedited = diagnostics_of(self.language_model, {})
+        edits = [v.failed().diagnostics if v.failure else {**unedited, **v.noted} for v in vectors]
+        return self._recorded(update, {"layers": notes, **joint_diagnostics(edits)})
 
     def _vectors(self, requests: Sequence[EditRequest]) -> list[Vector]:
         last = self.hyperparameters.layers[-1]
@@ -131,7 +127,8 @@ class SpreadingEditor(VectorEditor):
         updates: Mapping[int, Update],
     ) -> Iterator[tuple[int, Tensor, Tensor]]:
         """Each layer with keys [f, n] and residuals [d, n], read under the edits' ``updates`` so far."""
-        layout = self.language_model.layout
+        model = self.language_model
+        layout = model.layout
         layers = self.hyperparameters.layers
         last = layout.block(layers[-1])
         prompts = self.prompts([requests[i] for i in updates])
@@ -140,12 +137,12 @@ class SpreadingEditor(VectorEditor):
             module, mlp, norm = self._module(layer), layout.mlp(layer), layout.mlp_norm(layer)
             outputs = [last, mlp] if norm else [last]
             options: dict[str, Any] = {"outputs": outputs, "updates": list(updates.values())}
-            seen = read_at_subjects(self.language_model, prompts, inputs=[module], **options)
+            seen = read_at_subjects(model, prompts, inputs=[module], **options)
             current = torch.stack([values[0] for values in seen[last]]).double()
             residuals = (torch.stack(wanted) - current).T / (len(layers) - place)
             if norm:
                 written = torch.stack([values[0] for values in seen[mlp]], dim=1)
-                residuals = before_norm(self.language_model.module(norm), written, residuals)
+                residuals = before_norm(model.module(norm), written, residuals)
             yield layer, self._averaged(seen[module]), residuals
 
     def _averaged(self, seen: Sequence[Tensor]) -> Tensor:
@@ -155,8 +152,8 @@ class SpreadingEditor(VectorEditor):
     def _module(self, layer: int) -> str:
         return self.language_model.layout.mlp_out(layer)
 
-    def _recorded(self, update: Update, vector: Vector | None, extra: dict[str, Any]) -> Update:
-        noted = diagnostics_of(self.language_model, update, vector, extra)
+    def _recorded(self, update: Update, extra: dict[str, Any]) -> Update:
+        noted = diagnostics_of(self.language_model, update, extra)
         if not all(math.isfinite(norm) for norm in noted["norm"].values()):
             return Update({}, {**noted, "failure": "the update is not finite"})
         return Update(dict(update), noted)
@@ -195,16 +192,18 @@ class AlphaEdit(SpreadingEditor):
     hyperparameters: AlphaEditHyperparameters
     name = "alphaedit"
 
-    def null_space(self, layer: int) -> NullSpace:
-        """The null space of a layer's second moment."""
-        return self.second_moments[layer].null_space(self.hyperparameters.nullspace_threshold)
+    def occupied(self, layer: int) -> Tensor:
+        """Directions U [f, r] that must not change: P = I - U U^T."""
+        return self.second_moments[layer].occupied(self.hyperparameters.nullspace_threshold)
 
     def _noted(self, layer: int) -> dict[str, Any]:
-        return {"null_space_dimension": self.null_space(layer).dimension}
+        size, occupied = self.occupied(layer).shape
+        return {"null_space_dimension": size - occupied}
 
     def directions(self, layer: int, keys: Tensor) -> tuple[Tensor, float]:
         """P K."""
-        return self.null_space(layer).project(keys), self.hyperparameters.L2
+        occupied = self.occupied(layer)
+        return keys - occupied @ (occupied.T @ keys), self.hyperparameters.L2
 
     def edit_sequentially(self, requests: Sequence[EditRequest]) -> Iterator[Update]:
         """Each edit also protects the keys of those before, read on the model just after their edit."""
@@ -243,7 +242,7 @@ def before_norm(norm: nn.Module, outputs: Tensor, residuals: Tensor) -> Tensor:
     aligned = gain * (gain * entering / scale + residuals.double())
     low = torch.zeros_like(aligned[0])
     high = aligned.square().mean(0).sqrt()  # u is too short from here on
-    for _ in range(_HALVINGS):
+    for _ in range(100):  # halvings of the interval
         middle = (low + high) / 2
         short = (aligned / (gain.square() + middle)).square().mean(0) < 1
         low, high = torch.where(short, low, middle), torch.where(short, middle, high)

@@ -43,8 +43,6 @@ from helpers.paths import PACKAGED, cache_folder
 # Inputs [rows, tokens, in] and output gradients [rows, tokens, out] of each matrix.
 TokenGradients = dict[str, tuple[Tensor, Tensor]]
 
-_SMALLEST_DEVIATION = 1e-7
-
 
 class NetworkError(UserError):
     """A file that holds no hypernetwork, or one of another model or setting."""
@@ -103,7 +101,7 @@ class Mend(LossEditor):
         if not all(bool(each.isfinite().all()) for each in numbers):
             failure = f"non-finite loss or gradient: {losses}"
             return Update({}, {"failure": failure, **record})
-        return Update(deltas, diagnostics_of(self.language_model, deltas, extra=record))
+        return Update(deltas, diagnostics_of(self.language_model, deltas, record))
 
 
 def token_gradients(
@@ -162,7 +160,7 @@ class _ShapeNetwork(nn.Module):
         self.register_buffer("deviation", torch.ones(out + into))
 
     def forward(self, x: Tensor, delta: Tensor, matrix: int) -> tuple[Tensor, Tensor]:
-        z = (torch.cat([x, delta], dim=-1) - self.mean) / (self.deviation + _SMALLEST_DEVIATION)
+        z = (torch.cat([x, delta], dim=-1) - self.mean) / (self.deviation + 1e-7)
         for layer in self.layers:
             z = layer(z, matrix)
         return z[..., : self.into], z[..., self.into :]

@@ -2,8 +2,7 @@
 
 k [f] is the input of a block's second MLP matrix. Documents are read after the special tokens that
 the tokenizer puts before a prompt, so that C describes the keys that edits meet. It is kept per model
-fingerprint and corpus, saved as it grows, resumed where it stopped. That of ROME's layers of the
-embedded models comes with the package.
+fingerprint and corpus, saved as it grows, resumed where it stopped; some come with the package.
 """
 
 from __future__ import annotations
@@ -45,22 +44,6 @@ class SecondMomentError(UserError):
 
 
 @dataclass(frozen=True)
-class NullSpace:
-    """The orthogonal complement of ``occupied`` [f, r], orthonormal columns in fp64 (AlphaEdit's P)."""
-
-    occupied: Tensor
-
-    @property
-    def dimension(self) -> int:
-        """Number of free directions."""
-        return self.occupied.shape[0] - self.occupied.shape[1]
-
-    def project(self, keys: Tensor) -> Tensor:
-        """P keys for keys [f, n]."""
-        return keys - self.occupied @ (self.occupied.T @ keys)
-
-
-@dataclass(frozen=True)
 class SecondMoment:
     """C of one layer: ``matrix`` [f, f] in fp32, ``tokens`` counted, and where it comes from."""
 
@@ -71,7 +54,7 @@ class SecondMoment:
     corpus: str
     device: str | torch.device = "cpu"  # what is solved with is made, and kept, there
     file: Path | None = None  # it was read from
-    _null_spaces: dict[float, NullSpace] = field(default_factory=dict, init=False, repr=False)
+    _occupied: dict[float, Tensor] = field(default_factory=dict, init=False, repr=False)
 
     def solve(self, keys: Tensor) -> Tensor:
         """C^-1 keys for keys [f, n] (or [f]), solved in fp64 by one Cholesky factor per layer."""
@@ -98,8 +81,7 @@ class SecondMoment:
             return values, vectors
 
         def make(path: Path) -> None:
-            size = len(matrix)
-            print(f"decomposing {size:,} x {size:,} in fp64, once; this takes minutes on a CPU")
+            print(f"decomposing {len(matrix):,} rows in fp64, once; this takes minutes on a CPU")
             values, vectors = torch.linalg.eigh(matrix)
             save_file({"values": values.cpu(), "vectors": vectors.cpu().contiguous()}, path)
 
@@ -109,40 +91,37 @@ class SecondMoment:
 
         return kept(self.file.with_name(f"{self.file.stem}-directions.safetensors"), read, make)
 
-    def null_space(self, threshold: float) -> NullSpace:
-        """Directions in which it is below an absolute ``threshold``, found once."""
-        if threshold not in self._null_spaces:
+    def occupied(self, threshold: float) -> Tensor:
+        """Orthonormal directions [f, r], in fp64, in which it reaches an absolute ``threshold``."""
+        if threshold not in self._occupied:
             values, vectors = self.directions
-            occupied = vectors[:, values >= threshold]
-            if occupied.shape[0] == occupied.shape[1]:
+            if bool((values >= threshold).all()):
                 raise ValueError(
                     f"no direction has a second moment below {threshold} (the smallest is"
                     f" {float(values[0]):.3g}): raise nullspace_threshold for this model"
                 )
-            self._null_spaces[threshold] = NullSpace(occupied)
-        return self._null_spaces[threshold]
+            self._occupied[threshold] = vectors[:, values >= threshold]
+        return self._occupied[threshold]
 
 
 def second_moment(
     language_model: LanguageModel, layers: Sequence[int], corpus: Corpus
 ) -> dict[int, SecondMoment]:
     """Those of the layers, made where cache and package lack them; an interrupted run resumes."""
-    prefixed = bool(prompt_prefix(language_model))
     fingerprint = language_model.fingerprint
-    root = moments_folder(fingerprint, corpus, prefixed=prefixed)
+    name = corpus.name + "-bos" * bool(prompt_prefix(language_model))
+    root = cache_folder("second_moments", fingerprint, name)
     found = {layer: sound(_place(root, layer), _read) for layer in layers}
     if missing := [layer for layer in layers if found[layer] is None]:
-        root.mkdir(parents=True, exist_ok=True)
         unfinished = root / f"sums-{'-'.join(map(str, sorted(missing)))}.partial.safetensors"
         sums, tokens = _summed_keys(language_model, missing, corpus, unfinished)
         if not tokens:
-            raise SecondMomentError(f"corpus {root.name} holds no tokens")
+            raise SecondMomentError(f"corpus {name} holds no tokens")
         for layer in missing:
-            about = {"tokens": tokens, "layer": layer, "fingerprint": fingerprint}
+            about = {"tokens": tokens, "layer": layer, "fingerprint": fingerprint, "corpus": name}
             mean = sums[language_model.layout.mlp_out(layer)].cpu() / tokens
             with kept_whole(_place(root, layer)) as scratch:
-                words = json.dumps({**about, "corpus": root.name})
-                save_file({"matrix": mean}, scratch, {"about": words})
+                save_file({"matrix": mean}, scratch, {"about": json.dumps(about)})
             found[layer] = read_kept(_place(root, layer), _read)
         kept_at(unfinished).unlink(missing_ok=True)
     return {
@@ -150,16 +129,6 @@ def second_moment(
         for layer, moment in found.items()
         if moment
     }
-
-
-def moments_folder(fingerprint: str, corpus: Corpus, *, prefixed: bool) -> Path:
-    """In the user's cache; ``prefixed``: whether special tokens are put before each document."""
-    return cache_folder("second_moments") / fingerprint / (corpus.name + "-bos" * prefixed)
-
-
-def missing_layers(layers: Sequence[int], folder: Path) -> list[int]:
-    """Those of the layers whose second moments neither the folder nor the package holds."""
-    return [layer for layer in layers if not kept_at(_place(folder, layer)).exists()]
 
 
 def _place(root: Path, layer: int) -> Path:
@@ -195,8 +164,7 @@ def _summed_keys(
     sums = {name: matrix.to(device) for name, matrix in sums.items()}
     left = islice(corpus.documents(language_model), read, None)
     documents = ([*prefix, *each][: language_model.context_length] for each in left)
-    of_layers = f"layer{'s' * (len(layers) > 1)} {', '.join(map(str, layers))}"
-    title = f"second moments of {of_layers} over {corpus.name}, once for {language_model.name}"
+    title = f"second moments {list(layers)} over {corpus.name}, once for {language_model.name}"
     total, saved = getattr(corpus, "count", None), time.monotonic()
     progress = Progress(total or 0, f"documents for {title}")
     with tqdm(desc=title, unit="document", total=total, initial=read) as bar:

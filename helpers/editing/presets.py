@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
@@ -25,7 +25,6 @@ GENERIC = "generic"
 FOLDER = PARAMS / "models"
 _GENERIC_FILE = PARAMS / "generic.yaml"
 _OTHER_WAYS = "or pass preset='generic' (untuned), or a file or dictionary of hyperparameters"
-_NOT_HYPERPARAMETERS = ("app", "source")
 
 
 class Hyperparameters(BaseModel):
@@ -42,7 +41,6 @@ class Hyperparameters(BaseModel):
 class LayerHyperparameters(Hyperparameters):
     """Those of an editor that is told which blocks to edit."""
 
-    one_layer: ClassVar[bool] = False
     layers: tuple[int, ...] = Field(min_length=1)
 
     @field_validator("layers")
@@ -50,8 +48,6 @@ class LayerHyperparameters(Hyperparameters):
     def _ascending(cls, layers: tuple[int, ...]) -> tuple[int, ...]:
         if list(layers) != sorted(set(layers)):
             raise ValueError("layers must be in ascending order, each named once")
-        if cls.one_layer and len(layers) != 1:
-            raise ValueError("this editor edits exactly one layer")
         return layers
 
 
@@ -80,15 +76,9 @@ class WrapperHyperparameters(Hyperparameters):
     base: str
 
 
+# A preset's name, or one editor's hyperparameters, as a YAML file or a mapping.
 Preset = str | Path | Mapping[str, Any]
-"""A preset's name, or one editor's hyperparameters, as a YAML file or a mapping."""
-
-
-class Size(NamedTuple):
-    """What generic hyperparameters depend on."""
-
-    blocks: int
-    hidden_size: int
+Size = tuple[int, int]  # number of blocks, hidden size: what generic hyperparameters depend on
 
 
 def read_hyperparameters(
@@ -98,7 +88,7 @@ def read_hyperparameters(
     row, _ = split_method(editor)
     kind = row.hyperparameters
     values = preset_values(editor, model, preset, size)
-    values = {k: v for k, v in values.items() if k not in _NOT_HYPERPARAMETERS}
+    values = {k: v for k, v in values.items() if k not in ("app", "source")}
     if issubclass(kind, WrapperHyperparameters) and not _is_named(preset):
         values = {k: v for k, v in values.items() if k in kind.model_fields}
     try:
@@ -117,7 +107,7 @@ def preset_values(
     if not _is_named(preset):
         return content_of(Path(preset).expanduser())
     if preset == GENERIC:
-        return _generic_values(split_method(editor)[0].section, size or Size(32, 4096))
+        return _generic_values(split_method(editor)[0].section, size or (32, 4096))
     path, section, presets = _found(editor, model)
     if not path.exists():
         raise EditorError(
@@ -141,7 +131,7 @@ def app_values(
     if values is None and needed:
         raise EditorError(
             f"{_place(editor, model, preset)} has no coefficients for APP; write them under app"
-            " (alpha, beta, gamma), pass app=App(alpha=…, beta=…, gamma=…), or leave APP out"
+            ", pass app=App(alpha=…, beta=…, gamma=…), or leave APP out"
         )
     return dict(values or {})
 
@@ -236,13 +226,13 @@ def _generic_values(section: str, size: Size) -> dict[str, Any]:
     sections = content_of(_GENERIC_FILE)["editors"]
     if section not in sections:
         raise EditorError(f"{section} has no generic preset; it has to be trained first")
-    values = dict(sections[section])
+    values, (blocks, hidden_size) = dict(sections[section]), size
     if "depth" in values:
-        many = min(values.pop("blocks", 1), size.blocks)
-        first = min(round(values.pop("depth") * size.blocks), size.blocks - many)
+        many = min(values.pop("blocks", 1), blocks)
+        first = min(round(values.pop("depth") * blocks), blocks - many)
         values["layers"] = list(range(first, first + many))
-    if "mom2_update_weight_per_width" in values:
-        values["mom2_update_weight"] = values.pop("mom2_update_weight_per_width") * size.hidden_size
+    if per_width := values.pop("mom2_update_weight_per_width", None):
+        values["mom2_update_weight"] = per_width * hidden_size
     return values
 
 

@@ -13,49 +13,18 @@ problem. A single edit is usually far below s_max, where PRUNE changes nothing.
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
-from helpers.editing.editor import Editor, diagnostics_of
+from helpers.editing.editor import Wrapper, diagnostics_of
 from helpers.editing.presets import WrapperHyperparameters
 from helpers.editing.request import EditRequest
 from helpers.editing.update import Delta, Dense, LowRank, Masked, Update
-
-_TINY = 1e-8  # added to W, so that a weight of zero does not divide
-
-
-@dataclass
-class Wrapper(Editor):
-    """An editor that changes the updates of ``base``, whose model, APP and targets it shares."""
-
-    base: Editor
-    hyperparameters: WrapperHyperparameters
-
-    def __post_init__(self) -> None:
-        self.language_model, self.app = self.base.language_model, self.base.app
-        self.targets = self.base.targets
-
-    @abstractmethod
-    def changed(self, update: Update) -> Update:
-        """The base editor's update, made on the unedited model, as this editor leaves it."""
-
-    def edit(self, requests: Sequence[EditRequest]) -> list[Update]:
-        """The base editor's independent updates, each changed."""
-        return [self.changed(update) for update in self.base.edit(requests)]
-
-    def edit_jointly(self, requests: Sequence[EditRequest]) -> Update:
-        """The base editor's joint update, changed."""
-        return self.changed(self.base.edit_jointly(requests))
-
-    def settings(self) -> dict[str, Any]:
-        """Also the base editor's settings."""
-        return super().settings() | {"base": self.base.settings()}
 
 
 class RectHyperparameters(WrapperHyperparameters):
@@ -93,7 +62,7 @@ class Rect(Wrapper):
 def keep_largest(delta: Delta, weight: Tensor, share: float) -> Delta:
     """``delta`` without all entries but the ``share`` with the largest |delta / weight|; ties are kept."""
     dense = delta.dense().to(weight)
-    ratio = (dense / (weight + _TINY)).abs()
+    ratio = (dense / (weight + 1e-8)).abs()  # so that a weight of zero does not divide
     dropped = int((1 - share) * ratio.numel())
     if ratio.is_cuda:  # where kthvalue is many times slower than sorting
         threshold = ratio.flatten().sort().values[dropped]
@@ -145,10 +114,7 @@ class Prune(Wrapper):
             noted[name] = {"largest_singular_value": limit, "restrained": count}
         if not deltas:
             return update
-        extra: dict[str, Any] = {"prune": noted}
-        if all(deltas[name] is update[name] for name in deltas):
-            extra["same_as"] = self.base.method
-        recorded = diagnostics_of(self.language_model, deltas, extra=extra)
+        recorded = diagnostics_of(self.language_model, deltas, {"prune": noted})
         return Update(deltas, {**update.diagnostics, **recorded})
 
 

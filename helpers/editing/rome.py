@@ -19,7 +19,7 @@ from typing import Literal
 import torch
 
 from helpers.editing.contexts import read_at_subjects
-from helpers.editing.editor import diagnostics_of, failed
+from helpers.editing.editor import diagnostics_of
 from helpers.editing.presets import VectorHyperparameters
 from helpers.editing.request import EditRequest
 from helpers.editing.update import LowRank, Update
@@ -31,7 +31,7 @@ class RomeHyperparameters(VectorHyperparameters):
     people ran) or the averaged one (the equation; R-ROME). Without ``mom2_adjustment`` C is unused.
     """
 
-    one_layer = True
+    layers: tuple[int]
     mom2_adjustment: bool = True
     rome_key: Literal["bare", "averaged"] = "bare"
 
@@ -48,29 +48,34 @@ class Rome(VectorEditor):
     hyperparameters: RomeHyperparameters
     name = "rome"
 
-    def _parts(self) -> tuple[str, ...]:
-        averaged = self.hyperparameters.rome_key == "averaged"
-        return (*super()._parts(), *(["r-rome"] if averaged else []))
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.hyperparameters.rome_key == "averaged":
+            self.parts += ("r-rome",)
 
     def edit(self, requests: Sequence[EditRequest]) -> list[Update]:
         """The equation, edit by edit."""
-        (layer,), layout = self.hyperparameters.layers, self.language_model.layout
-        module = layout.mlp_out(layer)
-        vectors = self.optimised(requests, layout.mlp(layer))  # y and delta; the loss includes APP
+        model = self.language_model
+        settings = self.hyperparameters
+        (layer,) = settings.layers
+        module = model.layout.mlp_out(layer)
+        vectors = self.optimised(
+            requests, model.layout.mlp(layer)
+        )  # y and delta; the loss includes APP
         prompts = self.prompts(requests)  # in every context, the bare one first
-        seen = read_at_subjects(self.language_model, prompts, inputs=[module])[module]
+        seen = read_at_subjects(model, prompts, inputs=[module])[module]
         updates = []
         for vector, keys in zip(vectors, seen, strict=True):
             k, k_bar = keys[0], self.contexts.averaged(keys)
             missing = vector.delta  # v* - y, where y is vector.initial
-            if self.hyperparameters.rome_key == "averaged":
+            if settings.rome_key == "averaged":
                 k = k_bar
                 with torch.no_grad():
-                    entering = k_bar.to(self.language_model.dtype)[None, None]
-                    value = self.language_model.module(module)(entering)[0, 0].float()  # W k_bar
+                    entering = k_bar.to(model.dtype)[None, None]
+                    value = model.module(module)(entering)[0, 0].float()  # W k_bar
                 missing = vector.initial + vector.delta - value
             u = k_bar.double()
-            if self.hyperparameters.mom2_adjustment:
+            if settings.mom2_adjustment:
                 u = self.second_moments[layer].solve(k_bar).double()  # C^-1 k_bar
             u = u / u.norm()
             product = k.double() @ u
@@ -81,9 +86,8 @@ class Rome(VectorEditor):
 
     def _recorded(self, module: str, delta: LowRank, vector: Vector, product: float) -> Update:
         if vector.failure:
-            return failed(vector)
+            return vector.failed()
         if not all(bool(factor.isfinite().all()) for factor in (delta.left, delta.right)):
-            return failed(vector, "the key is not finite, or orthogonal to its direction (k.u = 0)")
-        extra = {"key_dot_direction": product}
-        noted = diagnostics_of(self.language_model, {module: delta}, vector, extra)
-        return Update({module: delta}, noted)
+            return vector.failed("the key is not finite, or orthogonal to its direction (k.u = 0)")
+        noted = {"key_dot_direction": product, **vector.noted}
+        return Update({module: delta}, diagnostics_of(self.language_model, {module: delta}, noted))

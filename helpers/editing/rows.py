@@ -33,7 +33,6 @@ from helpers.models.tokens import subject_prompts as tokenised
 
 Ids = tuple[int, ...]
 KL_PROMPT = "{} is a"
-TARGETS = ("new", "all", "all-sum")
 
 
 def weighted_targets(request: EditRequest, targets: str = "new") -> list[tuple[str, float]]:
@@ -86,7 +85,9 @@ class EditRow:
 
     def active(self) -> np.ndarray:
         """Boolean [nodes]: edited nodes and all that follow them; every node where none is edited."""
-        return self.forest.active() if any(self.forest.edited) else np.ones(len(self.forest), bool)
+        if any(self.forest.edited):
+            return self.forest.active()
+        return np.ones(len(self.forest), bool)
 
 
 def edit_row(

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
 import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
@@ -25,8 +26,6 @@ from helpers.kept import read_kept
 from helpers.models import LanguageModel
 from helpers.models.hooks import OnOutput, output_hooks
 from helpers.paths import written_whole
-
-SMALLEST_IN_HALF = 1e-2  # of a weight's norm; below it rounding takes the change
 
 
 class UpdateError(UserError):
@@ -88,11 +87,6 @@ class LowRank(Delta):
     left: Tensor
     right: Tensor
 
-    @property
-    def rank(self) -> int:
-        """Number of columns of both factors (an upper bound of the true rank)."""
-        return int(self.left.shape[1])
-
     def dense(self) -> Tensor:
         """The product."""
         return self.left @ self.right.T
@@ -118,10 +112,8 @@ class Masked(Delta):
     @classmethod
     def from_mask(cls, base: LowRank, keep: Tensor) -> Masked:
         """Keep the entries of ``base`` where the boolean ``keep`` [out, in] is true."""
-        padded = torch.nn.functional.pad(keep, (0, -keep.shape[1] % 8))
-        weights = 2 ** torch.arange(7, -1, -1, device=keep.device)
-        bits = padded.view(keep.shape[0], -1, 8).long() * weights
-        return cls(base.left, base.right, bits.sum(-1).to(torch.uint8))
+        packed = torch.from_numpy(np.packbits(keep.cpu().numpy(), axis=1))
+        return cls(base.left, base.right, packed.to(keep.device))
 
     def dense(self) -> Tensor:
         """The masked product."""
@@ -152,9 +144,6 @@ class Dense(Delta):
         return product if self.bias is None else product + self.bias
 
 
-_KINDS: dict[str, type[Delta]] = {kind.__name__: kind for kind in (LowRank, Masked, Dense)}
-
-
 @dataclass(frozen=True)
 class Update(Mapping[str, Delta]):
     """Deltas by module name, with what the editor recorded: steps, loss terms, norms, flags."""
@@ -175,10 +164,6 @@ class Update(Mapping[str, Delta]):
     def failed(self) -> bool:
         """Whether the editor gave this edit up."""
         return "failure" in self.diagnostics
-
-    def norm(self) -> float:
-        """Frobenius norm over all edited matrices together."""
-        return float(sum(delta.norm() ** 2 for delta in self.values()) ** 0.5)
 
     def plus(self, later: Update) -> Update:
         """Both together, what two sequential edits leave; the diagnostics are the later one's."""
@@ -218,8 +203,9 @@ class Update(Mapping[str, Delta]):
             for key in file.keys():  # noqa: SIM118 - safe_open is no mapping
                 module, _, name = key.rpartition("|")
                 tensors.setdefault(module, {})[name] = file.get_tensor(key)
-        kinds = json.loads(metadata["deltas"])
-        deltas = {module: _KINDS[kind](**tensors[module]) for module, (kind, *_) in kinds.items()}
+        kinds: dict[str, type[Delta]] = {k.__name__: k for k in (LowRank, Masked, Dense)}
+        named = json.loads(metadata["deltas"]).items()
+        deltas = {module: kinds[kind](**tensors[module]) for module, (kind, *_) in named}
         return cls(deltas, json.loads(metadata["diagnostics"]))
 
 
@@ -232,7 +218,7 @@ def write(language_model: LanguageModel, update: Update) -> None:
             changed = weight.float() + delta.dense().to(weight.device)
             if weight.dtype.itemsize == 2:
                 relative = delta.norm() / language_model.weight_norm(name)
-                if relative < SMALLEST_IN_HALF:
+                if relative < 1e-2:  # rounding takes the change
                     warnings.warn(
                         f"{name}: a change of {relative:.1e} of the weight's norm is largely lost in"
                         f" {weight.dtype}; write it into float32 weights, or score under an overlay",
@@ -303,7 +289,7 @@ def _adding_by_row(
         rows = [row for row, owner in enumerate(owners) if owner in chosen]
         return torch.tensor(rows, dtype=torch.long, device=device)
 
-    thin = {i: d for i, d in deltas.items() if isinstance(d, LowRank) and d.rank == 1}
+    thin = {i: d for i, d in deltas.items() if isinstance(d, LowRank) and d.left.shape[1] == 1}
     others = [(places({i}), d.to(device)) for i, d in deltas.items() if i not in thin]
     thin_rows = places(thin)
     if thin:

@@ -23,8 +23,7 @@ from torch import Tensor
 from helpers.editing.app import App
 from helpers.editing.batch import EditBatch
 from helpers.editing.contexts import ContextTemplates
-from helpers.editing.editor import Editor, made_in_batches
-from helpers.editing.memo import Memo, memoised
+from helpers.editing.editor import Editor, Memo, made_in_batches, memoised
 from helpers.editing.moments import SecondMoment
 from helpers.editing.presets import VectorHyperparameters
 from helpers.editing.request import EditRequest
@@ -34,8 +33,6 @@ from helpers.models import LanguageModel
 from helpers.models.batching import tokens_at_once
 from helpers.models.hooks import output_hooks
 from helpers.models.tokens import SubjectPrompt
-
-_BETAS, _EPSILON = (0.9, 0.999), 1e-8  # Adam's defaults
 
 
 @dataclass
@@ -47,6 +44,15 @@ class Vector:
     steps: int = 0  # of the optimiser
     losses: list[dict[str, float]] = field(default_factory=list)  # terms by name, per evaluation
     failure: str | None = None  # why the edit was given up
+
+    @property
+    def noted(self) -> dict[str, Any]:
+        """What is recorded of it with its edit."""
+        return {"steps": self.steps, "losses": self.losses}
+
+    def failed(self, reason: str | None = None) -> Update:
+        """An empty update that states why its edit was given up; default: the vector's own failure."""
+        return Update({}, {"failure": reason or self.failure, **self.noted})
 
 
 @dataclass
@@ -65,9 +71,7 @@ class VectorEditor(Editor):
     def __post_init__(self) -> None:
         for layer in self.hyperparameters.layers:
             self.language_model.layout.block(layer)
-
-    def _parts(self) -> tuple[str, ...]:
-        return ("vector", "contexts", *(["second_moments"] if self.second_moments else []))
+        self.parts = ("vector", "contexts", *(["second_moments"] if self.second_moments else []))
 
     def settings(self) -> dict[str, Any]:
         """Also the context templates, the statistics and the choice of targets."""
@@ -198,10 +202,11 @@ class _Adam:
     def step(self, delta: Tensor, gradient: Tensor, rate: float) -> None:
         """Move ``delta`` in place."""
         self.steps += 1
-        self.mean.mul_(_BETAS[0]).add_(gradient, alpha=1 - _BETAS[0])
-        self.square.mul_(_BETAS[1]).addcmul_(gradient, gradient, value=1 - _BETAS[1])
-        root = (self.square / (1 - _BETAS[1] ** self.steps)).sqrt_().add_(_EPSILON)
-        delta.addcdiv_(self.mean, root, value=-rate / (1 - _BETAS[0] ** self.steps))
+        first, second = 0.9, 0.999  # Adam's defaults
+        self.mean.mul_(first).add_(gradient, alpha=1 - first)
+        self.square.mul_(second).addcmul_(gradient, gradient, value=1 - second)
+        root = (self.square / (1 - second**self.steps)).sqrt_().add_(1e-8)
+        delta.addcdiv_(self.mean, root, value=-rate / (1 - first**self.steps))
 
 
 def _forward(batch: EditBatch, module: str, delta: Tensor, seen: list[Tensor]) -> Tensor:

@@ -12,8 +12,7 @@ from typing import Any
 import pandas as pd
 
 from helpers.editing.build import build_editor
-from helpers.editing.editor import Editor
-from helpers.editing.memo import Memo, Memoised, with_memo
+from helpers.editing.editor import Editor, Memo, Memoised, with_memo
 from helpers.editing.presets import preset_words
 from helpers.models import LanguageModel, load
 from helpers.paths import RUNS, file_name, run_name

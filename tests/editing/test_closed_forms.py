@@ -86,13 +86,11 @@ def moment_of(matrix: torch.Tensor) -> SecondMoment:
 
 
 def test_null_space_is_what_lies_below_the_threshold() -> None:
-    null_space = moment_of(torch.diag(torch.tensor([1.0, 0.5, 0.25, 0.01]))).null_space(0.25)
-    assert null_space.dimension == 1
-    keys = torch.tensor([[1.0], [2.0], [3.0], [4.0]], dtype=torch.float64)
-    expected = torch.tensor([[0.0], [0.0], [0.0], [4.0]], dtype=torch.float64)
-    torch.testing.assert_close(null_space.project(keys), expected)
+    occupied = moment_of(torch.diag(torch.tensor([1.0, 0.5, 0.25, 0.01]))).occupied(0.25)
+    assert occupied.shape == (4, 3)
+    assert torch.equal(occupied @ occupied.T, torch.diag(torch.tensor([1.0, 1, 1, 0])).double())
     with pytest.raises(ValueError, match="raise nullspace_threshold"):
-        moment_of(torch.eye(3)).null_space(0.5)
+        moment_of(torch.eye(3)).occupied(0.5)
 
 
 def test_alphaedit_protects_no_fact_whose_edit_was_given_up(

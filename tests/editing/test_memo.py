@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from helpers.editing.memo import with_memo
+from helpers.editing.editor import with_memo
 from helpers.editing.vector import VectorEditor
 from tests.editing.conftest import assert_same
 

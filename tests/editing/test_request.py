@@ -34,5 +34,5 @@ def test_requests_that_cannot_be_edited(requests, field, value, message) -> None
 def test_layers_are_named_once_and_in_order(layers) -> None:
     with pytest.raises(ValueError, match="ascending"):
         LayerHyperparameters(layers=layers)
-    with pytest.raises(ValueError, match="exactly one layer"):
+    with pytest.raises(ValueError, match="at most 1 item"):
         FtHyperparameters(layers=(1, 2), num_steps=1, lr=1)

@@ -10,7 +10,7 @@ from helpers.editing.app import App
 from helpers.editing.contexts import ContextTemplates
 from helpers.editing.presets import VectorHyperparameters
 from helpers.editing.request import EditRequest
-from helpers.editing.rows import TARGETS, edit_row, weighted_targets
+from helpers.editing.rows import edit_row, weighted_targets
 from helpers.editing.vector import Vector, VectorEditor
 
 CONTEXTS = ContextTemplates((("{}", "The sea. {}"),))
@@ -102,9 +102,11 @@ def test_the_loss_is_the_mean_over_the_questions(tiny):
 
 def test_weights_of_each_choice_of_targets():
     request = EditRequest("Mars", "{} is near", "Venus", correct=("Earth", "Ceres", "Vesta"))
-    found = {targets: dict(weighted_targets(request, targets)) for targets in TARGETS}
+    found = {
+        targets: dict(weighted_targets(request, targets)) for targets in ("new", "all", "all-sum")
+    }
     assert found["new"] == {"Venus": 1}
     assert found["all"] == dict.fromkeys(("Venus", "Earth", "Ceres", "Vesta"), 1 / 4)
     assert found["all-sum"] == {"Venus": 1} | dict.fromkeys(("Earth", "Ceres", "Vesta"), 1 / 3)
-    for targets in TARGETS:
+    for targets in found:
         assert weighted_targets(EditRequest("Mars", "{} is", "Venus"), targets) == [("Venus", 1)]
