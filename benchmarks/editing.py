@@ -1,7 +1,6 @@
 """Every editor against its plain path, on the same records in one run.
 
 python -m benchmarks.editing --records 16 --plain 2
-python -m benchmarks.editing --methods memit,alphaedit,rect --share   # as one run makes them
 python -m benchmarks.editing --methods rome --grow edits       # 1 … 256 edits at once
 python -m benchmarks.editing --methods rome --grow model       # random models up to 13 B
 python -m benchmarks.editing --model shape:llama2-7b --dtype bfloat16 --device cuda
@@ -9,17 +8,15 @@ python -m benchmarks.editing --model shape:llama2-7b --dtype bfloat16 --device c
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from benchmarks.machine import arithmetic, cost_of
-from benchmarks.plain import PLAIN, plain_scores
-from benchmarks.report import Report, records_at_hand
+from benchmarks.plain import editing_calls, scoring_calls
+from benchmarks.report import Report
 from helpers import models
 from helpers.editing.build import build_editor
 from helpers.editing.editor import Editor
@@ -31,8 +28,7 @@ from helpers.models.language_model import LanguageModel
 from helpers.models.shapes import SHAPE_PREFIX
 from helpers.models.weights import torch_dtype
 from helpers.paths import RUNS
-from helpers.peak.records import PeakRecord
-from helpers.peak.run import edit_request, questions, score_records
+from helpers.peak.records import load_peak
 
 POINTS = {
     "edits": "1,4,16,64,256",
@@ -47,7 +43,6 @@ def main(
     plain: Annotated[int, typer.Option(help="records the plain path edits, one by one")] = 2,
     methods: str = "rome,rome+app,memit,memit+app,alphaedit,ft-m,kn,mend",
     grow: Annotated[str, typer.Option(help="methods, edits or model")] = "methods",
-    points: Annotated[str, typer.Option(help="edits, or models, to grow through")] = "",
     preset: Annotated[str, typer.Option(help="default: tuned, or else paper")] = "",
     dtype: str = "float32",
     device: str = "cpu",
@@ -56,11 +51,11 @@ def main(
     """Print busy seconds per record of editing and full scoring, and plain / ours per editor."""
     if grow not in ("methods", *POINTS):
         raise typer.BadParameter(f"--grow is methods, edits or model, not {grow!r}")
-    chosen = records_at_hand(dataset)
-    growing = (points or POINTS.get(grow, "")).split(",")
+    chosen = load_peak(dataset).records
+    growing = POINTS.get(grow, "").split(",")
     counts = [int(n) for n in growing if int(n) <= len(chosen)] if grow == "edits" else [records]
     label = "_".join([*([] if grow == "model" else [model]), methods])
-    report = Report(f"editing_{grow}", "record", torch_dtype(dtype), device, label)
+    report = Report(f"editing_{grow}", "record", torch_dtype(dtype), device, label, folder)
     for name in growing if grow == "model" else (model,):
         language_model = models.load(name, dtype=dtype, device=device)
         options: dict[str, Any] = {"preset": preset or preset_of(name)}
@@ -71,11 +66,9 @@ def main(
             for count in counts:
                 x = {"edits": str(count), "model": name, "methods": method}[grow]
                 series = "editing" if grow == "methods" else method
-                _edit(report, series, x, editor, chosen[:count], PLAIN.get(method), plain)
-                report.save(folder)  # each row at once: the next one may not fit
+                report.measure(series, x, *editing_calls(method, editor, chosen[:count], plain))
         x = name if grow == "model" else "scoring"
-        _score(report, language_model, x, chosen[:records], plain)
-        report.save(folder)
+        report.measure("scoring", x, *scoring_calls(language_model, chosen[:records], plain))
         del editor, language_model  # before the next one comes
 
 
@@ -114,41 +107,6 @@ def shape_threshold(editor: AlphaEdit) -> AlphaEdit:
     threshold = max(found)
     values = editor.hyperparameters.model_copy(update={"nullspace_threshold": threshold})
     return replace(editor, hyperparameters=values)
-
-
-def _edit(
-    report: Report,
-    series: str,
-    x: str,
-    editor: Editor,
-    records: Sequence[PeakRecord],
-    plain_editor: Any,
-    plain: int,
-) -> None:
-    """One row: the edits at once, ``plain`` of them (evenly spaced) one by one, the arithmetic."""
-    requests = [edit_request(record) for record in records]
-    cost = cost_of(partial(editor.edit, requests), report.device)  # the updates are let go
-    one_by_one = float("nan")
-    if plain_editor and plain:
-        alone = requests[:: max(1, len(requests) // plain)][:plain]
-        calls = [partial(plain_editor, editor, request) for request in alone]
-        one_by_one = sum(cost_of(call, report.device).busy for call in calls) / len(calls)
-    flop = arithmetic(partial(editor.edit, requests))
-    n = len(requests)
-    report.add(series, x, cost.busy / n, plain=one_by_one, flop=flop / n, wall=cost.wall / n)
-
-
-def _score(
-    report: Report, language_model: LanguageModel, x: str, records: Sequence[PeakRecord], plain: int
-) -> None:
-    """The scoring that every record needs, packed and plain."""
-    call = partial(score_records, language_model, records)
-    asked = [questions(record)[0] for record in records[:plain]]
-    calls = [partial(plain_scores, language_model, own) for own in asked]
-    cost = cost_of(call, report.device)
-    one_by_one = sum(cost_of(each, report.device).busy for each in calls) / max(1, plain)
-    n = len(records)
-    report.add("scoring", x, cost.busy / n, plain=one_by_one, flop=arithmetic(call) / n)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import cycle, islice
@@ -17,6 +17,8 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from benchmarks.editing import editor_of
 from benchmarks.machine import (
+    Call,
+    Timed,
     copy_speed,
     cost_of,
     matmul_peak,
@@ -24,7 +26,7 @@ from benchmarks.machine import (
     peak_memory,
     reset_peak_memory,
 )
-from benchmarks.plain import PLAIN, plain_scores
+from benchmarks.plain import editing_calls, scoring_calls
 from helpers import models
 from helpers.editing.build import build_editor
 from helpers.editing.editor import Editor
@@ -32,7 +34,7 @@ from helpers.models.language_model import LanguageModel
 from helpers.models.shapes import SHAPE_PREFIX, SHAPES
 from helpers.paths import REPOSITORY
 from helpers.peak.records import PeakRecord, load_peak
-from helpers.peak.run import edit_request, questions, score_records
+from helpers.peak.run import edit_request, score_records
 
 Measurement = dict[str, Any]
 SHAPE = "llama2-7b"
@@ -69,10 +71,7 @@ class Setting:
     def editor(self, method: str) -> Editor:
         """A method's editor on the shape with the paper's preset."""
         corpus = "self-64x32" if self.tiny else "self"
-        options: dict[str, Any] = {"preset": "paper", "corpus": corpus}
-        if method == "alphaedit":
-            options["overrides"] = {"nullspace_threshold": 1e9}
-        editor = editor_of(method, self.model, options)
+        editor = editor_of(method, self.model, {"preset": "paper", "corpus": corpus})
         assert editor is not None
         return editor
 
@@ -133,22 +132,14 @@ def ceilings(setting: Setting) -> Iterator[Measurement]:
 
 def edited(method: str, setting: Setting) -> Iterator[Measurement]:
     """A method's edits of the shape, all at once and, where there is a plain path, one by one."""
-    requests = [edit_request(record) for record in setting.chosen()]
-    editor = setting.editor(method)
-    yield _measured(f"{method}, ours", partial(editor.edit, requests), len(requests), setting)
-    if plain := PLAIN.get(method):
-        alone = [partial(plain, editor, request) for request in requests[: setting.plain]]
-        yield _measured(f"{method}, plain", partial(_each, alone), len(alone), setting)
+    calls = editing_calls(method, setting.editor(method), setting.chosen(), setting.plain)
+    yield from _both(method, calls, setting)
 
 
 def scored(setting: Setting) -> Iterator[Measurement]:
     """Full scoring of records by the shape, packed and plain."""
-    model, records = setting.model, setting.chosen()
-    call = partial(score_records, model, records)
-    yield _measured("scoring, ours", call, len(records), setting)
-    asked = [questions(record)[0] for record in records[: setting.plain]]
-    alone = [partial(plain_scores, model, own) for own in asked]
-    yield _measured("scoring, plain", partial(_each, alone), len(alone), setting)
+    calls = scoring_calls(setting.model, setting.chosen(), setting.plain)
+    yield from _both("scoring", calls, setting)
 
 
 def batches(method: str, setting: Setting) -> Iterator[Measurement]:
@@ -203,7 +194,13 @@ STEPS = (
 )
 
 
-def _measured(name: str, call: Callable[[], object], count: int, setting: Setting) -> Measurement:
+def _both(name: str, calls: tuple[Timed, Timed | None], setting: Setting) -> Iterator[Measurement]:
+    for how, timed in zip(("ours", "plain"), calls, strict=True):
+        if timed:
+            yield _measured(f"{name}, {how}", *timed, setting)
+
+
+def _measured(name: str, call: Call, count: int, setting: Setting) -> Measurement:
     """The cost per record, the middle of three runs, and the memory they took."""
     reset_peak_memory(setting.device)
     cost = (cost_of if setting.tiny else median_cost)(call, setting.device)
@@ -214,8 +211,3 @@ def _measured(name: str, call: Callable[[], object], count: int, setting: Settin
         "busy seconds a record": cost.busy / count,
         "peak GiB": peak_memory(setting.device),
     }
-
-
-def _each(calls: Sequence[Callable[[], object]]) -> None:
-    for call in calls:
-        call()

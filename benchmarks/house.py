@@ -169,19 +169,6 @@ def modules_to_a_number(notebook: str, word: str) -> list[str]:
     return done.stdout.splitlines()[-1].split()
 
 
-def modules_of_rome() -> list[str]:
-    """Modules of ``editing`` that run from a method's name to its update, on a small random model."""
-    from benchmarks.gpu_steps import Setting
-    from helpers.editing.request import EditRequest
-
-    setting = Setting(device="cpu", dtype="float32", tiny=True)
-    _ = setting.model
-    request = EditRequest("Sudan", "{} shares a border with", "Thailand")
-    with modules_run() as found:
-        setting.editor("rome").edit([request])
-    return sorted(found)
-
-
 def main() -> None:
     """Print what is measured."""
     rooms = lines_by_room()
@@ -202,8 +189,6 @@ def main() -> None:
     for notebook, word in DISTANCES.items():
         found = modules_to_a_number(notebook, word)
         print(f"{word} of {notebook}: {len(found)} modules:", ", ".join(found))
-    found = modules_of_rome()
-    print(f"ROME: {len(found)} modules:", ", ".join(found))
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import typer
 
-from benchmarks.machine import arithmetic, cost_of
 from benchmarks.report import Report
 from helpers import models
 from helpers.klob.examples import load_examples
@@ -28,21 +27,17 @@ def main(
     device: str = "cpu",
     folder: Path = RUNS / "benchmarks",
 ) -> None:
-    """Print busy seconds per sentence of every locator, and the sentences an hour allows."""
+    """Print busy seconds per sentence of every locator."""
     language_model = models.load(model, dtype=dtype, device=device)
     groups = load_examples("consistency", count=sentences).groups
     queries = encode(language_model, [group[0] for group in groups])
-    report = Report("locating", "sentence", torch_dtype(dtype), device, model)
+    report = Report("locating", "sentence", torch_dtype(dtype), device, model, folder)
     for name in locators.split(","):
         call = partial(make_locator(name).scores, language_model, queries)
         try:
-            cost, flop = cost_of(call, device), arithmetic(call)
+            report.measure(name, name, (call, len(queries)))
         except (ValueError, RuntimeError, MemoryError) as error:
             typer.echo(f"{name} is left out: {error}", err=True)
-            continue
-        n = len(queries)
-        report.add(name, name, cost.busy / n, flop=flop / n, hour=3600 * n / cost.wall)
-        report.save(folder)  # each row at once: the next one may not fit
 
 
 if __name__ == "__main__":

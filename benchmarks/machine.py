@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import resource
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch.utils.flop_counter import FlopCounterMode
+
+Call = Callable[[], object]
+Timed = tuple[Call, int]  # and on how many units it works
 
 
 @dataclass(frozen=True)
@@ -32,19 +35,23 @@ def measured(call: Callable[[], Any], device: torch.device | str = "cpu") -> tup
     return Cost(wall, wall if on_gpu else cpu), result
 
 
-def median_cost(
-    call: Callable[[], object], device: torch.device | str = "cpu", *, times: int = 3
-) -> Cost:
-    """The middle one of several runs, after an untimed one, which loads kernels and libraries."""
+def median_cost(call: Call, device: torch.device | str = "cpu") -> Cost:
+    """The middle one of three runs, after an untimed one, which loads kernels and libraries."""
     call()
-    costs = sorted((measured(call, device)[0] for _ in range(times)), key=lambda cost: cost.busy)
-    return costs[times // 2]
+    costs = (measured(call, device)[0] for _ in range(3))
+    return sorted(costs, key=lambda cost: cost.busy)[1]
 
 
-def cost_of(call: Callable[[], object], device: torch.device | str = "cpu") -> Cost:
+def cost_of(call: Call, device: torch.device | str = "cpu") -> Cost:
     """``median_cost`` on a GPU. On a CPU one run: busy seconds hardly vary, and runs are long."""
     on_gpu = torch.device(device).type == "cuda"
     return median_cost(call, device) if on_gpu else measured(call, device)[0]
+
+
+def each(calls: Sequence[Call]) -> None:
+    """Make all calls, one after the other."""
+    for call in calls:
+        call()
 
 
 def reset_peak_memory(device: torch.device | str = "cpu") -> None:
@@ -61,7 +68,7 @@ def copy_speed(device: torch.device | str = "cpu", *, gib: float = 0.25) -> floa
     return 2 * source.numel() / median_cost(lambda: target.copy_(source), device).wall
 
 
-def arithmetic(call: Callable[[], object]) -> float:
+def arithmetic(call: Call) -> float:
     """Floating-point operations of the matrix products and attention of one call."""
     counter = FlopCounterMode(display=False)
     with counter:

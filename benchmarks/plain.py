@@ -7,13 +7,15 @@ settings and shares none of its computation.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from benchmarks.machine import Timed, each
 from helpers.editing.app import App
 from helpers.editing.contexts import ContextTemplates
 from helpers.editing.ft import Ft
@@ -25,26 +27,13 @@ from helpers.editing.request import EditRequest
 from helpers.editing.rome import Rome
 from helpers.editing.update import Dense, LowRank, Update, apply
 from helpers.models.language_model import LanguageModel
-from helpers.models.tokens import answer_ids, prompt_ids, subject_prompt
+from helpers.models.tokens import Ids, answer_ids, prompt_ids, subject_prompt
+from helpers.peak.records import PeakRecord
+from helpers.peak.run import edit_request, questions, score_records
 from helpers.scoring.answers import Question
 
 
-@contextmanager
-def _hooked(
-    language_model: LanguageModel, name: str, hook: Callable, *, before: bool = False
-) -> Iterator[None]:
-    module = language_model.module(name)
-    register = module.register_forward_pre_hook if before else module.register_forward_hook
-    handle = register(hook)
-    try:
-        yield
-    finally:
-        handle.remove()
-
-
-def plain_scores(
-    language_model: LanguageModel, questions: Sequence[Question], *, batch: int = 32
-) -> list[float]:
+def plain_scores(language_model: LanguageModel, questions: Sequence[Question]) -> list[float]:
     """Mean log-probability of every answer: every (prompt, answer) pair a padded row of its own."""
     pairs = [
         (prompt_ids(language_model, q.prompt), answer_ids(language_model, a))
@@ -52,15 +41,31 @@ def plain_scores(
         for a in q.answers
     ]
     scores: list[float] = []
-    for start in range(0, len(pairs), batch):
-        rows = [(*prompt, *answer) for prompt, answer in pairs[start : start + batch]]
+    for start in range(0, len(pairs), 32):
+        batch = pairs[start : start + 32]
+        rows = [(*prompt, *answer) for prompt, answer in batch]
         with torch.no_grad():
             logits = _logits(language_model, rows).log_softmax(-1)
-        for row, (prompt, answer) in enumerate(pairs[start : start + batch]):
+        for row, (prompt, answer) in enumerate(batch):
             places = range(len(prompt) - 1, len(prompt) - 1 + len(answer))
             picked = [logits[row, p, t] for p, t in zip(places, answer, strict=True)]
             scores.append(float(torch.stack(picked).mean()))
     return scores
+
+
+@torch.inference_mode()
+def plain_responses(
+    language_model: LanguageModel, prompts: Sequence[str], updates: Sequence[Update], tokens: int
+) -> list[Ids]:
+    """Greedy responses one at a time: the edit is written, transformers generates with its cache."""
+    found = []
+    for prompt, update in zip(prompts, updates, strict=True):
+        ids = torch.tensor([prompt_ids(language_model, prompt)], device=language_model.device)
+        how = {"attention_mask": torch.ones_like(ids), "max_new_tokens": tokens, "pad_token_id": 0}
+        with apply(language_model, update):
+            whole = language_model.model.generate(ids, do_sample=False, **how)
+        found.append(tuple(whole[0, ids.shape[1] :].tolist()))
+    return found
 
 
 class PlainVector(NamedTuple):
@@ -104,7 +109,7 @@ def plain_vector(
         return [[_score(language_model, bare, answer) for answer in part] for part in lists]
 
     for step in range(settings.v_num_grad_steps):
-        with _hooked(language_model, module, add):
+        with language_model.module(module).register_forward_hook(add):
             log_probabilities = _logits(language_model, rows).log_softmax(-1)
             scores = neighbours()
         nll = torch.stack(
@@ -169,7 +174,7 @@ def plain_read(
         tensor = arguments[0] if inputs else output[0] if isinstance(output, tuple) else output
         seen.append(tensor[torch.arange(len(places)), places])
 
-    with _hooked(language_model, name, hook), torch.no_grad():
+    with language_model.module(name).register_forward_hook(hook), torch.no_grad():
         _logits(language_model, rows)
     return seen[0]
 
@@ -306,7 +311,8 @@ def plain_mend(editor: Mend, request: EditRequest) -> Update:
     with ExitStack() as hooked:
         for name, weight in zip(network.shapes, weights, strict=True):
             weight.requires_grad_(True)
-            hooked.enter_context(_hooked(language_model, name, keep(name)))
+            handle = language_model.module(name).register_forward_hook(keep(name))
+            hooked.enter_context(handle)
         logits = _logits(language_model, [(*prompt, *target[:-1])])[0]
         places = [len(prompt) - 1 + i for i in range(len(target))]
         (-logits.log_softmax(-1)[places, list(target)].mean()).backward()
@@ -343,7 +349,7 @@ def plain_kn(editor: Kn, request: EditRequest) -> Tensor:
                 changed[:, -1] = scaled
                 return (changed,)
 
-            with _hooked(language_model, name, hook, before=True):
+            with language_model.module(name).register_forward_pre_hook(hook):
                 logits = _logits(language_model, [ids] * steps)[:, -1]
             (gradient,) = torch.autograd.grad(logits.softmax(-1)[:, token].sum(), scaled)
             total[layer] += activation * gradient.sum(0) / steps
@@ -361,3 +367,25 @@ PLAIN: dict[str, Any] = {
     "kn": plain_kn,
     "mend": plain_mend,
 }
+
+
+def editing_calls(
+    method: str, editor: Any, records: Sequence[PeakRecord], plain: int
+) -> tuple[Timed, Timed | None]:
+    """The records' edits at once and, where there is a plain path, ``plain`` of them one by one."""
+    requests = [edit_request(record) for record in records]
+    ours = partial(editor.edit, requests), len(requests)
+    if method not in PLAIN or not plain:
+        return ours, None
+    alone = requests[:: max(1, len(requests) // plain)][:plain]
+    return ours, (partial(each, [partial(PLAIN[method], editor, one) for one in alone]), len(alone))
+
+
+def scoring_calls(
+    language_model: LanguageModel, records: Sequence[PeakRecord], plain: int
+) -> tuple[Timed, Timed | None]:
+    """The scoring that every record needs, packed and, of the first records, plain."""
+    ours = partial(score_records, language_model, records), len(records)
+    asked = [questions(record)[0] for record in records[:plain]]
+    calls = [partial(plain_scores, language_model, own) for own in asked]
+    return ours, (partial(each, calls), plain) if plain else None

@@ -19,13 +19,12 @@ import typer
 
 from benchmarks.editing import editor_of, preset_of
 from benchmarks.machine import measured
-from benchmarks.report import records_at_hand
 from helpers import models
 from helpers.editing.editor import Editor
 from helpers.editing.vector import VectorEditor
 from helpers.models.language_model import LanguageModel
 from helpers.peak.metrics import KEYS, metrics_table
-from helpers.peak.records import PeakRecord
+from helpers.peak.records import PeakRecord, load_peak
 from helpers.peak.run import edit_request, score_records
 
 
@@ -38,7 +37,7 @@ def main(
     device: str = "cpu",
 ) -> None:
     """Print, per method and dtype, the deviation from fp32 in log-probability and in points."""
-    chosen = records_at_hand(dataset)[:records]
+    chosen = load_peak(dataset, limit=records).records
     full = models.load(model, device=device)
     lowered = {name: models.load(model, dtype=name, device=device) for name in dtypes.split(",")}
     for method in methods.split(","):

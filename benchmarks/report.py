@@ -1,29 +1,18 @@
-"""What every benchmark begins and ends with: records at hand, and one table with ours, the plain path,
-their ratio and the fraction of the machine's peak.
+"""What every benchmark ends with: one table with ours, the plain path, their ratio and the fraction of the
+machine's peak.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import torch
-import typer
 
-from benchmarks.machine import matmul_peak, peak_memory
-from helpers import UserError
-from helpers.paths import file_name
-from helpers.peak.records import PeakRecord, load_peak
-
-
-def records_at_hand(dataset: str) -> list[PeakRecord]:
-    """The data set's records; packaged ones, with a notice, where it can be neither found nor fetched."""
-    try:
-        return list(load_peak(dataset).records)
-    except UserError as error:
-        typer.echo(f"peak-mini-cf takes the place of {dataset}: {error}", err=True)
-        return list(load_peak("peak-mini-cf").records)
+from benchmarks.machine import Timed, arithmetic, cost_of, matmul_peak, peak_memory
+from helpers.paths import RUNS, file_name
 
 
 @dataclass
@@ -31,15 +20,17 @@ class Report:
     """Rows of one benchmark on one machine, printed as they are made and kept as parquet.
 
     ``unit`` is what costs are divided by, ``label`` what tells reports apart. Columns: series and x,
-    ours and plain (busy seconds per unit), ratio, GFLOP, and the share of ``peak`` that is reached.
+    ours and plain (busy seconds per unit), ratio, GFLOP, the share of ``peak`` that is reached, wall
+    seconds per unit, and the largest memory so far.
     """
 
     name: str
     unit: str
     dtype: torch.dtype
     device: str
-    label: str = ""
-    rows: list[dict[str, object]] = field(default_factory=list)
+    label: str
+    folder: Path = RUNS / "benchmarks"
+    rows: list[dict[str, Any]] = field(default_factory=list)
     peak: float = 0.0
 
     def __post_init__(self) -> None:
@@ -55,38 +46,32 @@ class Report:
         """The floating-point type in words."""
         return str(self.dtype).removeprefix("torch.")
 
-    def add(
-        self,
-        series: str,
-        x: float | str,
-        ours: float,
-        *,
-        plain: float = float("nan"),
-        flop: float = float("nan"),
-        **more: object,
-    ) -> None:
-        """Add and print a row; costs and FLOP are per unit."""
+    def measure(
+        self, series: str, x: float | str, ours: Timed, plain: Timed | None = None
+    ) -> dict[str, Any]:
+        """Time both, count the arithmetic of ours, and add, print and keep the row."""
+        call, units = ours
+        cost, flop = cost_of(call, self.device), arithmetic(call) / units
+        busy, alone = cost.busy / units, float("nan")
+        if plain:
+            alone = cost_of(plain[0], self.device).busy / plain[1]
         row = {
             "series": series,
             "x": str(x),
-            "ours": ours,
-            "plain": plain,
-            "ratio": plain / ours,
+            "ours": busy,
+            "plain": alone,
+            "ratio": alone / busy,
             "GFLOP": flop / 1e9,
-            "GFLOP/s": flop / 1e9 / ours,
-            "of peak": flop / ours / self.peak,
-            **more,
+            "GFLOP/s": flop / 1e9 / busy,
+            "of peak": flop / busy / self.peak,
+            "wall": cost.wall / units,
+            "GiB": peak_memory(self.device),
         }
         self.rows.append(row)
         table = pd.DataFrame([row]).to_string(index=False, float_format="{:.4g}".format)
         print(table if len(self.rows) == 1 else table.partition("\n")[2], flush=True)
-
-    def save(self, folder: Path) -> Path:
-        """Write ``<name>_<label>_<dtype>_<device>.parquet``; its path."""
-        print(f"peak memory {peak_memory(self.device):.1f} GiB")
-        folder.mkdir(parents=True, exist_ok=True)
-        parts = [self.name, self.label, self.kind, self.device]
-        path = folder / f"{file_name('_'.join(filter(None, parts)))}.parquet"
-        table = pd.DataFrame(self.rows)
-        table.assign(unit=self.unit, dtype=self.kind, device=self.device).to_parquet(path)
-        return path
+        self.folder.mkdir(parents=True, exist_ok=True)
+        name = file_name("_".join([self.name, self.label, self.kind, self.device]))
+        rows = pd.DataFrame(self.rows).assign(unit=self.unit, dtype=self.kind, device=self.device)
+        rows.to_parquet(self.folder / f"{name}.parquet")  # at once: the next one may not fit
+        return row

@@ -13,13 +13,13 @@ from typing import Annotated
 
 import typer
 
-from benchmarks.machine import arithmetic, cost_of
 from benchmarks.plain import plain_scores
-from benchmarks.report import Report, records_at_hand
+from benchmarks.report import Report
 from helpers import models
 from helpers.models.language_model import LanguageModel
 from helpers.models.weights import torch_dtype
 from helpers.paths import RUNS
+from helpers.peak.records import load_peak
 from helpers.scoring.answers import Question, score_answers
 
 ANSWERS, LENGTHS = (1, 4, 16, 35), (16, 64, 256, 1024)
@@ -37,22 +37,14 @@ def main(
 ) -> None:
     """Print busy seconds per question, packed and plain."""
     language_model = models.load(model, dtype=dtype, device=device)
-    records = records_at_hand(dataset)[:count]
+    records = load_peak(dataset, limit=count).records
     asked = [Question(r.edit_prompt, (*r.correct, *r.hard_false, *r.random_false)) for r in records]
-    report = Report(f"scoring_{grow}", "question", torch_dtype(dtype), device, model)
+    report = Report(f"scoring_{grow}", "question", torch_dtype(dtype), device, model, folder)
     for x in {"answers": ANSWERS, "length": LENGTHS}[grow]:
         questions = _grown(language_model, asked, grow, x)
         call = partial(score_answers, language_model, questions)
         one_by_one = partial(plain_scores, language_model, questions[:plain])
-        cost, several = cost_of(call, device), cost_of(one_by_one, device)
-        report.add(
-            model,
-            x,
-            cost.busy / len(questions),
-            plain=several.busy / plain,
-            flop=arithmetic(call) / len(questions),
-        )
-    report.save(folder)
+        report.measure(model, x, (call, len(questions)), (one_by_one, plain))
 
 
 def _grown(

@@ -18,7 +18,6 @@ from __future__ import annotations
 import itertools
 import json
 from dataclasses import replace
-from pathlib import Path
 from typing import Annotated, Any
 
 import pandas as pd
@@ -34,6 +33,7 @@ from helpers.peak.records import load_peak
 from helpers.peak.run import PeakRun
 from helpers.results.store import ResultsStore
 
+SAME = ["method", "point", "dataset", "records", "statistics"]  # a row takes such a one's place
 METRICS = ["ES", "GS", "LS", "AFF_hard", "ANF_hard"]
 
 
@@ -55,11 +55,14 @@ def main(
     run = PeakRun(language_model, held_out, ResultsStore(RUNS / "search"))
     axes = {name: json.loads(values) for name, _, values in (item.partition("=") for item in grid)}
     memo: Memo = {}
+    path = PARAMS / "models" / "search" / f"{file_name(model)}.csv"
     for values in itertools.product(*axes.values()):
         point = dict(zip(axes, values, strict=True))
-        row = _measure(run, method, preset, point, corpus, memo)
-        _append(PARAMS / "models" / "search" / f"{file_name(model)}.csv", row)
-        print(pd.DataFrame([row]).to_string(index=False))
+        row = pd.DataFrame([_measure(run, method, preset, point, corpus, memo)])
+        before = [pd.read_csv(path)] if path.exists() else []
+        together = pd.concat([*before, row]).drop_duplicates(SAME, keep="last")
+        together.to_csv(path, index=False)
+        print(row.to_string(index=False))
 
 
 def _measure(
@@ -71,8 +74,7 @@ def _measure(
     editor = build_editor(method, run.language_model, preset=preset, memo=memo, **options)
     table = metrics_table(run.scores(editor))
     means, edits = 100 * table[METRICS].mean(), run.edits(editor)
-    efficacy, generality, locality = means["ES"], means["GS"], means["LS"]
-    score = 3 / (1 / max(efficacy, 0.1) + 1 / max(generality, 0.1) + 1 / max(locality, 0.1))
+    score = 3 / sum(1 / max(means[metric], 0.1) for metric in ("ES", "GS", "LS"))
     return {
         "method": method,
         "point": json.dumps(point),
@@ -85,14 +87,6 @@ def _measure(
         "scored": int(table["ES"].count()),
         "statistics": json.dumps(editor.settings().get("second_moments", {})),
     }
-
-
-def _append(path: Path, row: dict[str, Any]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    before = [pd.read_csv(path)] if path.exists() else []
-    together = pd.concat([*before, pd.DataFrame([row])])
-    same = ["method", "point", "dataset", "records", "statistics"]
-    together.drop_duplicates(same, keep="last").to_csv(path, index=False)
 
 
 if __name__ == "__main__":

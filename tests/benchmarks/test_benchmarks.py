@@ -9,12 +9,14 @@ import torch
 from benchmarks import gpu, house
 from benchmarks.editing import shape_threshold
 from benchmarks.gpu_steps import STEPS, Setting
-from benchmarks.plain import PLAIN, plain_scores
+from benchmarks.plain import PLAIN, plain_responses, plain_scores
 from helpers.editing.build import build_editor
 from helpers.editing.mend import Mend, MendHyperparameters
 from helpers.editing.request import EditRequest
 from helpers.editing.update import apply
 from helpers.scoring.answers import Question, score_answers
+from helpers.scoring.responses import Sampling, sample_tokens
+from tests.scoring.updates import random_updates
 from tools.train_mend.trainer import untrained
 
 TINY = Setting("cpu", "float32", records=2, plain=1, tiny=True)
@@ -73,6 +75,16 @@ def test_scores_under_an_update_equal_the_plain_path(tiny, tmp_path, monkeypatch
         with apply(language_model, update):
             plain += plain_scores(language_model, [question])
     np.testing.assert_allclose(ours["mean"], plain, atol=1e-4)
+
+
+def test_responses_under_an_update_equal_the_plain_path(tiny):
+    language_model = tiny("llama")
+    updates = random_updates(language_model)[::4]
+    prompts = [request.text for request in REQUESTS[: len(updates)]]
+    sampling = Sampling(temperature=0, max_new_tokens=9)
+    ours = sample_tokens(language_model, prompts, updates, range(len(updates)), sampling)
+    plain = plain_responses(language_model, prompts, updates, 9)
+    assert [ids for (ids,) in ours] == plain
 
 
 def test_a_gpus_steps_measure_on_a_cpu(tmp_path):

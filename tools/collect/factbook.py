@@ -134,7 +134,9 @@ def _waters(country: Country, profile: dict[str, Any]) -> Iterator[Fact]:
     rivers = _text(profile, "Geography", "Major rivers (by length in km)")
     lakes = _text(profile, "Geography", "Major lakes (area sq km)", "fresh water lake(s)")
     for text, river in ((rivers, True), (lakes, False)):
-        for piece in re.split(r";", _english_names(text)):
+        listed = re.split(r"<br|\bnote\b", text, maxsplit=1)[0]
+        # "Rhein (Rhine) (shared …)" becomes "Rhine (shared …)".
+        for piece in re.sub(r"[^;(]+\(([A-Z][\w' ]+)\)", r"\1", listed).split(";"):
             name = re.sub(r"\s*(river (source|mouth)).*", "", plain(piece))
             name = re.sub(r"\s*[-–]?\s*[\d,.]+.*$", "", name).strip(" *-–.")
             if not 2 < len(name) < 30 or not name[0].isupper():
@@ -144,12 +146,6 @@ def _waters(country: Country, profile: dict[str, Any]) -> Iterator[Fact]:
             if re.search(r"\b(River|Creek|Darya|Lake|Nuur|Sea)\b", name):
                 label = name
             yield _fact(country, "P206", label, "body of water")
-
-
-def _english_names(text: str) -> str:
-    """``Rhein (Rhine) (shared …)`` becomes ``Rhine (shared …)``: the English name in parentheses."""
-    text = re.split(r"<br|\bnote\b", text, maxsplit=1)[0]
-    return re.sub(r"[^;(]+\(([A-Z][\w' ]+)\)", r"\1", text)
 
 
 def _single(country: Country, profile: dict[str, Any]) -> Iterator[Fact]:
@@ -171,7 +167,8 @@ def _single(country: Country, profile: dict[str, Any]) -> Iterator[Fact]:
 def _leaders(country: Country, profile: dict[str, Any]) -> Iterator[Fact]:
     """Head of state (P35) and head of government (P6) with the day they took office."""
     for relation, key in (("P35", "chief of state"), ("P6", "head of government")):
-        match = _LEADER.match(_with_dates(_text(profile, "Government", "Executive branch", key)))
+        text = _TAG.sub(" ", _text(profile, "Government", "Executive branch", key))
+        match = _LEADER.match(re.sub(r"\s+", " ", html.unescape(text)).strip())
         if match is None or match[3] not in MONTHS:
             continue
         title = next((t for t in TITLES if match[1].startswith(f"{t} ")), None)
@@ -180,11 +177,6 @@ def _leaders(country: Country, profile: dict[str, Any]) -> Iterator[Fact]:
         name = capitals_to_title(match[1].removeprefix(title).strip())
         start = f"{match[4]}-{MONTHS[match[3]]:02d}-{int(match[2]):02d}"
         yield _fact(country, relation, name, "person", start)
-
-
-def _with_dates(text: str) -> str:
-    """Text without markup; parentheses, which hold dates, stay."""
-    return re.sub(r"\s+", " ", html.unescape(re.sub(r"<[^>]*>", " ", text))).strip()
 
 
 def plain(text: str) -> str:

@@ -139,12 +139,9 @@ def currencies(countries: Countries) -> Iterator[Fact]:
         for code, start, end, tender in used.get(iso, ()):
             name = english.get(code, "").split(" (")[0]
             if tender and name and not (end and end[0] < 1945):
-                yield Fact(country.name, ("country",), "P38", name, ("currency",),
-                           _iso_date(start), _iso_date(end), "babel")  # fmt: skip
-
-
-def _iso_date(date: tuple[int, int, int] | None) -> str | None:
-    return None if date is None else f"{date[0]:04d}-{date[1]:02d}-{date[2]:02d}"
+                begun, ended = (date(*day).isoformat() if day else None for day in (start, end))
+                yield Fact(country.name, ("country",), "P38", name, ("currency",), begun, ended,
+                           source="babel")  # fmt: skip
 
 
 def public_holidays(countries: Countries) -> Iterator[Fact]:

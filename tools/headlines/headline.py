@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from helpers.paths import NOTEBOOKS, REPOSITORY
 from helpers.results.text import Evidence, corrected_verdicts
@@ -69,3 +70,8 @@ def holds(evidence: Sequence[Evidence], *measures: str) -> list[Evidence]:
         if (verdict := verdicts.get(measure, "not tested")) != "holds":
             raise UnsupportedError(f"{measure}: {verdict}; the headline says that it holds")
     return [tested[measure] for measure in measures]
+
+
+def ranged(of: Mapping[Any, Any]) -> str:
+    """A mean with its interval."""
+    return "{mean:z.2f} [{low:z.2f}, {high:z.2f}]".format_map(of)

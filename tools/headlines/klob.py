@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
-from typing import Any
-
 from helpers.klob.figures import CONTROLS
 from helpers.klob.metrics import edit_gains, layer_mass, locality_table
 from helpers.klob.tables import criteria_table
 from helpers.results.archive import archive
-from tools.headlines.headline import Headline, UnsupportedError
+from tools.headlines.headline import Headline, UnsupportedError, ranged
 
 SHARE = 0.01
 
@@ -38,10 +35,10 @@ def headlines() -> list[Headline]:
             (
                 (
                     "what a fact's own causal trace adds (rank correlation with gain)",
-                    _range(tracing),
+                    ranged(tracing),
                 ),
-                ("consistency of knowledge neurons (RSim)", _range(consistency)),
-                ("their relevance (RSim)", _range(relevance)),
+                ("consistency of knowledge neurons (RSim)", ranged(consistency)),
+                ("their relevance (RSim)", ranged(relevance)),
             ),
             "05_locality",
             f"Shown for klob-mini ({consistency['n']} c, {relevance['n']} r), {len(gains)} edited facts,"
@@ -49,8 +46,3 @@ def headlines() -> list[Headline]:
             " official files, edits of a second model. The paper reports no results.",
         )
     ]
-
-
-def _range(row: Mapping[Hashable, Any]) -> str:
-    mean, low, high = (row[name] for name in ("mean", "low", "high"))
-    return f"{mean:z.2f} [{low:z.2f}, {high:z.2f}]"

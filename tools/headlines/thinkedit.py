@@ -7,7 +7,7 @@ from helpers.results.statistics import Estimate
 from helpers.thinkedit import tables
 from helpers.thinkedit.metrics import OWN, pooled, sums_of
 from helpers.thinkedit.tables import evaluate
-from tools.headlines.headline import Headline, UnsupportedError
+from tools.headlines.headline import Headline, UnsupportedError, ranged
 
 _MAIN, _OTHER = "smollm2-135m", "gemma3-270m"
 
@@ -38,10 +38,10 @@ def headlines() -> list[Headline]:
             (
                 (
                     f"MEMIT edits of SmolLM2 that are deep (n = {ours['deep'].n})",
-                    _range(ours["deep"]),
+                    ranged(vars(ours["deep"])),
                 ),
-                ("SmolLM2: left of the old fact along chains (IFR)", _range(ours["IFR"])),
-                ("SmolLM2: left of the subject's other facts (post hoc)", _range(ours[OWN])),
+                ("SmolLM2: left of the old fact along chains (IFR)", ranged(vars(ours["IFR"]))),
+                ("SmolLM2: left of the subject's other facts (post hoc)", ranged(vars(ours[OWN]))),
             ),
             "06_what_is_left",
             f"Shown for SmolLM2 135M ({ours['IFR'].n} edits) and Gemma 3 270M ({theirs['IFR'].n}), both"
@@ -60,9 +60,3 @@ def _memit(run: Run) -> dict[str, Estimate]:
     share = Estimate(mean, low, high, int(deep["edits"].item()))
     terms = found[found["method"] == "memit"].groupby("measure")
     return {"deep": share, **{str(measure): pooled(sums_of(part)) for measure, part in terms}}
-
-
-def _range(estimate: Estimate) -> str:
-    ends = (estimate.mean, estimate.low, estimate.high)
-    mean, low, high = (f"{value:.2f}" for value in ends)
-    return f"{mean} [{low}, {high}]"

@@ -8,14 +8,16 @@ writes how many links and chains each stage left.
 
 from __future__ import annotations
 
-import argparse
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
+import typer
+
 from helpers.models import load
-from helpers.paths import PACKAGED, RUNS
+from helpers.paths import RUNS
 from helpers.results.store import ResultsStore
+from helpers.thinkedit.grow.pipeline import FOLDER
 from helpers.thinkedit.grow.wordings import read_wordings, store_neighbours
 from helpers.thinkedit.knowgic import write_edits
 from tools.recall.edits import recalled_edits
@@ -45,28 +47,22 @@ def beginnings(stores: Mapping[str, Store]) -> list[str]:
     return list(found)
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("model")
-    parser.add_argument("--dtype", default="float32")
-    parser.add_argument("--store", type=Path, default=RUNS / "results")
-    parser.add_argument("--into", type=Path, default=PACKAGED / "thinkedit")
-    given = parser.parse_args(arguments)
+def main(
+    model: str, dtype: str = "float32", store: Path = RUNS / "results", into: Path = FOLDER
+) -> None:
+    """Make the edits, and count what each stage left."""
     wordings = read_wordings()
     stores = {source: store_neighbours(source) for source in ("packaged", "codex-s")}
-    validation = Validation(
-        load(given.model, dtype=given.dtype), wordings, ResultsStore(given.store)
-    )
+    validation = Validation(load(model, dtype=dtype), wordings, ResultsStore(store))
     facts = recalled_facts(validation, list(stores.values()), beginnings(stores))
     recalled = recalled_edits(facts)
-    name = f"recalled-{given.model}"
-    facts.to_csv(given.store / f"{name}.csv", index=False)  # all proposals, for a closer look
-    write_edits(recalled.edits, given.into / f"{name}.json")
-    recalled.links.to_csv(given.into / f"{name}-links.csv", index=False)
-    recalled.chains.to_csv(given.into / f"{name}-chains.csv", index=False)
+    name = f"recalled-{model}"
+    facts.to_csv(store / f"{name}.csv", index=False)  # all proposals, for a closer look
+    write_edits(recalled.edits, into / f"{name}.json")
+    recalled.links.to_csv(into / f"{name}-links.csv", index=False)
+    recalled.chains.to_csv(into / f"{name}-chains.csv", index=False)
     print(recalled.links.to_string(), recalled.chains.to_string(), sep="\n")
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

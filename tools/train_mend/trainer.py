@@ -160,18 +160,12 @@ class TextStates:
             self._states[text] = _State(row, entering, final)
 
 
-@dataclass
 class Learner:
-    """A hypernetwork with the model whose gradients it reads."""
+    """A hypernetwork with the model whose gradients it reads; texts start at its first layer."""
 
-    network: Hypernetwork
-    states: TextStates
-
-    @classmethod
-    def of(cls, language_model: LanguageModel, network: Hypernetwork) -> Learner:
-        """Texts start at the first of the network's layers."""
+    def __init__(self, language_model: LanguageModel, network: Hypernetwork) -> None:
         first = min(language_model.layout.layer_of(name) for name in network.shapes)
-        return cls(network, TextStates(language_model, first))
+        self.network, self.states = network, TextStates(language_model, first)
 
     def gradients(self, edits: Sequence[Text]) -> dict[str, tuple[Tensor, Tensor]]:
         """Inputs and output gradients of the edits' tokens (see ``token_gradients``)."""
@@ -284,7 +278,7 @@ class Trainer:
     ) -> None:
         self.settings, self.records, self.step = settings, list(records), 0
         self.network = untrained(language_model, settings.layers, settings.rank, settings.seed)
-        self.learner = Learner.of(language_model, self.network)
+        self.learner = Learner(language_model, self.network)
         learned = [p for p in self.network.parameters() if p is not self.network.rates]
         groups = [
             {"params": learned, "lr": settings.learning_rate},
