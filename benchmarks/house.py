@@ -38,10 +38,10 @@ BUDGETS = {
     "explorer": 548,
     "sweeps": 450,
     "top-level": 1369,
-    "tools": 2644,
-    "benchmarks": 1499,
+    "tools": 2699,  # texts read against the matcher
+    "benchmarks": 1498,
     "book": 794,
-    "tests": 13329,
+    "tests": 13378,
 }
 OUTSIDE = ("tools", "benchmarks", "book", "tests")
 # What an addition is: a word by which code names one that exists, and the files it may touch.

@@ -35,9 +35,9 @@ def draw(
     for path in sorted(store.glob("*/settings.json")):
         settings = json.loads(path.read_text("utf-8"))
         state = settings["editor"].replace("none", "unedited") + "+app" * bool(settings.get("app"))
-        texts = cases.read(Results(path.parent), "texts").assign(state=state)
-        tables += [texts.sample(each, random_state=seed)] if len(texts) else []  # else scores alone
-    drawn = pd.concat(tables).sort_values(["case_id", "state", "form", "sample"])
+        tables.append(cases.read(Results(path.parent), "texts").assign(state=state))
+    drawn = pd.concat(tables).groupby("state").sample(each, random_state=seed)
+    drawn = drawn.sort_values(["case_id", "state", "form", "sample"])
     asked = [records[case] for case in drawn["case_id"]]
     drawn["prompt"] = [record.edit_prompt for record in asked]
     for name in asked[0].lists:
