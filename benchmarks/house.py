@@ -41,7 +41,7 @@ BUDGETS = {
     "tools": 2699,  # texts read against the matcher
     "benchmarks": 1498,
     "book": 794,
-    "tests": 13378,
+    "tests": 13376,
 }
 OUTSIDE = ("tools", "benchmarks", "book", "tests")
 # What an addition is: a word by which code names one that exists, and the files it may touch.

@@ -67,9 +67,7 @@ def untrained_network(
 ) -> Hypernetwork:
     """MEND's network before training, its normalisation that of the requests, second U random."""
     network = untrained(language_model, VALUES["mend"]["layers"], rank)
-    gradients = Learner(language_model, network).gradients(
-        [(r.text, r.target) for r in REQUESTS]
-    )
+    gradients = Learner(language_model, network).gradients([(r.text, r.target) for r in REQUESTS])
     tokens = {n: torch.cat([x, d], -1)[contributes(x, d)] for n, (x, d) in gradients.items()}
     normalise(network, tokens)
     with torch.no_grad():
