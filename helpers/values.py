@@ -10,7 +10,7 @@ from typing import Any
 from helpers import UserError
 from helpers.editing.build import check_method
 from helpers.editing.corpus import corpus_named
-from helpers.editing.editors import method_label
+from helpers.editing.editors import Variant, method_label
 from helpers.editing.mend import UntrainedError
 from helpers.fetch import NotHereError, files_of, locate
 from helpers.klob.examples import read_examples
@@ -38,6 +38,7 @@ _ALONE: dict[str, Callable[[Any], object]] = {
     "device": torch_device,
     "corpus": corpus_named,
     **dict.fromkeys((*_METHODS, "method", "editor"), method_label),
+    "doses": Variant.parse,
     "locators": make_locator,
     "mode": partial(one_of, "mode", known=("sequential", "independent")),
     "modes": partial(one_of, "modes", known=MODES),

@@ -35,6 +35,7 @@ NONSENSE: list[tuple[str, dict[str, Any]]] = [
     *((ABLATIONS, {"editors": editors}) for editors in ([], ["nosuch"])),
     *((ABLATIONS, {name: ["nosuch"]}) for name in ("fairer", "others", "said", "sequences")),
     *((ABLATIONS, {name: [-1]}) for name in ("neighbours", "checkpoints", "factors", "margins")),
+    *((ABLATIONS, {"doses": [name]}) for name in ("rome@nosuch=2x", "rome@alpha=2x")),
     *((CONSTRUCTION, {"source": name}) for name in ("nosuch", "httpfoo")),
     (KLOB, {"source": "nosuch"}),
     (KLOB, {"examples": 0}),

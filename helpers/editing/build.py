@@ -12,7 +12,7 @@ from helpers.editing.app import SYMBOLS, App
 from helpers.editing.contexts import context_templates
 from helpers.editing.corpus import corpus_named
 from helpers.editing.editor import Editor, Memo, Wrapper, memoised
-from helpers.editing.editors import EditorError, Variant, method_label, split_method
+from helpers.editing.editors import DOSES, EditorError, Variant, method_label, split_method
 from helpers.editing.mend import MendHyperparameters, UntrainedError, load_network, network_file
 from helpers.editing.moments import SecondMoment, second_moment
 from helpers.editing.presets import (
@@ -118,11 +118,13 @@ def build_editors(
 
 
 def _changed(editor: Editor, variant: Variant) -> Editor:
-    if not variant.field or editor.app is None:
+    if not variant.field:
         return editor
-    if isinstance(editor, Wrapper):  # its APP is that of the editor it changes
+    if isinstance(editor, Wrapper):  # what it has is that of the editor it changes
         return replace(editor, base=_changed(editor.base, variant))
-    return replace(editor, app=variant.changed(editor.app))  # type: ignore[type-var]
+    part = "hyperparameters" if variant.field in DOSES else "app"
+    known = getattr(editor, part)
+    return replace(editor, **{part: type(known)(**variant.changed(vars(known)))})  # type: ignore[type-var]
 
 
 def check_method(method: str, model: str, preset: Preset) -> None:
@@ -130,8 +132,7 @@ def check_method(method: str, model: str, preset: Preset) -> None:
     editor, suffix = split_method(method)
     found = read_hyperparameters(editor.name, model, preset)
     if isinstance(found, WrapperHyperparameters):
-        base = base_preset(editor.name, model, preset)
-        check_method(f"{found.base}+{suffix}", model, base)
+        check_method(f"{found.base}+{suffix}", model, base_preset(editor.name, model, preset))
     elif suffix == "app":
         app_values(editor.name, model, preset)
     if isinstance(found, MendHyperparameters):

@@ -5,9 +5,9 @@ A method is an editor, alone, with APP, or with all answers as targets:
     rome → ROME      rome+app → ROME+APP
     rome+all → ROME+ (mean)      rome+all-sum → ROME+ (sum): the fairer baseline, Table 5
 
-A variant changes one field of a method's APP, to a value or (ending in ``x``) by a factor:
+A variant changes one field of APP or one of ``DOSES``, to a value or (ending in ``x``) by a factor:
 
-    rome+app@alpha=0x → without L1      rome+app@neighbours=3      rome+app@margin=4
+    rome+app@alpha=0x → without L1      rome+app@neighbours=3      rome@kl_factor=2x
 
 Figures need names and looks but no torch: an editor's class is imported when it is needed.
 """
@@ -16,12 +16,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, get_type_hints
 
 from helpers import UserError
-from helpers.editing.app import OBJECTIVES, SYMBOLS, App
+from helpers.editing.app import OBJECTIVES, SYMBOLS
 
 
 class EditorError(UserError):
@@ -78,7 +78,8 @@ _ROWS = (
 EDITORS = {editor.name: editor for editor in _ROWS}  # in the order of tables and figures
 
 _SUFFIXES = {"": "", "app": "+APP", "all": "+ (mean)", "all-sum": "+ (sum)"}
-_NAME = re.compile(r"([^@]+)(@([a-z]+)=([0-9.]+)(x?))?")
+_NAME = re.compile(r"([^@]+)(@([a-z_]+)=([0-9.]+)(x?))?")
+DOSES = ("kl_factor", "clamp_norm_factor", "norm_constraint")  # of hyperparameters, not of APP
 
 
 def split_method(method: str) -> tuple[NamedEditor, str]:
@@ -103,7 +104,7 @@ def method_label(method: str) -> str:
 
 @dataclass(frozen=True)
 class Variant:
-    """A method, with ``field`` of its APP replaced by ``value`` or multiplied by it (``times``)."""
+    """A method, with ``field`` replaced by ``value`` or multiplied by it (``times``)."""
 
     method: str
     field: str = ""
@@ -112,17 +113,16 @@ class Variant:
 
     def __post_init__(self) -> None:
         method_label(self.method)
-        if self.field and (self.field not in SYMBOLS or not self.method.endswith("+app")):
+        if self.field not in ("", *DOSES, *(SYMBOLS if self.method.endswith("+app") else ())):
             raise EditorError(
-                f"no variant {self!s}: after a method with +app write @FIELD=VALUE or"
-                f" @FIELD=FACTORx with one of {', '.join(SYMBOLS)}"
+                f"no variant {self!s}: write @FIELD=VALUE or @FIELD=FACTORx with one of"
+                f" {', '.join(DOSES)}, or after a method with +app {', '.join(SYMBOLS)}"
             )
 
     @classmethod
     def parse(cls, name: str) -> Variant:
         """The variant of a name."""
-        match = _NAME.fullmatch(name)
-        if match is None:
+        if (match := _NAME.fullmatch(name)) is None:
             raise EditorError(f"no variant {name!r}: write METHOD, or METHOD+app@FIELD=VALUE")
         method, _, field, value, times = match.groups()
         return cls(method, field or "", float(value or 0), bool(times))
@@ -131,11 +131,10 @@ class Variant:
         change = f"@{self.field}={self.value:g}{'x' * self.times}" if self.field else ""
         return self.method + change
 
-    def changed(self, app: App) -> App:
-        """A method's APP with the variant's change."""
-        value = self.value * getattr(app, self.field) if self.times else self.value
-        change: Any = {self.field: int(value) if self.field == "neighbours" else value}
-        return replace(app, **change)
+    def changed(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """The fields of a method's APP, or its hyperparameters, with the variant's change."""
+        value = self.value * (values.get(self.field) or 0) if self.times else self.value
+        return {**values, self.field: int(value) if self.field == "neighbours" else value}
 
     @property
     def editor(self) -> str:
@@ -145,11 +144,11 @@ class Variant:
     @property
     def change(self) -> str:
         """What is changed, in a table's words; empty for the method as it is."""
+        symbol = SYMBOLS.get(self.field, self.field)
         if self.times and not self.value and self.field in OBJECTIVES:
             return f"without {OBJECTIVES[self.field]}"
-        if self.times:
-            return f"{self.value:g} {SYMBOLS[self.field]}"
-        return f"{SYMBOLS[self.field]} = {self.value:g}" if self.field else ""
+        text = f"{self.value:g} {symbol}" if self.times else f"{symbol} = {self.value:g}"
+        return text if self.field else ""
 
     @property
     def label(self) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
@@ -23,6 +23,7 @@ from helpers.results.archive import About
 from helpers.results.publish import Part, Publication
 from helpers.results.store import ResultsStore
 
+More = Callable[[PeakRun, Mapping[str, Editor]], Iterable[Part]]  # made by the editors of ``doses``
 CHUNK = 10  # records of a study edited between two writes to the results store
 _TYPES = {  # of the columns that are published, of those a table has
     "case_id": "int32",
@@ -45,13 +46,13 @@ def publication(params: Mapping[str, Any]) -> Publication:
     return _published(run, params, parts, params["methods"])
 
 
-def study_publication(params: Mapping[str, Any]) -> Publication:
+def study_publication(params: Mapping[str, Any], more: More = lambda *_: ()) -> Publication:
     """The studies of notebook 04 on its first records; sequences take as many as they need."""
     most = max([params["records"], *params["checkpoints"]])
     run = peak_run({**params, "records": most})
     records = run.data.records[: params["records"]]
     first = replace(run, data=replace(run.data, records=records), chunk=CHUNK)
-    parts = [*_variants(first, params), *_responses(first, params), *_sequences(run, params)]
+    parts = [*_variants(first, params, more), *_responses(first, params), *_sequences(run, params)]
     named = (*params["editors"], *params["fairer"], *params["others"])
     return _published(run, params, parts, [f"{editor}+app" for editor in named])
 
@@ -94,7 +95,7 @@ def _scored(name: str, run: PeakRun, editor: Editor) -> Part:
     return Part(name, editor.settings(), scores, partial(scores, finished=True), cases)
 
 
-def _variants(run: PeakRun, params: Mapping[str, Any]) -> Iterator[Part]:
+def _variants(run: PeakRun, params: Mapping[str, Any], more: More) -> Iterator[Part]:
     variants = studies(params)
     whole = [Variant(variant.method) for variant in variants]
     editors = _editors(run, [*whole, *variants], params)
@@ -103,6 +104,7 @@ def _variants(run: PeakRun, params: Mapping[str, Any]) -> Iterator[Part]:
         # Half of nothing is no variant: MEND's APP has L1 alone.
         if not variant.field or editor.settings() != editors[variant.method].settings():
             yield _scored(name, run, editor)
+    yield from more(run, {name: editors[name] for name in params["doses"]})
 
 
 def _responses(run: PeakRun, params: Mapping[str, Any]) -> Iterator[Part]:

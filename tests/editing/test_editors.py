@@ -68,6 +68,11 @@ def test_a_variant_changes_one_field_of_app(tiny, make_editor, monkeypatch):
     built["rect+app"] = Rect(rome, RectHyperparameters())
     monkeypatch.setattr(build, "build_editor", lambda method, *_, **__: built[method])
     names = ["rome+app@beta=0.5x", "rome+app@neighbours=3", "rome+app@margin=4"]
+    sharper, bounded = build_editors(["rome@kl_factor=4x", "rect+app@kl_factor=0x"], None).values()
+    assert sharper.hyperparameters.kl_factor == 4 * rome.hyperparameters.kl_factor
+    assert (bounded.base.hyperparameters.kl_factor, bounded.base.app) == (0, app)
+    with pytest.raises(ValueError, match="norm_constraint"):
+        build_editors(["rome@norm_constraint=2x"], None)
     names += ["rect+app@beta=0.5x", *map(str, objectives("rome"))]
     assert [editor.app for editor in build_editors(names, None).values()] == [
         App(0.2, 0.2, 0.1),

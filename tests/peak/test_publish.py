@@ -11,6 +11,7 @@ from helpers.editing import build
 from helpers.editing.app import App
 from helpers.editing.contexts import ContextTemplates
 from helpers.editing.rome import Rome
+from helpers.locality import doses
 from helpers.peak import publish
 from helpers.peak import run as peak_scores
 from helpers.peak.ablations import studies_of
@@ -28,6 +29,7 @@ PARAMS = {
     "factors": [2.0],
     "margins": [1.0],
     "others": [],
+    "doses": ["rome", "rome@kl_factor=2x"],
     "said": ["rome"],
     "samples": 2,
     "sequences": ["rome+app"],
@@ -72,7 +74,7 @@ def edits(run, into, params=ROME, **how):
 def studies(run, into, **changes):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(publish, "peak_run", lambda _: run)
-        return publish_parts(publish.study_publication({**PARAMS, **changes}), into)
+        return publish_parts(doses.publication({**PARAMS, **changes}), into)
 
 
 def contents(path):
@@ -84,12 +86,12 @@ def no_computation(monkeypatch):
     monkeypatch.setattr(peak_scores, "score_answers", None)
 
 
-def test_every_study_is_stored_once(run, built, into, tmp_path, monkeypatch):
+def test_every_study_is_stored_once(run, built, into, rome_settings, tmp_path, monkeypatch):
     path = studies(run, into)
     stored = studies_of(into.get(path.name))
     assert set(stored.scores) == {
         *built,
-        *("rome+app@neighbours=1", "rome+app@margin=1"),
+        *("rome+app@neighbours=1", "rome+app@margin=1", "rome@kl_factor=2x"),
         *(f"rome+app@{field}={x}x" for field in ("alpha", "beta", "gamma") for x in (0, 2)),
     }
     assert {table["case_id"].nunique() for table in stored.scores.values()} == {2}
@@ -99,6 +101,9 @@ def test_every_study_is_stored_once(run, built, into, tmp_path, monkeypatch):
     }
     assert set(stored.said) == {"before", "again", "rome"}
     assert stored.run.about.settings["rome+app@margin=1"]["app"]["margin"] == 1
+    settings = stored.run.about.settings["locality: rome@kl_factor=2x"]
+    assert settings["hyperparameters"]["kl_factor"] == 2 * rome_settings.kl_factor
+    assert doses.dose_panels(stored.run).axes[0].get_title() == "LS by\nkl_factor"
     assert {file.suffix for file in path.rglob("*") if file.is_file()} == {".json", ".parquet"}
     before = contents(path)
     no_computation(monkeypatch)
