@@ -65,8 +65,8 @@ class Setting:
 
     def chosen(self, count: int | None = None) -> list[PeakRecord]:
         """Packaged records, repeated where there are fewer: no download is needed."""
-        packaged = load_peak("peak-mini-cf").records
-        return list(islice(cycle(packaged), count or self.records))
+        packaged = cycle(load_peak("peak-mini-cf").records)
+        return list(islice(packaged, count or self.records))
 
     def editor(self, method: str) -> Editor:
         """A method's editor on the shape with the paper's preset."""

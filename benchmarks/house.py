@@ -185,9 +185,7 @@ def main() -> None:
     print("modules over 500 lines:", ", ".join(sorted(long)) or "none")
     for what, (word, most) in ADDITIONS.items():
         print(f"{what}, such as {word} (at most {most}):", ", ".join(files_naming(word)))
-    if "--distances" not in sys.argv:
-        return
-    for notebook, word in DISTANCES.items():
+    for notebook, word in DISTANCES.items() if "--distances" in sys.argv else ():
         found = modules_to_a_number(notebook, word)
         print(f"{word} of {notebook}: {len(found)} modules:", ", ".join(found))
 

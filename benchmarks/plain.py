@@ -64,7 +64,8 @@ def plain_responses(
         how = {"attention_mask": torch.ones_like(ids), "max_new_tokens": tokens, "pad_token_id": 0}
         with apply(language_model, update):
             whole = language_model.model.generate(ids, do_sample=False, **how)
-        found.append(tuple(whole[0, ids.shape[1] :].tolist()))
+        ended = whole[0, ids.shape[1] :] == language_model.tokenizer.eos_token_id
+        found.append(tuple(whole[0, ids.shape[1] :][~ended].tolist()))
     return found
 
 

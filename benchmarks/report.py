@@ -1,6 +1,4 @@
-"""What every benchmark ends with: one table with ours, the plain path, their ratio and the fraction of the
-machine's peak.
-"""
+"""What every benchmark ends with: ours, the plain path, and the fraction of the machine's peak."""
 
 from __future__ import annotations
 
