@@ -40,9 +40,9 @@ BUDGETS = {
     "sweeps": 450,
     "top-level": 1370,
     "tools": 2699,  # texts read against the matcher
-    "benchmarks": 1499,
+    "benchmarks": 1496,
     "book": 794,
-    "tests": 13468,
+    "tests": 13470,
 }
 OUTSIDE = ("tools", "benchmarks", "book", "tests")
 # What an addition is: a word by which code names one that exists, and the files it may touch.
