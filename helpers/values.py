@@ -29,7 +29,7 @@ from helpers.triples.sources import check_source
 
 Params = Mapping[str, Any]
 Check = Callable[[], object]
-_METHODS = ("methods", "editors", "fairer", "others", "said", "sequences")
+_METHODS = ("methods", "editors", "fairer", "others", "said", "sequences", "ability")
 _SOME = ("methods", "editors", "modes", "estimators")  # lists that may not be empty
 # What looks at a value, or at each item of a list, by itself.
 _ALONE: dict[str, Callable[[Any], object]] = {

@@ -157,10 +157,11 @@ def dose_panels(run: Run) -> Figure:
     return told(drawn, finding, f"{caption_of(run)}; KL in nats")
 
 
-def _parts(run: PeakRun, editors: Mapping[str, Editor]) -> Iterator[Part]:
+def dose_parts(run: PeakRun, editors: Mapping[str, Editor]) -> Iterator[Part]:
+    """The shifts of notebook 04's doses."""
     for name, editor in editors.items():
         make = partial(locality_shifts, run, editor)
         yield Part(f"locality: {name}", editor.settings(), make, cases=run.cases.by_id)
 
 
-publication = partial(study_publication, more=_parts)  # notebook 04's run
+publication = partial(study_publication, more=dose_parts)  # notebook 04's run

@@ -29,7 +29,7 @@ _TYPES = {  # of the columns that are published, of those a table has
     "case_id": "int32",
     "sample": "int16",
     "role": "category",
-    "prompt_index": "int8",
+    "prompt_index": "int16",
     "list": "category",
     "answer_index": "int16",
     "tokens": "int16",
@@ -41,8 +41,8 @@ _TYPES = {  # of the columns that are published, of those a table has
 def publication(params: Mapping[str, Any]) -> Publication:
     """Every method of notebook 03 on every record, a table a method."""
     run = peak_run(params)
-    editors = _editors(run, params["methods"], params)
-    parts = [_scored(method_label(method), run, editor) for method, editor in editors.items()]
+    editors = editors_of(run, params["methods"], params)
+    parts = [scored_part(method_label(method), run, editor) for method, editor in editors.items()]
     return _published(run, params, parts, params["methods"])
 
 
@@ -52,7 +52,11 @@ def study_publication(params: Mapping[str, Any], more: More = lambda *_: ()) -> 
     run = peak_run({**params, "records": most})
     records = run.data.records[: params["records"]]
     first = replace(run, data=replace(run.data, records=records), chunk=CHUNK)
-    parts = [*_variants(first, params, more), *_responses(first, params), *_sequences(run, params)]
+    parts = [
+        *_variants(first, params, more),
+        *_responses(first, params),
+        *sequence_parts(run, params),
+    ]
     named = (*params["editors"], *params["fairer"], *params["others"])
     return _published(run, params, parts, [f"{editor}+app" for editor in named])
 
@@ -86,24 +90,25 @@ def _published(
     return Publication(name, About(run.settings({}), caption=caption(())), parts, caption)
 
 
-def _scored(name: str, run: PeakRun, editor: Editor) -> Part:
+def scored_part(name: str, run: PeakRun, editor: Editor) -> Part:
+    """Scores before and after each record's own edit."""
     cases = [record.case_id for record in run.data.records]
 
     def scores(*, finished: bool = False) -> pd.DataFrame:
         return small(run.scores(editor, finished=finished))
 
-    return Part(name, editor.settings(), scores, partial(scores, finished=True), cases)
+    return Part(name, editor.settings() | run.asked, scores, partial(scores, finished=True), cases)
 
 
 def _variants(run: PeakRun, params: Mapping[str, Any], more: More) -> Iterator[Part]:
     variants = studies(params)
     whole = [Variant(variant.method) for variant in variants]
-    editors = _editors(run, [*whole, *variants], params)
+    editors = editors_of(run, [*whole, *variants], params)
     for variant in (each for each in variants if str(each) in editors):
         name, editor = str(variant), editors[str(variant)]
         # Half of nothing is no variant: MEND's APP has L1 alone.
         if not variant.field or editor.settings() != editors[variant.method].settings():
-            yield _scored(name, run, editor)
+            yield scored_part(name, run, editor)
     yield from more(run, {name: editors[name] for name in params["doses"]})
 
 
@@ -114,7 +119,7 @@ def _responses(run: PeakRun, params: Mapping[str, Any]) -> Iterator[Part]:
     states: list[tuple[str, AnswerLists, Editor | None]] = [
         ("said before", lists, None),
         ("said again", lists.again(), None),
-        *((f"said by {m}", lists, e) for m, e in _editors(run, params["said"], params).items()),
+        *((f"said by {m}", lists, e) for m, e in editors_of(run, params["said"], params).items()),
     ]
     for name, each, editor in states if params["said"] else ():
         settings = {**(editor.settings() if editor else {}), **sampling}
@@ -122,22 +127,24 @@ def _responses(run: PeakRun, params: Mapping[str, Any]) -> Iterator[Part]:
         yield Part(name, settings, lambda said=said: small(said()))  # type: ignore[misc]
 
 
-def _sequences(run: PeakRun, params: Mapping[str, Any]) -> Iterator[Part]:
+def sequence_parts(run: PeakRun, params: Mapping[str, Any]) -> Iterator[Part]:
+    """Scores after the ``checkpoints`` of ``sequences``."""
     checkpoints = sorted(params["checkpoints"])
-    for method, editor in _editors(run, params["sequences"], params).items():
+    for method, editor in editors_of(run, params["sequences"], params).items():
         for place, edits in enumerate(checkpoints, 1):
             reached = partial(PeakSequence(run, editor).scores, checkpoints[:place])
             cases = [record.case_id for record in run.data.records[:edits]]
             yield Part(
                 f"{method} after {edits}",
-                editor.settings(),
+                editor.settings() | run.asked,
                 lambda reached=reached: small(reached()),  # type: ignore[misc]
                 cases=cases,
             )
 
 
-def _editors(
+def editors_of(
     run: PeakRun, methods: Sequence[str | Variant], params: Mapping[str, Any]
 ) -> dict[str, Editor]:
+    """Editors by name, as the parameters have them."""
     options = {key: params[key] for key in ("preset", "corpus", "seed")}
     return build_editors(methods, run.language_model, **options)

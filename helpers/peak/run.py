@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -25,6 +25,8 @@ from helpers.scoring.answers import Question, score_answers, tokenised
 
 EDIT_COLUMNS = ["case_id", "failure", "steps", "final_nll", "relative_norm", "exploding"]
 SCORING_VERSION = 1  # raise it when what is scored, or how, changes
+Asked = tuple[list[Question], pd.DataFrame]
+Ask = Callable[[PeakRecord], Asked]
 Make = Callable[[Sequence[PeakRecord]], Mapping[str, pd.DataFrame]]
 _OF_THE_FILE = ("dataset", "checksum", "strict_lists")  # a record's own content states as much
 _UPDATE = "update.safetensors"
@@ -46,7 +48,7 @@ def edit_request(record: PeakRecord) -> EditRequest:
     )
 
 
-def questions(record: PeakRecord) -> tuple[list[Question], pd.DataFrame]:
+def questions(record: PeakRecord) -> Asked:
     """All questions of a record, and the key of each answer in their order."""
     lists = record.lists
     answers = tuple(answer for group in lists.values() for answer in group)
@@ -70,6 +72,7 @@ def score_records(
     records: Sequence[PeakRecord],
     updates: Sequence[Update] | None = None,
     *,
+    ask: Ask = questions,
     progress: bool = False,
 ) -> pd.DataFrame:
     """Long table (case_id, role, prompt_index, list, answer_index, tokens, sum) of all records.
@@ -78,7 +81,7 @@ def score_records(
     """
     asked, keys, owners = [], [], []
     for index, record in enumerate(records):
-        asked_here, table = questions(record)
+        asked_here, table = ask(record)
         asked += asked_here
         keys.append(table)
         owners += [index if updates is not None else -1] * len(asked_here)
@@ -123,16 +126,22 @@ class PeakRun:
     store: ResultsStore
     chunk: int | None = None  # records edited together: what an interruption can cost
     progress: bool = False
+    ask: Ask = questions  # of each record
+    asked: dict[str, Any] = field(default_factory=dict)  # what else ``ask`` depends on
+
+    def score(self, *what: Any) -> pd.DataFrame:
+        """``score_records`` of this run's model and questions."""
+        how: Any = {"ask": self.ask, "progress": self.progress}
+        return score_records(self.language_model, *what, **how)
 
     def scored(self, editor: Editor | None = None) -> pd.DataFrame:
         """Scores of each record under its own, independent edit, or by the unedited model."""
-        model = self.language_model
 
         def made(records: Sequence[PeakRecord]) -> dict[str, pd.DataFrame]:
             if editor is None:
-                return {"scores": score_records(model, records, progress=self.progress)}
+                return {"scores": self.score(records)}
             updates = editor.edit([edit_request(record) for record in records])
-            scores = score_records(model, records, updates, progress=self.progress)
+            scores = self.score(records, updates)
             edits = flag_unusable(diagnostics_table(records, updates), scores, "sum")
             return {"scores": scores, "edits": edits}
 
@@ -162,7 +171,7 @@ class PeakRun:
 
         def ask(record: PeakRecord) -> None:
             edit_request(record)
-            tokenised(self.language_model, questions(record)[0])
+            tokenised(self.language_model, self.ask(record)[0])
 
         read_all(((f"{self.data.path}, case_id {r.case_id}", r) for r in records), ask)
 
@@ -194,6 +203,7 @@ class PeakRun:
             **self.language_model.identity,
             "scoring_version": SCORING_VERSION,
             "scored_by": {"answers": Question.version},
+            **self.asked,
             **more,
         }
 
@@ -250,7 +260,7 @@ class PeakSequence:
             with kept_whole(results.folder / _UPDATE) as scratch:
                 total.save(scratch)
             with overlay_all(model, total):
-                scores = score_records(model, records[:count], progress=self.run.progress)
+                scores = self.run.score(records[:count])
             results.add({"scores": scores})
 
 

@@ -1,0 +1,1 @@
+"""What edits do to a model's general ability."""

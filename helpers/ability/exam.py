@@ -1,0 +1,117 @@
+"""Perplexity of two texts and a multiple choice of facts, before and after edits.
+
+The packaged *exam* has forty passages of each text, and 200 questions whose first answer is right. A record
+is asked its ``PARTS``, forty records in sequence all; nothing names an edited subject. With s the mean
+log-probability of tokens, perplexity is exp(-s), and the answer with the highest s counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cache, partial
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from helpers.editing.editor import Editor
+from helpers.locality.doses import dose_parts
+from helpers.paths import PACKAGED
+from helpers.peak.metrics import KEYS
+from helpers.peak.publish import editors_of, scored_part, sequence_parts, study_publication
+from helpers.peak.records import PeakRecord, mentions
+from helpers.peak.run import Asked, PeakRun
+from helpers.results.archive import Run
+from helpers.results.publish import Part, Publication
+from helpers.results.statistics import bootstrap_interval, paired_shares
+from helpers.results.text import in_points, with_interval
+from helpers.scoring.answers import Question
+
+VERSION = 1  # raise it when what a record is asked changes
+FOLDER = PACKAGED / "ability"
+TEXTS = ("austen", "carroll")
+PARTS = {"austen": 1, "carroll": 1, "facts": 5}
+CHECKPOINTS = (10, 40)  # edits in sequence
+
+
+@cache
+def exam() -> dict[str, list[Question]]:
+    """The passages of each text, and the questions about ``facts``."""
+    found = {}
+    for role in PARTS:
+        text = (FOLDER / f"{role}.tsv").read_text("utf-8")
+        rows = (line.split("\t") for line in text.splitlines())
+        found[role] = [Question(a, tuple(b)) for a, *b in rows]
+    return found
+
+
+def examined(run: PeakRun, edited: Sequence[PeakRecord] = ()) -> PeakRun:
+    """The run with the exam for its records' questions, where ``edited`` are in sequence."""
+    asked = {"exam": VERSION, "edited": [[r.case_id, r.subject] for r in edited]}
+    return replace(run, ask=partial(part, edited), asked=asked)
+
+
+def part(edited: Sequence[PeakRecord], record: PeakRecord) -> Asked:
+    """A record's part of the exam, by its place in a sequence, and the key of each answer."""
+    places = {each.case_id: i for i, each in enumerate(edited)}
+    place = places.get(record.case_id, record.case_id)
+    subjects = {each.subject for each in (record, *edited)}
+    chosen, keys = [], []
+    for role, count in PARTS.items():
+        own = list(enumerate(exam()[role]))
+        free = [pair for pair in own if not _named(pair[1], subjects)]
+        for turn in range(count * place, count * (place + 1)):
+            index, asked = free[turn % len(free)]
+            chosen.append(asked)
+            key = record.case_id, role, index, "exam"
+            keys += [(*key, i) for i, _ in enumerate(asked.answers)]
+    return chosen, pd.DataFrame(keys, columns=KEYS)
+
+
+def publication(params: Mapping[str, Any]) -> Publication:
+    """Notebook 04's run, with the exam of the methods in ``ability``."""
+
+    def more(run: PeakRun, editors: Mapping[str, Editor]) -> Iterator[Part]:
+        yield from dose_parts(run, editors)
+        records = run.data.records[: CHECKPOINTS[-1]]
+        methods = params["ability"]
+        for method, editor in editors_of(run, methods, params).items():
+            name = f"ability: {method}, alone"
+            yield scored_part(name, examined(run), editor)
+        counts = [n for n in CHECKPOINTS if n <= len(records)]
+        which = {"sequences": methods, "checkpoints": counts}
+        together = examined(run, records)
+        for each in sequence_parts(together, {**params, **which}):
+            name = each.name.replace(" after ", ", in sequence: ")
+            yield replace(each, name=f"ability: {name}")
+
+    return study_publication(params, more)
+
+
+def ability_table(run: Run) -> pd.DataFrame:
+    """Before → after, by state: intervals of mean ratios and of changes in points are over records."""
+    rows: dict[str, dict[str, str]] = {}
+    for name in (each for each in run.tables if each.startswith("ability: ")):
+        row = rows.setdefault(name.removeprefix("ability: "), {})
+        scores = run.tables[name].set_index(KEYS).astype(float)
+        sums = scores[["sum_before", "sum_after"]]
+        means = sums.div(scores["tokens"], axis=0)
+        for text in TEXTS:
+            before, after = -means.xs(text, level="role").to_numpy().T
+            levels = (np.exp(values.mean()) for values in (before, after))
+            ratio = bootstrap_interval(np.exp(after - before))
+            row[f"perplexity, {text}"] = " → ".join(f"{x:.1f}" for x in levels)
+            row[f"ratio, {text}"] = with_interval(ratio, digits=3)
+        facts = means.xs("facts", level="role")
+        chosen = [facts[m].unstack().idxmax(axis=1) for m in sums.columns.astype(str)]
+        shares = [each.eq(0).groupby("case_id").mean() for each in chosen]
+        row["right answers"] = " → ".join(f"{100 * x.mean():.1f}" for x in shares)
+        change = paired_shares(*shares).difference
+        row["change"] = in_points(change, signed=True)
+    return pd.DataFrame.from_dict(rows, orient="index")
+
+
+def _named(question: Question, subjects: set[str]) -> bool:
+    text = " ".join((question.prompt, *question.answers))
+    return any(mentions(text, subject) for subject in subjects)
