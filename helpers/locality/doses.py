@@ -103,7 +103,7 @@ def doses_of(run: Run) -> pd.Series:
             scores = scores_of(run, only=[variant])[variant]
             metrics = metrics_table(scores)
             found[Variant.parse(variant)] = metrics.join(wide)
-    for each in (variant for variant in found if variant.value):
+    for each in (v for v in found if v.value):
         parts[each.method, each.field, each.value] = found[each]
         parts[each.method, each.field, 1.0] = found[Variant(each.method)]
     doses = pd.concat(parts, names=["method", "field", "dose"])
@@ -154,7 +154,7 @@ def dose_panels(run: Run) -> Figure:
     early = first.eq(first.min(axis=1), axis=0).sum()
     counts = ", ".join(f"{m} {n}" for m, n in early.items())
     finding = f"First to change, of {len(first)} series: {counts}"
-    return told(drawn, finding, f"{caption_of(run)}; KL in nats")
+    return told(drawn, finding, f"{caption_of(run)}; 95 % intervals (bootstrap); KL in nats")
 
 
 def dose_parts(run: PeakRun, editors: Mapping[str, Editor]) -> Iterator[Part]:
