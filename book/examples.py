@@ -13,15 +13,16 @@ from scipy.special import expit
 
 from helpers.klob.metrics import permutation_null, relative_similarity, similarity_matrix
 from helpers.peak import figures as peak
-from helpers.peak.ablations import said_metrics
 from helpers.peak.metrics import ranking_forgetting_factor, ranking_noise_factor
+from helpers.scorers.agreement import lists_in_text
+from helpers.scorers.run import NAMED
 
 _MARK = re.compile(r"%EXAMPLE (\w+)%")
 
 
 def with_examples(page: str) -> str:
     """The page with every example in its place; a ``KeyError`` for a mark without one."""
-    made = {f.__name__: f for f in (_additivity, _said, _similarity, _chance)}
+    made = {f.__name__: f for f in (_additivity, _recall, _similarity, _chance)}
     words = ":::{{admonition}} Example\n{}\n:::".format
     return _MARK.sub(lambda found: words(made[f"_{found[1]}"]()), page)
 
@@ -55,20 +56,18 @@ def _additivity() -> str:
     return "\n".join([*head, *rows, "", words])
 
 
-def _said() -> str:
+def _recall() -> str:
     def named(*answers: tuple[str, int]) -> pd.DataFrame:
-        rows = [(0, sample, *answer) for sample, answer in enumerate(answers)]
-        return pd.DataFrame(rows, columns=["case_id", "sample", "list", "answer_index"])
+        rows = [(0, "free", sample, *answer) for sample, answer in enumerate(answers, 1)]
+        return pd.DataFrame(rows, columns=NAMED)
 
     before = named(("correct", 0), ("correct", 1), ("correct", 0), ("none", -1))
     after = named(("target", 0), ("target", 0), ("correct", 0), ("hard", 0))
-    found = said_metrics(before, after).loc[0]
+    found = lists_in_text(before, after).loc[0]
     return (
-        "Of four continuations before the edit two name Egypt and one names Chad; after it two name "
-        "the new answer, one Egypt and one Laos, which is false. List forgetting is "
-        f"{found['list_forgetting']:.2f} (Chad is gone), list noise {found['list_noise']:.2f} (one of "
-        f"three named answers), share forgetting {found['share_forgetting']:.2f} (from three "
-        f"continuations to one), share noise {found['share_noise']:.2f}."
+        "Of four responses before the edit two name Egypt and one names Chad; after it two name "
+        "the new answer, one Egypt and one Laos, which is hard false. List recall is "
+        f"{found['recall']:.2f} (Chad is gone), and {found['new_hard']:.0f} hard false answer is new."
     )
 
 

@@ -14,7 +14,6 @@ import pandas as pd
 from tables import label_of, metrics_of, runs_of
 
 from helpers.paths import FIGURES, file_name
-from helpers.peak.ablations import studies_of
 from helpers.peak.records import MINI, PeakRecord, load_peak
 from helpers.peak.tables import caption_of, scores_of
 from helpers.results.archive import Run
@@ -43,15 +42,13 @@ def facts_of(run: Run) -> dict[str, Any]:
 
     Returns:
         ``caption``; ``methods`` (labels); ``facts``, each with its ``title``, the edit's ``target``,
-        ``answers`` (kind, words), ``before`` and, by method, ``after`` [answers], ``measures`` and
-        ``said`` (how many sampled responses name an answer, of the unedited model under ``before``).
+        ``answers`` (kind, words), ``before`` and, by method, ``after`` [answers] and ``measures``.
     """
     words = _words_of(run)
     scores = scores_of(run, only=[n for n in run.tables if " " not in n and "@" not in n])
     labels = {name: label_of(name) for name in scores}
     edit = {name: _at_edit(table) for name, table in scores.items()}
     metrics = {name: metrics_of(run, name) for name in scores}
-    said = studies_of(run).said if words and "said before" in run.tables else {}
     facts = []
     for case_id, asked in next(iter(edit.values())).groupby("case_id", sort=True):
         every = {name: table[table["case_id"] == case_id] for name, table in edit.items()}
@@ -66,10 +63,6 @@ def facts_of(run: Run) -> dict[str, Any]:
                 "before": _means(asked, "sum_before"),
                 "after": {labels[name]: _means(t, "sum_after") for name, t in every.items()},
                 "measures": {labels[n]: _measures(t, case_id) for n, t in metrics.items()},
-                "said": {
-                    labels.get(state, state): _counts(table, int(case_id), asked)
-                    for state, table in said.items()
-                },
             }
         )
     caption = caption_of(run).removeprefix("ours: ")
@@ -109,11 +102,3 @@ def _answer(record: PeakRecord | None, kind: str, place: int) -> str:
     if record:
         return str(record.lists[kind][place])
     return "the new answer" if kind == "target" else f"{kind} {place + 1}"
-
-
-def _counts(said: pd.DataFrame, case_id: int, asked: pd.DataFrame) -> list[int]:
-    """In how many responses each answer is named."""
-    own = said[said["case_id"] == case_id]
-    named = own.groupby(["list", "answer_index"])["sample"].nunique()
-    places = zip(asked["list"], asked["answer_index"], strict=True)
-    return [int(named.get(place, 0)) for place in places]

@@ -21,6 +21,7 @@ PUBLISHED = {
     "05_klob_localisation": ("klob", "helpers.klob.publish", "publication"),
     "06_thinkedit_case_study": ("thinkedit", "helpers.thinkedit.publish", "publication"),
     "04_app_ablations": ("ablations", "helpers.ability.exam", "publication"),
+    "04_app_ablations, scorers": ("scorers", "helpers.scorers.publish", "publication"),
 }
 
 
@@ -35,12 +36,11 @@ def publish(
     notebook = notebook_of(params_file).stem
     if notebook not in PUBLISHED:
         raise UserError(f"{params_file}: published are only {', '.join(PUBLISHED)}")
-    paper, module, function = PUBLISHED[notebook]
-    into = Archive(data / paper, label=name)
+    paper, module, function = PUBLISHED[notebook + ", scorers" * bool(params.get("scorers"))]
     with chdir(REPOSITORY):  # from where the notebooks read paths as well
         check_values(params_file, params, published=False)
-        publication = getattr(import_module(module), function)(params)
-        written = publish_parts(publication, into, finished=finished)
+        made = getattr(import_module(module), function)(params)
+        written = publish_parts(made, Archive(data / paper, label=name), finished=finished)
     if data == DATA:
         write_list()
     return written

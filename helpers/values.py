@@ -29,7 +29,7 @@ from helpers.triples.sources import check_source
 
 Params = Mapping[str, Any]
 Check = Callable[[], object]
-_METHODS = ("methods", "editors", "fairer", "others", "said", "sequences", "ability")
+_METHODS = ("methods", "editors", "fairer", "others", "scorers", "sequences", "ability")
 _SOME = ("methods", "editors", "modes", "estimators")  # lists that may not be empty
 # What looks at a value, or at each item of a list, by itself.
 _ALONE: dict[str, Callable[[Any], object]] = {
@@ -139,7 +139,7 @@ def _published(name: str, params: Params) -> None:
     if "stored" in params:  # notebooks 05 and 06
         run = run_name(name, params["source"]) if "source" in params else name
         Archive(REPOSITORY / params["stored"]).get(run)
-    elif "said" in params:  # notebook 04
+    elif "scorers" in params:  # notebook 04
         archive("ablations").get(name)
     else:
         for data in ("peak-cf", "peak-t"):

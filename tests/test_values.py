@@ -33,7 +33,7 @@ NONSENSE: list[tuple[str, dict[str, Any]]] = [
     *((RUNS, {"methods": methods}) for methods in ([], ["rome+nosuch"], ["kn+app"])),
     (RUNS, {"published": ["nosuch", "smollm2-135m"]}),
     *((ABLATIONS, {"editors": editors}) for editors in ([], ["nosuch"])),
-    *((ABLATIONS, {name: ["nosuch"]}) for name in ("fairer", "others", "said", "sequences")),
+    *((ABLATIONS, {name: ["nosuch"]}) for name in ("fairer", "others", "scorers", "sequences")),
     *((ABLATIONS, {name: [-1]}) for name in ("neighbours", "checkpoints", "factors", "margins")),
     *((ABLATIONS, {"doses": [name]}) for name in ("rome@nosuch=2x", "rome@alpha=2x")),
     *((CONSTRUCTION, {"source": name}) for name in ("nosuch", "httpfoo")),

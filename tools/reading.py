@@ -18,8 +18,8 @@ import typer
 from scipy.stats import binomtest
 
 from helpers.peak.records import PeakRecord, load_peak
-from helpers.peak.said import named_answers
 from helpers.results.store import Cases, Results
+from helpers.scorers.run import named_answers
 
 app = typer.Typer(add_completion=False)
 

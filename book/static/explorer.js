@@ -65,8 +65,6 @@ function row(fact, method, index, ranks, low) {
   made.append(answer, element("td", KINDS[kind]));
   made.append(element("td", `${ranks[0][index]}\u00a0→\u00a0${ranks[1][index]}`));
   made.append(element("td", `${probability(before)}\u00a0→ ${probability(after)}`));
-  if (fact.said[method])
-    made.append(element("td", `${fact.said.before[index]}\u00a0→\u00a0${fact.said[method][index]}`));
   return made;
 }
 
@@ -74,7 +72,7 @@ function table(fact, method) {
   const logs = [fact.before, fact.after[method]];
   const ranks = logs.map(places);
   const low = Math.min(...logs.flat());
-  const titles = ["answer", "kind", "place", "P", ...(fact.said[method] ? ["generated"] : [])];
+  const titles = ["answer", "kind", "place", "P"];
   const head = element("tr");
   head.append(...titles.map((title) => element("th", title)));
   const order = Object.entries(ranks[1]).sort((a, b) => a[1] - b[1]).map(([i]) => Number(i));

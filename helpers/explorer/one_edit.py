@@ -21,10 +21,10 @@ from helpers.models.language_model import LanguageModel
 from helpers.peak.metrics import metrics_table
 from helpers.peak.records import PeakRecord
 from helpers.peak.run import edit_request, joined_scores, questions
-from helpers.peak.said import CONTINUATION, named_answers
 from helpers.results.figure import figure
 from helpers.results.store import ResultsStore
 from helpers.results.style import told
+from helpers.scorers.run import named_answers
 from helpers.scoring.naming import fold
 from helpers.scoring.responses import Sampling, sample_responses
 from helpers.thinkedit import case
@@ -34,7 +34,7 @@ from helpers.thinkedit.metrics import BY_RANK, facts_table
 from helpers.thinkedit.run import ThinkEditRun
 
 MEASURES = ("ES", "GS", "LS", "AFF_hard", "ANF_hard", "AFF_random", "ANF_random")
-LISTING = replace(CONTINUATION, max_new_tokens=24)
+LISTING = Sampling(max_new_tokens=24, stop="\n", chat=False)
 
 
 def own_record(*, subject: str, prompt: str, target: str, correct: str, false: str) -> PeakRecord:

@@ -127,7 +127,7 @@ def vocabulary_scores(
     hidden: Tensor,
     place: Tensor,
     tokens: Tensor,
-    whole: Tensor | None = None,
+    whole: Tensor | slice = slice(0),
 ) -> tuple[Tensor, Tensor]:
     """Log-probabilities of tokens [n], and distributions [m, vocabulary]; fp32, natural logarithm.
 
@@ -138,4 +138,4 @@ def vocabulary_scores(
     """
     logits = language_model.model.get_output_embeddings()(hidden)
     scores = logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(-1)
-    return scores[place, tokens], scores[place[:0] if whole is None else whole]
+    return scores[place, tokens], scores[whole]

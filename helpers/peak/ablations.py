@@ -1,11 +1,9 @@
-"""What parts of APP do: variants of notebook 04, their tables, and measures of what a model generates.
+"""What parts of APP do: variants of notebook 04 and their tables.
 
 *figures/data/ablations/<model>_<dataset>* holds the studies, each stored as soon as it is finished:
 
 - ``rome+app@neighbours=3``: scores before and after independent edits, by variant;
-- ``rome+app after 10``: the same after ten sequential edits;
-- ``said by rome+app``: which known answers sampled responses name after the edits; ``said before`` and
-  ``said again`` (other random numbers) are of the unedited model.
+- ``rome+app after 10``: the same after ten sequential edits.
 """
 
 from __future__ import annotations
@@ -14,18 +12,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
-from helpers.editing.editors import OBJECTIVES, SYMBOLS, Variant, fairer, method_label, objectives
+from helpers.editing.editors import OBJECTIVES, SYMBOLS, Variant, fairer, objectives
 from helpers.peak.findings import ByVariant
 from helpers.peak.metrics import metrics_table
 from helpers.peak.tables import caption_of, scores_of
 from helpers.results.archive import Run
 from helpers.results.text import published_table
-
-FALSE = ("hard", "random")
-MEASURES = ("list_forgetting", "list_noise", "share_forgetting", "share_noise", "target_share")
 
 
 def studies(params: Mapping[str, Any]) -> list[Variant]:
@@ -55,7 +49,6 @@ class Studies:
     run: Run
     scores: dict[str, pd.DataFrame]  # by variant
     sequences: dict[tuple[str, int], pd.DataFrame]  # by method and number of edits
-    said: dict[str, pd.DataFrame]  # by state of the model
 
     def described(self, *tables: pd.DataFrame) -> str:
         """The caption with the number of records (case_id) that are behind these tables."""
@@ -69,13 +62,10 @@ def studies_of(run: Run) -> Studies:
     variants = variants_of(run)
     places = {name: name.split(" after ") for name in run.tables if " after " in name}
     scores = scores_of(run, only=[*variants, *places])
-    said = [name for name in run.tables if name.startswith("said ")]  # by rome, before, again
-    states = [name.removeprefix("said ").removeprefix("by ") for name in said]
     return Studies(
         run=run,
         scores={name: scores[name] for name in variants},
         sequences={(m, int(edits)): scores[name] for name, (m, edits) in places.items()},
-        said={s: run.tables[n].astype({"list": str}) for s, n in zip(states, said, strict=True)},
     )
 
 
@@ -144,64 +134,3 @@ def sequence_metrics(stored: Studies) -> dict[tuple[str, int], pd.DataFrame]:
     """Metrics of all edited records after n edits, by method and n."""
     ordered = sorted(stored.sequences, key=lambda place: place[1])
     return {place: metrics_table(stored.sequences[place]) for place in ordered}
-
-
-def said_metrics(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
-    """Forgetting and noise in generated text, from the answers its sampled responses name.
-
-    With B and A the distinct known answers named before and after an edit (correct ones C, false ones
-    F, the appended one among A's others), and shares over all samples of a record:
-
-        list forgetting   |C_B - C_A| / |C_B|              correct answers no longer named
-        list noise        |F_A - F_B| / |A|                newly named false answers in the list
-        share forgetting  max(0, 1 - c_A / c_B)            c: share of samples naming a correct answer
-        share noise       max(0, f_A - f_B)                f: share of samples naming a false answer
-        target share                                       share of samples naming the appended answer
-
-    These are this project's own. Of every record in both tables, which are as ``AnswerLists.said``
-    gives them: ``MEASURES`` as fractions and ``named_before``, |C_B|. Forgetting is NaN where the
-    unedited model names no correct answer, list noise where the edited one names nothing.
-    """
-    first, second = (dict(iter(table.groupby("case_id"))) for table in (before, after))
-    common = sorted(set(before["case_id"]) & set(after["case_id"]))
-    rows = {case: _measures(first[case], second[case]) for case in common}
-    columns = [*MEASURES, "named_before"]
-    return pd.DataFrame.from_dict(rows, orient="index", columns=columns).rename_axis("case_id")
-
-
-def said_by_state(stored: Studies) -> dict[str, pd.DataFrame]:
-    """``said_metrics`` against the unedited model, by label; ``unedited, again``: of a second draw."""
-    if "before" not in stored.said:
-        return {}
-    before, again = stored.said["before"], "unedited, again"
-    return {
-        again if state == "again" else method_label(state): said_metrics(before, table)
-        for state, table in stored.said.items()
-        if state != "before"
-    }
-
-
-def _measures(before: pd.DataFrame, after: pd.DataFrame) -> dict[str, float]:
-    named, still = (_distinct(table, ("correct",)) for table in (before, after))
-    right, kept = (_share(table, ("correct",)) for table in (before, after))
-    wrong, noisy = (_share(table, FALSE) for table in (before, after))
-    new = _distinct(after, FALSE) - _distinct(before, FALSE)
-    everything = _distinct(after, ("target", "correct", *FALSE))
-    return {
-        "list_forgetting": len(named - still) / len(named) if named else np.nan,
-        "list_noise": len(new) / len(everything) if everything else np.nan,
-        "share_forgetting": max(0.0, 1 - kept / right) if right else np.nan,
-        "share_noise": max(0.0, noisy - wrong),
-        "target_share": _share(after, ("target",)),
-        "named_before": len(named),
-    }
-
-
-def _distinct(table: pd.DataFrame, lists: tuple[str, ...]) -> set[tuple[str, int]]:
-    chosen = table[table["list"].isin(lists)]
-    return set(zip(chosen["list"], chosen["answer_index"], strict=True))
-
-
-def _share(table: pd.DataFrame, lists: tuple[str, ...]) -> float:
-    named = table.loc[table["list"].isin(lists), "sample"].nunique()
-    return named / table["sample"].nunique()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -18,7 +18,6 @@ from helpers.paths import REPOSITORY, run_name
 from helpers.peak.ablations import studies
 from helpers.peak.records import load_peak
 from helpers.peak.run import PeakRun, PeakSequence
-from helpers.peak.said import AnswerLists
 from helpers.results.archive import About
 from helpers.results.publish import Part, Publication
 from helpers.results.store import ResultsStore
@@ -27,6 +26,7 @@ More = Callable[[PeakRun, Mapping[str, Editor]], Iterable[Part]]  # made by the 
 CHUNK = 10  # records of a study edited between two writes to the results store
 _TYPES = {  # of the columns that are published, of those a table has
     "case_id": "int32",
+    "form": "category",
     "sample": "int16",
     "role": "category",
     "prompt_index": "int16",
@@ -35,6 +35,8 @@ _TYPES = {  # of the columns that are published, of those a table has
     "tokens": "int16",
     "sum_before": "float32",
     "sum_after": "float32",
+    "top_before": "int16",
+    "top_after": "int16",
 }
 
 
@@ -43,7 +45,7 @@ def publication(params: Mapping[str, Any]) -> Publication:
     run = peak_run(params)
     editors = editors_of(run, params["methods"], params)
     parts = [scored_part(method_label(method), run, editor) for method, editor in editors.items()]
-    return _published(run, params, parts, params["methods"])
+    return published(run, params, parts, params["methods"])
 
 
 def study_publication(params: Mapping[str, Any], more: More = lambda *_: ()) -> Publication:
@@ -52,13 +54,9 @@ def study_publication(params: Mapping[str, Any], more: More = lambda *_: ()) -> 
     run = peak_run({**params, "records": most})
     records = run.data.records[: params["records"]]
     first = replace(run, data=replace(run.data, records=records), chunk=CHUNK)
-    parts = [
-        *_variants(first, params, more),
-        *_responses(first, params),
-        *sequence_parts(run, params),
-    ]
+    parts = [*_variants(first, params, more), *sequence_parts(run, params)]
     named = (*params["editors"], *params["fairer"], *params["others"])
-    return _published(run, params, parts, [f"{editor}+app" for editor in named])
+    return published(run, params, parts, [f"{editor}+app" for editor in named])
 
 
 def peak_run(params: Mapping[str, Any]) -> PeakRun:
@@ -76,28 +74,42 @@ def small(table: pd.DataFrame) -> pd.DataFrame:
     return table[list(types)].astype(types)
 
 
-def _published(
-    run: PeakRun, params: Mapping[str, Any], parts: Sequence[Part], methods: Sequence[str]
+def published(
+    run: PeakRun,
+    params: Mapping[str, Any],
+    parts: Sequence[Part],
+    methods: Sequence[str],
+    more: Mapping[str, Any] | None = None,
 ) -> Publication:
+    """A run's parts; ``more`` is what all its rows depend on besides."""
+
     # The caption words the preset of these methods, and of others that are published with them.
     def caption(names: Collection[str]) -> dict[str, Any]:
         every = dict.fromkeys([*methods, *map(str.lower, names)])
-        protected = [method for method in every if method.endswith("+app")]
+        protected = [m for m in every if m.endswith("+app") and " " not in m]
         words = preset_words(run.language_model.name, params["preset"], protected)
         return {"records": len(run.data.records), "preset": words}
 
     name = run_name(run.language_model.name, run.data.name)
-    return Publication(name, About(run.settings({}), caption=caption(())), parts, caption)
+    return Publication(name, About(run.settings(more or {}), caption=caption(())), parts, caption)
 
 
 def scored_part(name: str, run: PeakRun, editor: Editor) -> Part:
     """Scores before and after each record's own edit."""
+    return part(name, run, run.scores, editor)
+
+
+def part(
+    name: str, run: PeakRun, give: Callable[..., pd.DataFrame], editor: Editor | None = None
+) -> Part:
+    """A table of a run's records, as ``give`` makes it for an editor."""
     cases = [record.case_id for record in run.data.records]
 
-    def scores(*, finished: bool = False) -> pd.DataFrame:
-        return small(run.scores(editor, finished=finished))
+    def table(*, finished: bool = False) -> pd.DataFrame:
+        return small(give(editor, finished=finished))
 
-    return Part(name, editor.settings() | run.asked, scores, partial(scores, finished=True), cases)
+    settings = editor.settings() if editor else {}
+    return Part(name, settings | run.asked, table, partial(table, finished=True), cases)
 
 
 def _variants(run: PeakRun, params: Mapping[str, Any], more: More) -> Iterator[Part]:
@@ -110,21 +122,6 @@ def _variants(run: PeakRun, params: Mapping[str, Any], more: More) -> Iterator[P
         if not variant.field or editor.settings() != editors[variant.method].settings():
             yield scored_part(name, run, editor)
     yield from more(run, {name: editors[name] for name in params["doses"]})
-
-
-def _responses(run: PeakRun, params: Mapping[str, Any]) -> Iterator[Part]:
-    lists = AnswerLists(run, samples=params["samples"])
-    drawn = {"samples": lists.samples, **asdict(lists.sampling)}
-    sampling = {"sampling": {"records": len(run.data.records), **drawn}}
-    states: list[tuple[str, AnswerLists, Editor | None]] = [
-        ("said before", lists, None),
-        ("said again", lists.again(), None),
-        *((f"said by {m}", lists, e) for m, e in editors_of(run, params["said"], params).items()),
-    ]
-    for name, each, editor in states if params["said"] else ():
-        settings = {**(editor.settings() if editor else {}), **sampling}
-        said = partial(each.said, editor)
-        yield Part(name, settings, lambda said=said: small(said()))  # type: ignore[misc]
 
 
 def sequence_parts(run: PeakRun, params: Mapping[str, Any]) -> Iterator[Part]:

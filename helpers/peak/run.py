@@ -73,9 +73,10 @@ def score_records(
     updates: Sequence[Update] | None = None,
     *,
     ask: Ask = questions,
+    columns: Sequence[str] = ("tokens", "sum"),
     progress: bool = False,
 ) -> pd.DataFrame:
-    """Long table (case_id, role, prompt_index, list, answer_index, tokens, sum) of all records.
+    """Long table (case_id, role, prompt_index, list, answer_index, ``columns``) of all records.
 
     Each is scored under its own of the ``updates``; without them, by the unedited model.
     """
@@ -86,9 +87,7 @@ def score_records(
         keys.append(table)
         owners += [index if updates is not None else -1] * len(asked_here)
     scores = score_answers(language_model, asked, updates, owners, progress=progress)
-    return pd.concat(keys, ignore_index=True).assign(
-        tokens=scores["tokens"].to_numpy(), sum=scores["sum"].to_numpy()
-    )
+    return pd.concat(keys, ignore_index=True).join(scores[list(columns)])
 
 
 def joined_scores(

@@ -63,7 +63,7 @@ def share_interval(values: ArrayLike) -> Estimate:
     1, else the bootstrap over records.
     """
     numbers = defined(values)
-    if len(numbers) and _is_binary(numbers):
+    if len(numbers) and is_binary(numbers):
         return Estimate(*_binomial(numbers, 1 - LEVEL, "exact"), len(numbers))
     return bootstrap_interval(numbers, resamples=2_000)
 
@@ -116,7 +116,7 @@ def paired_shares(first: ArrayLike, second: ArrayLike) -> Contrast:
     """
     one, two = _pairs(first, second)
     differences = two - one
-    if _is_binary(one) and _is_binary(two):
+    if is_binary(one) and is_binary(two):
         return Contrast(paired_proportions(one, two), _newcombe_p(one, two))
     if not differences.any():
         bound = share_interval(np.abs(differences)).high
@@ -132,7 +132,7 @@ def mean_above(values: ArrayLike, level: float) -> Contrast:
 def share_above(values: ArrayLike, level: float) -> Contrast:
     """A share over records minus a level: exact where every record gives 0 or 1, else bootstrapped."""
     numbers = defined(values)
-    if not _is_binary(numbers):
+    if not is_binary(numbers):
         return _bootstrapped(numbers - level)
     found = share_interval(numbers)
     ones = int(numbers.sum())
@@ -176,7 +176,8 @@ def _pairs(first: ArrayLike, second: ArrayLike) -> tuple[Numbers, Numbers]:
     return one[both], two[both]
 
 
-def _is_binary(values: Numbers) -> bool:
+def is_binary(values: Numbers) -> bool:
+    """Whether every value is 0 or 1."""
     return bool(np.isin(values, (0.0, 1.0)).all())
 
 

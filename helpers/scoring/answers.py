@@ -57,7 +57,8 @@ def score_answers(
     """Score every answer of every question, under ``updates`` if any; no weight is touched.
 
     ``owners`` are for each question the index of its update, -1 for the unedited model. A row per
-    answer: question, answer (indices), tokens (count), sum and mean of their log-probabilities.
+    answer: question, answer (indices), tokens and top (counts: all, and those more probable than any
+    other token), sum and mean of their log-probabilities.
     """
     moved, owner_of = owned(language_model, len(questions), updates, owners)
     asked = tokenised(language_model, questions)
@@ -65,16 +66,16 @@ def score_answers(
         [(i, j, len(ids)) for i, (_, own) in enumerate(asked) for j, ids in enumerate(own)],
         columns=["question", "answer", "tokens"],
     )
-    rows, sums = _packed(asked, owner_of), np.zeros(len(table))
+    rows, found = _packed(asked, owner_of), np.zeros((len(table), 2))
 
     def run(batch: Sequence[int]) -> None:
-        np.add.at(sums, *_score_rows(language_model, [rows[i] for i in batch], moved))
+        np.add.at(found, *_score_rows(language_model, [rows[i] for i in batch], moved))
 
     budget = tokens_at_once(language_model, 4096, gradients=False)
     batches = list(token_batches([len(row.forest) for row in rows], budget))
     for batch in tqdm(batches, unit="batch", desc="scoring", disable=not progress):
         run_halving(batch, run)
-    return table.assign(sum=sums, mean=sums / table["tokens"])
+    return table.assign(sum=found[:, 0], mean=found[:, 0] / table["tokens"], top=found[:, 1])
 
 
 def owned(
@@ -122,7 +123,7 @@ def _packed(asked: Sequence[tuple[Ids, list[Ids]]], owners: Sequence[int]) -> li
 def _score_rows(
     language_model: LanguageModel, rows: Sequence[_Row], updates: Sequence[Update]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Table indices and log-probabilities of all predictions of a batch of rows."""
+    """Table indices of a batch's predictions; their log-probabilities, and whether none is higher [n, 2]."""
     packed = pack([row.forest for row in rows], language_model)
     with overlay(language_model, updates, [row.owner for row in rows]):
         hidden = hidden_states(language_model, packed.ids, packed.positions, packed.visible)
@@ -131,10 +132,12 @@ def _score_rows(
     nodes, tokens, answers = torch.tensor(flat).unbind(1)
     distinct, place = nodes.unique(return_inverse=True)
     states = hidden.flatten(0, 1)[distinct.to(device)]
-    scores = torch.empty(len(nodes), dtype=torch.float64)
+    scores = torch.empty((len(nodes), 2), dtype=torch.float64)
     chunk = max(1, LOGITS_AT_A_TIME // language_model.model.config.vocab_size)
     for start in range(0, len(distinct), chunk):
         here, part = (place >= start) & (place < start + chunk), states[start : start + chunk]
         asked = (place[here] - start).to(device), tokens[here].to(device)
-        scores[here] = vocabulary_scores(language_model, part, *asked)[0].to(scores)
+        found, every = vocabulary_scores(language_model, part, *asked, slice(None))
+        top = found == every.amax(-1)[asked[0]]
+        scores[here] = torch.stack([found, top.to(found)], dim=1).to(scores)
     return answers.numpy(), scores.numpy()

@@ -1,15 +1,15 @@
 """Sampled responses, many prompts and edits per forward pass; finished ones leave the batch.
 
-Every sample has its own stream of random numbers that depends on seed, prompt and sample alone, so
-batching does not matter, and differences before and after an edit come from the edit.
+A sample's random numbers depend on seed, prompt and sample alone, whatever the batch and the edit.
 """
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -34,15 +34,11 @@ class Sampling:
 
     temperature: float = 0.7  # 0: the most probable token
     max_new_tokens: int = 32
-    stop: str | None = None  # ends a response once it has visible text, and is cut off
+    stop: str | None = None  # regular expression; ends a response with visible text, and is cut off
     chat: bool | None = None  # through the model's chat template; None: where it has one
     seed: int = 0
 
     version: ClassVar[int] = 1  # raise it when the same prompts and seed get other responses
-
-    def __post_init__(self) -> None:
-        if self.temperature < 0 or self.max_new_tokens < 1 or self.stop == "":
-            raise ValueError(f"a temperature below 0, no new tokens, or an empty stop: {self}")
 
 
 def sample_responses(
@@ -52,24 +48,25 @@ def sample_responses(
     owners: Sequence[int] | None = None,
     *,
     n: int = 5,
+    greedy: bool = False,
     sampling: Sampling | None = None,
     progress: bool = False,
 ) -> list[list[str]]:
     """Draw ``n`` responses to every prompt, under ``updates`` if any (see ``score_answers``).
 
-    A prompt is a text or the turns of a chat (``role``: system, user, assistant; ``content``), which a
-    model asked without a chat template reads as paragraphs.
+    ``greedy``: the first of them has the most probable tokens. A prompt is a text or the turns of a
+    chat (``role``: system, user, assistant; ``content``): paragraphs for a model asked without template.
     """
     sampling = sampling or Sampling()
-    asked = (language_model, prompts, updates, owners, sampling)
-    drawn = sample_tokens(*asked, n=n, progress=progress)
+    how: Any = {"n": n, "greedy": greedy, "progress": progress}
+    drawn = sample_tokens(language_model, prompts, updates, owners, sampling, **how)
     return [[response_text(language_model, ids, sampling) for ids in group] for group in drawn]
 
 
 def response_text(language_model: LanguageModel, ids: Sequence[int], sampling: Sampling) -> str:
     """A response's tokens as text, up to ``stop`` and stripped of white space."""
     text = str(language_model.tokenizer.decode(ids, skip_special_tokens=True)).lstrip()
-    return (text if sampling.stop is None else text.split(sampling.stop)[0]).strip()
+    return (re.split(sampling.stop, text, maxsplit=1)[0] if sampling.stop else text).strip()
 
 
 def sample_tokens(
@@ -80,6 +77,7 @@ def sample_tokens(
     sampling: Sampling,
     *,
     n: int = 1,
+    greedy: bool = False,
     progress: bool = False,
 ) -> list[list[Ids]]:
     """``sample_responses`` as token ids, as the model chose them (the stop's own among them)."""
@@ -92,14 +90,15 @@ def sample_tokens(
         texts = [zlib.crc32(_paragraphs(prompts[i]).encode()) for i in batch]
         seeds = ([sampling.seed, sample, text] for text in texts for sample in range(n))
         draws = [np.random.default_rng(seed).random(sampling.max_new_tokens) for seed in seeds]
+        if greedy:
+            draws[::n] = [np.full(sampling.max_new_tokens, np.nan)] * len(batch)
         asked, own = [ids[i] for i in batch], [owner_of[i] for i in batch]
         drawn = _generated(language_model, asked, np.stack(draws), moved, own, sampling)
         for place, index in enumerate(batch):
             responses[index] = drawn[place * n : (place + 1) * n]
 
     order = sorted(range(len(prompts)), key=lambda i: (-len(ids[i]), i))  # little padding
-    together = max(1, ROWS // n)
-    starts = range(0, len(order), together)
+    starts = range(0, len(order), together := max(1, ROWS // n))
     for start in tqdm(starts, unit="batch", desc="sampling", disable=not progress):
         run_halving(order[start : start + together], draw)
     return responses
@@ -147,8 +146,8 @@ def _generated(
         if token in ends:
             return False
         response.append(token)
-        stop, tokenizer = sampling.stop, language_model.tokenizer
-        return not stop or stop not in tokenizer.decode(response, skip_special_tokens=True).lstrip()
+        text = language_model.tokenizer.decode(response, skip_special_tokens=True).lstrip()
+        return not (sampling.stop and re.search(sampling.stop, text))
 
     batch, cache, copies = padded(language_model, ids), DynamicCache(), len(draws) // len(ids)
     with overlay(language_model, updates, owners):
@@ -183,11 +182,11 @@ def _generated(
 def _chosen(
     language_model: LanguageModel, hidden: Tensor, draws: np.ndarray, temperature: float
 ) -> Tensor:
-    """The next token of each row: where the cumulative distribution passes the row's number."""
+    """The next token of each row: where its number is in the cumulative distribution; NaN: likeliest."""
     logits = language_model.model.get_output_embeddings()(hidden).float()
     if temperature == 0:
         return logits.argmax(-1)
     cumulative = (logits / temperature).softmax(-1).double().cumsum(-1)
     level = torch.from_numpy(draws).to(cumulative.device)[:, None] * cumulative[:, -1:]
-    found = torch.searchsorted(cumulative, level, right=True)[:, 0]
-    return found.clamp_max(logits.shape[-1] - 1)
+    drawn = torch.searchsorted(cumulative, level, right=True)[:, 0].clamp_max(logits.shape[-1] - 1)
+    return torch.where(level[:, 0].isnan(), logits.argmax(-1), drawn)

@@ -56,7 +56,6 @@ def test_the_explorer_has_what_is_stored(book):
     after = (rows["sum_after"] / rows["tokens"]).item()
     assert first["after"]["ROME"][place] == pytest.approx(after, abs=0.01)
     assert len(first["before"]) == len(first["after"]["ROME"]) == len(first["answers"])
-    assert max(first["said"]["before"]) <= 30
     json.dumps(found)
 
 

@@ -91,7 +91,7 @@ def test_published_methods_have_hyperparameters_for_their_model(file, monkeypatc
     if file in STUDIES:
         params = read_params(file, NOTEBOOK)
         methods = {variant.method for variant in studies(params)}
-        methods |= {*params["said"], *params["sequences"]}
+        methods |= {*params["scorers"], *params["sequences"]}
     else:
         params = yaml.safe_load(file.read_text(encoding="utf-8"))
         methods = set(params["methods"])

@@ -30,8 +30,6 @@ PARAMS = {
     "margins": [1.0],
     "others": [],
     "doses": ["rome", "rome@kl_factor=2x"],
-    "said": ["rome"],
-    "samples": 2,
     "sequences": ["rome+app"],
     "checkpoints": [3, 1],
     "preset": "tuned",
@@ -99,7 +97,6 @@ def test_every_study_is_stored_once(run, built, into, rome_settings, tmp_path, m
         ("rome+app", 1): 1,
         ("rome+app", 3): 3,
     }
-    assert set(stored.said) == {"before", "again", "rome"}
     assert stored.run.about.settings["rome+app@margin=1"]["app"]["margin"] == 1
     settings = stored.run.about.settings["locality: rome@kl_factor=2x"]
     assert settings["hyperparameters"]["kl_factor"] == 2 * rome_settings.kl_factor

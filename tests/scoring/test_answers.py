@@ -24,7 +24,7 @@ QUESTIONS = [
 ]
 
 
-def one_by_one(language_model, question: Question) -> list[tuple[int, float]]:
+def one_by_one(language_model, question: Question) -> list[tuple[int, float, int]]:
     """The plain reference: one sequence, one forward pass, the model's own logits."""
     rows = []
     for answer in question.answers:
@@ -33,8 +33,9 @@ def one_by_one(language_model, question: Question) -> list[tuple[int, float]]:
         with torch.no_grad():
             logits = language_model.model(torch.tensor([[*prompt, *ids]])).logits[0]
         scores = logits.log_softmax(-1)
-        picked = [scores[len(prompt) - 1 + i, token] for i, token in enumerate(ids)]
-        rows.append((len(ids), float(sum(picked))))
+        own = scores[len(prompt) - 1 : -1]
+        picked = own[range(len(ids)), ids]
+        rows.append((len(ids), float(picked.sum()), int((picked == own.amax(-1)).sum())))
     return rows
 
 
@@ -47,9 +48,10 @@ def test_packed_equals_one_by_one(tiny, monkeypatch, architecture, budget, row_t
     monkeypatch.setattr(module, "LOGITS_AT_A_TIME", 3 * language_model.model.config.vocab_size)
     table = score_answers(language_model, QUESTIONS)
     expected = [row for question in QUESTIONS for row in one_by_one(language_model, question)]
-    assert table["tokens"].tolist() == [count for count, _ in expected]
-    np.testing.assert_allclose(table["sum"], [total for _, total in expected], atol=1e-4)
+    assert table["tokens"].tolist() == [count for count, *_ in expected]
+    np.testing.assert_allclose(table["sum"], [total for _, total, _ in expected], atol=1e-4)
     np.testing.assert_allclose(table["mean"], table["sum"] / table["tokens"])
+    assert table["top"].tolist() == [top for *_, top in expected]
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
@@ -64,7 +66,7 @@ def test_scores_under_updates_equal_applied_weights(tiny, architecture):
         with apply(language_model, update):
             expected = one_by_one(language_model, questions[index])
         found = table.loc[table["question"] == index, "sum"]
-        np.testing.assert_allclose(found, [total for _, total in expected], atol=1e-4)
+        np.testing.assert_allclose(found, [total for _, total, _ in expected], atol=1e-4)
 
 
 @settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -52,6 +52,10 @@ def test_batched_equals_one_by_one_under_edits(tiny, monkeypatch, architecture, 
         with apply(language_model, updates[owner] if owner >= 0 else Update({})):
             plain = [one_by_one(language_model, prompt, k, sampling) for k in range(2)]
         assert responses == plain
+    same = language_model, prompts, updates, owners
+    first = sample_responses(*same, n=1, sampling=Sampling(temperature=0, max_new_tokens=28))
+    mixed = sample_responses(*same, n=2, greedy=True, sampling=sampling)
+    assert mixed == [[*one, two[1]] for one, two in zip(first, batched, strict=True)]
 
 
 def test_a_stop_is_cut_off_once_there_is_text(tiny):

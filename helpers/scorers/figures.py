@@ -1,0 +1,49 @@
+"""Every scorer's verdict on the same edits, as a figure."""
+
+from __future__ import annotations
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.figure import Figure
+
+from helpers.peak.figures import ACROSS, MAIN_RUN, rows_of
+from helpers.peak.tables import caption_of
+from helpers.results.archive import Run
+from helpers.results.figure import figure
+from helpers.results.statistics import share_interval
+from helpers.results.style import PALETTE, marked, told, use_style
+from helpers.scorers.agreement import ASKED, GENERATED, by_state
+from helpers.scorers.run import AGAIN, UNEDITED
+
+
+@figure("04_scorers", title="The same edits under every scorer", of="scorers", main=MAIN_RUN)
+def scorer_panels(run: Run) -> Figure:
+    """Each state's success under every scorer: above those that read probabilities, below responses."""
+    use_style()
+    states = {state: table for state, table in by_state(run).items() if state != AGAIN}
+    rows = np.arange(len(states))[::-1]
+    size = (9.2, 0.36 * len(states) + 2.4)
+    drawn, lines = plt.subplots(2, len(ASKED), figsize=size, sharex=True, sharey=True)
+    for line, scorers in zip(lines, (ASKED, GENERATED), strict=True):
+        for axes, (scorer, title) in zip(line, scorers.items(), strict=False):
+            tables = [table for table in states.values() if scorer in table]
+            if tables:
+                found = rows_of(share_interval(table[scorer]) for table in tables)
+                marked(axes, rows, found, fmt="o", color=PALETTE[0], clip_on=False, **ACROSS)
+                axes.set_title(title, fontsize=7)
+                axes.grid(axis="y", visible=False)
+        for axes in line[len(scorers) :]:
+            axes.axis("off")
+    lines[0, 0].set(xlim=(-4, 104), xticks=(0, 50, 100))
+    lines[0, 0].set_yticks(rows, [*states])
+    shown = ("ES", "tokens", "free, greedy")
+    edited = [table for state, table in states.items() if state != UNEDITED]
+    means = [100 * np.mean([t[scorer].mean() for t in edited]) for scorer in shown]
+    listed, matched, named = (f"{mean:.0f} %" for mean in means)
+    finding = (
+        f"{listed} of the edits succeed by probability, "
+        f"{matched} by token match and "
+        f"{named} in free text (greedy)"
+    )
+    note = "success in percent, 95 % intervals over records; title: means over methods"
+    return told(drawn, finding, f"{caption_of(run)}\n{note}")

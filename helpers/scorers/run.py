@@ -1,0 +1,206 @@
+"""One edit under every scorer: what is asked of the edited model, and what it answers.
+
+Papers judge the same edit by different questions. ``WORDINGS`` holds them all:
+
+======================= ====================================================================
+probability, tokens     the record's own prompts without locality ones; answers' tokens are given
+choice                  o*, the first of O and the first of O_h as letters, in each cyclic order
+yes, negated            whether the edit's statement is true, and whether it is false
+free, asked, chat       responses: greedy (sample 0), then sampled, up to the sentence's end
+======================= ====================================================================
+
+Texts stay in the results store. Measures: ``helpers.scorers.agreement``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from typing import Any
+
+import pandas as pd
+
+from helpers.editing.editor import Editor
+from helpers.editing.update import Update
+from helpers.models.tokens import chat_prompt
+from helpers.peak.metrics import KEYS
+from helpers.peak.records import PeakRecord
+from helpers.peak.run import (
+    PeakRun,
+    diagnostics_table,
+    edit_request,
+    questions,
+    score_records,
+)
+from helpers.results.store import Results, flag_unusable
+from helpers.scoring.answers import Question
+from helpers.scoring.naming import fold, starts
+from helpers.scoring.responses import Sampling, sample_responses, uses_chat
+
+VERSION = 1  # raise it when what counts as naming an answer changes
+UNEDITED, AGAIN = "unedited", "unedited, again"
+NAMED = ["case_id", "form", "sample", "list", "answer_index"]
+NOTHING = ("none", -1)  # list and answer_index of a response that names no known answer
+FORMS = ("free", "asked", "chat")  # of responses
+CHOICE = ("target", "correct", "hard")
+WORDINGS = {
+    "free": "{prompt}",
+    "asked": "Complete the sentence with a correct answer.\nSentence: {prompt} ...\nAnswer:",
+    "chat": "Complete the sentence with a correct answer. Reply with the answer only.\n{prompt} ...",
+    "choice": "{prompt} ...\nWhich answer is correct?\nA. {0}\nB. {1}\nC. {2}\nAnswer:",
+    "yes": "Statement: {prompt} {0}.\nIs the statement true, yes or no?\nAnswer:",
+    "negated": "Statement: {prompt} {0}.\nIs the statement false, yes or no?\nAnswer:",
+}
+# A period after one letter (U.S.) or one of these is no sentence's end.
+SENTENCE = r"\n|(?<!\b\w)(?<!\b[SM]t)(?<!\b[MDJS]r)(?<!\bNo)[.!?](?=\s)"
+SAMPLED = Sampling(temperature=0.7, max_new_tokens=50, stop=SENTENCE, chat=False)
+
+
+def scorer_questions(record: PeakRecord) -> tuple[list[Question], pd.DataFrame]:
+    """``questions`` about the edited fact and those of choice and yes or no, with the key of each answer.
+
+    ``list`` is whose letter an answer is, or the answer itself; ``prompt_index`` counts the orders.
+    """
+    asked, table = questions(replace(record, locality=()))
+    options = {name: record.lists[name][0] for name in CHOICE}
+    more: list[tuple[str, int, tuple[str, ...]]] = []
+    for turn in range(len(CHOICE)):
+        order = CHOICE[turn:] + CHOICE[:turn]
+        prompt = _worded("choice", record, *(options[name] for name in order))
+        asked.append(Question(prompt, ("A", "B", "C")))
+        more.append(("choice", turn, order))
+    for role in ("yes", "negated"):
+        asked.append(Question(_worded(role, record, record.target_new), ("Yes", "No")))
+        more.append((role, 0, ("yes", "no")))
+    keys = [(record.case_id, role, index, name, 0) for role, index, names in more for name in names]
+    added = pd.DataFrame(keys, columns=KEYS)
+    return asked, pd.concat([table, added], ignore_index=True)
+
+
+@dataclass(frozen=True)
+class Scorers:
+    """A run's records under every scorer, with ``samples`` responses besides the greedy one."""
+
+    run: PeakRun
+    samples: int = 5
+    sampling: Sampling = SAMPLED
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What the answers depend on besides model, record and edit."""
+        return {
+            "wordings": WORDINGS,
+            "samples": self.samples,
+            "sampling": asdict(self.sampling),
+            "responses": Sampling.version,
+            "naming": VERSION,
+        }
+
+    def again(self) -> Scorers:
+        """The same with other random numbers: how much two draws of one model differ."""
+        other = replace(self.sampling, seed=self.sampling.seed + 1)
+        return replace(self, sampling=other)
+
+    def scores(self, editor: Editor, *, finished: bool = False) -> pd.DataFrame:
+        """Answers' scores as ``PeakRun.scores`` gives them, with ``top_before`` and ``top_after``.
+
+        With ``finished``, those in the store: nothing is computed.
+        """
+        before, after = (self._kept("scores", each, finished) for each in (None, editor))
+        if after.empty or before.empty:
+            return after
+        after = after.drop(columns="tokens")
+        suffixes = "_before", "_after"
+        return before.merge(after, on=KEYS, suffixes=suffixes, validate="1:1")
+
+    def named(self, editor: Editor | None = None, *, finished: bool = False) -> pd.DataFrame:
+        """Known answers (``NAMED``) that responses name, a row each, or ``NOTHING``'s."""
+        return self._kept("named", editor, finished)
+
+    def results(self, editor: Editor | None = None) -> Results:
+        """Where an editor's answers are kept; without one, the unedited model's."""
+        made = editor.settings() if editor else {"editor": "none"}
+        return self.run.open({"mode": "scorers", **self.settings, **made})
+
+    def _kept(self, kind: str, editor: Editor | None, finished: bool) -> pd.DataFrame:
+        """A kind of table of the records whose edits were not given up."""
+        results = self.results(editor)
+        if not finished:
+            self.run.completed(results, partial(self._made, editor))
+        cases = self.run.cases
+        table, edits = cases.read(results, kind), cases.read(results, "edits")
+        broken = edits.loc[edits["failure"] != "", "case_id"] if len(edits) else ()
+        return table[~table["case_id"].isin(broken)].reset_index(drop=True)
+
+    def _made(self, editor: Editor | None, records: Sequence[PeakRecord]) -> dict[str, Any]:
+        run = self.run
+        requests = [edit_request(record) for record in records]
+        updates = editor.edit(requests) if editor else None
+        scores = score_records(
+            run.language_model,
+            records,
+            updates,
+            ask=scorer_questions,
+            columns=("tokens", "sum", "top"),
+        )
+        texts = pd.DataFrame(
+            self._texts(records, updates), columns=["case_id", "form", "sample", "text"]
+        )
+        by_id = {record.case_id: record for record in records}
+        rows = [
+            (case, form, sample, *place)
+            for case, form, sample, text in texts.itertuples(index=False, name=None)
+            for place in named_answers(text, by_id[case]) or [NOTHING]
+        ]
+        named = pd.DataFrame(rows, columns=NAMED)
+        tables = {"texts": texts, "named": named, "scores": scores}
+        if updates is not None:
+            edits = flag_unusable(diagnostics_table(records, updates), scores, "sum")
+            tables["edits"] = edits
+        return tables
+
+    def _texts(
+        self, records: Sequence[PeakRecord], updates: Sequence[Update] | None
+    ) -> list[tuple[int, str, int, str]]:
+        """Rows case_id, form, sample and text: of every record and form, all in one batch."""
+        model = self.run.language_model
+        chat = uses_chat(model, Sampling())
+        forms = FORMS if chat else FORMS[:-1]
+        asked = [(i, form) for i in range(len(records)) for form in forms]
+        prompts = [_worded(form, records[i]) for i, form in asked]
+        if chat:
+            last = len(forms)
+            prompts[last - 1 :: last] = [chat_prompt(model, p) for p in prompts[last - 1 :: last]]
+        owners = None if updates is None else [i for i, _ in asked]
+        how: dict[str, Any] = {"n": 1 + self.samples, "greedy": True, "sampling": self.sampling}
+        drawn = sample_responses(model, prompts, updates, owners, **how)
+        return [
+            (records[i].case_id, form, sample, text)
+            for (i, form), texts in zip(asked, drawn, strict=True)
+            for sample, text in enumerate(texts)
+        ]
+
+
+def named_answers(text: str, record: PeakRecord) -> list[tuple[str, int]]:
+    """The known answers of a record that occur in a text, each once, in order of appearance.
+
+    As ``mentions`` compares them; where one answer is part of another ("Guinea", "Guinea-Bissau") the
+    longer one counts. An answer that is in several lists counts in the first of: target, correct,
+    hard false, random false.
+    """
+    places: dict[str, tuple[str, int]] = {}
+    for name, answers in record.lists.items():
+        for index, answer in enumerate(answers):
+            places.setdefault(fold(answer), (name, index))
+    folded, end, named = fold(text), 0, []
+    hits = ((start, -len(answer), answer) for answer in places for start in starts(folded, answer))
+    for start, length, answer in sorted(hits):  # at each place the longest
+        if start >= end:
+            named.append(places[answer])
+            end = start - length
+    return list(dict.fromkeys(named))
+
+
+def _worded(name: str, record: PeakRecord, *answers: str) -> str:
+    return WORDINGS[name].format(*answers, prompt=record.edit_prompt)

@@ -1,0 +1,121 @@
+"""Every scorer: what is asked, named and stored; batches; measures worked out by hand."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from helpers.editing.contexts import ContextTemplates
+from helpers.editing.rome import Rome
+from helpers.peak.records import load_peak
+from helpers.peak.run import PeakRun
+from helpers.results.archive import Archive
+from helpers.results.publish import publish_parts
+from helpers.results.store import ResultsStore
+from helpers.scorers import agreement, publish
+from helpers.scorers import run as scorers
+from helpers.scorers.figures import scorer_panels
+
+
+@pytest.fixture
+def record():
+    lists = {"correct": ("Guinea", "Guinea-Bissau", "Côte d'Ivoire")}
+    lists |= {"hard_false": ("Peru", "Papua New Guinea", "chad"), "random_false": ("opera", "Peru")}
+    return replace(load_peak("peak-mini-cf", limit=1).records[0], target_new="Chad", **lists)
+
+
+def test_texts_are_cut_at_a_sentence_and_name_answers(record):
+    texts = {"in the U.S. and St. Lucia. It": "in the U.S. and St. Lucia", "3.5\nIt": "3.5"}
+    assert [re.split(scorers.SENTENCE, text)[0] for text in texts] == [*texts.values()]
+    named = scorers.named_answers
+    assert named("Guinea, Chad and Guinea.", record) == [FIRST, TARGET]
+    assert named("Guinea-Bissau", record) == [SECOND]  # not Guinea as well
+    text = "COTE D'IVOIRE, Peru; papua  new guinea"  # Peru is in two lists
+    assert named(text, record) == [("correct", 2), HARD, ("hard", 1)]
+    assert named("operas, chads", record) == []
+
+
+def test_every_answer_of_the_choice_has_every_letter_once(record):
+    keys = scorers.scorer_questions(record)[1].query("role == 'choice'")
+    orders = keys.groupby("prompt_index")["list"].agg(lambda names: "".join(n[0] for n in names))
+    assert set(orders) == {"tch", "cht", "htc"}
+
+
+@pytest.fixture
+def asked(tiny, tmp_path):
+    store, data = ResultsStore(tmp_path), load_peak("peak-mini-cf", limit=3)
+    run = PeakRun(tiny("llama"), data, store, chunk=3)
+    return scorers.Scorers(run, samples=2, sampling=replace(scorers.SAMPLED, max_new_tokens=8))
+
+
+@pytest.fixture
+def editor(tiny, rome_settings):
+    return Rome(tiny("llama"), rome_settings, ContextTemplates((("{}",),)))
+
+
+def test_batched_equals_one_by_one_and_is_stored(asked, editor, tmp_path, monkeypatch):
+    scores, named = asked.scores(editor), asked.named(editor)
+    alone = {"store": ResultsStore(tmp_path / "alone"), "chunk": 1}
+    one_by_one = replace(asked, run=replace(asked.run, **alone))
+    pd.testing.assert_frame_equal(one_by_one.named(editor), named)
+    pd.testing.assert_frame_equal(one_by_one.scores(editor), scores, rtol=1e-4)
+    monkeypatch.setattr(scorers, "sample_responses", None)  # anything sampled again would fail
+    pd.testing.assert_frame_equal(asked.named(editor), named)
+
+
+def test_the_key_has_the_wordings_and_the_sampling(asked, monkeypatch):
+    folders = [each.results().folder for each in (asked, asked.again(), replace(asked, samples=3))]
+    monkeypatch.setitem(scorers.WORDINGS, "yes", "{prompt} {0}?")
+    assert len({*folders, asked.results().folder}) == 4
+
+
+def named(*responses):
+    named = [(i, *p) for i, places in enumerate(responses) for p in places or [scorers.NOTHING]]
+    rows = [(7, "free", *each) for each in named]
+    return pd.DataFrame(rows, columns=scorers.NAMED)
+
+
+TARGET, FIRST, SECOND, HARD = ("target", 0), ("correct", 0), ("correct", 1), ("hard", 0)
+
+
+def test_lists_in_text_by_hand():
+    before = named([SECOND], [FIRST], [FIRST, ("correct", 2)], [HARD])
+    after = named([HARD], [FIRST, ("hard", 1)], [HARD], [("hard", 2), TARGET])
+    assert agreement.lists_in_text(before, after).loc[7].tolist() == [1 / 2, 2, 1]
+    assert np.isnan(agreement.lists_in_text(named([], []), after).loc[7, "recall"])
+
+
+def test_successes_by_hand():
+    keys = [("edit", 0, name, 0) for name in ("target", "correct", "hard", "random")]
+    keys += [("choice", turn, name, 0) for turn in range(3) for name in scorers.CHOICE]
+    keys += [(role, 0, name, 0) for role in ("yes", "negated") for name in ("yes", "no")]
+    table = pd.DataFrame(keys, columns=["role", "prompt_index", "list", "answer_index"])
+    before = [-3.0, -1, -2, -2, *[-1] * 13]
+    after = [-1.0, -2, -3, -3, *(-1, -2, -2), *(-2, -1, -2), *(-1, -2, -2), *(-1, -2, -1, -2)]
+    scores = table.assign(case_id=7, tokens=4, sum_before=before, sum_after=after, top_after=3)
+    found = agreement.successes(scores, named([TARGET], [TARGET], [])).loc[7]
+    assert found[["ES", "tokens", "yes", "negated"]].tolist() == [1, 3 / 4, 1, 0]
+    assert found[["choice", "free, sampled"]].tolist() == pytest.approx([2 / 3, 1 / 2])
+
+
+def test_methods_change_places_only_where_both_intervals_exclude_zero():
+    levels = np.random.default_rng(0).uniform(0.4, 0.6, size=60)
+    first = pd.DataFrame({"GS": levels + 0.3, "tokens": levels - 0.3, "choice": levels + 0.01})
+    second = pd.DataFrame(dict.fromkeys(first, levels[::-1]))
+    found = agreement.agreement({"A": first, "B": second})
+    assert found["opposite"].tolist() == ["A / B", "none", "none"]
+
+
+def test_every_scorer_is_published_and_drawn(asked, editor, tmp_path, monkeypatch):
+    monkeypatch.setattr(publish, "peak_run", lambda _: asked.run)
+    monkeypatch.setattr(publish, "editors_of", lambda *_: {"rome+app": editor})
+    made = publish.publication({"scorers": ["rome+app"], "samples": 2, "preset": "tuned"})
+    publish_parts(made, into := Archive(tmp_path / "published"))
+    states = agreement.by_state(stored := into.runs()[0])
+    assert len(agreement.scorer_table(states).columns) == len(agreement.SCORERS) - 2  # no chat
+    assert len(agreement.list_table(states)) == len(agreement.prediction_table(states)) == 2
+    assert scorer_panels(stored).get_suptitle()
