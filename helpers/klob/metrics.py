@@ -23,6 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from helpers.results.statistics import Estimate, bootstrap_interval
+from helpers.samples.design import detectable
 
 Units = NDArray[np.int64]
 Numbers = NDArray[np.float64]
@@ -244,6 +245,7 @@ def locality_table(
         p_value = _one_sided(float(np.nanmean(own)), np.nanmean(dealt, axis=1))
         common = {"locator": name, "p_value": p_value, "average": float(average)}
         for pairing, values in {"own": own, "other": other, "specific": own - other}.items():
-            estimate = bootstrap_interval(values, resamples=2_000, seed=seed)
-            rows.append({"pairing": pairing, **common, **asdict(estimate)})
+            estimate = asdict(bootstrap_interval(values, resamples=2_000, seed=seed))
+            estimate["could_show"] = detectable(values)
+            rows.append({"pairing": pairing, **common, **estimate})
     return pd.DataFrame(rows)

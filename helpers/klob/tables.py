@@ -17,6 +17,7 @@ from helpers.klob.metrics import (
 from helpers.results.archive import Run, model_words
 from helpers.results.statistics import bootstrap_interval
 from helpers.results.text import published_table
+from helpers.samples.design import with_power
 
 LABELS = {
     "knowledge-neurons": "knowledge neurons (IG)",
@@ -125,10 +126,8 @@ def spread_text(sentences: pd.DataFrame, *, granularity: str) -> pd.DataFrame:
 
 def locality_text(table: pd.DataFrame) -> pd.DataFrame:
     """``metrics.locality_table`` as rounded text, a row per locator."""
-    own, other, specific = (
-        table[table["pairing"] == pairing].set_index("locator")
-        for pairing in ("own", "other", "specific")
-    )
+    pairings = dict(iter(table.set_index("locator").groupby("pairing")))
+    own, other, specific = (pairings[name] for name in ("own", "other", "specific"))
     columns = {
         "same fact": own.apply(_interval, axis=1),
         "other facts": other["mean"].map(signed),
@@ -136,7 +135,8 @@ def locality_text(table: pd.DataFrame) -> pd.DataFrame:
         "p": own["p_value"].map("{:.3f}".format),
         "mean curves": own["average"].map(signed),
     }
-    return named_rows(pd.DataFrame(columns, index=own.index))
+    shown = named_rows(pd.DataFrame(columns, index=own.index))
+    return with_power(shown, specific["could_show"], specific["n"], "{:.2f}")
 
 
 def size_table(source: str) -> pd.DataFrame:

@@ -96,7 +96,7 @@ def finished(metrics: ByVariant, variants: Iterable[Variant]) -> dict[Variant, p
     known = (variant for variant in variants if variant in metrics)
     chosen = {v: metrics[v][metrics[v]["AFF_hard"].notna()] for v in known}
     common = set.intersection(*(set(table.index) for table in chosen.values())) if chosen else set()
-    return {variant: table[table.index.isin(common)] for variant, table in chosen.items()}
+    return {v: table.loc[[row in common for row in table.index]] for v, table in chosen.items()}
 
 
 def by_label(metrics: ByVariant) -> dict[str, pd.DataFrame]:

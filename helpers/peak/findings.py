@@ -51,8 +51,8 @@ def findings(
         sets = _common(temporal, counterfactual)
         for metric in (*FACTORS, *EDITS) if _plain(sets[0]) else ():
             measure = f"{metric} PEAK-CF - PEAK-T, plain editors".replace("_", " ")
-            means = (_mean(metrics, metric) for metrics in sets)
-            evidence.append(Evidence(finding, measure, unpaired_means(*means)))
+            t, cf = (_mean(metrics, metric) for metrics in sets)
+            evidence.append(Evidence(finding, measure, unpaired_means(t, cf), (cf, t)))
     if larger is not None:
         finding, (small, large) = "larger models perturb more", _common(counterfactual, larger)
         for metric in FACTORS if _plain(large) else ():
@@ -68,7 +68,8 @@ def paired(
     finding: str, measure: str, metric: str, first: pd.Series, second: pd.Series
 ) -> Evidence:
     """Second minus first of one metric, as ``metric_contrast`` tests it."""
-    return Evidence(finding, measure.replace("_", " "), metric_contrast(metric, first, second))
+    contrast = metric_contrast(metric, first, second)
+    return Evidence(finding, measure.replace("_", " "), contrast, (second - first,))
 
 
 def objective_findings(metrics: ByVariant, editors: Iterable[str]) -> list[Evidence]:
@@ -142,9 +143,9 @@ def _within(metrics: Metrics) -> Iterator[Evidence]:
     for method in ("ROME", "MEMIT"):
         for metric, level in (("ES", 0.9), ("AFF_hard", 0.5)) if method in metrics else ():
             above = share_above if metric in SHARES else mean_above
-            test = above(metrics[method][metric], level)
-            measure = f"{metric} - {100 * level:.0f}, {method}"
-            yield Evidence(finding, measure.replace("_", " "), test)
+            values = metrics[method][metric]
+            measure = f"{metric} - {100 * level:.0f}, {method}".replace("_", " ")
+            yield Evidence(finding, measure, above(values, level), (values - level,))
     weaker = {"MEND": "MEND perturbs little, at the price of locality", "KN": "KN edits weakly"}
     for method, finding in weaker.items():
         for metric in ("AFF_hard", "LS") if method == "MEND" else ("ES",):

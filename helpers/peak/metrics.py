@@ -198,7 +198,7 @@ def records_of(table: pd.DataFrame) -> Iterator[tuple[int, RecordScores]]:
 
 
 def metrics_table(table: pd.DataFrame) -> pd.DataFrame:
-    """``record_metrics`` of every record of a long table: one row per case_id, one column per metric."""
+    """``record_metrics`` of a long table: one row per case_id (and ``relation``, if it has that column)."""
     return _by_record(record_metrics, table, METRICS)
 
 
@@ -260,7 +260,11 @@ def _locality(scores: Lists, answer: str, *, held_before: bool = True) -> float:
 def _by_record(measure: Measure, table: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
     rows = {case: measure(scores) for case, scores in records_of(table)}
     found = pd.DataFrame.from_dict(rows, orient="index", columns=list(columns), dtype=float)
-    return found.rename_axis("case_id")  # with its columns where every edit was given up
+    found = found.rename_axis("case_id")  # with its columns where every edit was given up
+    if "relation" not in table:
+        return found
+    relations = table.groupby("case_id")["relation"].first()
+    return found.set_index(relations.reindex(found.index), append=True)
 
 
 def _mean(values: Iterable[float]) -> float:

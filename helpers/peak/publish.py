@@ -62,8 +62,8 @@ def study_publication(params: Mapping[str, Any], more: More = lambda *_: ()) -> 
 def peak_run(params: Mapping[str, Any]) -> PeakRun:
     """Model, records and results store that the parameters name."""
     language_model = models.load(params["model"], dtype=params["dtype"], device=params["device"])
-    strict, limit = params["strict_lists"], params["records"]
-    data = load_peak(params["dataset"], strict_lists=strict, limit=limit)
+    how = {"strict_lists": params["strict_lists"], "limit": params["records"]}
+    data = load_peak(params["dataset"], **how, keep=params.get("keep"), seed=params["seed"])
     store = ResultsStore(REPOSITORY / params["results"])
     return PeakRun(language_model, data, store, progress=True)
 
@@ -82,13 +82,17 @@ def published(
     more: Mapping[str, Any] | None = None,
 ) -> Publication:
     """A run's parts; ``more`` is what all its rows depend on besides."""
+    keep, records = params.get("keep"), run.data.records
+    drawn = f"the first {keep} (over-represented), the others by relation, seed {params['seed']}"
+    relations = {record.case_id: record.relation for record in records}
+    known = {"records": len(records), "relations": relations, "sample": drawn * bool(keep)}
 
     # The caption words the preset of these methods, and of others that are published with them.
     def caption(names: Collection[str]) -> dict[str, Any]:
         every = dict.fromkeys([*methods, *map(str.lower, names)])
         protected = [m for m in every if m.endswith("+app") and " " not in m]
         words = preset_words(run.language_model.name, params["preset"], protected)
-        return {"records": len(run.data.records), "preset": words}
+        return {**known, "preset": words}
 
     name = run_name(run.language_model.name, run.data.name)
     return Publication(name, About(run.settings(more or {}), caption=caption(())), parts, caption)

@@ -21,6 +21,7 @@ from helpers.kept import file_digest
 from helpers.params import within
 from helpers.paths import PACKAGED
 from helpers.records import compared, read_all, read_json
+from helpers.samples.design import stratified
 
 OFFICIAL = {name: official_files()[name] for name in ("peak-cf", "peak-t")}
 MINI = {name: PACKAGED / "peak" / f"{name}.json" for name in ("peak-mini-cf", "peak-mini-t")}
@@ -155,7 +156,12 @@ class PeakData:
 
 
 def load_peak(
-    name_or_path: str | Path, *, strict_lists: bool = True, limit: int | None = None
+    name_or_path: str | Path,
+    *,
+    strict_lists: bool = True,
+    limit: int | None = None,
+    keep: int | None = None,
+    seed: int = 0,
 ) -> PeakData:
     """Load a PEAK data set; a ``UserError`` names each record that breaks the schema, and the fault.
 
@@ -164,7 +170,7 @@ def load_peak(
             (packaged), or a file in the same schema; ``"peak-cf[100:200]"`` is a slice of its
             records, which counts as a part of the same data set.
         strict_lists: see ``PeakRecord.with_strict_lists``; False keeps the lists as published.
-        limit: read the first records only.
+        limit: read as many only: the first ones, or ``keep`` first ones and others ``stratified``.
     """
 
     def read(item: object) -> PeakRecord:
@@ -178,7 +184,11 @@ def load_peak(
     items = read_json(path.read_bytes(), str(path))
     if not isinstance(items, list) or not items:
         raise UserError(f"{path}: expected a non-empty JSON list of records")
-    records = read_all(_placed(items, path)[chosen][:limit], read)
+    records = read_all(_placed(items, path)[chosen][: limit if keep is None else None], read)
+    if keep is not None:
+        rest = records[keep:]
+        drawn = stratified(rest, [record.relation for record in rest], seed=seed)
+        records = [*records[:keep], *drawn][:limit]
     if not records:
         raise UserError(f"{name_or_path}: the slice is empty, {path} has {len(items)} records")
     return PeakData(

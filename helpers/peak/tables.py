@@ -27,16 +27,19 @@ _STORED = {"role": str, "list": str, "sum_before": float, "sum_after": float}
 
 
 def scores_of(run: Run, *, only: Sequence[str] | None = None) -> dict[str, pd.DataFrame]:
-    """A run's score tables, or those of ``only``, as the metrics take them, in the order of publication."""
+    """A run's score tables, or those of ``only``, as the metrics take them, with each record's relation."""
     names = [name for name in run.tables if only is None or name in only]
-    return {name: run.tables[name].astype(_STORED) for name in names}
+    of = run.about.caption.get("relations", {})  # by case_id as text, as JSON keeps it
+    tables = {name: run.tables[name].astype(_STORED) for name in names}
+    return {n: t.assign(relation=t["case_id"].astype(str).map(of)) for n, t in tables.items()}
 
 
 def caption_of(run: Run, records: str = "") -> str:
     """What a run's tables are of; ``records`` words how many, default: those of the run."""
     source, known = run.about.source, run.about.caption
     counted = records or f"{known['records']} records"
-    return caption(source, source["dataset"], counted, f"preset {known['preset']}")
+    sample = known.get("sample", "")
+    return caption(source, source["dataset"], counted, sample, f"preset {known['preset']}")
 
 
 def unedited(scores: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:

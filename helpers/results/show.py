@@ -67,13 +67,14 @@ def show(what: str | pd.DataFrame, *values: Any, **options: Any) -> None:
 def table_output(
     table: pd.DataFrame, *, title: str = "", decimals: int = 2, index: bool = True
 ) -> dict[str, str]:
-    """A table as HTML for readers and as plain text, which a check of the notebook compares."""
+    """A table as HTML and as plain text, which a check compares; with the line ``attrs["below"]``."""
     number = f"{{:.{decimals}f}}".format
     text = table.to_string(index=index, float_format=number, na_rep="–")
-    above = f"<p>{escape(title)}</p>" if title else ""
+    note = table.attrs.get("below", "")
+    above, below = (f"<p>{escape(each)}</p>" if each else "" for each in (title, note))
     return {
-        "text/plain": f"{title}\n{text}" if title else text,
-        "text/html": f"{_LOOK}{above}{table_html(table, decimals=decimals, index=index)}",
+        "text/plain": "\n".join(filter(None, (title, text, note))),
+        "text/html": _LOOK + above + table_html(table, decimals=decimals, index=index) + below,
     }
 
 

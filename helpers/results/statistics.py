@@ -5,12 +5,13 @@ Each p-value belongs to its interval: the interval excludes zero where the p-val
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import optimize, stats
+
+from helpers.samples.design import holm as holm
 
 Numbers = NDArray[np.float64]
 LEVEL = 0.05
@@ -152,16 +153,6 @@ def unpaired_means(first: ArrayLike, second: ArrayLike) -> Contrast:
     test = stats.ttest_ind(two, one, equal_var=False)
     low, high = test.confidence_interval(1 - LEVEL)
     return Contrast(Estimate(mean, float(low), float(high), n), float(test.pvalue))
-
-
-def holm(p_values: Sequence[float]) -> Numbers:
-    """p-values corrected for their number (Holm 1979); NaN counts as no test."""
-    values = np.asarray(p_values, dtype=np.float64)
-    corrected = np.full(values.shape, np.nan)
-    order = np.argsort(values)[: int((~np.isnan(values)).sum())]
-    factors = np.arange(len(order), 0, -1)
-    corrected[order] = np.minimum(1.0, np.maximum.accumulate(factors * values[order]))
-    return corrected
 
 
 def defined(values: ArrayLike) -> Numbers:

@@ -7,7 +7,7 @@ A claim *holds* where the 95 % interval of its difference lies on the side it de
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ import pandas as pd
 from helpers.paths import PACKAGED
 from helpers.results.archive import model_words
 from helpers.results.statistics import LEVEL, Contrast, Estimate, holm
+from helpers.samples.design import clustered_cells, detectable, with_power
 
 INCONCLUSIVE = "inconclusive"
 
@@ -27,6 +28,7 @@ class Evidence:
     finding: str
     measure: str
     contrast: Contrast
+    samples: tuple[pd.Series, ...] = field(default=(), compare=False)  # differences, or two samples
 
     @property
     def difference(self) -> Estimate:
@@ -60,13 +62,21 @@ def corrected_verdicts(evidence: Sequence[Evidence]) -> list[str]:
 
 
 def findings_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
-    """Evidence as text: finding, measure, difference (percentage points), n, verdict and ``Holm``."""
+    """Evidence as text: finding, measure, difference (percentage points), n, verdict and ``Holm``; where
+    records are indexed by ``relation``, ``clustered_cells``. See ``with_power``.
+    """
     columns = ["finding", "measure", "difference", "n", "verdict"]
     rows = [
         (e.finding, e.measure, in_points(e.difference, signed=True), e.difference.n, e.verdict)
         for e in evidence
     ]
-    return pd.DataFrame(rows, columns=columns).assign(Holm=corrected_verdicts(evidence))
+    table = pd.DataFrame(rows, columns=columns).assign(Holm=corrected_verdicts(evidence))
+    tests = [e.samples for e in evidence]
+    if any("relation" in sample.index.names for samples in tests for sample in samples):
+        decided = [e.verdict != INCONCLUSIVE for e in evidence]
+        table.insert(3, "by relation", clustered_cells(tests, "relation", decided))
+    smallest = [100 * detectable(*samples) for samples in tests]
+    return with_power(table, smallest, table["n"], "{:.1f}", " points")
 
 
 def with_interval(estimate: Estimate, *, digits: int = 2, signed: bool = False) -> str:

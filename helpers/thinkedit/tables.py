@@ -16,6 +16,7 @@ import pandas as pd
 from helpers.results.archive import ArchiveError, Run
 from helpers.results.statistics import Estimate, share_interval
 from helpers.results.text import model_words, published_table, survivors, with_interval
+from helpers.samples.design import with_power
 from helpers.thinkedit import metrics
 from helpers.thinkedit.knowgic import LAYOUTS
 from helpers.thinkedit.metrics import DEEP, DEFAULT, DIRECT, OVERALL, OWN, Known, pooled, sums_of
@@ -171,7 +172,8 @@ def difference_table(
                 rows.append((*key, text, change.n, test.verdict, "", shown))
     names = [*KEYS, "measure", "difference", "edits", "verdict", "Holm", "could show"]
     table = pd.DataFrame(rows, columns=names)
-    return table.assign(Holm=survivors(table["verdict"].tolist(), p_values))
+    table = table.assign(Holm=survivors(table["verdict"].tolist(), p_values))
+    return with_power(table, table["could show"], table["edits"], "{:.2f}")
 
 
 def text_table(runs: Sequence[Run], *, mode: str) -> pd.DataFrame:

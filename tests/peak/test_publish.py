@@ -17,6 +17,7 @@ from helpers.peak import run as peak_scores
 from helpers.peak.ablations import studies_of
 from helpers.peak.records import load_peak
 from helpers.peak.run import PeakRun
+from helpers.peak.tables import caption_of
 from helpers.results.archive import Archive
 from helpers.results.publish import publish_parts
 from helpers.results.store import ResultsStore
@@ -112,6 +113,8 @@ def test_a_published_run_takes_methods_and_never_loses_records(run, built, into)
     path = edits(run, into)
     edits(run, into, {**ROME, "methods": ["rome+app"]})
     assert list(into.get(path.name).tables) == ["ROME", "ROME+APP"]
+    drawn = edits(run, replace(into, label="drawn"), {**ROME, "keep": 2})
+    assert "the first 2 (over-represented), the others by" in caption_of(into.get(drawn.name))
     before = contents(path)
     first = replace(run, data=replace(run.data, records=run.data.records[:1]))
     with pytest.raises(UserError, match="holds 3 records, this run fewer"):

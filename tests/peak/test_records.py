@@ -211,3 +211,12 @@ def test_official_temporal_counts() -> None:
     assert len(relations) == 9
     assert relations["<playsFor>"] + relations["re_<playsFor>"] == 903
     assert kinds(data) == {}
+
+
+def test_a_sample_keeps_the_first_records_and_grows_by_relation() -> None:
+    whole = load_peak("peak-mini-cf").records
+    few, more = (load_peak("peak-mini-cf", limit=n, keep=10, seed=1).records for n in (20, 30))
+    assert (few[:10], more[:20]) == (whole[:10], few)
+    rest, drawn = (Counter(r.relation for r in part[10:]) for part in (whole, more))
+    share = 20 / rest.total()
+    assert all(abs(drawn[name] - share * size) <= 1 for name, size in rest.items())

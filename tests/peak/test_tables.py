@@ -112,7 +112,7 @@ def test_published_runs_hold_scores_only_and_every_figure_is_drawn(tmp_path, bot
     mine.put("m_peak", {label: small(table) for label, table in both.items()}, about)
     run = mine.get("m_peak")
     assert caption_of(run) == "ours: m, peak, 3 records, preset tuned, float32 on cpu"
-    again = scores_of(run)["ROME"]
+    again = scores_of(run)["ROME"].drop(columns="relation")
     pd.testing.assert_frame_equal(again, both["ROME"], check_dtype=False, rtol=1e-6, atol=1e-6)
     drawn = {name.split("_")[1]: e.draw() for name, e in published(tmp_path, chapter="03").items()}
     assert list(drawn) == ["lists", "paper", "reading", "verdicts"]

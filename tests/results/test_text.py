@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from dataclasses import astuple
 
+import pandas as pd
 import pytest
 
 from helpers.models.weights import PACKAGED_WEIGHTS
@@ -11,7 +13,8 @@ from helpers.paths import PACKAGED
 from helpers.peak.metrics import METRICS
 from helpers.peak.records import load_peak
 from helpers.results.archive import PACKAGED_WORDS, model_words
-from helpers.results.statistics import Contrast, Estimate, paired_means
+from helpers.results.show import table_output
+from helpers.results.statistics import Contrast, Estimate, bootstrap_interval, paired_means
 from helpers.results.text import (
     Evidence,
     caption,
@@ -21,6 +24,7 @@ from helpers.results.text import (
     published_table,
     with_interval,
 )
+from helpers.samples.design import clustered_interval, detectable
 
 
 def test_the_table_says_what_survives_holms_correction() -> None:
@@ -35,6 +39,20 @@ def test_the_table_says_what_survives_holms_correction() -> None:
     many = findings_table([Evidence("f", "m", item) for item in (strong, weak, weak, against)])
     assert many["Holm"].tolist() == ["holds", "inconclusive", "inconclusive", "reversed"]
     assert findings_table([]).empty
+
+
+def test_clusters_and_the_smallest_detectable_difference_by_hand() -> None:
+    """Of five clusters drawn, none is the fifth in 33 % of draws, and at most three in 99.3 %."""
+    index = pd.MultiIndex.from_arrays([range(6), [*"abcdee"]], names=["case_id", "relation"])
+    values = pd.Series([0.0, 0.0, 0.0, 0.0, 0.5, 0.5], index=index)
+    found = Evidence("f", "m", Contrast(Estimate(0.4, 0.1, 0.7, 6), 0.01), (values,))
+    table = findings_table([found])
+    assert table["by relation"].tolist() == ["[+0.0, +37.5] inconclusive (5)"]
+    below = "could detect 29.5 points (n = 6; two-sided 5 %, power 80 %)"  # s = 0.258
+    assert table_output(table)["text/plain"].endswith(f"\n{below}")
+    assert detectable([1, 0, 0, -1]) == pytest.approx(2.8 * (0.5 / 4) ** 0.5)  # 2 of 4 pairs differ
+    alone = clustered_interval(values + 0.1, level="case_id")  # the plain bootstrap
+    assert alone[:2] == pytest.approx(astuple(bootstrap_interval(values + 0.1))[1:3])
 
 
 def test_points_are_symmetric_or_bracketed() -> None:
