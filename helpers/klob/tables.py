@@ -136,7 +136,7 @@ def locality_text(table: pd.DataFrame) -> pd.DataFrame:
         "mean curves": own["average"].map(signed),
     }
     shown = named_rows(pd.DataFrame(columns, index=own.index))
-    return with_power(shown, specific["could_show"], specific["n"], "{:.2f}")
+    return with_power(shown, specific["could_show"], specific["n"], "{:.2f}–{:.2f}")
 
 
 def size_table(source: str) -> pd.DataFrame:

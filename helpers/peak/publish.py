@@ -83,7 +83,7 @@ def published(
 ) -> Publication:
     """A run's parts; ``more`` is what all its rows depend on besides."""
     keep, records = params.get("keep"), run.data.records
-    drawn = f"the first {keep} (over-represented), the others by relation, seed {params['seed']}"
+    drawn = f"first {keep} over-represented, others by relation, seed {params['seed']}"
     relations = {record.case_id: record.relation for record in records}
     known = {"records": len(records), "relations": relations, "sample": drawn * bool(keep)}
 

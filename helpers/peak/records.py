@@ -186,8 +186,7 @@ def load_peak(
         raise UserError(f"{path}: expected a non-empty JSON list of records")
     records = read_all(_placed(items, path)[chosen][: limit if keep is None else None], read)
     if keep is not None:
-        rest = records[keep:]
-        drawn = stratified(rest, [record.relation for record in rest], seed=seed)
+        drawn = stratified(records[keep:], lambda record: record.relation, seed)
         records = [*records[:keep], *drawn][:limit]
     if not records:
         raise UserError(f"{name_or_path}: the slice is empty, {path} has {len(items)} records")

@@ -16,7 +16,7 @@ import pandas as pd
 from helpers.paths import PACKAGED
 from helpers.results.archive import model_words
 from helpers.results.statistics import LEVEL, Contrast, Estimate, holm
-from helpers.samples.design import clustered_cells, detectable, with_power
+from helpers.samples.design import clustered_cell, detectable, with_power
 
 INCONCLUSIVE = "inconclusive"
 
@@ -62,9 +62,7 @@ def corrected_verdicts(evidence: Sequence[Evidence]) -> list[str]:
 
 
 def findings_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
-    """Evidence as text: finding, measure, difference (percentage points), n, verdict and ``Holm``; where
-    records are indexed by ``relation``, ``clustered_cells``. See ``with_power``.
-    """
+    """Evidence as text, in points, with Holm's correction, ``clustered_cell`` and ``with_power``."""
     columns = ["finding", "measure", "difference", "n", "verdict"]
     rows = [
         (e.finding, e.measure, in_points(e.difference, signed=True), e.difference.n, e.verdict)
@@ -73,10 +71,10 @@ def findings_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
     table = pd.DataFrame(rows, columns=columns).assign(Holm=corrected_verdicts(evidence))
     tests = [e.samples for e in evidence]
     if any("relation" in sample.index.names for samples in tests for sample in samples):
-        decided = [e.verdict != INCONCLUSIVE for e in evidence]
-        table.insert(3, "by relation", clustered_cells(tests, "relation", decided))
+        decided = (e.verdict != INCONCLUSIVE for e in evidence)
+        table.insert(3, "by relation", [*map(clustered_cell, tests, decided)])
     smallest = [100 * detectable(*samples) for samples in tests]
-    return with_power(table, smallest, table["n"], "{:.1f}", " points")
+    return with_power(table, smallest, table["n"], "{:.1f}–{:.1f} points")
 
 
 def with_interval(estimate: Estimate, *, digits: int = 2, signed: bool = False) -> str:

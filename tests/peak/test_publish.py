@@ -114,7 +114,9 @@ def test_a_published_run_takes_methods_and_never_loses_records(run, built, into)
     edits(run, into, {**ROME, "methods": ["rome+app"]})
     assert list(into.get(path.name).tables) == ["ROME", "ROME+APP"]
     drawn = edits(run, replace(into, label="drawn"), {**ROME, "keep": 2})
-    assert "the first 2 (over-represented), the others by" in caption_of(into.get(drawn.name))
+    assert "first 2 over-represented, others by relation, seed 0" in caption_of(
+        into.get(drawn.name)
+    )
     before = contents(path)
     first = replace(run, data=replace(run.data, records=run.data.records[:1]))
     with pytest.raises(UserError, match="holds 3 records, this run fewer"):

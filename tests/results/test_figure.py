@@ -80,8 +80,7 @@ def test_the_committed_list_is_what_can_be_drawn(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("paper", "names"),
-    [("peak", ["ROME", "KN"]), ("ablations", ["rome+app", "rome+app@alpha=0x"])],
+    ("paper", "names"), [("peak", ["ROME", "KN"]), ("ablations", ["rome+app", "rome+app@alpha=0x"])]
 )
 def test_every_figure_is_drawn_after_a_part_of_a_run_was_published(paper, names, tmp_path):
     source = Archive(DATA / paper).get("smollm2-135m_peak-cf")

@@ -7,11 +7,7 @@ import pytest
 
 from book.tables import escaped
 from helpers.editing.editors import EDITORS
-from helpers.results.style import (
-    captioned,
-    method_line,
-    plain,
-)
+from helpers.results.style import captioned, method_line, plain
 
 
 def test_no_two_methods_look_the_same():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import astuple
 
 import pandas as pd
 import pytest
@@ -24,7 +23,7 @@ from helpers.results.text import (
     published_table,
     with_interval,
 )
-from helpers.samples.design import clustered_interval, detectable
+from helpers.samples.design import clustered_cell, detectable
 
 
 def test_the_table_says_what_survives_holms_correction() -> None:
@@ -47,12 +46,13 @@ def test_clusters_and_the_smallest_detectable_difference_by_hand() -> None:
     values = pd.Series([0.0, 0.0, 0.0, 0.0, 0.5, 0.5], index=index)
     found = Evidence("f", "m", Contrast(Estimate(0.4, 0.1, 0.7, 6), 0.01), (values,))
     table = findings_table([found])
-    assert table["by relation"].tolist() == ["[+0.0, +37.5] inconclusive (5)"]
-    below = "could detect 29.5 points (n = 6; two-sided 5 %, power 80 %)"  # s = 0.258
+    assert table["by relation"].tolist() == ["[+0.0, +37.5] (5) inconclusive"]
+    below = "could detect 29.5–29.5 points (n = 6; two-sided 5 %, power 80 %)"  # s = 0.258
     assert table_output(table)["text/plain"].endswith(f"\n{below}")
     assert detectable([1, 0, 0, -1]) == pytest.approx(2.8 * (0.5 / 4) ** 0.5)  # 2 of 4 pairs differ
-    alone = clustered_interval(values + 0.1, level="case_id")  # the plain bootstrap
-    assert alone[:2] == pytest.approx(astuple(bootstrap_interval(values + 0.1))[1:3])
+    alone = (values + 0.1).droplevel("relation").rename_axis("relation")
+    plain = bootstrap_interval(values + 0.1)
+    assert clustered_cell([alone], True) == f"[{100 * plain.low:+.1f}, {100 * plain.high:+.1f}] (6)"
 
 
 def test_points_are_symmetric_or_bracketed() -> None:
