@@ -30,14 +30,15 @@ BUDGETS = {
     "scoring": 400,  # which tokens are the most probable; a greedy response first
     "locating": 660,
     "facts": 216,
+    "samples": 84,  # strata, clusters, the smallest detectable difference
     "results": 1147,
     "triples": 598,
-    "peak": 2525,  # a run that asks other questions; verdicts as a figure; marks of what Holm leaves
+    "peak": 2547,  # samples by relation; a run that asks other questions; verdicts as a figure; marks of what Holm leaves
     "ability": 118,  # the exam: two texts and a multiple choice, before and after edits
     "locality": 168,  # the next token at locality prompts; doses
     "scorers": 556,  # every edit under every scorer, and lists in generated text
-    "klob": 1247,
-    "thinkedit": 2826,  # direct questions against chains; other facts; the paper's points
+    "klob": 1250,
+    "thinkedit": 2827,  # direct questions against chains; other facts; the paper's points
     "explorer": 548,
     "sweeps": 450,
     "top-level": 1370,

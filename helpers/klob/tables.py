@@ -126,8 +126,9 @@ def spread_text(sentences: pd.DataFrame, *, granularity: str) -> pd.DataFrame:
 
 def locality_text(table: pd.DataFrame) -> pd.DataFrame:
     """``metrics.locality_table`` as rounded text, a row per locator."""
-    pairings = dict(iter(table.set_index("locator").groupby("pairing")))
-    own, other, specific = (pairings[name] for name in ("own", "other", "specific"))
+    by = table.set_index("locator").groupby("pairing")
+    names = ("own", "other", "specific")
+    own, other, specific = map(by.get_group, names)
     columns = {
         "same fact": own.apply(_interval, axis=1),
         "other facts": other["mean"].map(signed),

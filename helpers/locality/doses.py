@@ -101,7 +101,7 @@ def doses_of(run: Run) -> pd.Series:
             wide = shifts.pivot_table(["kl", "top5"], "case_id", "asked")
             wide.columns = wide.columns.map("_".join)
             scores = scores_of(run, only=[variant])[variant]
-            metrics = metrics_table(scores)
+            metrics = metrics_table(scores).droplevel("relation")
             found[Variant.parse(variant)] = metrics.join(wide)
     for each in (v for v in found if v.value):
         parts[each.method, each.field, each.value] = found[each]

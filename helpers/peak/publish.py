@@ -62,8 +62,9 @@ def study_publication(params: Mapping[str, Any], more: More = lambda *_: ()) -> 
 def peak_run(params: Mapping[str, Any]) -> PeakRun:
     """Model, records and results store that the parameters name."""
     language_model = models.load(params["model"], dtype=params["dtype"], device=params["device"])
-    how = {"strict_lists": params["strict_lists"], "limit": params["records"]}
-    data = load_peak(params["dataset"], **how, keep=params.get("keep"), seed=params["seed"])
+    how = {name: params[name] for name in ("strict_lists", "seed")}
+    how |= {"limit": params["records"], "keep": params.get("keep")}
+    data = load_peak(params["dataset"], **how)
     store = ResultsStore(REPOSITORY / params["results"])
     return PeakRun(language_model, data, store, progress=True)
 
@@ -82,10 +83,10 @@ def published(
     more: Mapping[str, Any] | None = None,
 ) -> Publication:
     """A run's parts; ``more`` is what all its rows depend on besides."""
-    keep, records = params.get("keep"), run.data.records
+    keep = params.get("keep")
     drawn = f"first {keep} over-represented, others by relation, seed {params['seed']}"
-    relations = {record.case_id: record.relation for record in records}
-    known = {"records": len(records), "relations": relations, "sample": drawn * bool(keep)}
+    relations = {r.case_id: r.relation for r in run.data.records}
+    known = {"records": len(relations), "relations": relations, "sample": drawn * bool(keep)}
 
     # The caption words the preset of these methods, and of others that are published with them.
     def caption(names: Collection[str]) -> dict[str, Any]:

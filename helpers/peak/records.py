@@ -184,10 +184,9 @@ def load_peak(
     items = read_json(path.read_bytes(), str(path))
     if not isinstance(items, list) or not items:
         raise UserError(f"{path}: expected a non-empty JSON list of records")
-    records = read_all(_placed(items, path)[chosen][: limit if keep is None else None], read)
-    if keep is not None:
-        drawn = stratified(records[keep:], lambda record: record.relation, seed)
-        records = [*records[:keep], *drawn][:limit]
+    records = read_all(_placed(items, path)[chosen][: None if keep else limit], read)
+    if keep:
+        records = [*records[:keep], *stratified(records[keep:], seed)][:limit]
     if not records:
         raise UserError(f"{name_or_path}: the slice is empty, {path} has {len(items)} records")
     return PeakData(

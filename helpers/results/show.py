@@ -71,7 +71,7 @@ def table_output(
     number = f"{{:.{decimals}f}}".format
     text = table.to_string(index=index, float_format=number, na_rep="–")
     note = table.attrs.get("below", "")
-    above, below = (f"<p>{escape(each)}</p>" if each else "" for each in (title, note))
+    above, below = (f"<p>{escape(t)}</p>" if t else "" for t in (title, note))
     return {
         "text/plain": "\n".join(filter(None, (title, text, note))),
         "text/html": _LOOK + above + table_html(table, decimals=decimals, index=index) + below,

@@ -11,8 +11,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import optimize, stats
 
-from helpers.samples.design import holm as holm
-
 Numbers = NDArray[np.float64]
 LEVEL = 0.05
 _NAN = float("nan")

@@ -7,7 +7,7 @@ A claim *holds* where the 95 % interval of its difference lies on the side it de
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,8 +15,8 @@ import pandas as pd
 
 from helpers.paths import PACKAGED
 from helpers.results.archive import model_words
-from helpers.results.statistics import LEVEL, Contrast, Estimate, holm
-from helpers.samples.design import clustered_cell, detectable, with_power
+from helpers.results.statistics import LEVEL, Contrast, Estimate
+from helpers.samples.design import clustered_cell, detectable, holm, with_power
 
 INCONCLUSIVE = "inconclusive"
 
@@ -28,7 +28,7 @@ class Evidence:
     finding: str
     measure: str
     contrast: Contrast
-    samples: tuple[pd.Series, ...] = field(default=(), compare=False)  # differences, or two samples
+    samples: tuple[pd.Series, ...] = ()  # differences by record, or two samples of values
 
     @property
     def difference(self) -> Estimate:
@@ -70,11 +70,12 @@ def findings_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
     ]
     table = pd.DataFrame(rows, columns=columns).assign(Holm=corrected_verdicts(evidence))
     tests = [e.samples for e in evidence]
-    if any("relation" in sample.index.names for samples in tests for sample in samples):
+    names = {n for t in tests for s in t for n in s.index.names}
+    if "relation" in names:
         decided = (e.verdict != INCONCLUSIVE for e in evidence)
         table.insert(3, "by relation", [*map(clustered_cell, tests, decided)])
-    smallest = [100 * detectable(*samples) for samples in tests]
-    return with_power(table, smallest, table["n"], "{:.1f}–{:.1f} points")
+    least = [100 * detectable(*t) for t in tests]
+    return with_power(table, least, table["n"], "{:.1f}–{:.1f} points")
 
 
 def with_interval(estimate: Estimate, *, digits: int = 2, signed: bool = False) -> str:

@@ -2,63 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-FEWEST = 5  # clusters that have an interval
+Numbers = Sequence[float] | pd.Series
 POWER = 2.8  # standard errors that a two-sided test at 5 % finds in four of five cases
 
 
-def stratified(items: Sequence[Any], stratum: Callable[[Any], str], seed: int) -> list[Any]:
-    """Items in random order such that the first n are a sample stratified by ``stratum``, for every n.
-
-    Webster's proportional allocation: a stratum's i-th item (from 0) comes at (i + 1/2) / size.
+def stratified(records: Sequence[Any], seed: int) -> list[Any]:
+    """Records in random order such that the first n, for every n, are a sample stratified by relation:
+    Webster's proportional allocation: a relation's i-th record (from 0) comes at (i + 1/2) / size.
     """
-    mixed = pd.Series(items, dtype=object).sample(frac=1, random_state=seed)
-    groups = mixed.groupby(mixed.map(stratum))
-    places = (groups.cumcount() + 0.5) / groups.transform("size")
+    mixed = pd.Series(records, dtype=object)
+    mixed = mixed.sample(frac=1, random_state=seed)
+    strata = mixed.groupby([r.relation for r in mixed])
+    places = (strata.cumcount() + 0.5) / strata.transform("size")
     return list(mixed[places.sort_values(kind="stable").index])
 
 
 def clustered_cell(samples: Sequence[pd.Series], decided: bool) -> str:
-    """``[+2.1, +8.0] (28)``: in points, the 95 % bootstrap interval of the mean when relations are drawn
-    with all their records, and their number; of two samples, of the first minus the second mean.
-
-    ``inconclusive`` where it includes zero and the plain test has ``decided``. Too narrow with few
-    clusters (Cameron, Gelbach and Miller 2008): n/a below ``FEWEST``, and where nothing varies.
+    """``[+2.1, +8.0] (28)``: the 95 % bootstrap interval of the (difference of) means, in points, of drawn
+    relations, n of them; too narrow with few (Cameron, Gelbach and Miller 2008): n/a below five.
     """
-    generator, counts, draws = np.random.default_rng(0), [], []
+    rng, counts, draws = np.random.default_rng(0), [], []
     for sample in samples:
         groups = sample.dropna().groupby(level="relation")
         sums = groups.agg(["sum", "size"]).to_numpy(float)
         counts.append(n := len(sums))
-        drawn = generator.integers(max(n, 1), size=(10_000, n))
+        drawn = rng.integers(max(n, 1), size=(10_000, n))
         top, size = sums[drawn].sum(axis=1).T
         draws.append(100 * top / size)
-    difference = draws[0] - sum(draws[1:])
-    low, high = np.quantile(difference, [0.025, 0.975])
-    if min(counts) < FEWEST or high - low < 1e-9:
-        return f"n/a ({min(counts)})"
-    lost = bool(decided and low <= 0 <= high)
-    cell = f"[{low:+z.1f}, {high:+z.1f}]"
-    return f"{cell} ({min(counts)})" + " inconclusive" * lost
+    means = draws[0] - sum(draws[1:])
+    n = min(counts)
+    low, high = np.quantile(means, [0.025, 0.975])
+    if n < 5 or high - low < 1e-9:
+        return f"n/a ({n})"
+    cell = f"[{low:+z.1f}, {high:+z.1f}] ({n})"
+    lost = decided and low <= 0 <= high
+    return f"{cell} inconclusive" if lost else cell
 
 
 def detectable(*samples: ArrayLike) -> float:
     """The smallest mean that a two-sided test at 5 % finds with a power of 80 %: 2.8 standard errors.
-
     Of paired differences, s / sqrt(n); where each is -1, 0 or 1, s² is the share of pairs that differ.
-    Of two samples, the difference of their means. NaN where nothing varies.
     """
     error = 0.0
     for sample in samples:
         values = np.asarray(sample, dtype=float)
         values = values[~np.isnan(values)]
-        if len(values) < 2 or np.ptp(values) < 1e-9:
+        if not len(values) or np.ptp(values) < 1e-9:
             return float("nan")
         pairs = np.isin(values, (-1, 0, 1)).all()
         square = (values**2).mean() if pairs else values.var(ddof=1)
@@ -76,11 +72,12 @@ def holm(p_values: Sequence[float]) -> NDArray[np.float64]:
     return corrected
 
 
-def with_power(table: pd.DataFrame, least: Iterable[float], n: Iterable[int], form: str) -> Any:
+def with_power(table: pd.DataFrame, least: Numbers, n: Numbers, form: str) -> pd.DataFrame:
     """A table of tests with a line below: their ``detectable`` differences and numbers n."""
-    if known := [value for value in least if value == value]:
-        counts = map(str, dict.fromkeys((min(n), max(n))))
-        line = f"could detect {form.format(min(known), max(known))}"
-        line += f" (n = {'–'.join(counts)}; "
-        table.attrs["below"] = line + "two-sided 5 %, power 80 %)"
+    if known := [v for v in least if not np.isnan(v)]:
+        ends = dict.fromkeys((min(n), max(n)))
+        tested = f"n = {'–'.join(map(str, ends))}"
+        line = form.format(min(known), max(known))
+        line = f"could detect {line} ({tested}; two-sided 5 %, power 80 %)"
+        table.attrs["below"] = line
     return table

@@ -23,7 +23,6 @@ from helpers.results.statistics import (
     Contrast,
     Estimate,
     Numbers,
-    holm,
     is_binary,
     mean_interval,
     paired_means,
@@ -32,6 +31,7 @@ from helpers.results.statistics import (
     share_interval,
 )
 from helpers.results.text import in_points, with_interval
+from helpers.samples.design import holm
 from helpers.scorers.run import AGAIN, UNEDITED
 
 ASKED = {  # scorers that read probabilities, and their titles

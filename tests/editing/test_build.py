@@ -10,10 +10,7 @@ from helpers.editing.app import App
 from helpers.editing.build import build_editor
 from helpers.editing.contexts import ContextTemplates
 from helpers.editing.editors import EDITORS, EditorError
-from helpers.editing.presets import (
-    model_file,
-    read_hyperparameters,
-)
+from helpers.editing.presets import model_file, read_hyperparameters
 from helpers.paths import PARAMS
 from helpers.results.text import published_table
 from tools.train_mend.trainer import save_network, untrained

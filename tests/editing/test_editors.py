@@ -10,13 +10,7 @@ import yaml
 from helpers.editing import build
 from helpers.editing.app import App
 from helpers.editing.build import build_editors, check_method
-from helpers.editing.editors import (
-    EDITORS,
-    EditorError,
-    Variant,
-    method_label,
-    objectives,
-)
+from helpers.editing.editors import EDITORS, EditorError, Variant, method_label, objectives
 from helpers.editing.presets import Hyperparameters, read_hyperparameters
 from helpers.editing.rect_prune import Rect, RectHyperparameters
 from helpers.params import read_params

@@ -8,12 +8,7 @@ from collections import Counter
 from helpers.klob.examples import read_examples
 from helpers.results.text import published_table
 from helpers.triples.sources import read_facts
-from tools.klob_mini import (
-    COMPILED,
-    consistency_example,
-    load_templates,
-    relevance_example,
-)
+from tools.klob_mini import COMPILED, consistency_example, load_templates, relevance_example
 
 TEMPLATES = load_templates()
 

@@ -6,12 +6,7 @@ import pandas as pd
 import pytest
 
 from helpers.results.store import ResultsStore
-from helpers.thinkedit.grow.wordings import (
-    Proposal,
-    neighbours,
-    read_wordings,
-    store_neighbours,
-)
+from helpers.thinkedit.grow.wordings import Proposal, neighbours, read_wordings, store_neighbours
 from helpers.thinkedit.knowgic import load_edits, read_edits, write_edits
 from helpers.triples.graph import Edge, Entity, Graph
 from tools.recall.edits import recalled_edits
