@@ -27,25 +27,23 @@ PACKAGE = REPOSITORY / "helpers"
 BUDGETS = {
     "models": 1400,
     "editing": 3400,
-    "scoring": 400,  # which tokens are the most probable; a greedy response first
+    "scoring": 400,
     "locating": 660,
     "facts": 216,
     "samples": 84,  # strata, clusters, the smallest detectable difference
-    "results": 1147,
+    "results": 1146,
     "triples": 598,
-    "peak": 2547,  # samples by relation; a run that asks other questions; verdicts; marks of what Holm leaves
-    "ability": 118,  # the exam: two texts and a multiple choice, before and after edits
-    "locality": 168,  # the next token at locality prompts; doses
-    "scorers": 556,  # every edit under every scorer, and lists in generated text
+    "peak": 2547,
+    "behaviour": 840,  # every edit under every scorer, generated lists, doses, the exam
     "klob": 1250,
-    "thinkedit": 2827,  # direct questions against chains; other facts; the paper's points
+    "thinkedit": 2827,
     "explorer": 548,
     "sweeps": 450,
     "top-level": 1370,
-    "tools": 2699,  # texts read against the matcher
+    "tools": 2699,
     "benchmarks": 1499,
     "book": 778,
-    "tests": 13500,
+    "tests": 13498,
 }
 OUTSIDE = ("tools", "benchmarks", "book", "tests")
 # What an addition is: a word by which code names one that exists, and the files it may touch.

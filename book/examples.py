@@ -11,11 +11,11 @@ import numpy as np
 import pandas as pd
 from scipy.special import expit
 
+from helpers.behaviour.agreement import lists_in_text
+from helpers.behaviour.scorers import NAMED
 from helpers.klob.metrics import permutation_null, relative_similarity, similarity_matrix
 from helpers.peak import figures as peak
 from helpers.peak.metrics import ranking_forgetting_factor, ranking_noise_factor
-from helpers.scorers.agreement import lists_in_text
-from helpers.scorers.run import NAMED
 
 _MARK = re.compile(r"%EXAMPLE (\w+)%")
 

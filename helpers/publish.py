@@ -20,8 +20,8 @@ PUBLISHED = {
     "03_editing_runs": ("peak", "helpers.peak.publish", "publication"),
     "05_klob_localisation": ("klob", "helpers.klob.publish", "publication"),
     "06_thinkedit_case_study": ("thinkedit", "helpers.thinkedit.publish", "publication"),
-    "04_app_ablations": ("ablations", "helpers.ability.exam", "publication"),
-    "04_app_ablations, scorers": ("scorers", "helpers.scorers.publish", "publication"),
+    "04_app_ablations": ("ablations", "helpers.behaviour.exam", "publication"),
+    "04_app_ablations, scorers": ("scorers", "helpers.behaviour.publish", "publication"),
 }
 
 

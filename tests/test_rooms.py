@@ -17,7 +17,7 @@ PAPERS = ("peak", "klob", "thinkedit")
 # From the ground up. Modules beside the rooms are rooms of their own.
 ORDER = [
     *("paths", "processes", "kept", "records", "fetch", "models", "locating", "editing", "scoring"),
-    *("samples", "results", "triples", *PAPERS, "locality", "ability", "scorers"),
+    *("samples", "results", "triples", *PAPERS, "behaviour"),
     *("facts", "explorer", "sweeps"),
 ]
 # (paper, paper it imports from): the reason.

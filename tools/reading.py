@@ -17,9 +17,9 @@ import pandas as pd
 import typer
 from scipy.stats import binomtest
 
+from helpers.behaviour.scorers import named_answers
 from helpers.peak.records import PeakRecord, load_peak
 from helpers.results.store import Cases, Results
-from helpers.scorers.run import named_answers
 
 app = typer.Typer(add_completion=False)
 

@@ -14,6 +14,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from helpers import UserError
+from helpers.behaviour.scorers import named_answers
 from helpers.editing.build import build_editor
 from helpers.editing.editor import Editor
 from helpers.editing.editors import method_label
@@ -24,7 +25,6 @@ from helpers.peak.run import edit_request, joined_scores, questions
 from helpers.results.figure import figure
 from helpers.results.store import ResultsStore
 from helpers.results.style import told
-from helpers.scorers.run import named_answers
 from helpers.scoring.naming import fold
 from helpers.scoring.responses import Sampling, sample_responses
 from helpers.thinkedit import case

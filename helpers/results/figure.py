@@ -26,7 +26,7 @@ CHAPTERS = {
     "01": ("helpers.peak.figures",),
     "02": ("helpers.peak.construction.publish",),
     "03": ("helpers.peak.figures",),
-    "04": ("helpers.peak.ablation_figures", "helpers.locality.doses", "helpers.scorers.figures"),
+    "04": ("helpers.peak.ablation_figures", "helpers.behaviour.doses", "helpers.behaviour.figures"),
     "05": ("helpers.klob.figures",),
     "06": ("helpers.thinkedit.figures", "helpers.thinkedit.case"),
     "07": ("helpers.peak.figures", "helpers.explorer.one_edit"),

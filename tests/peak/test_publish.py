@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from helpers import UserError
+from helpers.behaviour import doses
 from helpers.editing import build
 from helpers.editing.app import App
 from helpers.editing.contexts import ContextTemplates
 from helpers.editing.rome import Rome
-from helpers.locality import doses
 from helpers.peak import publish
 from helpers.peak import run as peak_scores
 from helpers.peak.ablations import studies_of

@@ -6,14 +6,14 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
 
+from helpers.behaviour.agreement import ASKED, GENERATED, by_state
+from helpers.behaviour.scorers import AGAIN, UNEDITED
 from helpers.peak.figures import ACROSS, MAIN_RUN, rows_of
 from helpers.peak.tables import caption_of
 from helpers.results.archive import Run
 from helpers.results.figure import figure
 from helpers.results.statistics import share_interval
 from helpers.results.style import PALETTE, marked, told, use_style
-from helpers.scorers.agreement import ASKED, GENERATED, by_state
-from helpers.scorers.run import AGAIN, UNEDITED
 
 
 @figure("04_scorers", title="The same edits under every scorer", of="scorers", main=MAIN_RUN)

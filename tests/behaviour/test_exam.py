@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from helpers.ability import exam
+from helpers.behaviour import exam
 from helpers.editing.update import Update
 from helpers.peak.records import load_peak
 from helpers.peak.run import PeakRun, score_records

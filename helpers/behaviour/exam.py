@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from helpers.behaviour.doses import dose_parts
 from helpers.editing.editor import Editor
-from helpers.locality.doses import dose_parts
 from helpers.paths import PACKAGED
 from helpers.peak.metrics import KEYS
 from helpers.peak.publish import editors_of, scored_part, sequence_parts, study_publication

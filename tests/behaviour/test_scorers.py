@@ -9,6 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from helpers.behaviour import agreement, publish, scorers
+from helpers.behaviour.figures import scorer_panels
 from helpers.editing.contexts import ContextTemplates
 from helpers.editing.rome import Rome
 from helpers.peak.records import load_peak
@@ -16,9 +18,6 @@ from helpers.peak.run import PeakRun
 from helpers.results.archive import Archive
 from helpers.results.publish import publish_parts
 from helpers.results.store import ResultsStore
-from helpers.scorers import agreement, publish
-from helpers.scorers import run as scorers
-from helpers.scorers.figures import scorer_panels
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from helpers.behaviour.scorers import AGAIN, UNEDITED
 from helpers.editing.editors import method_label
 from helpers.peak.findings import FACTORS
 from helpers.peak.metrics import metrics_table
@@ -32,7 +33,6 @@ from helpers.results.statistics import (
 )
 from helpers.results.text import in_points, with_interval
 from helpers.samples.design import holm
-from helpers.scorers.run import AGAIN, UNEDITED
 
 ASKED = {  # scorers that read probabilities, and their titles
     "ES": "probability:\nabove the list",

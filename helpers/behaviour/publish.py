@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from helpers.behaviour.scorers import AGAIN, UNEDITED, Scorers
 from helpers.peak.publish import editors_of, part, peak_run, published
 from helpers.results.publish import Publication
-from helpers.scorers.run import AGAIN, UNEDITED, Scorers
 
 
 def publication(params: Mapping[str, Any]) -> Publication:

@@ -9,7 +9,7 @@ yes, negated            whether the edit's statement is true, and whether it is 
 free, asked, chat       responses: greedy (sample 0), then sampled, up to the sentence's end
 ======================= ====================================================================
 
-Texts stay in the results store. Measures: ``helpers.scorers.agreement``.
+Texts stay in the results store. Measures: ``helpers.behaviour.agreement``.
 """
 
 from __future__ import annotations

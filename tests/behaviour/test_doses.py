@@ -9,11 +9,11 @@ import pandas as pd
 import pytest
 import torch
 
+from helpers.behaviour import doses
+from helpers.behaviour.doses import DAMAGE, compared, dose_table, first_dose, locality_shifts
 from helpers.editing.contexts import ContextTemplates
 from helpers.editing.rome import Rome
 from helpers.editing.update import Update
-from helpers.locality import doses
-from helpers.locality.doses import DAMAGE, compared, dose_table, first_dose, locality_shifts
 from helpers.peak.records import load_peak
 from helpers.peak.run import PeakRun
 from helpers.results.store import ResultsStore

@@ -1,1 +1,0 @@
-"""What edits do to a model's general ability."""

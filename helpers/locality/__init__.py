@@ -1,1 +1,0 @@
-"""Locality that is sensitive: the whole next-token distribution at prompts an edit should not move."""
