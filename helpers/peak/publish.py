@@ -83,10 +83,11 @@ def published(
     more: Mapping[str, Any] | None = None,
 ) -> Publication:
     """A run's parts; ``more`` is what all its rows depend on besides."""
-    keep = params.get("keep")
-    drawn = f"first {keep} over-represented, others by relation, seed {params['seed']}"
+    drawn = ""
+    if keep := params.get("keep"):
+        drawn = f"first {keep} over-represented, others by relation, seed {params['seed']}"
     relations = {r.case_id: r.relation for r in run.data.records}
-    known = {"records": len(relations), "relations": relations, "sample": drawn * bool(keep)}
+    known = {"records": len(relations), "relations": relations, "sample": drawn}
 
     # The caption words the preset of these methods, and of others that are published with them.
     def caption(names: Collection[str]) -> dict[str, Any]:
