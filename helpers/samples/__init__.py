@@ -1,1 +1,1 @@
-"""How records are drawn, and what so many of them can show; needs no model."""
+"""How records are drawn, and what a sample of a given size can show; needs no model."""
