@@ -268,5 +268,6 @@ def list_marks(axes: Axes, tables: Mapping[str, pd.DataFrame]) -> None:
         )
     axes.set_yticks(rows, [*states])
     axes.set(xscale="log", xlabel="mean probability (log scale)")
+    axes.set_ylim(-0.6, len(states) - 0.4)
     axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, columnspacing=0.8)
     axes.grid(axis="y", visible=False)
