@@ -60,7 +60,7 @@ def show(what: str | pd.DataFrame, *values: Any, **options: Any) -> None:
     drawn = kind.draw(*values, **options)
     save_figure(drawn, name)
     output, size = figure_output(drawn, f"figure {name}")
-    display(output, raw=True, metadata={"image/png": size})
+    display(output, raw=True, metadata={"image/png": {**size, "alt": kind.title}})
     display({"text/markdown": f"*{kind.title}*", "text/plain": kind.title}, raw=True)
 
 
