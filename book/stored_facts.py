@@ -48,7 +48,7 @@ def facts_of(run: Run) -> dict[str, Any]:
     scores = scores_of(run, only=[n for n in run.tables if " " not in n and "@" not in n])
     labels = {name: label_of(name) for name in scores}
     edit = {name: _at_edit(table) for name, table in scores.items()}
-    metrics = {name: metrics_of(run, name) for name in scores}
+    metrics = {name: metrics_of(run, name).groupby("case_id").first() for name in scores}
     facts = []
     for case_id, asked in next(iter(edit.values())).groupby("case_id", sort=True):
         every = {name: table[table["case_id"] == case_id] for name, table in edit.items()}
