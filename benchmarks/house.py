@@ -30,10 +30,10 @@ BUDGETS = {
     "scoring": 400,
     "locating": 660,
     "facts": 216,
-    "samples": 84,  # strata, clusters, the smallest detectable difference
-    "results": 1146,
+    "samples": 74,  # strata, clusters, the smallest detectable difference
+    "results": 1150,
     "triples": 598,
-    "peak": 2549,
+    "peak": 2548,
     "behaviour": 840,  # every edit under every scorer, generated lists, doses, the exam
     "klob": 1250,
     "thinkedit": 2827,

@@ -24,6 +24,7 @@ from helpers.results.statistics import (
     Contrast,
     Estimate,
     Numbers,
+    holm,
     is_binary,
     mean_interval,
     paired_means,
@@ -32,7 +33,6 @@ from helpers.results.statistics import (
     share_interval,
 )
 from helpers.results.text import in_points, with_interval
-from helpers.samples.design import holm
 
 ASKED = {  # scorers that read probabilities, and their titles
     "ES": "probability:\nabove the list",

@@ -12,9 +12,8 @@ import pandas as pd
 
 from helpers.peak.metrics import SHARES, metric_interval, metrics_table, summarise
 from helpers.results.archive import Run
-from helpers.results.statistics import LEVEL, Contrast, paired_means, paired_shares
+from helpers.results.statistics import LEVEL, Contrast, holm, paired_means, paired_shares
 from helpers.results.text import caption, in_points, mark, published_table
-from helpers.samples.design import holm
 
 Metrics = Mapping[str, pd.DataFrame]  # for each method one row of metrics per record
 

@@ -1,19 +1,16 @@
-"""Means and shares over records with their 95 % intervals, and tests of their differences.
-
-Each p-value belongs to its interval: the interval excludes zero where the p-value is below 0.05.
-"""
+"""Means and shares over records with their 95 % intervals, and tests of their differences."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy import optimize, stats
 
 Numbers = NDArray[np.float64]
 LEVEL = 0.05
-_NAN = float("nan")
 
 
 @dataclass(frozen=True)
@@ -28,7 +25,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Contrast:
-    """A difference with its 95 % interval, and the two-sided p-value of its being zero."""
+    """A difference with its 95 % interval, which excludes zero where the two-sided p-value is below 0.05."""
 
     difference: Estimate
     p_value: float
@@ -38,9 +35,9 @@ def mean_interval(values: ArrayLike) -> Estimate:
     """Mean over records with the Student t interval, mean ± t(n - 1) · s / sqrt(n); NaN is omitted."""
     numbers = defined(values)
     n = len(numbers)
-    mean = float(numbers.mean()) if n else _NAN
+    mean = float(numbers.mean()) if n else np.nan
     if n < 2:
-        return Estimate(mean, _NAN, _NAN, n)
+        return Estimate(mean, np.nan, np.nan, n)
     half = stats.t.ppf(1 - LEVEL / 2, n - 1) * numbers.std(ddof=1) / n**0.5
     return Estimate(mean, mean - float(half), mean + float(half), n)
 
@@ -101,7 +98,7 @@ def paired_means(first: ArrayLike, second: ArrayLike) -> Contrast:
     one, two = _pairs(first, second)
     differences = two - one
     if len(differences) < 2:
-        p_value = _NAN
+        p_value = np.nan
     elif np.ptp(differences) == 0:  # every record changed by the same amount
         p_value = float(differences[0] == 0)
     else:
@@ -138,16 +135,16 @@ def share_above(values: ArrayLike, level: float) -> Contrast:
     below = stats.binom.cdf(ones, len(numbers), level)
     above = stats.binom.sf(ones - 1, len(numbers), level)
     shifted = Estimate(found.mean - level, found.low - level, found.high - level, found.n)
-    return Contrast(shifted, min(1.0, 2 * float(min(below, above))) if found.n else _NAN)
+    return Contrast(shifted, min(1.0, 2 * float(min(below, above))) if found.n else np.nan)
 
 
 def unpaired_means(first: ArrayLike, second: ArrayLike) -> Contrast:
     """Second minus first of different records, by Welch's test; ``n`` is the smaller number of values."""
     one, two = defined(first), defined(second)
     n = min(len(one), len(two))
-    mean = float(two.mean() - one.mean()) if n else _NAN
+    mean = float(two.mean() - one.mean()) if n else np.nan
     if n < 2:
-        return Contrast(Estimate(mean, _NAN, _NAN, n), _NAN)
+        return Contrast(Estimate(mean, np.nan, np.nan, n), np.nan)
     test = stats.ttest_ind(two, one, equal_var=False)
     low, high = test.confidence_interval(1 - LEVEL)
     return Contrast(Estimate(mean, float(low), float(high), n), float(test.pvalue))
@@ -179,7 +176,7 @@ def _binomial(values: Numbers, confidence: float, method: str) -> tuple[float, f
 def _bootstrapped(values: Numbers, resamples: int = 10_000, seed: int = 0) -> Contrast:
     n = len(values)
     if n < 2:
-        return Contrast(mean_interval(values), _NAN)
+        return Contrast(mean_interval(values), np.nan)
     found = stats.bootstrap(
         (values,),
         np.mean,
@@ -199,7 +196,7 @@ def _bootstrapped(values: Numbers, resamples: int = 10_000, seed: int = 0) -> Co
 def _newcombe_p(one: Numbers, two: Numbers) -> float:
     # One minus the highest confidence at which Newcombe's interval excludes zero.
     if not len(one):
-        return _NAN
+        return np.nan
     if one.sum() == two.sum():
         return 1.0
 
@@ -212,3 +209,10 @@ def _newcombe_p(one: Numbers, two: Numbers) -> float:
     if outside(z) <= 0:
         z = float(optimize.brentq(outside, 1e-6, z))
     return 2 * float(stats.norm.sf(z))
+
+
+def holm(p_values: ArrayLike) -> Numbers:
+    """p-values corrected for their number (Holm 1979); NaN counts as no test."""
+    ordered = pd.Series(p_values, dtype=float).sort_values()
+    steps = (ordered.count() - np.arange(len(ordered))) * ordered
+    return steps.cummax().clip(upper=1.0).sort_index().to_numpy()

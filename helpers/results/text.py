@@ -15,8 +15,8 @@ import pandas as pd
 
 from helpers.paths import PACKAGED
 from helpers.results.archive import model_words
-from helpers.results.statistics import LEVEL, Contrast, Estimate
-from helpers.samples.design import clustered_cell, detectable, holm, with_power
+from helpers.results.statistics import LEVEL, Contrast, Estimate, holm
+from helpers.samples.design import clustered_cell, detectable, with_power
 
 INCONCLUSIVE = "inconclusive"
 

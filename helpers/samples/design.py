@@ -1,4 +1,4 @@
-"""The design of a sample: strata, clusters, many tests, and the smallest difference it can show."""
+"""The design of a sample: strata, clusters, and the smallest difference it can show."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 Numbers = Sequence[float] | pd.Series
 POWER = 2.8  # standard errors that a two-sided test at 5 % finds in four of five cases
@@ -60,16 +60,6 @@ def detectable(*samples: ArrayLike) -> float:
         square = (values**2).mean() if pairs else values.var(ddof=1)
         error += float(square) / len(values)
     return POWER * error**0.5
-
-
-def holm(p_values: Sequence[float]) -> NDArray[np.float64]:
-    """p-values corrected for their number (Holm 1979); NaN counts as no test."""
-    values = np.asarray(p_values, dtype=np.float64)
-    corrected = np.full(values.shape, np.nan)
-    order = np.argsort(values)[: int((~np.isnan(values)).sum())]
-    factors = np.arange(len(order), 0, -1)
-    corrected[order] = np.minimum(1.0, np.maximum.accumulate(factors * values[order]))
-    return corrected
 
 
 def with_power(table: pd.DataFrame, least: Numbers, n: Numbers, form: str) -> pd.DataFrame:

@@ -14,6 +14,7 @@ from helpers.results.statistics import (
     Contrast,
     bootstrap_interval,
     fraction_interval,
+    holm,
     mean_above,
     mean_interval,
     paired_means,
@@ -23,7 +24,6 @@ from helpers.results.statistics import (
     share_interval,
     unpaired_means,
 )
-from helpers.samples.design import holm
 
 pairs_of = {
     "successes": st.lists(st.tuples(st.booleans(), st.booleans()), min_size=2, max_size=60),
