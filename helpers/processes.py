@@ -91,7 +91,7 @@ class Progress:
     told: float = field(default_factory=time.monotonic)
 
     def at(self, done: int) -> None:
-        """So many are done."""
+        """The number that is done."""
         now = time.monotonic()
         if "HELPERS_TELL" in os.environ and now - self.told >= _EVERY and 0 < done < self.total:
             self.told = now

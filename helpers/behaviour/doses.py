@@ -21,7 +21,7 @@ from helpers.editing.editor import Editor
 from helpers.editing.editors import Variant
 from helpers.editing.update import Update, overlay
 from helpers.models import LanguageModel
-from helpers.models.batching import token_batches
+from helpers.models.batching import run_halving, token_batches
 from helpers.models.forest import padded
 from helpers.models.forward import hidden_states, vocabulary_scores
 from helpers.peak.figures import MAIN_RUN
@@ -79,15 +79,18 @@ def next_token_scores(
     """Log-probabilities after each prompt [prompts, vocabulary], fp32, on the CPU; see ``score_answers``."""
     moved, owners = owned(model, len(prompts), updates, owners)
     asked = tokenised(model, [Question(prompt, ()) for prompt in prompts])
-    lengths = [len(ids) for ids, _ in asked]
     scores = torch.empty(len(asked), model.model.config.vocab_size)
-    for batch in token_batches(lengths, 4096):
+
+    def run(batch: Sequence[int]) -> None:
         texts = padded(model, [asked[i][0] for i in batch])
         with overlay(model, moved, [owners[i] for i in batch]):
             hidden = hidden_states(model, texts.ids, texts.positions, texts.visible)
         every = torch.arange(len(batch), device=hidden.device)
         found = vocabulary_scores(model, texts.last(hidden), every, every, every)
-        scores[batch] = found[1].to(scores)
+        scores[list(batch)] = found[1].to(scores)
+
+    for batch in token_batches([len(ids) for ids, _ in asked], 4096):
+        run_halving(batch, run)
     return scores
 
 

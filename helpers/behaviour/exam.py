@@ -90,7 +90,9 @@ def publication(params: Mapping[str, Any]) -> Publication:
 
 
 def ability_table(run: Run) -> pd.DataFrame:
-    """Before → after, by state: intervals of mean ratios and of changes in points are over records."""
+    """Before → after, by state: perplexity (geometric mean over records) with the interval of its mean
+    ratio, and right answers in percent with that of the change in points, over records.
+    """
     rows: dict[str, dict[str, str]] = {}
     for name in (each for each in run.tables if each.startswith("ability: ")):
         row = rows.setdefault(name.removeprefix("ability: "), {})
