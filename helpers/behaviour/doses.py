@@ -103,9 +103,8 @@ def doses_of(run: Run) -> pd.Series:
             shifts = run.tables[name]
             wide = shifts.pivot_table(["kl", "top5"], "case_id", "asked")
             wide.columns = wide.columns.map("_".join)
-            scores = scores_of(run, only=[variant])[variant]
-            metrics = metrics_table(scores).droplevel("relation")
-            found[Variant.parse(variant)] = metrics.join(wide)
+            metrics = metrics_table(scores_of(run, only=[variant])[variant])
+            found[Variant.parse(variant)] = metrics.droplevel("relation").join(wide)
     for each in (v for v in found if v.value):
         parts[each.method, each.field, each.value] = found[each]
         parts[each.method, each.field, 1.0] = found[Variant(each.method)]
@@ -131,8 +130,10 @@ def dose_table(doses: pd.Series) -> pd.DataFrame:
         values = part.unstack("dose").dropna()
         steps = np.log2(values.columns.to_numpy(float))
         slopes = values @ (steps - steps.mean()) / steps.var() / len(steps)
-        found = vars(bootstrap_interval(slopes))
-        rows[place] = {**found, "sd": slopes.std(), "first dose": first_dose(values)}
+        rows[place] = vars(bootstrap_interval(slopes)) | {
+            "sd": slopes.std(),
+            "first dose": first_dose(values),
+        }
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis(SERIES)
 
 
@@ -155,8 +156,7 @@ def dose_panels(run: Run) -> Figure:
         axes.legend(fontsize=6)
     first = dose_table(found)["first dose"].unstack()
     early = first.eq(first.min(axis=1), axis=0).sum()
-    counts = ", ".join(f"{m} {n}" for m, n in early.items())
-    finding = f"First to change, of {len(first)} series: {counts}"
+    finding = f"First to change, of {len(first)} series: {', '.join(f'{m} {n}' for m, n in early.items())}"
     return told(drawn, finding, f"{caption_of(run)}; 95 % intervals (bootstrap); KL in nats")
 
 

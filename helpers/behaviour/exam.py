@@ -90,9 +90,7 @@ def publication(params: Mapping[str, Any]) -> Publication:
 
 
 def ability_table(run: Run) -> pd.DataFrame:
-    """Before → after, by state: perplexity (geometric mean over records) with the interval of its mean
-    ratio, and right answers in percent with that of the change in points, over records.
-    """
+    """Before → after, by state: perplexity (geometric mean) and right answers; intervals over records."""
     rows: dict[str, dict[str, str]] = {}
     for name in (each for each in run.tables if each.startswith("ability: ")):
         row = rows.setdefault(name.removeprefix("ability: "), {})
@@ -109,8 +107,7 @@ def ability_table(run: Run) -> pd.DataFrame:
         chosen = [facts[m].unstack().idxmax(axis=1) for m in sums.columns.astype(str)]
         shares = [each.eq(0).groupby("case_id").mean() for each in chosen]
         row["right answers"] = " → ".join(f"{100 * x.mean():.1f}" for x in shares)
-        change = paired_shares(*shares).difference
-        row["change"] = in_points(change, signed=True)
+        row["change"] = in_points(paired_shares(*shares).difference, signed=True)
     return pd.DataFrame.from_dict(rows, orient="index")
 
 
