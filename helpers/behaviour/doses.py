@@ -130,10 +130,8 @@ def dose_table(doses: pd.Series) -> pd.DataFrame:
         values = part.unstack("dose").dropna()
         steps = np.log2(values.columns.to_numpy(float))
         slopes = values @ (steps - steps.mean()) / steps.var() / len(steps)
-        rows[place] = vars(bootstrap_interval(slopes)) | {
-            "sd": slopes.std(),
-            "first dose": first_dose(values),
-        }
+        found = vars(bootstrap_interval(slopes))
+        rows[place] = {**found, "sd": slopes.std(), "first dose": first_dose(values)}
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis(SERIES)
 
 
