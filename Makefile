@@ -1,4 +1,5 @@
 # make run   set up, fetch the default model, execute every notebook with its quick profile, two at a time
+# make run-larger  the same for 01, 03, 06 and 07 on a model of 1.5 billion parameters (see README)
 # make test  set up, then lint, types, unit tests and regression tests of four notebooks (CI: all)
 # make book  a site to read: notebooks, result tables, API reference, in runs/book/html
 #
@@ -28,7 +29,7 @@ export TOKENIZERS_PARALLELISM := false
 # Idle threads sleep: spinning ones starve whatever else runs on these cores.
 export OMP_WAIT_POLICY ?= passive
 
-.PHONY: setup run test lint book clean
+.PHONY: setup run run-larger test lint book clean
 
 setup: $(READY)
 
@@ -47,6 +48,11 @@ run: setup
 	$(BIN)/python -m helpers fetch smollm2-135m
 	$(BIN)/python -m helpers run --workers $(WORKERS) $(QUICK)
 	@echo "Executed notebooks and their figures: runs/  Scores: runs/results/"
+
+# One notebook at a time: each holds the model (3 GB in bfloat16) and its second moments.
+run-larger: setup
+	$(BIN)/python -m helpers fetch qwen2.5-coder-1.5b
+	$(BIN)/python -m helpers run --workers 1 $(wildcard params/larger/*.yaml)
 
 lint: setup
 	$(BIN)/ruff check .

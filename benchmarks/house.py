@@ -43,7 +43,7 @@ BUDGETS = {
     "tools": 2699,
     "benchmarks": 1497,
     "book": 778,
-    "tests": 13498,
+    "tests": 13500,
 }
 OUTSIDE = ("tools", "benchmarks", "book", "tests")
 # What an addition is: a word by which code names one that exists, and the files it may touch.

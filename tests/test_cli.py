@@ -107,10 +107,12 @@ def test_how_far_a_sweep_is_can_be_asked_at_any_time(tmp_path):
 
 def test_a_dry_run_says_where_memory_will_not_do(tmp_path, monkeypatch):
     monkeypatch.setattr(estimate, "free_bytes", lambda device: 2**30)  # one model's, not three's
-    arguments = ["sweep", str(PARAMS / "sweeps" / "quick.yaml"), "--dry-run"]
-    arguments += ["--folder", str(tmp_path)]
+    sweep = str(PARAMS / "sweeps" / "quick.yaml")
+    arguments = ["sweep", sweep, "--dry-run", "--folder", str(tmp_path)]
     one, three = (runner.invoke(app, [*arguments, "--workers", n]).output for n in ("1", "3"))
     assert "too little" not in one
     assert "0.5 GiB for each of 3 workers, 1.0 GiB free on cpu; too little" in three
     elsewhere = runner.invoke(app, [*arguments, "--engine", "slurm"]).output
     assert "weights in float32 0.5 GiB; batches" in elsewhere
+    monkeypatch.setattr("torch.cpu._is_avx512_bf16_supported", lambda: False)
+    assert "slower than fp32" in estimate.memory_in_words("smollm2-135m", "bfloat16", "cpu")

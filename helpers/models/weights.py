@@ -116,8 +116,7 @@ def _check_room(name: str, weights: PackagedWeights, folder: Path) -> None:
     needed = 2 * size + kept
     words = f"{name} takes {needed / _GIB:.1f} GiB of disk while it is made in {folder}"
     if free < needed:
-        remedy = "set HELPERS_CACHE to another disk"
-        raise ModelError(f"{words}, where {free / _GIB:.1f} are free: {remedy}")
+        raise ModelError(f"{words}, {free / _GIB:.1f} are free; move HELPERS_CACHE")
     later = f"{kept / _GIB:.1f} GiB of disk and, in fp32, of memory later"
     print(f"{words}, {later}; {size / _GIB:.1f} GiB are downloaded", file=sys.stderr, flush=True)
 
@@ -165,8 +164,7 @@ def torch_dtype(name: str) -> torch.dtype:
     """The dtype of a name that weights can have."""
     if name not in _DTYPES:
         raise ModelError(f"dtype {name!r} is none of {', '.join(_DTYPES)}")
-    dtype: torch.dtype = getattr(torch, name)
-    return dtype
+    return getattr(torch, name)  # type: ignore[no-any-return]
 
 
 def torch_device(name: str) -> torch.device:
@@ -206,6 +204,8 @@ def memory_in_words(model: str, dtype: str, device: str | None, *, copies: int =
     text = f"weights in {dtype} {known}" + f" for each of {copies} workers" * (copies > 1)
     if device is None:
         return text
+    if (dtype, device) == ("bfloat16", "cpu") and not torch.cpu._is_avx512_bf16_supported():
+        text += " (no native bf16: 2 to 4 times slower than fp32)"
     if device.startswith("cuda") and not torch.cuda.is_available():
         return f"{text}; asks for {device}, but torch sees no GPU"
     free = free_bytes(torch_device(device))
