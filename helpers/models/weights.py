@@ -164,7 +164,7 @@ def torch_dtype(name: str) -> torch.dtype:
     """The dtype of a name that weights can have."""
     if name not in _DTYPES:
         raise ModelError(f"dtype {name!r} is none of {', '.join(_DTYPES)}")
-    return getattr(torch, name)  # type: ignore[no-any-return]
+    return getattr(torch, name)
 
 
 def torch_device(name: str) -> torch.device:
