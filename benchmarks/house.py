@@ -28,7 +28,7 @@ BUDGETS = {
     "models": 1400,
     "editing": 3400,
     "scoring": 400,
-    "locating": 660,
+    "locating": 658,
     "facts": 216,
     "samples": 74,  # strata, clusters, the smallest detectable difference
     "results": 1150,
@@ -36,7 +36,7 @@ BUDGETS = {
     "peak": 2548,
     "behaviour": 840,  # every edit under every scorer, generated lists, doses, the exam
     "klob": 1250,
-    "thinkedit": 2827,
+    "thinkedit": 2849,
     "explorer": 548,
     "sweeps": 450,
     "top-level": 1370,

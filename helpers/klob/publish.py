@@ -26,30 +26,30 @@ from helpers.results.store import ResultsStore
 def publication(params: Mapping[str, Any]) -> Publication:
     """The run that the parameters of notebook 05 ask for; models that fill masks are not edited."""
     loading = {name: params[name] for name in ("dtype", "device", "masked")}
-    language_model = load(params["model"], **loading)
+    model = load(params["model"], **loading)
     counts = dict(zip(SCHEMAS, (count or None for count in params["counts"]), strict=True))
     how = {name: params[name] for name in ("source", "seed", "permutations")}
     source = {
-        **language_model.identity,
+        **model.identity,
         "dataset": params["source"],
         "seed": params["seed"],
         "shares": list(SHARES),
         "permutations": params["permutations"],
         "version": VERSION,
     }
-    parts = evaluations(language_model, params["locators"] or list(LOCATORS), counts=counts, **how)
+    parts = evaluations(model, params["locators"] or list(LOCATORS), counts=counts, **how)
     if params["edited_facts"] and not params["masked"]:
-        parts.append(edits(language_model, params))
+        parts.append(edits(model, params))
     return Publication(run_name(params["model"], params["source"]), About(source), parts)
 
 
-def evaluations(language_model: LanguageModel, locators: list[str], **how: Any) -> list[Part]:
+def evaluations(model: LanguageModel, locators: list[str], **how: Any) -> list[Part]:
     """The tables of each locator."""
 
     @lru_cache(maxsize=1)  # the tables of one locator are made together
     def tables(name: str, finished: bool) -> Tables:
         store = ResultsStore(RUNS / "klob")
-        return run(language_model, [name], store=store, finished=finished, **how)
+        return run(model, [name], store=store, finished=finished, **how)
 
     def part(name: str, table: str) -> Part:
         settings = {**make_locator(name).settings(), "counts": how["counts"]}
@@ -63,7 +63,7 @@ def evaluations(language_model: LanguageModel, locators: list[str], **how: Any) 
     return [part(name, table) for name in locators for table in TABLES]
 
 
-def edits(language_model: LanguageModel, params: Mapping[str, Any]) -> Part:
+def edits(model: LanguageModel, params: Mapping[str, Any]) -> Part:
     """ROME at every layer, on ``edited_facts`` of the facts that locators are evaluated on."""
     dataset, seed, count = params["source"], params["seed"], params["counts"][0] or None
     how = {"preset": params["preset"], "corpus": params["corpus"], "seed": seed}
@@ -71,6 +71,6 @@ def edits(language_model: LanguageModel, params: Mapping[str, Any]) -> Part:
     evaluated = load_examples("consistency", dataset, count=count, seed=seed).numbers
     possible = list(edit_requests(facts, evaluated, seed=seed))
     chosen = random.Random(seed).sample(possible, min(params["edited_facts"], len(possible)))
-    make = partial(edit_every_layer, language_model, facts, sorted(chosen), **how)
-    settings = {**edit_settings(language_model, facts, **how), "edited": sorted(chosen)}
+    make = partial(edit_every_layer, model, facts, sorted(chosen), **how)
+    settings = {**edit_settings(model, facts, **how), "edited": sorted(chosen)}
     return Part("edits", settings, partial(make, store=ResultsStore(RUNS / "klob-edits")))

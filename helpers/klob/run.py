@@ -41,7 +41,7 @@ Tables = dict[str, pd.DataFrame]
 
 
 def run(
-    language_model: LanguageModel,
+    model: LanguageModel,
     locators: Sequence[str],
     source: str,
     counts: Mapping[Subtask, int | None],
@@ -56,13 +56,13 @@ def run(
     ``counts`` examples of a source (``helpers.klob.examples``) are chosen by ``seed``; None takes all.
     ``how``: shares and permutations.
     """
-    load = partial(load_examples, source=source, seed=seed, asked=language_model)
+    load = partial(load_examples, source=source, seed=seed, asked=model)
     loaded = [load(subtask, count=count) for subtask, count in counts.items()]
     how = {"shares": SHARES, "permutations": 1_000, **how}
     settings = {
-        "model": language_model.name,
-        "fingerprint": language_model.fingerprint,
-        "dtype": language_model.dtype_name,
+        "model": model.name,
+        "fingerprint": model.fingerprint,
+        "dtype": model.dtype_name,
         "source": source,
         "seed": seed,
         **how,
@@ -75,12 +75,12 @@ def run(
         results = store.open(own)
         if not (finished or results.done("sentences")):
             scores = store.open({**own, "kept": "scores"})
-            made = evaluate(language_model, make_locator(name), examples, kept=scores, **how)
+            made = evaluate(model, make_locator(name), examples, kept=scores, **how)
             last = made.pop("sentences")  # it marks all as done
             made = {**made, "sentences": last}
             results.add({kind: table.assign(case_id=0) for kind, table in made.items()})
             shutil.rmtree(scores.folder)  # they are large
-        named = {"model": language_model.name, "locator": name, "subtask": examples.subtask}
+        named = {"model": model.name, "locator": name, "subtask": examples.subtask}
         for kind in TABLES:
             rows = results.read(kind).drop(columns="case_id")
             same = pd.DataFrame(named, index=rows.index)
@@ -89,7 +89,7 @@ def run(
 
 
 def evaluate(
-    language_model: LanguageModel,
+    model: LanguageModel,
     locator: Locator,
     examples: Examples,
     *,
@@ -104,17 +104,17 @@ def evaluate(
     *sentences* have the spread and mean magnitude, *similarities* each example's Sim_cand and both Sim_all,
     *null* the permutation null over all and inside relations, *layers* each example's mean pooled scores.
     """
-    queries = own_answers(language_model, encode(language_model, examples.sentences))
-    rows: Iterable[Scores] = _Scored(language_model, locator, queries)
+    queries = own_answers(model, encode(model, examples.sentences))
+    rows: Iterable[Scores] = _Scored(model, locator, queries)
     if kept is not None and locator.granularity != "parameter":
 
         def make(chosen: Sequence[int]) -> Tables:
-            scores = list(_Scored(language_model, locator, [queries[n] for n in chosen]))
+            scores = list(_Scored(model, locator, [queries[n] for n in chosen]))
             return {"scores": pd.DataFrame({"case_id": chosen, "scores": scores})}
 
         cases = Cases({number: number for number in range(len(queries))})
         rows = cases.completed(kept, make)["scores"].tolist()
-    shape, views = locator.shape(language_model.layout), list[Tables]()
+    shape, views = locator.shape(model.layout), list[Tables]()
     for depth in range(len(shape), 0, -1):
         granularity = GRANULARITIES[depth - 1]
         if depth < len(shape):  # a mean of means: pooled from the next finer view
@@ -133,12 +133,12 @@ def evaluate(
 class _Scored:
     """Scores of one sentence after the other [units], computed anew each time, in batches."""
 
-    language_model: LanguageModel
+    model: LanguageModel
     locator: Locator
     queries: Sequence[Query]
 
     def __iter__(self) -> Iterator[Scores]:
-        scores = partial(self.locator.scores, self.language_model)
+        scores = partial(self.locator.scores, self.model)
         for start in range(0, len(self.queries), self.locator.at_a_time):
             batch = self.queries[start : start + self.locator.at_a_time]
             for part in run_halving(batch, scores):

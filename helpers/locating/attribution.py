@@ -32,32 +32,32 @@ Place = Literal["activation", "gate"]
 
 
 def integrated_gradients(
-    language_model: LanguageModel,
+    model: LanguageModel,
     query: Query,
     *,
     steps: int = 20,
     at: Place = "activation",
 ) -> Tensor:
     """One sentence's attributions [layers, neurons], at the activation or the gate's output."""
-    batch, target = slot_batch(language_model, [query], [query.slot]), query.required_target
-    blocks, group = language_model.layout.blocks, max(1, ROWS // steps)
+    batch, target = slot_batch(model, [query], [query.slot]), query.required_target
+    blocks, group = model.layout.blocks, max(1, ROWS // steps)
 
     def run(layers: Sequence[int]) -> Tensor:
-        return _attribute_layers(language_model, batch, target, layers, steps, at)
+        return _attribute_layers(model, batch, target, layers, steps, at)
 
     groups = (range(start, min(start + group, blocks)) for start in range(0, blocks, group))
     return torch.cat([part for layers in groups for part in run_halving(layers, run)])
 
 
 def _attribute_layers(
-    language_model: LanguageModel,
+    model: LanguageModel,
     batch: SlotBatch,
     target: int,
     layers: Sequence[int],
     steps: int,
     at: Place,
 ) -> Tensor:
-    layout, slot = language_model.layout, int(batch.slots[0])
+    layout, slot = model.layout, int(batch.slots[0])
     names = [layout.mlp_out(i) if at == "activation" else layout.gate(i) for i in layers]
     activations: dict[str, Tensor] = {}
     scaled: dict[str, Tensor] = {}
@@ -74,11 +74,11 @@ def _attribute_layers(
     hooked = input_hooks if at == "activation" else output_hooks
     with (
         torch.enable_grad(),
-        branching(language_model, batch, layers=layers, copies=steps) as branched,
-        hooked(language_model, {name: partial(scale, name) for name in names}),
+        branching(model, batch, layers=layers, copies=steps) as branched,
+        hooked(model, {name: partial(scale, name) for name in names}),
     ):
         slots = batch.slots.expand(1 + steps * len(layers))
-        logits = slot_logits(language_model, branched, slots)[1:]
+        logits = slot_logits(model, branched, slots)[1:]
         total = logits.log_softmax(1)[:, target].exp().sum()
         gradients = torch.autograd.grad(total, [scaled[name] for name in names])
     pairs = zip(names, gradients, strict=True)
@@ -87,7 +87,7 @@ def _attribute_layers(
 
 @torch.no_grad()
 def indirect_effects(
-    language_model: LanguageModel, query: Query, *, samples: int, scale: float, seed: int
+    model: LanguageModel, query: Query, *, samples: int, scale: float, seed: int
 ) -> Tensor:
     """One sentence's indirect effects [layers], averaged over noise samples of deviation ``scale``.
 
@@ -95,13 +95,13 @@ def indirect_effects(
     """
     middle = query.slot // 2
     start, stop = query.subject or (middle, middle + 1)
-    batch = slot_batch(language_model, [query], [start])
+    batch = slot_batch(model, [query], [start])
     offset = int(batch.positions[0, 0])  # tokens that are constant and do not run again
     noised, last = slice(start - offset, stop - offset), stop - offset - 1
-    layout = language_model.layout
+    layout = model.layout
     blocks, names = layout.blocks, [layout.mlp_out(layer) for layer in range(layout.blocks)]
-    with record(language_model, outputs=names) as clean:
-        slot_logits(language_model, batch)
+    with record(model, outputs=names) as clean:
+        slot_logits(model, batch)
     generator = torch.Generator().manual_seed(seed)
     noise = torch.randn(samples, stop - start, layout.hidden_size, generator=generator)
 
@@ -119,20 +119,20 @@ def indirect_effects(
     hooks[layout.architecture.embedding] = corrupt
     repeated = replace(batch, ids=batch.ids.expand(samples, -1), slots=batch.slots.expand(samples))
     with (
-        branching(language_model, repeated, layers=range(blocks), copies=1) as rows,
-        output_hooks(language_model, hooks),
+        branching(model, repeated, layers=range(blocks), copies=1) as rows,
+        output_hooks(model, hooks),
     ):
         slots = batch.slots.expand(samples * (blocks + 1))
-        logits = slot_logits(language_model, rows, slots)
+        logits = slot_logits(model, rows, slots)
     target = query.required_target
     probabilities = logits.softmax(1)[:, target].view(blocks + 1, samples).mean(1)
     return probabilities[1:] - probabilities[0]
 
 
-def embedding_deviation(language_model: LanguageModel) -> float:
+def embedding_deviation(model: LanguageModel) -> float:
     """Standard deviation of the input embeddings over 4,096 evenly spaced tokens of the vocabulary."""
-    size = language_model.model.get_input_embeddings().weight.shape[0]
-    ids = torch.arange(0, size, max(1, size // 4096), device=language_model.device)
-    embedding = language_model.module(language_model.layout.architecture.embedding)
+    size = model.model.get_input_embeddings().weight.shape[0]
+    ids = torch.arange(0, size, max(1, size // 4096), device=model.device)
+    embedding = model.module(model.layout.architecture.embedding)
     with torch.no_grad():
         return float(embedding(ids).float().std())

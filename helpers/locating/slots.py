@@ -34,72 +34,70 @@ class SlotBatch(PackedRows):
 
 
 def slot_batch(
-    language_model: LanguageModel, queries: Sequence[Query], starts: Sequence[int] | None = None
+    model: LanguageModel, queries: Sequence[Query], starts: Sequence[int] | None = None
 ) -> SlotBatch:
     """Batch queries; the tokens before ``starts`` are constant and run once, without gradients."""
-    if starts is None or language_model.masked:  # which has no constant tokens
+    if starts is None or model.masked:  # which has no constant tokens
         starts = [0] * len(queries)
     pairs = list(zip(queries, starts, strict=True))
-    batch = padded(language_model, [query.ids[start:] for query, start in pairs])
+    batch = padded(model, [query.ids[start:] for query, start in pairs])
     width, device = batch.ids.shape[1], batch.ids.device
     everything = batch.real[:, None, :].expand(-1, width, -1)
-    own = everything if language_model.masked else batch.visible
+    own = everything if model.masked else batch.visible
     slots = torch.tensor([query.slot - start for query, start in pairs], device=device)
     positions = batch.positions + torch.tensor(list(starts), device=device)[:, None]
     if not any(starts):
         return SlotBatch(batch.ids, positions, own, slots)
-    constant = padded(language_model, [query.ids[:start] for query, start in pairs])
+    constant = padded(model, [query.ids[:start] for query, start in pairs])
     with torch.no_grad():
-        _, past = prefill(language_model, constant.ids, constant.positions, constant.visible)
+        _, past = prefill(model, constant.ids, constant.positions, constant.visible)
     seen = constant.real[:, None, :].expand(-1, width, -1)
     return SlotBatch(batch.ids, positions, torch.cat([seen, own], dim=2), slots, past)
 
 
-def slot_logits(
-    language_model: LanguageModel, batch: SlotBatch, slots: Tensor | None = None
-) -> Tensor:
+def slot_logits(model: LanguageModel, batch: SlotBatch, slots: Tensor | None = None) -> Tensor:
     """Next-token logits at the slots, or at others where rows branched off: fp32 [rows, vocabulary]."""
     texts = batch.ids, batch.positions
-    if language_model.masked:
+    if model.masked:
         names = dict(zip(("input_ids", "position_ids"), texts, strict=True))
         mask = batch.visible[:, 0].long()
-        hidden = language_model.model.base_model(**names, attention_mask=mask).last_hidden_state
+        hidden = model.model.base_model(**names, attention_mask=mask).last_hidden_state
     else:
-        hidden = hidden_states(language_model, *texts, batch.visible, batch.past)
+        hidden = hidden_states(model, *texts, batch.visible, batch.past)
     slots = batch.slots if slots is None else slots
     chosen = hidden[torch.arange(len(slots), device=hidden.device), slots]
-    return language_model.module(language_model.layout.architecture.head)(chosen).float()
+    return model.module(model.layout.architecture.head)(chosen).float()
 
 
 @torch.inference_mode()
-def own_answers(language_model: LanguageModel, queries: Sequence[Query]) -> list[Query]:
+def own_answers(model: LanguageModel, queries: Sequence[Query]) -> list[Query]:
     """The same queries, those without a target given the model's most probable next token."""
     done = list(queries)
     missing = [i for i, query in enumerate(done) if query.target is None]
     for start in range(0, len(missing), 32):
         chosen = missing[start : start + 32]
-        batch = slot_batch(language_model, [done[i] for i in chosen])
-        best = slot_logits(language_model, batch).argmax(-1).tolist()
+        batch = slot_batch(model, [done[i] for i in chosen])
+        best = slot_logits(model, batch).argmax(-1).tolist()
         for i, token in zip(chosen, best, strict=True):
             done[i] = replace(done[i], target=token)
     return done
 
 
 def greedy_tokens(
-    language_model: LanguageModel, prompts: Sequence[Sequence[int]], count: int
+    model: LanguageModel, prompts: Sequence[Sequence[int]], count: int
 ) -> list[tuple[int, ...]]:
     """The ``count`` most probable tokens after each prompt; for few, as whole texts run again."""
     texts = [tuple(prompt) for prompt in prompts]
     for _ in range(count):
         queries = [Query("", ids, len(ids) - 1, None, None) for ids in texts]
-        answered = own_answers(language_model, queries)
+        answered = own_answers(model, queries)
         texts = [(*query.ids, query.required_target) for query in answered]
     return [text[len(prompt) :] for text, prompt in zip(texts, prompts, strict=True)]
 
 
 @contextmanager
 def branching(
-    language_model: LanguageModel, batch: SlotBatch, *, layers: Sequence[int], copies: int
+    model: LanguageModel, batch: SlotBatch, *, layers: Sequence[int], copies: int
 ) -> Iterator[SlotBatch]:
     """Let each block in ``layers`` append ``copies`` times the batch's rows before it runs.
 
@@ -119,14 +117,14 @@ def branching(
     past = batch.past
     if past is not None:
         past = Past(repeated(past.keys), repeated(past.values), past.positions[:1])
-    with input_hooks(language_model, {language_model.layout.block(i): grow for i in grows}):
+    with input_hooks(model, {model.layout.block(i): grow for i in grows}):
         # One row of positions and mask is broadcast over however many rows there are.
         yield replace(batch, positions=batch.positions[:1], visible=batch.visible[:1], past=past)
 
 
 @contextmanager
 def traced(
-    language_model: LanguageModel, names: Sequence[str]
+    model: LanguageModel, names: Sequence[str]
 ) -> Iterator[dict[str, tuple[Tensor, Tensor]]]:
     """Collect inputs and outputs of named modules with their graph, which starts at the embeddings."""
     seen: dict[str, tuple[Tensor, Tensor]] = {}
@@ -135,7 +133,7 @@ def traced(
         seen[name] = entering, output
 
     hooks = {name: partial(keep, name) for name in names}
-    embedding = language_model.layout.architecture.embedding
+    embedding = model.layout.architecture.embedding
     start = {embedding: lambda _, output: output.detach().requires_grad_()}
-    with output_hooks(language_model, {**start, **hooks}), torch.enable_grad():
+    with output_hooks(model, {**start, **hooks}), torch.enable_grad():
         yield seen

@@ -13,8 +13,9 @@ from matplotlib.figure import Figure
 from pandas import DataFrame as Table
 
 from helpers.editing.editors import method_label
+from helpers.paths import PACKAGED
 from helpers.results import style
-from helpers.results.archive import Run
+from helpers.results.archive import PACKAGED_WORDS, Run
 from helpers.results.figure import figure
 from helpers.thinkedit import metrics, tables
 from helpers.thinkedit.tables import caption_of, evaluate, is_recalled
@@ -170,6 +171,27 @@ def trade_off(runs: Sequence[Run], *, mode: str = "sequential") -> Figure:
     note = "both axes are logarithmic; the paper's Tables 5 and 6 have no intervals"
     caption = f"{caption_of(runs, f'exact, {mode}')}{_BARS}\n{note}"
     return style.told(drawn, finding, caption)
+
+
+@figure("06_recalled_links", title="What each model recalls of the proposed links", alone=True)
+def recalled_links() -> Figure:
+    """Links that each stage of the packaged recalled graphs left, in percent of those proposed."""
+    style.use_style()
+    drawn, axes = plt.subplots(figsize=(7, 3.4))
+    files = {m: PACKAGED / "thinkedit" / f"recalled-{m}-links.csv" for m in PACKAGED_WORDS}
+    present = {model: pd.read_csv(file) for model, file in files.items() if file.exists()}
+    left = {m: table.set_index("relation").loc["all"] for m, table in present.items()}
+    for number, (model, counts) in enumerate(left.items()):
+        at = np.arange(len(counts)) + 0.26 * (number - (len(left) - 1) / 2)
+        shares = 100 * counts / counts["proposed"]
+        bars = axes.barh(at, shares, 0.24, color=style.PALETTE[number], label=model)
+        axes.bar_label(bars, [f"{count:,}" for count in counts], padding=2, fontsize=7)
+    axes.set_yticks(range(len(counts)), counts.index)
+    axes.set(ylim=(len(counts) - 0.5, -0.5), xlim=(0, 108), xlabel="% of the proposed links")
+    axes.legend(loc="lower right")
+    kept = (f"{n['validated'] / n['proposed']:.0%} ({model})" for model, n in left.items())
+    finding = f"Validated of the links that triple stores propose: {', '.join(kept)}"
+    return style.told(drawn, finding, "numbers: links; edits and their chains are made of the last")
 
 
 def _grid(n: int, size: tuple[float, float]) -> tuple[Figure, list[Axes]]:

@@ -28,19 +28,19 @@ from helpers.thinkedit.scores import ANSWERS, SCORING_VERSION, TEXTS
 
 def publication(params: Mapping[str, Any]) -> Publication:
     """The run that the parameters of notebook 06 ask for."""
-    language_model = load(params["model"], dtype=params["dtype"], device=params["device"])
+    model = load(params["model"], dtype=params["dtype"], device=params["device"])
     edits = load_edits(params["benchmark"])
     common = {name: params[name] for name in ("preset", "corpus")}
     memo: Memo = {}  # what several methods need, found once
     options = {**common, "seed": params["seed"], "progress": True, "memo": memo}
     editors = {
-        method: with_memo(build_editor(method, language_model, **options), memo)
+        method: with_memo(build_editor(method, model, **options), memo)
         for method in params["methods"]
     }
-    runs = runs_of(params, language_model, edits)
+    runs = runs_of(params, model, edits)
     whole = {"edits": runs[0].settings()["universe"]}
-    layout, name = params["benchmark"], language_model.name
-    source = {**language_model.identity, "layout": layout, **common}
+    layout, name = params["benchmark"], model.name
+    source = {**model.identity, "layout": layout, **common}
     return Publication(
         # June 2025's edits are the paper's: such a run has the model's name alone.
         file_name(name) if layout == "2025-06" else run_name(name, Path(layout).stem),
@@ -55,7 +55,7 @@ def publication(params: Mapping[str, Any]) -> Publication:
 
 
 def runs_of(
-    params: Mapping[str, Any], language_model: LanguageModel, edits: Sequence[Edit]
+    params: Mapping[str, Any], model: LanguageModel, edits: Sequence[Edit]
 ) -> list[ThinkEditRun]:
     """A run for each estimator that the parameters name."""
     drawn = {"temperature": params["temperature"], "seed": params["seed"]}
@@ -65,7 +65,7 @@ def runs_of(
     sampling = {"sampled": replace(answers, **drawn), "texts": replace(TEXTS, **drawn)}
     return [
         ThinkEditRun(
-            language_model,
+            model,
             edits[: params["first"]],
             edits,
             load_aliases(params["benchmark"]),
