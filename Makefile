@@ -52,6 +52,7 @@ run: setup
 # One notebook at a time: each holds the model (3 GB in bfloat16) and its second moments.
 run-larger: setup
 	$(BIN)/python -m helpers fetch qwen2.5-coder-1.5b
+	$(BIN)/python -m helpers doctor params/larger/03_editing_runs.yaml
 	$(BIN)/python -m helpers run --workers 1 $(wildcard params/larger/*.yaml)
 
 lint: setup

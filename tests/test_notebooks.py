@@ -19,7 +19,8 @@ from helpers.results.figure import drawing
 
 ALL = sorted(NOTEBOOKS.glob("*.ipynb"))
 BY_NAME = {path.stem: path for path in ALL}
-FILES = sorted([*(PARAMS / "paper").glob("*/*.yaml"), *(PARAMS / "quick").glob("*.yaml")])
+FOLDERS = ("paper/*", "quick", "larger")
+FILES = sorted(path for each in FOLDERS for path in PARAMS.glob(f"{each}/*.yaml"))
 
 
 @pytest.fixture(params=ALL, ids=lambda path: path.stem)

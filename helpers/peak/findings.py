@@ -119,12 +119,12 @@ def app_findings(metrics: ByVariant, editors: Iterable[str]) -> list[Evidence]:
 def verdict_counts(runs: Runs) -> pd.DataFrame:
     """How many tests of each finding come out how, after Holm's correction: a row a finding and run.
 
-    The smallest model is first in ``runs``, the largest last; comparisons are the smaller one's on PEAK-CF.
+    Models are in the order of their sizes; each is compared with the next larger one on PEAK-CF.
     """
-    smallest, largest = next(iter(runs))[0], [*runs][-1][0]
+    models = [*dict.fromkeys(model for model, _ in runs), ""]
     tests = []
     for (model, dataset), metrics in runs.items():
-        larger = runs.get((largest, DATASETS[0])) if model == smallest else None
+        larger = runs.get((models[models.index(model) + 1], DATASETS[0]))
         others = (runs.get((model, DATASETS[1])), larger)
         evidence = findings(metrics, *(others if dataset == DATASETS[0] else ()))
         verdicts = zip(evidence, corrected_verdicts(evidence), strict=True)
