@@ -19,8 +19,7 @@ from helpers.results.figure import drawing
 
 ALL = sorted(NOTEBOOKS.glob("*.ipynb"))
 BY_NAME = {path.stem: path for path in ALL}
-FOLDERS = ("paper/*", "quick", "larger")
-FILES = sorted(path for each in FOLDERS for path in PARAMS.glob(f"{each}/*.yaml"))
+FILES = sorted([*PARAMS.glob("paper/*/*.yaml"), *PARAMS.glob("quick/*"), *PARAMS.glob("larger/*")])
 
 
 @pytest.fixture(params=ALL, ids=lambda path: path.stem)
