@@ -18,9 +18,9 @@ from helpers.thinkedit.grow.wordings import Wordings
 
 PROMPTS = load_yaml((PACKAGED / "thinkedit" / "prompts.yaml").read_text("utf-8"))
 _BULLET = re.compile(r"^\s*(?:[-*•]|\(?\d{1,2}[.)])\s+")
-# A full stop ends a sentence only before white space and not after an initial or a common title.
+# A full stop ends a sentence before white space and no small letter, not after an initial or a common title.
 _SENTENCE_END = re.compile(
-    r"(?<=[.!?])(?<!\b[A-Z]\.)(?<!\bMr\.)(?<!\bMs\.)(?<!\bDr\.)(?<!\bSt\.)(?<!\bMrs\.)(?<!\bProf\.)\s+"
+    r"(?<=[.!?])(?<!\b[A-Z]\.)(?<!\bMr\.)(?<!\bMs\.)(?<!\bDr\.)(?<!\bSt\.)(?<!\bMrs\.)(?<!\bProf\.)\s+(?![a-z])"
 )
 # A conclusion is no fact, and a pronoun names nothing.
 _OPENING = re.compile(
