@@ -45,7 +45,6 @@ from helpers.thinkedit.knowgic import write_edits
 DECISIONS = Path(__file__).with_name("grow_decisions.yaml")
 _NOUN = re.compile(r"is (?:an?|the)\b.*?(\w+)(?: (?:in|of|on|at|from))?$")
 _KINDS = {"country": "P30", "nation": "P30", "city": "P17", "town": "P17", "capital": "re_P36"}
-_BORDER = "shares a border with"
 
 
 class Curator:
@@ -69,7 +68,7 @@ class Curator:
             return Decision(discard=True)
         kept = [each for each in review.candidates if each.key in self._true]
         if review.path == (self.fact,):
-            kept = [each for each in kept if each.relation != _BORDER]
+            kept = [each for each in kept if each.relation != "shares a border with"]
             kept += self._added
         return Decision(triplets=tuple(kept))
 
@@ -80,6 +79,7 @@ class Ruled:
     def __init__(self) -> None:
         wordings = read_wordings()
         self._facts, self._kinds, self._pairs = set(), defaultdict(set), set()
+        self._first: dict[tuple[str, str], str] = {}
         for proposal in chain.from_iterable(store_neighbours("packaged").values()):
             reads = wordings.relations[proposal.relation].reads
             own, other = proposal.subject.casefold(), proposal.object.casefold()
@@ -95,18 +95,23 @@ class Ruled:
             return ""
         if not re.search(r"[A-Z0-9]", triplet.object):
             return "the object is no name"
+        first = self._first.setdefault((own.removeprefix("the "), triplet.relation), other)
+        if first != other and re.search(r"\d", other):
+            return "another number was kept before"
         if {own, other} <= self._known and (own, other) not in self._pairs:
             return "the store knows both and does not relate them"
-        noun = _NOUN.match(triplet.relation)
-        if noun and own in self._known and _KINDS.get(noun[1]) not in self._kinds[own]:
+        if (
+            (noun := _NOUN.match(triplet.relation))
+            and own in self._known
+            and _KINDS.get(noun[1]) not in self._kinds[own]
+        ):
             return f"the store does not hold {triplet.subject} as {noun[1]}"
         return ""
 
     def __call__(self, review: Review) -> Decision:
         """Keep what no rule drops; a question that failed is given up."""
-        if review.occasion == "refine":
-            return Decision(discard=True)
-        return Decision(triplets=tuple(t for t in review.candidates if not self.dropped(t)))
+        kept = tuple(t for t in review.candidates if not self.dropped(t))
+        return Decision(discard=review.occasion == "refine", triplets=kept)
 
     def reviewed(self, path: Path) -> pd.DataFrame:
         """Each candidate of a journal, whether the store holds it, and why it was dropped."""
@@ -115,8 +120,8 @@ class Ruled:
             if record["kind"] == "decision" and record["request"]["occasion"] == "prune":
                 for parts in record["request"]["candidates"]:
                     triplet = Triplet(**parts)
-                    held = triplet.key in self._facts
-                    rows.append((path.stem, *parts.values(), held, self.dropped(triplet)))
+                    known = triplet.key in self._facts, self.dropped(triplet)
+                    rows.append((path.stem, *parts.values(), *known))
         return pd.DataFrame(
             rows, columns=["graph", *Triplet.__annotations__, "in store", "dropped"]
         )
@@ -149,7 +154,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for name in ("subject", "relation", "answer", "question", "new"):
         parser.add_argument(f"--{name}", default="")
     given = parser.parse_args(arguments)
-    parts = (given.subject, given.relation, given.answer)
+    parts = given.subject, given.relation, given.answer
     if any((*parts, given.question, given.new)) and not all(parts):
         parser.error("a fact of your own needs --subject, --relation and --answer")
     respondent = ModelRespondent(load(given.model, dtype=given.dtype), turns=given.chat)

@@ -84,9 +84,11 @@ def test_any_fact_grows_into_an_edit_by_one_command(asked, tmp_path):
         (("France", "is an island in", "Europe"), "does not hold France as island"),
         (("Paris", "is in", "Germany"), "does not relate them"),
         (("Apple", "makes", "phones"), "no name"),
+        (("Hogwarts School", "was founded in", "1946"), "another number"),
     ],
 )
 def test_rules_drop_what_the_store_contradicts(candidate, dropped):
-    reason = grow.Ruled().dropped(Triplet(*candidate))
-    assert dropped in reason
-    assert bool(reason) == bool(dropped)
+    ruled = grow.Ruled()
+    assert not ruled.dropped(Triplet("The Hogwarts School", "was founded in", "1945"))
+    reason = ruled.dropped(Triplet(*candidate))
+    assert (dropped in reason, bool(reason)) == (True, bool(dropped))
