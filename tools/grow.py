@@ -100,11 +100,8 @@ class Ruled:
             return "another number was kept before"
         if {own, other} <= self._known and (own, other) not in self._pairs:
             return "the store knows both and does not relate them"
-        if (
-            (noun := _NOUN.match(triplet.relation))
-            and own in self._known
-            and _KINDS.get(noun[1]) not in self._kinds[own]
-        ):
+        noun = _NOUN.match(triplet.relation)
+        if noun and own in self._known and _KINDS.get(noun[1]) not in self._kinds[own]:
             return f"the store does not hold {triplet.subject} as {noun[1]}"
         return ""
 
@@ -122,9 +119,8 @@ class Ruled:
                     triplet = Triplet(**parts)
                     known = triplet.key in self._facts, self.dropped(triplet)
                     rows.append((path.stem, *parts.values(), *known))
-        return pd.DataFrame(
-            rows, columns=["graph", *Triplet.__annotations__, "in store", "dropped"]
-        )
+        columns = ["graph", *Triplet.__annotations__, "in store", "dropped"]
+        return pd.DataFrame(rows, columns=columns)
 
 
 def own_graph(respondent: ModelRespondent, given: argparse.Namespace, into: Path) -> Growth:
