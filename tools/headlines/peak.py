@@ -116,7 +116,7 @@ def _ablations() -> Headline:
         "04",
         "Correct answers as editing targets do not replace APP: they leave more noise",
         "Where the correct answers are targets and together weigh as much as the new one (a sum), ROME,"
-        " MEMIT and FT-M leave more noise than with APP; for forgetting the difference is inconclusive."
+        " MEMIT and FT-M leave more noise than with APP. For forgetting the difference is inconclusive."
         " With the whole list APP protects more than with one neighbour.",
         (
             ("noise that targets leave beyond APP, ROME (ANF)", _points(targets)),
