@@ -27,7 +27,7 @@ PACKAGE = REPOSITORY / "helpers"
 BUDGETS = {
     "models": 1400,
     "editing": 3400,
-    "scoring": 400,
+    "scoring": 398,
     "locating": 658,
     "facts": 216,
     "samples": 74,  # strata, clusters, the smallest detectable difference
@@ -37,7 +37,7 @@ BUDGETS = {
     "behaviour": 840,  # every edit under every scorer, generated lists, doses, the exam
     "klob": 1250,
     "thinkedit": 2849,
-    "explorer": 548,
+    "explorer": 550,
     "sweeps": 450,
     "top-level": 1370,
     "tools": 2700,

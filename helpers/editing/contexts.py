@@ -60,7 +60,7 @@ class ContextTemplates:
 
 
 def context_templates(
-    language_model: LanguageModel,
+    model: LanguageModel,
     lengths: Sequence[tuple[int, int]],
     *,
     grouped: bool,
@@ -75,18 +75,18 @@ def context_templates(
     name = "_".join(f"{length}x{count}" for length, count in lengths) or "bare"
     file = f"{name}_{start}_seed{seed}.json"
     # Packaged for the embedded models; random models write no text and take those.
-    random = language_model.name.startswith(SHAPE_PREFIX)
-    writer = PACKAGED_WEIGHTS[SHAPE_TOKENIZER] if random else language_model
+    random = model.name.startswith(SHAPE_PREFIX)
+    writer = PACKAGED_WEIGHTS[SHAPE_TOKENIZER] if random else model
     path = PACKAGED / "samples" / writer.fingerprint / "context_templates" / file
     if not path.exists():
         # Another number when templates are sampled in another way.
-        path = cache_folder("context_templates_3", language_model.fingerprint) / file
+        path = cache_folder("context_templates_3", model.fingerprint) / file
 
     def make(scratch: Path) -> None:
         # Seeded once, or short templates would be beginnings of long ones.
-        with seeded(seed, language_model.device):
-            bar = tqdm(lengths, desc=f"sampling context templates of {language_model.name}, once")
-            texts = [t for pair in bar for t in _sample(language_model, *pair, start)]
+        with seeded(seed, model.device):
+            bar = tqdm(lengths, desc=f"sampling context templates of {model.name}, once")
+            texts = [t for pair in bar for t in _sample(model, *pair, start)]
         scratch.write_text(json.dumps(texts, ensure_ascii=False, indent=1), encoding="utf-8")
 
     sampled = kept(path, lambda file: json.loads(file.read_text("utf-8")), make)
@@ -95,8 +95,8 @@ def context_templates(
     return ContextTemplates(((BARE, *sampled),))
 
 
-def _sample(language_model: LanguageModel, length: int, count: int, start: str) -> list[str]:
-    tokenizer = language_model.tokenizer
+def _sample(model: LanguageModel, length: int, count: int, start: str) -> list[str]:
+    tokenizer = model.tokenizer
     texts = [tokenizer.eos_token] * count
     if start == "words":
         if count % len(START_WORDS):
@@ -107,8 +107,8 @@ def _sample(language_model: LanguageModel, length: int, count: int, start: str) 
     alike = len({len(ids) for ids in starts}) == 1
     templates = []
     for group in [starts] if alike else [[ids] for ids in starts]:
-        ids = torch.tensor(group, device=language_model.device)
-        for row in written_by(language_model, ids, max(1, length - ids.shape[1]), top_k=5):
+        ids = torch.tensor(group, device=model.device)
+        for row in written_by(model, ids, max(1, length - ids.shape[1]), top_k=5):
             text = tokenizer.decode(row, skip_special_tokens=True)
             # One line, no braces (they would be slots), no trailing blank or full stop.
             text = re.sub(r"[\s{}]+", " ", text).strip().rstrip(".")
@@ -118,7 +118,7 @@ def _sample(language_model: LanguageModel, length: int, count: int, start: str) 
 
 @torch.no_grad()
 def read_at_subjects(
-    language_model: LanguageModel,
+    model: LanguageModel,
     prompts: Sequence[Sequence[SubjectPrompt]],
     *,
     inputs: Sequence[str] = (),
@@ -135,13 +135,13 @@ def read_at_subjects(
     names = (*inputs, *outputs)
 
     def read(chosen: Sequence[int]) -> list[dict[str, Tensor]]:
-        packed = pack([forests[i] for i in chosen], language_model)
+        packed = pack([forests[i] for i in chosen], model)
         owners = chosen if updates is not None else [-1] * len(chosen)
         with (
-            overlay(language_model, updates or [], owners),
-            record(language_model, inputs=inputs, outputs=outputs) as seen,
+            overlay(model, updates or [], owners),
+            record(model, inputs=inputs, outputs=outputs) as seen,
         ):
-            hidden_states(language_model, packed.ids, packed.positions, packed.visible)
+            hidden_states(model, packed.ids, packed.positions, packed.visible)
         places = [(row, nodes[index]) for row, index in enumerate(chosen)]
         return [{name: seen[name][place].float() for name in names} for place in places]
 

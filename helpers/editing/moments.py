@@ -105,27 +105,27 @@ class SecondMoment:
 
 
 def second_moment(
-    language_model: LanguageModel, layers: Sequence[int], corpus: Corpus
+    model: LanguageModel, layers: Sequence[int], corpus: Corpus
 ) -> dict[int, SecondMoment]:
     """Those of the layers, made where cache and package lack them; an interrupted run resumes."""
-    fingerprint = language_model.fingerprint
-    name = corpus.name + "-bos" * bool(prompt_prefix(language_model))
+    fingerprint = model.fingerprint
+    name = corpus.name + "-bos" * bool(prompt_prefix(model))
     root = cache_folder("second_moments", fingerprint, name)
     found = {layer: sound(_place(root, layer), _read) for layer in layers}
     if missing := [layer for layer in layers if found[layer] is None]:
         unfinished = root / f"sums-{'-'.join(map(str, sorted(missing)))}.partial.safetensors"
-        sums, tokens = _summed_keys(language_model, missing, corpus, unfinished)
+        sums, tokens = _summed_keys(model, missing, corpus, unfinished)
         if not tokens:
             raise SecondMomentError(f"corpus {name} holds no tokens")
         for layer in missing:
             about = {"tokens": tokens, "layer": layer, "fingerprint": fingerprint, "corpus": name}
-            mean = sums[language_model.layout.mlp_out(layer)].cpu() / tokens
+            mean = sums[model.layout.mlp_out(layer)].cpu() / tokens
             with kept_whole(_place(root, layer)) as scratch:
                 save_file({"matrix": mean}, scratch, {"about": json.dumps(about)})
             found[layer] = read_kept(_place(root, layer), _read)
         kept_at(unfinished).unlink(missing_ok=True)
     return {
-        layer: replace(moment, device=language_model.device, file=kept_at(_place(root, layer)))
+        layer: replace(moment, device=model.device, file=kept_at(_place(root, layer)))
         for layer, moment in found.items()
         if moment
     }
@@ -152,26 +152,26 @@ def _read(path: Path) -> SecondMoment:
 
 
 def _summed_keys(
-    language_model: LanguageModel, layers: Sequence[int], corpus: Corpus, unfinished: Path
+    model: LanguageModel, layers: Sequence[int], corpus: Corpus, unfinished: Path
 ) -> tuple[dict[str, Tensor], int]:
     """Sums of k k^T [f, f] by module over a corpus, and its tokens; a file keeps unfinished ones."""
-    layout, device = language_model.layout, language_model.device
+    layout, device = model.layout, model.device
     modules = list(map(layout.mlp_out, layers))
-    prefix = prompt_prefix(language_model)
+    prefix = prompt_prefix(model)
     size = (layout.intermediate_size, layout.intermediate_size)
     sums = sound(unfinished, load_file) or {name: torch.zeros(size) for name in modules}
     read, tokens = map(int, sums.pop("documents and tokens", (0, 0)))
     sums = {name: matrix.to(device) for name, matrix in sums.items()}
-    left = islice(corpus.documents(language_model), read, None)
-    documents = ([*prefix, *each][: language_model.context_length] for each in left)
-    title = f"second moments {list(layers)} over {corpus.name}, once for {language_model.name}"
+    left = islice(corpus.documents(model), read, None)
+    documents = ([*prefix, *each][: model.context_length] for each in left)
+    title = f"second moments {list(layers)} over {corpus.name}, once for {model.name}"
     total, saved = getattr(corpus, "count", None), time.monotonic()
     progress = Progress(total or 0, f"documents for {title}")
     with tqdm(desc=title, unit="document", total=total, initial=read) as bar:
         while group := list(islice(documents, TOGETHER)):
             for chosen in token_batches(list(map(len, group)), TOKENS):
                 batch = [group[i] for i in chosen]
-                for part in run_halving(batch, lambda d: _keys(language_model, d, modules)):
+                for part in run_halving(batch, lambda d: _keys(model, d, modules)):
                     for module, keys in part.items():
                         sums[module].addmm_(keys.T, keys)
             read, tokens = read + len(group), tokens + sum(map(len, group))
@@ -187,10 +187,10 @@ def _summed_keys(
 
 @torch.inference_mode()
 def _keys(
-    language_model: LanguageModel, documents: Sequence[list[int]], names: Sequence[str]
+    model: LanguageModel, documents: Sequence[list[int]], names: Sequence[str]
 ) -> dict[str, Tensor]:
     """Inputs of the named modules at every real token, [tokens, f] in fp32."""
-    batch = padded(language_model, documents)
-    with record(language_model, inputs=names) as inputs:
-        hidden_states(language_model, batch.ids, batch.positions, batch.visible)
+    batch = padded(model, documents)
+    with record(model, inputs=names) as inputs:
+        hidden_states(model, batch.ids, batch.positions, batch.visible)
     return {name: inputs[name][batch.real].float() for name in names}

@@ -12,27 +12,24 @@ import threading
 import time
 from base64 import b64decode
 from collections.abc import Sequence
+from dataclasses import replace
 from html import escape
 from typing import Any
 
 import ipywidgets as widgets
 from matplotlib.figure import Figure
 
+from helpers import paths
 from helpers.editing.editors import EDITORS
-from helpers.explorer.one_edit import (
-    ChainExplorer,
-    ChainsOutcome,
-    Explorer,
-    Outcome,
-    graphs,
-    own_record,
-    with_target,
-)
+from helpers.explorer import one_edit
+from helpers.explorer.one_edit import ChainExplorer, ChainsOutcome, Explorer, Outcome
+from helpers.models import load
+from helpers.models.weights import PACKAGED_WEIGHTS, weights_folder
 from helpers.peak.figures import answer_probabilities
 from helpers.peak.records import PeakRecord
 from helpers.results.show import figure_output, table_output
 
-WIDE = widgets.Layout(width="98%")
+WIDE = {"width": "98%"}  # a layout for each: some are hidden at times
 EVERY = 0.5  # seconds between two reports of progress
 PACKAGED, OWN = "a packaged fact", "a fact of my own"
 ALL = -1  # in place of a chain's number
@@ -58,8 +55,7 @@ class Panel(widgets.VBox):
         self.choices = widgets.HBox([self.editor, self.app, self.button, self.cancel])
         self.choices.layout.flex_flow = "row wrap"
         self.status, self.details = widgets.HTML(), widgets.HTML()
-        self.picture = widgets.Image(format="png", layout=widgets.Layout(max_width="100%"))
-        self.picture.layout.display = "none"  # until there is one
+        self.picture = widgets.Image(format="png", layout={"max_width": "100%", "display": "none"})
         self.style_sheet = widgets.HTML("<style>.explorer-old {opacity: 0.35}</style>")
         self.button.on_click(lambda _: self._clicked())
         self.cancel.on_click(lambda _: self._cancelled.set())
@@ -142,27 +138,27 @@ class EditPanel(Panel):
         self.outcome = first
         super().__init__(explorer, editor, app=app)
         facts = [(f"{r.edit_prompt} … (record {r.case_id})", n) for n, r in enumerate(records)]
-        self.fact = widgets.Dropdown(
-            description="Fact", options=sorted(facts), layout=widgets.Layout(width="98%")
-        )
+        self.fact = widgets.Dropdown(description="Fact", options=sorted(facts), layout=WIDE)
+        fetched = (name for name in PACKAGED_WEIGHTS if weights_folder(name).exists())
+        models = tuple(dict.fromkeys([explorer.language_model.name, *fetched]))
+        self.model = widgets.Dropdown(description="Model", options=models, value=models[0])
         # Told when it is left: of letters told one by one, the last come after a click on Edit.
         late = {"continuous_update": False}
         self.target = widgets.Combobox(description="New answer", layout=WIDE, **late)
         self.source = widgets.ToggleButtons(options=[PACKAGED, OWN])
         self.own = {
-            name: widgets.Text(
-                description=words, placeholder=such, layout=widgets.Layout(width="98%"), **late
-            )
+            name: widgets.Text(description=words, placeholder=such, layout=WIDE, **late)
             for name, (words, such) in _FIELDS.items()
         }
         self.fact.observe(lambda _: self._offer_targets(), "value")
         self.source.observe(lambda _: self._offer_fields(), "value")
+        self.model.observe(lambda _: self._load(), "value")
         for choice in (self.target, *self.own.values()):
             choice.observe(lambda _: self._outdate(), "value")
         *asked, correct, false = self.own.values()
-        fact = [self.source, self.fact, *asked, self.target, correct, false]
-        shown = [self.status, self.details, self.picture, self.style_sheet]
-        self.children = [*fact, self.choices, *shown]
+        fact = [self.model, self.source, self.fact, *asked, self.target, correct, false]
+        shown = self.status, self.details, self.picture, self.style_sheet
+        self.children = *fact, self.choices, *shown
         self._offer_targets()
         self._offer_fields()
         if first is not None:
@@ -174,13 +170,23 @@ class EditPanel(Panel):
         """The chosen fact with the chosen answer; a ValueError where they make no edit."""
         if self.source.value == OWN:
             texts = {name: field.value for name, field in self.own.items()}
-            return own_record(target=self.target.value, **texts)
-        return with_target(self._records[self.fact.value], self.target.value)
+            return one_edit.own_record(target=self.target.value, **texts)
+        return one_edit.with_target(self._records[self.fact.value], self.target.value)
 
     def choose(self, record: PeakRecord) -> None:
         """Choose a packaged record's fact and answer."""
         self.fact.value = [r.case_id for r in self._records].index(record.case_id)
         self.target.value = record.target_new
+
+    def _load(self) -> None:
+        """Go on with the chosen model, in the first one's dtype."""
+        self._outdate()
+        self.status.value = f"Loading {self.model.value}…"
+        model = load(self.model.value, dtype=self._explorer.language_model.dtype_name)
+        packaged = (paths.PACKAGED / "samples" / model.fingerprint).exists()
+        corpus = "self" if packaged else "smollm2-135m"  # what others sample may be no English
+        self._explorer = replace(self._explorer, language_model=model, corpus=corpus)
+        self.status.value = ""
 
     def _offer_fields(self) -> None:
         """Show the packaged facts, or the fields of the user's own."""
@@ -217,21 +223,17 @@ def details(outcome: Outcome) -> str:
         "Measures of PEAK [%]; additivity: lower is better": outcome.measures().to_frame().T,
         f"Known answers named in {len(outcome.after)} sampled continuations": outcome.naming(),
     }
-    parts = [
-        table_output(table, title=title, decimals=0, index=False)["text/html"]
-        for title, table in tables.items()
-    ]
+    how: dict[str, Any] = {"decimals": 0, "index": False}
+    parts = [table_output(table, title=t, **how)["text/html"] for t, table in tables.items()]
     for title, group in (("before", outcome.before), ("after", outcome.after)):
         items = "".join(f"<li>{escape(each.text) or '<i>nothing</i>'}</li>" for each in group)
-        parts.append(
-            f"<details><summary>Generated {title} the edit</summary><ul>{items}</ul></details>"
-        )
+        summary = f"<summary>Generated {title} the edit</summary>"
+        parts.append(f"<details>{summary}<ul>{items}</ul></details>")
     return "".join(parts)
 
 
 class ChainPanel(Panel):
-    """Edits one of the explorer's facts, then walks the chains that lead back to it; begins with an
-    outcome, if given."""
+    """Edits one of the explorer's facts, then walks the chains that lead back to it."""
 
     def __init__(
         self,
@@ -289,4 +291,4 @@ class ChainPanel(Panel):
             title = "Probability of each step's object, and what became of the fact"
             steps = table_output(self.outcome.chain(number), title=title, decimals=3, index=False)
             self.details.value = steps["text/html"]
-        self._draw(graphs(self.outcome, shown))
+        self._draw(one_edit.graphs(self.outcome, shown))

@@ -45,7 +45,7 @@ class Locator(ABC):
     at_a_time: int = 16  # sentences of a call, which bounds memory
 
     @abstractmethod
-    def scores(self, language_model: LanguageModel, queries: Sequence[Query]) -> Scores:
+    def scores(self, model: LanguageModel, queries: Sequence[Query]) -> Scores:
         """Scores [queries, units] in fp32; they do not depend on the other queries of the call."""
 
     def shape(self, layout: Layout) -> tuple[int, ...]:
@@ -77,11 +77,11 @@ class ActivationMagnitude(Locator):
     granularity = "neuron"
 
     @torch.inference_mode()
-    def scores(self, language_model: LanguageModel, queries: Sequence[Query]) -> Scores:
+    def scores(self, model: LanguageModel, queries: Sequence[Query]) -> Scores:
         """Absolute activations, [queries, layers x neurons]."""
-        names, batch = _matrices(language_model), slot_batch(language_model, queries)
-        with record(language_model, inputs=names) as activations:
-            slot_logits(language_model, batch)
+        names, batch = _matrices(model), slot_batch(model, queries)
+        with record(model, inputs=names) as activations:
+            slot_logits(model, batch)
         found = [batch.at_slots(activations[name]).abs() for name in names]
         return _numbers(torch.cat(found, dim=1))
 
@@ -92,12 +92,12 @@ class GradientActivation(Locator):
     name = "gradient x activation"
     granularity = "neuron"
 
-    def scores(self, language_model: LanguageModel, queries: Sequence[Query]) -> Scores:
+    def scores(self, model: LanguageModel, queries: Sequence[Query]) -> Scores:
         """Signed products, [queries, layers x neurons]."""
-        names, targets = _matrices(language_model), _targets(language_model, queries)
-        batch = slot_batch(language_model, queries, [query.slot for query in queries])
-        with traced(language_model, names) as seen:
-            logits = slot_logits(language_model, batch)
+        names, targets = _matrices(model), _targets(model, queries)
+        batch = slot_batch(model, queries, [query.slot for query in queries])
+        with traced(model, names) as seen:
+            logits = slot_logits(model, batch)
             chosen = logits.gather(1, targets[:, None])[:, 0]
             total = chosen.sub(logits.logsumexp(1)).exp().sum()  # of the targets' probabilities
             activations = [seen[name][0] for name in names]
@@ -118,9 +118,9 @@ class IntegratedGradients(Locator):
     def __init__(self, *, steps: int = 20) -> None:
         self.steps = steps
 
-    def scores(self, language_model: LanguageModel, queries: Sequence[Query]) -> Scores:
+    def scores(self, model: LanguageModel, queries: Sequence[Query]) -> Scores:
         """Attributions, [queries, layers x neurons]."""
-        found = [integrated_gradients(language_model, q, steps=self.steps) for q in queries]
+        found = [integrated_gradients(model, q, steps=self.steps) for q in queries]
         return _numbers(torch.stack(found))
 
 
@@ -134,11 +134,11 @@ class CausalTracing(Locator):
     def __init__(self, *, samples: int = 10, noise: float = 3.0, seed: int = 0) -> None:
         self.samples, self.noise, self.seed = samples, noise, seed
 
-    def scores(self, language_model: LanguageModel, queries: Sequence[Query]) -> Scores:
+    def scores(self, model: LanguageModel, queries: Sequence[Query]) -> Scores:
         """Indirect effects, [queries, layers]; signed."""
-        scale = self.noise * embedding_deviation(language_model)
+        scale = self.noise * embedding_deviation(model)
         how: dict[str, Any] = {"samples": self.samples, "scale": scale, "seed": self.seed}
-        return _numbers(torch.stack([indirect_effects(language_model, q, **how) for q in queries]))
+        return _numbers(torch.stack([indirect_effects(model, q, **how) for q in queries]))
 
 
 class LogitAttribution(Locator):
@@ -155,41 +155,41 @@ class LogitAttribution(Locator):
         self.name = f"logit attribution ({granularity})"
 
     @torch.inference_mode()
-    def scores(self, language_model: LanguageModel, queries: Sequence[Query]) -> Scores:
+    def scores(self, model: LanguageModel, queries: Sequence[Query]) -> Scores:
         """Logit drops, signed: [queries, layers x neurons] or [queries, layers]."""
-        if language_model.masked:  # its residual stream is normalised at every layer
+        if model.masked:  # its residual stream is normalised at every layer
             raise LocatorError("logit attribution needs a causal model with one final norm")
-        names = _matrices(language_model)
-        norm_name = language_model.layout.architecture.final_norm
-        batch = slot_batch(language_model, queries)
-        with record(language_model, inputs=[*names, norm_name]) as recorded:
-            slot_logits(language_model, batch)
+        names = _matrices(model)
+        norm_name = model.layout.architecture.final_norm
+        batch = slot_batch(model, queries)
+        with record(model, inputs=[*names, norm_name]) as recorded:
+            slot_logits(model, batch)
         at_slot = {name: batch.at_slots(seen) for name, seen in recorded.items()}
-        norm = deepcopy(language_model.module(norm_name)).float()
-        head = language_model.model.get_output_embeddings().weight
+        norm = deepcopy(model.module(norm_name)).float()
+        head = model.model.get_output_embeddings().weight
         rows = []
         for row, query in enumerate(queries):
             readout = head[query.required_target].float()
             residual = at_slot[norm_name][row].float()
             whole = norm(residual) @ readout
             activations = [at_slot[name][row] for name in names]
-            writes = [self._writes(language_model, i, a) for i, a in enumerate(activations)]
+            writes = [self._writes(model, i, a) for i, a in enumerate(activations)]
             rows.append(torch.cat([whole - norm(residual - w) @ readout for w in writes]))
         return torch.stack(rows).cpu().numpy()
 
-    def _writes(self, language_model: LanguageModel, layer: int, activation: Tensor) -> Tensor:
+    def _writes(self, model: LanguageModel, layer: int, activation: Tensor) -> Tensor:
         """What the layer's units add to the residual stream: [neurons, hidden] or [1, hidden]."""
-        layout = language_model.layout
+        layout = model.layout
         name, norm = layout.mlp_out(layer), layout.mlp_norm(layer)
-        whole = language_model.module(name)(activation)
+        whole = model.module(name)(activation)
         writes = whole.float()[None]
         if self.granularity == "neuron":
-            writes = activation.float()[:, None] * language_model.weight(name).T.float()
+            writes = activation.float()[:, None] * model.weight(name).T.float()
         if norm is None:
             return writes
         # An RMS norm is a diagonal map once its scale is that of the whole write.
         wide = whole.float()
-        normed = deepcopy(language_model.module(norm)).float()(wide)
+        normed = deepcopy(model.module(norm)).float()(wide)
         return writes * (normed / torch.where(wide == 0, torch.ones_like(wide), wide))
 
 
@@ -203,26 +203,26 @@ class _GradientLocator(Locator):
     at_a_time = 4
     squared = False
 
-    def scores(self, language_model: LanguageModel, queries: Sequence[Query]) -> Scores:
+    def scores(self, model: LanguageModel, queries: Sequence[Query]) -> Scores:
         """Scores [queries, layers x neurons x hidden]: a neuron's output weights lie together."""
-        sizes = self.shape(language_model.layout)
+        sizes = self.shape(model.layout)
         if (entries := int(np.prod(sizes))) > MOST_ENTRIES:
-            words = f"{self.name} scores every weight, {entries:,} of {language_model.name}"
+            words = f"{self.name} scores every weight, {entries:,} of {model.name}"
             raise LocatorError(f"{words}: too many; name locators of layers or neurons")
-        names, targets = _matrices(language_model), _targets(language_model, queries)
-        batch = slot_batch(language_model, queries)
-        with traced(language_model, names) as seen:
-            logits = slot_logits(language_model, batch)
+        names, targets = _matrices(model), _targets(model, queries)
+        batch = slot_batch(model, queries)
+        with traced(model, names) as seen:
+            logits = slot_logits(model, batch)
             loss = nn.functional.cross_entropy(logits, targets, reduction="sum")
             gradients = torch.autograd.grad(loss, [seen[name][1] for name in names])
-        scores = torch.empty(len(queries), *sizes, device=language_model.device)
+        scores = torch.empty(len(queries), *sizes, device=model.device)
         for layer, (name, gradient) in enumerate(zip(names, gradients, strict=True)):
             found = scores[:, layer]  # everything happens in its place: scores are large
             torch.bmm(seen[name][0].detach().mT.float(), gradient.float(), out=found)
             if self.squared:
                 found.square_()
             else:
-                found.mul_(language_model.weight(name).T.float().contiguous()).abs_()
+                found.mul_(model.weight(name).T.float().contiguous()).abs_()
         return scores.flatten(1).cpu().numpy()
 
 
@@ -247,9 +247,9 @@ class RandomScores(Locator):
     def __init__(self, *, granularity: Granularity = "neuron", seed: int = 0) -> None:
         self.granularity, self.seed, self.name = granularity, seed, self.label
 
-    def scores(self, language_model: LanguageModel, queries: Sequence[Query]) -> Scores:
+    def scores(self, model: LanguageModel, queries: Sequence[Query]) -> Scores:
         """Uniform numbers, [queries, units]."""
-        units = int(np.prod(self.shape(language_model.layout)))
+        units = int(np.prod(self.shape(model.layout)))
         drawn = [np.random.default_rng(self._seed(query)) for query in queries]
         return np.stack([each.random(units, np.float32) for each in drawn])
 
@@ -287,13 +287,13 @@ def make_locator(name: str) -> Locator:
     return LOCATORS[name]()
 
 
-def _matrices(language_model: LanguageModel) -> list[str]:
-    return [language_model.layout.mlp_out(i) for i in range(language_model.layout.blocks)]
+def _matrices(model: LanguageModel) -> list[str]:
+    return [model.layout.mlp_out(i) for i in range(model.layout.blocks)]
 
 
-def _targets(language_model: LanguageModel, queries: Sequence[Query]) -> Tensor:
+def _targets(model: LanguageModel, queries: Sequence[Query]) -> Tensor:
     targets = [query.required_target for query in queries]
-    return torch.tensor(targets, device=language_model.device)
+    return torch.tensor(targets, device=model.device)
 
 
 def _numbers(scores: Tensor) -> Scores:

@@ -47,7 +47,7 @@ class _Row:
 
 
 def score_answers(
-    language_model: LanguageModel,
+    model: LanguageModel,
     questions: Sequence[Question],
     updates: Sequence[Update] | None = None,
     owners: Sequence[int] | None = None,
@@ -60,8 +60,8 @@ def score_answers(
     answer: question, answer (indices), tokens and top (counts: all, and those more probable than any
     other token), sum and mean of their log-probabilities.
     """
-    moved, owner_of = owned(language_model, len(questions), updates, owners)
-    asked = tokenised(language_model, questions)
+    moved, owner_of = owned(model, len(questions), updates, owners)
+    asked = tokenised(model, questions)
     table = pd.DataFrame(
         [(i, j, len(ids)) for i, (_, own) in enumerate(asked) for j, ids in enumerate(own)],
         columns=["question", "answer", "tokens"],
@@ -69,9 +69,9 @@ def score_answers(
     rows, found = _packed(asked, owner_of), np.zeros((len(table), 2))
 
     def run(batch: Sequence[int]) -> None:
-        np.add.at(found, *_score_rows(language_model, [rows[i] for i in batch], moved))
+        np.add.at(found, *_score_rows(model, [rows[i] for i in batch], moved))
 
-    budget = tokens_at_once(language_model, 4096, gradients=False)
+    budget = tokens_at_once(model, 4096, gradients=False)
     batches = list(token_batches([len(row.forest) for row in rows], budget))
     for batch in tqdm(batches, unit="batch", desc="scoring", disable=not progress):
         run_halving(batch, run)
@@ -79,7 +79,7 @@ def score_answers(
 
 
 def owned(
-    language_model: LanguageModel,
+    model: LanguageModel,
     count: int,
     updates: Sequence[Update] | None,
     owners: Sequence[int] | None,
@@ -91,14 +91,12 @@ def owned(
     owner_of = [-1] * count if owners is None else [int(owner) for owner in owners]
     if len(owner_of) != count or not all(-1 <= owner < len(updates) for owner in owner_of):
         raise ValueError(f"{count} prompts need owners in -1 … {len(updates) - 1}, not {owner_of}")
-    return [update.to(language_model.device) for update in updates], owner_of
+    return [update.to(model.device) for update in updates], owner_of
 
 
-def tokenised(
-    language_model: LanguageModel, questions: Sequence[Question]
-) -> list[tuple[Ids, list[Ids]]]:
+def tokenised(model: LanguageModel, questions: Sequence[Question]) -> list[tuple[Ids, list[Ids]]]:
     """Token ids of each question's prompt and of its answers."""
-    return ids_of_questions(language_model, [(q.prompt, q.answers) for q in questions])
+    return ids_of_questions(model, [(q.prompt, q.answers) for q in questions])
 
 
 def _packed(asked: Sequence[tuple[Ids, list[Ids]]], owners: Sequence[int]) -> list[_Row]:
@@ -121,23 +119,23 @@ def _packed(asked: Sequence[tuple[Ids, list[Ids]]], owners: Sequence[int]) -> li
 
 @torch.inference_mode()
 def _score_rows(
-    language_model: LanguageModel, rows: Sequence[_Row], updates: Sequence[Update]
+    model: LanguageModel, rows: Sequence[_Row], updates: Sequence[Update]
 ) -> tuple[np.ndarray, np.ndarray]:
     """Table indices of a batch's predictions; their log-probabilities, and whether none is higher [n, 2]."""
-    packed = pack([row.forest for row in rows], language_model)
-    with overlay(language_model, updates, [row.owner for row in rows]):
-        hidden = hidden_states(language_model, packed.ids, packed.positions, packed.visible)
+    packed = pack([row.forest for row in rows], model)
+    with overlay(model, updates, [row.owner for row in rows]):
+        hidden = hidden_states(model, packed.ids, packed.positions, packed.visible)
     width, device = packed.ids.shape[1], hidden.device
     flat = [(r * width + n, t, i) for r, row in enumerate(rows) for n, t, i in row.predictions]
     nodes, tokens, answers = torch.tensor(flat).unbind(1)
     distinct, place = nodes.unique(return_inverse=True)
     states = hidden.flatten(0, 1)[distinct.to(device)]
     scores = torch.empty((len(nodes), 2), dtype=torch.float64)
-    chunk = max(1, LOGITS_AT_A_TIME // language_model.model.config.vocab_size)
+    chunk = max(1, LOGITS_AT_A_TIME // model.model.config.vocab_size)
     for start in range(0, len(distinct), chunk):
         here, part = (place >= start) & (place < start + chunk), states[start : start + chunk]
         asked = (place[here] - start).to(device), tokens[here].to(device)
-        found, every = vocabulary_scores(language_model, part, *asked, slice(None))
+        found, every = vocabulary_scores(model, part, *asked, slice(None))
         top = found == every.amax(-1)[asked[0]]
         scores[here] = torch.stack([found, top.to(found)], dim=1).to(scores)
     return answers.numpy(), scores.numpy()
