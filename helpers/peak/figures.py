@@ -180,7 +180,7 @@ def verdict_shares(runs: Sequence[Run]) -> Figure:
     counted = verdict_counts(ours)
     whole = counted.groupby("finding", sort=False).sum()
     held = (whole["holds"] / whole.sum(axis=1)).sort_values(kind="stable")
-    size = (3.2 + 1.3 * len(ours), 0.32 * len(held) + 1.2)
+    size = (3.2 + 1.5 * len(ours), 0.32 * len(held) + 1.2)
     drawn, panels = plt.subplots(1, len(ours), figsize=size, sharey=True, squeeze=False)
     bars: dict[str, Any] = {"stacked": True, "width": 0.75, "legend": False}
     for axes, (model, dataset) in zip(panels[0], ours, strict=True):
