@@ -42,7 +42,7 @@ def headlines() -> list[Headline]:
             ),
             "05_locality",
             f"Shown for klob-mini ({consistency['n']} c, {relevance['n']} r), {len(gains)} edited facts,"
-            " SmolLM2-135M-Instruct (4-bit weights, dequantised). Not shown: larger models, the"
-            " official files, edits of a second model. The paper reports no results.",
+            " SmolLM2-135M-Instruct (4-bit weights, dequantised). Also shown: two larger models. Not"
+            " shown: the official files, edits of a second model. The paper reports no results.",
         )
     ]

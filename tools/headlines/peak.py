@@ -95,7 +95,7 @@ def _editing(metrics: dict[str, pd.DataFrame], tested: list[Evidence], official:
         ),
         "03_paper",
         f"Numbers: {official}; AFF and GS of {gain.difference.n} of them can be measured. Also shown:"
-        " PEAK-T and Gemma 3 270M. Not shown: larger models, and most of the official records.",
+        " PEAK-T, and two larger models on fewer records. Not shown: most of the official records.",
     )
 
 
