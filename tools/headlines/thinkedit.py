@@ -46,7 +46,7 @@ def headlines() -> list[Headline]:
             "06_what_is_left",
             f"Shown for SmolLM2 135M ({ours['IFR'].n} edits) and Gemma 3 270M ({theirs['IFR'].n}), both"
             " dequantised from 4 bits, on facts that each model recalls; exact probabilities, each edit"
-            " alone. Not shown: larger models, facts outside geography.",
+            " alone. Also shown: KnowGIC on three models. Not shown: what a larger model recalls.",
         )
     ]
 
