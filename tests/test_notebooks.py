@@ -136,6 +136,6 @@ def test_aff_of_other_records_is_labelled_by_its_prompts(tiny, capsys, case_id, 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_params_fit_their_notebook(file):
-    name = file.stem if file.parent.name == "quick" else file.parent.name
+    name = file.stem if file.parent.name in ("quick", "larger") else file.parent.name
     assert read_params(file, BY_NAME[name])
     assert notebook_of(file) == BY_NAME[name]

@@ -25,8 +25,9 @@ _STEPS = ["1", "2", "3", "4", "5"]
 
 
 def _mode(run: Run) -> str:
-    """Edits of what a model recalls are drawn each alone, KnowGIC's as the paper makes them."""
-    return "independent" if is_recalled(run) else "sequential"
+    """KnowGIC's edits are drawn as the paper makes them, if they were made so; others each alone."""
+    sequences = not is_recalled(run) and any(part.endswith(", sequential") for part in run.tables)
+    return "sequential" if sequences else "independent"
 
 
 def _made(run: Run) -> bool:
@@ -34,7 +35,7 @@ def _made(run: Run) -> bool:
 
 
 _stored = partial(figure, of="thinkedit", needs=("exact", "chains"), together=True)
-_exact = partial(_stored, main="smollm2-135m", when=lambda run: not is_recalled(run) and _made(run))
+_exact = partial(_stored, main="smollm2-135m", when=lambda run: _mode(run) == "sequential")
 _recalled = partial(_stored, when=lambda run: is_recalled(run) and _made(run))
 
 
@@ -48,7 +49,8 @@ def _by_graph(runs: Sequence[Run], table: Callable[..., Table], paper: Table) ->
     """A table of each run's model and graphs, its own before KnowGIC's, and the paper's of each model."""
     found = {}
     for run in sorted(runs, key=lambda run: (not is_recalled(run), run.name)):
-        graph = "own graph" if is_recalled(run) else "KnowGIC"
+        alone = ", alone" * (_mode(run) == "independent")
+        graph = "own graph" if is_recalled(run) else f"KnowGIC{alone}"
         found[f"{run.about.source['model']}\n{graph}"] = table(_plain([run]), mode=_mode(run))
     return found | {f"{model}\nthe paper": part for model, part in paper.groupby("model")}
 
@@ -178,9 +180,8 @@ def recalled_links() -> Figure:
     """Links that each stage of the packaged recalled graphs left, in percent of those proposed."""
     style.use_style()
     drawn, axes = plt.subplots(figsize=(7, 3.4))
-    files = {m: PACKAGED / "thinkedit" / f"recalled-{m}-links.csv" for m in PACKAGED_WORDS}
-    present = {model: pd.read_csv(file) for model, file in files.items() if file.exists()}
-    left = {m: table.set_index("relation").loc["all"] for m, table in present.items()}
+    files = ((m, PACKAGED / f"thinkedit/recalled-{m}-links.csv") for m in PACKAGED_WORDS)
+    left = {m: pd.read_csv(f, index_col=0).loc["all"] for m, f in files if f.exists()}
     for number, (model, counts) in enumerate(left.items()):
         at = np.arange(len(counts)) + 0.26 * (number - (len(left) - 1) / 2)
         shares = 100 * counts / counts["proposed"]
