@@ -139,8 +139,11 @@ def paper_against_ours(runs: Sequence[Run]) -> Figure:
                 axes.set_title(f"\n\n\n{PAPER_NAMES.get(editor, editor)}")
         line[0].set_ylabel(dataset.upper())
     panels[0, 0].set_yticks(range(len(_PAPER_ROWS), 0, -1), list(_PAPER_ROWS.values()))
-    above: dict[str, Any] = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.13), "ncols": 3}
-    panels[0, 2].legend(*panels[0, 0].get_legend_handles_labels(), **above).set_in_layout(False)
+    shown = zip(*panels[0, 0].get_legend_handles_labels(), strict=True)  # plain above with APP
+    marks = sorted(shown, key=lambda mark: ("paper" not in mark[1], mark[1]))
+    above: dict[str, Any] = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.13)}
+    above |= {"ncols": len(marks) // 2, "columnspacing": 1}
+    panels[0, 2].legend(*zip(*marks, strict=True), **above).set_in_layout(False)
     lower = {}
     for metric in (*FACTORS, "GS"):
         pairs = (app_contrast(each, f"{m}+APP", metric) for each in ours.values() for m in WITH_APP)

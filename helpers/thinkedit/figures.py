@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -196,12 +197,15 @@ def recalled_links() -> Figure:
 
 
 def _grid(n: int, size: tuple[float, float]) -> tuple[Figure, list[Axes]]:
-    """Panels of one scale; an even number in two rows, column by column."""
+    """Panels of one scale; an even number, or more than five, in two rows, column by column."""
     style.use_style()
-    rows = 1 + (n % 2 == 0)
-    inches = (size[0] * n / rows + 1.4, size[1] * rows + 0.8)
-    drawn, grid = plt.subplots(rows, n // rows, figsize=inches, sharey=True, squeeze=False)
-    return drawn, list(grid.T.ravel())
+    rows = 1 + (n % 2 == 0 or n > 5)
+    columns = -(-n // rows)
+    inches = (size[0] * columns + 1.4, size[1] * rows + 0.8)
+    drawn, grid = plt.subplots(rows, columns, figsize=inches, sharey=True, squeeze=False)
+    for spare in grid.T.ravel()[n:]:
+        drawn.delaxes(spare)
+    return drawn, list(grid.T.ravel()[:n])
 
 
 def _legend(drawn: Figure, axes: Sequence[Axes]) -> None:
@@ -224,15 +228,9 @@ def _dots(panels: Mapping[str, Mapping[str, tuple[str, Table]]], most: float) ->
             aside = 0.3 * (number - (len(series) - 1) / 2)
             places = table["method"].map(methods.index) + aside
             far = marks["mean"] > most
-            look = {"color": colour, "fmt": style.MARKERS[number], "markersize": 4}
-            style.marked(
-                panel,
-                places[~far],
-                marks[~far],
-                across=True,
-                label=label,
-                **look,
-            )
+            look: Any = {"color": colour, "fmt": style.MARKERS[number], "markersize": 4}
+            look |= {"label": label, "across": True}
+            style.marked(panel, places[~far], marks[~far], **look)
             for at, mean in zip(places[far], marks["mean"][far], strict=True):
                 panel.text(most, at, f"{mean:.1f} →", color=colour, ha="right", va="center", size=7)
         panel.set(xlim=(-0.04 * most, most), ylim=(len(methods) - 0.5, -0.5), title=title)
