@@ -99,7 +99,7 @@ def paired_means(first: ArrayLike, second: ArrayLike) -> Contrast:
     differences = two - one
     if len(differences) < 2:
         p_value = np.nan
-    elif np.ptp(differences) == 0:  # every record changed by the same amount
+    elif np.ptp(differences) <= 1e-12 * np.abs(differences).max():  # all by the same amount
         p_value = float(differences[0] == 0)
     else:
         p_value = float(stats.ttest_rel(two, one).pvalue)

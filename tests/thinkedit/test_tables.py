@@ -218,14 +218,13 @@ def test_a_run_of_ones_own_has_its_figures(tmp_path, exact_table):
     ]
     rows = exact_table(*facts, *(lead(edit.case_id, 1.0) for edit in MINI))
     parts = {"exact: none, before": rows, "exact: rome, sequential": rows}
-    assert not published(tmp_path, chapter="06")
+    assert [*published(tmp_path, chapter="06")] == ["06_recalled_links"]
     run = run_of(parts)
     into = Archive(tmp_path / "thinkedit")
     into.put("m", run.tables, run.about)
     drawn = {name: entry.draw() for name, entry in published(tmp_path, chapter="06").items()}
     plt.close("all")
-    assert set(drawn) == {"06_ckp", "06_ifr_against_ckp", "06_direct_against_chains"}
-    assert (
-        caption_of([into.get("m")], "x")
-        == "ours: m, edits of mini, 3 edits, preset tuned, float32 on cpu, x"
-    )
+    of_run = {"06_ckp", "06_ifr_against_ckp", "06_direct_against_chains"}
+    assert set(drawn) == {"06_recalled_links", *of_run}
+    caption = caption_of([into.get("m")], "x")
+    assert caption == "ours: m, edits of mini, 3 edits, preset tuned, float32 on cpu, x"
