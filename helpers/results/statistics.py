@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 
 import numpy as np
@@ -145,9 +146,10 @@ def unpaired_means(first: ArrayLike, second: ArrayLike) -> Contrast:
     mean = float(two.mean() - one.mean()) if n else np.nan
     if n < 2:
         return Contrast(Estimate(mean, np.nan, np.nan, n), np.nan)
-    test = stats.ttest_ind(two, one, equal_var=False)
-    low, high = test.confidence_interval(1 - LEVEL)
-    return Contrast(Estimate(mean, float(low), float(high), n), float(test.pvalue))
+    with warnings.catch_warnings(action="ignore"):  # values that are all but equal
+        test = stats.ttest_ind(two, one, equal_var=False)
+    ends = map(float, test.confidence_interval(1 - LEVEL))
+    return Contrast(Estimate(mean, *ends, n), float(test.pvalue))
 
 
 def defined(values: ArrayLike) -> Numbers:
@@ -186,11 +188,11 @@ def _bootstrapped(values: Numbers, resamples: int = 10_000, seed: int = 0) -> Co
         method="percentile",
         rng=np.random.default_rng(seed),
     )
-    low, high = found.confidence_interval
+    ends = map(float, found.confidence_interval)
     means = found.bootstrap_distribution
     beyond = min(int((means <= 0).sum()), int((means >= 0).sum()))
     p_value = min(1.0, 2 * (1 + beyond) / (1 + resamples))
-    return Contrast(Estimate(float(values.mean()), float(low), float(high), n), p_value)
+    return Contrast(Estimate(float(values.mean()), *ends, n), p_value)
 
 
 def _newcombe_p(one: Numbers, two: Numbers) -> float:
@@ -205,9 +207,7 @@ def _newcombe_p(one: Numbers, two: Numbers) -> float:
         interval = paired_proportions(one, two, confidence=1 - 2 * float(stats.norm.sf(z)))
         return interval.low * interval.high
 
-    z = 6.0  # p of 2e-9
-    if outside(z) <= 0:
-        z = float(optimize.brentq(outside, 1e-6, z))
+    z = 6.0 if outside(6.0) > 0 else float(optimize.brentq(outside, 1e-6, 6.0))  # p of 2e-9 or more
     return 2 * float(stats.norm.sf(z))
 
 
