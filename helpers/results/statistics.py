@@ -148,8 +148,8 @@ def unpaired_means(first: ArrayLike, second: ArrayLike) -> Contrast:
         return Contrast(Estimate(mean, np.nan, np.nan, n), np.nan)
     with warnings.catch_warnings(action="ignore"):  # values that are all but equal
         test = stats.ttest_ind(two, one, equal_var=False)
-    ends = map(float, test.confidence_interval(1 - LEVEL))
-    return Contrast(Estimate(mean, *ends, n), float(test.pvalue))
+    low, high = test.confidence_interval(1 - LEVEL)
+    return Contrast(Estimate(mean, float(low), float(high), n), float(test.pvalue))
 
 
 def defined(values: ArrayLike) -> Numbers:
@@ -188,11 +188,11 @@ def _bootstrapped(values: Numbers, resamples: int = 10_000, seed: int = 0) -> Co
         method="percentile",
         rng=np.random.default_rng(seed),
     )
-    ends = map(float, found.confidence_interval)
+    low, high = found.confidence_interval
     means = found.bootstrap_distribution
     beyond = min(int((means <= 0).sum()), int((means >= 0).sum()))
     p_value = min(1.0, 2 * (1 + beyond) / (1 + resamples))
-    return Contrast(Estimate(float(values.mean()), *ends, n), p_value)
+    return Contrast(Estimate(float(values.mean()), float(low), float(high), n), p_value)
 
 
 def _newcombe_p(one: Numbers, two: Numbers) -> float:
