@@ -27,7 +27,7 @@ PACKAGE = REPOSITORY / "helpers"
 BUDGETS = {
     "models": 1400,
     "editing": 3400,
-    "scoring": 398,
+    "scoring": 396,
     "locating": 658,
     "facts": 216,
     "samples": 74,  # strata, clusters, the smallest detectable difference

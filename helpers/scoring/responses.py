@@ -42,7 +42,7 @@ class Sampling:
 
 
 def sample_responses(
-    language_model: LanguageModel,
+    model: LanguageModel,
     prompts: Sequence[Prompt],
     updates: Sequence[Update] | None = None,
     owners: Sequence[int] | None = None,
@@ -59,18 +59,18 @@ def sample_responses(
     """
     sampling = sampling or Sampling()
     how: Any = {"n": n, "greedy": greedy, "progress": progress}
-    drawn = sample_tokens(language_model, prompts, updates, owners, sampling, **how)
-    return [[response_text(language_model, ids, sampling) for ids in group] for group in drawn]
+    drawn = sample_tokens(model, prompts, updates, owners, sampling, **how)
+    return [[response_text(model, ids, sampling) for ids in group] for group in drawn]
 
 
-def response_text(language_model: LanguageModel, ids: Sequence[int], sampling: Sampling) -> str:
+def response_text(model: LanguageModel, ids: Sequence[int], sampling: Sampling) -> str:
     """A response's tokens as text, up to ``stop`` and stripped of white space."""
-    text = str(language_model.tokenizer.decode(ids, skip_special_tokens=True)).lstrip()
+    text = str(model.tokenizer.decode(ids, skip_special_tokens=True)).lstrip()
     return (re.split(sampling.stop, text, maxsplit=1)[0] if sampling.stop else text).strip()
 
 
 def sample_tokens(
-    language_model: LanguageModel,
+    model: LanguageModel,
     prompts: Sequence[Prompt],
     updates: Sequence[Update] | None,
     owners: Sequence[int] | None,
@@ -82,8 +82,8 @@ def sample_tokens(
 ) -> list[list[Ids]]:
     """``sample_responses`` as token ids, as the model chose them (the stop's own among them)."""
     prompts = several(prompts)
-    moved, owner_of = owned(language_model, len(prompts), updates, owners)
-    ids = [_request_ids(language_model, prompt, sampling) for prompt in prompts]
+    moved, owner_of = owned(model, len(prompts), updates, owners)
+    ids = [_request_ids(model, prompt, sampling) for prompt in prompts]
     responses: list[list[Ids]] = [[] for _ in prompts]
 
     def draw(batch: Sequence[int]) -> None:
@@ -93,7 +93,7 @@ def sample_tokens(
         if greedy:
             draws[::n] = [np.full(sampling.max_new_tokens, np.nan)] * len(batch)
         asked, own = [ids[i] for i in batch], [owner_of[i] for i in batch]
-        drawn = _generated(language_model, asked, np.stack(draws), moved, own, sampling)
+        drawn = _generated(model, asked, np.stack(draws), moved, own, sampling)
         for place, index in enumerate(batch):
             responses[index] = drawn[place * n : (place + 1) * n]
 
@@ -104,19 +104,19 @@ def sample_tokens(
     return responses
 
 
-def uses_chat(language_model: LanguageModel, sampling: Sampling) -> bool:
+def uses_chat(model: LanguageModel, sampling: Sampling) -> bool:
     """Whether prompts go through the chat template."""
-    available = bool(getattr(language_model.tokenizer, "chat_template", None))
+    available = bool(getattr(model.tokenizer, "chat_template", None))
     return available if sampling.chat is None else sampling.chat
 
 
-def _request_ids(language_model: LanguageModel, prompt: Prompt, sampling: Sampling) -> Ids:
-    if uses_chat(language_model, sampling):  # the template writes its own special tokens
-        text = chat_text(language_model, prompt)
-        ids = tuple(language_model.tokenizer(text, add_special_tokens=False)["input_ids"])
+def _request_ids(model: LanguageModel, prompt: Prompt, sampling: Sampling) -> Ids:
+    if uses_chat(model, sampling):  # the template writes its own special tokens
+        text = chat_text(model, prompt)
+        ids = tuple(model.tokenizer(text, add_special_tokens=False)["input_ids"])
     else:
-        ids = prompt_ids(language_model, _paragraphs(prompt))
-    check_length(language_model, _paragraphs(prompt), len(ids) + sampling.max_new_tokens)
+        ids = prompt_ids(model, _paragraphs(prompt))
+    check_length(model, _paragraphs(prompt), len(ids) + sampling.max_new_tokens)
     return ids
 
 
@@ -130,7 +130,7 @@ def _paragraphs(prompt: Prompt) -> str:
 
 @torch.inference_mode()
 def _generated(
-    language_model: LanguageModel,
+    model: LanguageModel,
     ids: Sequence[Ids],
     draws: np.ndarray,
     updates: Sequence[Update],
@@ -138,20 +138,20 @@ def _generated(
     sampling: Sampling,
 ) -> list[Ids]:
     """All responses, sample by sample within each prompt; ``draws`` are [prompts * n, tokens]."""
-    configured = getattr(language_model.model.generation_config, "eos_token_id", None)
+    configured = getattr(model.model.generation_config, "eos_token_id", None)
     listed = configured if isinstance(configured, list) else [configured]
-    ends = {language_model.tokenizer.eos_token_id, *listed}
+    ends = {model.tokenizer.eos_token_id, *listed}
 
     def continues(response: list[int], token: int) -> bool:
         if token in ends:
             return False
         response.append(token)
-        text = language_model.tokenizer.decode(response, skip_special_tokens=True).lstrip()
+        text = model.tokenizer.decode(response, skip_special_tokens=True).lstrip()
         return not (sampling.stop and re.search(sampling.stop, text))
 
-    batch, cache, copies = padded(language_model, ids), DynamicCache(), len(draws) // len(ids)
-    with overlay(language_model, updates, owners):
-        hidden = hidden_states(language_model, batch.ids, batch.positions, batch.visible, cache)
+    batch, cache, copies = padded(model, ids), DynamicCache(), len(draws) // len(ids)
+    with overlay(model, updates, owners):
+        hidden = hidden_states(model, batch.ids, batch.positions, batch.visible, cache)
     cache.batch_repeat_interleave(copies)
     read = batch.last(hidden), batch.real, batch.positions
     hidden, visible, key_positions = (each.repeat_interleave(copies, 0) for each in read)
@@ -159,7 +159,7 @@ def _generated(
     tokens: list[list[int]] = [[] for _ in draws]
     alive = np.arange(len(draws))
     for step in range(sampling.max_new_tokens):
-        chosen = _chosen(language_model, hidden, draws[alive, step], sampling.temperature)
+        chosen = _chosen(model, hidden, draws[alive, step], sampling.temperature)
         drawn = zip(alive, chosen.tolist(), strict=True)  # one host transfer
         going = [continues(tokens[row], token) for row, token in drawn]
         if not any(going) or step + 1 == sampling.max_new_tokens:
@@ -172,18 +172,16 @@ def _generated(
             chosen, lengths, visible, key_positions = (each[keep] for each in left)
         positions = (lengths + step)[:, None]
         visible = torch.cat([visible, torch.ones_like(visible[:, :1])], dim=1)
-        mask = Mask.of(language_model, positions, visible[:, None], key_positions)
+        mask = Mask.of(model, positions, visible[:, None], key_positions)
         key_positions = torch.cat([key_positions, positions], dim=1)
-        with overlay(language_model, updates, owner_of):
-            hidden = hidden_states(language_model, chosen[:, None], positions, mask, cache)[:, -1]
+        with overlay(model, updates, owner_of):
+            hidden = hidden_states(model, chosen[:, None], positions, mask, cache)[:, -1]
     return [tuple(row) for row in tokens]
 
 
-def _chosen(
-    language_model: LanguageModel, hidden: Tensor, draws: np.ndarray, temperature: float
-) -> Tensor:
+def _chosen(model: LanguageModel, hidden: Tensor, draws: np.ndarray, temperature: float) -> Tensor:
     """The next token of each row: where its number is in the cumulative distribution; NaN: likeliest."""
-    logits = language_model.model.get_output_embeddings()(hidden).float()
+    logits = model.model.get_output_embeddings()(hidden).float()
     if temperature == 0:
         return logits.argmax(-1)
     cumulative = (logits / temperature).softmax(-1).double().cumsum(-1)
