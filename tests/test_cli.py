@@ -112,5 +112,5 @@ def test_a_dry_run_says_where_memory_will_not_do(tmp_path, monkeypatch):
     assert "0.5 GiB for each of 3 workers, 1.0 GiB free on cpu; too little" in three
     elsewhere = runner.invoke(app, [*arguments, "--engine", "slurm"]).output
     assert "weights in float32 0.5 GiB; batches" in elsewhere
-    monkeypatch.setattr("torch.cpu._is_avx512_bf16_supported", lambda: False)
+    monkeypatch.setattr("torch.cpu.get_capabilities", lambda: {"avx512_bf16": False})
     assert "slower than fp32" in estimate.memory_in_words("smollm2-135m", "bfloat16", "cpu")

@@ -95,14 +95,14 @@ class Ruled:
             return ""
         if not re.search(r"[A-Z0-9]", triplet.object):
             return "the object is no name"
-        first = self._first.setdefault((own.removeprefix("the "), triplet.relation), other)
-        if first != other and re.search(r"\d", other):
-            return "another number was kept before"
         if {own, other} <= self._known and (own, other) not in self._pairs:
             return "the store knows both and does not relate them"
         noun = _NOUN.match(triplet.relation)
         if noun and own in self._known and _KINDS.get(noun[1]) not in self._kinds[own]:
             return f"the store does not hold {triplet.subject} as {noun[1]}"
+        place = own.removeprefix("the "), triplet.relation
+        if re.search(r"\d", other) and self._first.setdefault(place, other) != other:
+            return "another number was kept before"
         return ""
 
     def __call__(self, review: Review) -> Decision:

@@ -153,7 +153,7 @@ class EditPanel(Panel):
         self.fact.observe(lambda _: self._offer_targets(), "value")
         self.source.observe(lambda _: self._offer_fields(), "value")
         self.model.observe(lambda _: self._load(), "value")
-        for choice in (self.target, *self.own.values()):
+        for choice in (self.model, self.target, *self.own.values()):
             choice.observe(lambda _: self._outdate(), "value")
         *asked, correct, false = self.own.values()
         fact = [self.model, self.source, self.fact, *asked, self.target, correct, false]
@@ -180,7 +180,6 @@ class EditPanel(Panel):
 
     def _load(self) -> None:
         """Go on with the chosen model, in the first one's dtype."""
-        self._outdate()
         self.status.value = f"Loading {self.model.value}…"
         model = load(self.model.value, dtype=self._explorer.language_model.dtype_name)
         packaged = (paths.PACKAGED / "samples" / model.fingerprint).exists()
@@ -204,8 +203,9 @@ class EditPanel(Panel):
         self._outdate()
 
     def _edit(self) -> None:
-        editor = self._explorer.editor(self.editor.value, app=self.app.value)
-        self.outcome = self._explorer.explore(self.record, editor)
+        explorer = self._explorer  # another model can be chosen meanwhile
+        editor = explorer.editor(self.editor.value, app=self.app.value)
+        self.outcome = explorer.explore(self.record, editor)
         self._show(self.outcome)
 
     def _show(self, outcome: Outcome) -> None:

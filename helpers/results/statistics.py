@@ -141,12 +141,12 @@ def share_above(values: ArrayLike, level: float) -> Contrast:
 
 def unpaired_means(first: ArrayLike, second: ArrayLike) -> Contrast:
     """Second minus first of different records, by Welch's test; ``n`` is the smaller number of values."""
-    one, two = defined(first), defined(second)
+    one, two = (np.round(defined(values), 12) for values in (first, second))  # 1 - 1e-16 is 1
     n = min(len(one), len(two))
     mean = float(two.mean() - one.mean()) if n else np.nan
     if n < 2:
         return Contrast(Estimate(mean, np.nan, np.nan, n), np.nan)
-    with warnings.catch_warnings(action="ignore"):  # values that are all but equal
+    with warnings.catch_warnings(action="ignore"):  # of equal values, which have no test
         test = stats.ttest_ind(two, one, equal_var=False)
     low, high = test.confidence_interval(1 - LEVEL)
     return Contrast(Estimate(mean, float(low), float(high), n), float(test.pvalue))

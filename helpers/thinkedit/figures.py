@@ -16,7 +16,7 @@ from pandas import DataFrame as Table
 from helpers.editing.editors import method_label
 from helpers.paths import PACKAGED
 from helpers.results import style
-from helpers.results.archive import PACKAGED_WORDS, Run
+from helpers.results.archive import PACKAGED_WORDS, Run, model_words
 from helpers.results.figure import figure
 from helpers.thinkedit import metrics, tables
 from helpers.thinkedit.tables import caption_of, evaluate, is_recalled
@@ -193,7 +193,8 @@ def recalled_links() -> Figure:
     axes.legend(loc="lower right")
     kept = (f"{n['validated'] / n['proposed']:.0%} ({model})" for model, n in left.items())
     finding = f"Validated of the links that triple stores propose: {', '.join(kept)}"
-    return style.told(drawn, finding, "numbers: links; edits and their chains are made of the last")
+    of = "; ".join(map(model_words, left))
+    return style.told(drawn, finding, f"ours: {of}\nedits are made of the last stage's links")
 
 
 def _grid(n: int, size: tuple[float, float]) -> tuple[Figure, list[Axes]]:

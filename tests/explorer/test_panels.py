@@ -91,7 +91,7 @@ def test_a_fact_of_ones_own_is_edited(panel):
     assert "explorer-old" in panel.picture._dom_classes
 
 
-def test_another_fetched_model_is_edited(panel, tiny, monkeypatch):
+def test_another_fetched_model_can_be_chosen(panel, tiny, monkeypatch):
     other = tiny("gpt2")
     monkeypatch.setattr(panels, "load", lambda name, dtype: other)
     panel.model.options = (*panel.model.options, other.name)
