@@ -49,7 +49,7 @@ run: setup
 	$(BIN)/python -m helpers run --workers $(WORKERS) $(QUICK)
 	@echo "Executed notebooks and their figures: runs/  Scores: runs/results/"
 
-# One notebook at a time: each holds the model (3 GB in bfloat16) and its second moments.
+# One notebook at a time, on all cores: each holds the model (3 GB in bfloat16).
 run-larger: setup
 	$(BIN)/python -m helpers fetch qwen2.5-coder-1.5b
 	$(BIN)/python -m helpers doctor params/larger/03_editing_runs.yaml
