@@ -28,7 +28,7 @@ BUDGETS = {
     "models": 1400,
     "editing": 3400,
     "scoring": 396,
-    "locating": 658,
+    "locating": 660,
     "facts": 216,
     "samples": 74,  # strata, clusters, the smallest detectable difference
     "results": 1150,

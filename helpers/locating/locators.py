@@ -144,11 +144,10 @@ class CausalTracing(Locator):
 class LogitAttribution(Locator):
     """Drop of the answer's logit without one neuron's, or one layer's, *direct* write.
 
-    A neuron writes a_j · w_j into the residual stream, a layer the sum of its neurons and its bias.
-    The write is taken out before the final norm, which is computed anew; all in fp32.
+    A neuron writes w = a_j · w_j into the residual stream r, a layer the sum of its neurons and its bias.
+    Without it the logit is g · (r − w) / σ(r − w); g is the answer's row times the final norm's scale,
+    r and g are centred for a layer norm. Products with a layer's matrix replace single writes.
     """
-
-    at_a_time = 8
 
     def __init__(self, *, granularity: Literal["neuron", "layer"] = "neuron") -> None:
         self.granularity: Granularity = granularity
@@ -156,41 +155,44 @@ class LogitAttribution(Locator):
 
     @torch.inference_mode()
     def scores(self, model: LanguageModel, queries: Sequence[Query]) -> Scores:
-        """Logit drops, signed: [queries, layers x neurons] or [queries, layers]."""
+        """Logit drops, signed, in fp32: [queries, layers x neurons] or [queries, layers]."""
         if model.masked:  # its residual stream is normalised at every layer
             raise LocatorError("logit attribution needs a causal model with one final norm")
-        names = _matrices(model)
-        norm_name = model.layout.architecture.final_norm
+        names, final = _matrices(model), model.layout.architecture.final_norm
         batch = slot_batch(model, queries)
-        with record(model, inputs=[*names, norm_name]) as recorded:
+        with record(model, inputs=[*names, final]) as recorded:
             slot_logits(model, batch)
         at_slot = {name: batch.at_slots(seen) for name, seen in recorded.items()}
-        norm = deepcopy(model.module(norm_name)).float()
-        head = model.model.get_output_embeddings().weight
-        rows = []
-        for row, query in enumerate(queries):
-            readout = head[query.required_target].float()
-            residual = at_slot[norm_name][row].float()
-            whole = norm(residual) @ readout
-            activations = [at_slot[name][row] for name in names]
-            writes = [self._writes(model, i, a) for i, a in enumerate(activations)]
-            rows.append(torch.cat([whole - norm(residual - w) @ readout for w in writes]))
-        return torch.stack(rows).cpu().numpy()
+        norm, residual = deepcopy(model.module(final)).float(), at_slot[final].float()
+        size = residual.shape[1]
+        signs = residual.new_tensor([1, -1]).repeat(size // 2)  # a norm only scales it
+        answers = model.model.get_output_embeddings().weight[_targets(model, queries)]
+        readout = answers.float() * (norm(signs) - norm(0 * signs)) * signs
+        if centred := isinstance(norm, nn.LayerNorm):
+            residual, readout = (x - x.mean(1, keepdim=True) for x in (residual, readout))
+        epsilon = next(value for name, value in vars(norm).items() if "eps" in name)
+        squares = residual.square().mean(1, keepdim=True) + epsilon
+        whole = (readout * residual).sum(1, keepdim=True)
+        found = []
+        for layer, name in enumerate(names):
+            matrix, inputs, scale = self._writes(model, layer, at_slot[name])
+            square = scale.square() @ matrix.square() - centred * (scale @ matrix).square() / size
+            across, along = ((scale * x) @ matrix * inputs for x in (residual, readout))
+            left = squares + (inputs.square() * square - 2 * across) / size
+            found.append(whole / squares.sqrt() - (whole - along) / left.sqrt())
+        return _numbers(torch.cat(found, dim=1))
 
-    def _writes(self, model: LanguageModel, layer: int, activation: Tensor) -> Tensor:
-        """What the layer's units add to the residual stream: [neurons, hidden] or [1, hidden]."""
-        layout = model.layout
-        name, norm = layout.mlp_out(layer), layout.mlp_norm(layer)
-        whole = model.module(name)(activation)
-        writes = whole.float()[None]
+    def _writes(self, model: LanguageModel, layer: int, activations: Tensor) -> tuple[Tensor, ...]:
+        """(M [hidden, units], a [queries, units], s [queries, hidden]): a unit writes a_j (s ⊙ M_j)."""
+        name, norm = model.layout.mlp_out(layer), model.layout.mlp_norm(layer)
+        whole = model.module(name)(activations).float()
+        scale = torch.ones_like(whole)
+        if norm is not None:  # a diagonal map once its scale is that of the whole write
+            normed = deepcopy(model.module(norm)).float()(whole)
+            scale = normed / torch.where(whole == 0, scale, whole)
         if self.granularity == "neuron":
-            writes = activation.float()[:, None] * model.weight(name).T.float()
-        if norm is None:
-            return writes
-        # An RMS norm is a diagonal map once its scale is that of the whole write.
-        wide = whole.float()
-        normed = deepcopy(model.module(norm)).float()(wide)
-        return writes * (normed / torch.where(wide == 0, torch.ones_like(wide), wide))
+            return model.weight(name).float(), activations.float(), scale
+        return whole.new_ones(whole.shape[1], 1), whole.new_ones(len(whole), 1), scale * whole
 
 
 class _GradientLocator(Locator):
