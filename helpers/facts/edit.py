@@ -93,7 +93,7 @@ class EditedFacts:
 
 
 def edit_facts(
-    language_model: LanguageModel,
+    model: LanguageModel,
     facts: Sequence[Fact],
     *,
     editor: str = "rome",
@@ -124,46 +124,46 @@ def edit_facts(
     if bare := [fact.request.text for fact in facts if app and not (fact.correct or fact.false)]:
         raise RequestError(f"{bare[0]!r}: APP protects answers; give some, or leave APP out")
     # Before an edit is made: it refuses whatever cannot be scored.
-    before = _answered(language_model, facts, (), [-1] * len(facts))
-    chosen = presets.default_preset(editor, language_model.name) if preset is None else preset
+    before = _answered(model, facts, (), [-1] * len(facts))
+    chosen = presets.default_preset(editor, model.name) if preset is None else preset
     how: dict[str, Any] = {"preset": chosen, "app": app, "corpus": corpus, "seed": seed}
-    made = build_editor(editor, language_model, **how, progress=True)
+    made = build_editor(editor, model, **how, progress=True)
     requests = [fact.request for fact in facts]
     updates = [made.edit_jointly(requests)] if together else made.edit(requests)
     owners = [0 if together else number for number in range(len(facts))]
-    after = _answered(language_model, facts, updates, owners)
-    base = presets.base_hyperparameters(editor, language_model.name, chosen)
+    after = _answered(model, facts, updates, owners)
+    base = presets.base_hyperparameters(editor, model.name, chosen)
     at_subject = isinstance(base, presets.VectorHyperparameters)
     parts = zip(facts, before, after, (updates[owner] for owner in owners), strict=True)
-    table = pd.DataFrame([_row(language_model, *part, at_subject) for part in parts])
-    return EditedFacts(language_model, tuple(facts), tuple(updates), table)
+    table = pd.DataFrame([_row(model, *part, at_subject) for part in parts])
+    return EditedFacts(model, tuple(facts), tuple(updates), table)
 
 
 def _answered(
-    language_model: LanguageModel,
+    model: LanguageModel,
     facts: Sequence[Fact],
     updates: Sequence[Update],
     owners: Sequence[int],
 ) -> list[_Answered]:
     """Each fact's answers: the most probable tokens, fewer where the text ends, and scores."""
     questions = [Question(f.prompts[0], (f.target, *f.correct, *f.false)) for f in facts]
-    scores = score_answers(language_model, questions, updates, owners)
+    scores = score_answers(model, questions, updates, owners)
     prompts = [prompt for fact in facts for prompt in fact.prompts]
     under = [owner for fact, owner in zip(facts, owners, strict=True) for _ in fact.prompts]
-    longest = max(len(ids) for fact in facts for ids in _targets(language_model, fact))
+    longest = max(len(ids) for fact in facts for ids in _targets(model, fact))
     count = max(GREEDY.max_new_tokens, longest)
     greedy = replace(GREEDY, max_new_tokens=count, stop=None)
-    drawn = iter(sample_tokens(language_model, prompts, updates, under, greedy))
+    drawn = iter(sample_tokens(model, prompts, updates, under, greedy))
     parts = [part for _, part in scores.groupby("question", sort=True)]
     return [([next(drawn)[0] for _ in f.prompts], p) for f, p in zip(facts, parts, strict=True)]
 
 
-def _targets(language_model: LanguageModel, fact: Fact) -> list[Ids]:
-    return [answer_ids(language_model, fact.target, separator_after(p)) for p in fact.prompts]
+def _targets(model: LanguageModel, fact: Fact) -> list[Ids]:
+    return [answer_ids(model, fact.target, separator_after(p)) for p in fact.prompts]
 
 
 def _row(
-    language_model: LanguageModel,
+    model: LanguageModel,
     fact: Fact,
     before: _Answered,
     after: _Answered,
@@ -171,16 +171,16 @@ def _row(
     at_subject: bool,
 ) -> dict[str, object]:
     (own, plain), (now, edited) = before, after
-    targets, wordings = _targets(language_model, fact), 1 + len(fact.paraphrases)
+    targets, wordings = _targets(model, fact), 1 + len(fact.paraphrases)
     given = [ids[: len(target)] == target for ids, target in zip(now, targets, strict=True)]
     known = own[0][: len(targets[0])] == targets[0]
     outcome = "known before" if known else "written" if given[0] else "not written"
     if failure := update.diagnostics.get("failure"):
         outcome = f"given up: {failure}"
     starts = (texts[0][: GREEDY.max_new_tokens] for texts in (own, now))
-    shown = [response_text(language_model, start, GREEDY) for start in starts]
+    shown = [response_text(model, start, GREEDY) for start in starts]
     odd = []
-    if at_subject and not subject_prompt(language_model, fact.prompt, fact.subject).subject_last:
+    if at_subject and not subject_prompt(model, fact.prompt, fact.subject).subject_last:
         odd.append("the subject is the first token, which holds no fact: put a word before it")
     if update.diagnostics.get("exploding"):
         odd.append("the update is as large as the weights")

@@ -49,34 +49,34 @@ def check_prompt(prompt: str) -> None:
         raise TokenError("a prompt is empty")
 
 
-def check_length(language_model: LanguageModel, text: str, tokens: int) -> None:
+def check_length(model: LanguageModel, text: str, tokens: int) -> None:
     """Refuse a text that takes more tokens than the context holds."""
-    if tokens > (limit := language_model.context_length):
+    if tokens > (limit := model.context_length):
         raise TokenError(
             f"{text[:60]!r}: {tokens} tokens exceed the context of {limit}; shorten it"
         )
 
 
-def ids_of_prompts(language_model: LanguageModel, prompts: Iterable[str]) -> dict[str, Ids]:
+def ids_of_prompts(model: LanguageModel, prompts: Iterable[str]) -> dict[str, Ids]:
     """Token ids of prompts, with the tokenizer's own special tokens; each distinct one once."""
     distinct = list(dict.fromkeys(prompts))
     for prompt in distinct:
         check_prompt(prompt)
-    return dict(zip(distinct, _encoded(language_model, distinct), strict=True))
+    return dict(zip(distinct, _encoded(model, distinct), strict=True))
 
 
-def prompt_ids(language_model: LanguageModel, prompt: str) -> Ids:
+def prompt_ids(model: LanguageModel, prompt: str) -> Ids:
     """Token ids of one prompt."""
-    return ids_of_prompts(language_model, [prompt])[prompt]
+    return ids_of_prompts(model, [prompt])[prompt]
 
 
-def prompt_prefix(language_model: LanguageModel) -> Ids:
+def prompt_prefix(model: LanguageModel) -> Ids:
     """The special tokens that the tokenizer puts before every prompt."""
-    return tuple(language_model.tokenizer("")["input_ids"])
+    return tuple(model.tokenizer("")["input_ids"])
 
 
 def ids_of_answers(
-    language_model: LanguageModel, answers: Iterable[str], separator: str = " "
+    model: LanguageModel, answers: Iterable[str], separator: str = " "
 ) -> dict[str, Ids]:
     """Token ids of answers as a text has them after ``separator_after``; each distinct one once."""
     distinct = list(dict.fromkeys(answers))
@@ -84,16 +84,16 @@ def ids_of_answers(
         raise TokenError("an answer is empty")
     before = _ANCHORS[separator]
     texts = [before, *(f"{before}{separator}{answer.strip()}" for answer in distinct)]
-    anchor, *joint = _encoded(language_model, texts, add_special_tokens=False)
+    anchor, *joint = _encoded(model, texts, add_special_tokens=False)
     for answer, ids in zip(distinct, joint, strict=True):
         if ids[: len(anchor)] != anchor or len(ids) == len(anchor):
             raise TokenError(f"answer {answer!r} cannot be separated from the text before it")
     return {answer: ids[len(anchor) :] for answer, ids in zip(distinct, joint, strict=True)}
 
 
-def answer_ids(language_model: LanguageModel, answer: str, separator: str = " ") -> Ids:
+def answer_ids(model: LanguageModel, answer: str, separator: str = " ") -> Ids:
     """Token ids of one answer."""
-    return ids_of_answers(language_model, [answer], separator)[answer]
+    return ids_of_answers(model, [answer], separator)[answer]
 
 
 def separator_after(prompt: str) -> str:
@@ -107,32 +107,32 @@ def separator_after(prompt: str) -> str:
 
 
 def ids_of_questions(
-    language_model: LanguageModel, questions: Sequence[tuple[str, Sequence[str]]]
+    model: LanguageModel, questions: Sequence[tuple[str, Sequence[str]]]
 ) -> list[tuple[Ids, list[Ids]]]:
     """Token ids of prompts, each with its answers; each distinct text tokenised once."""
-    prompts = ids_of_prompts(language_model, (prompt for prompt, _ in questions))
+    prompts = ids_of_prompts(model, (prompt for prompt, _ in questions))
     separators = {prompt: separator_after(prompt) for prompt in prompts}
     texts: dict[str, list[str]] = {}
     for prompt, answers in questions:
         texts.setdefault(separators[prompt], []).extend(answers)
-    known = {each: ids_of_answers(language_model, own, each) for each, own in texts.items()}
+    known = {each: ids_of_answers(model, own, each) for each, own in texts.items()}
     found = []
     for prompt, answers in questions:
         ids, own = prompts[prompt], [known[separators[prompt]][answer] for answer in answers]
         longest = max(map(len, own), default=1)
-        check_length(language_model, f"{prompt} …", len(ids) + longest - 1)
+        check_length(model, f"{prompt} …", len(ids) + longest - 1)
         found.append((ids, own))
     return found
 
 
 def subject_prompts(
-    language_model: LanguageModel, templates: Sequence[str], subject: str
+    model: LanguageModel, templates: Sequence[str], subject: str
 ) -> list[SubjectPrompt]:
     """Fill each template's ``{}`` and find the last token that starts before the subject's end."""
     prompts = [template.replace("{}", subject) for template in templates]
     for prompt in prompts:
         check_prompt(prompt)
-    encoded = language_model.tokenizer(prompts, return_offsets_mapping=True)
+    encoded = model.tokenizer(prompts, return_offsets_mapping=True)
     pairs = zip(encoded["input_ids"], encoded["offset_mapping"], strict=True)
     found = []
     for template, (ids, offsets) in zip(templates, pairs, strict=True):
@@ -145,33 +145,33 @@ def subject_prompts(
     return found
 
 
-def subject_prompt(language_model: LanguageModel, template: str, subject: str) -> SubjectPrompt:
+def subject_prompt(model: LanguageModel, template: str, subject: str) -> SubjectPrompt:
     """``subject_prompts`` of one template."""
-    return subject_prompts(language_model, [template], subject)[0]
+    return subject_prompts(model, [template], subject)[0]
 
 
-def chat_text(language_model: LanguageModel, prompt: Prompt) -> str:
+def chat_text(model: LanguageModel, prompt: Prompt) -> str:
     """A user's message, or turns that end with one, in the model's chat template, up to the reply."""
-    tokenizer = language_model.tokenizer
+    tokenizer = model.tokenizer
     if not getattr(tokenizer, "chat_template", None):
-        raise TokenError(f"{language_model.name} has no chat template; use chat=False")
+        raise TokenError(f"{model.name} has no chat template; use chat=False")
     turns = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else list(prompt)
     options = {"add_generation_prompt": True, "tokenize": False}
     return str(tokenizer.apply_chat_template(turns, **options))
 
 
-def chat_prompt(language_model: LanguageModel, message: str) -> str:
+def chat_prompt(model: LanguageModel, message: str) -> str:
     """``chat_text`` as a prompt, without special tokens that the tokenizer itself puts before a text."""
-    text = chat_text(language_model, message)
-    prompt = text.removeprefix(language_model.tokenizer.decode(prompt_prefix(language_model)))
-    own = _encoded(language_model, [text], add_special_tokens=False)
-    if [prompt_ids(language_model, prompt)] != own:
+    text = chat_text(model, message)
+    prompt = text.removeprefix(model.tokenizer.decode(prompt_prefix(model)))
+    own = _encoded(model, [text], add_special_tokens=False)
+    if [prompt_ids(model, prompt)] != own:
         raise TokenError("the tokenizer adds special tokens that its chat template lacks")
     return prompt
 
 
-def _encoded(language_model: LanguageModel, texts: Sequence[str], **options: bool) -> list[Ids]:
+def _encoded(model: LanguageModel, texts: Sequence[str], **options: bool) -> list[Ids]:
     if not texts:  # which the tokenizer refuses
         return []
     options["return_attention_mask"] = False
-    return [tuple(ids) for ids in language_model.tokenizer(list(texts), **options)["input_ids"]]
+    return [tuple(ids) for ids in model.tokenizer(list(texts), **options)["input_ids"]]
