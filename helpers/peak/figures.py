@@ -197,7 +197,7 @@ def verdict_shares(runs: Sequence[Run]) -> Figure:
         axes.grid(visible=False)
     panels[0, 0].legend(loc="lower right", bbox_to_anchor=(-0.1, 1.0))
     every, none = (held == 1).sum(), (held == 0).sum()
-    parts = f"{every} hold in every test, {len(held) - every - none} in some and {none} in none"
+    parts = f"all tests hold for {every}, some for {len(held) - every - none}, none for {none}"
     words = f"Tests that hold, of all, at p < 0.05 after Holm's correction; {_counted(ours)}"
     return told(drawn, f"Of the paper's {len(held)} findings {parts}", words)
 
