@@ -46,13 +46,16 @@ def _plain(runs: Sequence[Run]) -> Table:
     return tables.split_app(evaluate(tuple(runs), rule=rule))[0]
 
 
-def _by_graph(runs: Sequence[Run], table: Callable[..., Table], paper: Table) -> dict[str, Table]:
+def _by_graph(
+    runs: Sequence[Run], table: Callable[..., Table], paper: Table, mode: str = ""
+) -> dict[str, Table]:
     """A table of each run's model and graphs, its own before KnowGIC's, and the paper's of each model."""
     found = {}
     for run in sorted(runs, key=lambda run: (not is_recalled(run), run.name)):
-        alone = ", alone" * (_mode(run) == "independent")
+        made = mode or _mode(run)
+        alone = ", alone" * (made == "independent")
         graph = "own graph" if is_recalled(run) else f"KnowGIC{alone}"
-        found[f"{run.about.source['model']}\n{graph}"] = table(_plain([run]), mode=_mode(run))
+        found[f"{run.about.source['model']}\n{graph}"] = table(_plain([run]), mode=made)
     return found | {f"{model}\nthe paper": part for model, part in paper.groupby("model")}
 
 
@@ -73,18 +76,17 @@ def _marks(table: Table, name: str) -> Table:
 @_stored("06_direct_against_chains", title="The direct question against chains", when=_made)
 def direct_against_chains(runs: Sequence[Run]) -> Figure:
     """IFR of the direct question and of longer chains (the paper's Figures 2 and 4, for all edits)."""
-    panels = _by_graph(runs, tables.length_table, tables.paper_lengths())
+    panels = _by_graph(runs, tables.length_table, tables.paper_lengths(), "independent")
     more = _counted(panels, lambda part: part[tables.LONGER] > part["1"])
     names = {"direct question": "1", "chains of two\nor more steps": tables.LONGER}
     series = {
         title: {name: (measure, part) for name, measure in names.items()}
         for title, part in panels.items()
     }
-    drawn = _dots(series, 1.5)
     finding = f"More of the old fact is left along chains than at the direct question: {more}"
     note = "counted: methods on each model; arrows: beyond the panel; the paper gives no intervals"
     caption = f"{caption_of(runs, 'exact')}{_BARS}\n{note}"
-    return style.told(drawn, finding, caption)
+    return style.told(_dots(series, 1.5), finding, caption)
 
 
 @_recalled("06_ifr_by_length", title="IFR by chain length")
@@ -144,8 +146,7 @@ def preservation(runs: Sequence[Run], *, mode: str = "sequential") -> Figure:
     note = "intervals that reach the edge continue; the paper's Tables 5 and 6 have none"
     caption = f"{caption_of(runs, f'exact, {mode}')}{_BARS}\n{note}"
     series = {title: {"CKP": ("CKP", part)} for title, part in panels.items()}
-    drawn = _dots(series, 2)
-    return style.told(drawn, finding, caption)
+    return style.told(_dots(series, 2), finding, caption)
 
 
 @_exact("06_ifr_against_ckp", title="IFR against CKP")

@@ -23,7 +23,7 @@ from helpers.thinkedit.grow.wordings import read_wordings
 
 LAYOUTS = {layout: official_files()[f"knowgic-{layout}"] for layout in ("2025-06", "latest")}
 # Packaged in the same form: written by hand, and what a model recalls (``python -m tools.recall``).
-OWN = ("mini", "recalled-smollm2-135m", "recalled-gemma3-270m")
+OWN = ("mini", "recalled-smollm2-135m", "recalled-gemma3-270m", "recalled-qwen2.5-coder-1.5b")
 
 
 @dataclass(frozen=True)

@@ -123,7 +123,7 @@ def test_edits_have_every_chain_their_own_subject_and_a_wrong_new_object(tmp_pat
         recalled_edits(facts_of(("a", "r", "c"), ("d", "r", "e")))
 
 
-@pytest.mark.parametrize("model", ["smollm2-135m", "gemma3-270m"])
+@pytest.mark.parametrize("model", ["smollm2-135m", "gemma3-270m", "qwen2.5-coder-1.5b"])
 def test_every_packaged_link_is_one_that_a_store_still_proposes(model, data_folder):
     worded = read_wordings()
     relations = {c: r for r, wording in worded.relations.items() for c in wording.clozes}
