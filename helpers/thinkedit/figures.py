@@ -31,13 +31,13 @@ def _mode(run: Run) -> str:
     return "sequential" if sequences else "independent"
 
 
-def _made(run: Run) -> bool:
-    return any(p.startswith("exact: ") and p.endswith(f", {_mode(run)}") for p in run.tables)
+def _alone(run: Run) -> bool:
+    return any(p.startswith("exact: ") and p.endswith(", independent") for p in run.tables)
 
 
 _stored = partial(figure, of="thinkedit", needs=("exact", "chains"), together=True)
 _exact = partial(_stored, main="smollm2-135m", when=lambda run: _mode(run) == "sequential")
-_recalled = partial(_stored, when=lambda run: is_recalled(run) and _made(run))
+_recalled = partial(_stored, when=lambda run: is_recalled(run) and _alone(run))
 
 
 def _plain(runs: Sequence[Run]) -> Table:
@@ -73,9 +73,9 @@ def _marks(table: Table, name: str) -> Table:
     return table.reindex(columns=list(ends)).rename(columns=ends)
 
 
-@_stored("06_direct_against_chains", title="The direct question against chains", when=_made)
+@_stored("06_direct_against_chains", title="The direct question against chains", when=_alone)
 def direct_against_chains(runs: Sequence[Run]) -> Figure:
-    """IFR of the direct question and of longer chains (the paper's Figures 2 and 4, for all edits)."""
+    """IFR of the direct question and of longer chains (Figures 2 and 4, for all edits), each alone."""
     panels = _by_graph(runs, tables.length_table, tables.paper_lengths(), "independent")
     more = _counted(panels, lambda part: part[tables.LONGER] > part["1"])
     names = {"direct question": "1", "chains of two\nor more steps": tables.LONGER}

@@ -217,7 +217,8 @@ def test_a_run_of_ones_own_has_its_figures(tmp_path, exact_table):
         for i, _ in enumerate(edit.facts)
     ]
     rows = exact_table(*facts, *(lead(edit.case_id, 1.0) for edit in MINI))
-    parts = {"exact: none, before": rows, "exact: rome, sequential": rows}
+    parts = {f"exact: {part}": rows for part in ("none, before", "rome, sequential")}
+    parts["exact: rome, independent"] = rows
     assert [*published(tmp_path, chapter="06")] == ["06_recalled_links"]
     run = run_of(parts)
     into = Archive(tmp_path / "thinkedit")
