@@ -162,8 +162,8 @@ def trade_off(runs: Sequence[Run], *, mode: str = "sequential") -> Figure:
         if "chains" in part:
             title += f": {part['chains'].max()} chains, {part['edits'].max()} edits"
         panel.set_title(title, fontsize=8)
-        panel.set(xscale="log", yscale="log", xlim=(0.02, 40), ylim=(0.3, 5))
-        panel.set_xticks([0.1, 1, 10], ["0.1", "1", "10"])
+        panel.set(xscale="log", yscale="log", xlim=(0.004, 40), ylim=(0.3, 5))
+        panel.set_xticks([0.01, 0.1, 1, 10], ["0.01", "0.1", "1", "10"])
         panel.set_yticks([0.5, 1, 2, 4], ["0.5", "1", "2", "4"])
         panel.minorticks_off()
     drawn.supylabel("CKP (1: context unchanged)", fontsize=9)
