@@ -40,11 +40,11 @@ def publication(params: Mapping[str, Any]) -> Publication:
     runs = runs_of(params, model, edits)
     whole = {"edits": runs[0].settings()["universe"]}
     layout, name = params["benchmark"], model.name
-    source = {**model.identity, "layout": layout, **common}
+    of = Path(layout).name.removesuffix(".json")
     return Publication(
         # June 2025's edits are the paper's: such a run has the model's name alone.
-        file_name(name) if layout == "2025-06" else run_name(name, Path(layout).stem),
-        About(source),
+        file_name(name) if layout == "2025-06" else run_name(name, of),
+        About({**model.identity, "layout": layout, **common}),
         [
             *parts_of(runs, editors, params["modes"]),
             Part("chains", whole, lambda: chain_index(edits)),
