@@ -45,9 +45,8 @@ def headlines() -> list[Headline]:
             ),
             "06_what_is_left",
             f"Shown for SmolLM2 135M ({ours['IFR'].n} edits) and Gemma 3 270M ({theirs['IFR'].n}), both"
-            " dequantised from 4 bits, on facts that each model recalls; exact probabilities, each edit"
-            " alone. Also shown: KnowGIC on three models, ROME on what Qwen2.5-Coder recalls. Not shown:"
-            " other editors there.",
+            " dequantised from 4 bits, on facts that each recalls; exact probabilities, edits alone. Also"
+            " shown: KnowGIC; ROME on what Qwen2.5-Coder recalls. Not shown: other editors there.",
         )
     ]
 
