@@ -83,7 +83,7 @@ def main(
     dtype: str = "float32",
     device: Annotated[str, typer.Option(help="default: a GPU, where there is one")] = "",
 ) -> None:
-    """Train a network and write it beside its training curve."""
+    """Train a network and write it next to its training curve."""
     wanted = read_hyperparameters("mend", model, preset or default_preset("mend", model))
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     language_model = models.load(model, dtype=dtype, device=device)
