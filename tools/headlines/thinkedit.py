@@ -44,7 +44,7 @@ def headlines() -> list[Headline]:
             "06_what_is_left",
             f"Shown for SmolLM2 135M ({edits[0]} edits), Gemma 3 270M ({edits[1]}) and Qwen2.5-Coder"
             f" 1.5B ({edits[2]}), dequantised from 4 bits, on facts that each recalls; exact"
-            " probabilities, edits alone. Also shown: KnowGIC. Not shown: FT and MEND on the largest.",
+            " probabilities, edits alone. Also shown: KnowGIC. Not shown: most editors of the largest.",
         )
     ]
 
