@@ -121,11 +121,11 @@ def _thinkedit(folder: Path) -> Iterator[str]:
     recalled = tuple(run for run in runs if thinkedit.is_recalled(run))
     yield from _chains("What the model recalls", recalled, DEFAULT)
     given = tuple(run for run in runs if not thinkedit.is_recalled(run))
-    yield from _chains("KnowGIC", given, BY_RANK, beside=thinkedit.paper_techniques().round(3))
+    yield from _chains("KnowGIC", given, BY_RANK, printed=thinkedit.paper_techniques().round(3))
 
 
 def _chains(
-    graphs: str, stored: tuple[Run, ...], rule: Known, *, beside: pd.DataFrame | None = None
+    graphs: str, stored: tuple[Run, ...], rule: Known, *, printed: pd.DataFrame | None = None
 ) -> Iterator[str]:
     """IFR and CKP of runs on one kind of graph, by estimator and mode; the paper's next to sequences."""
     for estimator, words in _ESTIMATORS.items():
@@ -144,9 +144,9 @@ def _chains(
             table = thinkedit.as_text(thinkedit.technique_table(found, mode=mode), digits=3)
             table = table.sort_values("model", key=lambda names: names.map(_place), kind="stable")
             yield html(table.set_index(["model", "method"]))
-            if beside is not None and mode == "sequential":
+            if printed is not None and mode == "sequential":
                 yield "The paper's (Tables 5 and 6):"
-                yield html(beside.set_index(["model", "method"]))
+                yield html(printed.set_index(["model", "method"]))
 
 
 def html(table: pd.DataFrame, *, in_sight: bool = False) -> str:

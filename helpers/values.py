@@ -140,7 +140,9 @@ def _published(name: str, params: Params) -> None:
         run = run_name(name, params["source"]) if "source" in params else name
         Archive(REPOSITORY / params["stored"]).get(run)
     elif "scorers" in params:  # notebook 04
-        archive("ablations").get(name)
+        papers = ("ablations", "scorers") if name == params["published"][0] else ("scorers",)
+        for paper in papers:
+            archive(paper).get(run_name(name, "peak-cf"))
     else:
         for data in ("peak-cf", "peak-t"):
             archive("peak").get(run_name(name, data))

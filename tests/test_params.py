@@ -19,7 +19,7 @@ limit: int | None = None  # records, None for all"""
 
 @pytest.fixture
 def notebooks(tmp_path, monkeypatch):
-    """A notebooks folder with one notebook, and a params folder beside it."""
+    """A notebooks folder with one notebook, and a params folder next to it."""
     folder = tmp_path / "notebooks"
     folder.mkdir()
     cell = nbformat.v4.new_code_cell(CELL, metadata={"tags": ["parameters"]})

@@ -14,7 +14,7 @@ from helpers.paths import REPOSITORY
 
 PACKAGE = REPOSITORY / "helpers"
 PAPERS = ("peak", "klob", "thinkedit")
-# From the ground up. Modules beside the rooms are rooms of their own.
+# From the ground up. Modules next to the rooms are rooms of their own.
 ORDER = [
     *("paths", "processes", "kept", "records", "fetch", "models", "locating", "editing", "scoring"),
     *("samples", "results", "triples", *PAPERS, "behaviour"),

@@ -19,7 +19,7 @@ from helpers.results.archive import Run
 from helpers.results.figure import figure
 from helpers.results.statistics import bootstrap_interval, mean_interval
 from helpers.results.style import (
-    BESIDE,
+    AT_RIGHT,
     PALETTE,
     marked,
     plain,
@@ -55,7 +55,7 @@ def neuron_counts(sets: Sequence[Units], shape: tuple[int, int], *, title: str) 
         axes.bar(range(shape[0]), heights, bottom=below, color=colours[count - 1], label=label)
         below += heights
     axes.set(xlabel="layer", ylabel="located neurons")
-    axes.legend(title="wordings", labelspacing=1, **BESIDE)
+    axes.legend(title="wordings", labelspacing=1, **AT_RIGHT)
     common = f"{(shared == number).sum()} of {len(sets[0])} located neurons"
     finding = f"All {number} wordings share {common}; chance gives {expected[-1]}"
     return told(drawn, finding, f"{title}\nChance: as many neurons, at random for each wording")

@@ -34,7 +34,7 @@ from helpers.peak.metrics import metric_interval, probabilities_table
 from helpers.results.archive import Run
 from helpers.results.figure import figure
 from helpers.results.style import (
-    BESIDE,
+    AT_RIGHT,
     MARKERS,
     PALETTE,
     marked,
@@ -129,7 +129,7 @@ def fairer_differences(run: Run) -> Figure:
         )
         axes.set_xlabel("points → targets worse")
     panels[0].set_yticks([-row for row in range(len(labels))], labels)
-    panels[-1].legend(title="answers\nweighted as", **BESIDE)
+    panels[-1].legend(title="answers\nweighted as", **AT_RIGHT)
     noisy, tests = _holding(tested, "ANF", "(sum)")
     finding = (
         f"Targets weighted as a sum leave more noise than APP with {len(noisy)} of {tests} editors"
@@ -183,7 +183,7 @@ def _curves(
             axes.set_xlabel(label if row == len(groups) else "")
             axes.set(xticks=range(len(ticks)), xticklabels=ticks, ylim=(-3, 105))
         panels[0].set_ylabel("mean over records [%]")
-        panels[-1].legend(**BESIDE)
+        panels[-1].legend(**AT_RIGHT)
     return drawn
 
 

@@ -104,7 +104,7 @@ def applies(locator: Locator, model: LanguageModel) -> bool:
 def test_shapes_and_batches(
     locator: Locator, any_model: LanguageModel, queries: list[Query]
 ) -> None:
-    """A sentence's scores do not depend on the sentences beside it, nor on an earlier call."""
+    """A sentence's scores do not depend on the sentences next to it, nor on an earlier call."""
     if not applies(locator, any_model):
         with pytest.raises(LocatorError, match="causal"):
             locator.scores(any_model, queries)

@@ -29,7 +29,7 @@ LISTS = {
 
 
 def reference_file() -> Path | None:
-    """The reference values: in $HELPERS_REFERENCE, else beside $HELPERS_DATA."""
+    """The reference values: in $HELPERS_REFERENCE, else next to $HELPERS_DATA."""
     folder = os.environ.get("HELPERS_REFERENCE")
     data = os.environ.get("HELPERS_DATA")
     root = Path(folder) if folder else Path(data).parent / "reference" if data else None
@@ -39,7 +39,7 @@ def reference_file() -> Path | None:
 
 pytestmark = pytest.mark.skipif(
     reference_file() is None,
-    reason="no peak_authors_code_smollm2.json below HELPERS_REFERENCE or beside HELPERS_DATA",
+    reason="no peak_authors_code_smollm2.json below HELPERS_REFERENCE or next to HELPERS_DATA",
 )
 
 

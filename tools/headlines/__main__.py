@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pandas as pd
 
+from helpers.behaviour.agreement import by_state
+from helpers.behaviour.scorers import AGAIN
 from helpers.editing.editors import method_label
 from helpers.paths import NOTEBOOKS, REPOSITORY
 from helpers.peak.figures import MAIN_RUN
@@ -26,6 +28,16 @@ from tools.headlines.headline import Headline
 
 README = REPOSITORY / "README.md"
 _PEAK = {"ES": "ES", "GS": "GS", "LS": "LS", "AFF_hard": "AFF", "ANF_hard": "ANF"}
+_SCORERS = {  # of the README's table
+    "ES": "ES",
+    "tokens": "token match",
+    "choice": "multiple choice",
+    "yes": "true?",
+    "negated": "false?",
+    "free, greedy": "free text",
+    "asked, greedy": "instructed",
+    "chat, greedy": "chat",
+}
 _BEGIN, _END = "<!-- made by python -m tools.headlines: {} -->", "<!-- end -->"
 
 
@@ -41,6 +53,7 @@ def readme(headlines: Iterable[Headline]) -> str:
     parts = {
         "headlines": "\n".join(headline.line() for headline in headlines),
         "editors": _markdown(editors_table()),
+        "scorers": _markdown(scorers_table()),
     }
     for name, part in parts.items():
         text = replaced(text, name, part)
@@ -69,6 +82,15 @@ def editors_table() -> pd.DataFrame:
     places = list(dict.fromkeys(editor for editor, _ in rows))
     ordered = sorted(rows, key=lambda row: (places.index(row[0]), row[1] != _MAIN_MODEL))
     return table.loc[ordered].rename_axis(["editor", "model"])
+
+
+def scorers_table() -> pd.DataFrame:
+    """Mean success of every plain editor's edits under each scorer, in percent."""
+    states = by_state(archive("scorers").get(MAIN_RUN))
+    plain = {state: t for state, t in states.items() if state != AGAIN and "+" not in state}
+    means = {state: 100 * table[[*_SCORERS]].mean() for state, table in plain.items()}
+    table = pd.DataFrame.from_dict(means, orient="index").rename(columns=_SCORERS)
+    return table.map("{:.0f}".format).rename_axis("editor")
 
 
 def notebook(headline: Headline) -> tuple[Path, str]:
