@@ -136,13 +136,11 @@ def _records(params: Params) -> Iterable[Any]:
 
 
 def _published(name: str, params: Params) -> None:
+    run = run_name(name, params.get("source", "peak-cf"))
     if "stored" in params:  # notebooks 05 and 06
-        run = run_name(name, params["source"]) if "source" in params else name
-        Archive(REPOSITORY / params["stored"]).get(run)
+        Archive(REPOSITORY / params["stored"]).get(run if "source" in params else name)
     elif "scorers" in params:  # notebook 04
-        papers = ("ablations", "scorers") if name == params["published"][0] else ("scorers",)
-        for paper in papers:
-            archive(paper).get(run_name(name, "peak-cf"))
+        archive("ablations").known(run) or archive("scorers").get(run)
     else:
         for data in ("peak-cf", "peak-t"):
             archive("peak").get(run_name(name, data))
