@@ -207,9 +207,9 @@ def plain_rome(editor: Rome, request: EditRequest) -> Update:
     language_model, layer = editor.language_model, editor.hyperparameters.layers[0]
     module = language_model.layout.mlp(layer)
     found = plain_vector(language_model, request, editor.contexts, editor.hyperparameters, module)
-    moment = editor.second_moments[layer].matrix.to(found.keys.device).double()
-    direction = torch.linalg.solve(moment, found.keys.double().mean(0))
-    direction = direction / direction.norm()
+    direction = found.keys.double().mean(0)
+    for moment in editor.second_moments.values():  # of the one layer, if any
+        direction = torch.linalg.solve(moment.matrix.to(direction), direction)
     left = found.delta.double() / (found.keys[0].double() @ direction)
     low_rank = LowRank(left.float()[:, None], direction.float()[:, None])
     return Update({language_model.layout.mlp_out(layer): low_rank})

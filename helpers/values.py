@@ -30,7 +30,7 @@ from helpers.triples.sources import check_source
 Params = Mapping[str, Any]
 Check = Callable[[], object]
 _METHODS = ("methods", "editors", "fairer", "others", "scorers", "sequences", "ability")
-_SOME = ("methods", "editors", "modes", "estimators")  # lists that may not be empty
+_SOME = {"methods": (), "modes": (), "estimators": (), "editors": ("others", "doses", "ability")}
 # What looks at a value, or at each item of a list, by itself.
 _ALONE: dict[str, Callable[[Any], object]] = {
     "model": model_source,
@@ -63,8 +63,8 @@ def check_values(file: Path, params: Params, *, published: bool = True) -> None:
 
 def wrong_values(params: Params) -> list[ValueError]:
     """What is wrong with values, each thing once; data that is not here yet is not judged."""
-    some = [name for name in _SOME if name != "editors" or not params.get("others")]
-    empty = [ValueError(f"{name}: name at least one") for name in some if params.get(name) == []]
+    needed = [name for name, instead in _SOME.items() if not any(map(params.get, instead))]
+    empty = [ValueError(f"{name}: name at least one") for name in needed if params.get(name) == []]
     return empty or _raised(_alone(params)) or _raised(_together(params))
 
 
