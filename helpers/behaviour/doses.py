@@ -135,7 +135,7 @@ def dose_table(doses: pd.Series) -> pd.DataFrame:
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis(SERIES)
 
 
-@figure("04_doses", title="Damage by dose", of="ablations", main=MAIN_RUN, needs=("locality",))
+@figure("04_doses", title="Doses", of="ablations", main=f"{MAIN_RUN}@doses", needs=("locality",))
 def dose_panels(run: Run) -> Figure:
     """Each measure (a row) against factors of a hyperparameter (a column), a line a method."""
     use_style()
