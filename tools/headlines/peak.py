@@ -128,7 +128,7 @@ def _ablations() -> Headline:
         ),
         "04_fairer",
         f"Shown: {first.difference.n} of the first 20 records of PEAK-CF, {SMALL}; tests are corrected for"
-        " their number (Holm). Inconclusive: whether L1 matters most. Not shown: APP's parts on other models.",
+        " their number (Holm). Inconclusive: whether L1 matters most. Not shown: APP on other models.",
     )
 
 
