@@ -34,7 +34,7 @@ from helpers.results.archive import Run
 from helpers.results.figure import figure
 from helpers.results.publish import Part
 from helpers.results.statistics import LEVEL, bootstrap_interval, paired_shares
-from helpers.results.style import marked, method_line, told, use_style
+from helpers.results.style import AT_RIGHT, marked, method_line, told, use_style
 from helpers.scoring.answers import Question, owned, tokenised
 
 VERSION = 1  # of ``locality_shifts``: raise it when what is computed changes
@@ -116,8 +116,7 @@ def first_dose(doses: pd.DataFrame) -> float:
     """The smallest dose (column) from which on each differs from the lowest, tested downwards; or NaN."""
     first, (lowest, *others) = float("nan"), doses.columns
     for dose in reversed(others):
-        test = paired_shares(doses[lowest], doses[dose])
-        if not test.p_value < LEVEL:
+        if not paired_shares(doses[lowest], doses[dose]).p_value < LEVEL:
             break
         first = float(dose)
     return first
@@ -142,19 +141,20 @@ def dose_panels(run: Run) -> Figure:
     found = doses_of(run)
     fields = [*found.index.unique("field")]
     drawn = plt.figure(figsize=(2.2 * len(fields) + 1, 9))
-    shape = len(DAMAGE), len(fields)
-    grid = drawn.subplots(*shape, squeeze=False, sharex="col", sharey="row")
+    grid = drawn.subplots(len(DAMAGE), len(fields), squeeze=False, sharex="col", sharey="row")
     for (method, field, measure), part in found.groupby(SERIES):
         values = part.unstack("dose").dropna()
-        axes = grid[DAMAGE.index(measure), fields.index(field)]
+        row, column = DAMAGE.index(measure), fields.index(field)
+        axes = grid[row, column]
         means = [vars(bootstrap_interval(values[dose])) for dose in values]
         marked(axes, values.columns, pd.DataFrame(means), **method_line(str(method)))
-        axes.set_title(f"{measure} by\n{field}")
         axes.set_xscale("log", base=2)
-        axes.legend(fontsize=6)
-    first = dose_table(found)["first dose"].unstack()
-    early = first.eq(first.min(axis=1), axis=0).sum()
-    finding = f"First to change, of {len(first)} series: {', '.join(f'{m} {n}' for m, n in early.items())}"
+        axes.set(title="" if row else field, ylabel="" if column else measure)
+        if row == 0:
+            axes.legend(**AT_RIGHT)
+    changed = dose_table(found)["first dose"].unstack().notna()
+    counts = ", ".join(f"{measure} {n}" for measure, n in changed.sum().items())
+    finding = f"Changed by the dose, of {len(changed)} series: {counts}"
     return told(drawn, finding, f"{caption_of(run)}; 95 % intervals (bootstrap); KL in nats")
 
 

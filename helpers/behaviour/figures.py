@@ -25,14 +25,14 @@ def scorer_panels(run: Run) -> Figure:
     size = (9.2, 0.36 * len(states) + 2.4)
     drawn, lines = plt.subplots(2, len(ASKED), figsize=size, sharex=True, sharey=True)
     for line, scorers in zip(lines, (ASKED, GENERATED), strict=True):
-        for axes, (scorer, title) in zip(line, scorers.items(), strict=False):
+        known = {s: t for s, t in scorers.items() if any(s in table for table in states.values())}
+        for axes, (scorer, title) in zip(line, known.items(), strict=False):
             tables = [table for table in states.values() if scorer in table]
-            if tables:
-                found = rows_of(share_interval(table[scorer]) for table in tables)
-                marked(axes, rows, found, fmt="o", color=PALETTE[0], clip_on=False, **ACROSS)
-                axes.set_title(title, fontsize=7)
-                axes.grid(axis="y", visible=False)
-        for axes in line[len(scorers) :]:
+            found = rows_of(share_interval(table[scorer]) for table in tables)
+            marked(axes, rows, found, fmt="o", color=PALETTE[0], clip_on=False, **ACROSS)
+            axes.set_title(title, fontsize=7)
+            axes.grid(axis="y", visible=False)
+        for axes in line[len(known) :]:
             axes.axis("off")
     lines[0, 0].set(xlim=(-4, 104), xticks=(0, 50, 100))
     lines[0, 0].set_yticks(rows, [*states])

@@ -28,12 +28,12 @@ class CorpusError(UserError):
 
 
 @torch.inference_mode()
-def written_by(language_model: LanguageModel, starts: Tensor, length: int, *, top_k: int) -> Tensor:
+def written_by(model: LanguageModel, starts: Tensor, length: int, *, top_k: int) -> Tensor:
     """``starts`` [rows, tokens], each continued by ``length`` tokens sampled at temperature 1.
 
     ``top_k`` is the number of most probable tokens to choose from; 0: all.
     """
-    written: Tensor = language_model.model.generate(
+    written: Tensor = model.model.generate(
         starts,
         attention_mask=torch.ones_like(starts),
         do_sample=True,
@@ -62,28 +62,28 @@ class SelfCorpus:
         """All that its documents depend on, but for the model."""
         return f"self-{self.count}x{self.segment}-seed{self.seed}"
 
-    def documents(self, language_model: LanguageModel) -> Iterator[list[int]]:
+    def documents(self, model: LanguageModel) -> Iterator[list[int]]:
         """Cached as they are written; those of the embedded models are packaged."""
-        root = PACKAGED / "samples" / language_model.fingerprint / self.name
+        root = PACKAGED / "samples" / model.fingerprint / self.name
         if not root.exists():
-            root = cache_folder("corpora", language_model.fingerprint, self.name)
+            root = cache_folder("corpora", model.fingerprint, self.name)
         starts = range(0, self.count, _TOGETHER)
         for start in tqdm(starts, desc=f"corpus {self.name}", unit="batch", leave=False):
-            make = partial(self._write, language_model, start)
+            make = partial(self._write, model, start)
             path = root / f"{start}.json"
             yield from kept(path, lambda file: json.loads(file.read_text()), make)
 
-    def _write(self, language_model: LanguageModel, start: int, path: Path) -> None:
-        tokenizer = language_model.tokenizer
-        configured = language_model.model.generation_config
+    def _write(self, model: LanguageModel, start: int, path: Path) -> None:
+        tokenizer = model.tokenizer
+        configured = model.model.generation_config
         begins = (tokenizer.bos_token_id, configured.bos_token_id, tokenizer.eos_token_id)
         first = next((token for token in begins if token is not None), 0)
         rows = min(_TOGETHER, self.count - start)
-        starts = torch.full((rows, 1), first, device=language_model.device)
+        starts = torch.full((rows, 1), first, device=model.device)
         # The first token is read, the last one is not: a short context holds as many.
-        length = min(self.segment, language_model.context_length)
-        with seeded(self.seed * 1_000_003 + start, language_model.device):
-            written = written_by(language_model, starts, length, top_k=0)
+        length = min(self.segment, model.context_length)
+        with seeded(self.seed * 1_000_003 + start, model.device):
+            written = written_by(model, starts, length, top_k=0)
         path.write_text(json.dumps(written[:, 1:].tolist()))
 
 
@@ -99,10 +99,10 @@ class TextCorpus:
         """File name and the beginning of its SHA-256."""
         return f"{self.path.stem}-{file_digest(self.path)[:12]}-{self.segment}"
 
-    def documents(self, language_model: LanguageModel) -> Iterator[list[int]]:
+    def documents(self, model: LanguageModel) -> Iterator[list[int]]:
         """Consecutive segments, without special tokens."""
         text = self.path.read_text("utf-8")
-        ids = language_model.tokenizer(text, add_special_tokens=False)["input_ids"]
+        ids = model.tokenizer(text, add_special_tokens=False)["input_ids"]
         for start in range(0, len(ids), self.segment):
             yield ids[start : start + self.segment]
 
@@ -113,7 +113,7 @@ class WikipediaCorpus:
     name = "wikipedia-20231101.en-100000-seed1-4096"
     count = 100_000
 
-    def documents(self, language_model: LanguageModel) -> Iterator[list[int]]:
+    def documents(self, model: LanguageModel) -> Iterator[list[int]]:
         """A fixed pseudo-random subset of articles, each cut to the context length."""
         try:
             from datasets import load_dataset
@@ -124,9 +124,9 @@ class WikipediaCorpus:
             ) from error
         print(f"corpus wikipedia: reads {DUMP}, where the hub's cache lacks it", flush=True)
         articles = load_dataset("wikimedia/wikipedia", "20231101.en", split="train")
-        limit = min(language_model.context_length, 4096)
+        limit = min(model.context_length, 4096)
         for article in articles.shuffle(seed=1).select(range(self.count)):
-            ids = language_model.tokenizer(article["text"], add_special_tokens=False)["input_ids"]
+            ids = model.tokenizer(article["text"], add_special_tokens=False)["input_ids"]
             if ids:
                 yield ids[:limit]
 
