@@ -97,8 +97,7 @@ def _ablations(folder: Path) -> Iterator[str]:
         metrics = {Variant.parse(name): metrics_of(run, name) for name in stored.scores}
         for editor in dict.fromkeys(variant.editor for variant in metrics):
             chosen = finished(metrics, [v for v in metrics if v.editor == editor])
-            where = f"{run.about.source['dataset']}, {run.about.source['model']}"
-            yield f"### {method_label(editor)} on {escaped(where)}"
+            yield f"### {method_label(editor)}, {escaped(run.name)}"
             yield escaped(stored.described(*chosen.values())) + ". Percent."
             yield html(editing_table(by_label(chosen)))
 

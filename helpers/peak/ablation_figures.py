@@ -53,13 +53,13 @@ _ablation = partial(figure, of="ablations", main=MAIN_RUN)
 @_ablation(
     "04_objectives",
     title="APP short of one objective",
-    each=("editor", partial(editors_with, field="alpha")),
+    each=("editor", partial(editors_with, field="alpha=0x")),
 )
 def objectives_panels(run: Run, *, editor: str) -> Figure:
     """What APP loses without one objective, and answer probabilities (PEAK, Figures 3 and 5)."""
     use_style()
     stored = studies_of(run)
-    editors = editors_with(run, "alpha")
+    editors = editors_with(run, "alpha=0x")
     found = _shown(stored, [variant for each in editors for variant in objectives(each)])
     names = {short_name(variant): variant for variant in objectives(editor) if variant in found}
     tested = objective_findings(found, editors)

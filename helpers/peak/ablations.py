@@ -75,9 +75,9 @@ def variants_of(run: Run) -> list[str]:
 
 
 def editors_with(run: Run, field: str) -> list[str]:
-    """Editors with APP and a variant in this field of it."""
+    """Editors with APP and a variant in this ``field`` of it, or with ``field=value``."""
     names = variants_of(run)
-    editors = (name.partition("+")[0] for name in names if f"@{field}=" in name)
+    editors = (name.partition("+")[0] for name in names if f"@{field}" in name)
     return [editor for editor in dict.fromkeys(editors) if f"{editor}+app" in names]
 
 
