@@ -27,7 +27,7 @@ def test_stored_scores_become_tables(book, tmp_path):
     page = book("tables").results_page()
     assert page.count('<div class="ke-table">') > page.count("*No scores are stored yet.*")
     assert "smollm2-135m on klob-mini" in page
-    assert "### ROME, smollm2-135m_peak-cf" in page
+    assert "### ROME, smollm2-135m\\_peak-cf" in page
     assert "+ALL" not in page  # the fairer baseline is in its editor's table
     assert page.index("smollm2-135m on peak-cf") < page.index("gemma3-270m on peak-cf")
     assert "PEAK, Table 3: gpt2-xl, peak-cf" in page
