@@ -17,6 +17,7 @@ from helpers.values import wrong_values
 
 PRELIMINARIES, CONSTRUCTION, RUNS = "01_preliminaries", "02_peak_construction", "03_editing_runs"
 ABLATIONS, KLOB, THINKEDIT = "04_app_ablations", "05_klob_localisation", "06_thinkedit_case_study"
+DOSES = f"paper/{ABLATIONS}/smollm2-135m_peak-cf_doses.yaml"
 EXPLORER = "07_explorer"
 ALL = (PRELIMINARIES, CONSTRUCTION, RUNS, ABLATIONS, KLOB, THINKEDIT, EXPLORER)
 
@@ -45,8 +46,7 @@ NONSENSE: list[tuple[str, dict[str, Any]]] = [
     *((THINKEDIT, {name: "nosuch"}) for name in ("method", "layout", "benchmark")),
     *((THINKEDIT, {name: n}) for name in ("samples", "max_new_tokens") for n in (0, -1)),
     *((THINKEDIT, {name: []}) for name in ("modes", "estimators")),
-    (THINKEDIT, {"modes": ["parallel"]}),
-    (THINKEDIT, {"estimators": ["guess"]}),
+    *((THINKEDIT, {name: ["guess"]}) for name in ("modes", "estimators")),
     (THINKEDIT, {"temperature": math.nan}),
     (EXPLORER, {"editor": "kn", "app": True}),
     (EXPLORER, {"edit": 999}),
@@ -65,9 +65,9 @@ def test_nonsense_is_refused_before_a_model_is_loaded(tmp_path, monkeypatch, not
     assert not (tmp_path / "runs").exists()
 
 
-@pytest.mark.parametrize("notebook", ALL)
-def test_the_quick_profiles_pass(notebook):
-    assert wrong_values(read_params(PARAMS / "quick" / f"{notebook}.yaml")) == []
+@pytest.mark.parametrize("file", [*(f"quick/{name}.yaml" for name in ALL), DOSES])
+def test_the_quick_profiles_and_doses_alone_pass(file):
+    assert wrong_values(read_params(PARAMS / file)) == []
 
 
 def test_tables_that_are_still_to_be_made_are_told_apart():
