@@ -28,10 +28,10 @@ def headlines() -> list[Headline]:
     return [
         Headline(
             "05",
-            "No locator predicts where a fact is best edited, though all recognise its wordings",
-            f"A fact's wordings share neurons for all {len(real)} methods; a chain with the fact shares"
-            " almost no knowledge neurons with it. For no locator does a fact's own attribution predict"
-            f" its best layers better than another fact's (n = {len(gains)}).",
+            "No locator tells one fact's best layers from another's, though all recognise its wordings",
+            f"A fact's wordings share neurons for all {len(real)} methods; a chain and the fact"
+            " share as many knowledge neurons as any two sentences. For no locator does a fact's own"
+            f" attribution predict its best layers better than another fact's (n = {len(gains)}).",
             (
                 (
                     "what a fact's own causal trace adds (rank correlation with gain)",
