@@ -25,7 +25,7 @@ from helpers import UserError
 from helpers.kept import read_kept
 from helpers.models import LanguageModel
 from helpers.models.hooks import OnOutput, output_hooks
-from helpers.paths import written_whole
+from helpers.paths import digest_of, written_whole
 
 
 class UpdateError(UserError):
@@ -209,15 +209,16 @@ class Update(Mapping[str, Delta]):
         return cls(deltas, json.loads(metadata["diagnostics"]))
 
 
-def write(language_model: LanguageModel, update: Update) -> None:
+def write(model: LanguageModel, update: Update) -> None:
     """Add an update to the model's weights for good, in fp32, rounded to the weights' type once."""
-    check_update(language_model, update)
+    check_update(model, update)
+    made_of = [model.fingerprint]  # with all values: a sample could miss the change
     with torch.no_grad():
         for name, delta in update.items():
-            weight = language_model.weight(name)
+            weight = model.weight(name)
             changed = weight.float() + delta.dense().to(weight.device)
             if weight.dtype.itemsize == 2:
-                relative = delta.norm() / language_model.weight_norm(name)
+                relative = delta.norm() / model.weight_norm(name)
                 if relative < 1e-2:  # rounding takes the change
                     warnings.warn(
                         f"{name}: a change of {relative:.1e} of the weight's norm is largely lost in"
@@ -226,57 +227,55 @@ def write(language_model: LanguageModel, update: Update) -> None:
                     )
             weight.copy_(changed)
             if delta.bias is not None:
-                bias = language_model.module(name).get_parameter("bias")
+                bias = model.module(name).get_parameter("bias")
                 bias.add_(delta.bias.to(weight))
-    language_model.forget()
+            made_of.append(digest_of(weight.float().cpu().numpy().tobytes()))
+    model.set_fingerprint(digest_of("".join(made_of).encode()))
 
 
 @contextmanager
-def apply(language_model: LanguageModel, update: Update) -> Iterator[LanguageModel]:
+def apply(model: LanguageModel, update: Update) -> Iterator[LanguageModel]:
     """Write an update into the weights for the duration of a block, then restore them bit-exactly."""
-    check_update(language_model, update)
-    saved = [
-        (parameter, parameter.detach().clone())
-        for name in update
-        for parameter in language_model.module(name).parameters()
-    ]
+    check_update(model, update)
+    fingerprint = model.fingerprint
+    saved = [(p, p.detach().clone()) for name in update for p in model.module(name).parameters()]
     try:
-        write(language_model, update)
-        yield language_model
+        write(model, update)
+        yield model
     finally:
         with torch.no_grad():
             for parameter, value in saved:
                 parameter.copy_(value)
-        language_model.forget()
+        model.set_fingerprint(fingerprint)
 
 
 @contextmanager
 def overlay(
-    language_model: LanguageModel, updates: Sequence[Update], owners: Tensor | Sequence[int]
+    model: LanguageModel, updates: Sequence[Update], owners: Tensor | Sequence[int]
 ) -> Iterator[None]:
     """Run forward passes inside the block with row i under ``updates[owners[i]]``; -1: unedited."""
     owners = torch.as_tensor(owners)
     used = {int(i): updates[int(i)] for i in owners.unique() if i >= 0}
     for update in used.values():
-        check_update(language_model, update)
+        check_update(model, update)
     hooks = {}
     for name in sorted({name for update in used.values() for name in update}):
         deltas = {i: update[name] for i, update in used.items() if name in update}
-        hooks[name] = _adding_by_row(deltas, owners.tolist(), language_model.device)
-    with output_hooks(language_model, hooks):
+        hooks[name] = _adding_by_row(deltas, owners.tolist(), model.device)
+    with output_hooks(model, hooks):
         yield
 
 
 @contextmanager
-def overlay_all(language_model: LanguageModel, update: Update) -> Iterator[None]:
+def overlay_all(model: LanguageModel, update: Update) -> Iterator[None]:
     """The same with every row under ``update``; an ``overlay`` inside the block comes on top of it."""
-    check_update(language_model, update)
+    check_update(model, update)
 
     def adding(delta: Delta) -> OnOutput:
         return lambda x, output: output + delta.rows(x.to(delta.dtype)).to(output.dtype)
 
-    moved = update.to(language_model.device)
-    with output_hooks(language_model, {name: adding(delta) for name, delta in moved.items()}):
+    moved = update.to(model.device)
+    with output_hooks(model, {name: adding(delta) for name, delta in moved.items()}):
         yield
 
 
@@ -312,15 +311,15 @@ def _adding_by_row(
     return on_output
 
 
-def check_update(language_model: LanguageModel, update: Update) -> None:
+def check_update(model: LanguageModel, update: Update) -> None:
     """Raise ``UpdateError`` for a module or shape that this model does not have."""
     for name, delta in update.items():
         try:
-            fits = language_model.weight(name).shape == delta.shape
+            fits = model.weight(name).shape == delta.shape
         except AttributeError:
             fits = False
         if not fits:
             raise UpdateError(
-                f"the update changes {name} of shape {delta.shape}, which {language_model.name} does"
+                f"the update changes {name} of shape {delta.shape}, which {model.name} does"
                 " not have: it was made for another model"
             )

@@ -100,6 +100,6 @@ class LanguageModel:
         name = {"model": self.name, "fingerprint": self.fingerprint}
         return {**name, "dtype": self.dtype_name, "device": self.device.type}
 
-    def forget(self) -> None:
-        """Drop the fingerprint, after the weights were changed for good."""
-        self.__dict__.pop("fingerprint", None)
+    def set_fingerprint(self, fingerprint: str) -> None:
+        """Set the fingerprint, after the weights were changed."""
+        self.__dict__["fingerprint"] = fingerprint

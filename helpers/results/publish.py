@@ -75,11 +75,11 @@ def is_published(run: Run, part: Part) -> bool:
 
 
 def _check_caption(place: Path, known: Mapping[str, Any], new: Mapping[str, Any]) -> None:
-    """Refuse fewer records and another preset: captions state those of all tables."""
+    """Refuse another preset, or records without those that are there: captions state those of all tables."""
     for name, there in known.items():
-        here, words = new.get(name, 0), ""
-        if isinstance(there, int) and there > here:
-            words = f"holds {there} {name}, this run fewer: name as many in the params file"
+        here, words = as_read(new).get(name, {}), ""
+        if isinstance(there, dict) and not there.keys() <= here.keys():
+            words = "has records that this run lacks: draw as many, in the same way"
         presets = [str(each).partition(" (")[0] for each in (there, here)]
         if name == "preset" in new and presets[0] != presets[1]:
             words = f"is of preset {presets[0]}, this run of {presets[1]}: give the former"

@@ -116,27 +116,25 @@ class Cases(Generic[Case]):
         self,
         results: Results,
         make: Callable[[Sequence[Case]], Mapping[str, pd.DataFrame]],
-        *,
-        mark: str = "scores",
     ) -> pd.DataFrame:
-        """The rows of all cases; ``make`` gives missing ones by kind, ``mark`` marks a case as done."""
-        missing = self.missing(results, mark=mark)
+        """The scores of all cases; ``make`` gives missing ones by kind, "scores" mark a case as done."""
+        missing = self.missing(results)
         progress, done = Progress(len(missing)), 0
         size, most = (1, self.chunk) if self.chunk else (len(missing), len(missing))
         while done < len(missing):
             made = make([self.by_id[each] for each in missing[done : done + size]])
             tables = {
                 kind: table.assign(case_id=table["case_id"].map(self._numbers).astype("int64"))
-                for kind, table in sorted(made.items(), key=lambda item: item[0] == mark)
+                for kind, table in sorted(made.items(), key=lambda item: item[0] == "scores")
             }
             results.add(tables)
             progress.at(done := done + size)
             size = min(4 * size, most)
-        return self.read(results, mark)
+        return self.read(results)
 
-    def missing(self, results: Results, *, mark: str = "scores") -> list[int]:
+    def missing(self, results: Results) -> list[int]:
         """Cases that are not done."""
-        done = results.done(mark)
+        done = results.done()
         return [case_id for case_id, number in self._numbers.items() if number not in done]
 
     def read(self, results: Results, kind: str = "scores") -> pd.DataFrame:

@@ -89,7 +89,9 @@ def test_write_adds_matrix_and_bias_for_good(tiny):
     before = language_model.weight(name).clone()
     bias = language_model.module(name).bias.clone()
     fingerprint, norm = language_model.fingerprint, language_model.weight_norm(name)
-    delta = Dense(torch.randn(32, 48), torch.randn(32))
+    change = torch.zeros(32, 48)
+    change[:, 1] = 1  # of one neuron
+    delta = Dense(change, torch.randn(32))
     write(language_model, Update({name: delta}))
     assert language_model.fingerprint != fingerprint  # another model now
     assert language_model.weight_norm(name) != norm

@@ -119,7 +119,7 @@ def test_a_published_run_takes_methods_and_never_loses_records(run, built, into)
     )
     before = contents(path)
     first = replace(run, data=replace(run.data, records=run.data.records[:1]))
-    with pytest.raises(UserError, match="holds 3 records, this run fewer"):
+    with pytest.raises(UserError, match="has records that this run lacks"):
         edits(first, into)
     named = edits(first, replace(into, label="mine"))
     assert named.name == f"{path.name}@mine"

@@ -30,8 +30,9 @@ def part(made, name, *cases, settings=None, finished=None):
     return Part(name, settings or {"layers": (1, 2)}, make, stored, cases)
 
 
-def publish(into, *parts, source=SOURCE, preset="tuned", records=2, **options):
-    about = About(source, caption={"records": records, "preset": preset})
+def publish(into, *parts, source=SOURCE, preset="tuned", records=(1, 2), **options):
+    relations = {str(case_id): "P17" for case_id in records}
+    about = About(source, caption={"relations": relations, "preset": preset})
     return publish_parts(Publication("run", about, parts), into, **options)
 
 
@@ -42,7 +43,9 @@ def test_only_what_is_missing_is_made(into):
     assert made == ["a: rome, deep", "b", "a: ft"]
     run = into.get("run")
     settings = {name: {"layers": [1, 2]} for name in ("a: rome, deep", "b", "a: ft")}
-    assert run.about == About(SOURCE, settings, {"records": 2, "preset": "tuned"})
+    assert run.about == About(
+        SOURCE, settings, {"relations": {"1": "P17", "2": "P17"}, "preset": "tuned"}
+    )
     assert run.kinds == ["a", "b"]
     pd.testing.assert_frame_equal(run.joined("a"), rows(1, 2, 2))
     with pytest.raises(
@@ -66,7 +69,7 @@ def test_other_settings_and_further_cases_are_made(into, second, cases):
     ("other", "words"),
     [
         ({"source": {"model": "large"}}, "model 'tiny', now 'large'"),
-        ({"records": 1}, "holds 2 records, this run fewer"),
+        ({"records": (2, 3)}, "has records that this run lacks"),
         ({"preset": "paper"}, "is of preset tuned, this run of paper: .* under --name NAME"),
     ],
 )
