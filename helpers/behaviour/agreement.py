@@ -114,7 +114,7 @@ def by_state(run: Run) -> dict[str, pd.DataFrame]:
     states = [UNEDITED, AGAIN, *methods]
     named = {s: tables[f"named by {s}"].astype({"form": str}) for s in states}
     scores = {method: tables[method].astype({"role": str}) for method in methods}
-    first = next(iter(scores.values()))
+    first = max(scores.values(), key=len)
     scores[UNEDITED] = first.assign(sum_after=first["sum_before"], top_after=first["top_before"])
     found = {}
     for state, responses in named.items():

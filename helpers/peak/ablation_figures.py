@@ -79,7 +79,7 @@ def objectives_panels(run: Run, *, editor: str) -> Figure:
     shown = {name: found[variant] for name, variant in names.items()}
     tables = {name: probabilities_table(scores[name]).loc[t.index] for name, t in shown.items()}
     list_marks(right, tables)
-    held, tests = _holding(tested, f"{label}: without", "- APP")
+    held, tests = _holding(tested, f", {label}: without", "- APP")
     lost = [f"{m[:3]} {m.partition(': ')[2].removesuffix(' - APP')}" for m in held]
     finding = f"{label}+APP: higher {' and '.join(lost) or 'AFF or ANF'} ({len(held)} of {tests} tests hold)"
     caption = f"{stored.described(*stored.scores.values())}\n{_HOLLOW}"
@@ -121,7 +121,7 @@ def fairer_differences(run: Run) -> Figure:
     parts = {"ANF hard": "more noise", "AFF hard": "more forgetting", "ES": "lower success"}
     for axes, (metric, part) in zip(panels, parts.items(), strict=True):
         for place, weighting in enumerate(("sum", "mean")):
-            rows = {name: 0.1 - 0.2 * place - row for row, name in enumerate(labels)}
+            rows = {f", {name}": 0.1 - 0.2 * place - row for row, name in enumerate(labels)}
             look = {"fmt": MARKERS[place], "color": PALETTE[place], "label": weighting}
             _mark_tests(axes, rows, _judged(tested, f"{metric}, ", f"+ ({weighting})"), **look)
         axes.set_title(

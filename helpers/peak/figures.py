@@ -257,7 +257,7 @@ def rows_of(found: Iterable[Estimate], *, scale: float = 100) -> pd.DataFrame:
 
 def list_marks(axes: Axes, tables: Mapping[str, pd.DataFrame]) -> None:
     """Mean probability of each list before, and after each state from the top, on a log axis."""
-    states = {"before": (next(iter(tables.values())), "before")}
+    states = {"before": (max(tables.values(), key=len), "before")}
     states |= {name: (table, "after") for name, table in tables.items()}
     rows = np.arange(len(states))[::-1]
     for place, (name, label) in enumerate(LISTS.items()):

@@ -7,13 +7,14 @@ same records, Welch otherwise; a difference is positive where the finding holds.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 
 import pandas as pd
 
 from helpers.editing.editors import Variant, fairer, method_label, objectives
 from helpers.peak.metrics import SHARES, method_metrics
 from helpers.peak.tables import Metrics, metric_contrast, scores_of
-from helpers.results.archive import Run
+from helpers.results.archive import PACKAGED_WORDS, Run
 from helpers.results.statistics import mean_above, share_above, unpaired_means
 from helpers.results.text import INCONCLUSIVE, Evidence, corrected_verdicts
 
@@ -119,14 +120,13 @@ def app_findings(metrics: ByVariant, editors: Iterable[str]) -> list[Evidence]:
 def verdict_counts(runs: Runs) -> pd.DataFrame:
     """How many tests of each finding come out how, after Holm's correction: a row a finding and run.
 
-    Models are in the order of their sizes; each is compared with the next larger one on PEAK-CF.
+    A packaged model is compared with the next larger one on PEAK-CF.
     """
-    models = [*dict.fromkeys(model for model, _ in runs), ""]
+    sizes = dict(pairwise(model for model in PACKAGED_WORDS if (model, DATASETS[0]) in runs))
     tests = []
     for (model, dataset), metrics in runs.items():
-        larger = runs.get((models[models.index(model) + 1], DATASETS[0]))
-        others = (runs.get((model, DATASETS[1])), larger)
-        evidence = findings(metrics, *(others if dataset == DATASETS[0] else ()))
+        others = [(model, DATASETS[1]), (sizes.get(model, ""), DATASETS[0])]
+        evidence = findings(metrics, *(map(runs.get, others) if dataset == DATASETS[0] else ()))
         verdicts = zip(evidence, corrected_verdicts(evidence), strict=True)
         tests += [(item.finding, f"{model}, {dataset}", verdict) for item, verdict in verdicts]
     columns = ["finding", "run", "verdict"]

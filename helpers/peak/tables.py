@@ -44,7 +44,7 @@ def caption_of(run: Run, records: str = "") -> str:
 
 def unedited(scores: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
     """The unedited model's metrics on a run's records, under the label ``unedited``."""
-    table = next(iter(scores.values()))
+    table = max(scores.values(), key=len)  # the one of the most records
     return {"unedited": metrics_table(table.assign(sum_after=table["sum_before"]))}
 
 

@@ -48,7 +48,7 @@ def clustered_cell(samples: Sequence[pd.Series], decided: bool) -> str:
 
 def detectable(*samples: ArrayLike) -> float:
     """The smallest mean that a two-sided test at 5 % finds with a power of 80 %: 2.8 standard errors.
-    Of paired differences, s / sqrt(n); where each is -1, 0 or 1, s² is the share of pairs that differ.
+    Of one sample, of paired differences, s / sqrt(n); of -1, 0 and 1, s² is the share that differs.
     """
     error = 0.0
     for sample in samples:
@@ -56,7 +56,7 @@ def detectable(*samples: ArrayLike) -> float:
         values = values[~np.isnan(values)]
         if not len(values) or np.ptp(values) < 1e-9:
             return float("nan")
-        pairs = np.isin(values, (-1, 0, 1)).all()
+        pairs = len(samples) == 1 and np.isin(values, (-1, 0, 1)).all()
         square = (values**2).mean() if pairs else values.var(ddof=1)
         error += float(square) / len(values)
     return POWER * error**0.5
