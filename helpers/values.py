@@ -70,7 +70,7 @@ def wrong_values(params: Params) -> list[ValueError]:
 
 def methods_of(params: Params) -> list[str]:
     """Every method that the params name; ROME with APP where a notebook leaves no choice."""
-    many = [name for key in _METHODS for name in params.get(key, ())]
+    many = [n.partition("@")[0] for key in (*_METHODS, "doses") for n in params.get(key, ())]
     app = "+app" * params.get("app", False)
     one = [params[name] + app for name in ("method", "editor") if name in params]
     return many + one or (["rome+app"] if "preset" in params else [])

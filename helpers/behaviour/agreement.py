@@ -172,8 +172,7 @@ def agreement(states: Metrics, *, resamples: int = 2000, seed: int = 0) -> pd.Da
         signs = [*both.values()]
         counted = signs.count(1), ", ".join(opposite) or "none", signs.count(0)
         rows.append((one, two, with_interval(interval), *counted, interval.n))
-    columns = ["scorer", "other", "rank correlation"]
-    columns += ["same", "opposite", "inconclusive", "n"]
+    columns = ["scorer", "other", "rank correlation", "same", "opposite", "inconclusive", "n"]
     return pd.DataFrame(rows, columns=columns)
 
 

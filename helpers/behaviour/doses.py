@@ -25,15 +25,14 @@ from helpers.models.batching import run_halving, token_batches
 from helpers.models.forest import padded
 from helpers.models.forward import hidden_states, vocabulary_scores
 from helpers.peak.figures import MAIN_RUN
-from helpers.peak.metrics import metrics_table
-from helpers.peak.publish import study_publication
+from helpers.peak.metrics import metric_interval, metrics_table
 from helpers.peak.records import PeakRecord
 from helpers.peak.run import PeakRun, edit_request
-from helpers.peak.tables import caption_of, scores_of
+from helpers.peak.tables import caption_of, metric_contrast, scores_of
 from helpers.results.archive import Run
 from helpers.results.figure import figure
 from helpers.results.publish import Part
-from helpers.results.statistics import LEVEL, bootstrap_interval, paired_shares
+from helpers.results.statistics import LEVEL, mean_interval
 from helpers.results.style import AT_RIGHT, marked, method_line, told, use_style
 from helpers.scoring.answers import Question, owned, tokenised
 
@@ -52,7 +51,7 @@ def locality_shifts(run: PeakRun, editor: Editor) -> pd.DataFrame:
             for index, (prompt, _) in enumerate(record.locality):
                 asked += [(prompt, owner), (before + prompt, owner)]
                 rows += [(record.case_id, index, how) for how in ("alone", "stated")]
-        prompts, owners = zip(*asked, strict=True)
+        prompts, owners = [prompt for prompt, _ in asked], [owner for _, owner in asked]
         updates = editor.edit(list(map(edit_request, records)))
         edited = next_token_scores(model, prompts, updates, owners)
         unedited = next_token_scores(model, prompts, [], [-1] * len(owners))
@@ -105,32 +104,35 @@ def doses_of(run: Run) -> pd.Series:
             wide.columns = wide.columns.map("_".join)
             metrics = metrics_table(scores_of(run, only=[variant])[variant])
             found[Variant.parse(variant)] = metrics.droplevel("relation").join(wide)
-    for each in (v for v in found if v.value):
+    for each in (v for v in found if v.times and v.value and Variant(v.method) in found):
         parts[each.method, each.field, each.value] = found[each]
         parts[each.method, each.field, 1.0] = found[Variant(each.method)]
     doses = pd.concat(parts, names=["method", "field", "dose"])
     return doses[[*DAMAGE]].rename_axis(columns="measure").stack()  # type: ignore[return-value]
 
 
-def first_dose(doses: pd.DataFrame) -> float:
+def first_dose(measure: str, doses: pd.DataFrame) -> float:
     """The smallest dose (column) from which on each differs from the lowest, tested downwards; or NaN."""
     first, (lowest, *others) = float("nan"), doses.columns
     for dose in reversed(others):
-        if not paired_shares(doses[lowest], doses[dose]).p_value < LEVEL:
+        if not metric_contrast(measure, doses[lowest], doses[dose]).p_value < LEVEL:
             break
         first = float(dose)
     return first
 
 
 def dose_table(doses: pd.Series) -> pd.DataFrame:
-    """Slope per doubling of the dose: mean, bootstrap interval, n and sd over records; ``first_dose``."""
+    """Slope per doubling of the dose: mean, interval, n and sd over records; ``first_dose``."""
     rows = {}
-    for place, part in doses.groupby(SERIES):
+    for (method, field, measure), part in doses.groupby(SERIES):
         values = part.unstack("dose").dropna()
         steps = np.log2(values.columns.to_numpy(float))
         slopes = values @ (steps - steps.mean()) / steps.var() / len(steps)
-        found = vars(bootstrap_interval(slopes))
-        rows[place] = {**found, "sd": slopes.std(), "first dose": first_dose(values)}
+        rows[method, field, measure] = {
+            **vars(mean_interval(slopes)),
+            "sd": slopes.std(),
+            "first dose": first_dose(str(measure), values),
+        }
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis(SERIES)
 
 
@@ -146,7 +148,7 @@ def dose_panels(run: Run) -> Figure:
         values = part.unstack("dose").dropna()
         row, column = DAMAGE.index(measure), fields.index(field)
         axes = grid[row, column]
-        means = [vars(bootstrap_interval(values[dose])) for dose in values]
+        means = [vars(metric_interval(str(measure), values[dose])) for dose in values]
         marked(axes, values.columns, pd.DataFrame(means), **method_line(str(method)))
         axes.set_xscale("log", base=2)
         axes.set(title="" if row else field, ylabel="" if column else measure)
@@ -155,7 +157,7 @@ def dose_panels(run: Run) -> Figure:
     changed = dose_table(found)["first dose"].unstack().notna()
     counts = ", ".join(f"{measure} {n}" for measure, n in changed.sum().items())
     finding = f"Changed by the dose, of {len(changed)} series: {counts}"
-    return told(drawn, finding, f"{caption_of(run)}; 95 % intervals (bootstrap); KL in nats")
+    return told(drawn, finding, f"{caption_of(run)}; 95 % intervals; KL in nats")
 
 
 def dose_parts(run: PeakRun, editors: Mapping[str, Editor]) -> Iterator[Part]:
@@ -163,6 +165,3 @@ def dose_parts(run: PeakRun, editors: Mapping[str, Editor]) -> Iterator[Part]:
     for name, editor in editors.items():
         make = partial(locality_shifts, run, editor)
         yield Part(f"locality: {name}", editor.settings(), make, cases=run.cases.by_id)
-
-
-publication = partial(study_publication, more=dose_parts)  # notebook 04's run

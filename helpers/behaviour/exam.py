@@ -24,7 +24,7 @@ from helpers.peak.records import PeakRecord, mentions
 from helpers.peak.run import Asked, PeakRun
 from helpers.results.archive import Run
 from helpers.results.publish import Part, Publication
-from helpers.results.statistics import bootstrap_interval, paired_shares
+from helpers.results.statistics import Estimate, bootstrap_interval, paired_shares
 from helpers.results.text import in_points, with_interval
 from helpers.scoring.answers import Question
 
@@ -77,8 +77,7 @@ def publication(params: Mapping[str, Any]) -> Publication:
         records = run.data.records[: CHECKPOINTS[-1]]
         methods = params["ability"]
         for method, editor in editors_of(run, methods, params).items():
-            name = f"ability: {method}, alone"
-            yield scored_part(name, examined(run), editor)
+            yield scored_part(f"ability: {method}, alone", examined(run), editor)
         counts = [n for n in CHECKPOINTS if n <= len(records)]
         which = {"sequences": methods, "checkpoints": counts}
         together = examined(run, records)
@@ -99,9 +98,12 @@ def ability_table(run: Run) -> pd.DataFrame:
         means = sums.div(scores["tokens"], axis=0)
         for text in TEXTS:
             before, after = -means.xs(text, level="role").to_numpy().T
-            levels = (np.exp(values.mean()) for values in (before, after))
-            ratio = bootstrap_interval(np.exp(after - before))
-            row[f"perplexity, {text}"] = " → ".join(f"{x:.1f}" for x in levels)
+            change = bootstrap_interval(after - before)
+            low, high = np.exp([change.low, change.high])
+            ratio = Estimate(np.exp(change.mean), low, high, change.n)
+            row[f"perplexity, {text}"] = " → ".join(
+                f"{np.exp(x.mean()):.1f}" for x in (before, after)
+            )
             row[f"ratio, {text}"] = with_interval(ratio, digits=3)
         facts = means.xs("facts", level="role")
         chosen = [facts[m].unstack().idxmax(axis=1) for m in sums.columns.astype(str)]

@@ -128,12 +128,13 @@ class Variant:
         return cls(method, field or "", float(value or 0), bool(times))
 
     def __str__(self) -> str:
-        change = f"@{self.field}={self.value:g}{'x' * self.times}" if self.field else ""
-        return self.method + change
+        return self.method + f"@{self.field}={self.value:g}{'x' * self.times}" * bool(self.field)
 
     def changed(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """The fields of a method's APP, or its hyperparameters, with the variant's change."""
-        value = self.value * (values.get(self.field) or 0) if self.times else self.value
+        if self.field not in values or (self.times and values[self.field] is None):
+            raise EditorError(f"no variant {self!s}: {self.method} has no {self.field} to change")
+        value = self.value * (values[self.field] if self.times else 1)
         return {**values, self.field: int(value) if self.field == "neighbours" else value}
 
     @property

@@ -91,7 +91,7 @@ class EditRow:
 
 
 def edit_row(
-    language_model: LanguageModel,
+    model: LanguageModel,
     request: EditRequest,
     app: App | None = None,
     *,
@@ -112,49 +112,49 @@ def edit_row(
     how: dict[str, Any] = {"at_once": prompt_last}
     with request.named():
         for other, wanted in asked:
-            prompts = _prompts(language_model, other, contexts)
+            prompts = _prompts(model, other, contexts)
             texts = [text for text, _ in wanted]
-            tokens = ids_of_answers(language_model, texts, separator_after(other.text))
+            tokens = ids_of_answers(model, texts, separator_after(other.text))
             for prompt, subject in prompts:
                 for text, weight in wanted:
                     scale = weight / (len(asked) * len(prompts))
                     row.target += row.predict(prompt, tokens[text], subject, scale=scale, **how)
-        bare, subject = _prompts(language_model, request, contexts)[0]
+        bare, subject = _prompts(model, request, contexts)[0]
         if subject is not None:
             row.bare_node = row.forest.add(bare, subject)[subject]
-            kl = subject_prompt(language_model, KL_PROMPT, request.subject)
+            kl = subject_prompt(model, KL_PROMPT, request.subject)
             # Only the subject's last token is read, so the rest of the KL prompt need not run.
             row.kl_node = row.forest.add(kl.ids[: kl.subject_last + 1], kl.subject_last)[-1]
         texts = [*correct, *false]
-        tokens = ids_of_answers(language_model, texts, separator_after(request.text))
+        tokens = ids_of_answers(model, texts, separator_after(request.text))
     for answers, slots in ((correct, row.correct), (false, row.false)):
         slots += [row.predict(bare, tokens[text], subject, **how) for text in answers]
     return row
 
 
 def _prompts(
-    language_model: LanguageModel, request: EditRequest, contexts: ContextTemplates | None
+    model: LanguageModel, request: EditRequest, contexts: ContextTemplates | None
 ) -> list[tuple[Ids, int | None]]:
     """Token ids of every wording, with the place of the subject's last token where it is edited."""
     if contexts is None:
-        return [(prompt_ids(language_model, request.text), None)]
-    found = subject_prompts(language_model, request, contexts)
+        return [(prompt_ids(model, request.text), None)]
+    found = subject_prompts(model, request, contexts)
     return [(prompt.ids, prompt.subject_last) for prompt in found]
 
 
 def subject_prompts(
-    language_model: LanguageModel, request: EditRequest, contexts: ContextTemplates
+    model: LanguageModel, request: EditRequest, contexts: ContextTemplates
 ) -> list[SubjectPrompt]:
     """The request's prompt in every context, tokenised, with the subject's last token."""
     templates = [template.replace("{}", request.prompt) for template in contexts.templates]
     with request.named():
-        return tokenised(language_model, templates, request.subject)
+        return tokenised(model, templates, request.subject)
 
 
-def check_length(language_model: LanguageModel, record: str, tokens: int) -> None:
+def check_length(model: LanguageModel, record: str, tokens: int) -> None:
     """Refuse a record whose longest text exceeds the context."""
-    if tokens > language_model.context_length:
+    if tokens > model.context_length:
         raise RequestError(
             f"record {record!r}: prompt and target of {tokens} tokens exceed the context of"
-            f" {language_model.context_length}; shorten them"
+            f" {model.context_length}; shorten them"
         )

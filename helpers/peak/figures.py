@@ -265,10 +265,8 @@ def list_marks(axes: Axes, tables: Mapping[str, pd.DataFrame]) -> None:
         found = [metric_interval(key, table[key]) for table, key in keys]
         # An interval down to zero has no end on a log axis.
         found = [replace(e, low=max(e.low, e.mean / 100)) for e in found]
-        look: dict[str, Any] = {"fmt": MARKERS[place], "color": LIST_COLOURS[name]}
-        marked(
-            axes, rows + 0.2 - 0.2 * place, rows_of(found, scale=1), label=label, **ACROSS, **look
-        )
+        look: Any = {"fmt": MARKERS[place], "color": LIST_COLOURS[name], "label": label}
+        marked(axes, rows + 0.2 - 0.2 * place, rows_of(found, scale=1), **ACROSS, **look)
     axes.set_yticks(rows, [*states])
     axes.set(xscale="log", xlabel="mean probability (log scale)")
     axes.set_ylim(-0.6, len(states) - 0.4)

@@ -109,13 +109,12 @@ def part(
     name: str, run: PeakRun, give: Callable[..., pd.DataFrame], editor: Editor | None = None
 ) -> Part:
     """A table of a run's records, as ``give`` makes it for an editor."""
-    cases = [record.case_id for record in run.data.records]
 
     def table(*, finished: bool = False) -> pd.DataFrame:
         return small(give(editor, finished=finished))
 
     settings = editor.settings() if editor else {}
-    return Part(name, settings | run.asked, table, partial(table, finished=True), cases)
+    return Part(name, settings | run.asked, table, partial(table, finished=True), run.cases.by_id)
 
 
 def _variants(run: PeakRun, params: Mapping[str, Any], more: More) -> Iterator[Part]:
@@ -123,11 +122,12 @@ def _variants(run: PeakRun, params: Mapping[str, Any], more: More) -> Iterator[P
     whole = [Variant(variant.method) for variant in variants]
     editors = editors_of(run, [*whole, *variants], params)
     for variant in (each for each in variants if str(each) in editors):
-        name, editor = str(variant), editors[str(variant)]
+        editor = editors[str(variant)]
         # Half of nothing is no variant: MEND's APP has L1 alone.
         if not variant.field or editor.settings() != editors[variant.method].settings():
-            yield scored_part(name, run, editor)
-    yield from more(run, {name: editors[name] for name in params["doses"]})
+            yield scored_part(str(variant), run, editor)
+    names = [str(Variant.parse(name)) for name in params["doses"]]
+    yield from more(run, {name: editors[name] for name in names if name in editors})
 
 
 def sequence_parts(run: PeakRun, params: Mapping[str, Any]) -> Iterator[Part]:

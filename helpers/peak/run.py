@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from helpers import UserError
 from helpers.editing.editor import Editor
 from helpers.editing.request import EditRequest
 from helpers.editing.update import Update, overlay_all
@@ -68,7 +69,7 @@ def questions(record: PeakRecord) -> Asked:
 
 
 def score_records(
-    language_model: LanguageModel,
+    model: LanguageModel,
     records: Sequence[PeakRecord],
     updates: Sequence[Update] | None = None,
     *,
@@ -86,21 +87,19 @@ def score_records(
         asked += asked_here
         keys.append(table)
         owners += [index if updates is not None else -1] * len(asked_here)
-    scores = score_answers(language_model, asked, updates, owners, progress=progress)
+    scores = score_answers(model, asked, updates, owners, progress=progress)
     return pd.concat(keys, ignore_index=True).join(scores[list(columns)])
 
 
-def joined_scores(
-    language_model: LanguageModel, record: PeakRecord, update: Update
-) -> pd.DataFrame:
+def joined_scores(model: LanguageModel, record: PeakRecord, update: Update) -> pd.DataFrame:
     """One record's scores before and after an update, in the columns the metrics take."""
-    before = score_records(language_model, [record]).rename(columns={"sum": "sum_before"})
-    after = score_records(language_model, [record], [update])
+    before = score_records(model, [record]).rename(columns={"sum": "sum_before"})
+    after = score_records(model, [record], [update])
     return before.assign(sum_after=after["sum"])
 
 
 def edit_prompt_probabilities(
-    language_model: LanguageModel, record: PeakRecord, states: Mapping[str, Update | None]
+    model: LanguageModel, record: PeakRecord, states: Mapping[str, Update | None]
 ) -> pd.DataFrame:
     """Probability of every answer at a record's edit prompt: answer, list, a column per state.
 
@@ -111,7 +110,7 @@ def edit_prompt_probabilities(
     table = pd.DataFrame({"answer": question.answers, "list": names})
     for name, update in states.items():
         how: tuple[Any, ...] = () if update is None else ([update], [0])
-        scores = score_answers(language_model, [question], *how)
+        scores = score_answers(model, [question], *how)
         table[name] = np.exp(scores["mean"].to_numpy())
     return table
 
@@ -260,6 +259,8 @@ class PeakSequence:
                 total.save(scratch)
             with overlay_all(model, total):
                 scores = self.run.score(records[:count])
+            if scores["sum"].isna().any():
+                raise UserError(f"{self.editor.method}: a score is not finite; use a wider dtype")
             results.add({"scores": scores})
 
 

@@ -27,7 +27,7 @@ from helpers.records import in_words, load_yaml
 
 NOTEBOOK = NOTEBOOKS / "03_editing_runs.ipynb"
 _SHELL = ("setup", "python", "srun_args", "additional_parameters")  # submitit's, and Slurm's own
-_AXES = ("model", "dataset", "methods", "records")
+_AXES = ("model", "dataset", "methods", "records", "keep")
 
 Names = Annotated[list[str], Field(min_length=1)]
 

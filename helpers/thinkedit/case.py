@@ -29,6 +29,14 @@ STATES: dict[str, tuple[Any, Any]] = {
     "unknown": ("0.75", ":"),
 }
 _BOX: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 7}
+_ARROW: dict[str, Any] = {
+    "connectionstyle": "arc3,rad=0.12",
+    "arrowstyle": "-|>",
+    "mutation_scale": 8,
+    "shrinkA": 0,
+    "shrinkB": 1,
+    "zorder": 3,
+}
 
 
 def edge_states(edit: Edit, facts: pd.DataFrame) -> dict[str, EdgeStates]:
@@ -125,22 +133,9 @@ def knowledge_graph(
         boxes[node] = below.get_bbox_patch()
     for tail, head in graph.edges:
         colour, line = STATES[(states or {}).get((tail, head), "kept")]
-        axes.add_patch(
-            FancyArrowPatch(
-                places[tail],
-                places[head],
-                connectionstyle="arc3,rad=0.12",
-                arrowstyle="-|>",
-                mutation_scale=8,
-                color=colour,
-                linestyle=line,
-                patchA=boxes[tail],
-                patchB=boxes[head],
-                shrinkA=0,
-                shrinkB=1,
-                zorder=3,
-            )
-        )
+        look = _ARROW | {"color": colour, "linestyle": line}
+        between: Any = {"patchA": boxes[tail], "patchB": boxes[head]}
+        axes.add_patch(FancyArrowPatch(places[tail], places[head], **between, **look))
     if states is not None:
         for state in sorted(set(states.values()), key=list(STATES).index):
             colour, line = STATES[state]

@@ -19,7 +19,8 @@ from helpers.results import style
 from helpers.results.archive import PACKAGED_WORDS, Run, model_words
 from helpers.results.figure import figure
 from helpers.thinkedit import metrics, tables
-from helpers.thinkedit.tables import caption_of, evaluate, is_recalled
+from helpers.thinkedit.knowgic import LAYOUTS
+from helpers.thinkedit.tables import caption_of, evaluate, is_recalled, model_of
 
 _BARS = "; bars: 95 % intervals over edits"
 _STEPS = ["1", "2", "3", "4", "5"]
@@ -54,8 +55,9 @@ def _by_graph(
     for run in sorted(runs, key=lambda run: (not is_recalled(run), run.name)):
         made = mode or _mode(run)
         alone = ", alone" * (made == "independent")
-        graph = "own graph" if is_recalled(run) else f"KnowGIC{alone}"
-        found[f"{run.about.source['model']}\n{graph}"] = table(_plain([run]), mode=made)
+        edits = "KnowGIC" if run.about.source["layout"] in LAYOUTS else "other edits"
+        graph = "own graph" if is_recalled(run) else edits + alone
+        found[f"{model_of(run)}\n{graph}"] = table(_plain([run]), mode=made)
     return found | {f"{model}\nthe paper": part for model, part in paper.groupby("model")}
 
 

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from helpers.results.statistics import LEVEL, Contrast, Estimate
 from helpers.results.text import INCONCLUSIVE
+from helpers.samples.design import POWER
 from helpers.thinkedit.knowgic import Edit
 
 OVERALL, DEEP = "overall", "Deep-edited"
@@ -31,7 +32,6 @@ _SUCCESS = {"edit": "Efficacy", "paraphrase": "Generalisation", "neighbour": "Sp
 _FACT = ["case_id", "item"]
 _RESAMPLES = 4_000
 _ALL_SIGNS = 14  # edits of which all sign patterns are tried
-_POWER = 2.8  # standard errors that a test at 5 % finds in four of five cases
 _TOKEN, _WORD = re.compile(r"\w+|[^\w\s]"), re.compile(r"\w\w+")
 
 
@@ -39,9 +39,7 @@ _TOKEN, _WORD = re.compile(r"\w+|[^\w\s]"), re.compile(r"\w\w+")
 class Known:
     """When exact scores count as knowledge."""
 
-    threshold: float = (
-        0.05  # of the whole probability that the next words are any name of the object
-    )
+    threshold: float = 0.05  # of the whole probability of the object, by any of its names
     # Also where the object as written is more probable than the new one and all rivals of its kind.
     top: bool = False
 
@@ -206,7 +204,7 @@ def paired_difference(first: pd.DataFrame, second: pd.DataFrame) -> Difference:
         draws = np.random.default_rng(0).choice((1, -1), size=(_RESAMPLES, n))
         signs = np.vstack([np.ones((1, n), dtype=draws.dtype), draws])
     p_value = (np.abs(signs @ change) >= abs(change.sum()) * (1 - 1e-9)).mean()
-    return Difference(pooled(both), float(p_value), _POWER * float(_resampled(both).std()))
+    return Difference(pooled(both), float(p_value), POWER * float(_resampled(both).std()))
 
 
 def fluency(text: str) -> float:

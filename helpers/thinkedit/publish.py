@@ -38,17 +38,18 @@ def publication(params: Mapping[str, Any]) -> Publication:
         for method in params["methods"]
     }
     runs = runs_of(params, model, edits)
-    whole = {"edits": runs[0].settings()["universe"]}
+    universe = runs[0].settings()["universe"]
     layout, name = params["benchmark"], model.name
     of = Path(layout).name.removesuffix(".json")
+    content = f" ({universe})" * layout.endswith(".json")  # of a file of one's own
     return Publication(
         # June 2025's edits are the paper's: such a run has the model's name alone.
         file_name(name) if layout == "2025-06" else run_name(name, of),
-        About({**model.identity, "layout": layout, **common}),
+        About({**model.identity, "layout": layout + content, **common}),
         [
             *parts_of(runs, editors, params["modes"]),
-            Part("chains", whole, lambda: chain_index(edits)),
-            Part("edits", whole, lambda: edit_index(edits)),
+            Part("chains", {"edits": universe}, lambda: chain_index(edits)),
+            Part("edits", {"edits": universe}, lambda: edit_index(edits)),
         ],
         partial(_preset, name, params["preset"]),
     )
@@ -110,6 +111,7 @@ def parts_of(
             settings["first_line"] = run.drawn.stop is not None
         if method in editors:
             settings |= editors[method].settings()
+        settings |= {} if run.rivals else {"rivals": False}
         stored = partial(rows, run, method, mode)
         cases = [edit.case_id for edit in run.edits]
         title = f"{run.estimator}: {method}, {mode}"

@@ -34,7 +34,7 @@ EXACT_COLUMNS = (
 
 
 def exact_scores(
-    language_model: LanguageModel,
+    model: LanguageModel,
     probes: Sequence[Probe],
     aliases: Aliases,
     updates: Sequence[Update] | None = None,
@@ -47,7 +47,7 @@ def exact_scores(
     the highest per token and as a whole among the rivals. NaN without rivals or without other.
     """
     questions = questions_of(probes, aliases)
-    scores = score_answers(language_model, questions, updates, owners)
+    scores = score_answers(model, questions, updates, owners)
     rows = []
     for probe, (_, group) in zip(probes, scores.groupby("question", sort=True), strict=True):
         row: list[Any] = [probe.case_id, probe.form, probe.item]
@@ -55,7 +55,7 @@ def exact_scores(
             part, group = group.iloc[: len(names)], group.iloc[len(names) :]
             if names:
                 sums = part["sum"].to_numpy()
-                named = log_naming(sums[exclusive(language_model, names)])
+                named = log_naming(sums[exclusive(model, names)])
                 row += [sums[0], part["tokens"].iloc[0], named]
             else:
                 row += [np.nan] * 3
@@ -76,7 +76,7 @@ def _asked(probe: Probe, aliases: Aliases) -> tuple[tuple[str, ...], tuple[str, 
 
 
 def sampled_scores(
-    language_model: LanguageModel,
+    model: LanguageModel,
     edits: Sequence[Edit],
     aliases: Aliases,
     *,
@@ -93,15 +93,10 @@ def sampled_scores(
     for place, edit in enumerate(edits):
         for fact in edit.facts:
             asked.setdefault((place, fact.question), len(asked))
-    chat = uses_chat(language_model, sampling)
-    responses = sample_responses(
-        language_model,
-        [question if chat else answer_prompt(question) for _, question in asked],
-        updates,
-        [owner_of[place] for place, _ in asked],
-        n=n,
-        sampling=sampling,
-    )
+    chat = uses_chat(model, sampling)
+    prompts = [question if chat else answer_prompt(question) for _, question in asked]
+    asked_of = [owner_of[place] for place, _ in asked]
+    responses = sample_responses(model, prompts, updates, asked_of, n=n, sampling=sampling)
     rows = []
     for place, edit in enumerate(edits):
         new = names_of(edit.new, aliases)
@@ -115,7 +110,7 @@ def sampled_scores(
 
 
 def text_scores(
-    language_model: LanguageModel,
+    model: LanguageModel,
     edits: Sequence[Edit],
     universe: Sequence[Edit],
     *,
@@ -130,7 +125,7 @@ def text_scores(
     """
     idf = inverse_document_frequencies(_reference(edit) for edit in universe)
     subjects = [edit.subject for edit in edits]
-    texts = sample_responses(language_model, subjects, updates, owners, n=n, sampling=sampling)
+    texts = sample_responses(model, subjects, updates, owners, n=n, sampling=sampling)
     rows = []
     for edit, drawn in zip(edits, texts, strict=True):
         alike = [consistency(text, _reference(edit), idf=idf) for text in drawn]

@@ -33,7 +33,14 @@ _ORDER = ("none", "alphaedit", "memit", "rect", "prune", "prune-added", "rome") 
 
 def is_recalled(run: Run) -> bool:
     """Whether a run's edits are taken from what its model recalls."""
-    return str(run.about.source.get("layout", "")).startswith("recalled-")
+    return bool(run.about.source.get("layout") == f"recalled-{run.about.source['model']}")
+
+
+def model_of(run: Run) -> str:
+    """A run's model, with its edits where they are neither the paper's nor of what the model recalls."""
+    layout = run.about.source.get("layout", "2025-06")
+    other = not is_recalled(run) and layout != "2025-06"
+    return run.about.source["model"] + f", {layout}" * other
 
 
 def caption_of(runs: Sequence[Run], *words: str, kind: str = "exact") -> str:
@@ -83,7 +90,7 @@ def evaluate(
             terms = [metrics.terms_of(facts, run.tables["chains"])]
             if estimator == "exact":
                 terms.append(metrics.success_terms(run.tables[part]))
-            of = {"model": run.about.source["model"], "method": method, "mode": mode}
+            of = {"model": model_of(run), "method": method, "mode": mode}
             found += [table.assign(**of) for table in terms]
     return pd.concat(found[1:] or found, ignore_index=True)
 
@@ -167,8 +174,7 @@ def difference_table(
             if change.n:
                 p_values.append(test.p_value)
                 key, shown = (model, method, measure), round(test.could_show, 2)
-                ends = f" [{change.low:+.2f}, {change.high:+.2f}]" if change.n > 1 else ""
-                text = f"{change.mean:+.2f}{ends}"
+                text = with_interval(change, signed=True)
                 rows.append((*key, text, change.n, test.verdict, "", shown))
     names = [*KEYS, "measure", "difference", "edits", "verdict", "Holm", "could show"]
     table = pd.DataFrame(rows, columns=names)

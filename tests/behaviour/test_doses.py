@@ -78,4 +78,4 @@ def test_slopes_and_first_doses_by_hand():
     assert (slope["mean"], slope["n"]) == (pytest.approx(0.5 + 0.01 * 9.5), 20)
     assert slope["low"] < slope["mean"] < slope["high"]
     assert found["first dose"].loc[["kl_alone", "top5_alone", "LS"]].tolist() == [1, 2, 4]
-    assert math.isnan(first_dose(table["LS"].unstack("dose") * 0))
+    assert math.isnan(first_dose("LS", table["LS"].unstack("dose") * 0))

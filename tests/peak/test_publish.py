@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from helpers import UserError
-from helpers.behaviour import doses
+from helpers.behaviour import doses, exam
 from helpers.editing import build
 from helpers.editing.app import App
 from helpers.editing.contexts import ContextTemplates
@@ -32,6 +32,7 @@ PARAMS = {
     "others": [],
     "doses": ["rome", "rome@kl_factor=2x"],
     "sequences": ["rome+app"],
+    "ability": [],
     "checkpoints": [3, 1],
     "preset": "tuned",
     "corpus": "self",
@@ -73,7 +74,7 @@ def edits(run, into, params=ROME, **how):
 def studies(run, into, **changes):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(publish, "peak_run", lambda _: run)
-        return publish_parts(doses.publication({**PARAMS, **changes}), into)
+        return publish_parts(exam.publication({**PARAMS, **changes}), into)
 
 
 def contents(path):
