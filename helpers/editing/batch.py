@@ -52,31 +52,31 @@ class EditBatch:
 
     def __init__(
         self,
-        language_model: LanguageModel,
+        model: LanguageModel,
         rows: Sequence[EditRow],
         layer: int,
         *,
         entering: Tensor | None = None,
     ) -> None:
         """Run once what no edit can change; ``entering`` is what enters the block, where it is known."""
-        self.language_model, self.layer, self.rows = language_model, layer, list(rows)
+        self.language_model, self.layer, self.rows = model, layer, list(rows)
         self.reference: Reading | None = None
         self.lengths = [(int(row.active().sum()), int((~row.active()).sum())) for row in rows]
         # Of correct and false answers; the same for every reading, so that these can be compared.
         self._slots = max(len(r.correct) for r in rows), max(len(r.false) for r in rows)
-        packed, constant, self._columns = _laid_out(language_model, rows)
+        packed, constant, self._columns = _laid_out(model, rows)
         ids, positions, visible = packed.ids, packed.positions, packed.visible
         active = ids[:, constant:], positions[:, constant:], visible[:, constant:]
         self.active = PackedRows(*active)
-        self.past, block = None, language_model.layout.block(layer)
+        self.past, block = None, model.layout.block(layer)
         with torch.no_grad():
             if constant:
                 left = slice(None), slice(constant)
                 seen_left = visible[:, :constant, :constant]
-                _, self.past = prefill(language_model, ids[left], positions[left], seen_left)
+                _, self.past = prefill(model, ids[left], positions[left], seen_left)
             if entering is None:
-                with record(language_model, inputs=[block]) as seen:
-                    hidden_states(language_model, *active, self.past)
+                with record(model, inputs=[block]) as seen:
+                    hidden_states(model, *active, self.past)
                 entering = seen[block]
         self.entering = entering
         self._share()
@@ -175,9 +175,9 @@ def _readout(
     _, *masks = real.index_fill(0, slot, True).view(-1, slots).split(sizes, dim=1)
     weight = weight.float()
 
-    def read(language_model: LanguageModel, hidden: Tensor) -> Reading:
+    def read(model: LanguageModel, hidden: Tensor) -> Reading:
         chosen = hidden.flatten(0, 1).index_select(0, places)
-        scores, distributions = vocabulary_scores(language_model, chosen, place, token, whole)
+        scores, distributions = vocabulary_scores(model, chosen, place, token, whole)
         sums = scores.new_zeros(len(rows) * slots).index_add(0, slot, scores * weight)
         target, *answers = sums.view(-1, slots).split(sizes, dim=1)
         return Reading(-target[:, 0], distributions, *map(AnswerScores, answers, masks))
@@ -185,9 +185,7 @@ def _readout(
     return read
 
 
-def _laid_out(
-    language_model: LanguageModel, rows: Sequence[EditRow]
-) -> tuple[PackedRows, int, np.ndarray]:
+def _laid_out(model: LanguageModel, rows: Sequence[EditRow]) -> tuple[PackedRows, int, np.ndarray]:
     """The rows, constant columns right-aligned, then active ones left-aligned, so trimming moves nothing;
     the number of constant columns; the column of each active node [rows, nodes].
     """
@@ -206,6 +204,6 @@ def _laid_out(
         visible[number][np.ix_(places, places)] = row.forest.visible()[np.ix_(nodes, nodes)]
         columns[number, moving] = np.arange(len(moving))
     for row, last in zip(rows, positions.max(axis=1), strict=True):
-        check_length(language_model, row.record, max(row.longest, int(last) + 1))
-    tensors = (torch.from_numpy(a).to(language_model.device) for a in (ids, positions, visible))
+        check_length(model, row.record, max(row.longest, int(last) + 1))
+    tensors = (torch.from_numpy(a).to(model.device) for a in (ids, positions, visible))
     return PackedRows(*tensors), constant, columns

@@ -27,7 +27,7 @@ from helpers.models import LanguageModel
 
 def build_editor(
     method: str,
-    language_model: LanguageModel,
+    model: LanguageModel,
     *,
     preset: Preset,
     app: App | bool | None = None,
@@ -56,8 +56,8 @@ def build_editor(
     app = (app or suffix == "app") or None
     if app and not editor.loss:
         raise EditorError(f"{editor.label} optimises no loss that APP could join; leave APP out")
-    values, name = dict(overrides or {}), language_model.name
-    layout = language_model.layout
+    values, name = dict(overrides or {}), model.name
+    layout = model.layout
     size = layout.blocks, layout.hidden_size
     kind = editor.hyperparameters
     shared: dict[str, Any] = {"corpus": corpus, "seed": seed, "progress": progress, "memo": memo}
@@ -66,7 +66,7 @@ def build_editor(
         own = {key: values.pop(key) for key in kind.model_fields if key in values}
         found = read_hyperparameters(editor.name, name, preset, size=size, **own)
         shared |= {"preset": base_preset(editor.name, name, preset), "overrides": values}
-        base = build_editor(f"{found.base}+{suffix}", language_model, app=app, **shared)
+        base = build_editor(f"{found.base}+{suffix}", model, app=app, **shared)
         wrapper: Editor = editor.kind(base, found)
         return wrapper
     if app:
@@ -77,31 +77,31 @@ def build_editor(
         # What the name implies holds whatever goes with APP.
         values = {**with_app, **editor.values, **values}
     found = read_hyperparameters(editor.name, name, preset, size=size, **values)
-    parts = {"language_model": language_model, "hyperparameters": found, "app": app, **shared}
+    parts = {"language_model": model, "hyperparameters": found, "app": app, **shared}
     parts["targets"] = suffix if suffix.startswith("all") else "new"
     takes = {field.name for field in fields(editor.kind)}
     if "contexts" in takes:
         start = getattr(found, "context_template_start", "words")
         how = {"grouped": editor.kind.grouped, "start": start, "seed": seed}
         lengths = found.context_template_length_params
-        parts["contexts"] = context_templates(language_model, lengths, **how)
+        parts["contexts"] = context_templates(model, lengths, **how)
     if "second_moments" in takes:
         layers = found.moment_layers
-        how_made = json.dumps([language_model.fingerprint, corpus, seed])
+        how_made = json.dumps([model.fingerprint, corpus, seed])
 
         def make(missing: Sequence[int]) -> Iterable[SecondMoment]:
-            return second_moment(language_model, missing, corpus_named(corpus, seed=seed)).values()
+            return second_moment(model, missing, corpus_named(corpus, seed=seed)).values()
 
         moments = memoised(memo, how_made, layers, make)
         parts["second_moments"] = dict(zip(layers, moments, strict=True))
     if "network" in takes:
-        parts["network"] = load_network(language_model, found)
+        parts["network"] = load_network(model, found)
     built: Editor = editor.kind(**{part: value for part, value in parts.items() if part in takes})
     return built
 
 
 def build_editors(
-    methods: Iterable[str | Variant], language_model: LanguageModel, **options: Any
+    methods: Iterable[str | Variant], model: LanguageModel, **options: Any
 ) -> dict[str, Editor]:
     """Editors by names of methods or variants; MEND, unless alone, is omitted where it is untrained."""
     variants = [Variant.parse(str(method)) for method in methods]
@@ -109,7 +109,7 @@ def build_editors(
     built: dict[str, Editor] = {}
     for method in (names := dict.fromkeys(variant.method for variant in variants)):
         try:
-            built[method] = build_editor(method, language_model, **options)
+            built[method] = build_editor(method, model, **options)
         except UntrainedError as error:
             if not built and method == list(names)[-1]:
                 raise

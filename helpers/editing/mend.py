@@ -201,23 +201,21 @@ class Hypernetwork(nn.Module):
         return digest.hexdigest()[:16]
 
 
-def load_network(
-    language_model: LanguageModel, hyperparameters: MendHyperparameters
-) -> Hypernetwork:
+def load_network(model: LanguageModel, hyperparameters: MendHyperparameters) -> Hypernetwork:
     """The trained hypernetwork that hyperparameters name, or a ``NetworkError``."""
-    path = network_file(language_model.name, hyperparameters)
+    path = network_file(model.name, hyperparameters)
     metadata, state = read_kept(path, _read)
     train = "train one with python -m tools.train_mend"
     if "mend" not in metadata:
         raise NetworkError(f"{path} holds no MEND network: {train}")
     described = json.loads(metadata["mend"])
-    if metadata["fingerprint"] != language_model.fingerprint:
+    if metadata["fingerprint"] != model.fingerprint:
         raise NetworkError(
             f"{path} was trained for {described['model']} ({metadata['fingerprint']}), not for"
-            f" {language_model.name} ({language_model.fingerprint}); {train}"
+            f" {model.name} ({model.fingerprint}); {train}"
         )
     shapes = {name: (out, into) for name, (out, into) in described["shapes"].items()}
-    layers = {language_model.layout.layer_of(name) for name in shapes}
+    layers = {model.layout.layer_of(name) for name in shapes}
     rank = described["rank"]
     if layers != set(hyperparameters.layers) or rank != hyperparameters.rank:
         raise NetworkError(
@@ -226,7 +224,7 @@ def load_network(
         )
     network = Hypernetwork(shapes, rank)
     network.load_state_dict(state)
-    return network.to(language_model.device).requires_grad_(False)
+    return network.to(model.device).requires_grad_(False)
 
 
 def network_file(model: str, hyperparameters: MendHyperparameters) -> Path:

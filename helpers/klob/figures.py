@@ -146,7 +146,9 @@ def criteria_dots(run: Run, *, granularity: str = "neuron", share: float = 0.01)
     )
     finding = f"RSim of a fact's wordings is {wordings}; of a fact and its chain {chains}"
     of = f"{made_of(run)}; {granularity}s, k = {100 * share:g} %"
-    return told(drawn, finding, f"{of}\n95 % intervals over examples, ◇ what chance gives")
+    return told(
+        drawn, finding, f"{of}\n95 % intervals over examples (RSD: sentences), ◇ what chance gives"
+    )
 
 
 def _edited(run: Run) -> tuple[pd.DataFrame, dict[str, Any], str]:

@@ -130,11 +130,9 @@ def edit_settings(model: LanguageModel, examples: Facts, **options: Any) -> dict
     """Everything the numbers depend on but the fact and the layer."""
     preset = read_hyperparameters("rome", model.name, options["preset"], **_OWN)
     return {
-        "model": model.name,
-        "fingerprint": model.fingerprint,
-        "dtype": model.dtype_name,
+        **model.identity,
         "hyperparameters": preset.model_dump(mode="json", exclude={"layers"}),
-        "corpus": options["corpus"],
+        "corpus": corpus_named(options["corpus"], seed=options["seed"]).name,
         "seed": options["seed"],
         "facts": settings_key({"facts": [_content(example) for example in examples.values()]}),
         "version": 2,

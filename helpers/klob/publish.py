@@ -20,7 +20,7 @@ from helpers.models.load import load
 from helpers.paths import RUNS, run_name
 from helpers.results.archive import About
 from helpers.results.publish import Part, Publication
-from helpers.results.store import ResultsStore
+from helpers.results.store import ResultsStore, settings_key
 
 
 def publication(params: Mapping[str, Any]) -> Publication:
@@ -29,9 +29,12 @@ def publication(params: Mapping[str, Any]) -> Publication:
     model = load(params["model"], **loading)
     counts = dict(zip(SCHEMAS, (count or None for count in params["counts"]), strict=True))
     how = {name: params[name] for name in ("source", "seed", "permutations")}
+    read = {name: read_examples(name, params["source"]) for name in SCHEMAS}
+    content = settings_key({name: list(map(str, each.values())) for name, each in read.items()})
+    own = params["source"] not in ("klob", "klob-mini")  # named with what is in its files
     source = {
         **model.identity,
-        "dataset": params["source"],
+        "dataset": params["source"] + f" ({content})" * own,
         "seed": params["seed"],
         "shares": list(SHARES),
         "permutations": params["permutations"],

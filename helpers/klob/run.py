@@ -60,9 +60,7 @@ def run(
     loaded = [load(subtask, count=count) for subtask, count in counts.items()]
     how = {"shares": SHARES, "permutations": 1_000, **how}
     settings = {
-        "model": model.name,
-        "fingerprint": model.fingerprint,
-        "dtype": model.dtype_name,
+        **model.identity,
         "source": source,
         "seed": seed,
         **how,

@@ -60,16 +60,16 @@ def out_of_memory(error: BaseException) -> bool:
     return known or any(words in str(error) for words in _SHORTAGE)
 
 
-def tokens_at_once(language_model: LanguageModel, usual: int, *, gradients: bool) -> int:
+def tokens_at_once(model: LanguageModel, usual: int, *, gradients: bool) -> int:
     """How many tokens a pass takes: the usual number, and up to 16,384 on a GPU with room."""
-    if language_model.device.type == "cpu":  # a core is busy with the usual number
+    if model.device.type == "cpu":  # a core is busy with the usual number
         return usual
     # With gradients all blocks keep a token's activations, without a few do.
-    layout = language_model.layout
+    layout = model.layout
     of_a_block = 16 * layout.hidden_size + 4 * layout.intermediate_size
-    of_a_token = (layout.blocks if gradients else 4) * of_a_block * language_model.dtype.itemsize
-    of_a_token += 12 * language_model.model.config.vocab_size
-    room = int(0.8 * free_bytes(language_model.device)) // of_a_token
+    of_a_token = (layout.blocks if gradients else 4) * of_a_block * model.dtype.itemsize
+    of_a_token += 12 * model.model.config.vocab_size
+    room = int(0.8 * free_bytes(model.device)) // of_a_token
     return max(usual, min(room, _MOST_TOKENS))
 
 

@@ -42,18 +42,18 @@ class Mask:
     @classmethod
     def of(
         cls,
-        language_model: LanguageModel,
+        model: LanguageModel,
         positions: Tensor,
         visible: Tensor,
         past_positions: Tensor | None = None,
     ) -> Mask:
         """The mask of a boolean [rows, queries, keys]; windows are counted in position ids."""
-        config = language_model.model.config
+        config = model.model.config
         tiles = Tiles.of(visible) if config._attn_implementation == TILED else None
 
         def additive(seen: Tensor) -> Tensor:
             seen = tiles.visible(seen) if tiles else seen
-            mask = torch.zeros(seen.shape, dtype=language_model.dtype, device=seen.device)
+            mask = torch.zeros(seen.shape, dtype=model.dtype, device=seen.device)
             return mask.masked_fill_(~seen, torch.finfo(mask.dtype).min)[:, None]
 
         window = getattr(config, "sliding_window", None)
@@ -67,7 +67,7 @@ class Mask:
 
 
 def hidden_states(
-    language_model: LanguageModel,
+    model: LanguageModel,
     ids: Tensor,
     positions: Tensor,
     visible: Tensor | Mask,
@@ -81,8 +81,8 @@ def hidden_states(
     if isinstance(past, Past):
         before, past = past.positions, DynamicCache(zip(past.keys, past.values, strict=True))
     if isinstance(visible, Tensor):
-        visible = Mask.of(language_model, positions, visible, before)
-    output = language_model.model.base_model(
+        visible = Mask.of(model, positions, visible, before)
+    output = model.model.base_model(
         input_ids=ids,
         position_ids=positions,
         attention_mask=visible.additive,
@@ -94,28 +94,28 @@ def hidden_states(
 
 
 def prefill(
-    language_model: LanguageModel, ids: Tensor, positions: Tensor, visible: Tensor
+    model: LanguageModel, ids: Tensor, positions: Tensor, visible: Tensor
 ) -> tuple[Tensor, Past]:
     """Run constant tokens once: their final hidden states and their keys and values."""
     cache = DynamicCache()
-    hidden = hidden_states(language_model, ids, positions, visible, cache)
+    hidden = hidden_states(model, ids, positions, visible, cache)
     keys = tuple(layer.keys for layer in cache.layers)
     return hidden, Past(keys, tuple(layer.values for layer in cache.layers), positions)
 
 
 @contextmanager
-def resumed(language_model: LanguageModel, layer: int, hidden: Tensor) -> Iterator[None]:
+def resumed(model: LanguageModel, layer: int, hidden: Tensor) -> Iterator[None]:
     """Start forward passes at block ``layer``, whose input is ``hidden`` [rows, queries, hidden].
 
     Only valid while nothing below ``layer`` differs, and constant tokens come from a ``Past``.
     """
-    blocks = [language_model.module(language_model.layout.block(i)) for i in range(layer)]
-    in_tuple = language_model.layout.architecture.tuple_output
-    first = language_model.layout.block(layer)
+    blocks = [model.module(model.layout.block(i)) for i in range(layer)]
+    in_tuple = model.layout.architecture.tuple_output
+    first = model.layout.block(layer)
     try:
         for block in blocks:
             block.forward = lambda entering, *_, **__: (entering,) if in_tuple else entering
-        with input_hooks(language_model, {first: lambda _: hidden}):
+        with input_hooks(model, {first: lambda _: hidden}):
             yield
     finally:
         for block in blocks:
@@ -123,7 +123,7 @@ def resumed(language_model: LanguageModel, layer: int, hidden: Tensor) -> Iterat
 
 
 def vocabulary_scores(
-    language_model: LanguageModel,
+    model: LanguageModel,
     hidden: Tensor,
     place: Tensor,
     tokens: Tensor,
@@ -136,6 +136,6 @@ def vocabulary_scores(
         place: for each of the predicted ``tokens`` [n] the row of ``hidden`` it is read from.
         whole: rows of ``hidden`` whose distributions are returned [m]; default: none.
     """
-    logits = language_model.model.get_output_embeddings()(hidden)
+    logits = model.model.get_output_embeddings()(hidden)
     scores = logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(-1)
     return scores[place, tokens], scores[whole]

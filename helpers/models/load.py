@@ -125,38 +125,38 @@ def _pretrained(
 
 
 @torch.inference_mode()
-def _ready(language_model: LanguageModel) -> LanguageModel:
+def _ready(loaded: LanguageModel) -> LanguageModel:
     """Freeze, switch to evaluation, choose the attention path, and compare scores with the model's own."""
-    model = language_model.model.requires_grad_(False).eval()
-    name = language_model.name
+    model = loaded.model.requires_grad_(False).eval()
+    name = loaded.name
     # cuDNN plans anew for every shape, and its gradients under a mask were not always numbers.
     torch.backends.cuda.enable_cudnn_sdp(False)
-    if language_model.masked:
-        return language_model
-    ids = (*prompt_ids(language_model, _PROMPT), *answer_ids(language_model, _ANSWER))
-    read = tuple(language_model.tokenizer(f"{_PROMPT} {_ANSWER}")["input_ids"])
+    if loaded.masked:
+        return loaded
+    ids = (*prompt_ids(loaded, _PROMPT), *answer_ids(loaded, _ANSWER))
+    read = tuple(loaded.tokenizer(f"{_PROMPT} {_ANSWER}")["input_ids"])
     if read != ids:
-        tokens = language_model.tokenizer.convert_ids_to_tokens(read)
+        tokens = loaded.tokenizer.convert_ids_to_tokens(read)
         raise ModelError(f"the tokenizer of {name} reads a prompt and its answer as {tokens}")
-    text = torch.tensor([ids], device=language_model.device)
+    text = torch.tensor([ids], device=loaded.device)
     logits = model(input_ids=text, attention_mask=torch.ones_like(text)).logits[0, :-1]
     scores = logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(-1)
     own = scores.gather(-1, text[0, 1:, None])[:, 0]
-    eager = language_model.layout.architecture.eager_only
+    eager = loaded.layout.architecture.eager_only
     model.set_attn_implementation("eager" if eager else TILED)
     forest, longer = Forest(), Forest()  # the latter ends where the context does
     forest.add(ids)
     longer.add((*ids, ids[-1]))
-    packed = pack([forest, longer], language_model)
-    packed.positions[1] += language_model.context_length - 1 - len(ids)
-    hidden = hidden_states(language_model, packed.ids, packed.positions, packed.visible)
+    packed = pack([forest, longer], loaded)
+    packed.positions[1] += loaded.context_length - 1 - len(ids)
+    hidden = hidden_states(loaded, packed.ids, packed.positions, packed.visible)
     place = torch.arange(len(own), device=hidden.device)
-    found, _ = vocabulary_scores(language_model, hidden[0], place, text[0, 1:])
-    tolerance = torch.finfo(language_model.dtype).eps ** 0.5  # half of the digits
+    found, _ = vocabulary_scores(loaded, hidden[0], place, text[0, 1:])
+    tolerance = torch.finfo(loaded.dtype).eps ** 0.5  # half of the digits
     if not bool(((found - own).abs() <= tolerance * (1 + own.abs())).all()):
         raise ModelError(
-            f"{name} cannot be used in {language_model.dtype_name}: log-probabilities of packed texts"
+            f"{name} cannot be used in {loaded.dtype_name}: log-probabilities of packed texts"
             " are not the model's own; it overflows, changes logits after the head, or its attention"
             " depends on more than positions"
         )
-    return language_model
+    return loaded

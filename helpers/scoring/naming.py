@@ -48,9 +48,9 @@ def fold(text: str) -> str:
     return " ".join(unicodedata.normalize("NFC", bare).split())
 
 
-def exclusive(language_model: LanguageModel, names: Sequence[str]) -> list[int]:
+def exclusive(model: LanguageModel, names: Sequence[str]) -> list[int]:
     """Places of the names that no other name begins, token by token; of equal names the first."""
-    ids = [answer_ids(language_model, name) for name in names]
+    ids = [answer_ids(model, name) for name in names]
     return [
         place
         for place, own in enumerate(ids)

@@ -67,7 +67,7 @@ def settings_of(params: Mapping[str, Any]) -> tuple[PeakSettings, PeakSettings, 
 
 def construction_run(
     params: Mapping[str, Any],
-    language_model: LanguageModel,
+    model: LanguageModel,
     built: Mapping[str, Built],
     filtered: Mapping[str, Filtered],
 ) -> Run:
@@ -76,9 +76,9 @@ def construction_run(
     rows = [(name, *step) for name, funnel in steps.items() for step in funnel]
     known = pd.concat([part.table.assign(set=name) for name, part in filtered.items()])
     funnel = pd.DataFrame(rows, columns=["set", "step", "left"])
-    name = run_name(params["source"], language_model.name)
+    name = run_name(params["source"], model.name)
     tables = {"funnel": funnel, "filter": known.reset_index(drop=True)}
-    return Run(name, About(_source(params, language_model)), tables)
+    return Run(name, About(_source(params, model)), tables)
 
 
 def publication(params: Mapping[str, Any]) -> Publication:
@@ -149,11 +149,11 @@ def construction_funnel(run: Run) -> Figure:
     return told(drawn, f"{name} loses the largest shares at {' and '.join(steps)}", note)
 
 
-def _source(params: Mapping[str, Any], language_model: LanguageModel) -> dict[str, Any]:
+def _source(params: Mapping[str, Any], model: LanguageModel) -> dict[str, Any]:
     of_cf, of_t, limits = (asdict(each) for each in settings_of(params))
     return {
         "facts": params["source"],
-        **language_model.identity,
+        **model.identity,
         **limits,
         "counterfactual": of_cf,
         "temporal": of_t,
