@@ -204,7 +204,7 @@ def _logits(language_model: LanguageModel, rows: Sequence[Sequence[int]]) -> Ten
 
 def plain_rome(editor: Rome, request: EditRequest) -> Update:
     """ROME, one edit."""
-    language_model, layer = editor.language_model, editor.hyperparameters.layers[0]
+    language_model, layer = editor.model, editor.hyperparameters.layers[0]
     module = language_model.layout.mlp(layer)
     found = plain_vector(language_model, request, editor.contexts, editor.hyperparameters, module)
     direction = found.keys.double().mean(0)
@@ -241,7 +241,7 @@ def plain_alphaedit(editor: AlphaEdit, request: EditRequest) -> Update:
 
 
 def _spread(editor: Any, request: EditRequest, solve: Any) -> Update:
-    language_model, layers = editor.language_model, editor.hyperparameters.layers
+    language_model, layers = editor.model, editor.hyperparameters.layers
     layout = language_model.layout
     last = layout.block(layers[-1])
     found = plain_vector(language_model, request, editor.contexts, editor.hyperparameters, last)
@@ -266,7 +266,7 @@ def _spread(editor: Any, request: EditRequest, solve: Any) -> Update:
 
 def plain_ft(editor: Ft, request: EditRequest) -> Update:
     """FT-M or FT-L, one edit: Adam on the model's own matrix, whole forward passes."""
-    language_model, settings = editor.language_model, editor.hyperparameters
+    language_model, settings = editor.model, editor.hyperparameters
     prompt = prompt_ids(language_model, request.text)
     target = answer_ids(language_model, request.target)
     together = settings.objective == "prompt_last"
@@ -296,7 +296,7 @@ def plain_ft(editor: Ft, request: EditRequest) -> Update:
 
 def plain_mend(editor: Mend, request: EditRequest) -> Update:
     """MEND, one edit: a whole backward pass with weight gradients, dense updates summed."""
-    language_model, network = editor.language_model, editor.network
+    language_model, network = editor.model, editor.network
     prompt = prompt_ids(language_model, request.text)
     target = answer_ids(language_model, request.target)
     seen: dict[str, tuple[Tensor, Tensor]] = {}
@@ -331,7 +331,7 @@ def plain_mend(editor: Mend, request: EditRequest) -> Update:
 
 def plain_kn(editor: Kn, request: EditRequest) -> Tensor:
     """KN's attributions [layers, f] of one edit: layer by layer, whole sequences, m rows each."""
-    language_model, steps = editor.language_model, editor.hyperparameters.steps
+    language_model, steps = editor.model, editor.hyperparameters.steps
     layout = language_model.layout
     ids = list(prompt_ids(language_model, request.text))
     device = language_model.device

@@ -57,7 +57,7 @@ def main(
 
 def _moved(editor: Any, language_model: LanguageModel) -> Editor:
     """The editor on another model, with the statistics it has."""
-    changes: dict[str, Any] = {"language_model": language_model}
+    changes: dict[str, Any] = {"model": language_model}
     if isinstance(editor, VectorEditor):
         changes["second_moments"] = {
             layer: replace(moment, fingerprint=language_model.fingerprint)

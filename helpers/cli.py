@@ -108,7 +108,7 @@ def sweep(
 def publish(
     params: Annotated[Path, typer.Argument(help="params file of notebook 02 to 06")],
     finished: Annotated[
-        bool, typer.Option(help="store what is finished, make no edit (notebooks 03, 05, 06)")
+        bool, typer.Option(help="store what is finished, make no edit (notebooks 03 to 06)")
     ] = False,
     name: Annotated[
         str, typer.Option(help="of a run of your own, kept next to the one of its model and data")

@@ -35,7 +35,7 @@ def publish(
     params = read_params(params_file)
     notebook = notebook_of(params_file).stem
     if notebook not in PUBLISHED:
-        raise UserError(f"{params_file}: published are only {', '.join(PUBLISHED)}")
+        raise UserError(f"{params_file}: published are those of notebooks 02 to 06")
     paper, module, function = PUBLISHED[notebook + ", scorers" * bool(params.get("scorers"))]
     with chdir(REPOSITORY):  # from where the notebooks read paths as well
         check_values(params_file, params, published=False)

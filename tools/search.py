@@ -71,7 +71,7 @@ def _measure(
     overrides = {name: value for name, value in point.items() if name != "app"}
     app = App(**point["app"]) if "app" in point else None
     options: dict[str, Any] = {"app": app, "overrides": overrides, "corpus": corpus}
-    editor = build_editor(method, run.language_model, preset=preset, memo=memo, **options)
+    editor = build_editor(method, run.model, preset=preset, memo=memo, **options)
     table = metrics_table(run.scores(editor))
     means, edits = 100 * table[METRICS].mean(), run.edits(editor)
     score = 3 / sum(1 / max(means[metric], 0.1) for metric in ("ES", "GS", "LS"))

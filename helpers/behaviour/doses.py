@@ -58,7 +58,7 @@ def locality_shifts(run: PeakRun, editor: Editor) -> pd.DataFrame:
         table = pd.DataFrame(rows, columns=["case_id", "prompt_index", "asked"])
         return {"scores": table.join(compared(unedited, edited))}
 
-    model = run.language_model
+    model = run.model
     how = {"mode": "locality", "locality": VERSION, **editor.settings()}
     return run.completed(run.open(how), made)
 

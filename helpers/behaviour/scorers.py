@@ -138,7 +138,7 @@ class Scorers:
         requests = [edit_request(record) for record in records]
         updates = editor.edit(requests) if editor else None
         scores = score_records(
-            run.language_model,
+            run.model,
             records,
             updates,
             ask=scorer_questions,
@@ -164,7 +164,7 @@ class Scorers:
         self, records: Sequence[PeakRecord], updates: Sequence[Update] | None
     ) -> list[tuple[int, str, int, str]]:
         """Rows case_id, form, sample and text: of every record and form, all in one batch."""
-        model = self.run.language_model
+        model = self.run.model
         chat = uses_chat(model, Sampling())
         forms = FORMS if chat else FORMS[:-1]
         asked = [(i, form) for i in range(len(records)) for form in forms]

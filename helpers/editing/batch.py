@@ -59,7 +59,7 @@ class EditBatch:
         entering: Tensor | None = None,
     ) -> None:
         """Run once what no edit can change; ``entering`` is what enters the block, where it is known."""
-        self.language_model, self.layer, self.rows = model, layer, list(rows)
+        self.model, self.layer, self.rows = model, layer, list(rows)
         self.reference: Reading | None = None
         self.lengths = [(int(row.active().sum()), int((~row.active()).sum())) for row in rows]
         # Of correct and false answers; the same for every reading, so that these can be compared.
@@ -83,7 +83,7 @@ class EditBatch:
 
     def _share(self) -> None:
         """Make what every pass of these rows shares; again when rows have left."""
-        model, active = self.language_model, self.active
+        model, active = self.model, self.active
         device, width = model.device, active.ids.shape[1]
         past = None if self.past is None else self.past.positions
         self.mask = Mask.of(model, active.positions, active.visible, past)
@@ -105,14 +105,12 @@ class EditBatch:
     def hidden(self) -> Tensor:
         """Final hidden states [rows, active, hidden] under whatever hooks are set."""
         active = self.active
-        with resumed(self.language_model, self.layer, self.entering):
-            return hidden_states(
-                self.language_model, active.ids, active.positions, self.mask, self.past
-            )
+        with resumed(self.model, self.layer, self.entering):
+            return hidden_states(self.model, active.ids, active.positions, self.mask, self.past)
 
     def read(self, hidden: Tensor) -> Reading:
         """Targets, answers and KL prompt; the first reading, of the unedited model, is the reference."""
-        reading = self._read(self.language_model, hidden)
+        reading = self._read(self.model, hidden)
         if self.reference is None:
             self.reference = reading.rows()
         return reading
@@ -134,7 +132,7 @@ class EditBatch:
     def keep(self, chosen: Sequence[int]) -> None:
         """Drop all rows but the chosen and trim the columns nobody needs any more."""
         active = self.active
-        index = torch.tensor(chosen, device=self.language_model.device)
+        index = torch.tensor(chosen, device=self.model.device)
         before = active.visible.shape[2] - active.ids.shape[1]
         self.rows = [self.rows[i] for i in chosen]
         self._columns = self._columns[list(chosen)]

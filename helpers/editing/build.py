@@ -77,7 +77,7 @@ def build_editor(
         # What the name implies holds whatever goes with APP.
         values = {**with_app, **editor.values, **values}
     found = read_hyperparameters(editor.name, name, preset, size=size, **values)
-    parts = {"language_model": model, "hyperparameters": found, "app": app, **shared}
+    parts = {"model": model, "hyperparameters": found, "app": app, **shared}
     parts["targets"] = suffix if suffix.startswith("all") else "new"
     takes = {field.name for field in fields(editor.kind)}
     if "contexts" in takes:

@@ -29,7 +29,7 @@ class Editor(ABC):
     name: ClassVar[str]  # of its section in the params files
     version: ClassVar[int] = 1  # raise it when the same settings would give other updates
     grouped: ClassVar[bool] = False  # the bare prompt weighs as all contexts
-    language_model: LanguageModel
+    model: LanguageModel
     hyperparameters: Hyperparameters
     app: App | None
     targets: str = "new"  # or "all" or "all-sum" (``rows.weighted_targets``)
@@ -64,7 +64,7 @@ class Editor(ABC):
 
     def edit_after(self, earlier: Update, requests: Sequence[EditRequest]) -> Update:
         """What ``requests`` add, together, to a model already edited by ``earlier``."""
-        with overlay_all(self.language_model, earlier):
+        with overlay_all(self.model, earlier):
             return self.edit(requests)[0] if len(requests) == 1 else self.edit_jointly(requests)
 
     def settings(self) -> dict[str, Any]:
@@ -86,7 +86,7 @@ class Wrapper(Editor):
     hyperparameters: WrapperHyperparameters
 
     def __post_init__(self) -> None:
-        self.language_model, self.app = self.base.language_model, self.base.app
+        self.model, self.app = self.base.model, self.base.app
         self.targets = self.base.targets
 
     @abstractmethod
@@ -115,7 +115,7 @@ class Memoised(Editor):
     name = "memoised"
 
     def __post_init__(self) -> None:
-        self.language_model, self.app = self.base.language_model, self.base.app
+        self.model, self.app = self.base.model, self.base.app
         self.hyperparameters = self.base.hyperparameters
 
     def edit(self, requests: Sequence[EditRequest]) -> list[Update]:

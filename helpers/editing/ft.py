@@ -34,7 +34,7 @@ from helpers.models.weights import free_bytes
 class LossEditor(Editor):
     """FT and MEND: their losses are read from whole rows, as every token changes from one block on."""
 
-    language_model: LanguageModel
+    model: LanguageModel
     hyperparameters: LayerHyperparameters
     app: App | None = None
     targets: str = "new"
@@ -59,7 +59,7 @@ class LossEditor(Editor):
         """One independent update per request."""
         last = getattr(self.hyperparameters, "objective", "") == "prompt_last"
         how: dict[str, Any] = {"targets": self.targets, "prompt_last": last}
-        model, chosen = self.language_model, with_one_prompt(requests)
+        model, chosen = self.model, with_one_prompt(requests)
         rows = [edit_row(model, request, self.app, **how) for request in chosen]
         return made_in_batches(
             [len(row.forest) for row in rows],
@@ -104,20 +104,20 @@ class Ft(LossEditor):
 
     def __post_init__(self) -> None:
         (self.layer,) = self.hyperparameters.layers
-        self.language_model.layout.block(self.layer)
-        self.module = self.language_model.layout.mlp_out(self.layer)
+        self.model.layout.block(self.layer)
+        self.module = self.model.layout.mlp_out(self.layer)
 
     @property
     def edits_at_a_time(self) -> int:
         """What memory has room for: change, gradient, Adam's two moments, and one matrix in transit."""
-        budget = free_bytes(self.language_model.device) // 4
-        return max(1, budget // (5 * 4 * self.language_model.weight(self.module).numel()))
+        budget = free_bytes(self.model.device) // 4
+        return max(1, budget // (5 * 4 * self.model.weight(self.module).numel()))
 
     def edit_rows(self, rows: Sequence[EditRow]) -> list[Update]:
         """Dense updates, optimised together; edits leave the batch when they stop or fail."""
         settings = self.hyperparameters
         bound = settings.norm_constraint
-        model = self.language_model
+        model = self.model
         batch = EditBatch(model, rows, self.layer)
         shape = model.weight(self.module).shape
         biased = getattr(model.module(self.module), "bias", None) is not None
@@ -167,4 +167,4 @@ class Ft(LossEditor):
         if change.failure:
             return Update({}, {"failure": change.failure, **record})
         deltas = {self.module: Dense(**{k: t.detach() for k, t in change.delta.tensors().items()})}
-        return Update(deltas, diagnostics_of(self.language_model, deltas, record))
+        return Update(deltas, diagnostics_of(self.model, deltas, record))

@@ -52,7 +52,7 @@ class KnHyperparameters(Hyperparameters):
 class Kn(Editor):
     """Knowledge neurons on one model; ``contexts`` are the prompts that form the refined set."""
 
-    language_model: LanguageModel
+    model: LanguageModel
     hyperparameters: KnHyperparameters
     contexts: ContextTemplates
     progress: bool = False
@@ -71,7 +71,7 @@ class Kn(Editor):
 
     def _update(self, request: EditRequest) -> Update:
         """Add the answers' difference to the output weights of the chosen neurons."""
-        model, settings = self.language_model, self.hyperparameters
+        model, settings = self.model, self.hyperparameters
         attributions, old, new = self.attributions(request)
         chosen = self.neurons(attributions.float())
         record = {"neurons": chosen.nonzero().tolist(), "old_answer": list(old)}
@@ -95,7 +95,7 @@ class Kn(Editor):
 
         Each token is attributed after the model's own continuation so far.
         """
-        model, how = self.language_model, self.hyperparameters
+        model, how = self.model, self.hyperparameters
         record = request.record or request.text
         if not request.correct:
             raise RequestError(

@@ -74,7 +74,7 @@ class SpreadingEditor(VectorEditor):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        normed = self.language_model.layout.architecture.mlp_norm is not None
+        normed = self.model.layout.architecture.mlp_norm is not None
         self.parts += ("spreading", *(["normed"] if normed else []))
 
     def _noted(self, layer: int) -> dict[str, Any]:
@@ -112,13 +112,13 @@ class SpreadingEditor(VectorEditor):
             update = Update({**update, self._module(layer): delta})
             updates |= dict.fromkeys(updates, update)
             notes[self._module(layer)] = self._noted(layer)
-        unedited = diagnostics_of(self.language_model, {})
+        unedited = diagnostics_of(self.model, {})
         edits = [v.failed().diagnostics if v.failure else {**unedited, **v.noted} for v in vectors]
         return self._recorded(update, {"layers": notes, **joint_diagnostics(edits)})
 
     def _vectors(self, requests: Sequence[EditRequest]) -> list[Vector]:
         last = self.hyperparameters.layers[-1]
-        return self.optimised(requests, self.language_model.layout.block(last))
+        return self.optimised(requests, self.model.layout.block(last))
 
     def _layers(
         self,
@@ -127,7 +127,7 @@ class SpreadingEditor(VectorEditor):
         updates: Mapping[int, Update],
     ) -> Iterator[tuple[int, Tensor, Tensor]]:
         """Each layer with keys [f, n] and residuals [d, n], read under the edits' ``updates`` so far."""
-        model = self.language_model
+        model = self.model
         layout = model.layout
         layers = self.hyperparameters.layers
         last = layout.block(layers[-1])
@@ -150,10 +150,10 @@ class SpreadingEditor(VectorEditor):
         return torch.stack([self.contexts.averaged(keys.double()) for keys in seen], dim=1)
 
     def _module(self, layer: int) -> str:
-        return self.language_model.layout.mlp_out(layer)
+        return self.model.layout.mlp_out(layer)
 
     def _recorded(self, update: Update, extra: dict[str, Any]) -> Update:
-        noted = diagnostics_of(self.language_model, update, extra)
+        noted = diagnostics_of(self.model, update, extra)
         if not all(math.isfinite(norm) for norm in noted["norm"].values()):
             return Update({}, {**noted, "failure": "the update is not finite"})
         return Update(dict(update), noted)
@@ -210,18 +210,18 @@ class AlphaEdit(SpreadingEditor):
         total, history = Update({}), KeyHistory()
         editor = replace(self, memo=None)  # vectors of the edited model are not shared
         for request in requests:
-            with overlay_all(self.language_model, total):
+            with overlay_all(self.model, total):
                 step = editor.edit_jointly([request], history)
             total = total.plus(step)
             if not step.failed:  # else nothing was written that needs protection
-                with overlay_all(self.language_model, total):
+                with overlay_all(self.model, total):
                     self._remember(history, request)
             yield total
 
     def _remember(self, history: KeyHistory, request: EditRequest) -> None:
         modules = {layer: self._module(layer) for layer in self.hyperparameters.layers}
         inputs = list(modules.values())
-        seen = read_at_subjects(self.language_model, self.prompts([request]), inputs=inputs)
+        seen = read_at_subjects(self.model, self.prompts([request]), inputs=inputs)
         for layer, module in modules.items():
             keys = self._averaged(seen[module])
             history[layer] = torch.cat([history.get(layer, keys[:, :0]), keys], dim=1)

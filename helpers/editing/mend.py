@@ -80,8 +80,8 @@ class Mend(LossEditor):
     def edit_rows(self, rows: Sequence[EditRow]) -> list[Update]:
         """Low-rank updates from one forward and one backward pass."""
         names = list(self.network.shapes)
-        first = min(self.language_model.layout.layer_of(name) for name in names)
-        batch = EditBatch(self.language_model, rows, first)
+        first = min(self.model.layout.layer_of(name) for name in names)
+        batch = EditBatch(self.model, rows, first)
         gradients, terms = token_gradients(batch, names, self.app)
         own: list[dict[str, LowRank]] = [{} for _ in rows]
         for name, (x, delta) in gradients.items():  # all rows' tokens pass the network together
@@ -101,7 +101,7 @@ class Mend(LossEditor):
         if not all(bool(each.isfinite().all()) for each in numbers):
             failure = f"non-finite loss or gradient: {losses}"
             return Update({}, {"failure": failure, **record})
-        return Update(deltas, diagnostics_of(self.language_model, deltas, record))
+        return Update(deltas, diagnostics_of(self.model, deltas, record))
 
 
 def token_gradients(
@@ -116,7 +116,7 @@ def token_gradients(
     # The graph begins at the first edited block's input: the weights themselves are frozen.
     batch.entering = batch.entering.detach().requires_grad_()
     hooks = {name: partial(keep, name) for name in names}
-    with output_hooks(batch.language_model, hooks), torch.enable_grad():
+    with output_hooks(batch.model, hooks), torch.enable_grad():
         terms = batch.loss_terms(batch.hidden(), app)
         total = torch.stack(list(terms.values())).sum()
         gradients = torch.autograd.grad(total, [seen[name][1] for name in names])

@@ -55,7 +55,7 @@ class Rome(VectorEditor):
 
     def edit(self, requests: Sequence[EditRequest]) -> list[Update]:
         """The equation, edit by edit."""
-        model = self.language_model
+        model = self.model
         settings = self.hyperparameters
         (layer,) = settings.layers
         module = model.layout.mlp_out(layer)
@@ -90,4 +90,4 @@ class Rome(VectorEditor):
         if not all(bool(factor.isfinite().all()) for factor in (delta.left, delta.right)):
             return vector.failed("the key is not finite, or orthogonal to its direction (k.u = 0)")
         noted = {"key_dot_direction": product, **vector.noted}
-        return Update({module: delta}, diagnostics_of(self.language_model, {module: delta}, noted))
+        return Update({module: delta}, diagnostics_of(self.model, {module: delta}, noted))

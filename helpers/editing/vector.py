@@ -59,7 +59,7 @@ class Vector:
 class VectorEditor(Editor):
     """What ROME, MEMIT and AlphaEdit share: their parts, their checks and the vector."""
 
-    language_model: LanguageModel
+    model: LanguageModel
     hyperparameters: VectorHyperparameters
     contexts: ContextTemplates
     second_moments: Mapping[int, SecondMoment] = field(default_factory=dict)  # by edited layer
@@ -70,7 +70,7 @@ class VectorEditor(Editor):
 
     def __post_init__(self) -> None:
         for layer in self.hyperparameters.layers:
-            self.language_model.layout.block(layer)
+            self.model.layout.block(layer)
         self.parts = ("vector", "contexts", *(["second_moments"] if self.second_moments else []))
 
     def settings(self) -> dict[str, Any]:
@@ -88,11 +88,11 @@ class VectorEditor(Editor):
 
     def prompts(self, requests: Sequence[EditRequest]) -> list[list[SubjectPrompt]]:
         """Each request's prompt in every context, the bare one first."""
-        return [subject_prompts(self.language_model, r, self.contexts) for r in requests]
+        return [subject_prompts(self.model, r, self.contexts) for r in requests]
 
     def optimised(self, requests: Sequence[EditRequest], module: str) -> list[Vector]:
         """One vector per request, added to the output of ``module``; a ``failure`` ends that edit only."""
-        model = self.language_model
+        model = self.model
         how: dict[str, Any] = {"contexts": self.contexts, "targets": self.targets}
 
         def found(missing: Sequence[EditRequest]) -> list[Vector]:
@@ -116,7 +116,7 @@ class VectorEditor(Editor):
 
     def _optimise(self, rows: Sequence[EditRow], module: str) -> list[Vector]:
         """Optimise one batch; rows are done when they stop, fail, or reach the last step."""
-        model, settings = self.language_model, self.hyperparameters
+        model, settings = self.model, self.hyperparameters
         batch = EditBatch(model, rows, model.layout.layer_of(module))
         delta = torch.zeros(len(rows), model.layout.hidden_size, device=model.device)
         delta.requires_grad_(True)
@@ -219,5 +219,5 @@ def _forward(batch: EditBatch, module: str, delta: Tensor, seen: list[Tensor]) -
         added = delta.index_select(0, batch.edited[0]).to(output.dtype)
         return output.flatten(0, 1).index_add(0, batch.edited[1], added).view_as(output)
 
-    with output_hooks(batch.language_model, {module: adding}):
+    with output_hooks(batch.model, {module: adding}):
         return batch.hidden()

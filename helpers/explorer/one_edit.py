@@ -149,7 +149,7 @@ class Outcome:
 class Explorer:
     """A model with everything needed to edit it, and to continue the edit prompt ``samples`` times."""
 
-    language_model: LanguageModel
+    model: LanguageModel
     preset: str = "tuned"
     corpus: str = "self"
     seed: int = 0
@@ -159,7 +159,7 @@ class Explorer:
     def editor(self, name: str, *, app: bool = False) -> Editor:
         """The editor called ``name``, with APP if wanted; an EditorError where it cannot be had."""
         how: dict[str, Any] = {"preset": self.preset, "corpus": self.corpus, "seed": self.seed}
-        return build_editor(name, self.language_model, app=app or None, **how)
+        return build_editor(name, self.model, app=app or None, **how)
 
     def explore(self, record: PeakRecord, editor: Editor) -> Outcome:
         """Make a record's edit and look at it; a UserError where it cannot be made or scored."""
@@ -169,12 +169,12 @@ class Explorer:
             raise UserError(f"the edit was given up: {failure}")
         both = [record.edit_prompt] * 2
         drawn = sample_responses(
-            self.language_model, both, [update], [-1, 0], n=self.samples, sampling=self.sampling
+            self.model, both, [update], [-1, 0], n=self.samples, sampling=self.sampling
         )
         return Outcome(
             record=record,
             method=method_label(editor.method),
-            scores=joined_scores(self.language_model, record, update),
+            scores=joined_scores(self.model, record, update),
             before=_read(record, drawn[0]),
             after=_read(record, drawn[1]),
             seconds=time.perf_counter() - started,
@@ -225,19 +225,17 @@ class ChainsOutcome:
 class ChainExplorer:
     """A model and a set of edits; scores are kept in the store, so that looking again is free."""
 
-    language_model: LanguageModel
+    model: LanguageModel
     edits: Sequence[Edit]
     store: ResultsStore
     layout: str = "mini"
 
     def explore(self, edit: Edit, editor: Editor) -> ChainsOutcome:
         """Make an edit and score all facts of its chains before and after."""
-        run = ThinkEditRun(
-            self.language_model, [edit], self.edits, {}, self.store, layout=self.layout
-        )
+        run = ThinkEditRun(self.model, [edit], self.edits, {}, self.store, layout=self.layout)
         facts = facts_table(run.before(), run.after(editor, "independent"), rule=BY_RANK)
         method = method_label(editor.method)
-        return ChainsOutcome(edit, self.language_model.name, method, facts)
+        return ChainsOutcome(edit, self.model.name, method, facts)
 
 
 @figure("07_chains", title="An edit's chains before and after it")

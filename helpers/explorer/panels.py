@@ -94,7 +94,7 @@ class Panel(widgets.VBox):
                 reported = gone
                 self.status.value = f"Editing… {passes} passes of the model, {gone:.0f} s"
 
-        embeddings = self._explorer.language_model.model.get_input_embeddings()
+        embeddings = self._explorer.model.model.get_input_embeddings()
         hook = embeddings.register_forward_pre_hook(count)
         try:
             self.status.value = "Editing… (second moments that are missing take minutes, once)"
@@ -140,7 +140,7 @@ class EditPanel(Panel):
         facts = [(f"{r.edit_prompt} … (record {r.case_id})", n) for n, r in enumerate(records)]
         self.fact = widgets.Dropdown(description="Fact", options=sorted(facts), layout=WIDE)
         fetched = (name for name in PACKAGED_WEIGHTS if weights_folder(name).exists())
-        models = tuple(dict.fromkeys([explorer.language_model.name, *fetched]))
+        models = tuple(dict.fromkeys([explorer.model.name, *fetched]))
         self.model = widgets.Dropdown(description="Model", options=models, value=models[0])
         # Told when it is left: of letters told one by one, the last come after a click on Edit.
         late = {"continuous_update": False}
@@ -181,10 +181,10 @@ class EditPanel(Panel):
     def _load(self) -> None:
         """Go on with the chosen model, in the first one's dtype."""
         self.status.value = f"Loading {self.model.value}…"
-        model = load(self.model.value, dtype=self._explorer.language_model.dtype_name)
+        model = load(self.model.value, dtype=self._explorer.model.dtype_name)
         packaged = (paths.PACKAGED / "samples" / model.fingerprint).exists()
         corpus = "self" if packaged else "smollm2-135m"  # what others sample may be no English
-        self._explorer = replace(self._explorer, language_model=model, corpus=corpus)
+        self._explorer = replace(self._explorer, model=model, corpus=corpus)
         self.status.value = ""
 
     def _offer_fields(self) -> None:

@@ -72,7 +72,7 @@ class Fact:
 class EditedFacts:
     """Facts, their updates (one each, or one for all) and what these did (``edit_facts``: the table)."""
 
-    language_model: LanguageModel
+    model: LanguageModel
     facts: tuple[Fact, ...]
     updates: tuple[Update, ...]
     table: pd.DataFrame
@@ -81,15 +81,15 @@ class EditedFacts:
     def generate(self, prompts: Sequence[str], *, fact: int = 0) -> list[str]:
         """Greedy continuations under one fact's edit; once written, under all."""
         owner = -1 if self.written else 0 if len(self.updates) == 1 else fact
-        asked = (self.language_model, prompts, self.updates, [owner] * len(prompts))
+        asked = (self.model, prompts, self.updates, [owner] * len(prompts))
         return [text for (text,) in sample_responses(*asked, n=1, sampling=GREEDY)]
 
     def write(self) -> LanguageModel:
         """Add all updates to the weights for good, once; many facts are better edited ``together``."""
         for update in () if self.written else self.updates:
-            write(self.language_model, update)
+            write(self.model, update)
         self.written = True
-        return self.language_model
+        return self.model
 
 
 def edit_facts(

@@ -221,7 +221,7 @@ def rank_correlations(mass: Numbers, outcome: Numbers) -> Numbers:
 
 
 def locality_table(
-    gains: pd.DataFrame, mass: Mapping[str, Numbers], *, permutations: int = 1_000, seed: int = 0
+    gains: pd.DataFrame, mass: Mapping[str, Numbers], *, seed: int = 0
 ) -> pd.DataFrame:
     """Does location predict where editing works? Mass and gains correlated over layers, per fact.
 
@@ -240,7 +240,7 @@ def locality_table(
         np.fill_diagonal(foreign, np.nan)
         other = np.nanmean(foreign, axis=1)
         generator = np.random.default_rng(seed)
-        dealt = [table[facts, generator.permutation(facts)] for _ in range(permutations)]
+        dealt = [table[facts, generator.permutation(facts)] for _ in range(1_000)]
         average = stats.spearmanr(mass[name].mean(axis=0), outcome.mean(axis=0)).statistic
         p_value = _one_sided(float(np.nanmean(own)), np.nanmean(dealt, axis=1))
         common = {"locator": name, "p_value": p_value, "average": float(average)}

@@ -29,12 +29,11 @@ def publication(params: Mapping[str, Any]) -> Publication:
     model = load(params["model"], **loading)
     counts = dict(zip(SCHEMAS, (count or None for count in params["counts"]), strict=True))
     how = {name: params[name] for name in ("source", "seed", "permutations")}
-    read = {name: read_examples(name, params["source"]) for name in SCHEMAS}
-    content = settings_key({name: list(map(str, each.values())) for name, each in read.items()})
+    content = {str(s): [*map(str, read_examples(s, params["source"]).values())] for s in SCHEMAS}
     own = params["source"] not in ("klob", "klob-mini")  # named with what is in its files
     source = {
         **model.identity,
-        "dataset": params["source"] + f" ({content})" * own,
+        "dataset": params["source"] + f" ({settings_key(content)})" * own,
         "seed": params["seed"],
         "shares": list(SHARES),
         "permutations": params["permutations"],

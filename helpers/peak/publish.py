@@ -93,10 +93,10 @@ def published(
     def caption(names: Collection[str]) -> dict[str, Any]:
         every = dict.fromkeys([*methods, *map(str.lower, names)])
         protected = [m for m in every if m.endswith("+app") and " " not in m]
-        words = preset_words(run.language_model.name, params["preset"], protected)
+        words = preset_words(run.model.name, params["preset"], protected)
         return {**known, "preset": words}
 
-    name = run_name(run.language_model.name, run.data.name)
+    name = run_name(run.model.name, run.data.name)
     return Publication(name, About(run.settings(more or {}), caption=caption(())), parts, caption)
 
 
@@ -150,4 +150,4 @@ def editors_of(
 ) -> dict[str, Editor]:
     """Editors by name, as the parameters have them."""
     options = {key: params[key] for key in ("preset", "corpus", "seed")}
-    return build_editors(methods, run.language_model, **options)
+    return build_editors(methods, run.model, **options)

@@ -119,7 +119,7 @@ def edit_prompt_probabilities(
 class PeakRun:
     """One model on one data set, with the store its scores are kept in."""
 
-    language_model: LanguageModel
+    model: LanguageModel
     data: PeakData
     store: ResultsStore
     chunk: int | None = None  # records edited together: what an interruption can cost
@@ -130,7 +130,7 @@ class PeakRun:
     def score(self, *what: Any) -> pd.DataFrame:
         """``score_records`` of this run's model and questions."""
         how: Any = {"ask": self.ask, "progress": self.progress}
-        return score_records(self.language_model, *what, **how)
+        return score_records(self.model, *what, **how)
 
     def scored(self, editor: Editor | None = None) -> pd.DataFrame:
         """Scores of each record under its own, independent edit, or by the unedited model."""
@@ -169,7 +169,7 @@ class PeakRun:
 
         def ask(record: PeakRecord) -> None:
             edit_request(record)
-            tokenised(self.language_model, self.ask(record)[0])
+            tokenised(self.model, self.ask(record)[0])
 
         read_all(((f"{self.data.path}, case_id {r.case_id}", r) for r in records), ask)
 
@@ -177,7 +177,7 @@ class PeakRun:
     def cases(self) -> Cases[PeakRecord]:
         """The records by number, kept by their content."""
         by_id = {record.case_id: record for record in self.data.records}
-        chunk = self.chunk or records_at_once(self.language_model.device, 32)
+        chunk = self.chunk or records_at_once(self.model.device, 32)
         return Cases(by_id, chunk, PeakRecord.to_json)
 
     def results(self, editor: Editor | None = None) -> Results:
@@ -198,7 +198,7 @@ class PeakRun:
             "dataset": self.data.name,
             "checksum": self.data.checksum,
             "strict_lists": STRICT if self.data.strict_lists else False,
-            **self.language_model.identity,
+            **self.model.identity,
             "scoring_version": SCORING_VERSION,
             "scored_by": {"answers": Question.version},
             **self.asked,
@@ -239,7 +239,7 @@ class PeakSequence:
 
     def _complete(self, missing: Sequence[int], earlier: Sequence[int]) -> None:
         """Edit on from the last earlier checkpoint whose update is intact."""
-        model, records = self.run.language_model, self.run.data.records
+        model, records = self.run.model, self.run.data.records
         start, total = 0, Update({})
         # An editor of its own sequences, PRUNE, remembers more than the cumulative update.
         resumable = type(self.editor).edit_sequentially is Editor.edit_sequentially

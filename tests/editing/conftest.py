@@ -105,7 +105,7 @@ def make_editor(moments_of: Callable[..., Any]) -> Callable[..., Any]:
         elif row.section == "kn":
             parts = {"contexts": ContextTemplates((CONTEXTS,))}
         return row.kind(
-            language_model=language_model, hyperparameters=row.hyperparameters(**values), **parts
+            model=language_model, hyperparameters=row.hyperparameters(**values), **parts
         )
 
     return build

@@ -35,14 +35,14 @@ class RandomEditor(Editor):
     hyperparameters = Hyperparameters()
 
     def __init__(self, language_model, scale=0.3, spoil=None):
-        self.language_model = language_model
+        self.model = language_model
         self.scale = scale
         self.spoil = spoil  # what becomes of a call's first update
         self.calls = 0
 
     def edit(self, requests):
         self.calls += 1
-        layout = self.language_model.layout
+        layout = self.model.layout
         updates = []
         for request in requests:
             generator = torch.Generator().manual_seed(len(request.text) + ord(request.target[0]))
@@ -192,7 +192,7 @@ def test_other_ways_to_ask_have_other_results(run_of, tiny, edits):
         {"sampling": Sampling(temperature=0.1)},
         {"layout": "latest"},
         {"universe": [replace(edits[0], new="Turin"), *edits[1:]]},
-        {"language_model": tiny("llama", 1)},
+        {"model": tiny("llama", 1)},
         *({"estimator": estimator} for estimator in ("exact", "texts")),
     )
     keys = {settings_key(replace(run, **change).settings()) for change in changes}
@@ -238,7 +238,7 @@ def publishing(tiny, edits, tmp_path, monkeypatch):
     monkeypatch.setattr(publish, "load_aliases", lambda layout: {})
 
     def published(editor, *, finished=False, **given):
-        monkeypatch.setattr(publish, "load", lambda *_, **__: editor.language_model)
+        monkeypatch.setattr(publish, "load", lambda *_, **__: editor.model)
         monkeypatch.setattr(publish, "build_editor", lambda *a, **k: editor)
         asked = {
             **defaults,

@@ -61,7 +61,7 @@ def train(
             _note(curve, row | trainer.evaluate(held_out))
             losses = []
             trainer.save(checkpoint)
-            save_network(trainer.network, output, trainer.learner.states.language_model)
+            save_network(trainer.network, output, trainer.learner.states.model)
             if time.monotonic() - start > patience:
                 return
 

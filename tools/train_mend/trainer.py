@@ -125,7 +125,7 @@ class _State:
 class TextStates:
     """States of texts, computed when first asked for."""
 
-    language_model: LanguageModel
+    model: LanguageModel
     layer: int
     _states: dict[Text, _State] = field(default_factory=dict)
 
@@ -135,10 +135,10 @@ class TextStates:
         states = [self._states[text] for text in texts]
         rows = [state.row for state in states]
         entering, final = (
-            pad_sequence(list(padded), batch_first=True).to(self.language_model.device)
+            pad_sequence(list(padded), batch_first=True).to(self.model.device)
             for padded in zip(*((state.entering, state.final) for state in states), strict=True)
         )
-        batch = EditBatch(self.language_model, rows, self.layer, entering=entering)
+        batch = EditBatch(self.model, rows, self.layer, entering=entering)
         return batch, final
 
     @torch.no_grad()
@@ -147,13 +147,13 @@ class TextStates:
             return
         rows = [EditRow(" ".join(text)) for text in texts]
         for row, (prompt, answer) in zip(rows, texts, strict=True):
-            ids = (prompt_ids(self.language_model, prompt), answer_ids(self.language_model, answer))
+            ids = (prompt_ids(self.model, prompt), answer_ids(self.model, answer))
             row.target += row.predict(*ids)
-        packed = pack([row.forest for row in rows], self.language_model)
-        block = self.language_model.layout.block(self.layer)
-        norm = self.language_model.layout.architecture.final_norm
-        with record(self.language_model, inputs=[block], outputs=[norm]) as seen:
-            hidden_states(self.language_model, packed.ids, packed.positions, packed.visible)
+        packed = pack([row.forest for row in rows], self.model)
+        block = self.model.layout.block(self.layer)
+        norm = self.model.layout.architecture.final_norm
+        with record(self.model, inputs=[block], outputs=[norm]) as seen:
+            hidden_states(self.model, packed.ids, packed.positions, packed.visible)
         for place, (text, row) in enumerate(zip(texts, rows, strict=True)):
             own = place, slice(len(row.forest))
             entering, final = (seen[module][own].clone().cpu() for module in (block, norm))
@@ -181,7 +181,7 @@ class Learner:
     ) -> Tensor:
         """Mean NLL of each text's answer [texts], under the update of its owner."""
         batch, _ = self.states.batch(texts)
-        with _edited(self.states.language_model, factors, owners):
+        with _edited(self.states.model, factors, owners):
             return batch.loss_terms(batch.hidden())["nll"]
 
     def change(
@@ -191,10 +191,10 @@ class Learner:
         all the text's positions, [texts].
         """
         batch, final = self.states.batch(texts)
-        head = self.states.language_model.model.get_output_embeddings()
+        head = self.states.model.model.get_output_embeddings()
         lengths = torch.tensor([active for active, _ in batch.lengths], device=final.device)
         real = torch.arange(final.shape[1], device=final.device) < lengths[:, None]
-        with _edited(self.states.language_model, factors, torch.arange(len(texts))):
+        with _edited(self.states.model, factors, torch.arange(len(texts))):
             edited = head(batch.hidden()[real]).float().log_softmax(-1)
         with torch.no_grad():
             base = head(final[real]).float().log_softmax(-1)
@@ -355,7 +355,7 @@ class Trainer:
         """What a checkpoint must share with the run that goes on from it."""
         return {
             "settings": json.dumps(asdict(self.settings)),
-            "model": self.learner.states.language_model.fingerprint,
+            "model": self.learner.states.model.fingerprint,
             "records": hashlib.sha256(repr(self.records).encode()).hexdigest()[:16],
         }
 

@@ -108,7 +108,8 @@ def publication(params: Mapping[str, Any]) -> Publication:
                 filtered[name] = apply_filter(part.records, scores, limits)
         return construction_run(params, model, built, filtered).tables
 
-    parts = [Part(name, {}, lambda name=name: made()[name]) for name in ("funnel", "filter")]  # type: ignore[misc]
+    read = {name: params[name] for name in ("relations", "most_rows")}
+    parts = [Part(name, read, lambda name=name: made()[name]) for name in ("funnel", "filter")]  # type: ignore[misc]
     name = run_name(params["source"], model.name)
     return Publication(name, About(_source(params, model)), parts)
 
