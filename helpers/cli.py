@@ -91,15 +91,9 @@ def sweep(
         typer.echo("\n".join(progress_of(file, folder=folder)))
         return
     with _stopped("stopped; what is finished is kept, resume with --resume"):
-        lines, failed = run_file(
-            file,
-            engine=engine,
-            resume=resume,
-            dry_run=dry_run,
-            workers=workers,
-            folder=folder,
-            allow_shell=allow_shell,
-        )
+        where = {"engine": engine, "workers": workers, "folder": folder}
+        how: Any = {"resume": resume, "dry_run": dry_run, "allow_shell": allow_shell, **where}
+        lines, failed = run_file(file, **how)
     typer.echo("\n".join(lines))
     raise typer.Exit(1 if failed else 0)
 

@@ -77,35 +77,35 @@ def data_folder() -> Path | None:
     return Path(named) if named else None
 
 
-def locate(resource: Resource, *, download: bool = True) -> Path:
+def locate(file: Resource, *, download: bool = True) -> Path:
     """Path of the verified copy below ``$HELPERS_DATA``, in the cache, or downloaded into the cache.
 
     Raises a ``NotHereError`` where there is no copy, and none may be downloaded.
     """
     folder = data_folder()
-    if folder is not None and (local := folder / resource.relative_path).is_file():
-        if resource.matches(local):
+    if folder is not None and (local := folder / file.relative_path).is_file():
+        if file.matches(local):
             return local
         raise UserError(
-            f"{resource.name}: {local} is not the published file (expected {resource.checksum}); "
-            f"replace it by {resource.url} or remove it"
+            f"{file.name}: {local} is not the published file (expected {file.checksum}); "
+            f"replace it by {file.url} or remove it"
         )
-    cached = cache_folder("data") / resource.relative_path
-    if cached.is_file() and resource.matches(cached):
+    cached = cache_folder("data") / file.relative_path
+    if cached.is_file() and file.matches(cached):
         return cached
     by_hand = (
-        f"save {resource.url} ({resource.checksum}; licence: {resource.licence}) as"
-        f" ${DATA_VARIABLE}/{resource.relative_path}"
+        f"save {file.url} ({file.checksum}; licence: {file.licence}) as"
+        f" ${DATA_VARIABLE}/{file.relative_path}"
     )
     if not download:
-        raise NotHereError(f"{resource.name}: no local copy; {by_hand}")
+        raise NotHereError(f"{file.name}: no local copy; {by_hand}")
     cached.parent.mkdir(parents=True, exist_ok=True)
     try:
         with written_whole(cached) as scratch:
             fetch = pooch.HTTPDownloader(timeout=60)  # seconds without an answer
-            fetch(resource.url, str(scratch), None)
-            if not resource.matches(scratch):
-                raise ValueError(f"{resource.url} no longer holds the published file")
+            fetch(file.url, str(scratch), None)
+            if not file.matches(scratch):
+                raise ValueError(f"{file.url} no longer holds the published file")
     except (OSError, ValueError) as error:  # no network, HTTP error, or another content
-        raise UserError(f"{resource.name}: {error}; {by_hand}") from error
+        raise UserError(f"{file.name}: {error}; {by_hand}") from error
     return cached

@@ -52,7 +52,9 @@ def read_params(params_file: Path, notebook: Path | None = None) -> dict[str, An
     try:
         values = load_yaml(params_file.read_text("utf-8")) or {}
     except (UnicodeDecodeError, yaml.YAMLError) as error:
-        raise UserError(f"{params_file} is not valid YAML: {error}") from error
+        raise UserError(
+            f"{params_file} is not valid YAML: {' '.join(str(error).split())}"
+        ) from error
     if not isinstance(values, dict) or not all(isinstance(name, str) for name in values):
         raise UserError(f"{params_file} must be a flat mapping of parameter names to values")
     return validate_params(values, notebook, where=str(params_file))

@@ -25,20 +25,21 @@ PUBLISHED = {
 }
 
 
-def publish(
-    params_file: Path, *, name: str = "", finished: bool = False, data: Path = DATA
-) -> Path:
+def publish(file: Path, *, name: str = "", finished: bool = False, data: Path = DATA) -> Path:
     """Compute what is missing, then write its tables, and return the published run's folder.
 
     ``name`` labels the run besides its model and data. ``finished``: write what there is, make no edit.
     """
-    params = read_params(params_file)
-    notebook = notebook_of(params_file).stem
+    params = read_params(file)
+    notebook = notebook_of(file).stem
     if notebook not in PUBLISHED:
-        raise UserError(f"{params_file}: published are those of notebooks 02 to 06")
+        raise UserError(f"{file}: published are those of notebooks 02 to 06")
     paper, module, function = PUBLISHED[notebook + ", scorers" * bool(params.get("scorers"))]
     with chdir(REPOSITORY):  # from where the notebooks read paths as well
-        check_values(params_file, params, published=False)
+        check_values(file, params, published=False)
+        data_of = (str(params.get(key)) for key in ("dataset", "source", "benchmark"))
+        if not name and any(Path(each).exists() for each in data_of):
+            raise UserError(f"{file}: for data of your own, name the run with --name")
         made = getattr(import_module(module), function)(params)
         written = publish_parts(made, Archive(data / paper, label=name), finished=finished)
     if data == DATA:

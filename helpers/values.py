@@ -10,7 +10,7 @@ from typing import Any
 from helpers import UserError
 from helpers.editing.build import check_method
 from helpers.editing.corpus import corpus_named
-from helpers.editing.editors import Variant, method_label
+from helpers.editing.editors import EDITORS, Variant, method_label
 from helpers.editing.mend import UntrainedError
 from helpers.fetch import NotHereError, files_of, locate
 from helpers.klob.examples import read_examples
@@ -37,8 +37,10 @@ _ALONE: dict[str, Callable[[Any], object]] = {
     "dtype": torch_dtype,
     "device": torch_device,
     "corpus": corpus_named,
-    **dict.fromkeys((*_METHODS, "method", "editor"), method_label),
+    **dict.fromkeys((*_METHODS, "method"), method_label),
     "doses": Variant.parse,
+    "editor": partial(one_of, "editor", known=EDITORS),
+    "editors": lambda editor: method_label(f"{editor}+app"),
     "locators": make_locator,
     "mode": partial(one_of, "mode", known=("sequential", "independent")),
     "modes": partial(one_of, "modes", known=MODES),

@@ -193,13 +193,13 @@ def made_in_batches(
 
 
 def diagnostics_of(
-    language_model: LanguageModel,
+    model: LanguageModel,
     deltas: Mapping[str, Delta],
     extra: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """What is recorded with an edit: ||Delta W||, ||Delta W|| / ||W|| and ``extra``."""
     norms = {name: delta.norm() for name, delta in deltas.items()}
-    relative = {name: norm / language_model.weight_norm(name) for name, norm in norms.items()}
+    relative = {name: norm / model.weight_norm(name) for name, norm in norms.items()}
     exploding = any(value > 1 for value in relative.values())
     return {"norm": norms, "relative_norm": relative, "exploding": exploding, **(extra or {})}
 

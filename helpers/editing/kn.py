@@ -121,9 +121,9 @@ class Kn(Editor):
             found.append(torch.stack(parts).mean(0))
         return torch.stack(found), own[0][: len(new)], new
 
-    def neurons(self, attributions: Tensor) -> Tensor:
-        """The refined set as booleans [layers, neurons] from attributions [prompts, ...]."""
+    def neurons(self, scores: Tensor) -> Tensor:
+        """The refined set as booleans [layers, neurons] from scores [prompts, ...]."""
         settings = self.hyperparameters
-        highest = attributions.amax(dim=(1, 2), keepdim=True)
-        coarse = (attributions > settings.adaptive_threshold * highest) & (attributions > 0)
-        return coarse.sum(0) > settings.p * len(attributions)
+        highest = scores.amax(dim=(1, 2), keepdim=True)
+        coarse = (scores > settings.adaptive_threshold * highest) & (scores > 0)
+        return coarse.sum(0) > settings.p * len(scores)

@@ -201,9 +201,9 @@ class Hypernetwork(nn.Module):
         return digest.hexdigest()[:16]
 
 
-def load_network(model: LanguageModel, hyperparameters: MendHyperparameters) -> Hypernetwork:
-    """The trained hypernetwork that hyperparameters name, or a ``NetworkError``."""
-    path = network_file(model.name, hyperparameters)
+def load_network(model: LanguageModel, preset: MendHyperparameters) -> Hypernetwork:
+    """The trained hypernetwork that preset name, or a ``NetworkError``."""
+    path = network_file(model.name, preset)
     metadata, state = read_kept(path, _read)
     train = "train one with python -m tools.train_mend"
     if "mend" not in metadata:
@@ -217,10 +217,10 @@ def load_network(model: LanguageModel, hyperparameters: MendHyperparameters) -> 
     shapes = {name: (out, into) for name, (out, into) in described["shapes"].items()}
     layers = {model.layout.layer_of(name) for name in shapes}
     rank = described["rank"]
-    if layers != set(hyperparameters.layers) or rank != hyperparameters.rank:
+    if layers != set(preset.layers) or rank != preset.rank:
         raise NetworkError(
-            f"{path} edits layers {sorted(layers)} at rank {rank}; the hyperparameters name"
-            f" layers {sorted(hyperparameters.layers)}, rank {hyperparameters.rank}: make them agree"
+            f"{path} edits layers {sorted(layers)} at rank {rank}; the preset name"
+            f" layers {sorted(preset.layers)}, rank {preset.rank}: make them agree"
         )
     network = Hypernetwork(shapes, rank)
     network.load_state_dict(state)

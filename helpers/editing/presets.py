@@ -196,7 +196,9 @@ def content_of(path: Path) -> dict[str, Any]:
     try:
         content = load_yaml(path.read_text("utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise EditorError(f"{path} is no YAML ({error}); correct or remove it") from error
+        raise EditorError(
+            f"{path} is no YAML ({' '.join(str(error).split())}); correct or remove it"
+        ) from error
     if not isinstance(content, dict):
         raise EditorError(f"{path} holds no hyperparameters; correct or remove it")
     return content
@@ -210,7 +212,8 @@ def _found(editor: str, model: str) -> tuple[Path, str, dict[str, Any]]:
     """The model's file, the editor's section there, and the presets in it."""
     path = model_file(model)
     sections = content_of(path)["editors"] if path.exists() else {}
-    section = editor if editor in sections else split_method(editor)[0].section
+    name = editor.partition("+")[0]
+    section = name if name in sections else split_method(name)[0].section
     return path, section, sections.get(section, {})
 
 
@@ -225,7 +228,10 @@ def _place(editor: str, model: str, preset: Preset) -> str:
 def _generic_values(section: str, size: Size) -> dict[str, Any]:
     sections = content_of(_GENERIC_FILE)["editors"]
     if section not in sections:
-        raise EditorError(f"{section} has no generic preset; it has to be trained first")
+        raise EditorError(
+            f"{section} has no generic preset: leave it out, or give the model a"
+            f" section {section} in params/models and run python -m tools.train_mend"
+        )
     values, (blocks, hidden_size) = dict(sections[section]), size
     if "depth" in values:
         many = min(values.pop("blocks", 1), blocks)

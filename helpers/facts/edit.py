@@ -121,8 +121,9 @@ def edit_facts(
     """
     if isinstance(facts, Fact) or not facts or not all(isinstance(fact, Fact) for fact in facts):
         raise RequestError("give a list of facts: edit_facts(model, [Fact(subject, …)])")
-    if bare := [fact.request.text for fact in facts if app and not (fact.correct or fact.false)]:
-        raise RequestError(f"{bare[0]!r}: APP protects answers; give some, or leave APP out")
+    unlisted = [fact.request.text for fact in facts if not (fact.correct or fact.false)]
+    if unlisted and (app or editor.endswith("+app")):
+        raise RequestError(f"{unlisted[0]!r}: APP protects answers; give some, or leave APP out")
     # Before an edit is made: it refuses whatever cannot be scored.
     before = _answered(model, facts, (), [-1] * len(facts))
     chosen = presets.default_preset(editor, model.name) if preset is None else preset
@@ -140,10 +141,7 @@ def edit_facts(
 
 
 def _answered(
-    model: LanguageModel,
-    facts: Sequence[Fact],
-    updates: Sequence[Update],
-    owners: Sequence[int],
+    model: LanguageModel, facts: Sequence[Fact], updates: Sequence[Update], owners: Sequence[int]
 ) -> list[_Answered]:
     """Each fact's answers: the most probable tokens, fewer where the text ends, and scores."""
     questions = [Question(f.prompts[0], (f.target, *f.correct, *f.false)) for f in facts]

@@ -108,18 +108,18 @@ def load_examples(
 
     A UserError names the lines that ``asked``, a model, cannot be asked.
     """
-    examples = read_examples(subtask, source)
+    chosen = read_examples(subtask, source)
     if count is not None:
-        if not 0 < count <= len(examples):
-            raise UserError(f"{count} examples wanted, the file has {len(examples)}")
-        examples = {n: examples[n] for n in sorted(random.Random(seed).sample([*examples], count))}
-    groups = {number: _sentences(example) for number, example in examples.items()}
+        if not 0 < count <= len(chosen):
+            raise UserError(f"{count} examples wanted, the file has {len(chosen)}")
+        chosen = {n: chosen[n] for n in sorted(random.Random(seed).sample([*chosen], count))}
+    groups = {number: _sentences(example) for number, example in chosen.items()}
     if asked:
         path = _file(subtask, source)
         placed = ((f"{path}, line {n + 1}", group) for n, group in groups.items())
         read_all(placed, partial(encode, asked))
-    relations = ("" if isinstance(each, str) else each.fact[1] for each in examples.values())
-    return Examples(subtask, tuple(groups.values()), tuple(relations), tuple(examples))
+    relations = ("" if isinstance(each, str) else each.fact[1] for each in chosen.values())
+    return Examples(subtask, tuple(groups.values()), tuple(relations), tuple(chosen))
 
 
 def _sentences(example: Example) -> tuple[Sentence, ...]:

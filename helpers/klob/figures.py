@@ -89,21 +89,21 @@ def layer_strips(
 
 
 @figure("05_rsim", title="RSim as the ratio of two distances")
-def rsim_line(candidate: float, everywhere: float, *, title: str) -> Figure:
+def rsim_line(candidate: float, overall: float, *, title: str) -> Figure:
     """RSim as the ratio of two distances on the scale of similarity (KLoB, Figure 3)."""
     use_style()
     drawn, axes = plt.subplots(figsize=(6.6, 1.6))
     axes.plot([0, 1], [0, 0], color="0.5", linewidth=1)
-    for place, name in ((0.0, "0"), (everywhere, "Sim_all"), (candidate, "Sim_cand"), (1.0, "1")):
+    for place, name in ((0.0, "0"), (overall, "Sim_all"), (candidate, "Sim_cand"), (1.0, "1")):
         axes.plot(place, 0, "|", color="black", markersize=10)
         axes.annotate(name, (place, -0.28), ha="center", va="top", fontsize=8)
     for height, end, name in ((0.35, candidate, "Sim_cand - Sim_all"), (0.8, 1.0, "1 - Sim_all")):
         arrow = {"arrowstyle": "<->", "color": PALETTE[0]}
-        axes.annotate("", (everywhere, height), (end, height), arrowprops=arrow)
-        middle = (everywhere + end) / 2
-        length = f"{name} = {end - everywhere:.2f}"
+        axes.annotate("", (overall, height), (end, height), arrowprops=arrow)
+        middle = (overall + end) / 2
+        length = f"{name} = {end - overall:.2f}"
         axes.annotate(length, (middle, height + 0.06), ha="center", fontsize=8)
-    near, whole = candidate - everywhere, 1 - everywhere
+    near, whole = candidate - overall, 1 - overall
     axes.set_ylim(-0.6, 1.2)
     axes.axis("off")
     return told(drawn, f"RSim = {near:.2f} / {whole:.2f} = {near / whole:.2f}", title)

@@ -61,12 +61,12 @@ def study_publication(params: Mapping[str, Any], more: More = lambda *_: ()) -> 
 
 def peak_run(params: Mapping[str, Any]) -> PeakRun:
     """Model, records and results store that the parameters name."""
-    language_model = models.load(params["model"], dtype=params["dtype"], device=params["device"])
+    model = models.load(params["model"], dtype=params["dtype"], device=params["device"])
     how = {name: params[name] for name in ("strict_lists", "seed")}
     how |= {"limit": params["records"], "keep": params.get("keep")}
     data = load_peak(params["dataset"], **how)
     store = ResultsStore(REPOSITORY / params["results"])
-    return PeakRun(language_model, data, store, progress=True)
+    return PeakRun(model, data, store, progress=True)
 
 
 def small(table: pd.DataFrame) -> pd.DataFrame:

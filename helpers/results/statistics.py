@@ -97,14 +97,14 @@ def paired_means(first: ArrayLike, second: ArrayLike) -> Contrast:
     A record where either is NaN is omitted. The p-value is 1 where the two never differ.
     """
     one, two = _pairs(first, second)
-    differences = two - one
-    if len(differences) < 2:
+    changes = two - one
+    if len(changes) < 2:
         p_value = np.nan
-    elif np.ptp(differences) <= 1e-12 * np.abs(differences).max():  # all by the same amount
-        p_value = float(differences[0] == 0)
+    elif np.ptp(changes) <= 1e-12 * np.abs(changes).max():  # all by the same amount
+        p_value = float(changes[0] == 0)
     else:
         p_value = float(stats.ttest_rel(two, one).pvalue)
-    return Contrast(mean_interval(differences), p_value)
+    return Contrast(mean_interval(changes), p_value)
 
 
 def paired_shares(first: ArrayLike, second: ArrayLike) -> Contrast:
@@ -112,13 +112,13 @@ def paired_shares(first: ArrayLike, second: ArrayLike) -> Contrast:
     bootstrap over records; where no record changes, the exact bound of how many may.
     """
     one, two = _pairs(first, second)
-    differences = two - one
+    changes = two - one
     if is_binary(one) and is_binary(two):
         return Contrast(paired_proportions(one, two), _newcombe_p(one, two))
-    if not differences.any():
-        bound = share_interval(np.abs(differences)).high
-        return Contrast(Estimate(0.0, -bound, bound, len(differences)), 1.0)
-    return _bootstrapped(differences)
+    if not changes.any():
+        bound = share_interval(np.abs(changes)).high
+        return Contrast(Estimate(0.0, -bound, bound, len(changes)), 1.0)
+    return _bootstrapped(changes)
 
 
 def mean_above(values: ArrayLike, level: float) -> Contrast:

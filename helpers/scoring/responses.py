@@ -154,7 +154,7 @@ def _generated(
         hidden = hidden_states(model, batch.ids, batch.positions, batch.visible, cache)
     cache.batch_repeat_interleave(copies)
     read = batch.last(hidden), batch.real, batch.positions
-    hidden, visible, key_positions = (each.repeat_interleave(copies, 0) for each in read)
+    hidden, visible, keys_at = (each.repeat_interleave(copies, 0) for each in read)
     lengths, owner_of = visible.sum(1), torch.tensor(owners).repeat_interleave(copies)
     tokens: list[list[int]] = [[] for _ in draws]
     alive = np.arange(len(draws))
@@ -168,12 +168,12 @@ def _generated(
             keep = torch.tensor(going).nonzero()[:, 0]
             alive, owner_of, keep = alive[going], owner_of[keep], keep.to(hidden.device)
             cache.batch_select_indices(keep)
-            left = (chosen, lengths, visible, key_positions)
-            chosen, lengths, visible, key_positions = (each[keep] for each in left)
+            left = (chosen, lengths, visible, keys_at)
+            chosen, lengths, visible, keys_at = (each[keep] for each in left)
         positions = (lengths + step)[:, None]
         visible = torch.cat([visible, torch.ones_like(visible[:, :1])], dim=1)
-        mask = Mask.of(model, positions, visible[:, None], key_positions)
-        key_positions = torch.cat([key_positions, positions], dim=1)
+        mask = Mask.of(model, positions, visible[:, None], keys_at)
+        keys_at = torch.cat([keys_at, positions], dim=1)
         with overlay(model, updates, owner_of):
             hidden = hidden_states(model, chosen[:, None], positions, mask, cache)[:, -1]
     return [tuple(row) for row in tokens]

@@ -105,7 +105,7 @@ def read_sweep(path: Path) -> Sweep:
         raise UserError(f"{path}: {lines}") from error
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise UserError(
-            f"no readable sweep file {path} ({error}); examples are in params/sweeps"
+            f"no readable sweep file {path} ({' '.join(str(error).split())}); see params/sweeps"
         ) from error
 
 

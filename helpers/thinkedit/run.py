@@ -77,9 +77,11 @@ class ThinkEditRun:
         updates = self._updates(editor, mode, edits)
         failures = [update.diagnostics.get("failure", "") for update in updates]
         made = pd.DataFrame({"case_id": [edit.case_id for edit in edits], "failure": failures})
-        sequence = mode == "sequential"  # one edited model on the device at a time
-        under = (updates[-1:], [0] * len(edits)) if sequence else (updates, range(len(edits)))
-        table = self._scored(edits, *under)
+        sequence = mode == "sequential"
+        if sequence:  # one edited model on the device at a time
+            table = self._scored(edits, updates[-1:], [0] * len(edits))
+        else:
+            table = self._scored(edits, updates, range(len(edits)))
         if self.estimator == "exact":
             if sequence and table["original_sum"].isna().any():
                 raise UserError(f"{editor.method}: a score is not finite; use a wider dtype")

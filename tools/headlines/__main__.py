@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pandas as pd
+import typer
 
 from helpers.behaviour.agreement import by_state
 from helpers.behaviour.scorers import AGAIN
@@ -63,7 +64,10 @@ def readme(headlines: Iterable[Headline]) -> str:
 def editors_table() -> pd.DataFrame:
     """Every plain editor on PEAK-CF and on what each model recalls, one row per editor and model."""
     rows: dict[tuple[str, str], dict[str, str]] = {}
-    peak_runs, own_runs = archive("peak").runs(), archive("thinkedit").runs()
+    peak_runs, own_runs = (
+        [run for run in archive(paper).runs() if "@" not in run.name]
+        for paper in ("peak", "thinkedit")
+    )
     for run in (run for run in peak_runs if run.name.endswith("_peak-cf")):
         for label, records in method_metrics(scores_of(run)).items():
             if "+" not in label:
@@ -126,10 +130,16 @@ def _markdown(table: pd.DataFrame) -> str:
 
 _MAIN_MODEL = MAIN_RUN.split("_")[0]
 
-if __name__ == "__main__":
+
+def main() -> None:
+    """Write the boxes of the notebooks and the tables of the README anew."""
     made = all_headlines()
     README.write_text(readme(made), "utf-8")
     for each in made:
         path, text = notebook(each)
         path.write_text(text, "utf-8")
         print(path)
+
+
+if __name__ == "__main__":
+    typer.run(main)
