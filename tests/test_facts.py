@@ -56,10 +56,10 @@ def blocks(name: str) -> list[str]:
 @pytest.fixture
 def checkpoint(tiny, tmp_path):
     """A tiny model as users have theirs: a folder."""
-    language_model = tiny("llama")
+    model = tiny("llama")
     folder = tmp_path / "my-model"
-    language_model.model.save_pretrained(folder)
-    language_model.tokenizer.save_pretrained(folder)
+    model.model.save_pretrained(folder)
+    model.tokenizer.save_pretrained(folder)
     (folder / "chat_template.jinja").write_text(CHAT)
     return folder
 
@@ -81,31 +81,31 @@ def test_an_edit_is_seen_in_the_table(tiny):
 
 def test_measures_are_of_tokens_and_the_text_is_only_shown(tiny):
     """By hand: the greedy tokens and log-probabilities that the table's numbers are made of."""
-    language_model = tiny("llama")
+    model = tiny("llama")
     greedy = replace(GREEDY, stop=None)
     starts = [f"{letter} is\n" for letter in string.ascii_letters]
-    own = sample_tokens(language_model, starts, None, None, greedy)
-    texts = [language_model.tokenizer.decode(ids[0][:1]) for ids in own]
+    own = sample_tokens(model, starts, None, None, greedy)
+    texts = [model.tokenizer.decode(ids[0][:1]) for ids in own]
     known, start = next(pair for pair in zip(texts, starts, strict=True) if pair[0].isalnum())
     facts = [
         replace(SUDAN, paraphrases=("Chad is near {}, near",), locality=("A", "The sun is")),
         Fact(start[0], "{} is\n", known),
     ]
-    result = edit_facts(language_model, facts, editor="ft-m", preset=FAST)
+    result = edit_facts(model, facts, editor="ft-m", preset=FAST)
     first, second = result.table.to_dict("records")
     assert (second["outcome"], first["outcome"]) == ("known before", "written")
     assert np.isnan(second["efficacy"])
     assert first["efficacy"] == 1
     asked = [Question(facts[0].prompts[0], ("Thailand",))] * 2
-    scores = score_answers(language_model, asked, result.updates, [-1, 0])
+    scores = score_answers(model, asked, result.updates, [-1, 0])
     assert first["P before"] == pytest.approx(np.exp(scores["sum"][0]), rel=1e-4)
     assert first["P after"] == pytest.approx(np.exp(scores["sum"][1]), rel=1e-4)
     prompts = facts[0].prompts[1:]
     before, after = (
-        [ids for (ids,) in sample_tokens(language_model, prompts, [u], [o] * 3, greedy)]
+        [ids for (ids,) in sample_tokens(model, prompts, [u], [o] * 3, greedy)]
         for u, o in ((result.updates[0], -1), (result.updates[0], 0))
     )
-    target = answer_ids(language_model, "Thailand")
+    target = answer_ids(model, "Thailand")
     assert first["generality"] == float(after[0][: len(target)] == target)
     assert before[1:] != after[1:]
     departs = [
@@ -155,11 +155,11 @@ VECTOR = {
     ("editor", "own"), [("rect", {"keep": 0.25}), ("prune", {"log_base": 2.0})]
 )
 def test_a_wrapping_editor_takes_its_own_hyperparameters_and_its_bases(tiny, tmp_path, editor, own):
-    language_model, options = tiny("llama"), {"corpus": "self-8x16"}
+    model, options = tiny("llama"), {"corpus": "self-8x16"}
     path = tmp_path / "mine.yaml"
     path.write_text(json.dumps({**own, **VECTOR}))
     made = [
-        build_editor(editor, language_model, preset=preset, **options)
+        build_editor(editor, model, preset=preset, **options)
         for preset in ({**own, **VECTOR}, path)
     ]
     ((name, value),) = own.items()
@@ -167,7 +167,7 @@ def test_a_wrapping_editor_takes_its_own_hyperparameters_and_its_bases(tiny, tmp
     assert {each.base.hyperparameters.v_num_grad_steps for each in made} == {2}
     assert base_hyperparameters(editor, "any", path).moment_layers == (1,)
     with pytest.raises(EditorError, match="kep: Extra inputs"):
-        build_editor(editor, language_model, preset={**own, **VECTOR, "kep": 1})
+        build_editor(editor, model, preset={**own, **VECTOR, "kep": 1})
 
 
 def test_the_table_reports_what_is_odd_about_an_edit(tiny):
@@ -180,28 +180,28 @@ def test_the_table_reports_what_is_odd_about_an_edit(tiny):
 
 
 def test_a_fact_is_edited_and_scored_inside_the_chat_template(tiny, monkeypatch):
-    language_model = tiny("llama")
-    monkeypatch.setattr(language_model.tokenizer, "chat_template", CHAT)
-    asked = replace(SUDAN, prompt=chat_prompt(language_model, SUDAN.prompt))
-    row = edit_facts(language_model, [asked], editor="ft-m", preset=FAST).table.iloc[0]
+    model = tiny("llama")
+    monkeypatch.setattr(model.tokenizer, "chat_template", CHAT)
+    asked = replace(SUDAN, prompt=chat_prompt(model, SUDAN.prompt))
+    row = edit_facts(model, [asked], editor="ft-m", preset=FAST).table.iloc[0]
     assert row["fact"] == "Q Sudan shares a border with\nA\n"
     assert row["generated after"].startswith("Thailand")
 
 
 def test_facts_together_are_one_update(checkpoint, tmp_path):
     facts = [SUDAN, Fact("Peru", "{} lies beside", "Mali")]
-    language_model = models.load(str(checkpoint))
-    result = edit_facts(language_model, facts, editor="ft-m", preset=FAST, together=True)
+    model = models.load(str(checkpoint))
+    result = edit_facts(model, facts, editor="ft-m", preset=FAST, together=True)
     (update,) = result.updates
     update.save(tmp_path / "edit.safetensors")
     assert Update.load(tmp_path / "edit.safetensors").diagnostics == update.diagnostics
     before = result.generate(["Peru lies beside"], fact=1)
-    assert result.write() is language_model
-    after = sample_responses(language_model, ["Peru lies beside"], n=1, sampling=GREEDY)
+    assert result.write() is model
+    after = sample_responses(model, ["Peru lies beside"], n=1, sampling=GREEDY)
     assert before == after[0]
-    weights = {name: language_model.weight(name).clone() for name in update}
-    assert result.write() is language_model
-    assert all(torch.equal(language_model.weight(name), kept) for name, kept in weights.items())
+    weights = {name: model.weight(name).clone() for name in update}
+    assert result.write() is model
+    assert all(torch.equal(model.weight(name), kept) for name, kept in weights.items())
     assert result.generate(["Peru lies beside"], fact=1) == before  # not twice the edit
 
 
@@ -217,17 +217,17 @@ def test_an_editor_that_has_no_loss_or_no_network_says_so(tiny, app):
 def test_hyperparameters_come_from_anywhere(tiny, tmp_path):
     path = tmp_path / "mine.yaml"
     path.write_text("layers: [1]\nnum_steps: 3\nlr: 0.05\nnorm_constraint: 0.5\n")
-    language_model = tiny("llama")
+    model = tiny("llama")
     tables = [
-        edit_facts(language_model, [SUDAN], editor="ft-m", preset=preset).table
+        edit_facts(model, [SUDAN], editor="ft-m", preset=preset).table
         for preset in (path, str(path), {**FAST, "num_steps": 3})
     ]
     assert len({table["P after"][0] for table in tables}) == 1
     with pytest.raises(EditorError, match=r"no file .*absent\.yaml"):
-        edit_facts(language_model, [SUDAN], editor="ft-m", preset=tmp_path / "absent.yaml")
+        edit_facts(model, [SUDAN], editor="ft-m", preset=tmp_path / "absent.yaml")
     path.write_text("editors: {}\n")
     with pytest.raises(EditorError, match="editors: Extra inputs"):
-        edit_facts(language_model, [SUDAN], editor="ft-m", preset=path)
+        edit_facts(model, [SUDAN], editor="ft-m", preset=path)
 
 
 def test_the_generic_preset_follows_depth_and_width_and_says_that_it_is_untuned():
@@ -246,9 +246,9 @@ def test_the_generic_preset_follows_depth_and_width_and_says_that_it_is_untuned(
 def test_a_folder_takes_hyperparameters_by_configuration_and_never_by_name(checkpoint, tmp_path):
     for name in ("my-model", "smollm2-135m"):
         folder = checkpoint if name == "my-model" else checkpoint.rename(tmp_path / name)
-        language_model = models.load(str(folder))
+        model = models.load(str(folder))
         with pytest.raises(EditorError, match=r"copy .*\.yaml .*'generic'"):
-            edit_facts(language_model, [SUDAN], editor="rome")
+            edit_facts(model, [SUDAN], editor="rome")
     real = tmp_path / "anything"
     real.mkdir()
     (real / "config.json").write_text(
@@ -258,9 +258,9 @@ def test_a_folder_takes_hyperparameters_by_configuration_and_never_by_name(check
 
 
 def test_a_hub_name_that_fits_by_name_only_is_refused(tiny):
-    language_model = replace(tiny("llama"), name="somebody/gpt2-xl")
+    model = replace(tiny("llama"), name="somebody/gpt2-xl")
     with pytest.raises(EditorError, match="by name only"):
-        edit_facts(language_model, [SUDAN], editor="ft-m", preset="paper")
+        edit_facts(model, [SUDAN], editor="ft-m", preset="paper")
 
 
 def test_the_configurations_are_those_of_the_shapes():

@@ -113,13 +113,13 @@ def test_saved_figures_exist(notebook):
 @pytest.mark.parametrize(("case_id", "known"), [(3, True), (0, False)])
 def test_aff_of_other_records_is_labelled_by_its_prompts(tiny, capsys, case_id, known):
     """Notebook 01 under a random update, on a record known at the edit prompt and on one that is not."""
-    language_model = tiny("llama")
-    layout, drawn = language_model.layout, torch.Generator().manual_seed(0)
+    model = tiny("llama")
+    layout, drawn = model.layout, torch.Generator().manual_seed(0)
     sizes = (layout.hidden_size, layout.intermediate_size)
     update = Update(
         {layout.mlp_out(1): LowRank(*(0.3 * torch.randn(n, 1, generator=drawn) for n in sizes))}
     )
-    names = {"language_model": language_model, "update": update, "update_app": update}
+    names = {"language_model": model, "update": update, "update_app": update}
     names |= {"dataset": "peak-mini-cf", "case_id": case_id}
     start, *cells = (cell.source for cell in code_cells(BY_NAME["01_preliminaries"])[1:])
     exec(start.partition("\n\n")[0], names)  # its imports

@@ -33,7 +33,7 @@ NONSENSE: list[tuple[str, dict[str, Any]]] = [
     (RUNS, {"records": 0}),
     *((RUNS, {"methods": methods}) for methods in ([], ["rome+nosuch"], ["kn+app"])),
     (RUNS, {"published": ["nosuch", "smollm2-135m"]}),
-    *((ABLATIONS, {"editors": editors}) for editors in ([], ["nosuch"])),
+    *((ABLATIONS, {"editors": editors}) for editors in ([], ["nosuch"], ["kn"])),
     *((ABLATIONS, {name: ["nosuch"]}) for name in ("fairer", "others", "scorers", "sequences")),
     *((ABLATIONS, {name: [-1]}) for name in ("neighbours", "checkpoints", "factors", "margins")),
     *((ABLATIONS, {"doses": [name]}) for name in ("rome@nosuch=2x", "rome@alpha=2x")),
@@ -49,7 +49,7 @@ NONSENSE: list[tuple[str, dict[str, Any]]] = [
     *((THINKEDIT, {name: ["guess"]}) for name in ("modes", "estimators")),
     (THINKEDIT, {"temperature": math.nan}),
     (EXPLORER, {"editor": "kn", "app": True}),
-    (EXPLORER, {"edit": 999}),
+    *((EXPLORER, values) for values in ({"editor": "ft-m+app"}, {"edit": 999})),
 ]
 
 

@@ -37,12 +37,12 @@ QUICK = {
 }
 
 
-def quick_editor(name, language_model):
+def quick_editor(name, model):
     if name == "mend":
-        network = untrained(language_model, (2, 3), 4)
-        return Mend(language_model, MendHyperparameters(layers=(2, 3), rank=4), network=network)
+        network = untrained(model, (2, 3), 4)
+        return Mend(model, MendHyperparameters(layers=(2, 3), rank=4), network=network)
     how = {"preset": "generic", "corpus": "self-64x32", "overrides": QUICK.get(name, VECTOR)}
-    editor = build_editor(name, language_model, **how)
+    editor = build_editor(name, model, **how)
     return shape_threshold(editor) if name == "alphaedit" else editor
 
 
@@ -66,24 +66,24 @@ def test_batched_edits_equal_the_plain_path(tiny, architecture, name, tmp_path, 
 
 def test_scores_under_an_update_equal_the_plain_path(tiny, tmp_path, monkeypatch):
     monkeypatch.setenv("HELPERS_CACHE", str(tmp_path))
-    language_model = tiny("llama")
-    updates = quick_editor("memit", language_model).edit(REQUESTS)
+    model = tiny("llama")
+    updates = quick_editor("memit", model).edit(REQUESTS)
     questions = [Question(r.text, (r.target, "Rome", "Paris, France")) for r in REQUESTS]
-    ours = score_answers(language_model, questions, updates, range(len(updates)))
+    ours = score_answers(model, questions, updates, range(len(updates)))
     plain: list[float] = []
     for question, update in zip(questions, updates, strict=True):
-        with apply(language_model, update):
-            plain += plain_scores(language_model, [question])
+        with apply(model, update):
+            plain += plain_scores(model, [question])
     np.testing.assert_allclose(ours["mean"], plain, atol=1e-4)
 
 
 def test_responses_under_an_update_equal_the_plain_path(tiny):
-    language_model = tiny("llama")
-    updates = random_updates(language_model)[::4]
+    model = tiny("llama")
+    updates = random_updates(model)[::4]
     prompts = [request.text for request in REQUESTS[: len(updates)]]
     sampling = Sampling(temperature=0, max_new_tokens=9)
-    ours = sample_tokens(language_model, prompts, updates, range(len(updates)), sampling)
-    plain = plain_responses(language_model, prompts, updates, 9)
+    ours = sample_tokens(model, prompts, updates, range(len(updates)), sampling)
+    plain = plain_responses(model, prompts, updates, 9)
     assert [ids for (ids,) in ours] == plain
 
 

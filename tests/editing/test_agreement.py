@@ -66,7 +66,7 @@ def app_of(method: str, given: dict[str, Any]) -> App | None:
     return App(given["aerfa"], given["beta"], given["gama"]) if "APP" in method else None
 
 
-def vector_editor(method: str, reference: dict[str, Any], folder, language_model):
+def vector_editor(method: str, reference: dict[str, Any], folder, model):
     """The editor with the reference run's hyperparameters, templates and second moments."""
     kind, values, templates = KINDS[method]
     given = reference["methods"][method]["hparams"]
@@ -81,16 +81,16 @@ def vector_editor(method: str, reference: dict[str, Any], folder, language_model
     moments, tokens = {}, reference["meta"]["mom2"]["tokens"]
     for layer in hyperparameters.layers:
         matrix = torch.from_numpy(np.load(folder / "second_moment" / f"layer{layer}.npy"))
-        print_ = language_model.fingerprint
+        print_ = model.fingerprint
         moments[layer] = SecondMoment(matrix, tokens, layer, print_, "reference")
-    return kind(language_model, hyperparameters, contexts, moments, app_of(method, given))
+    return kind(model, hyperparameters, contexts, moments, app_of(method, given))
 
 
-def assert_scores(language_model, records, requests, updates, when: str, atol: float) -> None:
+def assert_scores(model, records, requests, updates, when: str, atol: float) -> None:
     """Mean negative log-likelihoods of the target and the correct answers are the authors'."""
     questions = [Question(r.text, (r.target, *r.correct)) for r in requests]
     owners = None if updates is None else range(len(requests))
-    table = score_answers(language_model, questions, updates, owners)
+    table = score_answers(model, questions, updates, owners)
     for i, record in enumerate(records):
         scores = record[f"nll_{when}"]["rewrite_prompts_probs"][0]
         found = -table.loc[table.question == i, "mean"].to_numpy()
@@ -119,11 +119,11 @@ def test_vector_editors(method, reference, reference_folder, edits_of, smollm2) 
             assert dimensions == [expected[str(layer)] for layer in editor.hyperparameters.layers]
 
 
-def ft_editor(method: str, reference: dict[str, Any], language_model) -> Ft:
+def ft_editor(method: str, reference: dict[str, Any], model) -> Ft:
     given = reference["methods"][method]["hparams"]
     names = ("layers", "num_steps", "lr", "norm_constraint")
     settings = FtHyperparameters(**{name: given[name] for name in names})
-    return Ft(language_model, settings, app_of(method, given))
+    return Ft(model, settings, app_of(method, given))
 
 
 def losses_of(update) -> list[float]:
@@ -148,10 +148,10 @@ def test_ft_with_app_differs_by_two_slips_only(reference, edits_of, smollm2, mon
     editor, target = ft_editor("FT_APP", reference, smollm2), requests[0].target
     expected = [step["loss"] for step in record["steps"]]
 
-    def without_blank(language_model, answers, separator):
-        encode = language_model.tokenizer
+    def without_blank(model, answers, separator):
+        encode = model.tokenizer
         ids = {text: tuple(encode(text, add_special_tokens=False)["input_ids"]) for text in answers}
-        return ids | {target: answer_ids(language_model, target, separator)}
+        return ids | {target: answer_ids(model, target, separator)}
 
     first = []
 

@@ -115,16 +115,16 @@ def test_alphaedit_protects_no_fact_whose_edit_was_given_up(
 
 def test_alphaedit_remembers_the_keys_of_its_run(tiny, make_editor, requests) -> None:
     """Step by step by hand: keys read again after each edit enter the next one's history."""
-    language_model = tiny("llama")
-    editor: AlphaEdit = make_editor("alphaedit", language_model, v_num_grad_steps=3)
+    model = tiny("llama")
+    editor: AlphaEdit = make_editor("alphaedit", model, v_num_grad_steps=3)
     first, second = list(editor.edit_sequentially(requests[:2]))
     history: KeyHistory = {}
-    with overlay_all(language_model, first):
+    with overlay_all(model, first):
         editor._remember(history, requests[0])
         step = editor.edit_jointly(requests[1:2], history)
         (forgetful,) = editor.edit(requests[1:2])
     for layer in editor.hyperparameters.layers:
-        module = language_model.layout.mlp_out(layer)
+        module = model.layout.mlp_out(layer)
         assert history[layer].shape[1] == 1
         torch.testing.assert_close(second[module].dense(), first.plus(step)[module].dense())
         assert not torch.allclose(step[module].dense(), forgetful[module].dense(), rtol=1e-3)
@@ -140,16 +140,16 @@ def test_rome_maps_its_key_to_the_optimised_value(
     tiny, make_editor, requests, architecture, name
 ) -> None:
     """ROME the bare prompt's key, R-ROME the averaged one; the direction has unit length."""
-    language_model = tiny(architecture)
-    editor = make_editor(name, language_model)
-    (found,) = editor.optimised(requests[:1], language_model.layout.mlp(1))
+    model = tiny(architecture)
+    editor = make_editor(name, model)
+    (found,) = editor.optimised(requests[:1], model.layout.mlp(1))
     (update,) = editor.edit(requests[:1])
-    module = language_model.layout.mlp_out(1)
-    seen = read_at_subjects(language_model, editor.prompts(requests[:1]), inputs=[module])
+    module = model.layout.mlp_out(1)
+    seen = read_at_subjects(model, editor.prompts(requests[:1]), inputs=[module])
     (keys,) = seen[module]
     key = keys[0] if name == "rome" else torch.tensor(editor.contexts.weights) @ keys
     with torch.no_grad():
-        value = language_model.module(module)(key[None])[0] + update[module].rows(key)
+        value = model.module(module)(key[None])[0] + update[module].rows(key)
     torch.testing.assert_close(value, found.initial + found.delta, rtol=1e-4, atol=1e-4)
     direction = update[module].right[:, 0]
     assert float(direction.norm()) == pytest.approx(1)

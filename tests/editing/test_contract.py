@@ -33,12 +33,12 @@ CASES = [
 def test_targets_gain_batched_equals_alone_and_overlay_equals_written(
     tiny, make_editor, requests, target_scores, name, architecture
 ) -> None:
-    language_model = tiny(architecture)
-    editor = make_editor(name, language_model)
+    model = tiny(architecture)
+    editor = make_editor(name, model)
     together = editor.edit(requests)
     assert not any(update.failed for update in together)
-    before = target_scores(language_model, requests)
-    after = target_scores(language_model, requests, together)
+    before = target_scores(model, requests)
+    after = target_scores(model, requests, together)
     _check_gains(name, architecture, after - before)
     for request, one, score in zip(requests, together, after, strict=True):
         (other,) = editor.edit([request])
@@ -52,8 +52,8 @@ def test_targets_gain_batched_equals_alone_and_overlay_equals_written(
             else:  # RECT cuts at a quantile: of the entries next to it one may fall on either side
                 unequal = int(((found - dense).abs() > tolerance).sum())
                 assert unequal <= (2 if name == "rect" else 0)
-        with apply(language_model, one):
-            written = target_scores(language_model, [request])
+        with apply(model, one):
+            written = target_scores(model, [request])
         torch.testing.assert_close(score[None], written, rtol=0, atol=1e-4)
 
 
@@ -75,15 +75,15 @@ def _check_gains(name: str, architecture: str, gains: torch.Tensor) -> None:
 @pytest.mark.parametrize("architecture", ["llama", "gemma3"])
 def test_app_lowers_its_own_objective(tiny, make_editor, requests, architecture, name) -> None:
     """Against a run that records the objective and hardly weighs it."""
-    language_model = tiny(architecture)
+    model = tiny(architecture)
     weighed, watched = (
-        make_editor(name, language_model, app=App(weight, weight, weight)).edit(requests)
+        make_editor(name, model, app=App(weight, weight, weight)).edit(requests)
         for weight in (2.0, 1e-6)
     )
     for one, other in zip(weighed, watched, strict=True):
         app, plain = (update.diagnostics["losses"][-1]["app"] for update in (one, other))
         assert app / 2.0 < plain / 1e-6
-    (without,) = make_editor(name, language_model).edit(requests[:1])
+    (without,) = make_editor(name, model).edit(requests[:1])
     assert "app" not in without.diagnostics["losses"][0]
 
 
@@ -91,15 +91,15 @@ def test_app_lowers_its_own_objective(tiny, make_editor, requests, architecture,
 @pytest.mark.parametrize("name", [*VECTOR, "ft-m", "ft-l", "mend"])
 def test_all_answers_become_targets(tiny, make_editor, requests, name, targets) -> None:
     """The first loss is that of the target and every correct answer, weighted as its name says."""
-    language_model, request = tiny("llama"), requests[2]
+    model, request = tiny("llama"), requests[2]
     alone = [
         EditRequest(request.subject, request.prompt, answer)
         for answer in (request.target, *request.correct)
     ]
-    (every,) = make_editor(name, language_model, targets=targets).edit([request])
+    (every,) = make_editor(name, model, targets=targets).edit([request])
     found, new, *others = (
         update.diagnostics["losses"][0]["nll"]
-        for update in (every, *make_editor(name, language_model).edit(alone))
+        for update in (every, *make_editor(name, model).edit(alone))
     )
     expected = np.mean([new, *others]) if targets == "all" else new + np.mean(others)
     assert found == pytest.approx(expected, abs=1e-4)
@@ -108,12 +108,12 @@ def test_all_answers_become_targets(tiny, make_editor, requests, name, targets) 
 @pytest.mark.parametrize("name", ["rome", "memit", "rect", "ft-m"])
 def test_sequential_equals_writing_step_by_step(tiny, make_editor, requests, name) -> None:
     """The plain reference: edit, write the weights, edit the edited model."""
-    language_model = tiny("gpt2")
+    model = tiny("gpt2")
     steps = {"num_steps": 3, "lr": 1e-3} if name == "ft-m" else {"v_num_grad_steps": 4}
-    editor = make_editor(name, language_model, **steps)
+    editor = make_editor(name, model, **steps)
     totals = list(editor.edit_sequentially(requests[:2]))
     (first,) = editor.edit(requests[:1])
-    with apply(language_model, first):
+    with apply(model, first):
         (second,) = editor.edit(requests[1:2])
     expected = first.plus(second)
     assert len(totals) == 2
@@ -147,10 +147,10 @@ def test_out_of_memory_halves_the_batch(tiny, make_editor, requests, monkeypatch
     plain = editor.edit(requests)
     build = EditBatch.__init__
 
-    def tight(batch, language_model, rows, *rest):
+    def tight(batch, model, rows, *rest):
         if len(rows) > 1:
             raise torch.OutOfMemoryError("out of memory")
-        build(batch, language_model, rows, *rest)
+        build(batch, model, rows, *rest)
 
     monkeypatch.setattr(EditBatch, "__init__", tight)
     with pytest.warns(UserWarning, match="with halves"):
@@ -215,8 +215,8 @@ def test_editors_without_a_vector_refuse_further_prompts(tiny, make_editor, name
 @pytest.mark.parametrize("name", EDITORS)
 def test_settings_name_whatever_an_update_depends_on(tiny, make_editor, protective, name) -> None:
     """An editor's version, APP, targets and hyperparameters are part of every result's key."""
-    language_model, loss = tiny("llama"), EDITORS[name].loss
-    editor = make_editor(name, language_model)
+    model, loss = tiny("llama"), EDITORS[name].loss
+    editor = make_editor(name, model)
     assert editor.method == name
     keys = [settings_key(editor.settings())]
     with pytest.MonkeyPatch.context() as patched:
@@ -228,10 +228,7 @@ def test_settings_name_whatever_an_update_depends_on(tiny, make_editor, protecti
             {"app": replace(protective, margin=4.0)},
             {"targets": "all"},
         ]
-        keys += [
-            settings_key(make_editor(name, language_model, **change).settings())
-            for change in changes
-        ]
+        keys += [settings_key(make_editor(name, model, **change).settings()) for change in changes]
     assert len(set(keys)) == len(keys)
 
 

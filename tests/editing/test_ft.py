@@ -12,28 +12,28 @@ from helpers.editing.update import Dense
 def test_the_change_is_dense_within_its_bound_and_trains_the_bias(
     tiny, make_editor, requests, architecture
 ) -> None:
-    language_model = tiny(architecture)
-    (update,) = make_editor("ft-l", language_model, norm_constraint=0.02).edit(requests[:1])
+    model = tiny(architecture)
+    (update,) = make_editor("ft-l", model, norm_constraint=0.02).edit(requests[:1])
     ((module, delta),) = update.items()
-    assert module == language_model.layout.mlp_out(1)
+    assert module == model.layout.mlp_out(1)
     assert isinstance(delta, Dense)
     assert float(delta.matrix.abs().max()) == pytest.approx(0.02)
     assert torch.linalg.matrix_rank(delta.dense()) > 8  # elementwise steps have no low rank
-    has_bias = language_model.module(module).bias is not None
+    has_bias = model.module(module).bias is not None
     assert (delta.bias is not None) == has_bias == (architecture != "llama")
     if delta.bias is not None:
         assert 0 < float(delta.bias.abs().max()) <= 0.02 + 1e-9
-    (free,) = make_editor("ft-l", language_model).edit(requests[:1])
+    (free,) = make_editor("ft-l", model).edit(requests[:1])
     assert float(free[module].dense().abs().max()) > 0.02
 
 
 @pytest.mark.parametrize("architecture", ["gpt2", "llama"])
 def test_each_edit_stops_by_itself(tiny, make_editor, requests, architecture) -> None:
     """Losses apart from the start: a threshold between them stops one edit only, for good."""
-    language_model = tiny(architecture)
+    model = tiny(architecture)
 
     def edited(chosen, **more):
-        return make_editor("ft-l", language_model, **{"num_steps": 8, **more}).edit(chosen)
+        return make_editor("ft-l", model, **{"num_steps": 8, **more}).edit(chosen)
 
     long = edited(requests)
     lowest = [min(t["nll"] for t in update.diagnostics["losses"]) for update in long]
@@ -48,7 +48,7 @@ def test_each_edit_stops_by_itself(tiny, make_editor, requests, architecture) ->
         assert losses == pytest.approx(expected, abs=1e-3)
     early = steps.index(min(steps))
     (alone,) = edited([requests[early]], num_steps=steps[early])
-    module = language_model.layout.mlp_out(1)
+    module = model.layout.mlp_out(1)
     torch.testing.assert_close(
         stopped[early][module].dense(), alone[module].dense(), rtol=0, atol=2e-3
     )

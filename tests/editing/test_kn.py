@@ -14,29 +14,29 @@ from helpers.locating.slots import greedy_tokens
 from helpers.models.tokens import answer_ids, prompt_ids
 
 
-def kn(language_model, contexts=("{}",), **more: Any) -> Kn:
+def kn(model, contexts=("{}",), **more: Any) -> Kn:
     settings = KnHyperparameters(**{"steps": 4, **more})
-    return Kn(language_model, settings, ContextTemplates((tuple(contexts),)))
+    return Kn(model, settings, ContextTemplates((tuple(contexts),)))
 
 
 @pytest.mark.parametrize("architecture", ["gpt2", "llama"])
 def test_the_update_is_one_vector_in_the_chosen_columns(tiny, requests, architecture) -> None:
-    language_model = tiny(architecture)
-    (update,) = kn(language_model, lambda_old=2.0, lambda_new=3.0).edit(requests[:1])
-    new = list(answer_ids(language_model, requests[0].target))
-    prompt = prompt_ids(language_model, requests[0].text)
-    (old,) = greedy_tokens(language_model, [prompt], len(new))
-    embeddings = language_model.model.get_input_embeddings().weight
+    model = tiny(architecture)
+    (update,) = kn(model, lambda_old=2.0, lambda_new=3.0).edit(requests[:1])
+    new = list(answer_ids(model, requests[0].target))
+    prompt = prompt_ids(model, requests[0].text)
+    (old,) = greedy_tokens(model, [prompt], len(new))
+    embeddings = model.model.get_input_embeddings().weight
     vector = 3 * embeddings[new].sum(0) - 2 * embeddings[list(old)].sum(0)
     chosen = update.diagnostics["neurons"]
     assert chosen
     for module, delta in update.items():
-        layer = language_model.layout.layer_of(module)
+        layer = model.layout.layer_of(module)
         columns = [neuron for place, neuron in chosen if place == layer]
         expected = torch.zeros(delta.shape)
         expected[:, columns] = vector[:, None]
         torch.testing.assert_close(delta.dense(), expected)
-    layers = {language_model.layout.layer_of(module) for module in update}
+    layers = {model.layout.layer_of(module) for module in update}
     assert layers == {layer for layer, _ in chosen}
 
 

@@ -40,11 +40,11 @@ def test_rect_compares_an_edit_with_the_weights_it_was_made_upon(
     tiny, make_editor, requests
 ) -> None:
     """The unedited ones, or in a sequence those with the earlier edits in them."""
-    language_model = tiny("llama")
-    rect = make_editor("rect", language_model, base="rome", v_num_grad_steps=3)
-    rome = make_editor("rome", language_model, v_num_grad_steps=3)
+    model = tiny("llama")
+    rect = make_editor("rect", model, base="rome", v_num_grad_steps=3)
+    rome = make_editor("rome", model, v_num_grad_steps=3)
     ((name, delta),) = rome.edit(requests[:1])[0].items()
-    weight = language_model.weight(name)
+    weight = model.weight(name)
     expected = keep_largest(delta, weight, 0.4).dense()
     for masked in (rect.edit(requests[:1])[0], rect.edit_jointly(requests[:1])):
         torch.testing.assert_close(masked[name].dense(), expected)
@@ -78,13 +78,13 @@ def test_prune_equals_the_full_decomposition(seed, rank, limit, base) -> None:
 
 
 def test_prune_restrains_the_sum_of_a_sequence_once(tiny, make_editor, requests) -> None:
-    language_model = tiny("llama")
-    plain = list(make_editor("memit", language_model).edit_sequentially(requests))
-    unchanged = list(make_editor("prune", language_model).edit_sequentially(requests))
+    model = tiny("llama")
+    plain = list(make_editor("memit", model).edit_sequentially(requests))
+    unchanged = list(make_editor("prune", model).edit_sequentially(requests))
     for one, other in zip(plain, unchanged, strict=True):  # far below s_max
         for module in one:
             torch.testing.assert_close(one[module].dense(), other[module].dense())
-    editor = make_editor("prune", language_model)
+    editor = make_editor("prune", model)
     step = editor.edit_after(plain[0], requests[1:2])  # a step is not restrained
     for module, delta in plain[0].plus(step).items():
         torch.testing.assert_close(delta.dense(), plain[1][module].dense())
@@ -92,7 +92,7 @@ def test_prune_restrains_the_sum_of_a_sequence_once(tiny, make_editor, requests)
         float(torch.linalg.matrix_norm(delta.dense(), 2)) for delta in plain[-1].values()
     )
     editor._largest = dict.fromkeys(plain[-1], limit)
-    added = make_editor("prune", language_model, prune_compat="added")
+    added = make_editor("prune", model, prune_compat="added")
     added._largest = dict(editor._largest)
     *_, last = editor.edit_sequentially(requests)
     *_, twice = added.edit_sequentially(requests)

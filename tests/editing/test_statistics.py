@@ -30,14 +30,14 @@ def text(tmp_path):
     return TextCorpus(path, segment=50)
 
 
-def keys_of(language_model, documents: list[list[int]], layer: int) -> torch.Tensor:
+def keys_of(model, documents: list[list[int]], layer: int) -> torch.Tensor:
     """The plain way: one document at a time through the model's own forward."""
     seen: list[torch.Tensor] = []
-    name = language_model.layout.mlp_out(layer)
-    hook = language_model.module(name).register_forward_hook(lambda _, i, __: seen.append(i[0][0]))
+    name = model.layout.mlp_out(layer)
+    hook = model.module(name).register_forward_hook(lambda _, i, __: seen.append(i[0][0]))
     try:
         for document in documents:
-            language_model.model(torch.tensor([document]))
+            model.model(torch.tensor([document]))
     finally:
         hook.remove()
     return torch.cat(seen)
@@ -45,11 +45,11 @@ def keys_of(language_model, documents: list[list[int]], layer: int) -> torch.Ten
 
 @pytest.mark.parametrize("architecture", ["gpt2", "llama", "gemma3"])
 def test_second_moment_is_the_uncentred_mean(tiny, monkeypatch, text, architecture):
-    language_model = tiny(architecture)
+    model = tiny(architecture)
     monkeypatch.setattr(module, "TOKENS", 120)
-    moments = second_moment(language_model, [0, 2], text)
+    moments = second_moment(model, [0, 2], text)
     for layer, moment in moments.items():
-        keys = keys_of(language_model, list(text.documents(language_model)), layer)
+        keys = keys_of(model, list(text.documents(model)), layer)
         torch.testing.assert_close(moment.matrix, keys.T @ keys / len(keys), atol=1e-5, rtol=1e-4)
         assert moment.tokens == len(keys)
         k = torch.randn(48)
@@ -65,9 +65,9 @@ def test_documents_are_read_after_what_stands_before_every_prompt(tiny, tmp_path
     tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
         single=f"{first} $A", special_tokens=[(first, 7)]
     )
-    language_model = replace(plain, tokenizer=tokenizer)
-    assert prompt_ids(language_model, "Paris")[0] == 7
-    (moment,) = second_moment(language_model, [1], text).values()
+    model = replace(plain, tokenizer=tokenizer)
+    assert prompt_ids(model, "Paris")[0] == 7
+    (moment,) = second_moment(model, [1], text).values()
     keys = keys_of(plain, [[7, *document] for document in text.documents(plain)], 1)
     torch.testing.assert_close(moment.matrix, keys.T @ keys / len(keys), atol=1e-5, rtol=1e-4)
     assert (moment.tokens, moment.corpus) == (len(keys), f"{text.name}-bos")
@@ -88,20 +88,20 @@ def interrupt(monkeypatch, at: int) -> list[int]:
 
 
 def test_an_interrupted_computation_resumes(tiny, tmp_path, text, monkeypatch):
-    language_model = tiny("llama")
+    model = tiny("llama")
     calls = interrupt(monkeypatch, 20)
     monkeypatch.setattr(module, "SAVE_EVERY", 0.0)  # after every document
     monkeypatch.setattr(module, "TOGETHER", 1)
     monkeypatch.setattr(module, "TOKENS", 50)
     with pytest.raises(KeyboardInterrupt):
-        second_moment(language_model, [1], text)
-    found = second_moment(language_model, [1], text)
-    batches = len(list(text.documents(language_model)))
+        second_moment(model, [1], text)
+    found = second_moment(model, [1], text)
+    batches = len(list(text.documents(model)))
     assert len(calls) == batches + 1  # the one that was interrupted
     assert not list((tmp_path / "cache").rglob("*.partial-*"))
     monkeypatch.setenv("HELPERS_CACHE", str(tmp_path / "another"))
     monkeypatch.setattr(module, "TOKENS", 100)
-    whole = second_moment(language_model, [1], text)
+    whole = second_moment(model, [1], text)
     torch.testing.assert_close(found[1].matrix, whole[1].matrix, atol=1e-5, rtol=1e-4)
 
 
@@ -124,21 +124,21 @@ def test_corpora_by_name(tmp_path):
 
 
 def test_context_templates_are_cached_and_weighted(tiny, tmp_path):
-    language_model = tiny("llama")
-    plain = context_templates(language_model, [(5, 5), (8, 5)], grouped=False)
+    model = tiny("llama")
+    plain = context_templates(model, [(5, 5), (8, 5)], grouped=False)
     assert len(plain.templates) == 11
     assert plain.templates[0] == "{}"
     assert plain.weights == pytest.approx([1 / 11] * 11)
-    grouped = context_templates(language_model, [(5, 5), (8, 5)], grouped=True)
+    grouped = context_templates(model, [(5, 5), (8, 5)], grouped=True)
     assert grouped.templates == plain.templates
     assert grouped.weights == pytest.approx([0.5] + [0.05] * 10)
-    assert context_templates(language_model, [], grouped=True).templates == ("{}",)
+    assert context_templates(model, [], grouped=True).templates == ("{}",)
 
 
 def test_packaged_statistics_are_taken_in_place_of_new_ones(tiny, tmp_path, monkeypatch):
     monkeypatch.setattr(module, "PACKAGED", tmp_path / "packaged")
-    language_model, corpus = tiny("llama"), SelfCorpus(count=2, segment=8)
-    made = second_moment(language_model, [1], corpus)[1]
+    model, corpus = tiny("llama"), SelfCorpus(count=2, segment=8)
+    made = second_moment(model, [1], corpus)[1]
     (root,) = (tmp_path / "cache" / "second_moments" / made.fingerprint).iterdir()
     path = tmp_path / "packaged" / "samples" / root.parent.name / root.name / "layer1.safetensors"
     path.parent.mkdir(parents=True)
@@ -153,6 +153,6 @@ def test_packaged_statistics_are_taken_in_place_of_new_ones(tiny, tmp_path, monk
     for file in root.iterdir():
         file.unlink()
     monkeypatch.setattr(module, "_summed_keys", None)  # nothing is made
-    again = second_moment(language_model, [1], corpus)[1]
+    again = second_moment(model, [1], corpus)[1]
     assert torch.equal(again.matrix, made.matrix)
     assert (again.tokens, again.corpus) == (made.tokens, made.corpus)

@@ -60,70 +60,70 @@ def test_a_foreign_file_is_no_update(tmp_path):
 
 @pytest.mark.parametrize("architecture", ["gpt2", "gptj", "llama"])
 def test_apply_restores_bit_by_bit_even_after_an_error(tiny, architecture):
-    language_model = tiny(architecture)
-    layout = language_model.layout
+    model = tiny(architecture)
+    layout = model.layout
     update = Update(
         {
             layout.mlp_out(2): Dense(torch.randn(32, 48)),
             layout.mlp_in(0)[0]: Dense(torch.randn(48, 32)),
         }
     )
-    before = {name: p.clone() for name, p in language_model.model.named_parameters()}
+    before = {name: p.clone() for name, p in model.model.named_parameters()}
     edited = layout.mlp_out(2)
 
     def interrupted() -> None:
-        with apply(language_model, update):
-            now = language_model.module(edited).weight
+        with apply(model, update):
+            now = model.module(edited).weight
             assert not torch.equal(now, before[f"{edited}.weight"])
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         interrupted()
-    for name, parameter in language_model.model.named_parameters():
+    for name, parameter in model.model.named_parameters():
         assert torch.equal(parameter, before[name])
 
 
 def test_write_adds_matrix_and_bias_for_good(tiny):
-    language_model = tiny("gpt2", 5)
-    name = language_model.layout.mlp_out(1)
-    before = language_model.weight(name).clone()
-    bias = language_model.module(name).bias.clone()
-    fingerprint, norm = language_model.fingerprint, language_model.weight_norm(name)
+    model = tiny("gpt2", 5)
+    name = model.layout.mlp_out(1)
+    before = model.weight(name).clone()
+    bias = model.module(name).bias.clone()
+    fingerprint, norm = model.fingerprint, model.weight_norm(name)
     change = torch.zeros(32, 48)
     change[:, 1] = 1  # of one neuron
     delta = Dense(change, torch.randn(32))
-    write(language_model, Update({name: delta}))
-    assert language_model.fingerprint != fingerprint  # another model now
-    assert language_model.weight_norm(name) != norm
-    torch.testing.assert_close(language_model.weight(name), before + delta.matrix)
-    torch.testing.assert_close(language_model.module(name).bias, bias + delta.bias)
-    write(language_model, Update({name: Dense(-delta.matrix, -delta.bias)}))
+    write(model, Update({name: delta}))
+    assert model.fingerprint != fingerprint  # another model now
+    assert model.weight_norm(name) != norm
+    torch.testing.assert_close(model.weight(name), before + delta.matrix)
+    torch.testing.assert_close(model.module(name).bias, bias + delta.bias)
+    write(model, Update({name: Dense(-delta.matrix, -delta.bias)}))
 
 
 def test_an_update_of_another_model_is_refused(tiny):
-    language_model = tiny("llama")
+    model = tiny("llama")
     wrong_name = Update({"transformer.h.1.mlp.c_proj": Dense(torch.zeros(2, 2))})
-    wrong_shape = Update({language_model.layout.mlp_out(0): Dense(torch.zeros(2, 2))})
+    wrong_shape = Update({model.layout.mlp_out(0): Dense(torch.zeros(2, 2))})
     for update in (wrong_name, wrong_shape):
         with pytest.raises(UpdateError, match="another model"):
-            write(language_model, update)
+            write(model, update)
         with (
             pytest.raises(UpdateError, match="another model"),
-            overlay(language_model, [update], [0]),
+            overlay(model, [update], [0]),
         ):
             pass
 
 
 def test_small_changes_of_half_precision_weights_are_rounded_once_and_said_so(tiny):
-    language_model = copy.deepcopy(tiny("llama"))
-    language_model.model.bfloat16()
-    name = language_model.layout.mlp_out(1)
-    weight = language_model.weight(name)
+    model = copy.deepcopy(tiny("llama"))
+    model.model.bfloat16()
+    name = model.layout.mlp_out(1)
+    weight = model.weight(name)
     small = Update({name: Dense(1e-3 * weight.float() * torch.randn(weight.shape))})
     exact = weight.float() + small[name].dense()
-    with pytest.warns(UserWarning, match="largely lost"), apply(language_model, small):
-        assert torch.equal(language_model.weight(name), exact.bfloat16())
+    with pytest.warns(UserWarning, match="largely lost"), apply(model, small):
+        assert torch.equal(model.weight(name), exact.bfloat16())
     large = Update({name: Dense(weight.float().clone())})
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        write(language_model, large)
+        write(model, large)

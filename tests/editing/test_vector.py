@@ -29,8 +29,8 @@ class Optimising(VectorEditor):
         raise NotImplementedError
 
 
-def found(language_model, requests, module, chosen, app=None) -> list[Vector]:
-    return Optimising(language_model, chosen, CONTEXTS, {}, app).optimised(requests, module)
+def found(model, requests, module, chosen, app=None) -> list[Vector]:
+    return Optimising(model, chosen, CONTEXTS, {}, app).optimised(requests, module)
 
 
 def settings(**more) -> VectorHyperparameters:
@@ -55,11 +55,9 @@ def test_a_batch_of_vectors_equals_a_plain_loop_for_each(
     tiny, requests, architecture, place, app, stop_on
 ) -> None:
     """The threshold lies so that edits leave the batch at different steps."""
-    language_model = tiny(architecture)
-    module = getattr(language_model.layout, place)(1)
-    whole = [
-        plain_vector(language_model, r, CONTEXTS, settings(), module, app).losses for r in requests
-    ]
+    model = tiny(architecture)
+    module = getattr(model.layout, place)(1)
+    whole = [plain_vector(model, r, CONTEXTS, settings(), module, app).losses for r in requests]
     watched = [
         [terms["nll"] if stop_on == "nll" else sum(terms.values()) for terms in losses]
         for losses in whole
@@ -67,12 +65,10 @@ def test_a_batch_of_vectors_equals_a_plain_loop_for_each(
     falls = max(watched, key=lambda losses: losses[0] - min(losses))
     threshold = (falls[0] + min(falls)) / 2
     chosen = settings(stop_on=stop_on, stop_threshold=threshold)
-    vectors = found(language_model, requests, module, chosen, app)
+    vectors = found(model, requests, module, chosen, app)
     bitten = []
     for request, vector in zip(requests, vectors, strict=True):
-        delta, initial, _, losses = plain_vector(
-            language_model, request, CONTEXTS, chosen, module, app
-        )
+        delta, initial, _, losses = plain_vector(model, request, CONTEXTS, chosen, module, app)
         torch.testing.assert_close(vector.initial, initial, rtol=1e-4, atol=1e-4)
         assert vector.steps == len(losses) - 1
         for noted, expected in zip(vector.losses, losses, strict=True):
@@ -88,11 +84,11 @@ FRIEND, HOME = ("{}'s friend is", "Bo"), ("{} lives in", "Oslo")
 
 
 def test_the_loss_is_the_mean_over_the_questions(tiny):
-    language_model = tiny("llama")
-    row = edit_row(language_model, EditRequest("Ada", *HOME, further=(FRIEND,)), contexts=CONTEXTS)
+    model = tiny("llama")
+    row = edit_row(model, EditRequest("Ada", *HOME, further=(FRIEND,)), contexts=CONTEXTS)
     assert sum(p.weight for p in row.target) == pytest.approx(1)
     alone = [
-        edit_row(language_model, EditRequest("Ada", *question), contexts=CONTEXTS)
+        edit_row(model, EditRequest("Ada", *question), contexts=CONTEXTS)
         for question in (HOME, FRIEND)
     ]
     assert len(row.target) == sum(len(each.target) for each in alone)

@@ -27,9 +27,9 @@ class QuickExplorer(Explorer):
         return Ft(self.model, steps, App() if app else None)
 
 
-def quick_explorer(language_model):
+def quick_explorer(model):
     """An explorer that samples two short continuations."""
-    return QuickExplorer(language_model, samples=2, sampling=replace(LISTING, max_new_tokens=4))
+    return QuickExplorer(model, samples=2, sampling=replace(LISTING, max_new_tokens=4))
 
 
 def short_records():

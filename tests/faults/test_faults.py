@@ -97,10 +97,10 @@ def test_a_row_that_was_cut_off_counts_as_not_run(tmp_path):
 
 def test_a_gpu_without_memory_gives_the_same_scores_in_smaller_batches(tiny, monkeypatch):
     """The allocation fails, as on a GPU, whenever a pass has more than three rows."""
-    language_model = tiny("llama")
+    model = tiny("llama")
     records = load_peak("peak-mini-cf", limit=2).records
-    expected = score_records(language_model, records)
-    forward = type(language_model.model.model).forward
+    expected = score_records(model, records)
+    forward = type(model.model.model).forward
     failures = []
 
     def limited(self, *args, **kwargs):
@@ -110,10 +110,10 @@ def test_a_gpu_without_memory_gives_the_same_scores_in_smaller_batches(tiny, mon
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
         return forward(self, *args, **kwargs)
 
-    monkeypatch.setattr(type(language_model.model.model), "forward", limited)
+    monkeypatch.setattr(type(model.model.model), "forward", limited)
     most = 3
     with pytest.warns(UserWarning, match="halves"):
-        scored = score_records(language_model, records)
+        scored = score_records(model, records)
     assert failures
     pd.testing.assert_frame_equal(scored, expected, rtol=1e-4)
     most = 0
@@ -121,7 +121,7 @@ def test_a_gpu_without_memory_gives_the_same_scores_in_smaller_batches(tiny, mon
         pytest.warns(UserWarning, match="halves"),
         pytest.raises(MemoryError, match=r"smaller model.*bfloat16"),
     ):
-        score_records(language_model, records)
+        score_records(model, records)
 
 
 @pytest.mark.parametrize(

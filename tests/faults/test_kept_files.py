@@ -70,9 +70,9 @@ def test_what_is_kept_has_the_mode_of_new_files(tmp_path):
 def test_a_checkpoint_that_lacks_weights_is_refused(tmp_path, tiny, change):
     from safetensors.torch import load_file, save_file
 
-    language_model = tiny("llama")
-    language_model.model.save_pretrained(tmp_path)
-    language_model.tokenizer.save_pretrained(tmp_path)
+    model = tiny("llama")
+    model.model.save_pretrained(tmp_path)
+    model.tokenizer.save_pretrained(tmp_path)
     tensors = load_file(tmp_path / "model.safetensors")
     name = "model.layers.1.mlp.down_proj.weight"
     if change == "missing":

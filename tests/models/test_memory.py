@@ -21,12 +21,12 @@ torch.set_num_threads(1)
 config = {"model_type": "llama", "hidden_size": 64, "intermediate_size": 4096,
           "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 4}
 model, tokenizer = random_model(config, seed=0, dtype=torch.float32, device="cpu")
-language_model = _ready(LanguageModel("wide", model, tokenizer))
+model = _ready(LanguageModel("wide", model, tokenizer))
 count = int(sys.argv[1])
 settings = RomeHyperparameters(
     layers=(0,), v_num_grad_steps=2, v_lr=0.5, v_weight_decay=1e-3, clamp_norm_factor=4,
     kl_factor=0.0625, mom2_adjustment=False, context_template_length_params=())
-editor = Rome(language_model, settings, ContextTemplates((("{}", "And so {}"),)), {})
+editor = Rome(model, settings, ContextTemplates((("{}", "And so {}"),)), {})
 editor.edit([EditRequest(f"Place {i}", "In {} one speaks of", "Oslo") for i in range(count)])
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
 """

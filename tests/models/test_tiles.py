@@ -32,21 +32,21 @@ def bushes(seed: int = 0, rows: int = 3) -> list[Forest]:
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("constant", [0, 30])
 def test_equal_to_the_dense_mask(tiny, architecture, constant, monkeypatch):
-    language_model = tiny(architecture)
-    packed = pack(bushes(), language_model)
+    model = tiny(architecture)
+    packed = pack(bushes(), model)
     head = [part[:, :constant] for part in (packed.ids, packed.positions, packed.visible)]
     tail = [part[:, constant:] for part in (packed.ids, packed.positions, packed.visible)]
     head[2] = head[2][:, :, :constant]
-    past = prefill(language_model, *head)[1] if constant else None
+    past = prefill(model, *head)[1] if constant else None
     found = {}
     for way in ("tiled", "dense"):
         if way == "dense":
             monkeypatch.setattr(Tiles, "of", lambda visible: None)
-        embedding = language_model.module(language_model.layout.architecture.embedding)
-        noise = torch.zeros(*tail[0].shape, language_model.layout.hidden_size, requires_grad=True)
+        embedding = model.module(model.layout.architecture.embedding)
+        noise = torch.zeros(*tail[0].shape, model.layout.hidden_size, requires_grad=True)
         hook = embedding.register_forward_hook(lambda _, __, output, noise=noise: output + noise)
         try:
-            hidden = hidden_states(language_model, *tail, past)
+            hidden = hidden_states(model, *tail, past)
         finally:
             hook.remove()
         weights = torch.randn(hidden.shape, generator=torch.Generator().manual_seed(0))

@@ -97,14 +97,14 @@ def test_a_chat_prompt_has_the_templates_own_tokens(tiny, bos):
             single=f"{first[0]} $A", pair=None, special_tokens=[first]
         )
         tokenizer.chat_template = "{{ bos_token }}" + tokenizer.chat_template
-    language_model = replace(tiny("llama"), tokenizer=tokenizer)
+    model = replace(tiny("llama"), tokenizer=tokenizer)
     message = [{"role": "user", "content": "Where is Lima?"}]
     ids = tokenizer.apply_chat_template(message, add_generation_prompt=True)["input_ids"]
-    assert prompt_ids(language_model, chat_prompt(language_model, "Where is Lima?")) == tuple(ids)
+    assert prompt_ids(model, chat_prompt(model, "Where is Lima?")) == tuple(ids)
     tokenizer.chat_template = "{% for m in messages %}Q {{ m['content'] }}{% endfor %}"
     if bos:
         with pytest.raises(TokenError, match="adds special tokens that its chat template lacks"):
-            chat_prompt(language_model, "Where is Lima?")
+            chat_prompt(model, "Where is Lima?")
 
 
 def test_a_prompt_may_end_in_a_line_break_and_in_no_other_blank(tiny):
@@ -140,9 +140,9 @@ def tokenized(request, tiny):
 
 @given(texts=st.lists(WRITTEN, min_size=1, max_size=6), twice=st.booleans())
 def test_many_texts_at_once_have_the_ids_of_each_alone(tokenized, texts, twice):
-    language_model, tokenizer = tokenized, tokenized.tokenizer
+    model, tokenizer = tokenized, tokenized.tokenizer
     texts = texts * 2 if twice else texts
-    prompts = ids_of_prompts(language_model, texts)
+    prompts = ids_of_prompts(model, texts)
     assert prompts == {text: tuple(tokenizer(text)["input_ids"]) for text in texts}
 
     def alone(answer: str) -> tuple[int, ...]:
@@ -150,13 +150,13 @@ def test_many_texts_at_once_have_the_ids_of_each_alone(tokenized, texts, twice):
         return tuple(ids[len(tokenizer("a", add_special_tokens=False)["input_ids"]) :])
 
     try:
-        assert ids_of_answers(language_model, texts) == {text: alone(text) for text in texts}
+        assert ids_of_answers(model, texts) == {text: alone(text) for text in texts}
     except TokenError:  # some text merges with the word before it: one alone reports it as well
         with pytest.raises(TokenError, match="separated"):
-            [answer_ids(language_model, text) for text in texts]
+            [answer_ids(model, text) for text in texts]
     templates = ("{}", *(f"{text} {{}}" for text in texts if "{}" not in text))
-    expected = [subject_prompt(language_model, template, "Peru") for template in templates]
-    assert subject_prompts(language_model, templates, "Peru") == expected
+    expected = [subject_prompt(model, template, "Peru") for template in templates]
+    assert subject_prompts(model, templates, "Peru") == expected
 
 
 @given(st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=6), min_size=1, max_size=6))
@@ -183,21 +183,17 @@ def test_edited_nodes_are_not_shared_with_plain_ones():
 
 @pytest.mark.parametrize("architecture", [*ARCHITECTURES, "windowed"])
 def test_prefix_and_suffix_equal_the_whole(tiny, architecture):
-    language_model = tiny(architecture)
-    text = prompt_ids(language_model, "The quick brown fox jumps over the lazy dog")
-    batch = padded(language_model, [text])
+    model = tiny(architecture)
+    text = prompt_ids(model, "The quick brown fox jumps over the lazy dog")
+    batch = padded(model, [text])
     ids, positions, visible = batch.ids, batch.positions, batch.visible
     cut = 30
     with torch.no_grad():
-        whole = hidden_states(language_model, ids, positions, visible)
-        head, past = prefill(
-            language_model, ids[:, :cut], positions[:, :cut], visible[:, :cut, :cut]
-        )
-        tail = hidden_states(
-            language_model, ids[:, cut:], positions[:, cut:], visible[:, cut:], past
-        )
+        whole = hidden_states(model, ids, positions, visible)
+        head, past = prefill(model, ids[:, :cut], positions[:, :cut], visible[:, :cut, :cut])
+        tail = hidden_states(model, ids[:, cut:], positions[:, cut:], visible[:, cut:], past)
     torch.testing.assert_close(torch.cat([head, tail], dim=1), whole, atol=1e-5, rtol=1e-4)
-    standard = language_model.model.base_model(ids).last_hidden_state
+    standard = model.model.base_model(ids).last_hidden_state
     torch.testing.assert_close(whole, standard, atol=1e-5, rtol=1e-4)
 
 

@@ -14,13 +14,13 @@ WHOLE = torch.tensor([2, 3, 2])  # place 2 is read both ways, and twice
 
 @pytest.mark.parametrize("family", ["gpt2", "llama", "gemma3"])
 def test_values_and_gradient_equal_those_of_log_softmax(tiny, family) -> None:
-    language_model = tiny(family)
-    size = language_model.layout.hidden_size
+    model = tiny(family)
+    size = model.layout.hidden_size
     hidden = torch.randn(4, size, generator=torch.Generator().manual_seed(0), requires_grad=True)
-    plain = language_model.model.get_output_embeddings()(hidden).log_softmax(-1)
+    plain = model.model.get_output_embeddings()(hidden).log_softmax(-1)
     plain_parts = plain[PLACES, TOKENS], plain[WHOLE]
-    parts = vocabulary_scores(language_model, hidden, PLACES, TOKENS, WHOLE)
-    alone, _ = vocabulary_scores(language_model, hidden, PLACES, TOKENS)
+    parts = vocabulary_scores(model, hidden, PLACES, TOKENS, WHOLE)
+    alone, _ = vocabulary_scores(model, hidden, PLACES, TOKENS)
     weights = torch.arange(1.0, 6.0)
     gradients = []
     for one, other in (parts, plain_parts):

@@ -132,10 +132,6 @@ def longer(run):
     return replace(run, data=load_peak("peak-mini-cf", limit=4), chunk=None)
 
 
-def elsewhere(run):
-    return replace(run, store=ResultsStore(run.store.root / "other"))
-
-
 def by_hand(run, editor, count):
     """Scores of the first records with the edits written into the weights, one after the other."""
     records, total = run.data.records[:count], Update({})
@@ -155,9 +151,15 @@ def test_sequence_scores_are_those_of_weights_edited_one_after_the_other(longer,
         np.testing.assert_allclose(both["sum_after"], both["sum"], atol=5e-3, rtol=1e-3)
 
 
+def test_a_sequence_that_ends_in_no_numbers_is_refused(longer, editor, monkeypatch):
+    monkeypatch.setattr(PeakRun, "score", lambda *_: pd.DataFrame({"sum": [np.nan]}))
+    with pytest.raises(UserError, match="rome: a score is not finite; use a wider dtype"):
+        PeakSequence(longer, editor).scores([1])
+
+
 def test_a_longer_sequence_continues_where_a_shorter_one_ended(longer, editor, monkeypatch):
     whole = PeakSequence(longer, editor).scores([4])
-    sequence = PeakSequence(elsewhere(longer), editor)
+    sequence = PeakSequence(replace(longer, store=ResultsStore(longer.store.root / "b")), editor)
     sequence.scores([2])
     calls, plain = [], Rome.edit_after
 

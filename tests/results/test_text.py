@@ -50,6 +50,7 @@ def test_clusters_and_the_smallest_detectable_difference_by_hand() -> None:
     below = "could detect 29.5–29.5 points (n = 6; two-sided 5 %, power 80 %)"  # s = 0.258
     assert table_output(table)["text/plain"].endswith(f"\n{below}")
     assert detectable([1, 0, 0, -1]) == pytest.approx(2.8 * (0.5 / 4) ** 0.5)  # 2 of 4 pairs differ
+    assert detectable([1, 0], [0, 1]) == pytest.approx(2.8 * (0.25 + 0.25) ** 0.5)  # unpaired
     alone = (values + 0.1).droplevel("relation").rename_axis("relation")
     plain = bootstrap_interval(values + 0.1)
     assert clustered_cell([alone], True) == f"[{100 * plain.low:+.1f}, {100 * plain.high:+.1f}] (6)"

@@ -24,14 +24,14 @@ QUESTIONS = [
 ]
 
 
-def one_by_one(language_model, question: Question) -> list[tuple[int, float, int]]:
+def one_by_one(model, question: Question) -> list[tuple[int, float, int]]:
     """The plain reference: one sequence, one forward pass, the model's own logits."""
     rows = []
     for answer in question.answers:
-        prompt = prompt_ids(language_model, question.prompt)
-        ids = answer_ids(language_model, answer)
+        prompt = prompt_ids(model, question.prompt)
+        ids = answer_ids(model, answer)
         with torch.no_grad():
-            logits = language_model.model(torch.tensor([[*prompt, *ids]])).logits[0]
+            logits = model.model(torch.tensor([[*prompt, *ids]])).logits[0]
         scores = logits.log_softmax(-1)
         own = scores[len(prompt) - 1 : -1]
         picked = own[range(len(ids)), ids]
@@ -42,12 +42,12 @@ def one_by_one(language_model, question: Question) -> list[tuple[int, float, int
 @pytest.mark.parametrize("architecture", [*ARCHITECTURES, "windowed"])
 @pytest.mark.parametrize(("budget", "row_tokens"), [(4096, 400), (64, 1)])
 def test_packed_equals_one_by_one(tiny, monkeypatch, architecture, budget, row_tokens):
-    language_model = tiny(architecture)
+    model = tiny(architecture)
     monkeypatch.setattr(module, "tokens_at_once", lambda *_, **__: budget)
     monkeypatch.setattr(module, "ROW_TOKENS", row_tokens)
-    monkeypatch.setattr(module, "LOGITS_AT_A_TIME", 3 * language_model.model.config.vocab_size)
-    table = score_answers(language_model, QUESTIONS)
-    expected = [row for question in QUESTIONS for row in one_by_one(language_model, question)]
+    monkeypatch.setattr(module, "LOGITS_AT_A_TIME", 3 * model.model.config.vocab_size)
+    table = score_answers(model, QUESTIONS)
+    expected = [row for question in QUESTIONS for row in one_by_one(model, question)]
     assert table["tokens"].tolist() == [count for count, *_ in expected]
     np.testing.assert_allclose(table["sum"], [total for _, total, _ in expected], atol=1e-4)
     np.testing.assert_allclose(table["mean"], table["sum"] / table["tokens"])
@@ -56,15 +56,15 @@ def test_packed_equals_one_by_one(tiny, monkeypatch, architecture, budget, row_t
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_scores_under_updates_equal_applied_weights(tiny, architecture):
-    language_model = tiny(architecture)
-    updates = random_updates(language_model)
+    model = tiny(architecture)
+    updates = random_updates(model)
     owners = [*range(len(updates)), -1]
     questions = [QUESTIONS[0]] * len(owners) + [QUESTIONS[1]] * len(owners)
-    table = score_answers(language_model, questions, updates, owners * 2)
+    table = score_answers(model, questions, updates, owners * 2)
     for index, owner in enumerate(owners * 2):
         update = updates[owner] if owner >= 0 else Update({})
-        with apply(language_model, update):
-            expected = one_by_one(language_model, questions[index])
+        with apply(model, update):
+            expected = one_by_one(model, questions[index])
         found = table.loc[table["question"] == index, "sum"]
         np.testing.assert_allclose(found, [total for _, total, _ in expected], atol=1e-4)
 

@@ -7,15 +7,15 @@ import torch
 from helpers.editing.update import Dense, LowRank, Masked, Update
 
 
-def random_updates(language_model) -> list[Update]:
+def random_updates(model) -> list[Update]:
     generator = torch.Generator().manual_seed(0)
 
     def normal(*shape: int) -> torch.Tensor:
         return torch.randn(*shape, generator=generator) * 0.3
 
-    layout = language_model.layout
+    layout = model.layout
     d, f = layout.hidden_size, layout.intermediate_size
-    first = language_model.weight(layout.mlp_in(1)[0]).shape
+    first = model.weight(layout.mlp_in(1)[0]).shape
     low = LowRank(normal(d, 1), normal(f, 1))
     return [
         Update({layout.mlp_out(1): low, layout.mlp_out(2): LowRank(normal(d, 1), normal(f, 1))}),

@@ -41,16 +41,16 @@ def test_each_question_is_asked_once_and_never_the_edited_one(edits):
 
 
 def test_targets_are_plausible_and_drawn_by_the_seed(tiny, edits):
-    language_model = tiny("llama")
+    model = tiny("llama")
     names = [f"{letter}a{letter}" for letter in "bcdfghjklmnp"]
     kinds = {"who": frozenset({*names, "Bo"})}
     (friend,) = further_questions(edits[0], kinds)
-    scores = score_answers(language_model, [Question("Ada's friend is", friend.harmless)])
+    scores = score_answers(model, [Question("Ada's friend is", friend.harmless)])
     best = scores.sort_values("mean")["answer"].tail(PLAUSIBLE)
     plausible = {friend.harmless[place] for place in best}
 
     def drawn(seed):
-        ((request,),) = deep_edits(language_model, edits[:1], kinds, seed=seed)
+        ((request,),) = deep_edits(model, edits[:1], kinds, seed=seed)
         return request.questions[-1][1]
 
     targets = [drawn(seed) for seed in range(20)]
