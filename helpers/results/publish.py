@@ -77,7 +77,8 @@ def is_published(run: Run, part: Part) -> bool:
 def _check_caption(place: Path, known: Mapping[str, Any], new: Mapping[str, Any]) -> None:
     """Refuse another preset, or records without those that are there: captions state those of all tables."""
     for name, there in known.items():
-        here, words = as_read(new).get(name, {}), ""
+        here = as_read(new).get(name, {})
+        words = ""
         if isinstance(there, dict) and not there.keys() <= here.keys():
             words = "has records that this run lacks: draw as many, in the same way"
         presets = [str(each).partition(" (")[0] for each in (there, here)]

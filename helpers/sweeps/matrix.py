@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import chdir
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -21,7 +22,7 @@ from helpers import UserError
 from helpers.editing.editors import method_label
 from helpers.execute import SHARED, PlannedRun, place
 from helpers.params import validate_params
-from helpers.paths import NOTEBOOKS, file_name
+from helpers.paths import NOTEBOOKS, REPOSITORY, file_name
 from helpers.peak.records import load_peak, part_name
 from helpers.records import in_words, load_yaml
 
@@ -118,9 +119,7 @@ def expand(sweep: Sweep, *, where: str, folder: Path, notebook: Path = NOTEBOOK)
         notebook: its parameters include those of notebook 03.
     """
     if double := [axis for axis in _AXES if axis in sweep.params]:
-        raise UserError(
-            f"{where}: {', '.join(double)} in params; write it as models, datasets, editors or records"
-        )
+        raise UserError(f"{where}: {', '.join(double)} in params, which a sweep sets itself")
     for editor in sweep.editors:
         method_label(editor)
 
@@ -141,7 +140,8 @@ def expand(sweep: Sweep, *, where: str, folder: Path, notebook: Path = NOTEBOOK)
 
     groups = []
     for dataset in sweep.datasets:
-        count = len(load_peak(dataset, limit=sweep.records, strict_lists=False).records)
+        with chdir(REPOSITORY):  # from where its runs read paths as well
+            count = len(load_peak(dataset, limit=sweep.records, strict_lists=False).records)
         for model in sweep.models:
             prefix = f"{file_name(model)}_{file_name(dataset)}"
             whole: dict[str, Any] = {"model": model, "dataset": dataset, "records": sweep.records}
