@@ -50,7 +50,7 @@ def test_several_figures_are_drawn_at_a_time(monkeypatch, tmp_path):
         (["run", "no/such.yaml"], "no params file"),
         (["publish", "no/such.yaml"], "no params file"),
         (["fetch", "no-such-data"], "known: smollm2-135m"),
-        (["sweep", "no/such.yaml"], "examples are in params/sweeps"),
+        (["sweep", "no/such.yaml"], "see params/sweeps"),
     ],
 )
 def test_mistakes_exit_with_one_line(arguments, message):
