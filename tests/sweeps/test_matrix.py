@@ -104,7 +104,7 @@ def test_shards_of_a_slice_can_be_read():
 
 def test_unreadable_files(tmp_path):
     for path in (tmp_path / "none.yaml", tmp_path):
-        with pytest.raises(UserError, match=r"no readable sweep file .*see params"):
+        with pytest.raises(UserError, match=r"no readable sweep file .*see params/sweeps"):
             read_sweep(path)
     path = tmp_path / "mine.yaml"
     for text, message in (
