@@ -27,7 +27,7 @@ PACKAGE = REPOSITORY / "helpers"
 BUDGETS = {
     "models": 1400,
     "editing": 3400,
-    "scoring": 396,
+    "scoring": 392,
     "locating": 660,
     "facts": 214,
     "samples": 74,  # strata, clusters, the smallest detectable difference

@@ -136,7 +136,7 @@ def scorer_table(states: Metrics) -> pd.DataFrame:
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("method")
 
 
-def agreement(states: Metrics, *, resamples: int = 2000, seed: int = 0) -> pd.DataFrame:
+def agreement(states: Metrics) -> pd.DataFrame:
     """How far two scorers order the methods alike: a row a pair of scorers, as text.
 
     ``rank correlation``: Spearman's, over methods, with the bootstrap interval over records. A pair of
@@ -146,9 +146,9 @@ def agreement(states: Metrics, *, resamples: int = 2000, seed: int = 0) -> pd.Da
     """
     methods = [state for state in states if state not in (UNEDITED, AGAIN)]
     cases = sorted(set().union(*(states[method].index for method in methods)))
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     n = len(cases)
-    drawn = rng.multinomial(n, np.full(n, 1 / n), size=resamples)
+    drawn = rng.multinomial(n, np.full(n, 1 / n), size=2000)
     weights = np.vstack([np.ones(n), drawn])  # the sample itself first
     ranks, orders, counts = {}, {}, {}
     for scorer in (s for s in SCORERS if all(s in states[method] for method in methods)):
@@ -239,9 +239,9 @@ def rank_correlation(first: pd.Series, second: pd.Series) -> Contrast:
     return Contrast(Estimate(rho, low, high, n), p_value)
 
 
-def detectable_correlation(n: int, *, power: float = 0.8) -> float:
-    """Smallest |ρ| that n records show with this power at p < 0.05; NaN below four records."""
-    needed = stats.norm.isf(LEVEL / 2) + stats.norm.ppf(power)
+def detectable_correlation(n: int) -> float:
+    """Smallest |ρ| that n records show with a power of 80 % at p < 0.05; NaN below four records."""
+    needed = stats.norm.isf(LEVEL / 2) + stats.norm.ppf(0.8)
     return float(np.tanh(needed / (n - 3) ** 0.5)) if n > 3 else np.nan
 
 

@@ -9,12 +9,11 @@ import re
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
-from tqdm.auto import tqdm
 from transformers import DynamicCache
 
 from helpers.editing.update import Update, overlay
@@ -50,7 +49,6 @@ def sample_responses(
     n: int = 5,
     greedy: bool = False,
     sampling: Sampling | None = None,
-    progress: bool = False,
 ) -> list[list[str]]:
     """Draw ``n`` responses to every prompt, under ``updates`` if any (see ``score_answers``).
 
@@ -58,8 +56,7 @@ def sample_responses(
     chat (``role``: system, user, assistant; ``content``): paragraphs for a model asked without template.
     """
     sampling = sampling or Sampling()
-    how: Any = {"n": n, "greedy": greedy, "progress": progress}
-    drawn = sample_tokens(model, prompts, updates, owners, sampling, **how)
+    drawn = sample_tokens(model, prompts, updates, owners, sampling, n=n, greedy=greedy)
     return [[response_text(model, ids, sampling) for ids in group] for group in drawn]
 
 
@@ -78,7 +75,6 @@ def sample_tokens(
     *,
     n: int = 1,
     greedy: bool = False,
-    progress: bool = False,
 ) -> list[list[Ids]]:
     """``sample_responses`` as token ids, as the model chose them (the stop's own among them)."""
     prompts = several(prompts)
@@ -98,8 +94,8 @@ def sample_tokens(
             responses[index] = drawn[place * n : (place + 1) * n]
 
     order = sorted(range(len(prompts)), key=lambda i: (-len(ids[i]), i))  # little padding
-    starts = range(0, len(order), together := max(1, ROWS // n))
-    for start in tqdm(starts, unit="batch", desc="sampling", disable=not progress):
+    together = max(1, ROWS // n)
+    for start in range(0, len(order), together):
         run_halving(order[start : start + together], draw)
     return responses
 
