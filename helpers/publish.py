@@ -38,7 +38,7 @@ def publish(file: Path, *, name: str = "", finished: bool = False, data: Path = 
     with chdir(REPOSITORY):  # from where the notebooks read paths as well
         check_values(file, params, published=False)
         data_of = (str(params.get(key)) for key in ("dataset", "source", "benchmark"))
-        if not name and any(Path(each).exists() for each in data_of):
+        if not name and any(Path(each.partition("[")[0]).exists() for each in data_of):
             raise UserError(f"{file}: for data of your own, name the run with --name")
         made = getattr(import_module(module), function)(params)
         written = publish_parts(made, Archive(data / paper, label=name), finished=finished)

@@ -116,11 +116,7 @@ def test_a_finding_holds_where_notebook_03_reports_it(runs, sentence):
 
 def test_what_holds_in_all_four_runs_of_notebook_03(runs):
     for finding, words, tests in (
-        (
-            "hard answers suffer more than random ones",
-            "**Hard answers suffer more than random ones**",
-            2,
-        ),
+        ("hard answers suffer more than random ones", "**Hard answers suffer more than", 2),
         ("MEND perturbs little, at the price of locality", "**MEND perturbs less than ROME but", 2),
         ("KN edits weakly", "**KN edits weakly**: its ES is below ROME's in all four runs.", 1),
     ):

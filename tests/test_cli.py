@@ -114,3 +114,10 @@ def test_a_dry_run_says_where_memory_will_not_do(tmp_path, monkeypatch):
     assert "weights in float32 0.5 GiB; batches" in elsewhere
     monkeypatch.setattr("torch.cpu.get_capabilities", lambda: {"avx512_bf16": False})
     assert "slower than fp32" in estimate.memory_in_words("smollm2-135m", "bfloat16", "cpu")
+
+
+def test_data_of_ones_own_is_published_by_name(tmp_path):
+    file, own = tmp_path / "03_editing_runs.yaml", f"{paths.PACKAGED}/peak/peak-mini-cf.json"
+    file.write_text(f"dataset: {own}[0:1]\n", "utf-8")
+    result = runner.invoke(app, ["publish", str(file)])
+    assert (result.exit_code, "name the run with --name" in result.output) == (1, True)
