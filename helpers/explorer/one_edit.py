@@ -28,7 +28,6 @@ from helpers.results.style import told
 from helpers.scoring.naming import fold
 from helpers.scoring.responses import Sampling, sample_responses
 from helpers.thinkedit import case
-from helpers.thinkedit.graph import graph_of_facts
 from helpers.thinkedit.knowgic import Chain, Edit
 from helpers.thinkedit.metrics import BY_RANK, facts_table
 from helpers.thinkedit.run import ThinkEditRun
@@ -248,6 +247,4 @@ def graphs(outcome: ChainsOutcome, chains: Sequence[Chain]) -> Figure:
     steps = [set(outcome.chain(outcome.edit.chains.index(chain))["state"]) for chain in chains]
     known, left = sum("unknown" not in s for s in steps), sum(s == {"kept"} for s in steps)
     finding = f"{left} of {known} known chains still lead to {part.original} after the edit"
-    graph = graph_of_facts(part.facts)
-    drawn = case.graph_pair(graph, part.subject, part.original, **states, caption="")
-    return told(drawn, finding, caption)
+    return told(case.graph_pair(part, caption="", **states), finding, caption)

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch
 
 from helpers.results.figure import figure
-from helpers.results.style import PALETTE, captioned, plain, told, use_style
+from helpers.results.style import PALETTE, plain, told, use_style
 from helpers.thinkedit import metrics
 from helpers.thinkedit.graph import Triplet, edited_triplet, graph_of_facts, is_deep_edited
 from helpers.thinkedit.grow.pipeline import Growth
@@ -30,7 +30,6 @@ STATES: dict[str, tuple[Any, Any]] = {
 }
 _BOX: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 7}
 _ARROW: dict[str, Any] = {
-    "connectionstyle": "arc3,rad=0.12",
     "arrowstyle": "-|>",
     "mutation_scale": 8,
     "shrinkA": 0,
@@ -133,11 +132,12 @@ def knowledge_graph(
         boxes[node] = below.get_bbox_patch()
     for tail, head in graph.edges:
         colour, line = STATES[(states or {}).get((tail, head), "kept")]
-        look = _ARROW | {"color": colour, "linestyle": line}
+        bend = 0.4 if (tail, head) == tuple(ends) else 0.12  # the direct link keeps clear of boxes
+        look = _ARROW | {"color": colour, "linestyle": line, "connectionstyle": f"arc3,rad={bend}"}
         between: Any = {"patchA": boxes[tail], "patchB": boxes[head]}
         axes.add_patch(FancyArrowPatch(places[tail], places[head], **between, **look))
     if states is not None:
-        for state in sorted(set(states.values()), key=list(STATES).index):
+        for state in sorted({states[edge] for edge in graph.edges}, key=list(STATES).index):
             colour, line = STATES[state]
             axes.plot([], [], color=colour, linestyle=line, label=state)
         axes.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=3)
@@ -158,27 +158,38 @@ def grown_graph(growth: Growth, *, caption: str = "") -> Figure:
 
 
 @figure("06_graph_before_and_after", title="What is known before and after one edit")
-def graph_pair(
-    graph: nx.DiGraph, start: str, goal: str, *, caption: str = "", **moments: EdgeStates
-) -> Figure:
-    """The same graph with its ``edge_states`` ``before`` and ``after`` the edit, one above the other."""
+def graph_pair(edit: Edit, *, caption: str = "", **moments: EdgeStates) -> Figure:
+    """Known ways through an edit's graph by ``edge_states``, ``before`` and ``after`` it."""
     use_style()
-    drawn = Figure(figsize=(6.8, 0.5 * len(graph) + 3.2))  # a panel draws in a thread
+    ends, after = (edit.subject.casefold(), edit.original.casefold()), moments["after"]
+    graph = ways(graph_of_facts(edit.facts), moments["before"], *ends)
+    drawn = Figure(figsize=(6.8, 0.42 * len(graph) + 2.6))  # a panel draws in a thread
     for axes, (moment, states) in zip(drawn.subplots(2, 1), moments.items(), strict=True):
-        knowledge_graph(graph, start, goal, axes, states)
+        knowledge_graph(graph, *ends, axes, states)
         axes.set_title(f"{moment} the edit", loc="left")
-    return captioned(drawn, caption)
+    left = [after[edge] for edge in graph.edges].count("kept")
+    shown = f"{left} of {len(graph.edges)} links towards {edit.original} are known after the edit"
+    edited = f"{edit.prompt.replace('{}', edit.subject)} {edit.original} → {edit.new}"
+    note = f"Drawn: of {len(after)} links the known ones that lead there. Those kept may be less probable"
+    words = f"{edited}\n{caption}\n{note}"
+    return told(drawn, f"{shown}; the direct one is {after.get(ends, 'not among them')}", words)
+
+
+def ways(graph: nx.DiGraph, states: EdgeStates, start: str, goal: str) -> nx.DiGraph:
+    """Known links that lead from one node to another; all of the graph where none do."""
+    known = nx.DiGraph(edge for edge in graph.edges if states[edge] == "known")
+    if not {start, goal} <= set(known) or not nx.has_path(known, start, goal):
+        return graph
+    on = {start, goal, *(nx.descendants(known, start) & nx.ancestors(known, goal))}
+    known.remove_nodes_from([node for node in known if node not in on])
+    known.add_nodes_from((node, graph.nodes[node]) for node in [*known])
+    return known
 
 
 @figure("06_case", title="A stored edit's graph", each=("number", lambda run: ()))
 def stored_case(edit: Edit, facts: pd.DataFrame, *, number: str, caption: str = "") -> Figure:
     """What is known of an edit's graph before and after it, from published scores (Figures 15–20)."""
-    states = edge_states(edit, facts)
-    before, after = (list(states[moment].values()) for moment in ("before", "after"))
-    known = f"{before.count('known')} of {len(before)} links are known before the edit"
-    graph = graph_of_facts(edit.facts)
-    drawn = graph_pair(graph, edit.subject, edit.original, **states, caption="")
-    return told(drawn, f"{known}, {after.count('kept')} of them after", f"{caption}, case {number}")
+    return graph_pair(edit, caption=f"case {number}, {caption}", **edge_states(edit, facts))
 
 
 def _layers(graph: nx.DiGraph, start: str, goal: str) -> dict[str, tuple[float, float]]:

@@ -13,14 +13,13 @@ from dataclasses import dataclass, replace
 
 import networkx as nx
 import numpy as np
-import pandas as pd
 
 from helpers.editing.request import EditRequest
 from helpers.models.language_model import LanguageModel
 from helpers.scoring.answers import Question, score_answers
 from helpers.thinkedit.graph import graph_of_facts
 from helpers.thinkedit.knowgic import ChainFact, Edit
-from helpers.thinkedit.probes import Kinds, kinds_of, request_of, rivals_of
+from helpers.thinkedit.probes import Kinds, request_of, rivals_of
 
 VERSION = 2  # raise it when the same edits give other requests
 PLAUSIBLE = 5  # the target is drawn from the most probable answers, this many
@@ -83,14 +82,3 @@ def deep_edits(
 
 def _beginning(prompt: str) -> str:
     return prompt.partition("{}")[0]
-
-
-def edit_index(edits: Sequence[Edit]) -> pd.DataFrame:
-    """Numbers of each edit's ``chains``, ``facts``, deep ``questions``, and those with the ``same_key``."""
-    kinds = kinds_of(edits)
-    rows = []
-    for edit in edits:
-        further = [_beginning(q.prompt) for q in further_questions(edit, kinds)]
-        alike = further.count(_beginning(edit.prompt))
-        rows.append((edit.case_id, len(edit.chains), len(edit.facts), len(further), alike))
-    return pd.DataFrame(rows, columns=["case_id", "chains", "facts", "questions", "same_key"])

@@ -23,6 +23,7 @@ from helpers.thinkedit.knowgic import LAYOUTS
 from helpers.thinkedit.tables import caption_of, evaluate, is_recalled, model_of
 
 _BARS = "; bars: 95 % intervals over edits"
+_RATIOS = (0.5, 1, 2, 4)
 _STEPS = ["1", "2", "3", "4", "5"]
 
 
@@ -41,6 +42,11 @@ _exact = partial(_stored, main="smollm2-135m", when=lambda run: _mode(run) == "s
 _recalled = partial(_stored, when=lambda run: is_recalled(run) and _alone(run))
 
 
+def _size(model: str) -> int:
+    """Packaged models by size, others after them."""
+    return [*PACKAGED_WORDS, model].index(model)
+
+
 def _plain(runs: Sequence[Run]) -> Table:
     """Exact metrics of the methods without APP."""
     rule = metrics.DEFAULT if all(map(is_recalled, runs)) else metrics.BY_RANK
@@ -48,16 +54,19 @@ def _plain(runs: Sequence[Run]) -> Table:
 
 
 def _by_graph(
-    runs: Sequence[Run], table: Callable[..., Table], paper: Table, mode: str = ""
+    runs: Sequence[Run], table: Callable[..., Table], paper: Table, n: str, mode: str = ""
 ) -> dict[str, Table]:
-    """A table of each run's model and graphs, its own before KnowGIC's, and the paper's of each model."""
+    """A table of each run's model and graphs, own graphs first, then those of each of the paper's models.
+    ``n`` words what is behind it.
+    """
     found = {}
-    for run in sorted(runs, key=lambda run: (not is_recalled(run), run.name)):
+    for run in sorted(runs, key=lambda r: (not is_recalled(r), _size(r.about.source["model"]))):
         made = mode or _mode(run)
-        alone = ", alone" * (made == "independent")
+        part = table(_plain([run]), mode=made)
         edits = "KnowGIC" if run.about.source["layout"] in LAYOUTS else "other edits"
-        graph = "own graph" if is_recalled(run) else edits + alone
-        found[f"{model_of(run)}\n{graph}"] = table(_plain([run]), mode=made)
+        graph = "own graph" if is_recalled(run) else edits + ", alone" * (made == "independent")
+        behind = n.format(*str(part["chains"].max()).split("/"), **part.iloc[0])
+        found[f"{model_of(run)}\n{graph}\n{behind}".strip()] = part
     return found | {f"{model}\nthe paper": part for model, part in paper.groupby("model")}
 
 
@@ -78,40 +87,40 @@ def _marks(table: Table, name: str) -> Table:
 @_stored("06_direct_against_chains", title="The direct question against chains", when=_alone)
 def direct_against_chains(runs: Sequence[Run]) -> Figure:
     """IFR of the direct question and of longer chains (Figures 2 and 4, for all edits), each alone."""
-    panels = _by_graph(runs, tables.length_table, tables.paper_lengths(), "independent")
+    table, n = tables.length_table, "n = {1} and {6} chains"
+    panels = _by_graph(runs, table, tables.paper_lengths(), n, "independent")
     more = _counted(panels, lambda part: part[tables.LONGER] > part["1"])
     names = {"direct question": "1", "chains of two\nor more steps": tables.LONGER}
-    series = {
-        title: {name: (measure, part) for name, measure in names.items()}
-        for title, part in panels.items()
-    }
+    series = {t: {name: (x, part) for name, x in names.items()} for t, part in panels.items()}
     finding = f"More of the old fact is left along chains than at the direct question: {more}"
-    note = "counted: methods on each model; arrows: beyond the panel; the paper gives no intervals"
+    note = "IFR, log scale; counted: methods by their means; the paper gives no intervals"
     caption = f"{caption_of(runs, 'exact')}{_BARS}\n{note}"
-    return style.told(_dots(series, 1.5), finding, caption)
+    return style.told(_dots(series, xscale="log", xlim=(3e-5, 100)), finding, caption)
 
 
 @_recalled("06_ifr_by_length", title="IFR by chain length")
 def lengths(runs: Sequence[Run]) -> Figure:
     """IFR of chains of one to five steps on one scale, ours and the paper's (its Figure 5)."""
-    panels = _by_graph(runs, tables.length_table, tables.paper_lengths())
-    drawn, axes = _grid(len(panels), (2.8, 2.1))
+    panels = _by_graph(runs, tables.length_table, tables.paper_lengths(), "")
+    drawn, axes = _grid(len(panels))
     for panel, (title, part) in zip(axes, panels.items(), strict=True):
         for place in range(len(part)):
             marks = pd.concat(_marks(part.iloc[[place]], step) for step in _STEPS)
             look = style.method_line(part["method"].iloc[place]) | {"markersize": 4}
             aside = 0.1 * (place - (len(part) - 1) / 2)
             style.marked(panel, np.arange(5) + aside, marks, **look)
-        counts = part["chains"].iloc[0].split("/")[1:6] if "chains" in part else [""] * 5
-        labels = [f"{step}\n{n}" for step, n in zip(_STEPS, counts, strict=True)]
-        panel.set_xticks(range(5), labels)
+        counts = part["chains"].iloc[0].split("/")[1:6] if "chains" in part else []
+        for place, n in enumerate(counts):
+            panel.text(place, 0.97, n, ha="center", va="top", fontsize=7)
+        panel.set_xticks(range(5), _STEPS)
         panel.set_title(title, fontsize=8)
-        panel.set_ylim(-0.03, 1.1)
-    drawn.supylabel("IFR (lower: less deducible)", fontsize=9)
+        panel.set_yscale("function", functions=(lambda v: np.maximum(v, 0) ** 0.5, np.square))
+        panel.set(ylim=(0, 1), yticks=(0, 0.01, 0.1, 0.25, 0.5, 1))
+    drawn.supylabel("IFR (square-root scale)", fontsize=9)
     _legend(drawn, axes)
     peaks = _counted(panels, lambda p: p[_STEPS].astype(float).idxmax(axis=1).isin(["2", "3"]))
     finding = f"IFR is highest along chains of two or three steps: {peaks}"
-    note = "below the steps: n of deducible chains; the paper gives neither n nor intervals"
+    note = "by means; above: n of deducible chains; the paper gives neither n nor intervals"
     caption = f"{caption_of(runs, 'exact')}{_BARS}\n{note}"
     return style.told(drawn, finding, caption)
 
@@ -125,55 +134,61 @@ def what_is_left(runs: Sequence[Run], *, mode: str = "independent") -> Figure:
     methods = ", ".join(method_label(str(m)) for m, each in apart if each.all()) or "No method"
     finding = f"{methods}: less is left of the subject's other facts than of other subjects' facts"
     titles = {
-        "share of edits that\nleave no longer chain": metrics.DEEP,
+        "deep edits: share\nthat leave no chain": metrics.DEEP,
         "left of the\nedited fact": metrics.DIRECT,
         "left of other facts\nabout its subject": metrics.OWN,
         "left of facts about\nother subjects (CKP)": "CKP",
     }
-    models = {str(model): part for model, part in table.groupby("model")}
+    models = {m: table.query("model == @m") for m in sorted({*table["model"]}, key=_size)}
     panels = {t: {m: (name, part) for m, part in models.items()} for t, name in titles.items()}
-    counts = ", ".join(f"{model} {part['edits'].max()}" for model, part in models.items())
-    note = f"edits with a longer chain before: {counts}; title: right intervals do not overlap"
+    counts = "; ".join(f"{model} {part['terms'].iloc[0]}" for model, part in models.items())
+    note = f"n, panel by panel: {counts}; title: intervals of the last two panels are apart on each model"
     caption = f"{caption_of(runs, f'exact, {mode}')}{_BARS}\n{note}"
-    return style.told(_dots(panels, 1.05), finding, caption)
+    return style.told(_dots(panels, 4, xlim=(-0.04, 1.04), xticks=(0, 0.5, 1)), finding, caption)
 
 
 @_exact("06_ckp", title="CKP by method")
 def preservation(runs: Sequence[Run], *, mode: str = "sequential") -> Figure:
     """CKP of each method with its interval, ours and the paper's (its Figure 6)."""
-    panels = _by_graph(runs, tables.technique_table, tables.paper_techniques())
-    ours = pd.concat(part for part in panels.values() if "CKP low" in part)
+    paper, n = tables.paper_techniques(), "n = {facts} facts"
+    panels = _by_graph(runs, tables.technique_table, paper, n)
+    ours = pd.concat(panels).dropna(subset="CKP low")
     apart = (ours["CKP low"] > 1) | (ours["CKP high"] < 1)
-    finding = f"{apart.sum()} of our {len(ours)} intervals of CKP exclude 1, a context unchanged"
-    note = "intervals that reach the edge continue; the paper's Tables 5 and 6 have none"
+    shown = f"{apart.sum() or 'none'} of our {len(ours)} intervals of CKP"
+    finding = f"On KnowGIC {shown} excludes 1, a context unchanged"
+    note = "CKP, log scale, 1: context unchanged; the paper's Tables 5 and 6 have no intervals"
     caption = f"{caption_of(runs, f'exact, {mode}')}{_BARS}\n{note}"
     series = {title: {"CKP": ("CKP", part)} for title, part in panels.items()}
-    return style.told(_dots(series, 2), finding, caption)
+    drawn = _dots(series, xscale="log", xlim=(0.3, 8), xticks=_RATIOS)
+    for panel in drawn.axes:
+        panel.axvline(1, color="0.4", linewidth=0.9, zorder=1)
+        panel.set_xticklabels(map("{:g}".format, _RATIOS))
+        panel.minorticks_off()
+    return style.told(drawn, finding, caption)
 
 
 @_exact("06_ifr_against_ckp", title="IFR against CKP")
 def trade_off(runs: Sequence[Run], *, mode: str = "sequential") -> Figure:
     """IFR and CKP, ours and the paper's own points (its Figure 7); the ideal is the upper left."""
-    panels = _by_graph(runs, tables.technique_table, paper := tables.paper_techniques())
-    drawn, axes = _grid(len(panels), (2.4, 2.2))
+    paper, n = tables.paper_techniques(), "{chains} chains of {edits} edits"
+    panels = _by_graph(runs, tables.technique_table, paper, n)
+    drawn, axes = _grid(len(panels))
     for panel, (title, part) in zip(axes, panels.items(), strict=True):
         for method, row in part.groupby("method", sort=False):
             for name, other, across in (("IFR", "CKP", True), ("CKP", "IFR", False)):
                 look = style.method_line(str(method)) | {"linestyle": "", "markersize": 5}
                 style.marked(panel, row[other], _marks(row, name), across=across, **look)
-        if "chains" in part:
-            title += f": {part['chains'].max()} chains, {part['edits'].max()} edits"
         panel.set_title(title, fontsize=8)
-        panel.set(xscale="log", yscale="log", xlim=(0.004, 40), ylim=(0.3, 5))
+        panel.set(xscale="log", yscale="log", xlim=(0.001, 40), ylim=(0.3, 8), xlabel="IFR")
         panel.set_xticks([0.01, 0.1, 1, 10], ["0.01", "0.1", "1", "10"])
-        panel.set_yticks([0.5, 1, 2, 4], ["0.5", "1", "2", "4"])
+        panel.set_yticks(_RATIOS, map("{:g}".format, _RATIOS))
         panel.minorticks_off()
     drawn.supylabel("CKP (1: context unchanged)", fontsize=9)
-    axes[-1].set_xlabel("IFR (lower: less deducible)")
     _legend(drawn, axes)
-    ours = tables.technique_table(_plain(runs), mode=mode)
+    ours = pd.concat(panels).dropna(subset="IFR low")
     wide = (ours["IFR low"] < paper["IFR"].min()) & (ours["IFR high"] > paper["IFR"].max())
-    finding = f"{wide.sum()} of our {len(wide)} intervals of IFR span all of the paper's values"
+    shown = f"{wide.sum()} of {len(wide)} span all of the paper's values"
+    finding = f"On KnowGIC our intervals of IFR are too wide to rank methods: {shown}"
     note = "both axes are logarithmic; the paper's Tables 5 and 6 have no intervals"
     caption = f"{caption_of(runs, f'exact, {mode}')}{_BARS}\n{note}"
     return style.told(drawn, finding, caption)
@@ -186,6 +201,7 @@ def recalled_links() -> Figure:
     drawn, axes = plt.subplots(figsize=(7, 3.4))
     files = ((m, PACKAGED / f"thinkedit/recalled-{m}-links.csv") for m in PACKAGED_WORDS)
     left = {m: pd.read_csv(f, index_col=0).loc["all"] for m, f in files if f.exists()}
+    axes.grid(axis="y", visible=False)
     for number, (model, counts) in enumerate(left.items()):
         at = np.arange(len(counts)) + 0.26 * (number - (len(left) - 1) / 2)
         shares = 100 * counts / counts["proposed"]
@@ -194,22 +210,22 @@ def recalled_links() -> Figure:
     axes.set_yticks(range(len(counts)), counts.index)
     axes.set(ylim=(len(counts) - 0.5, -0.5), xlim=(0, 108), xlabel="% of the proposed links")
     axes.legend(loc="lower right")
-    kept = (f"{n['validated'] / n['proposed']:.0%} ({model})" for model, n in left.items())
-    finding = f"Validated of the links that triple stores propose: {', '.join(kept)}"
+    kept = (f"{100 * n['validated'] / n['proposed']:.0f} % ({model})" for model, n in left.items())
+    finding = f"The models confirm few of the links that triple stores propose: {', '.join(kept)}"
     of = "; ".join(map(model_words, left))
     return style.told(drawn, finding, f"ours: {of}\nedits are made of the last stage's links")
 
 
-def _grid(n: int, size: tuple[float, float]) -> tuple[Figure, list[Axes]]:
-    """Panels of one scale; an even number, or more than five, in two rows, column by column."""
+def _grid(n: int, columns: int = 3) -> tuple[Figure, list[Axes]]:
+    """Panels of one scale, row by row."""
     style.use_style()
-    rows = 1 + (n % 2 == 0 or n > 5)
-    columns = -(-n // rows)
-    inches = (size[0] * columns + 1.4, size[1] * rows + 0.8)
-    drawn, grid = plt.subplots(rows, columns, figsize=inches, sharey=True, squeeze=False)
-    for spare in grid.T.ravel()[n:]:
-        drawn.delaxes(spare)
-    return drawn, list(grid.T.ravel()[:n])
+    rows = -(-n // columns)
+    how: dict[str, Any] = {"sharex": True, "sharey": True, "squeeze": False}
+    drawn, grid = plt.subplots(rows, columns, figsize=(7.9, 2.2 * rows + 0.8), **how)
+    for number, panel in enumerate(grid.flat):
+        panel.tick_params(labelbottom=True)
+        panel.set_visible(number < n)
+    return drawn, list(grid.flat)[:n]
 
 
 def _legend(drawn: Figure, axes: Sequence[Axes]) -> None:
@@ -220,26 +236,22 @@ def _legend(drawn: Figure, axes: Sequence[Axes]) -> None:
         drawn.legend(marks.values(), marks, loc="outside right center")
 
 
-def _dots(panels: Mapping[str, Mapping[str, tuple[str, Table]]], most: float) -> Figure:
-    """A row a method, in each panel a mark for each series (measure, table); arrows beyond ``most``."""
-    drawn, axes = _grid(len(panels), (2.3, 2.1))
+def _dots(
+    panels: Mapping[str, Mapping[str, tuple[str, Table]]], columns: int = 3, **look: Any
+) -> Figure:
+    """A row a method, in each panel a mark for each series: measure, table."""
+    drawn, axes = _grid(len(panels), columns)
     every = pd.concat(table for panel in panels.values() for _, table in panel.values())
-    table = tables.ordered(every.assign(model=""))
-    methods = table["method"].unique().tolist()
+    methods = tables.ordered(every.assign(model=""))["method"].unique().tolist()
     for panel, (title, series) in zip(axes, panels.items(), strict=True):
         for number, (label, (name, table)) in enumerate(series.items()):
-            marks, colour = _marks(table, name), style.PALETTE[number]
-            aside = 0.3 * (number - (len(series) - 1) / 2)
+            aside = 0.25 * (number - (len(series) - 1) / 2)
+            marks: Any = {"color": style.PALETTE[number], "fmt": style.MARKERS[number]}
+            marks |= {"label": label, "across": True, "markersize": 4}
             places = table["method"].map(methods.index) + aside
-            far = marks["mean"] > most
-            look: Any = {"color": colour, "fmt": style.MARKERS[number], "markersize": 4}
-            look |= {"label": label, "across": True}
-            style.marked(panel, places[~far], marks[~far], **look)
-            for at, mean in zip(places[far], marks["mean"][far], strict=True):
-                panel.text(most, at, f"{mean:.1f} →", color=colour, ha="right", va="center", size=7)
-        panel.set(xlim=(-0.04 * most, most), ylim=(len(methods) - 0.5, -0.5), title=title)
+            style.marked(panel, places, _marks(table, name), **marks)
         panel.set_yticks(range(len(methods)), [method_label(method) for method in methods])
-        panel.set_xticks(np.arange(0, most, 0.5))
-        panel.title.set_fontsize(8)
+        panel.set(ylim=(len(methods) - 0.4, -0.6), **look)
+        panel.set_title(title, fontsize=8)
     _legend(drawn, axes)
     return drawn

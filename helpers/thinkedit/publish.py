@@ -19,7 +19,6 @@ from helpers.paths import RUNS, file_name, run_name
 from helpers.results.archive import About
 from helpers.results.publish import Part, Publication
 from helpers.results.store import ResultsStore
-from helpers.thinkedit.deep import edit_index
 from helpers.thinkedit.knowgic import Edit, load_aliases, load_edits
 from helpers.thinkedit.metrics import chain_index
 from helpers.thinkedit.run import ThinkEditRun
@@ -49,7 +48,6 @@ def publication(params: Mapping[str, Any]) -> Publication:
         [
             *parts_of(runs, editors, params["modes"]),
             Part("chains", {"edits": universe}, lambda: chain_index(edits)),
-            Part("edits", {"edits": universe}, lambda: edit_index(edits)),
         ],
         partial(_preset, name, params["preset"]),
     )
@@ -64,22 +62,11 @@ def runs_of(
         drawn["max_new_tokens"] = params["max_new_tokens"]
     answers = ANSWERS if params["first_line"] else replace(ANSWERS, stop=None)
     sampling = {"sampled": replace(answers, **drawn), "texts": replace(TEXTS, **drawn)}
-    return [
-        ThinkEditRun(
-            model,
-            edits[: params["first"]],
-            edits,
-            load_aliases(params["benchmark"]),
-            ResultsStore(RUNS / "results"),
-            layout=params["benchmark"],
-            estimator=estimator,
-            samples=params["samples"],
-            sampling=sampling.get(estimator),
-            seed=params["seed"],
-            rivals=params["rivals"],
-        )
-        for estimator in params["estimators"]
-    ]
+    how = {name: params[name] for name in ("samples", "seed", "rivals")}
+    how |= {"layout": params["benchmark"], "aliases": load_aliases(params["benchmark"])}
+    how |= {"store": ResultsStore(RUNS / "results")}
+    all_of = partial(ThinkEditRun, model, edits[: params["first"]], edits, **how)
+    return [all_of(estimator=e, sampling=sampling.get(e)) for e in params["estimators"]]
 
 
 def parts_of(

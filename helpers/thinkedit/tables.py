@@ -1,8 +1,8 @@
 """Published runs of ThinkEdit and their tables, the paper's in the same form; needs no model.
 
 A run is one model on one layout of the edits. Its tables are "exact: METHOD, MODE", and so "sampled" and
-"texts" ("none, before" is the unedited model), *chains* (which facts make up which chains) and *edits* (how
-much each edit holds). Means are pooled as the authors pool: Definitions 3 and 4 over all edits at once.
+"texts" ("none, before" is the unedited model), and *chains* (which facts make up which chains). Means are
+pooled as the authors pool: Definitions 3 and 4 over all edits at once.
 """
 
 from __future__ import annotations
@@ -50,17 +50,17 @@ def caption_of(runs: Sequence[Run], *words: str, kind: str = "exact") -> str:
         made = {**run.about.source, **run.about.caption}
         first = next(name for name in run.tables if name.startswith(kind))
         settings = run.about.settings[first]
-        layout = made["layout"]
+        layout = "what it recalls" if is_recalled(run) else made["layout"]
         own = (
-            f"KnowGIC {layout}" if layout in LAYOUTS else f"edits of {layout}",
-            f"{run.joined(kind)['case_id'].nunique()} edits",
+            f"edits of {f'KnowGIC {layout}' if layout in LAYOUTS else layout}",
             f"preset {made['preset']}",
             f"{made['dtype']} on {made['device']}",
             *(f"{name} {settings[name]}" for name in _DRAWN if name in settings),
         )
-        models.setdefault(own, []).append(model_words(made["model"]))
+        n = run.joined(kind)["case_id"].nunique()
+        models.setdefault(own, []).append(f"{model_words(made['model'])}, {n} edits")
     return "\n".join(
-        ", ".join([f"ours: {', '.join(names)}", *own, *words]) for own, names in models.items()
+        ", ".join([f"ours: {'; '.join(names)}", *own, *words]) for own, names in models.items()
     )
 
 

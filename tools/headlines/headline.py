@@ -73,5 +73,5 @@ def holds(evidence: Sequence[Evidence], *measures: str) -> list[Evidence]:
 
 
 def ranged(of: Mapping[Any, Any]) -> str:
-    """A mean with its interval."""
-    return "{mean:z.2f} [{low:z.2f}, {high:z.2f}]".format_map(of)
+    """A mean with its interval and n."""
+    return "{mean:z.2f} [{low:z.2f}, {high:z.2f}] (n = {n})".format_map(of)

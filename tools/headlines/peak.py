@@ -15,19 +15,21 @@ from helpers.results.text import INCONCLUSIVE, Evidence, corrected_verdicts, in_
 from tools.headlines.headline import Headline, UnsupportedError, holds
 
 SMALL = "SmolLM2-135M-Instruct (4-bit weights, dequantised)"
+LARGEST = "qwen2.5-coder-1.5b_peak-cf"
 
 
 def headlines() -> list[Headline]:
     """From the published runs."""
-    names = "smollm2-135m_peak-cf", "smollm2-135m_peak-t", "gemma3-270m_peak-cf"
-    runs = [method_metrics(scores_of(archive("peak").get(name))) for name in names]
+    names = "smollm2-135m_peak-cf", "smollm2-135m_peak-t", "gemma3-270m_peak-cf", LARGEST
+    *runs, largest = (method_metrics(scores_of(archive("peak").get(name))) for name in names)
     metrics, tested = runs[0], findings(*runs)  # the tests of notebook 03's first table
-    records = max(len(table) for table in metrics.values())
-    official = f"first {records} records of PEAK-CF, {SMALL}"
+    records, more, few = (max(map(len, run.values())) for run in (metrics, runs[2], largest))
+    official = f"first {records} records of PEAK-CF, {SMALL}; n can be measured"
+    larger = f"Gemma 3 270M ({more} records), Qwen2.5-Coder 1.5B ({few})"
     return [
         _one_fact(metrics, tested, official),
         _construction(),
-        _editing(metrics, tested, official),
+        _editing(metrics, tested, f"{official}. Also shown: PEAK-T, {larger}"),
         _ablations(),
         _explorer(metrics, official),
     ]
@@ -59,26 +61,27 @@ def _construction() -> Headline:
     tables = archive("construction").get("packaged_smollm2-135m").tables
     counterfactual = tables["filter"][tables["filter"]["set"] == "PEAK-CF"]
     passed = share_interval((counterfactual["step"] == "").astype(float))
-    answers = counterfactual["correct_kept"].sum() / counterfactual["correct"].sum()
+    asked = counterfactual["correct"].sum()
+    answers = counterfactual["correct_kept"].sum() / asked
     funnel = tables["funnel"].set_index(["set", "step"])["left"]["PEAK-CF"]
     fit, within = funnel["locality prompts"], funnel["within the relation's share"]
     return Headline(
         "02",
         "The benchmark can be rebuilt from triples",
-        "Openly licensed facts become records in PEAK's form. In no record is an answer both correct and"
-        f" false by name. Of {funnel.iloc[0]:,} facts, {funnel.iloc[-1]:,} become PEAK-CF records: most"
+        "Openly licensed facts become records in PEAK's form. No record has an answer that is both correct"
+        f" and false. Of {funnel.iloc[0]:,} facts, {funnel.iloc[-1]:,} become PEAK-CF records: most"
         " have too few answers, and of those that fit only a limited number is kept for each relation.",
         (
             ("facts that fit, kept by the limit for each relation", f"{within:,} of {fit:,}"),
-            ("kept records that the model knows", _percent(passed)),
-            ("their correct answers that it knows", f"{100 * answers:.0f} %"),
+            ("of these, records that the model knows", _percent(passed)),
+            ("their correct answers that it knows", f"{100 * answers:.0f} % (n = {asked:,})"),
         ),
         "02_funnel",
         f"Shown: packaged facts, filtered by {SMALL}. Not shown: Wikidata's facts, larger models.",
     )
 
 
-def _editing(metrics: dict[str, pd.DataFrame], tested: list[Evidence], official: str) -> Headline:
+def _editing(metrics: dict[str, pd.DataFrame], tested: list[Evidence], scope: str) -> Headline:
     editors = ("FT-L", "FT-M", "ROME", "MEMIT")
     pairs = [f"{m} {e} - {e}+APP" for e in editors for m in ("AFF hard", "ANF hard")]
     holds(tested, *pairs)
@@ -94,8 +97,7 @@ def _editing(metrics: dict[str, pd.DataFrame], tested: list[Evidence], official:
             ("loss of generalisation with APP (GS)", _points(price)),
         ),
         "03_paper",
-        f"Numbers: {official}; AFF and GS of {gain.difference.n} of them can be measured. Also shown:"
-        " PEAK-T, and two larger models on fewer records. Not shown: most of the official records.",
+        f"Numbers: {scope}. Not shown: most of the official records.",
     )
 
 
@@ -115,7 +117,7 @@ def _ablations() -> Headline:
     return Headline(
         "04",
         "Correct answers as editing targets do not replace APP: they leave more noise",
-        "Where the correct answers are targets and together weigh as much as the new one (a sum), ROME,"
+        "With all correct answers as further targets, which together weigh as much as the new one, ROME,"
         " MEMIT and FT-M leave more noise than with APP. For forgetting the difference is inconclusive."
         " With the whole list APP protects more than with one neighbour.",
         (
@@ -128,7 +130,8 @@ def _ablations() -> Headline:
         ),
         "04_fairer",
         f"Shown: {first.difference.n} of the first 20 records of PEAK-CF, {SMALL}; tests are corrected for"
-        " their number (Holm). Inconclusive: whether L1 matters most. Not shown: APP on other models.",
+        " their number (Holm). Inconclusive: whether L1 matters most. Also shown: sequences of edits, scorers,"
+        " doses, general ability. Not shown: these ablations on other models.",
     )
 
 
@@ -143,7 +146,8 @@ def _explorer(metrics: dict[str, pd.DataFrame], official: str) -> Headline:
             for method in ("ROME", "FT-M", "MEND")
         ),
         "01_one_record",
-        f"Figure: one packaged fact. Numbers: {official}. Not shown: an edit of your own, made below.",
+        f"Figure: one packaged fact. Numbers: {official}. Not shown: larger models; how your own edit"
+        " turns out.",
     )
 
 
@@ -160,8 +164,8 @@ def _cell(metrics: dict[str, pd.DataFrame], method: str, metric: str) -> str:
 
 
 def _percent(estimate: Estimate) -> str:
-    return f"{in_points(estimate)} %"
+    return f"{in_points(estimate)} % (n = {estimate.n})"
 
 
 def _points(evidence: Evidence) -> str:
-    return f"{in_points(evidence.difference)} points"
+    return f"{in_points(evidence.difference)} points (n = {evidence.difference.n})"

@@ -24,27 +24,28 @@ def headlines() -> list[Headline]:
         raise UnsupportedError("that most of MEMIT's edits are deep is inconclusive")
     three, names = "{:.2f}, {:.2f} and {:.2f}", ("IFR", OWN, "CKP")
     means = {name: three.format(*(each[name].mean for each in found)) for name in names}
-    edits = [each["IFR"].n for each in found]
+    counts = {name: "{}, {} and {}".format(*(each[name].n for each in found)) for name in names}
     return [
         Headline(
             "06",
             "Most of MEMIT's edits leave no chain to the old fact, but they also erase most other facts"
             " about the edited subject",
             "IFR, the mean part of the old fact that is left along its chains, is"
-            f" {means['IFR']} on SmolLM2, Gemma and Qwen2.5-Coder. The paper reports {paper.min():.2f}"
-            f" to {paper.max():.2f} for its methods on larger models. Of the *other* facts about the"
-            f" edited subject {means[OWN]} of the probability is left. CKP does not measure this"
-            f" loss, because it counts facts about other subjects ({means['CKP']}). We defined the"
-            " middle group after seeing the first results.",
+            f" {means['IFR']} on SmolLM2, Gemma and Qwen2.5-Coder (n = {counts['IFR']} edits). The paper"
+            f" reports {paper.min():.2f} to {paper.max():.2f} for its methods on larger models and other"
+            " graphs. Of the *other* facts about the edited subject"
+            f" {means[OWN]} of the probability is left (n = {counts[OWN]}). CKP does not measure this"
+            f" loss, because it counts facts about other subjects ({means['CKP']}; n = {counts['CKP']})."
+            " We defined the measure for the subject's other facts after seeing the first results.",
             (
-                (f"SmolLM2: deep edits (n = {ours['deep'].n})", ranged(vars(ours["deep"]))),
+                ("SmolLM2: deep edits, after which no chain is left", ranged(vars(ours["deep"]))),
                 ("SmolLM2: left of the old fact along chains (IFR)", ranged(vars(ours["IFR"]))),
                 ("SmolLM2: left of the subject's other facts (post hoc)", ranged(vars(ours[OWN]))),
             ),
             "06_what_is_left",
-            f"Shown for SmolLM2 135M ({edits[0]} edits), Gemma 3 270M ({edits[1]}) and Qwen2.5-Coder"
-            f" 1.5B ({edits[2]}), dequantised from 4 bits, on facts that each recalls; exact"
-            " probabilities, edits alone. Also shown: KnowGIC. Not shown: most editors of the largest.",
+            f"Shown for SmolLM2 135M, Gemma 3 270M and Qwen2.5-Coder 1.5B ({counts['IFR']} edits),"
+            " dequantised from 4 bits, on facts that each recalls; exact probabilities, edits alone."
+            " Also shown: KnowGIC. Not shown: other domains; most editors of the largest.",
         )
     ]
 
