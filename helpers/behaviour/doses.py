@@ -18,14 +18,14 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from helpers.editing.editor import Editor
-from helpers.editing.editors import Variant
+from helpers.editing.editors import Variant, method_label
 from helpers.editing.update import Update, overlay
 from helpers.models import LanguageModel
 from helpers.models.batching import run_halving, token_batches
 from helpers.models.forest import padded
 from helpers.models.forward import hidden_states, vocabulary_scores
-from helpers.peak.figures import MAIN_RUN
-from helpers.peak.metrics import metric_interval, metrics_table
+from helpers.peak.figures import ACROSS, MAIN_RUN
+from helpers.peak.metrics import metrics_table
 from helpers.peak.records import PeakRecord
 from helpers.peak.run import PeakRun, edit_request
 from helpers.peak.tables import caption_of, metric_contrast, scores_of
@@ -33,12 +33,14 @@ from helpers.results.archive import Run
 from helpers.results.figure import figure
 from helpers.results.publish import Part
 from helpers.results.statistics import LEVEL, mean_interval
-from helpers.results.style import AT_RIGHT, marked, method_line, told, use_style
+from helpers.results.style import PALETTE, marked, told, use_style
 from helpers.scoring.answers import Question, owned, tokenised
 
 VERSION = 1  # of ``locality_shifts``: raise it when what is computed changes
 SERIES = ["method", "field", "measure"]
-DAMAGE = ("LS", "AFF_hard", "ANF_hard", "kl_alone", "kl_stated", "top5_alone", "top5_stated")
+DAMAGE = {"LS": "LS", "AFF_hard": "AFF", "ANF_hard": "ANF", "kl_alone": "KL", "top5_alone": "top 5"}
+DAMAGE |= {"kl_stated": "KL, stated", "top5_stated": "top 5, stated"}
+_WORDS = {"norm_constraint": "norm bound", "kl_factor": "KL factor", "alpha": "α"}
 
 
 def locality_shifts(run: PeakRun, editor: Editor) -> pd.DataFrame:
@@ -137,27 +139,26 @@ def dose_table(doses: pd.Series) -> pd.DataFrame:
 
 
 @figure("04_doses", title="Doses", of="ablations", main=f"{MAIN_RUN}@doses", needs=("locality",))
-def dose_panels(run: Run) -> Figure:
-    """Each measure (a row) against factors of a hyperparameter (a column), a line a method."""
+def dose_slopes(run: Run) -> Figure:
+    """What a doubled hyperparameter changes: a panel a measure, a row a hyperparameter of a method."""
     use_style()
-    found = doses_of(run)
-    fields = [*found.index.unique("field")]
-    drawn = plt.figure(figsize=(2.2 * len(fields) + 1, 9))
-    grid = drawn.subplots(len(DAMAGE), len(fields), squeeze=False, sharex="col", sharey="row")
-    for (method, field, measure), part in found.groupby(SERIES):
-        values = part.unstack("dose").dropna()
-        row, column = DAMAGE.index(measure), fields.index(field)
-        axes = grid[row, column]
-        means = [vars(metric_interval(str(measure), values[dose])) for dose in values]
-        marked(axes, values.columns, pd.DataFrame(means), **method_line(str(method)))
-        axes.set_xscale("log", base=2)
-        axes.set(title="" if row else field, ylabel="" if column else measure)
-        if row == 0:
-            axes.legend(**AT_RIGHT)
-    changed = dose_table(found)["first dose"].unstack().notna()
-    counts = ", ".join(f"{measure} {n}" for measure, n in changed.sum().items())
-    finding = f"Changed by the dose, of {len(changed)} series: {counts}"
-    return told(drawn, finding, f"{caption_of(run)}; 95 % intervals; KL in nats")
+    slopes = dose_table(doses_of(run))
+    series = list(dict.fromkeys(key[:2] for key in slopes.index))
+    rows = np.arange(len(series))[::-1]
+    drawn, panels = plt.subplots(1, len(DAMAGE), figsize=(9.2, 0.4 * len(rows) + 1.6), sharey=True)
+    for axes, (measure, title) in zip(panels, DAMAGE.items(), strict=True):
+        unit = "nats" if "KL" in title else "points"
+        found = slopes.xs(measure, level="measure").loc[series] * (1 if unit == "nats" else 100)
+        marked(axes, rows, pd.DataFrame(found), fmt="o", color=PALETTE[0], **ACROSS)
+        axes.axvline(0, color="0.4", linewidth=0.9)
+        axes.set(title=title.replace(", ", ",\n"), xlabel=unit, ymargin=0.15)
+    panels[0].set_yticks(rows, [f"{method_label(m)}: {_WORDS.get(f, f)}" for m, f in series])
+    changed = slopes["first dose"].notna().groupby("measure").sum()[[*DAMAGE]]
+    most, least = (f"change {DAMAGE[str(end)]}" for end in (changed.idxmax(), changed.idxmin()))
+    counted = f"{changed.max()} {most}, {changed.min() or 'none'} {least}"
+    finding = f"Of {len(series)} hyperparameters {counted}"
+    note = "change for twice the value, with t intervals over records; title: paired tests"
+    return told(drawn, finding, f"{caption_of(run)}\n{note}")
 
 
 def dose_parts(run: PeakRun, editors: Mapping[str, Editor]) -> Iterator[Part]:

@@ -22,6 +22,7 @@ def scorer_panels(run: Run) -> Figure:
     use_style()
     states = {state: table for state, table in by_state(run).items() if state != AGAIN}
     rows = np.arange(len(states))[::-1]
+    shown = ("ES", "tokens", "free, greedy")
     size = (9.2, 0.36 * len(states) + 2.4)
     drawn, lines = plt.subplots(2, len(ASKED), figsize=size, sharex=True, sharey=True)
     for line, scorers in zip(lines, (ASKED, GENERATED), strict=True):
@@ -29,21 +30,19 @@ def scorer_panels(run: Run) -> Figure:
         for axes, (scorer, title) in zip(line, known.items(), strict=False):
             tables = [table for table in states.values() if scorer in table]
             found = rows_of(share_interval(table[scorer]) for table in tables)
-            marked(axes, rows, found, fmt="o", color=PALETTE[0], clip_on=False, **ACROSS)
+            colour = PALETTE[0] if scorer in shown else PALETTE[7]
+            marked(axes, rows, found, fmt="o", color=colour, clip_on=False, **ACROSS)
             axes.set_title(title, fontsize=7)
+            axes.tick_params(labelbottom=True)
             axes.grid(axis="y", visible=False)
         for axes in line[len(known) :]:
             axes.axis("off")
     lines[0, 0].set(xlim=(-4, 104), xticks=(0, 50, 100))
     lines[0, 0].set_yticks(rows, [*states])
-    shown = ("ES", "tokens", "free, greedy")
     edited = [table for state, table in states.items() if state != UNEDITED]
     means = [100 * np.mean([t[scorer].mean() for t in edited]) for scorer in shown]
     listed, matched, named = (f"{mean:.0f} %" for mean in means)
-    finding = (
-        f"{listed} of the edits succeed by probability, "
-        f"{matched} by token match and "
-        f"{named} in free text (greedy)"
-    )
-    note = "success in percent, 95 % intervals over records; title: means over methods"
+    others = f"{matched} by token match and {named} in free text (greedy)"
+    finding = f"{listed} of the edits succeed by probability, {others}"
+    note = "success in percent, 95 % intervals over records; title: means over methods, in colour"
     return told(drawn, finding, f"{caption_of(run)}\n{note}")

@@ -141,14 +141,12 @@ def criteria_dots(run: Run, *, granularity: str = "neuron", share: float = 0.01)
         axes.set_title(title, loc="left", fontsize=9)
         axes.set_yticks(range(len(names)), [LABELS[name] for name in names])
     real = table[~table["locator"].isin(CONTROLS)].groupby("criterion")["mean"]
-    wordings, chains = (
-        f"{low:.2f} to {high:.2f}" for low, high in real.agg(["min", "max"]).to_numpy()[:2]
-    )
-    finding = f"RSim of a fact's wordings is {wordings}; of a fact and its chain {chains}"
+    ends = real.agg(["min", "max"]).to_numpy()[:2]
+    wordings, chains = (f"{low:.2f} to {high:.2f}".replace("-", "−") for low, high in ends)
+    shared = f"share {granularity}s (RSim {wordings}), a fact and its chain {chains}"
     of = f"{made_of(run)}; {granularity}s, k = {100 * share:g} %"
-    return told(
-        drawn, finding, f"{of}\n95 % intervals over examples (RSD: sentences), ◇ what chance gives"
-    )
+    note = "95 % intervals over examples (RSD: sentences), ◇ what chance gives"
+    return told(drawn, f"Wordings of a fact {shared}", f"{of}\n{note}")
 
 
 def _edited(run: Run) -> tuple[pd.DataFrame, dict[str, Any], str]:

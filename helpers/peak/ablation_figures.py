@@ -131,9 +131,9 @@ def fairer_differences(run: Run) -> Figure:
     panels[0].set_yticks([-row for row in range(len(labels))], labels)
     panels[-1].legend(title="answers\nweighted as", **AT_RIGHT)
     noisy, tests = _holding(tested, "ANF", "(sum)")
-    finding = (
-        f"Targets weighted as a sum leave more noise than APP with {len(noisy)} of {tests} editors"
-    )
+    costly, _ = _holding(tested, "ES", "(mean)")
+    noise = f"more noise than APP as a sum ({len(noisy)} of {tests} editors)"
+    finding = f"Answers as targets leave {noise}; as a mean they cost success ({len(costly)})"
     caption = f"{stored.described(*stored.scores.values())}\n{_WEIGHTINGS}\n{_HOLLOW}"
     return _told(drawn, finding, caption, shown.values())
 

@@ -43,15 +43,6 @@ def plain(text: str) -> str:
     return text.replace("$", r"\$")
 
 
-def captioned(figure: Figure, caption: str) -> Figure:
-    """The figure with a caption over its panels, in lines as wide as the figure."""
-    width = int(_LETTERS * figure.get_figwidth())
-    lines = [wrapped for line in caption.splitlines() for wrapped in textwrap.wrap(line, width)]
-    if lines:
-        figure.suptitle(plain("\n".join(lines)), x=0.01, ha="left", fontsize=8)
-    return figure
-
-
 def told(figure: Figure, finding: str, caption: str) -> Figure:
     """The figure under the finding it shows, what it is drawn from in small print below the panels."""
     width = figure.get_figwidth()

@@ -102,7 +102,8 @@ def test_every_study_is_stored_once(run, built, into, rome_settings, tmp_path, m
     assert stored.run.about.settings["rome+app@margin=1"]["app"]["margin"] == 1
     settings = stored.run.about.settings["locality: rome@kl_factor=2x"]
     assert settings["hyperparameters"]["kl_factor"] == 2 * rome_settings.kl_factor
-    assert doses.dose_panels(stored.run).axes[0].get_title() == "kl_factor"
+    (label,) = doses.dose_slopes(stored.run).axes[0].get_yticklabels()
+    assert label.get_text() == "ROME: KL factor"
     assert {file.suffix for file in path.rglob("*") if file.is_file()} == {".json", ".parquet"}
     before = contents(path)
     no_computation(monkeypatch)

@@ -7,7 +7,7 @@ import pytest
 
 from book.tables import escaped
 from helpers.editing.editors import EDITORS
-from helpers.results.style import captioned, method_line, plain
+from helpers.results.style import method_line, plain, told
 
 
 def test_no_two_methods_look_the_same():
@@ -21,7 +21,7 @@ def test_no_two_methods_look_the_same():
 def test_no_text_from_data_is_mathematics(text):
     """Two bare dollar signs would be, and what stands between them might not even parse."""
     assert plain(text).replace(r"\$", "").count("$") == 0
-    figure = captioned(plt.figure(), text)
+    figure = told(plt.figure(), text, text)
     figure.canvas.draw()
     plt.close(figure)
 
