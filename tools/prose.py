@@ -31,16 +31,21 @@ def everything() -> list[Path]:
 
 
 def prose(path: Path) -> str:
-    """A file's text without code in backquotes; of a notebook its Markdown, of a module its sentences."""
+    """A file's text without code in backquotes; of modules and cells of code their sentences."""
     text = path.read_text("utf-8")
     if path.suffix == ".ipynb":
-        cells = json.loads(text)["cells"]
-        text = "\n".join("".join(c["source"]) for c in cells if c["cell_type"] == "markdown")
+        cells = ((c["cell_type"], "".join(c["source"])) for c in json.loads(text)["cells"])
+        text = "\n".join(sentences(cell) if kind == "code" else cell for kind, cell in cells)
     elif path.suffix == ".py":
-        tokens = tokenize.generate_tokens(io.StringIO(text).readline)
-        texts = (t.string for t in tokens if t.type in (tokenize.COMMENT, tokenize.STRING))
-        text = "\n".join(each for each in texts if len(each.split()) > 2)
+        text = sentences(text)
     return _CODE.sub("", text)
+
+
+def sentences(code: str) -> str:
+    """Comments and strings of more than two words."""
+    tokens = tokenize.generate_tokens(io.StringIO(code).readline)
+    texts = (t.string for t in tokens if t.type in (tokenize.COMMENT, tokenize.STRING))
+    return "\n".join(each for each in texts if len(each.split()) > 2)
 
 
 if __name__ == "__main__":

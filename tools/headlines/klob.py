@@ -33,8 +33,8 @@ def headlines() -> list[Headline]:
         Headline(
             "05",
             "No locator tells one fact's best layers from another's, though all recognise its wordings",
-            f"A fact's wordings share neurons for all {len(real)} methods. A chain and its fact share"
-            f" hardly more knowledge neurons than two sentences dealt at random (RSim"
+            f"A fact's wordings share neurons for all {len(real)} methods. A chain and its fact share few"
+            f" more knowledge neurons than two sentences dealt at random (RSim"
             f" {relevance['mean']:.2f} and {chance:.2f}). For no locator does a fact's own attribution"
             f" predict its best layers better than another fact's (n = {len(gains)}).",
             (

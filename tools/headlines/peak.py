@@ -130,7 +130,7 @@ def _ablations() -> Headline:
         ),
         "04_fairer",
         f"Shown: {first.difference.n} of the first 20 records of PEAK-CF, {SMALL}; tests are corrected for"
-        " their number (Holm). Inconclusive: whether L1 matters most. Also shown: sequences of edits, scorers,"
+        " their number (Holm). Inconclusive: whether L1 matters most. Also shown: sequences, scorers,"
         " doses, general ability. Not shown: these ablations on other models.",
     )
 
