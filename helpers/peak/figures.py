@@ -99,7 +99,7 @@ def answer_probabilities(answers: pd.DataFrame, *, title: str = "") -> Figure:
     known = answers[answers["list"] == "correct"]
     lost = {s: (known[s] < known[states[0]] / 10).sum() for s in states[1:]}
     counted = ", ".join(f"{n} of {len(known)} ({state})" for state, n in lost.items())
-    return told(drawn, f"Correct answers left with less than a tenth: {counted}", title)
+    return told(drawn, f"Correct answers that lose nine tenths or more: {counted}", title)
 
 
 @figure("03_lists", title="Answer lists before and after", of="peak")

@@ -119,7 +119,7 @@ def knowledge_graph(
     """Draw a graph from its subject (blue) to its object (red), by one of ``edge_states`` (Figures 15–20)."""
     places = _layers(graph, start.casefold(), goal.casefold())
     axes.scatter(*zip(*places.values(), strict=True), alpha=0)
-    axes.margins(0.12)
+    axes.margins(x=0.12, y=0.4)
     axes.autoscale_view()
     axes.autoscale(False)
     ends = {start.casefold(): PALETTE[0], goal.casefold(): PALETTE[3]}
@@ -132,7 +132,7 @@ def knowledge_graph(
         boxes[node] = below.get_bbox_patch()
     for tail, head in graph.edges:
         colour, line = STATES[(states or {}).get((tail, head), "kept")]
-        bend = 0.4 if (tail, head) == tuple(ends) else 0.12  # the direct link keeps clear of boxes
+        bend = 0.22 if (tail, head) == tuple(ends) else 0.12  # the direct link keeps clear of boxes
         look = _ARROW | {"color": colour, "linestyle": line, "connectionstyle": f"arc3,rad={bend}"}
         between: Any = {"patchA": boxes[tail], "patchB": boxes[head]}
         axes.add_patch(FancyArrowPatch(places[tail], places[head], **between, **look))
@@ -163,7 +163,7 @@ def graph_pair(edit: Edit, *, caption: str = "", **moments: EdgeStates) -> Figur
     use_style()
     ends, after = (edit.subject.casefold(), edit.original.casefold()), moments["after"]
     graph = ways(graph_of_facts(edit.facts), moments["before"], *ends)
-    drawn = Figure(figsize=(6.8, 0.42 * len(graph) + 2.6))  # a panel draws in a thread
+    drawn = Figure(figsize=(6.8, 0.45 * len(graph) + 3.2))  # a panel draws in a thread
     for axes, (moment, states) in zip(drawn.subplots(2, 1), moments.items(), strict=True):
         knowledge_graph(graph, *ends, axes, states)
         axes.set_title(f"{moment} the edit", loc="left")
