@@ -258,7 +258,7 @@ def test_every_estimator_looks_at_the_same_edits_and_what_is_published_stays(tin
     ways = {"modes": ["sequential", "independent"], "estimators": ["exact", "texts"], "samples": 1}
     run = publishing(editor, **ways)
     assert editor.calls == 3 + 2  # in sequence, and in chunks of 1 and 2; texts make no edit again
-    assert run.kinds == ["exact", "texts", "chains", "edits"]
+    assert run.kinds == ["exact", "texts", "chains"]
     assert run.about.caption["preset"].startswith("tuned")
     assert set(run.joined("texts")["mode"]) == {"before", "sequential", "independent"}
     assert "samples" in run.about.settings["texts: rome, independent"]
