@@ -41,8 +41,8 @@ def notebook_of(params_file: Path) -> Path:
             return notebook
     known = ", ".join(sorted(p.stem for p in NOTEBOOKS.glob("*.ipynb")))
     raise UserError(
-        f"{params_file}: neither file nor folder is named after a notebook ({known}); for a"
-        " sweep's file: python -m helpers sweep FILE --dry-run"
+        f"{params_file}: neither file nor folder is named after a notebook ({known}); a"
+        " sweep's file: python -m helpers sweep FILE"
     )
 
 

@@ -23,9 +23,8 @@ DIGITS = 16  # of the digests in names and lists of files
 def in_one_line(error: OSError, place: Path | None = None) -> str:
     """What went wrong with a file, and what helps."""
     return (
-        f"{place or error.filename or 'a file'}: {error.strerror or error}; check the path, free some space,"
-        " or choose a folder that can be written (HELPERS_CACHE, `results`, --folder)"
-        ": what is finished is kept"
+        f"{place or error.filename or 'a file'}: {error.strerror or error}; check the path, free space,"
+        " or choose another folder (HELPERS_CACHE, `results`, --folder); what is finished is kept"
     )
 
 

@@ -157,7 +157,7 @@ def dose_slopes(run: Run) -> Figure:
     most, least = (f"change {DAMAGE[str(end)]}" for end in (changed.idxmax(), changed.idxmin()))
     counted = f"{changed.max()} {most}, {changed.min() or 'none'} {least}"
     finding = f"Of {len(series)} hyperparameters {counted}"
-    note = "change for twice the value, with t intervals over records; title: paired tests"
+    note = "change for twice the value, t intervals over records; title: paired tests"
     return told(drawn, finding, f"{caption_of(run)}\n{note}")
 
 

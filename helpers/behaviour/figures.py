@@ -44,5 +44,5 @@ def scorer_panels(run: Run) -> Figure:
     listed, matched, named = (f"{mean:.0f} %" for mean in means)
     others = f"{matched} by token match and {named} in free text (greedy)"
     finding = f"{listed} of the edits succeed by probability, {others}"
-    note = "success in percent, 95 % intervals over records; title: means over methods, in colour"
+    note = "percent, 95 % intervals over records; title, in colour: means over methods"
     return told(drawn, finding, f"{caption_of(run)}\n{note}")

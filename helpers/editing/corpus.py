@@ -120,7 +120,7 @@ class WikipediaCorpus:
         except ImportError as error:
             raise CorpusError(
                 "Wikipedia needs the package `datasets` (pip install -e '.[wikipedia]') and the network;"
-                " without them use the corpus 'self' or a text file"
+                " else use 'self' or a text file"
             ) from error
         print(f"corpus wikipedia: reads {DUMP}, where the hub's cache lacks it", flush=True)
         articles = load_dataset("wikimedia/wikipedia", "20231101.en", split="train")

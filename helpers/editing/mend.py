@@ -235,7 +235,7 @@ def network_file(model: str, hyperparameters: MendHyperparameters) -> Path:
         if place.is_file():
             return place
     raise UntrainedError(
-        f"no MEND network {file} (looked in {', '.join(map(str, places))}); train one with"
+        f"no MEND network {file} (looked in {', '.join(map(str, places))}); train one:"
         f" python -m tools.train_mend --model {model}"
     )
 

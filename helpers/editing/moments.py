@@ -81,7 +81,7 @@ class SecondMoment:
             return values, vectors
 
         def make(path: Path) -> None:
-            print(f"decomposing {len(matrix):,} rows in fp64, once; this takes minutes on a CPU")
+            print(f"decomposing {len(matrix):,} rows in fp64, once (minutes on a CPU)")
             values, vectors = torch.linalg.eigh(matrix)
             save_file({"values": values.cpu(), "vectors": vectors.cpu().contiguous()}, path)
 
@@ -98,7 +98,7 @@ class SecondMoment:
             if bool((values >= threshold).all()):
                 raise ValueError(
                     f"no direction has a second moment below {threshold} (the smallest is"
-                    f" {float(values[0]):.3g}): raise nullspace_threshold for this model"
+                    f" {float(values[0]):.3g}): raise nullspace_threshold"
                 )
             self._occupied[threshold] = vectors[:, values >= threshold]
         return self._occupied[threshold]

@@ -24,7 +24,7 @@ from helpers.records import load_yaml
 GENERIC = "generic"
 FOLDER = PARAMS / "models"
 _GENERIC_FILE = PARAMS / "generic.yaml"
-_OTHER_WAYS = "or pass preset='generic' (untuned), or a file or dictionary of hyperparameters"
+_OTHER_WAYS = "or pass preset='generic' (untuned), a file or a dictionary"
 
 
 class Hyperparameters(BaseModel):
@@ -111,8 +111,8 @@ def preset_values(
     path, section, presets = _found(editor, model)
     if not path.exists():
         raise EditorError(
-            f"no hyperparameters for model {model!r}: write {path}, a copy of a file there for its"
-            f" architecture, with layers of its own; {_OTHER_WAYS}"
+            f"no hyperparameters for model {model!r}: write {path}, like another file"
+            f" there, with layers of its own; {_OTHER_WAYS}"
         )
     known = content_of(path)["configuration"]
     if size and "/" in model and (known["blocks"], known["hidden_size"]) != size:
@@ -229,8 +229,8 @@ def _generic_values(section: str, size: Size) -> dict[str, Any]:
     sections = content_of(_GENERIC_FILE)["editors"]
     if section not in sections:
         raise EditorError(
-            f"{section} has no generic preset: leave it out, or give the model a"
-            f" section {section} in params/models and run python -m tools.train_mend"
+            f"{section} has no generic preset: omit it, or add it in"
+            " params/models and run python -m tools.train_mend"
         )
     values, (blocks, hidden_size) = dict(sections[section]), size
     if "depth" in values:
@@ -257,6 +257,6 @@ def _fitting_file(folder: Path) -> Path:
         if content_of(path).get("configuration") == configuration:
             return path
     raise EditorError(
-        f"no hyperparameters fit {folder}, {configuration}: copy a .yaml file in {FOLDER}, with this"
-        f" configuration and layers of its own; {_OTHER_WAYS}"
+        f"no hyperparameters fit {folder}, {configuration}: copy a file in {FOLDER}, with"
+        f" this configuration and layers of its own; {_OTHER_WAYS}"
     )

@@ -48,8 +48,8 @@ class EditRequest:
                 self._refuse("the target is empty; give the answer to be appended")
         if self.target.strip() in {answer.strip() for answer in self.correct}:
             self._refuse(
-                f"target {self.target!r} is already a correct answer; drop it from `correct` or"
-                " choose another target"
+                f"target {self.target!r} is already a correct answer; drop it there or choose"
+                " another target"
             )
 
     def _refuse(self, reason: str) -> None:
@@ -80,6 +80,6 @@ def with_one_prompt(requests: Sequence[EditRequest]) -> Sequence[EditRequest]:
         if request.further:
             raise RequestError(
                 f"record {request.record or request.text!r}: this editor takes one prompt a request;"
-                " make the further ones requests of their own"
+                " make one of each further prompt"
             )
     return requests

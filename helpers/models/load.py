@@ -31,8 +31,7 @@ MODEL_NAMES = (*PACKAGED_WEIGHTS, *HUB_NAMES)
 _HUB_NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 _WAYS = (
     f"one of {', '.join(MODEL_NAMES)}, shape:<name>, a local folder with config.json and safetensors,"
-    " or a hub name, ORG/NAME, that this machine can reach; code that comes with a model is never"
-    " executed, and a damaged download is fetched again, whole"
+    " or a hub name, ORG/NAME, that this machine can reach; a model's own code is never executed"
 )
 _PROMPT, _ANSWER = "The capital of Italy is", "Rome"
 
@@ -155,8 +154,8 @@ def _ready(loaded: LanguageModel) -> LanguageModel:
     tolerance = torch.finfo(loaded.dtype).eps ** 0.5  # half of the digits
     if not bool(((found - own).abs() <= tolerance * (1 + own.abs())).all()):
         raise ModelError(
-            f"{name} cannot be used in {loaded.dtype_name}: log-probabilities of packed texts"
-            " are not the model's own; it overflows, changes logits after the head, or its attention"
+            f"{name} cannot be used in {loaded.dtype_name}: packed texts have other"
+            " log-probabilities; it overflows, changes logits after the head, or its attention"
             " depends on more than positions"
         )
     return loaded

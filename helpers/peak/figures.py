@@ -151,9 +151,7 @@ def paper_against_ours(runs: Sequence[Run]) -> Figure:
     success = lower["GS"]
     damaged = f"forgetting (AFF) or noise (ANF) in {sum(damage)} of our {len(damage)} comparisons"
     finding = f"APP lowers {damaged}, generalisation (GS) in {sum(success)} of {len(success)}"
-    words = (
-        "ES: the new answer is written, LS: locality. Title: intervals of differences below zero"
-    )
+    words = "ES: new answer written, LS: locality. Title: intervals of differences below zero"
     words += ". Bands: PEAK, Tables 3, 4 and 9, lowest to highest model"
     return told(drawn, finding, f"Means in percent, 95 % intervals, {_counted(ours)}. {words}")
 

@@ -119,8 +119,8 @@ class Archive:
         if differing:
             pairs = (f"{k} {there.get(k, 'unknown')!r}, now {new[k]!r}" for k in differing)
             raise ArchiveError(
-                f"{self.folder(run)} was made from another source ({'; '.join(pairs)}): run with the"
-                " stored settings, or publish under --name NAME"
+                f"{self.folder(run)} was made from another source ({'; '.join(pairs)}): use the stored"
+                " settings, or publish under --name NAME"
             )
 
     def put(self, run: str, tables: Mapping[str, pd.DataFrame], about: About) -> Path:

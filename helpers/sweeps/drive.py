@@ -21,9 +21,8 @@ from helpers.sweeps.matrix import Group, Job, expand, read_sweep
 from helpers.values import check_values
 
 _KILLED = (
-    "what was killed (from outside, or out of memory: see the node's log) or ran out of time has its"
-    " finished records in the store: try again with --resume, with smaller shards, a larger machine or"
-    " a higher timeout_min"
+    "what was killed or ran out of time keeps its finished records: try again with --resume,"
+    " and smaller shards, more memory or a higher timeout_min"
 )
 
 
@@ -58,8 +57,8 @@ def run_file(
         return [*lines, *(f"runs in the cluster's shell: {text}" for text in sweep.shell)], False
     if sweep.shell and not allow_shell:
         raise UserError(
-            f"{file} has commands for the cluster's shell ({'; '.join(sweep.shell)}): read them, and"
-            " allow them with --allow-shell"
+            f"{file} has commands for the cluster's shell ({'; '.join(sweep.shell)}): read them,"
+            " then allow them: --allow-shell"
         )
     if engine == "slurm":
         gpu = {"gpus_per_node": 1} if device.startswith("cuda") else {}
@@ -96,7 +95,7 @@ def sole_use(folder: Path) -> Iterator[None]:
             yield
     except Timeout as error:
         raise UserError(
-            f"another sweep is running in {folder}; wait for its end, or give this one another --folder"
+            f"another sweep is running in {folder}; wait for it, or choose another --folder"
         ) from error
 
 

@@ -52,7 +52,7 @@ def worker_environments(device: str, count: int | None = None) -> list[Environme
         return on_the_cpu
     if device != "cuda":
         raise UserError(
-            f"device {device!r}: each worker sees one GPU only; use device: cuda, and choose GPUs with"
+            f"device {device!r}: a worker sees one GPU; use device: cuda, and choose GPUs with"
             " CUDA_VISIBLE_DEVICES"
         )
     import torch

@@ -170,7 +170,7 @@ def graph_pair(edit: Edit, *, caption: str = "", **moments: EdgeStates) -> Figur
     left = [after[edge] for edge in graph.edges].count("kept")
     shown = f"{left} of {len(graph.edges)} links towards {edit.original} are known after the edit"
     edited = f"{edit.prompt.replace('{}', edit.subject)} {edit.original} → {edit.new}"
-    note = f"Drawn: of {len(after)} links the known ones that lead there. Those kept may be less probable"
+    note = f"Known links that lead there, of {len(after)}. Those kept may be less probable"
     words = f"{edited}\n{caption}\n{note}"
     return told(drawn, f"{shown}; the direct one is {after.get(ends, 'not among them')}", words)
 

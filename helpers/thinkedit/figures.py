@@ -93,7 +93,7 @@ def direct_against_chains(runs: Sequence[Run]) -> Figure:
     names = {"direct question": "1", "chains of two\nor more steps": tables.LONGER}
     series = {t: {name: (x, part) for name, x in names.items()} for t, part in panels.items()}
     finding = f"More of the old fact is left along chains than at the direct question: {more}"
-    note = "IFR, log scale; counted: methods by their means; the paper gives no intervals"
+    note = "IFR, log scale; counted: means; the paper gives no intervals"
     caption = f"{caption_of(runs, 'exact')}{_BARS}\n{note}"
     return style.told(_dots(series, xscale="log", xlim=(3e-5, 100)), finding, caption)
 
@@ -120,7 +120,7 @@ def lengths(runs: Sequence[Run]) -> Figure:
     _legend(drawn, axes)
     peaks = _counted(panels, lambda p: p[_STEPS].astype(float).idxmax(axis=1).isin(["2", "3"]))
     finding = f"IFR is highest along chains of two or three steps: {peaks}"
-    note = "by means; above: n of deducible chains; the paper gives neither n nor intervals"
+    note = "by means; above: n of deducible chains; the paper gives none"
     caption = f"{caption_of(runs, 'exact')}{_BARS}\n{note}"
     return style.told(drawn, finding, caption)
 
@@ -142,7 +142,7 @@ def what_is_left(runs: Sequence[Run], *, mode: str = "independent") -> Figure:
     models = {m: table.query("model == @m") for m in sorted({*table["model"]}, key=_size)}
     panels = {t: {m: (name, part) for m, part in models.items()} for t, name in titles.items()}
     counts = "; ".join(f"{model} {part['terms'].iloc[0]}" for model, part in models.items())
-    note = f"n, panel by panel: {counts}; title: intervals of the last two panels are apart on each model"
+    note = f"n, by panel: {counts}; title: intervals of the last two panels are apart"
     caption = f"{caption_of(runs, f'exact, {mode}')}{_BARS}\n{note}"
     return style.told(_dots(panels, 4, xlim=(-0.04, 1.04), xticks=(0, 0.5, 1)), finding, caption)
 
@@ -156,7 +156,7 @@ def preservation(runs: Sequence[Run], *, mode: str = "sequential") -> Figure:
     apart = (ours["CKP low"] > 1) | (ours["CKP high"] < 1)
     shown = f"{apart.sum() or 'none'} of our {len(ours)} intervals of CKP"
     finding = f"On KnowGIC {shown} excludes 1, a context unchanged"
-    note = "CKP, log scale, 1: context unchanged; the paper's Tables 5 and 6 have no intervals"
+    note = "CKP, log scale; the paper's Tables 5 and 6 have no intervals"
     caption = f"{caption_of(runs, f'exact, {mode}')}{_BARS}\n{note}"
     series = {title: {"CKP": ("CKP", part)} for title, part in panels.items()}
     drawn = _dots(series, xscale="log", xlim=(0.3, 8), xticks=_RATIOS)
@@ -211,7 +211,7 @@ def recalled_links() -> Figure:
     axes.set(ylim=(len(counts) - 0.5, -0.5), xlim=(0, 108), xlabel="% of the proposed links")
     axes.legend(loc="lower right")
     kept = (f"{100 * n['validated'] / n['proposed']:.0f} % ({model})" for model, n in left.items())
-    finding = f"The models confirm few of the links that triple stores propose: {', '.join(kept)}"
+    finding = f"Of the links that stores propose models confirm few: {', '.join(kept)}"
     of = "; ".join(map(model_words, left))
     return style.told(drawn, finding, f"ours: {of}\nedits are made of the last stage's links")
 

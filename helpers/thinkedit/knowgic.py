@@ -97,8 +97,8 @@ def load_edits(layout: str = "2025-06") -> tuple[Edit, ...]:
     if layout.endswith(".json") and Path(layout).is_file():
         return read_edits(Path(layout))
     raise UserError(
-        f"no KnowGIC layout {layout!r}; choose from {', '.join((*LAYOUTS, *OWN))}, or give the"
-        " path of a JSON file of edits"
+        f"no KnowGIC layout {layout!r}; choose from {', '.join((*LAYOUTS, *OWN))}, or give"
+        " a JSON file of edits"
     )
 
 

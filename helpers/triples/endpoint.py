@@ -66,8 +66,8 @@ class Endpoint:
             answer.json()  # a cut-off answer is no answer
         except requests.RequestException as error:
             raise UserError(
-                f"{self.url} does not answer ({type(error).__name__}: {error}); check the address and"
-                " the network, or use the packaged facts or local files instead"
+                f"{self.url} does not answer ({type(error).__name__}: {error}); check address and"
+                " network, or use packaged facts or local files"
             ) from error
         return answer.content
 

@@ -102,8 +102,8 @@ def read_graph(source: Source, relations: Sequence[str], *, most: int | None = N
     unlabelled = frozenset(met - labels.keys())
     if not named:
         raise UserError(
-            f"no labelled triples of {', '.join(relations)}: check the relations' names and that"
-            f" entities have English labels ({len(unlabelled)} have none)"
+            f"no labelled triples of {', '.join(relations)}: check their names;"
+            f" {len(unlabelled)} entities have no English label"
         )
     types = types_of(source, sorted({i for e in named for i in (e.subject, e.object)}))
     entities = {i: Entity(i, labels[i], frozenset(types.get(i, ()))) for i in sorted(labels)}

@@ -71,8 +71,8 @@ def read_facts(path: Path) -> tuple[Fact, ...]:
     for place, row in _rows(path):
         if not {"subject", "relation", "object"} <= set(row) <= {*Fact.__annotations__}:
             raise UserError(
-                f"{path}: the header must hold subject, relation and object, and may hold subject_types,"
-                f" object_types, start, end and source; found: {', '.join(row)}"
+                f"{path}: the header must hold subject, relation, object (and may subject_types,"
+                f" object_types, start, end, source); found: {', '.join(row)}"
             )
         kinds = row.get("subject_types", "thing"), row.get("object_types", "thing")
         if not all((row["subject"], row["relation"], row["object"], *kinds)):

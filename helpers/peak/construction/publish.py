@@ -98,8 +98,8 @@ def publication(params: Mapping[str, Any]) -> Publication:
         }
         if not any(part.records for part in built.values()):
             raise UserError(
-                f"no fact of {params['source']} becomes a candidate: ask for fewer answers"
-                " (least_correct, least_hard, least_locality) or name other relations"
+                f"no fact of {params['source']} becomes a candidate: lower"
+                " least_correct, least_hard or least_locality, or name other relations"
             )
         filtered = {}
         for name, part in built.items():

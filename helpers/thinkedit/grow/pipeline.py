@@ -141,8 +141,8 @@ class Journal:
             self.record("run", header, True)
         elif header is not None and self.recall("run", header) is None:
             raise UserError(
-                f"{path}: holds a run of {records[0]['request']}, not of {_text(header)}: another model or"
-                " other settings wrote it; use the same or start a new journal"
+                f"{path}: holds a run of {records[0]['request']}, not of {_text(header)} (another"
+                " model or settings); use the same or start a new journal"
             )
         self.header = header or records[0]["request"]
 
@@ -159,7 +159,7 @@ class Journal:
             with self.path.open("ab") as stream:
                 if stream.tell() != self._size:
                     raise UserError(
-                        f"{self.path}: another session writes to it; end one and open the journal again"
+                        f"{self.path}: another session writes to it; end one and open it again"
                     )
                 stream.write(line)
         except OSError as error:  # reading drops an unfinished line
@@ -172,7 +172,7 @@ def _read(line: bytes) -> dict[str, Any]:
     record = json.loads(line)
     if not isinstance(record, dict) or record.pop("digest", "") != _digest(record):
         raise ValueError(
-            "not a line that a run wrote; restore the file, or delete it from this line on and decide again"
+            "no line of a run; restore the file, or delete it from here on and decide again"
         )
     return record
 
@@ -370,8 +370,8 @@ class Session:
         missing = [each for each in requests if self.journal.recall("responses", each) is None]
         if missing and self.model is None:
             raise UserError(
-                f"{self.journal.path} does not answer {missing[0]['prompt']!r}: the pipeline has changed"
-                " since; grow it again, by python -m tools.grow or at notebook 06's panel"
+                f"{self.journal.path} does not answer {missing[0]['prompt']!r}: the pipeline has"
+                " changed; grow it again (python -m tools.grow, or notebook 06's panel)"
             )
         if self.model and missing:
             fresh = self.model.respond([each["prompt"] for each in missing], **how)
@@ -425,9 +425,7 @@ def replayed(paths: Iterable[Path]) -> list[Growth]:
     for path in sorted(paths):
         run = Session(Journal(path), None, store_neighbours("packaged"), read_wordings())
         if run.pending is not None:
-            raise UserError(
-                f"{path} ends before its run: grow it again, by python -m tools.grow or at the panel"
-            )
+            raise UserError(f"{path} ends before its run: grow it again (python -m tools.grow)")
         grown.append(run.growth)
     return grown
 
