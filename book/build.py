@@ -103,14 +103,13 @@ def _one_figure_each(cell: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def described(caption: str) -> str:
-    """What a figure shows: its title and the first sentence about the function that draws it."""
+    """What a figure shows: its title."""
     name = caption.removeprefix("figure ")
-    parts, entry = name.split("_"), published(chapter=name[:2]).get(name)
-    for end in range(len(parts), 1, -1):  # a figure's name may end in that of its run
+    known = published(chapter=name[:2])
+    while name:  # it may end in that of its run
         with suppress(UserError):
-            kind = drawing("_".join(parts[:end]))
-            about = (kind.draw.__doc__ or "").partition("\n\n")[0].replace("`", "")
-            return f"{(entry or kind).title}. {' '.join(about.split())}"
+            return (known.get(name) or drawing(name)).title
+        name = name.rpartition("_")[0]
     return caption
 
 
@@ -122,7 +121,7 @@ def narrow_figures(folder: Path) -> dict[str, str]:
         drawn = entry.draw()
         if in_one_column(drawn):
             drawn.savefig(folder / f"{name}.png", dpi=200, bbox_inches="tight")
-            names |= {name: name, described(name): name}
+            names |= {name: name, entry.title: name}
         plt.close(drawn)
     return names
 
@@ -140,7 +139,8 @@ def in_one_column(figure: Figure) -> bool:
     figure.set_size_inches(NARROW, height)
     for text in figure.texts:
         letters = int(130 * NARROW / text.get_fontsize())
-        text.set_text(textwrap.fill(text.get_text(), letters))
+        lines = (textwrap.fill(line, letters) for line in text.get_text().split("\n"))
+        text.set_text("\n".join(lines))
     return True
 
 

@@ -138,7 +138,7 @@ def dose_table(doses: pd.Series) -> pd.DataFrame:
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis(SERIES)
 
 
-@figure("04_doses", title="Doses", of="ablations", main=f"{MAIN_RUN}@doses", needs=("locality",))
+@figure("04_doses", of="ablations", main=f"{MAIN_RUN}@doses", needs=("locality",))
 def dose_slopes(run: Run) -> Figure:
     """What a doubled hyperparameter changes: a panel a measure, a row a hyperparameter of a method."""
     use_style()

@@ -237,9 +237,9 @@ class ChainExplorer:
         return ChainsOutcome(edit, self.model.name, method, facts)
 
 
-@figure("07_chains", title="An edit's chains before and after it")
+@figure("07_chains")
 def graphs(outcome: ChainsOutcome, chains: Sequence[Chain]) -> Figure:
-    """The graph of some of an edit's chains before and after the edit."""
+    """The known ways along some of an edit's chains, before and after the edit."""
     part = replace(outcome.edit, chains=tuple(chains))
     wording = f"{part.prompt.replace('{}', part.subject)} {part.original} → {part.new}"
     caption = f"ours: {outcome.model}, {outcome.method}: {wording}"

@@ -36,9 +36,12 @@ CONTROLS = ("random", "constant")
 PUBLISHED: dict[str, Any] = {"of": "klob", "main": "smollm2-135m_klob-mini"}
 
 
-@figure("05_neurons", title="Neurons located in three wordings of one fact, by layer")
+@figure("05_neurons")
 def neuron_counts(sets: Sequence[Units], shape: tuple[int, int], *, title: str) -> Figure:
-    """Located neurons by layer and by how many wordings share them; ``shape`` is (layers, neurons)."""
+    """Located neurons by layer and by how many wordings of one fact share them.
+
+    ``shape`` is (layers, neurons).
+    """
     use_style()
     drawn, axes = plt.subplots(figsize=(6.6, 3.0))
     shared = np.zeros(shape, dtype=int)
@@ -61,12 +64,13 @@ def neuron_counts(sets: Sequence[Units], shape: tuple[int, int], *, title: str) 
     return told(drawn, finding, f"{title}\nChance: as many neurons, at random for each wording")
 
 
-@figure("05_criteria", title="Located mass by layer, one example of each criterion")
+@figure("05_criteria")
 def layer_strips(
     panels: Mapping[str, tuple[Sequence[str], NDArray[np.floating]]], *, caption: str
 ) -> Figure:
-    """Where a locator's mass lies, one strip of layers per sentence: ``panels`` have for each criterion
-    the sentences and their pooled scores [sentences, layers].
+    """Where a locator's mass lies, for examples of each criterion: a strip of layers per sentence.
+
+    ``panels`` have for each criterion the sentences and their pooled scores [sentences, layers].
     """
     use_style()
     rows = [len(sentences) for sentences, _ in panels.values()]
@@ -88,7 +92,7 @@ def layer_strips(
     return told(drawn, finding, f"Share of a sentence's mass by layer; {caption}")
 
 
-@figure("05_rsim", title="RSim as the ratio of two distances")
+@figure("05_rsim")
 def rsim_line(candidate: float, overall: float, *, title: str) -> Figure:
     """RSim as the ratio of two distances on the scale of similarity (KLoB, Figure 3)."""
     use_style()
@@ -109,16 +113,15 @@ def rsim_line(candidate: float, overall: float, *, title: str) -> Figure:
     return told(drawn, f"RSim = {near:.2f} / {whole:.2f} = {near / whole:.2f}", title)
 
 
-@figure("05_reading", title="KLoB's measure in one picture", alone=True)
+@figure("05_reading", alone=True)
 def reading() -> Figure:
-    """Made-up numbers, for readers who meet RSim for the first time."""
+    """RSim in one picture, for readers who meet it for the first time."""
     asked = "how much more similar are the wordings of one fact than any sentences?"
     return rsim_line(0.75, 0.25, title=f"Made-up numbers: {asked}")
 
 
 @figure(
     "05_evaluation",
-    title="KLoB's criteria per locator",
     needs=("similarities", "sentences", "null"),
     **PUBLISHED,
 )
@@ -158,7 +161,6 @@ def _edited(run: Run) -> tuple[pd.DataFrame, dict[str, Any], str]:
 
 @figure(
     "05_layers",
-    title="Locate, then edit (KLoB's Figure 1, measured): mass and gain by layer",
     needs=("edits", "layers"),
     **PUBLISHED,
 )
@@ -197,7 +199,7 @@ def layer_curves(run: Run) -> Figure:
     return told(drawn, finding, f"{of}\nMeans over facts, 95 % band; late: the last fifth")
 
 
-@figure("05_locality", title="The locality hypothesis", needs=("edits", "layers"), **PUBLISHED)
+@figure("05_locality", needs=("edits", "layers"), **PUBLISHED)
 def locality_dots(run: Run, *, seed: int = 0) -> Figure:
     """Rank correlation of located mass with the edit's gain: own fact against other facts."""
     use_style()

@@ -52,7 +52,6 @@ _ablation = partial(figure, of="ablations", main=MAIN_RUN)
 
 @_ablation(
     "04_objectives",
-    title="APP short of one objective",
     each=("editor", partial(editors_with, field="alpha=0x")),
 )
 def objectives_panels(run: Run, *, editor: str) -> Figure:
@@ -88,7 +87,6 @@ def objectives_panels(run: Run, *, editor: str) -> Figure:
 
 @_ablation(
     "04_neighbours",
-    title="More neighbours for APP",
     when=lambda run: bool(editors_with(run, "neighbours")),
 )
 def neighbours_lines(run: Run) -> Figure:
@@ -109,7 +107,7 @@ def neighbours_lines(run: Run) -> Figure:
     return _told(drawn, finding, caption, tables)
 
 
-@_ablation("04_fairer", title="Fairer baselines", when=lambda run: bool(fairer_editors(run)))
+@_ablation("04_fairer", when=lambda run: bool(fairer_editors(run)))
 def fairer_differences(run: Run) -> Figure:
     """What answers as targets cost: noise and forgetting beyond APP's, lost edits (PEAK, Table 5)."""
     use_style()
@@ -140,7 +138,6 @@ def fairer_differences(run: Run) -> Figure:
 
 @_ablation(
     "04_sequences",
-    title="Sequential edits",
     when=lambda run: any(" after " in name for name in run.tables),
 )
 def sequence_lines(run: Run) -> Figure:

@@ -63,14 +63,18 @@ LIST_COLOURS = {"correct": PALETTE[2], "hard": PALETTE[3], "random": PALETTE[7]}
 _together = partial(figure, of="peak", main=MAIN_RUN, together=True)
 Answers = Mapping[str, tuple[float, float]]  # probability before and after the edit
 NEW: Answers = {"Thailand (new)": (0.001, 0.6)}
-CORRECT: Answers = {"Egypt": (0.3, 0.1), "Chad": (0.12, 0.03), "Libya": (0.05, 0.004)}
+CORRECT: Answers = {
+    "Egypt": (0.3, 0.1),
+    "Chad": (0.12, 0.03),
+    "Libya": (0.05, 0.004),
+}
 FALSE: Answers = {"Laos": (0.02, 0.05), "Myanmar": (0.01, 0.002)}
 
 
-@figure("01_one_record", title="One record's answers before and after edits")
-@figure("07_one_edit", title="One record's answers before and after the edit")
+@figure("01_one_record")
+@figure("07_one_edit")
 def answer_probabilities(answers: pd.DataFrame, *, title: str = "") -> Figure:
-    """One record's answers before and after edits, as horizontal dots (PEAK, Figure 1 in numbers).
+    """One record's answers before and after edits (PEAK, Figure 1 in numbers).
 
     ``answers`` is as ``edit_prompt_probabilities`` gives it; the title is the fact and the edit.
     """
@@ -94,7 +98,7 @@ def answer_probabilities(answers: pd.DataFrame, *, title: str = "") -> Figure:
     axes.set_yticks(rows, [plain(answer) for answer in answers["answer"]])
     axes.set_xscale("log")
     axes.set_ylim(-0.7, len(answers) - 0.3)
-    axes.set_xlabel("probability of the answer (geometric mean over its tokens, log scale)")
+    axes.set_xlabel("probability (geometric mean over the answer's tokens, log scale)")
     axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=len(states))
     known = answers[answers["list"] == "correct"]
     lost = {s: (known[s] < known[states[0]] / 10).sum() for s in states[1:]}
@@ -102,7 +106,7 @@ def answer_probabilities(answers: pd.DataFrame, *, title: str = "") -> Figure:
     return told(drawn, f"Correct answers that lose nine tenths or more: {counted}", title)
 
 
-@figure("03_lists", title="Answer lists before and after", of="peak")
+@figure("03_lists", of="peak")
 def list_probabilities(run: Run) -> Figure:
     """Mean probability of O, O_h and O_r before and after each method (PEAK, Figure 2)."""
     use_style()
@@ -113,11 +117,11 @@ def list_probabilities(run: Run) -> Figure:
     list_marks(axes, tables)
     after = f"After {ahead} of {len(tables)} methods"
     finding = f"{after} the correct answers are still more probable than the hard false ones"
-    tested = "title: paired differences with an interval above zero, not corrected"
-    return told(drawn, finding, f"{caption_of(run)}\nMeans over records, bootstrapped; {tested}")
+    tested = "title: paired differences above zero, not corrected"
+    return told(drawn, finding, f"{caption_of(run)}\nMeans, bootstrapped; {tested}")
 
 
-@_together("03_paper", title="The paper's main results and ours")
+@_together("03_paper")
 def paper_against_ours(runs: Sequence[Run]) -> Figure:
     """Tables 3, 4 and 9 by editor, plain and with APP: the paper's models as bands, ours as intervals."""
     use_style()
@@ -151,7 +155,7 @@ def paper_against_ours(runs: Sequence[Run]) -> Figure:
     success = lower["GS"]
     damaged = f"forgetting (AFF) or noise (ANF) in {sum(damage)} of our {len(damage)} comparisons"
     finding = f"APP lowers {damaged}, generalisation (GS) in {sum(success)} of {len(success)}"
-    words = "ES: new answer written, LS: locality. Title: intervals of differences below zero"
+    words = "Title: intervals of differences below zero"
     words += ". Bands: PEAK, Tables 3, 4 and 9, lowest to highest model"
     return told(drawn, finding, f"Means in percent, 95 % intervals, {_counted(ours)}. {words}")
 
@@ -173,9 +177,9 @@ def _paper_marks(axes: Axes, place: int, method: str, theirs: pd.DataFrame, ours
             marked(axes, rows + 0.05 * (len(ours) - 1 - 2 * number), rows_of(found), **look)
 
 
-@_together("03_verdicts", title="The paper's findings, tested on our models")
+@_together("03_verdicts")
 def verdict_shares(runs: Sequence[Run]) -> Figure:
-    """The share of a finding's tests by verdict: a row a finding, a panel a run."""
+    """The paper's findings on our models: the share of tests by verdict, a panel a run."""
     use_style()
     ours = metrics_of_runs(sorted(runs, key=_of_another_model))
     counted = verdict_counts(ours)
@@ -216,7 +220,7 @@ def worked() -> dict[str, float]:
     return additivity(correct, false)
 
 
-@figure("03_reading", title="PEAK's measures in one picture each", alone=True)
+@figure("03_reading", alone=True)
 def pictures() -> Figure:
     """Success, forgetting and noise of one edit, a panel each."""
     use_style()

@@ -1,6 +1,7 @@
-"""The figures by name: a function that draws one is registered where it is defined.
+"""The figures by name: a function that draws one is registered where it is defined. The first paragraph of
+its docstring is the figure's title.
 
-@figure("05_layers", title="Located mass and gain of edits by layer", of="klob", needs=("edits",))
+@figure("05_layers", of="klob", needs=("edits",))
 def layer_curves(run): ...
 """
 
@@ -77,14 +78,15 @@ class Drawing:
         for run in runs:
             each = [{self.each[0]: value} for value in self.each[1](run)] if self.each else [{}]
             for options in each:
-                title = ", ".join([self.title, *options.values(), run.name])
+                title = f"{self.title} {', '.join([*options.values(), run.name])}."
                 yield Drawing(self.file(run, **options), title, partial(self.draw, run, **options))
 
 
-def figure(name: str, *, title: str, **how: Any) -> Callable[[Draw], Draw]:
+def figure(name: str, **how: Any) -> Callable[[Draw], Draw]:
     """Register the function below as the one that draws a figure; see ``Drawing``."""
 
     def register(draw: Draw) -> Draw:
+        title = " ".join((draw.__doc__ or "").partition("\n\n")[0].split())
         _REGISTRY[name] = Drawing(name, title, draw, **how)
         return draw
 

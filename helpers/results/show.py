@@ -60,7 +60,7 @@ def show(what: str | pd.DataFrame, *values: Any, **options: Any) -> None:
     drawn = kind.draw(*values, **options)
     save_figure(drawn, name)
     output, size = figure_output(drawn, f"figure {name}")
-    alt = f"{kind.title}. {' '.join(drawn.get_suptitle().split())}"
+    alt = f"{kind.title} {' '.join(drawn.get_suptitle().split())}."
     display(output, raw=True, metadata={"image/png": {**size, "alt": alt}})
     display({"text/markdown": f"*{kind.title}*", "text/plain": kind.title}, raw=True)
 

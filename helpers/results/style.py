@@ -35,7 +35,11 @@ def use_style() -> None:
 
 
 # A legend at the right of its panel: what a figure is drawn from is below the panels.
-AT_RIGHT: dict[str, Any] = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5), "fontsize": 7}
+AT_RIGHT: dict[str, Any] = {
+    "loc": "center left",
+    "bbox_to_anchor": (1.0, 0.5),
+    "fontsize": 7,
+}
 
 
 def plain(text: str) -> str:

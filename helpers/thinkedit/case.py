@@ -90,9 +90,9 @@ def strongest_chains(edit: Edit, facts: pd.DataFrame) -> dict[tuple[str, ...], l
     return {edit.chains[n].nodes: left[steps["chain"] == n].tolist() for n in numbers}
 
 
-@figure("06_chain_samples", title="The best-surviving chain of each length")
+@figure("06_chain_samples")
 def chain_samples(edit: Edit, facts: pd.DataFrame, *, caption: str = "") -> Figure:
-    """The direct fact next to longer chains (the paper's Figures 2 and 3); below each link its p'/p."""
+    """Of each length the deducible chain that keeps most, with each link's p'/p (Figures 2 and 3)."""
     use_style()
     chains = strongest_chains(edit, facts)
     widest = max(map(len, chains))
@@ -144,7 +144,7 @@ def knowledge_graph(
     axes.axis("off")
 
 
-@figure("06_grown", title="A graph grown from the model")
+@figure("06_grown")
 def grown_graph(growth: Growth, *, caption: str = "") -> Figure:
     """The links of a grown graph that its chains pass; further links lead nowhere and are counted."""
     use_style()
@@ -157,9 +157,12 @@ def grown_graph(growth: Growth, *, caption: str = "") -> Figure:
     return told(drawn, finding, f"{caption}; {more} further links are on no chain")
 
 
-@figure("06_graph_before_and_after", title="What is known before and after one edit")
+@figure("06_graph_before_and_after")
 def graph_pair(edit: Edit, *, caption: str = "", **moments: EdgeStates) -> Figure:
-    """Known ways through an edit's graph by ``edge_states``, ``before`` and ``after`` it."""
+    """The known ways through an edit's graph before and after it.
+
+    ``moments`` are its ``edge_states``.
+    """
     use_style()
     ends, after = (edit.subject.casefold(), edit.original.casefold()), moments["after"]
     graph = ways(graph_of_facts(edit.facts), moments["before"], *ends)
@@ -186,9 +189,9 @@ def ways(graph: nx.DiGraph, states: EdgeStates, start: str, goal: str) -> nx.DiG
     return known
 
 
-@figure("06_case", title="A stored edit's graph", each=("number", lambda run: ()))
+@figure("06_case", each=("number", lambda run: ()))
 def stored_case(edit: Edit, facts: pd.DataFrame, *, number: str, caption: str = "") -> Figure:
-    """What is known of an edit's graph before and after it, from published scores (Figures 15–20)."""
+    """The known ways through a stored edit's graph before and after it (Figures 15–20)."""
     return graph_pair(edit, caption=f"case {number}, {caption}", **edge_states(edit, facts))
 
 

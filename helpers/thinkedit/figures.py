@@ -84,7 +84,7 @@ def _marks(table: Table, name: str) -> Table:
     return table.reindex(columns=list(ends)).rename(columns=ends)
 
 
-@_stored("06_direct_against_chains", title="The direct question against chains", when=_alone)
+@_stored("06_direct_against_chains", when=_alone)
 def direct_against_chains(runs: Sequence[Run]) -> Figure:
     """IFR of the direct question and of longer chains (Figures 2 and 4, for all edits), each alone."""
     table, n = tables.length_table, "n = {1} and {6} chains"
@@ -98,7 +98,7 @@ def direct_against_chains(runs: Sequence[Run]) -> Figure:
     return style.told(_dots(series, xscale="log", xlim=(3e-5, 100)), finding, caption)
 
 
-@_recalled("06_ifr_by_length", title="IFR by chain length")
+@_recalled("06_ifr_by_length")
 def lengths(runs: Sequence[Run]) -> Figure:
     """IFR of chains of one to five steps on one scale, ours and the paper's (its Figure 5)."""
     panels = _by_graph(runs, tables.length_table, tables.paper_lengths(), "")
@@ -125,7 +125,7 @@ def lengths(runs: Sequence[Run]) -> Figure:
     return style.told(drawn, finding, caption)
 
 
-@_recalled("06_what_is_left", title="Deep edits, and what is left of other facts")
+@_recalled("06_what_is_left")
 def what_is_left(runs: Sequence[Run], *, mode: str = "independent") -> Figure:
     """Share of deep edits (Definition 2), and what is left of each kind of fact."""
     table = tables.pooled_table(_plain(runs), (tables.DEEP, *tables.KINDS), mode=mode)
@@ -147,7 +147,7 @@ def what_is_left(runs: Sequence[Run], *, mode: str = "independent") -> Figure:
     return style.told(_dots(panels, 4, xlim=(-0.04, 1.04), xticks=(0, 0.5, 1)), finding, caption)
 
 
-@_exact("06_ckp", title="CKP by method")
+@_exact("06_ckp")
 def preservation(runs: Sequence[Run], *, mode: str = "sequential") -> Figure:
     """CKP of each method with its interval, ours and the paper's (its Figure 6)."""
     paper, n = tables.paper_techniques(), "n = {facts} facts"
@@ -167,7 +167,7 @@ def preservation(runs: Sequence[Run], *, mode: str = "sequential") -> Figure:
     return style.told(drawn, finding, caption)
 
 
-@_exact("06_ifr_against_ckp", title="IFR against CKP")
+@_exact("06_ifr_against_ckp")
 def trade_off(runs: Sequence[Run], *, mode: str = "sequential") -> Figure:
     """IFR and CKP, ours and the paper's own points (its Figure 7); the ideal is the upper left."""
     paper, n = tables.paper_techniques(), "{chains} chains of {edits} edits"
@@ -194,7 +194,7 @@ def trade_off(runs: Sequence[Run], *, mode: str = "sequential") -> Figure:
     return style.told(drawn, finding, caption)
 
 
-@figure("06_recalled_links", title="What each model recalls of the proposed links", alone=True)
+@figure("06_recalled_links", alone=True)
 def recalled_links() -> Figure:
     """Links that each stage of the packaged recalled graphs left, in percent of those proposed."""
     style.use_style()
@@ -220,7 +220,11 @@ def _grid(n: int, columns: int = 3) -> tuple[Figure, list[Axes]]:
     """Panels of one scale, row by row."""
     style.use_style()
     rows = -(-n // columns)
-    how: dict[str, Any] = {"sharex": True, "sharey": True, "squeeze": False}
+    how: dict[str, Any] = {
+        "sharex": True,
+        "sharey": True,
+        "squeeze": False,
+    }
     drawn, grid = plt.subplots(rows, columns, figsize=(7.9, 2.2 * rows + 0.8), **how)
     for number, panel in enumerate(grid.flat):
         panel.tick_params(labelbottom=True)

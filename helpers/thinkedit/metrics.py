@@ -20,6 +20,7 @@ from itertools import product
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from pandas import DataFrame as Table
 
 from helpers.results.statistics import LEVEL, Contrast, Estimate
 from helpers.results.text import INCONCLUSIVE
@@ -47,7 +48,7 @@ class Known:
         first = "first of its kind, or " if self.top else ""
         return f"whole probability, known: {first}at least {self.threshold:g}"
 
-    def of(self, scores: pd.DataFrame) -> pd.Series:
+    def of(self, scores: Table) -> pd.Series:
         """Whether each row's object is known."""
         likely = np.exp(scores["original_named"]) >= self.threshold
         rivals = scores[["other_sum", "rival_sum"]].max(axis=1)
@@ -58,7 +59,7 @@ DEFAULT = Known()
 BY_RANK = Known(top=True)  # for other models' graphs
 
 
-def chain_index(edits: Sequence[Edit]) -> pd.DataFrame:
+def chain_index(edits: Sequence[Edit]) -> Table:
     """Which facts make up which chains: case_id, chain, step (from 1), item, ``own`` (own subject)."""
     rows = []
     for edit in edits:
@@ -69,12 +70,10 @@ def chain_index(edits: Sequence[Edit]) -> pd.DataFrame:
             for chain, facts in enumerate(edit.chains)
             for step, fact in enumerate(facts.facts, start=1)
         ]
-    return pd.DataFrame(rows, columns=["case_id", "chain", "step", "item", "own"])
+    return Table(rows, columns=["case_id", "chain", "step", "item", "own"])
 
 
-def facts_table(
-    before: pd.DataFrame, after: pd.DataFrame, *, rule: Known = DEFAULT
-) -> pd.DataFrame:
+def facts_table(before: Table, after: Table, *, rule: Known = DEFAULT) -> Table:
     """Probabilities ``before`` and ``after`` of each (case_id, item); ``known_before``, ``known_after``."""
     moments = []
     for name, scores in (("before", before), ("after", after)):
@@ -87,7 +86,7 @@ def facts_table(
     return moments[0].merge(moments[1], on=_FACT, validate="1:1")
 
 
-def chain_table(facts: pd.DataFrame, chains: pd.DataFrame) -> pd.DataFrame:
+def chain_table(facts: Table, chains: Table) -> Table:
     """Fold the facts of ``facts_table`` into the chains of ``chain_index``, a row per (edit, chain):
     ``length``, ``before`` (R), ``after`` (R'), ``kept`` (all steps known before: deducible), ``active`` (all
     known after), ``ratio`` (R'/R, NaN unless kept).
@@ -105,7 +104,7 @@ def chain_table(facts: pd.DataFrame, chains: pd.DataFrame) -> pd.DataFrame:
     return folded.reset_index()
 
 
-def terms_of(facts: pd.DataFrame, chains: pd.DataFrame) -> pd.DataFrame:
+def terms_of(facts: Table, chains: Table) -> Table:
     """What the measures are means of: ``measure``, ``edit``, ``length``, ``ratio`` and ``weight``.
 
     "IFR" has deducible chains, "CKP" known facts about other subjects, ``DIRECT`` and ``OWN`` those about the
@@ -122,13 +121,13 @@ def terms_of(facts: pd.DataFrame, chains: pd.DataFrame) -> pd.DataFrame:
     about = known["own"].map({True: OWN, False: "CKP"})
     measure = about.mask(known["own"] & known["direct"], DIRECT)
     ratio = known["after"] / known["before"]
-    preserved = pd.DataFrame({"edit": known["case_id"], "ratio": ratio, "measure": measure})
+    preserved = Table({"edit": known["case_id"], "ratio": ratio, "measure": measure})
     single = [preserved, deep.rename("ratio").reset_index().assign(measure=DEEP)]
     terms = pd.concat([recovered, *(part.assign(length=1) for part in single)], ignore_index=True)
     return terms.assign(weight=terms["length"] ** -0.5)
 
 
-def success_terms(scores: pd.DataFrame) -> pd.DataFrame:
+def success_terms(scores: Table) -> Table:
     """Efficacy, generalisation and specificity of each edit from exact scores after it, as terms.
 
     The share of prompts where the new object is more probable per token than the original one, or, for
@@ -142,13 +141,13 @@ def success_terms(scores: pd.DataFrame) -> pd.DataFrame:
     return table.assign(weight=1.0, length=1)
 
 
-def sums_of(terms: pd.DataFrame, key: str = "edit") -> pd.DataFrame:
+def sums_of(terms: Table, key: str = "edit") -> Table:
     """Numerator ``top`` and denominator ``bottom`` of a measure in each group."""
     parts = terms.assign(top=terms["ratio"] * terms["weight"], bottom=terms["weight"])
     return parts.groupby(key, sort=True, as_index=False)[["top", "bottom"]].sum()
 
 
-def recovery_by_steps(folded: pd.DataFrame) -> pd.DataFrame:
+def recovery_by_steps(folded: Table) -> Table:
     """IFR (``value``), ``chains``, and those ``kept`` and ``active``, by number of ``steps`` and overall."""
     chains = folded.assign(weight=folded["length"] ** -0.5, steps=folded["length"].astype(str))
     levels = pd.concat([chains, chains.assign(steps=OVERALL)])
@@ -158,7 +157,7 @@ def recovery_by_steps(folded: pd.DataFrame) -> pd.DataFrame:
     return table.assign(value=kept["top"] / kept["bottom"]).reset_index()
 
 
-def pooled(sums: pd.DataFrame) -> Estimate:
+def pooled(sums: Table) -> Estimate:
     """Ratio of the sums, bootstrapped over edits; too narrow where a few of them hold most chains."""
     n = len(sums)
     value = float(sums["top"].sum() / sums["bottom"].sum()) if n else float("nan")
@@ -168,7 +167,7 @@ def pooled(sums: pd.DataFrame) -> Estimate:
     return Estimate(value, float(low), float(high), n)
 
 
-def _resampled(sums: pd.DataFrame) -> NDArray[np.float64]:
+def _resampled(sums: Table) -> NDArray[np.float64]:
     """Ratios of resampled edits, [resamples]; the same draws for all tables of as many edits."""
     n = len(sums)
     drawn = np.random.default_rng(0).integers(n, size=(_RESAMPLES, n))
@@ -191,7 +190,7 @@ class Difference(Contrast):
         return "more" if self.difference.mean > 0 else "less"
 
 
-def paired_difference(first: pd.DataFrame, second: pd.DataFrame) -> Difference:
+def paired_difference(first: Table, second: Table) -> Difference:
     """Second minus first pooled ratio of ``sums_of``, over the edits of both; denominators are equal."""
     both = first.merge(second, on="edit", suffixes=("_first", ""))
     both = both.assign(top=both["top"] - both["top_first"])

@@ -12,6 +12,7 @@ from functools import lru_cache
 
 import numpy as np
 import pandas as pd
+from pandas import DataFrame as Table
 
 from helpers.results.archive import ArchiveError, Run
 from helpers.results.statistics import Estimate, share_interval
@@ -66,7 +67,7 @@ def caption_of(runs: Sequence[Run], *words: str, kind: str = "exact") -> str:
 
 def facts_of(
     run: Run, method: str, *, mode: str, rule: Known = DEFAULT, estimator: str = "exact"
-) -> pd.DataFrame:
+) -> Table:
     """``metrics.facts_table`` of a method's stored edits; ArchiveError where there are none."""
     before = f"{estimator}: none, before"
     after = f"{estimator}: {method}, {mode}"
@@ -76,11 +77,9 @@ def facts_of(
 
 
 @lru_cache(maxsize=16)
-def evaluate(
-    runs: tuple[Run, ...], *, estimator: str = "exact", rule: Known = DEFAULT
-) -> pd.DataFrame:
+def evaluate(runs: tuple[Run, ...], *, estimator: str = "exact", rule: Known = DEFAULT) -> Table:
     """``metrics.terms_of`` every model, method and mode, and ``success_terms`` where scores are exact."""
-    found = [pd.DataFrame(columns=[*KEYS, "mode", "measure"], dtype=str)]
+    found = [Table(columns=[*KEYS, "mode", "measure"], dtype=str)]
     for run in runs:
         for part in sorted(name for name in run.tables if name.startswith(f"{estimator}: ")):
             method, mode = part.removeprefix(f"{estimator}: ").split(", ")
@@ -95,14 +94,14 @@ def evaluate(
     return pd.concat(found[1:] or found, ignore_index=True)
 
 
-def split_app(found: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+def split_app(found: Table) -> tuple[Table, Table]:
     """The methods as they are, and their versions with APP under the same names, to set side by side."""
     with_app = found["method"].str.endswith("+app")
     plain_names = found["method"].str.removesuffix("+app")
     return found[~with_app], found.assign(method=plain_names)[with_app]
 
 
-def by_method(found: pd.DataFrame, mode: str) -> dict[tuple[str, str], pd.DataFrame]:
+def by_method(found: Table, mode: str) -> dict[tuple[str, str], Table]:
     """Terms of each (model, method) in one mode; ArchiveError where there are no results of it."""
     own = found[found["mode"] == mode]
     if own.empty:
@@ -110,7 +109,7 @@ def by_method(found: pd.DataFrame, mode: str) -> dict[tuple[str, str], pd.DataFr
     return {(str(model), str(method)): part for (model, method), part in own.groupby(KEYS)}
 
 
-def pooled_table(found: pd.DataFrame, measures: Sequence[str], *, mode: str) -> pd.DataFrame:
+def pooled_table(found: Table, measures: Sequence[str], *, mode: str) -> Table:
     """Each measure with its 95 % interval (``IFR low``, ``IFR high``, …), a row per method; ``terms`` counts
     the chains or facts of each measure, ``edits`` the edits of the first.
     """
@@ -124,10 +123,10 @@ def pooled_table(found: pd.DataFrame, measures: Sequence[str], *, mode: str) -> 
             row |= {name: mean.mean, f"{name} low": mean.low, f"{name} high": mean.high}
         row["terms"] = "/".join(str(len(part)) for part in parts)
         rows.append(row | {"edits": parts[0]["edit"].nunique()})
-    return ordered(pd.DataFrame(rows))
+    return ordered(Table(rows))
 
 
-def technique_table(found: pd.DataFrame, *, mode: str) -> pd.DataFrame:
+def technique_table(found: Table, *, mode: str) -> Table:
     """IFR, CKP, efficacy, specificity (the paper's Tables 5 and 6) and generalisation of each method;
     ``chains`` and ``edits`` are behind IFR, ``facts`` behind CKP.
     """
@@ -138,12 +137,12 @@ def technique_table(found: pd.DataFrame, *, mode: str) -> pd.DataFrame:
     return table.rename(columns={"terms": "facts"}).assign(facts=counts[1])
 
 
-def deep_table(found: pd.DataFrame, *, mode: str) -> pd.DataFrame:
+def deep_table(found: Table, *, mode: str) -> Table:
     """Share of edits with no known chain of two steps or more left (Definition 2), of those that had one."""
     return pooled_table(found, [DEEP], mode=mode).drop(columns="terms").query("edits > 0")
 
 
-def length_table(found: pd.DataFrame, *, mode: str) -> pd.DataFrame:
+def length_table(found: Table, *, mode: str) -> Table:
     """IFR overall and by chain length (the paper's Table 10), and the deducible ``chains`` behind each."""
     chains = found[found["measure"] == "IFR"]
     by_length = chains.assign(measure=chains["length"].astype(str))
@@ -154,8 +153,8 @@ def length_table(found: pd.DataFrame, *, mode: str) -> pd.DataFrame:
 
 
 def difference_table(
-    found: pd.DataFrame, other: pd.DataFrame, *, mode: str, other_mode: str = "", than: str = ""
-) -> pd.DataFrame:
+    found: Table, other: Table, *, mode: str, other_mode: str = "", than: str = ""
+) -> Table:
     """Pooled differences on the same edits: each method's measures minus those in the other evaluation.
 
     There it is the same method in ``other_mode``, or the method ``than``; by default in the same mode.
@@ -177,12 +176,12 @@ def difference_table(
                 text = with_interval(change, signed=True)
                 rows.append((*key, text, change.n, test.verdict, "", shown))
     names = [*KEYS, "measure", "difference", "edits", "verdict", "Holm", "could show"]
-    table = pd.DataFrame(rows, columns=names)
+    table = Table(rows, columns=names)
     table = table.assign(Holm=survivors(table["verdict"].tolist(), p_values))
     return with_power(table, table["could show"], table["edits"], "{:.2f}–{:.2f}")
 
 
-def text_table(runs: Sequence[Run], *, mode: str) -> pd.DataFrame:
+def text_table(runs: Sequence[Run], *, mode: str) -> Table:
     """Mean fluency (bits) and consistency of texts about ``n`` edited subjects."""
     found = [run.joined("texts").assign(model=run.about.source["model"]) for run in runs]
     texts = pd.concat(found)
@@ -192,7 +191,7 @@ def text_table(runs: Sequence[Run], *, mode: str) -> pd.DataFrame:
     return ordered(means.assign(n=groups.size()).reset_index())
 
 
-def paper_techniques(*names: str) -> pd.DataFrame:
+def paper_techniques(*names: str) -> Table:
     """The paper's Tables 5 and 6 in the form of ``technique_table``, or "thinkedit_repository"'s numbers."""
     printed = names or ("thinkedit_table_5", "thinkedit_table_6")
     table = pd.concat([published_table(name) for name in printed])
@@ -202,7 +201,7 @@ def paper_techniques(*names: str) -> pd.DataFrame:
     return ordered(wide.rename(columns=titles).reset_index())
 
 
-def paper_lengths() -> pd.DataFrame:
+def paper_lengths() -> Table:
     """The paper's Table 10 in the form of ``length_table``; two steps and more by Definition 3."""
     table = published_table("thinkedit_table_10").query("metric == 'ifr'")
     wide = table.pivot(index=KEYS, columns="steps", values="value")
@@ -212,7 +211,7 @@ def paper_lengths() -> pd.DataFrame:
     return ordered(wide.reset_index())
 
 
-def chain_length_table() -> pd.DataFrame:
+def chain_length_table() -> Table:
     """Chains by number of steps: the paper's Table 4, and the two published files."""
     rows = published_table("thinkedit_table_4").astype({"value": int})
     source = rows["metric"].str.removeprefix("chains").str.strip().replace("", "paper")
@@ -221,7 +220,7 @@ def chain_length_table() -> pd.DataFrame:
     return table.assign(all=table.sum(axis=1))
 
 
-def ordered(table: pd.DataFrame) -> pd.DataFrame:
+def ordered(table: Table) -> Table:
     """Models by name, methods in the paper's order, others after them."""
     rank = {method: place for place, method in enumerate(_ORDER)}
     order = table["method"].map(lambda m: (rank.get(m.split("+")[0], len(rank)), m))
@@ -229,7 +228,7 @@ def ordered(table: pd.DataFrame) -> pd.DataFrame:
     return by.drop(columns="_order")
 
 
-def as_text(table: pd.DataFrame, *, digits: int = 2) -> pd.DataFrame:
+def as_text(table: Table, *, digits: int = 2) -> Table:
     """A table whose measures are text with their intervals in brackets."""
     shown = table.copy()
     for name in (*MEASURES, *SHARES, DEEP, DIRECT, OWN):

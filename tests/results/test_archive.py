@@ -38,7 +38,7 @@ def test_rows_of_another_source_are_refused_and_nothing_changes(archive, source,
     before = {path: path.read_bytes() for path in archive.root.rglob("*.*")}
     with pytest.raises(ArchiveError, match=words) as error:
         archive.put("r", {"KN": ROWS}, About(source))
-    assert "run with the stored settings, or publish under --name NAME" in str(error.value)
+    assert "use the stored settings, or publish under --name NAME" in str(error.value)
     assert {path: path.read_bytes() for path in archive.root.rglob("*.*")} == before
 
 

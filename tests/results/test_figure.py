@@ -41,7 +41,7 @@ def names(data, **how):
 
 
 def test_a_kind_has_a_figure_for_every_run_with_its_tables(data):
-    assert names(data) == {"99_x_main": "Title, main", "99_x_other": "Title, other"}
+    assert names(data) == {"99_x_main": "Title main.", "99_x_other": "Title other."}
     assert list(names(data, main="main")) == ["99_x", "99_x_other"]
     assert list(names(data, needs=("b",))) == ["99_x_other"]
     assert list(names(data, needs=("c",))) == []
@@ -50,8 +50,8 @@ def test_a_kind_has_a_figure_for_every_run_with_its_tables(data):
 def test_a_kind_may_have_several_figures_of_a_run_or_one_of_all(data):
     each = ("editor", lambda run: ["rome", "ft"] if "b" in run.tables else [])
     assert names(data, each=each) == {
-        "99_x_rome_other": "Title, rome, other",
-        "99_x_ft_other": "Title, ft, other",
+        "99_x_rome_other": "Title rome, other.",
+        "99_x_ft_other": "Title ft, other.",
     }
     assert names(data, together=True) == {"99_x": "Title"}
     assert names(data, together=True, needs=("c",)) == {}
@@ -60,7 +60,7 @@ def test_a_kind_may_have_several_figures_of_a_run_or_one_of_all(data):
 def test_a_run_under_a_name_of_its_own_has_its_figure_and_is_in_no_joint_one(data):
     table = pd.DataFrame({"x": [1]})
     Archive(data / "paper", label="mine").put("main", {"c": table}, About({"model": "other"}))
-    assert names(data, needs=("c",)) == {"99_x_main@mine": "Title, main@mine"}
+    assert names(data, needs=("c",)) == {"99_x_main@mine": "Title main@mine."}
     assert names(data, needs=("c",), together=True) == {}
 
 

@@ -104,7 +104,7 @@ def test_a_file_that_is_not_json_and_an_unknown_layout(tmp_path):
         knowgic.read_edits(path)
     with pytest.raises(UserError, match=r"choose from 2025-06, latest, mini"):
         knowgic.load_edits("2024")
-    with pytest.raises(UserError, match="or give the path of a JSON file"):
+    with pytest.raises(UserError, match="or give a JSON file"):
         knowgic.load_edits(str(tmp_path / "missing.json"))
 
 

@@ -116,7 +116,6 @@ def publication(params: Mapping[str, Any]) -> Publication:
 
 @figure(
     "02_funnel",
-    title="Facts lost at each step of PEAK's construction",
     of="construction",
     main="packaged_smollm2-135m",
     needs=("funnel",),
