@@ -129,9 +129,10 @@ def test_larger_models_perturb_more_once(runs):
     finding, words = "larger models perturb more", "{} hard larger - smaller model, {}"
     held = [set(), set(), {words.format("AFF", "FT-M")}, set()]
     assert [measures(run, finding, "holds") for run in runs] == held
-    reversed_ = {words.format(metric, "FT-M") for metric in ("AFF", "ANF")}
-    assert measures(runs[0], finding, "reversed") == reversed_
-    assert measures(runs[2], finding, "reversed") == {words.format("AFF", "KN")}
+    both = {words.format(metric, "FT-M") for metric in ("AFF", "ANF")}
+    assert measures(runs[0], finding, "reversed") == both
+    both = {words.format(metric, "KN") for metric in ("AFF", "ANF")}
+    assert measures(runs[2], finding, "reversed") == both
 
 
 @pytest.fixture(scope="module")
