@@ -129,10 +129,9 @@ def test_larger_models_perturb_more_once(runs):
     finding, words = "larger models perturb more", "{} hard larger - smaller model, {}"
     held = [set(), set(), {words.format("AFF", "FT-M")}, set()]
     assert [measures(run, finding, "holds") for run in runs] == held
-    both = {words.format(metric, "FT-M") for metric in ("AFF", "ANF")}
-    assert measures(runs[0], finding, "reversed") == both
-    both = {words.format(metric, "KN") for metric in ("AFF", "ANF")}
-    assert measures(runs[2], finding, "reversed") == both
+    for run, editor in ((runs[0], "FT-M"), (runs[2], "KN")):
+        both = {words.format(metric, editor) for metric in ("AFF", "ANF")}
+        assert measures(run, finding, "reversed") == both
 
 
 @pytest.fixture(scope="module")
