@@ -61,7 +61,7 @@ def test_code_that_comes_with_a_model_is_not_executed(tmp_path, tiny):
     config |= {"model_type": "mine", "auto_map": {"AutoConfig": "mine.Mine"}}
     (folder / "config.json").write_text(json.dumps(config))
     (folder / "mine.py").write_text(f"import pathlib\npathlib.Path({str(marker)!r}).touch()\n")
-    with pytest.raises(ModelError, match="comes with a model is never executed"):
+    with pytest.raises(ModelError, match="own code is never executed"):
         models.load(str(folder))
     assert not marker.exists()
 

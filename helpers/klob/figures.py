@@ -104,9 +104,8 @@ def rsim_line(candidate: float, overall: float, *, title: str) -> Figure:
     for height, end, name in ((0.35, candidate, "Sim_cand - Sim_all"), (0.8, 1.0, "1 - Sim_all")):
         arrow = {"arrowstyle": "<->", "color": PALETTE[0]}
         axes.annotate("", (overall, height), (end, height), arrowprops=arrow)
-        middle = (overall + end) / 2
         length = f"{name} = {end - overall:.2f}"
-        axes.annotate(length, (middle, height + 0.06), ha="center", fontsize=8)
+        axes.annotate(length, ((overall + end) / 2, height + 0.06), ha="center", fontsize=8)
     near, whole = candidate - overall, 1 - overall
     axes.set_ylim(-0.6, 1.2)
     axes.axis("off")
@@ -142,6 +141,7 @@ def criteria_dots(run: Run, *, granularity: str = "neuron", share: float = 0.01)
         axes.plot(chance["mean"], range(len(names)), "D", color="0.45", mfc="none", ms=4)
         axes.axvline(0, color="0.4", linewidth=0.8)
         axes.set_title(title, loc="left", fontsize=9)
+        axes.locator_params(axis="x", nbins=4)
         axes.set_yticks(range(len(names)), [LABELS[name] for name in names])
     real = table[~table["locator"].isin(CONTROLS)].groupby("criterion")["mean"]
     ends = real.agg(["min", "max"]).to_numpy()[:2]

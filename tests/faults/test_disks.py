@@ -21,8 +21,8 @@ def _read_only(*_: object, **__: object) -> None:
 @pytest.mark.parametrize(
     ("error", "said"),
     [
-        (OSError(errno.ENOSPC, "No space left on device", "/cache/file"), "free some space"),
-        (OSError(errno.EROFS, "Read-only file system", "/cache/file"), "that can be written"),
+        (OSError(errno.ENOSPC, "No space left on device", "/cache/file"), "free space"),
+        (OSError(errno.EROFS, "Read-only file system", "/cache/file"), "choose another folder"),
         (PermissionError(errno.EACCES, "Permission denied", "/cache/file"), "HELPERS_CACHE"),
         (UserError("the store cannot be used; choose another results folder"), "another results"),
     ],
@@ -58,5 +58,5 @@ def test_a_damaged_part_of_a_store_that_is_only_read_is_passed_over(tmp_path, mo
         monkeypatch.setattr(Path, operation, _read_only)
     with pytest.warns(UserWarning, match="the records of its chunk will be computed again"):
         assert results.read().empty
-    with pytest.raises(UserError, match=r"Read-only.*choose a folder that can be written"):
+    with pytest.raises(UserError, match=r"Read-only.*choose another folder"):
         results.add({"scores": pd.DataFrame({"case_id": [1], "sum": [1.0]})})

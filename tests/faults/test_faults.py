@@ -55,7 +55,7 @@ def test_a_full_disk_keeps_what_is_finished_and_the_run_resumes(small_disk):
         made.extend(case_ids)
         return {"scores": scores(case_ids)}
 
-    with pytest.raises(UserError, match=r"No space left.*free some space"):
+    with pytest.raises(UserError, match=r"No space left.*free space"):
         Cases({n: n for n in IDS}, 4).completed(results, compute)
     finished = results.read()
     assert 0 < finished["case_id"].nunique() < len(IDS)

@@ -36,7 +36,7 @@ def test_a_pipeline_that_leaves_the_record_is_named(tmp_path):
     decided = next(i for i, line in enumerate(lines) if '"kind": "decision"' in line)
     for kept, message in (
         (0, "no journal of a run"),
-        (2, r"does not answer .* python -m tools.grow"),
+        (2, r"does not answer .*python -m tools.grow"),
         (decided, "ends before its run"),
     ):
         path.write_text("".join(lines[:kept]), encoding="utf-8")

@@ -219,10 +219,10 @@ def test_a_journal_of_another_model_or_other_settings_is_refused(world, grow):
 def test_a_changed_record_is_noticed(grow, path):
     grow()
     path.write_text(path.read_text().replace("North College", "South College"))
-    with pytest.raises(UserError, match="line 2: not a line that a run wrote"):
+    with pytest.raises(UserError, match="line 2: no line of a run"):
         grow()
     path.write_text("[]\n")
-    with pytest.raises(UserError, match="line 1: not a line that a run wrote"):
+    with pytest.raises(UserError, match="line 1: no line of a run"):
         grow()
 
 
