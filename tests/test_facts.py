@@ -136,7 +136,7 @@ def test_all_facts_are_checked_before_an_editor_is_made(tiny, monkeypatch):
     long = replace(bare, paraphrases=("a " * 600 + "{} is",))
     for facts, options, message in (
         ([SUDAN, long], {}, "exceed the context"),
-        ([SUDAN, bare], {"app": True}, "'Peru lies next to': APP protects .* leave APP out"),
+        ([SUDAN, bare], {"app": True}, "'Peru lies next to': APP protects .* omit APP"),
         ([replace(SUDAN, locality=("The sun is\t",))], {}, "ends with a blank"),
     ):
         with pytest.raises(ValueError, match=message):

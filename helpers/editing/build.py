@@ -55,7 +55,7 @@ def build_editor(
     editor, suffix = split_method(method)
     app = (app or suffix == "app") or None
     if app and not editor.loss:
-        raise EditorError(f"{editor.label} optimises no loss that APP could join; leave APP out")
+        raise EditorError(f"{editor.label} optimises no loss that APP could join; omit APP")
     values, name = dict(overrides or {}), model.name
     layout = model.layout
     size = layout.blocks, layout.hidden_size

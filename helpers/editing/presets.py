@@ -131,7 +131,7 @@ def app_values(
     if values is None and needed:
         raise EditorError(
             f"{_place(editor, model, preset)} has no coefficients for APP; write them under app"
-            ", pass app=App(alpha=…, beta=…, gamma=…), or leave APP out"
+            ", pass app=App(alpha=…, beta=…, gamma=…), or omit APP"
         )
     return dict(values or {})
 

@@ -123,7 +123,7 @@ def edit_facts(
         raise RequestError("give a list of facts: edit_facts(model, [Fact(subject, …)])")
     unlisted = [fact.request.text for fact in facts if not (fact.correct or fact.false)]
     if unlisted and (app or editor.endswith("+app")):
-        raise RequestError(f"{unlisted[0]!r}: APP protects answers; give some, or leave APP out")
+        raise RequestError(f"{unlisted[0]!r}: APP protects answers; give some, or omit APP")
     # Before an edit is made: it refuses whatever cannot be scored.
     before = _answered(model, facts, (), [-1] * len(facts))
     chosen = presets.default_preset(editor, model.name) if preset is None else preset

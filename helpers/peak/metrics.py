@@ -37,7 +37,7 @@ METRICS = (*SHARES, *(f"{factor}_{setting}" for setting in SETTINGS for factor i
 MOMENTS = ("before", "after")
 NAMES = ("correct", *SETTINGS, "target")
 PROBABILITIES = tuple(f"{name}_{moment}" for moment in MOMENTS for name in NAMES)
-_FRACTIONS = {*PROBABILITIES, *(m for m in METRICS if m[:3] in ("RFF", "RNF", "AFF", "ANF"))}
+_FRACTIONS = {m for m in METRICS if m[:3] in ("RFF", "RNF", "AFF", "ANF")}
 _NOTHING = np.empty((2, 0))
 
 

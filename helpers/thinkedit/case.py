@@ -180,12 +180,12 @@ def graph_pair(edit: Edit, *, caption: str = "", **moments: EdgeStates) -> Figur
 
 def ways(graph: nx.DiGraph, states: EdgeStates, start: str, goal: str) -> nx.DiGraph:
     """Known links that lead from one node to another; all of the graph where none do."""
-    known = nx.DiGraph(edge for edge in graph.edges if states[edge] == "known")
-    if not {start, goal} <= set(known) or not nx.has_path(known, start, goal):
+    known = graph.copy()
+    known.remove_edges_from([edge for edge in graph.edges if states[edge] != "known"])
+    if not nx.has_path(known, start, goal):
         return graph
     on = {start, goal, *(nx.descendants(known, start) & nx.ancestors(known, goal))}
-    known.remove_nodes_from([node for node in known if node not in on])
-    known.add_nodes_from((node, graph.nodes[node]) for node in [*known])
+    known.remove_nodes_from([node for node in graph if node not in on])
     return known
 
 

@@ -40,7 +40,7 @@ def publication(params: Mapping[str, Any]) -> Publication:
     universe = runs[0].settings()["universe"]
     layout, name = params["benchmark"], model.name
     of = Path(layout).name.removesuffix(".json")
-    content = f" ({universe})" * layout.endswith(".json")  # of a file of one's own
+    content = f" ({universe})" * layout.endswith(".json")  # of your own file
     return Publication(
         # June 2025's edits are the paper's: such a run has the model's name alone.
         file_name(name) if layout == "2025-06" else run_name(name, of),

@@ -24,7 +24,7 @@ def headlines() -> list[Headline]:
     *runs, largest = (method_metrics(scores_of(archive("peak").get(name))) for name in names)
     metrics, tested = runs[0], findings(*runs)  # the tests of notebook 03's first table
     records, more, few = (max(map(len, run.values())) for run in (metrics, runs[2], largest))
-    official = f"first {records} records of PEAK-CF, {SMALL}; n can be measured"
+    official = f"first {records} records of PEAK-CF, {SMALL}; n of them can be measured"
     larger = f"Gemma 3 270M ({more} records), Qwen2.5-Coder 1.5B ({few})"
     return [
         _one_fact(metrics, tested, official),
@@ -117,8 +117,8 @@ def _ablations() -> Headline:
     return Headline(
         "04",
         "Correct answers as editing targets do not replace APP: they leave more noise",
-        "With all correct answers as further targets, which together weigh as much as the new one, ROME,"
-        " MEMIT and FT-M leave more noise than with APP. For forgetting the difference is inconclusive."
+        "ROME, MEMIT and FT-M leave more noise with all correct answers as targets, weighted as a sum,"
+        " than with APP. For forgetting the difference is inconclusive."
         " With the whole list APP protects more than with one neighbour.",
         (
             ("noise that targets leave beyond APP, ROME (ANF)", _points(targets)),
@@ -129,9 +129,9 @@ def _ablations() -> Headline:
             ("more forgetting without L1, ROME (AFF)", _points(first)),
         ),
         "04_fairer",
-        f"Shown: {first.difference.n} of the first 20 records of PEAK-CF, {SMALL}; tests are corrected for"
-        " their number (Holm). Inconclusive: whether L1 matters most. Also shown: sequences, scorers,"
-        " doses, general ability. Not shown: these ablations on other models.",
+        f"Shown: first 20 records of PEAK-CF, {SMALL}; tests: Holm's correction. Inconclusive: whether L1"
+        " matters most. Also shown: sequences, scorers, doses, general ability. Not shown: these ablations"
+        " on other models.",
     )
 
 

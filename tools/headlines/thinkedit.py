@@ -30,7 +30,7 @@ def headlines() -> list[Headline]:
             "06",
             "Most of MEMIT's edits leave no chain to the old fact, but they also erase most other facts"
             " about the edited subject",
-            "IFR, the mean part of the old fact that is left along its chains, is"
+            "IFR is the mean part of the old fact that is left along its chains. It is"
             f" {means['IFR']} on SmolLM2, Gemma and Qwen2.5-Coder (n = {counts['IFR']} edits). The paper"
             f" reports {paper.min():.2f} to {paper.max():.2f} for its methods on larger models and other"
             " graphs. Of the *other* facts about the edited subject"
