@@ -1,8 +1,9 @@
 """Do scorers agree? Edits' success under every scorer, and correct answers that generated text still names.
 
-A state is a method, ``unedited`` or ``unedited, again`` (other random numbers). *figures/data/scorers*
-holds, for each method, scores before and after by name (``rome+app``) and, for each state, the known
-answers that its responses name (``named by rome+app``).
+A state is a method or ``unedited``. *figures/data/scorers* holds, for each method, scores before and after
+by name (``rome+app``) and, for each state, the known answers that its responses name (``named by
+rome+app``). All states share their random numbers; ``unedited, again``, the draw with which their lists
+are compared, has others, so that an edit that changes nothing loses nothing beyond ``unedited``.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from helpers.results.statistics import (
     share_interval,
 )
 from helpers.results.text import in_points, with_interval
+from helpers.samples.design import POWER, clustered_cell, detectable, with_power
 
 ASKED = {  # scorers that read probabilities, and their titles
     "ES": "probability:\nabove the list",
@@ -53,6 +55,7 @@ GENERATED = {  # scorers that search responses for o*
 }
 SCORERS = {**ASKED, **GENERATED}
 _ENDS = [100 * LEVEL / 2, 100 - 100 * LEVEL / 2]  # percentiles of a 95 % interval
+_PLACE = ["list", "answer_index"]
 _RIGHT = {"choice": "target", "yes": "yes", "negated": "no"}
 _TOKENS = {"edit": "tokens", "paraphrase": "tokens, paraphrases"}
 _PREDICTED = {
@@ -91,12 +94,15 @@ def successes(scores: pd.DataFrame, named: pd.DataFrame) -> pd.DataFrame:
 def lists_in_text(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
     """What all sampled responses to a record name, after and before: a row a record of both tables.
 
-    recall: share of the correct answers named before that are still named, NaN where none was;
+    recall: share of the correct answers named before that are named after, NaN where none was;
     new_hard: number of hard false answers newly named; target: whether o* is named.
     """
-    first, second = (_named(table) for table in (before, after))
+    first, second = (
+        {case: {*map(tuple, own[_PLACE].to_numpy())} for case, own in drawn.groupby("case_id")}
+        for drawn in (before[before["sample"] > 0], after[after["sample"] > 0])
+    )
     rows = {}
-    for case in sorted(first.keys() & second.keys()):
+    for case in (case for case in first if case in second):
         was, now = first[case], second[case]
         right = {place for place in was if place[0] == "correct"}
         new = {place for place in now - was if place[0] == "hard"}
@@ -111,27 +117,26 @@ def by_state(run: Run) -> dict[str, pd.DataFrame]:
     """``successes`` and ``lists_in_text`` of a published run's states, by label; the unedited first."""
     tables = {n: t.astype({"list": str}) for n, t in run.tables.items()}
     methods = [name for name in tables if f"named by {name}" in tables]
-    states = [UNEDITED, AGAIN, *methods]
-    named = {s: tables[f"named by {s}"].astype({"form": str}) for s in states}
+    states = [UNEDITED, *methods]
+    named = {s: tables[f"named by {s}"].astype({"form": str}) for s in (*states, AGAIN)}
+    relations = {int(case): name for case, name in run.about.caption["relations"].items()}
     scores = {method: tables[method].astype({"role": str}) for method in methods}
     first = max(scores.values(), key=len)
     scores[UNEDITED] = first.assign(sum_after=first["sum_before"], top_after=first["top_before"])
     found = {}
-    for state, responses in named.items():
-        lists = lists_in_text(named[UNEDITED], responses)
-        label = method_label(state) if state in methods else state
-        found[label] = lists
-        if state in scores:
-            found[label] = successes(scores[state], responses).join(lists)
+    for state in states:
+        lists = lists_in_text(named[AGAIN], named[state])
+        table = successes(scores[state], named[state]).join(lists)
+        places = [table.index, table.index.map(relations).rename("relation")]
+        found[state if state == UNEDITED else method_label(state)] = table.set_index(places)
     return found
 
 
 def scorer_table(states: Metrics) -> pd.DataFrame:
     """Mean success in percent with its 95 % interval as text, states as rows, scorers as columns."""
-    shown = {state: table for state, table in states.items() if state != AGAIN}
     rows = {
         state: {s: in_points(share_interval(table[s])) for s in SCORERS if s in table}
-        for state, table in shown.items()
+        for state, table in states.items()
     }
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("method")
 
@@ -144,7 +149,7 @@ def agreement(states: Metrics) -> pd.DataFrame:
     (Newcombe's for 0 and 1, else the bootstrap; not corrected for their number): ``same`` counts the
     pairs with one order, ``opposite`` names those that change places, and the rest is ``inconclusive``.
     """
-    methods = [state for state in states if state not in (UNEDITED, AGAIN)]
+    methods = [state for state in states if state != UNEDITED]
     cases = sorted(set().union(*(states[method].index for method in methods)))
     rng = np.random.default_rng(0)
     n = len(cases)
@@ -163,7 +168,7 @@ def agreement(states: Metrics) -> pd.DataFrame:
     rows = []
     for one, two in combinations(ranks, 2):
         rho = _spearman(ranks[one], ranks[two])
-        defined = not np.isnan(rho[0])  # not where a scorer orders nothing
+        defined = np.isnan(rho).mean() < LEVEL  # not where a scorer orders nothing, or seldom
         low, high = np.nanpercentile(rho[1:], _ENDS) if defined else (np.nan, np.nan)
         interval = Estimate(rho[0], low, high, min(counts[one], counts[two]))
         both = {pair: orders[one][pair] * orders[two][pair] for pair in orders[one]}
@@ -177,36 +182,45 @@ def agreement(states: Metrics) -> pd.DataFrame:
 
 
 def list_table(states: Metrics) -> pd.DataFrame:
-    """What responses still name of the list, minus what a second draw of the unedited model names.
+    """What responses name of a second unedited draw's list, and this minus what the unedited model names.
 
     recall, and o* named, in percent; new hard false answers as a number per record; n: records of which
-    the unedited model named a correct answer.
+    the second draw names a correct answer. The p-values are corrected for all tests of the table (Holm).
     """
-    again, rows = states[AGAIN], {}
-    for state, table in ((s, t) for s, t in states.items() if s != UNEDITED):
-        first, second = again.align(table[[*again]], join="inner", axis=0)
-        recall = paired_shares(first["recall"], second["recall"]).difference
-        new = paired_means(first["new_hard"], second["new_hard"]).difference
+    rows, p_values, least = {}, [], []
+    for state, table in states.items():
+        first, second = states[UNEDITED].align(table, join="inner", axis=0)
+        recall = paired_shares(first["recall"], second["recall"])
+        new = paired_means(first["new_hard"], second["new_hard"])
+        change = second["recall"] - first["recall"]
         rows[state] = {
             "list recall": in_points(share_interval(table["recall"])),
-            "- again": in_points(recall, signed=True) if state != AGAIN else "",
+            "- unedited": in_points(recall.difference, signed=True),
+            "by relation": clustered_cell([change], decided=False),
             "new hard false": with_interval(mean_interval(table["new_hard"])),
-            "- again ": with_interval(new, signed=True) if state != AGAIN else "",
+            "- unedited ": with_interval(new.difference, signed=True),
             "o* named": in_points(share_interval(table["target"])),
-            "n": recall.n,
+            "n": recall.difference.n,
         }
-    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("method")
+        p_values += [recall.p_value, new.p_value] * (state != UNEDITED)
+        least.append(100 * detectable(change))
+    found = pd.DataFrame.from_dict(rows, orient="index").rename_axis("method")
+    found.loc[UNEDITED, ["- unedited", "by relation", "- unedited "]] = ""
+    corrected = ["", "", *(f"{p:.3f}" for p in holm(p_values))]
+    found.insert(3, "Holm", corrected[::2])
+    found.insert(6, "Holm ", corrected[1::2])
+    return with_power(found, least, found["n"], "{:.1f}–{:.1f} points of list recall")
 
 
 def prediction_table(states: Metrics) -> pd.DataFrame:
     """Do AFF and ANF predict list recall lost and hard false answers won? A row a method and measure.
 
-    Spearman's ρ over records of a method, both measures minus those of ``unedited, again``; the p-value
-    is corrected for all tests of the table (Holm). ``detectable``: |ρ| found with power 80 %.
+    Spearman's ρ over records of a method, both measures minus those of ``unedited``; the p-value is
+    corrected for all tests of the table (Holm). ``detectable``: |ρ| that one test finds with power 80 %.
     """
-    again, rows, p_values = states[AGAIN], [], []
-    for method in (state for state in states if state not in (UNEDITED, AGAIN)):
-        table, drawn = states[method].align(again, join="inner", axis=0)
+    rows, p_values = [], []
+    for method in (state for state in states if state != UNEDITED):
+        table, drawn = states[method].align(states[UNEDITED], join="inner", axis=0)
         lost = drawn["recall"] - table["recall"]
         more = table["new_hard"] - drawn["new_hard"]
         for factor, measure in zip(_PREDICTED, (lost, more), strict=True):
@@ -224,11 +238,11 @@ def prediction_table(states: Metrics) -> pd.DataFrame:
 def rank_correlation(first: pd.Series, second: pd.Series) -> Contrast:
     """Spearman's ρ over records with the interval of Bonett and Wright (2000), and whether it is zero.
 
-    tanh(artanh ρ ± z sqrt((1 + ρ²/2) / (n - 3))); NaN where one side is constant.
+    tanh(artanh ρ ± z sqrt((1 + ρ²/2) / (n - 3))); NaN where one side is constant, or below ten records.
     """
     pairs = pd.concat([first, second], axis=1).dropna().to_numpy(float)
     n = len(pairs)
-    if n < 4 or not np.ptp(pairs, axis=0).all():
+    if n < 10 or not np.ptp(pairs, axis=0).all():
         return Contrast(Estimate(np.nan, np.nan, np.nan, n), np.nan)
     rho = float(stats.spearmanr(pairs).statistic)
     centre = float(np.arctanh(np.clip(rho, -1 + 1e-9, 1 - 1e-9)))
@@ -240,18 +254,10 @@ def rank_correlation(first: pd.Series, second: pd.Series) -> Contrast:
 
 
 def detectable_correlation(n: int) -> float:
-    """Smallest |ρ| that n records show with a power of 80 % at p < 0.05; NaN below four records."""
-    needed = stats.norm.isf(LEVEL / 2) + stats.norm.ppf(0.8)
-    return float(np.tanh(needed / (n - 3) ** 0.5)) if n > 3 else np.nan
-
-
-def _named(table: pd.DataFrame) -> dict[int, set[tuple[str, int]]]:
-    drawn = table[table["sample"] > 0]
-    places = zip(drawn["case_id"], drawn["list"], drawn["answer_index"], strict=True)
-    found: dict[int, set[tuple[str, int]]] = {}
-    for case, *place in places:
-        found.setdefault(case, set()).add(tuple(place))
-    return found
+    """Smallest |ρ| that n records show with a power of 80 % at p < 0.05; NaN below ten records."""
+    needed = POWER / (n - 3) ** 0.5 if n >= 10 else np.nan
+    first = np.tanh(needed)
+    return float(np.tanh(needed * (1 + first**2 / 2) ** 0.5))  # its error grows with it
 
 
 def _spearman(one: Numbers, two: Numbers) -> Numbers:

@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from helpers.behaviour.agreement import ASKED, GENERATED, by_state
-from helpers.behaviour.scorers import AGAIN, UNEDITED
+from helpers.behaviour.scorers import UNEDITED
 from helpers.peak.figures import ACROSS, MAIN_RUN, rows_of
 from helpers.peak.tables import caption_of
 from helpers.results.archive import Run
@@ -20,7 +20,7 @@ from helpers.results.style import PALETTE, marked, told, use_style
 def scorer_panels(run: Run) -> Figure:
     """Each state's success under every scorer: above those that read probabilities, below responses."""
     use_style()
-    states = {state: table for state, table in by_state(run).items() if state != AGAIN}
+    states = by_state(run)
     rows = np.arange(len(states))[::-1]
     shown = ("ES", "tokens", "free, greedy")
     size = (9.2, 0.36 * len(states) + 2.4)

@@ -26,19 +26,13 @@ from helpers.editing.update import Update
 from helpers.models.tokens import chat_prompt
 from helpers.peak.metrics import KEYS
 from helpers.peak.records import PeakRecord
-from helpers.peak.run import (
-    PeakRun,
-    diagnostics_table,
-    edit_request,
-    questions,
-    score_records,
-)
+from helpers.peak.run import PeakRun, diagnostics_table, edit_request, questions, score_records
 from helpers.results.store import Results, flag_unusable
 from helpers.scoring.answers import Question
-from helpers.scoring.naming import fold, starts
+from helpers.scoring.naming import fold, mentions, starts
 from helpers.scoring.responses import Sampling, sample_responses, uses_chat
 
-VERSION = 1  # raise it when what counts as naming an answer changes
+VERSION = 2  # raise it when what counts as naming an answer changes
 UNEDITED, AGAIN = "unedited", "unedited, again"
 NAMED = ["case_id", "form", "sample", "list", "answer_index"]
 NOTHING = ("none", -1)  # list and answer_index of a response that names no known answer
@@ -137,13 +131,8 @@ class Scorers:
         run = self.run
         requests = [edit_request(record) for record in records]
         updates = editor.edit(requests) if editor else None
-        scores = score_records(
-            run.model,
-            records,
-            updates,
-            ask=scorer_questions,
-            columns=("tokens", "sum", "top"),
-        )
+        how: dict[str, Any] = {"ask": scorer_questions, "columns": ("tokens", "sum", "top")}
+        scores = score_records(run.model, records, updates, **how)
         texts = pd.DataFrame(
             self._texts(records, updates), columns=["case_id", "form", "sample", "text"]
         )
@@ -187,14 +176,15 @@ def named_answers(text: str, record: PeakRecord) -> list[tuple[str, int]]:
 
     As ``mentions`` compares them; where one answer is part of another ("Guinea", "Guinea-Bissau") the
     longer one counts. An answer that is in several lists counts in the first of: target, correct,
-    hard false, random false.
+    hard false, random false. One that is part of the subject's own name ("Cusco Region") never counts.
     """
     places: dict[str, tuple[str, int]] = {}
     for name, answers in record.lists.items():
         for index, answer in enumerate(answers):
             places.setdefault(fold(answer), (name, index))
     folded, end, named = fold(text), 0, []
-    hits = ((start, -len(answer), answer) for answer in places for start in starts(folded, answer))
+    known = [answer for answer in places if not mentions(record.subject, [answer])]
+    hits = ((start, -len(answer), answer) for answer in known for start in starts(folded, answer))
     for start, length, answer in sorted(hits):  # at each place the longest
         if start >= end:
             named.append(places[answer])

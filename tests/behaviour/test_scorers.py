@@ -36,6 +36,8 @@ def test_texts_are_cut_at_a_sentence_and_name_answers(record):
     text = "COTE D'IVOIRE, Peru; papua  new guinea"  # Peru is in two lists
     assert named(text, record) == [("correct", 2), HARD, ("hard", 1)]
     assert named("operas, chads", record) == []
+    own = replace(record, subject="Lower Guinea")  # Guinea repeats the subject
+    assert named("Lower Guinea, Guinea-Bissau", own) == [SECOND]
 
 
 def test_every_answer_of_the_choice_has_every_letter_once(record):
@@ -118,3 +120,6 @@ def test_every_scorer_is_published_and_drawn(asked, editor, tmp_path, monkeypatc
     assert len(agreement.scorer_table(states).columns) == len(agreement.SCORERS) - 2  # no chat
     assert len(agreement.list_table(states)) == len(agreement.prediction_table(states)) == 2
     assert scorer_panels(stored).get_suptitle()
+    stored.tables.data["named by rome+app"] = stored.tables.data["named by unedited"]
+    unchanged = agreement.list_table(agreement.by_state(stored)).loc["ROME+APP"]
+    assert unchanged["- unedited "] == "+0.00 [+0.00, +0.00]"  # for all that sampling changes

@@ -15,7 +15,6 @@ import pandas as pd
 import typer
 
 from helpers.behaviour.agreement import by_state
-from helpers.behaviour.scorers import AGAIN
 from helpers.editing.editors import method_label
 from helpers.paths import NOTEBOOKS, REPOSITORY
 from helpers.peak.figures import MAIN_RUN
@@ -91,7 +90,7 @@ def editors_table() -> pd.DataFrame:
 def scorers_table() -> pd.DataFrame:
     """Mean success of every plain editor's edits under each scorer, in percent."""
     states = by_state(archive("scorers").get(MAIN_RUN))
-    plain = {state: t for state, t in states.items() if state != AGAIN and "+" not in state}
+    plain = {state: t for state, t in states.items() if "+" not in state}
     means = {state: 100 * table[[*_SCORERS]].mean() for state, table in plain.items()}
     table = pd.DataFrame.from_dict(means, orient="index").rename(columns=_SCORERS)
     return table.map("{:.0f}".format).rename_axis("editor")
