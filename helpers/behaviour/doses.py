@@ -165,4 +165,5 @@ def dose_parts(run: PeakRun, editors: Mapping[str, Editor]) -> Iterator[Part]:
     """The shifts of notebook 04's doses."""
     for name, editor in editors.items():
         make = partial(locality_shifts, run, editor)
-        yield Part(f"locality: {name}", editor.settings(), make, cases=run.cases.by_id)
+        settings = {"locality": VERSION, **editor.settings()}
+        yield Part(f"locality: {name}", settings, make, cases=run.cases.by_id)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-from helpers.behaviour.scorers import AGAIN, UNEDITED, Scorers
+from helpers.behaviour.scorers import AGAIN, SAMPLED, UNEDITED, Scorers
 from helpers.peak.publish import editors_of, part, peak_run, published
 from helpers.results.publish import Publication
 
@@ -13,7 +14,7 @@ from helpers.results.publish import Publication
 def publication(params: Mapping[str, Any]) -> Publication:
     """Methods under every scorer, and the known answers that each state's responses name."""
     run = peak_run(params)
-    scorers = Scorers(run, params["samples"])
+    scorers = Scorers(run, params["samples"], replace(SAMPLED, seed=params["seed"]))
     parts = [
         part(f"named by {UNEDITED}", run, scorers.named),
         part(f"named by {AGAIN}", run, scorers.again().named),

@@ -123,7 +123,8 @@ class Scorers:
         if not finished:
             self.run.completed(results, partial(self._made, editor))
         cases = self.run.cases
-        table, edits = cases.read(results, kind), cases.read(results, "edits")
+        table = cases.read(results, kind)
+        edits = cases.read(results, "edits")
         broken = edits.loc[edits["failure"] != "", "case_id"] if len(edits) else ()
         return table[~table["case_id"].isin(broken)].reset_index(drop=True)
 

@@ -194,7 +194,8 @@ def _laid_out(model: LanguageModel, rows: Sequence[EditRow]) -> tuple[PackedRows
     visible = np.broadcast_to(np.eye(width, dtype=bool), (len(rows), width, width)).copy()
     columns = np.zeros((len(rows), max(len(row.forest) for row in rows)), dtype=np.int64)
     for number, (row, active) in enumerate(zip(rows, actives, strict=True)):
-        fixed, moving = np.flatnonzero(~active), np.flatnonzero(active)
+        fixed = np.flatnonzero(~active)
+        moving = np.flatnonzero(active)
         nodes = np.concatenate([fixed, moving])
         places = np.arange(len(nodes)) + constant - len(fixed)
         ids[number, places] = np.array(row.forest.tokens)[nodes]

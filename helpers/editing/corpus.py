@@ -145,6 +145,4 @@ def corpus_named(name: str, *, seed: int = 0) -> Corpus:
     for path in (PACKAGED / "corpora" / f"{name}.txt", Path(name)):
         if path.is_file():
             return TextCorpus(path)
-    raise CorpusError(
-        f"no corpus {name!r}: use 'self', 'self-512x128', 'wikipedia', 'smollm2-135m' or a text file"
-    )
+    raise CorpusError(f"no corpus {name!r}: use 'self', 'wikipedia', 'smollm2-135m' or a text file")

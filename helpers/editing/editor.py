@@ -26,7 +26,7 @@ Memo = dict[tuple[str, Hashable], Any]
 class Editor(ABC):
     """Turns requests into updates; never writes the model's weights."""
 
-    name: ClassVar[str]  # of its section in the params files
+    name: str  # of its section in the params files
     version: ClassVar[int] = 1  # raise it when the same settings would give other updates
     grouped: ClassVar[bool] = False  # the bare prompt weighs as all contexts
     model: LanguageModel
@@ -112,11 +112,10 @@ class Memoised(Editor):
 
     base: Editor
     memo: Memo = field(repr=False)
-    name = "memoised"
 
     def __post_init__(self) -> None:
         self.model, self.app = self.base.model, self.base.app
-        self.hyperparameters = self.base.hyperparameters
+        self.name, self.hyperparameters = self.base.name, self.base.hyperparameters
 
     def edit(self, requests: Sequence[EditRequest]) -> list[Update]:
         """The base editor's independent updates."""

@@ -92,7 +92,7 @@ def split_method(method: str) -> tuple[NamedEditor, str]:
         )
     editor = EDITORS[name]
     if suffix and not editor.loss:
-        raise EditorError(f"no method {method!r}: {editor.label} has no loss; leave +{suffix} out")
+        raise EditorError(f"no method {method!r}: {editor.label} has no loss; omit +{suffix}")
     return editor, suffix
 
 

@@ -134,7 +134,8 @@ class SpreadingEditor(VectorEditor):
         prompts = self.prompts([requests[i] for i in updates])
         wanted = [(vectors[i].initial + vectors[i].delta).double() for i in updates]  # z
         for place, layer in enumerate(layers if wanted else ()):
-            module, mlp, norm = self._module(layer), layout.mlp(layer), layout.mlp_norm(layer)
+            module = self._module(layer)
+            mlp, norm = layout.mlp(layer), layout.mlp_norm(layer)
             outputs = [last, mlp] if norm else [last]
             options: dict[str, Any] = {"outputs": outputs, "updates": list(updates.values())}
             seen = read_at_subjects(model, prompts, inputs=[module], **options)

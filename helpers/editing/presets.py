@@ -116,7 +116,7 @@ def preset_values(
         )
     known = content_of(path)["configuration"]
     if size and "/" in model and (known["blocks"], known["hidden_size"]) != size:
-        raise EditorError(f"{path.name} fits {model} by name only, not in its size; {_OTHER_WAYS}")
+        raise EditorError(f"{path.name} fits {model} by name only, not in size; {_OTHER_WAYS}")
     if preset not in presets:
         offered = sorted(presets) + [GENERIC] * (section in content_of(_GENERIC_FILE)["editors"])
         raise EditorError(f"{path.name}: {section} has no preset {preset!r}; it has {offered}")

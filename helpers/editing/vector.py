@@ -141,7 +141,8 @@ class VectorEditor(Editor):
             if len(stays) < len(present):
                 index = torch.tensor(stays, device=model.device)
                 present = [present[place] for place in stays]
-                delta, limit = delta.detach()[index].requires_grad_(True), limit[index]
+                limit = limit[index]
+                delta = delta.detach()[index].requires_grad_(True)
                 initial, adam.mean, adam.square = (
                     part[index] for part in (initial, adam.mean, adam.square)
                 )

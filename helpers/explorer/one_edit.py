@@ -18,7 +18,7 @@ from helpers.behaviour.scorers import named_answers
 from helpers.editing.build import build_editor
 from helpers.editing.editor import Editor
 from helpers.editing.editors import method_label
-from helpers.models.language_model import LanguageModel
+from helpers.models import LanguageModel
 from helpers.peak.metrics import metrics_table
 from helpers.peak.records import PeakRecord
 from helpers.peak.run import edit_request, joined_scores, questions
@@ -49,11 +49,11 @@ def own_record(*, subject: str, prompt: str, target: str, correct: str, false: s
         prompt = prompt.replace(subject, "{}")
     if prompt.count("{}") != 1:
         raise ValueError(
-            f"the prompt must hold {{}} or the subject, {subject}, once; it ends where the answer begins"
+            f"the prompt must hold {{}} or the subject, {subject}, once, and end where the answer begins"
         )
     right, wrong = _answers(correct), _answers(false)
     if both := [answer for answer in wrong if fold(answer) in map(fold, right)]:
-        raise ValueError(f"{both[0]} cannot be correct and false; remove it from one of the lists")
+        raise ValueError(f"{both[0]} cannot be correct and false; remove it from one list")
     record = PeakRecord(
         case_id=0,
         relation="",
@@ -166,10 +166,9 @@ class Explorer:
         (update,) = editor.edit([edit_request(record)])
         if failure := update.diagnostics.get("failure"):
             raise UserError(f"the edit was given up: {failure}")
-        both = [record.edit_prompt] * 2
-        drawn = sample_responses(
-            self.model, both, [update], [-1, 0], n=self.samples, sampling=self.sampling
-        )
+        lm, both = self.model, [record.edit_prompt] * 2
+        sampling = replace(self.sampling, seed=self.seed)
+        drawn = sample_responses(lm, both, [update], [-1, 0], n=self.samples, sampling=sampling)
         return Outcome(
             record=record,
             method=method_label(editor.method),

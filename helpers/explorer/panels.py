@@ -97,7 +97,7 @@ class Panel(widgets.VBox):
         embeddings = self._explorer.model.model.get_input_embeddings()
         hook = embeddings.register_forward_pre_hook(count)
         try:
-            self.status.value = "Editing… (second moments that are missing take minutes, once)"
+            self.status.value = "Editing… (missing second moments take minutes, once)"
             self._edit()
             self._outdate(False)
         except Exception as error:  # in a thread nobody else would see it
@@ -181,7 +181,8 @@ class EditPanel(Panel):
     def _load(self) -> None:
         """Go on with the chosen model, in the first one's dtype."""
         self.status.value = f"Loading {self.model.value}…"
-        model = load(self.model.value, dtype=self._explorer.model.dtype_name)
+        first = self._explorer.model
+        model = load(self.model.value, dtype=first.dtype_name, device=str(first.device))
         packaged = (paths.PACKAGED / "samples" / model.fingerprint).exists()
         corpus = "self" if packaged else "smollm2-135m"  # what others sample may be no English
         self._explorer = replace(self._explorer, model=model, corpus=corpus)

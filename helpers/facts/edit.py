@@ -15,7 +15,7 @@ from helpers.editing.app import App
 from helpers.editing.build import build_editor
 from helpers.editing.request import EditRequest, RequestError
 from helpers.editing.update import Update, write
-from helpers.models.language_model import LanguageModel
+from helpers.models import LanguageModel
 from helpers.models.tokens import Ids, answer_ids, separator_after, several, subject_prompt
 from helpers.peak.metrics import additivity, keep_answers
 from helpers.records import compared

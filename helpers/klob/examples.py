@@ -19,7 +19,7 @@ from pydantic.dataclasses import dataclass
 from helpers import UserError
 from helpers.fetch import locate, official_files
 from helpers.locating.query import Sentence, encode
-from helpers.models.language_model import LanguageModel
+from helpers.models import LanguageModel
 from helpers.paths import PACKAGED
 from helpers.records import read_all, without_slot
 

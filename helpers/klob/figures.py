@@ -119,11 +119,7 @@ def reading() -> Figure:
     return rsim_line(0.75, 0.25, title=f"Made-up numbers: {asked}")
 
 
-@figure(
-    "05_evaluation",
-    needs=("similarities", "sentences", "null"),
-    **PUBLISHED,
-)
+@figure("05_evaluation", needs=("similarities", "sentences", "null"), **PUBLISHED)
 def criteria_dots(run: Run, *, granularity: str = "neuron", share: float = 0.01) -> Figure:
     """Three criteria of every locator, exact Sim_all; diamonds mark the mean of the null."""
     use_style()
@@ -159,11 +155,7 @@ def _edited(run: Run) -> tuple[pd.DataFrame, dict[str, Any], str]:
     return gains, mass, f"{made_with(run)}; ROME at every layer, {len(gains)} facts"
 
 
-@figure(
-    "05_layers",
-    needs=("edits", "layers"),
-    **PUBLISHED,
-)
+@figure("05_layers", needs=("edits", "layers"), **PUBLISHED)
 def layer_curves(run: Run) -> Figure:
     """Where editing works and where locators see the facts: the two steps of KLoB's Figure 1."""
     use_style()

@@ -24,7 +24,7 @@ from helpers.editing.request import EditRequest
 from helpers.editing.rome import Rome
 from helpers.editing.update import Update
 from helpers.klob.examples import ConsistencyExample
-from helpers.models.language_model import LanguageModel
+from helpers.models import LanguageModel
 from helpers.records import without_slot
 from helpers.results.store import Cases, ResultsStore, settings_key
 from helpers.scoring.answers import Question, score_answers

@@ -15,7 +15,7 @@ from helpers.klob.layers import edit_every_layer, edit_requests, edit_settings
 from helpers.klob.metrics import SHARES
 from helpers.klob.run import TABLES, VERSION, Tables, run
 from helpers.locating.locators import LOCATORS, make_locator
-from helpers.models.language_model import LanguageModel
+from helpers.models import LanguageModel
 from helpers.models.load import load
 from helpers.paths import RUNS, run_name
 from helpers.results.archive import About
@@ -54,7 +54,7 @@ def evaluations(model: LanguageModel, locators: list[str], **how: Any) -> list[P
         return run(model, [name], store=store, finished=finished, **how)
 
     def part(name: str, table: str) -> Part:
-        settings = {**make_locator(name).settings(), "counts": how["counts"]}
+        settings = {**make_locator(name, how["seed"]).settings(), "counts": how["counts"]}
         return Part(
             f"{table}: {name}",
             settings,
@@ -71,8 +71,8 @@ def edits(model: LanguageModel, params: Mapping[str, Any]) -> Part:
     how = {"preset": params["preset"], "corpus": params["corpus"], "seed": seed}
     facts = read_examples("consistency", dataset)
     evaluated = load_examples("consistency", dataset, count=count, seed=seed).numbers
-    possible = list(edit_requests(facts, evaluated, seed=seed))
-    chosen = random.Random(seed).sample(possible, min(params["edited_facts"], len(possible)))
-    make = partial(edit_every_layer, model, facts, sorted(chosen), **how)
-    settings = {**edit_settings(model, facts, **how), "edited": sorted(chosen)}
+    drawn = random.Random(seed).sample(evaluated, min(params["edited_facts"], len(evaluated)))
+    chosen = sorted(edit_requests(facts, drawn, seed=seed))  # those that can be edited
+    make = partial(edit_every_layer, model, facts, chosen, **how)
+    settings = {**edit_settings(model, facts, **how), "edited": chosen}
     return Part("edits", settings, partial(make, store=ResultsStore(RUNS / "klob-edits")))

@@ -29,14 +29,15 @@ from helpers.klob.metrics import (
 from helpers.locating.locators import GRANULARITIES, Locator, Scores, make_locator, pool
 from helpers.locating.query import Query, encode
 from helpers.locating.slots import own_answers
+from helpers.models import LanguageModel
 from helpers.models.batching import run_halving
-from helpers.models.language_model import LanguageModel
 from helpers.results.store import Cases, Results, ResultsStore, settings_key
 
 TABLES = ("sentences", "similarities", "null", "layers")
 VERSION = 1  # of the scores; raise it when a locator's numbers change
 NULL_SENTENCES = 2_048  # of the permutation null, which compares all with all
-NULL_UNITS = 1 << 20  # above, a fixed random sample
+NULL_UNITS = 1 << 20  # above, a random sample
+MOST = 1 << 29  # scores in memory: 2 GiB
 Tables = dict[str, pd.DataFrame]
 
 
@@ -69,11 +70,12 @@ def run(
     tables: dict[str, list[pd.DataFrame]] = {table: [] for table in TABLES}
     for name, examples in product(locators, loaded):
         key = {"subtask": examples.subtask, "examples": settings_key(asdict(examples))}
-        own = {**settings, "locator": make_locator(name).settings(), **key}
-        results = store.open(own)
+        locator = make_locator(name, seed)
+        of_locator = {**settings, "locator": locator.settings(), **key}
+        results = store.open(of_locator)
         if not (finished or results.done("sentences")):
-            scores = store.open({**own, "kept": "scores"})
-            made = evaluate(model, make_locator(name), examples, kept=scores, **how)
+            scores = store.open({**of_locator, "kept": "scores"})
+            made = evaluate(model, locator, examples, kept=scores, seed=seed, **how)
             last = made.pop("sentences")  # it marks all as done
             made = {**made, "sentences": last}
             results.add({kind: table.assign(case_id=0) for kind, table in made.items()})
@@ -93,18 +95,20 @@ def evaluate(
     *,
     shares: Sequence[float] = SHARES,
     permutations: int = 1_000,
+    seed: int = 0,
     kept: Results | None = None,
 ) -> Tables:
     """Run a locator over a subtask at its own and every coarser granularity.
 
-    Scores are ``kept`` until all are there; those of parameters are too many and are computed anew.
+    Scores are ``kept`` until all are there; where they are more than ``MOST`` they are computed anew.
 
     *sentences* have the spread and mean magnitude, *similarities* each example's Sim_cand and both Sim_all,
     *null* the permutation null over all and inside relations, *layers* each example's mean pooled scores.
     """
     queries = own_answers(model, encode(model, examples.sentences))
     rows: Iterable[Scores] = _Scored(model, locator, queries)
-    if kept is not None and locator.granularity != "parameter":
+    shape, views = locator.shape(model.layout), list[Tables]()
+    if kept is not None and len(queries) * np.prod(shape) <= MOST:
 
         def make(chosen: Sequence[int]) -> Tables:
             scores = list(_Scored(model, locator, [queries[n] for n in chosen]))
@@ -112,13 +116,12 @@ def evaluate(
 
         cases = Cases({number: number for number in range(len(queries))})
         rows = cases.completed(kept, make)["scores"].tolist()
-    shape, views = locator.shape(model.layout), list[Tables]()
     for depth in range(len(shape), 0, -1):
         granularity = GRANULARITIES[depth - 1]
         if depth < len(shape):  # a mean of means: pooled from the next finer view
             finer = shape[: depth + 1]
             rows = [pool(row[None], finer, granularity)[0] for row in rows]
-        tables = _view(rows, int(np.prod(shape[:depth])), examples, shares, permutations)
+        tables = _view(rows, int(np.prod(shape[:depth])), examples, shares, permutations, seed)
         for table in tables.values():
             table.insert(0, "granularity", granularity)
         views.insert(0, tables)
@@ -144,7 +147,12 @@ class _Scored:
 
 
 def _view(
-    rows: Iterable[Scores], units: int, examples: Examples, shares: Sequence[float], deals: int
+    rows: Iterable[Scores],
+    units: int,
+    examples: Examples,
+    shares: Sequence[float],
+    deals: int,
+    seed: int,
 ) -> Tables:
     """The tables of one granularity, from scores that are read twice."""
     compared = [] if examples.subtask == "unbiasedness" else list(shares)
@@ -167,7 +175,7 @@ def _view(
     dealt = range(0, len(examples.numbers), -(-total // NULL_SENTENCES))
     sample = np.zeros(units, dtype=bool)
     few = min(units, NULL_UNITS)
-    sample[np.random.default_rng(0).choice(units, few, replace=False)] = True
+    sample[np.random.default_rng(seed).choice(units, few, replace=False)] = True
     found, sets = [], [list[Units]() for _ in compared]
     each = (located_units(row, compared) for row in rows)
     for place, group in enumerate(zip(*[each] * width, strict=True)):
@@ -184,7 +192,7 @@ def _view(
     for share, size, chosen in zip(compared, sizes, sets, strict=True):
         similarities = similarity_matrix(chosen, size=size)
         for shuffled, inside in (("all", None), ("relation", relations)):
-            how: dict[str, Any] = {"groups": inside, "permutations": deals}
+            how: dict[str, Any] = {"groups": inside, "permutations": deals, "seed": seed}
             null = permutation_null(similarities, table, examples.subtask, **how)
             nulls.append({"share": share, "shuffled": shuffled, **null})
     compared_tables = {"similarities": pd.DataFrame(found), "null": pd.DataFrame(nulls)}

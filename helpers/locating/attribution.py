@@ -23,20 +23,16 @@ from torch import Tensor
 
 from helpers.locating.query import Query
 from helpers.locating.slots import SlotBatch, branching, slot_batch, slot_logits
+from helpers.models import LanguageModel
 from helpers.models.batching import run_halving
 from helpers.models.hooks import OnOutput, input_hooks, output_hooks, record
-from helpers.models.language_model import LanguageModel
 
 ROWS = 1024  # of one pass of integrated gradients, which takes layers in groups
 Place = Literal["activation", "gate"]
 
 
 def integrated_gradients(
-    model: LanguageModel,
-    query: Query,
-    *,
-    steps: int = 20,
-    at: Place = "activation",
+    model: LanguageModel, query: Query, *, steps: int = 20, at: Place = "activation"
 ) -> Tensor:
     """One sentence's attributions [layers, neurons], at the activation or the gate's output."""
     batch, target = slot_batch(model, [query], [query.slot]), query.required_target

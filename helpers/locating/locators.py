@@ -25,9 +25,9 @@ from helpers.locating.attribution import (
 )
 from helpers.locating.query import LocatorError, Query
 from helpers.locating.slots import slot_batch, slot_logits, traced
+from helpers.models import LanguageModel
 from helpers.models.architectures import Layout
 from helpers.models.hooks import record
-from helpers.models.language_model import LanguageModel
 
 Granularity = Literal["layer", "neuron", "parameter"]
 Scores = NDArray[np.float32]
@@ -42,6 +42,7 @@ class Locator(ABC):
 
     name: str  # in result tables
     granularity: Granularity
+    seed: int  # of those that draw random numbers
     at_a_time: int = 16  # sentences of a call, which bounds memory
 
     @abstractmethod
@@ -110,7 +111,6 @@ class GradientActivation(Locator):
 class IntegratedGradients(Locator):
     """Knowledge neurons' attribution of every neuron, by m ``steps`` (the paper's 20)."""
 
-    version: ClassVar[int] = 1  # raise it when the same query gets other attributions
     name = "integrated gradients"
     granularity = "neuron"
     at_a_time = 1
@@ -282,11 +282,14 @@ LOCATORS: dict[str, Callable[[], Locator]] = {
 }
 
 
-def make_locator(name: str) -> Locator:
+def make_locator(name: str, seed: int = 0) -> Locator:
     """The locator called so; a ``LocatorError`` for an unknown name."""
     if name not in LOCATORS:
         raise LocatorError(f"no locator {name!r}; there are: {', '.join(LOCATORS)}")
-    return LOCATORS[name]()
+    made = LOCATORS[name]()
+    if "seed" in vars(made):
+        made.seed = seed
+    return made
 
 
 def _matrices(model: LanguageModel) -> list[str]:

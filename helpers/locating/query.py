@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from helpers import UserError
-from helpers.models.language_model import LanguageModel
+from helpers.models import LanguageModel
 from helpers.models.tokens import answer_ids, check_length, prompt_ids, separator_after
 from helpers.records import without_slot
 
@@ -54,7 +54,8 @@ def encode(model: LanguageModel, sentences: Sequence[Sentence]) -> list[Query]:
     """Token ids of sentences."""
     mask, queries = model.tokenizer.mask_token, []
     for sentence in sentences:
-        text, answer, target = without_slot(sentence.cloze), sentence.answer, None
+        text = without_slot(sentence.cloze)
+        answer, target = sentence.answer, None
         if answer is not None:
             target = answer_ids(model, answer, separator_after(text))[0]
         text = f"{text} {mask}" if model.masked else text

@@ -15,10 +15,10 @@ import torch
 from torch import Tensor
 
 from helpers.locating.query import Query
+from helpers.models import LanguageModel
 from helpers.models.forest import PackedRows, padded
 from helpers.models.forward import Past, hidden_states, prefill
 from helpers.models.hooks import input_hooks, output_hooks
-from helpers.models.language_model import LanguageModel
 
 
 @dataclass(frozen=True)

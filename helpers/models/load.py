@@ -18,7 +18,6 @@ from helpers.models.shapes import SHAPE_PREFIX, SHAPE_TOKENIZER, SHAPES, random_
 from helpers.models.tiles import TILED
 from helpers.models.tokens import answer_ids, prompt_ids
 from helpers.models.weights import (
-    EMBEDDED_NAMES,
     HUB_NAMES,
     PACKAGED_WEIGHTS,
     check_device,
@@ -50,13 +49,12 @@ def load(
 
     Args:
         name: a name of ``MODEL_NAMES``, ``shape:<name>`` (random weights of a real shape), a local
-            folder, or any name on the Hugging Face hub; those of the packaged models are these.
+            folder, or any name on the Hugging Face hub.
         dtype: of the weights; statistics and solves stay fp32/fp64 whatever it is.
         masked: a masked language model (BERT), for locating only.
         accept_terms: acknowledges a packaged model's terms of use.
         seed: for ``shape:`` models.
     """
-    name = EMBEDDED_NAMES.get(name, name)
     of_weights = torch_dtype(dtype)
     check_device(device)
     source = model_source(name)

@@ -118,7 +118,8 @@ def ids_of_questions(
     known = {each: ids_of_answers(model, own, each) for each, own in texts.items()}
     found = []
     for prompt, answers in questions:
-        ids, own = prompts[prompt], [known[separators[prompt]][answer] for answer in answers]
+        ids = prompts[prompt]
+        own = [known[separators[prompt]][answer] for answer in answers]
         longest = max(map(len, own), default=1)
         check_length(model, f"{prompt} …", len(ids) + longest - 1)
         found.append((ids, own))

@@ -96,7 +96,8 @@ def weights_folder(name: str) -> Path:
 
 def prepare(name: str, *, accept_terms: bool = False) -> Path:
     """The folder with the dequantised fp32 model and its tokenizer, made on first use."""
-    weights, place = PACKAGED_WEIGHTS[name], cache_folder("models") / name
+    weights = PACKAGED_WEIGHTS[name]
+    place = cache_folder("models") / name
     if not weights_folder(name).exists():
         if weights.terms and not accept_terms:
             terms = f"{name} comes under the {weights.licence} ({weights.terms})"
@@ -117,7 +118,7 @@ def _check_room(name: str, weights: PackagedWeights, folder: Path) -> None:
     if free < needed:
         raise ModelError(f"{words}, {free / _GIB:.1f} are free; move HELPERS_CACHE")
     later = f"{kept / _GIB:.1f} GiB of disk and, in fp32, of memory later"
-    print(f"{words}, {later}; {size / _GIB:.1f} GiB are downloaded", file=sys.stderr, flush=True)
+    print(f"{words}, {later}; {size / _GIB:.1f} GiB to download", file=sys.stderr)
 
 
 def _assemble(name: str, weights: PackagedWeights, scratch: Path) -> Path:
@@ -191,7 +192,7 @@ def weight_bytes(model: str, dtype: str) -> int | None:
         config = AutoConfig.for_model(**SHAPES[shape])
     else:
         return None
-    with torch.device("meta"):  # a plain one for the state: loaded from GGUF it refuses to be saved
+    with torch.device("meta"):
         parameters = AutoModelForCausalLM.from_config(config).parameters()
     return sum(each.numel() for each in parameters) * torch_dtype(dtype).itemsize
 

@@ -118,7 +118,8 @@ def coefficients_table(run: Run, *, paper_model: str) -> pd.DataFrame:
     names = list(OBJECTIVES)
     rows = []
     for name in variants_of(run):
-        variant, app = Variant.parse(name), run.about.settings[name].get("app")
+        variant = Variant.parse(name)
+        app = run.about.settings[name].get("app")
         if variant.field or not app:
             continue
         rows.append((variant.label, "ours", *(f"{app[key]:g}" for key in (*names, "margin"))))

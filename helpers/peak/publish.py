@@ -14,6 +14,7 @@ from helpers.editing.build import build_editors
 from helpers.editing.editor import Editor
 from helpers.editing.editors import Variant, method_label
 from helpers.editing.presets import preset_words
+from helpers.params import within
 from helpers.paths import REPOSITORY, run_name
 from helpers.peak.ablations import studies
 from helpers.peak.records import load_peak
@@ -133,6 +134,8 @@ def _variants(run: PeakRun, params: Mapping[str, Any], more: More) -> Iterator[P
 def sequence_parts(run: PeakRun, params: Mapping[str, Any]) -> Iterator[Part]:
     """Scores after the ``checkpoints`` of ``sequences``."""
     checkpoints = sorted(params["checkpoints"])
+    for count in checkpoints if params["sequences"] else ():
+        within("checkpoints", count, 1, len(run.data.records))
     for method, editor in editors_of(run, params["sequences"], params).items():
         for place, edits in enumerate(checkpoints, 1):
             reached = partial(PeakSequence(run, editor).scores, checkpoints[:place])

@@ -15,9 +15,8 @@ from helpers.editing.editor import Editor
 from helpers.editing.request import EditRequest
 from helpers.editing.update import Update, overlay_all
 from helpers.kept import kept_whole, sound
+from helpers.models import LanguageModel
 from helpers.models.batching import records_at_once
-from helpers.models.language_model import LanguageModel
-from helpers.params import within
 from helpers.peak.metrics import COLUMNS, KEYS
 from helpers.peak.records import STRICT, PeakData, PeakRecord
 from helpers.records import read_all
@@ -221,8 +220,6 @@ class PeakSequence:
     def scores(self, checkpoints: Sequence[int]) -> pd.DataFrame:
         """Scores of the edited records, before all edits and at the last checkpoint; others are kept."""
         wanted, records = sorted(set(checkpoints)), self.run.data.records
-        for count in wanted:
-            within("checkpoints", count, 1, len(records))
         missing = [count for count in wanted if not self.results(count).done()]
         if missing:
             self.run.check(records[: missing[-1]])

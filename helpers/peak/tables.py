@@ -22,7 +22,6 @@ MAIN_METRICS = (*HARD_METRICS, "AFF_random", "ANF_random")
 PAPER_METRICS = (*SHARES, *MAIN_METRICS[3:])  # with the paper's two other readings of LS
 MAIN_TABLES = ("peak_table_3", "peak_table_4", "peak_table_9")
 PAPER_NAMES = {"FT-L": "FT", "FT-L+APP": "FT+APP"}  # whose FT has that objective
-_HIGHER = (*SHARES, "target_share")  # is better
 _STORED = {"role": str, "list": str, "sum_before": float, "sum_after": float}
 
 
@@ -89,7 +88,7 @@ def editing_table(by_record: Metrics, *, metrics: Sequence[str] = MAIN_METRICS) 
             found = metric_interval(metric, table[metric])
             contrast = tests.get((method, metric))
             fewer = found.n < (common[metric] or len(table))
-            sign = mark(contrast, higher_is_better=metric in _HIGHER) if contrast else ""
+            sign = mark(contrast, higher_is_better=metric in SHARES) if contrast else ""
             if sign:
                 marks[metric] = bool(survives[method, metric])
             cells.append(in_points(found) + f" (n={found.n})" * fewer + sign)

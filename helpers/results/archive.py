@@ -126,8 +126,8 @@ class Archive:
     def put(self, run: str, tables: Mapping[str, pd.DataFrame], about: About) -> Path:
         """Add tables to a run, which is made where there is none. Tables without rows are omitted.
 
-        Nothing is written where the run is of another source, or a table would lose rows that were made
-        with the same settings: an ``ArchiveError``. A new table is next to the one that it replaces until
+        Nothing is written where the run is of another source, or a table would lose rows: an
+        ``ArchiveError``. A new table is next to the one that it replaces until
         ``about.json`` lists it: whenever the process ends, the run is as it was or as it becomes.
         """
         self.check(run, about)
@@ -138,7 +138,7 @@ class Archive:
         for name in filled.keys() & known.tables.keys():
             there = len(known.tables[name])
             here = len(filled[name])
-            if here < there and known.about.settings.get(name) == new.settings.get(name):
+            if here < there:
                 raise ArchiveError(
                     f"{folder} holds {there} rows of {name}, this run has {here}: run with as many"
                     " records, or publish under --name NAME"

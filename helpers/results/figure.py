@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 LIST = paths.FIGURES / "figures.txt"  # of what stored tables give, read without importing anything
 # Names instead of imports: a paper's room lies above this one. Imported when a figure is asked for.
 CHAPTERS = {
-    "01": ("helpers.peak.figures",),
-    "02": ("helpers.peak.construction.publish",),
-    "03": ("helpers.peak.figures",),
-    "04": ("helpers.peak.ablation_figures", "helpers.behaviour.doses", "helpers.behaviour.figures"),
-    "05": ("helpers.klob.figures",),
-    "06": ("helpers.thinkedit.figures", "helpers.thinkedit.case"),
-    "07": ("helpers.peak.figures", "helpers.explorer.one_edit"),
+    "01": ("peak.figures",),
+    "02": ("peak.construction.publish",),
+    "03": ("peak.figures",),
+    "04": ("peak.ablation_figures", "behaviour.doses", "behaviour.figures"),
+    "05": ("klob.figures",),
+    "06": ("thinkedit.figures", "thinkedit.case"),
+    "07": ("peak.figures", "explorer.one_edit"),
 }
 _REGISTRY: dict[str, Drawing] = {}
 _UNKNOWN = "no figure {!r}; see python -m helpers figure --list"
@@ -96,7 +96,7 @@ def figure(name: str, **how: Any) -> Callable[[Draw], Draw]:
 def drawing(name: str) -> Drawing:
     """How figures of a kind are drawn; a ``UserError`` where there is none."""
     for module in CHAPTERS.get(name[:2], ()):
-        import_module(module)
+        import_module(f"helpers.{module}")
     if name not in _REGISTRY:
         raise UserError(_UNKNOWN.format(name))
     return _REGISTRY[name]
@@ -106,7 +106,7 @@ def published(data: Path = DATA, *, chapter: str = "") -> dict[str, Drawing]:
     """All figures that can be drawn from stored tables, or those of one chapter, by name."""
     for known in [chapter] if chapter in CHAPTERS else CHAPTERS:
         for module in CHAPTERS[known]:
-            import_module(module)
+            import_module(f"helpers.{module}")
     kinds = [kind for name, kind in _REGISTRY.items() if name.startswith(chapter)]
     entries = [entry for kind in kinds for entry in kind.published(data)]
     return {entry.name: entry for entry in sorted(entries, key=lambda entry: entry.name)}

@@ -23,7 +23,7 @@ from helpers.results.figure import drawing, published
 from helpers.results.style import save_figure
 
 if TYPE_CHECKING:
-    from helpers.models.language_model import LanguageModel
+    from helpers.models import LanguageModel
 
 _SCREEN = 100  # pixels of a figure on the page to an inch; it is drawn with twice as many
 # The first column stays in sight while the others scroll; numbers and intervals stay on one line.

@@ -16,10 +16,10 @@ import torch
 from tqdm.auto import tqdm
 
 from helpers.editing.update import Update, overlay
+from helpers.models import LanguageModel
 from helpers.models.batching import run_halving, token_batches, tokens_at_once
 from helpers.models.forest import Forest, pack
 from helpers.models.forward import hidden_states, vocabulary_scores
-from helpers.models.language_model import LanguageModel
 from helpers.models.tokens import Ids, ids_of_questions, several
 
 ROW_TOKENS = 192  # questions of one owner share a row up to this many

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from helpers.models.language_model import LanguageModel
+from helpers.models import LanguageModel
 from helpers.models.tokens import answer_ids
 
 Aliases = Mapping[str, tuple[str, ...]]  # case-folded entity → other names

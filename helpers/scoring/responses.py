@@ -17,10 +17,10 @@ from torch import Tensor
 from transformers import DynamicCache
 
 from helpers.editing.update import Update, overlay
+from helpers.models import LanguageModel
 from helpers.models.batching import run_halving
 from helpers.models.forest import padded
 from helpers.models.forward import Mask, hidden_states
-from helpers.models.language_model import LanguageModel
 from helpers.models.tokens import Ids, Prompt, chat_text, check_length, prompt_ids, several
 from helpers.scoring.answers import owned
 

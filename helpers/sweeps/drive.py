@@ -130,7 +130,8 @@ def status(groups: Sequence[Group]) -> pd.DataFrame:
     went wrong) and notebook (the executed one)."""
     rows = []
     for job in (job for group in groups for job in group.jobs):
-        row, output = job.run.row(), job.run.output
+        row = job.run.row()
+        output = job.run.output
         state = row.status if row else "unfinished" if output.exists() else "waiting"
         seconds, error = (row.seconds, row.error) if row else (None, "")
         rows.append((job.name, job.edits, state, seconds, error, str(output)))

@@ -61,7 +61,7 @@ def worker_environments(device: str, count: int | None = None) -> list[Environme
     visible = os.environ.get("CUDA_VISIBLE_DEVICES", counted)
     gpus = [gpu for gpu in visible.split(",") if gpu.strip()]
     if not gpus:
-        raise UserError(f"device {device!r} was asked for, but torch sees no GPU; use device: cpu")
+        raise UserError(f"device {device!r}: torch sees no GPU; use cpu")
     if count is not None and count > len(gpus):
         raise UserError(f"{count} workers, but {len(gpus)} GPUs: a GPU holds one run at a time")
     return [{"CUDA_VISIBLE_DEVICES": gpu} for gpu in gpus[:count]]

@@ -15,7 +15,7 @@ import networkx as nx
 import numpy as np
 
 from helpers.editing.request import EditRequest
-from helpers.models.language_model import LanguageModel
+from helpers.models import LanguageModel
 from helpers.scoring.answers import Question, score_answers
 from helpers.thinkedit.graph import graph_of_facts
 from helpers.thinkedit.knowgic import ChainFact, Edit

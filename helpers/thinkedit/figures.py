@@ -220,11 +220,7 @@ def _grid(n: int, columns: int = 3) -> tuple[Figure, list[Axes]]:
     """Panels of one scale, row by row."""
     style.use_style()
     rows = -(-n // columns)
-    how: dict[str, Any] = {
-        "sharex": True,
-        "sharey": True,
-        "squeeze": False,
-    }
+    how: dict[str, Any] = {"sharex": True, "sharey": True, "squeeze": False}
     drawn, grid = plt.subplots(rows, columns, figsize=(7.9, 2.2 * rows + 0.8), **how)
     for number, panel in enumerate(grid.flat):
         panel.tick_params(labelbottom=True)

@@ -98,7 +98,7 @@ def parts_of(
             settings["first_line"] = run.drawn.stop is not None
         if method in editors:
             settings |= editors[method].settings()
-        settings |= {} if run.rivals else {"rivals": False}
+        settings |= run.of_mode(mode) | ({} if run.rivals else {"rivals": False})
         stored = partial(rows, run, method, mode)
         cases = [edit.case_id for edit in run.edits]
         title = f"{run.estimator}: {method}, {mode}"

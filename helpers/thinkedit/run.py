@@ -16,7 +16,8 @@ import pandas as pd
 from helpers import UserError
 from helpers.editing.editor import Editor
 from helpers.editing.update import Update
-from helpers.models.language_model import LanguageModel
+from helpers.models import LanguageModel
+from helpers.params import one_of
 from helpers.records import read_all
 from helpers.results.store import Cases, Results, ResultsStore, flag_unusable, settings_key
 from helpers.scoring.answers import Question, tokenised
@@ -62,10 +63,12 @@ class ThinkEditRun:
         return self._completed(lambda edits: {"scores": self._scored(edits)})
 
     def after(self, editor: Editor, mode: str) -> pd.DataFrame:
-        """Scores under the edits; a UserError names those that the model cannot be asked about."""
-        if mode not in MODES:
-            raise UserError(f"no mode {mode!r}; use {', '.join(MODES)}")
-        return self._completed(partial(self._edited, editor, mode), editor, mode)
+        """Scores under the edits; a UserError if they cannot be asked about, or every edit is given up."""
+        one_of("mode", mode, MODES)
+        table = self._completed(partial(self._edited, editor, mode), editor, mode)
+        if all(reasons := list(self.read(editor, mode, "edits")["failure"])):
+            raise UserError(f"{editor.method}: the edit was given up: {reasons[0]}")
+        return table
 
     def read(self, editor: Editor, mode: str, kind: str = "scores") -> pd.DataFrame:
         """What is finished: "scores", or "edits" (why an edit was given up; empty where it was made)."""
@@ -111,8 +114,7 @@ class ThinkEditRun:
             return scores.text_scores(self.model, edits, self.universe, **drawn, **under)
         if self.estimator == "sampled":
             return scores.sampled_scores(self.model, edits, self.aliases, **drawn, **under)
-        asked: list[Probe] = []
-        owner_of: list[int] = []
+        asked, owner_of = list[Probe](), list[int]()
         for edit, owner in zip(edits, owners or [-1] * len(edits), strict=True):
             own = self._probes(edit)
             asked += own if self.rivals else [replace(probe, rivals=()) for probe in own]
@@ -139,19 +141,21 @@ class ThinkEditRun:
     def _opened(self, editor: Editor | None, mode: str) -> tuple[Cases[Edit], Results]:
         """The edits, and their results; only rows of sequences, deep edits and texts depend on all edits."""
         how = {"mode": mode, **editor.settings()} if editor else {"editor": "none"}
-        settings = {**self.settings(), **how}
-        if mode == "deep":
-            settings |= {"deep": deep.VERSION, "seed": self.seed}
-        if mode == "sequential":
-            settings["sequence"] = [edit.case_id for edit in self.edits]
+        settings = {**self.settings(), **how, **self.of_mode(mode)}
         of_all = self.estimator == "texts" or mode in ("sequential", "deep")
         if not of_all:
             del settings["layout"], settings["universe"]
             settings["edits"] = "by content"
         by_id = {edit.case_id: edit for edit in self.edits}
         chunk = None if mode == "sequential" else self.chunk
-        cases = Cases(by_id, chunk, None if of_all else self._content)
-        return cases, self.store.open(settings)
+        return Cases(by_id, chunk, None if of_all else self._content), self.store.open(settings)
+
+    def of_mode(self, mode: str) -> dict[str, Any]:
+        """What rows depend on in this mode alone."""
+        if mode == "deep":
+            return {"deep": deep.VERSION, "seed": self.seed}
+        alone = mode != "sequential"
+        return {} if alone else {"sequence": [edit.case_id for edit in self.edits]}
 
     def _content(self, edit: Edit) -> Any:
         """All that an edit's rows depend on: rivals and neighbours are of the whole set."""

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from helpers.editing.update import Update
-from helpers.models.language_model import LanguageModel
+from helpers.models import LanguageModel
 from helpers.scoring.answers import Question, score_answers
 from helpers.scoring.naming import Aliases, exclusive, log_naming, mentions, names_of
 from helpers.scoring.responses import Sampling, sample_responses, uses_chat

@@ -112,7 +112,7 @@ def yago_store(folder: Path) -> TripleStore:
     """
     paths = sorted(folder.glob("*.tsv"))
     if not paths:
-        raise UserError(f"{folder}: no YAGO files; put yagoFacts.tsv and the like into the folder")
+        raise UserError(f"{folder}: no YAGO files; put yagoFacts.tsv and the like there")
     facts: dict[str, tuple[str, str, str]] = {}
     dates: dict[tuple[str, str], str] = {}
     types: dict[str, set[str]] = defaultdict(set)

@@ -93,7 +93,7 @@ def test_a_fact_of_ones_own_is_edited(panel):
 
 def test_another_fetched_model_can_be_chosen(panel, tiny, monkeypatch):
     other = tiny("gpt2")
-    monkeypatch.setattr(panels, "load", lambda name, dtype: other)
+    monkeypatch.setattr(panels, "load", lambda name, **_: other)
     panel.model.options = (*panel.model.options, other.name)
     panel.model.value = other.name
     assert (panel._explorer.model, panel._explorer.corpus) == (other, "smollm2-135m")

@@ -50,11 +50,7 @@ def test_iris_are_wikidatas_where_there_are_any():
 
 def test_entities_without_label_are_omitted_and_counted():
     store = TripleStore()
-    for entity in (
-        ("Q1", "Mars  one", ["Q2"]),
-        ("Q3", "Phobos", []),
-        ("Q4", None, []),
-    ):
+    for entity in (("Q1", "Mars  one", ["Q2"]), ("Q3", "Phobos", []), ("Q4", None, [])):
         store.add_entity(*entity)
     for moon in ("Q3", "Q4"):
         store.add_triple(Edge("Q1", "P398", moon), where="moons")

@@ -14,7 +14,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from helpers import UserError, models
-from helpers.models.language_model import LanguageModel
+from helpers.models import LanguageModel
 from helpers.paths import run_name
 from helpers.peak.construction.build import (
     Built,

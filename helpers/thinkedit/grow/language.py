@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from helpers.models.language_model import LanguageModel
+from helpers.models import LanguageModel
 from helpers.models.tokens import Prompt
 from helpers.paths import PACKAGED
 from helpers.records import load_yaml
@@ -20,7 +20,7 @@ PROMPTS = load_yaml((PACKAGED / "thinkedit" / "prompts.yaml").read_text("utf-8")
 _BULLET = re.compile(r"^\s*(?:[-*•]|\(?\d{1,2}[.)])\s+")
 # A full stop ends a sentence before white space and no small letter, not after an initial or a common title.
 _SENTENCE_END = re.compile(
-    r"(?<=[.!?])(?<!\b[A-Z]\.)(?<!\bMr\.)(?<!\bMs\.)(?<!\bDr\.)(?<!\bSt\.)(?<!\bMrs\.)(?<!\bProf\.)\s+(?![a-z])"
+    r"(?<=[.!?])(?<!\b[A-Z]\.)(?<!\b(?:Mr|Ms|Dr|St)\.)(?<!\bMrs\.)(?<!\bProf\.)\s+(?![a-z])"
 )
 # A conclusion is no fact, and a pronoun names nothing.
 _OPENING = re.compile(
