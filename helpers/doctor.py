@@ -107,7 +107,7 @@ def _weights(model: str) -> str:
         return "local folder"
     half = weight_bytes(model, "bfloat16")
     size = f", {half / 1e9:.0f} GB or, if stored in fp32, {2 * half / 1e9:.0f} GB" if half else ""
-    return f"from the hub as {HUB_NAMES.get(model, model)}, unless it is in the hub's cache{size}"
+    return f"from the hub as {HUB_NAMES.get(model, model)}, unless in the hub's cache{size}"
 
 
 def _megabytes(size: int | None) -> str:

@@ -97,12 +97,7 @@ FINDINGS = {
     ),
     "holds for FT-L, FT-M and MEND on SmolLM2 and for FT-L on Gemma, on PEAK-CF only.": (
         "APP also improves locality",
-        [
-            named(LS, methods=("FT-L", "FT-M", "MEND")),
-            set(),
-            named(LS, methods=["FT-L"]),
-            set(),
-        ],
+        [named(LS, methods=("FT-L", "FT-M", "MEND")), set(), named(LS, methods=["FT-L"]), set()],
     ),
 }
 

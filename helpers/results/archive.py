@@ -188,7 +188,7 @@ def model_words(name: str) -> str:
     return folder.name if folder.is_absolute() or folder.is_dir() else name
 
 
-_RESTORE = "restore it (git checkout), or delete the run's folder and publish it again"
+_RESTORE = "restore it (git checkout), or delete its folder and publish again"
 
 
 def as_read(values: Mapping[str, Any]) -> Any:

@@ -80,7 +80,7 @@ def _check_caption(place: Path, known: Mapping[str, Any], new: Mapping[str, Any]
         here = as_read(new).get(name, {})
         words = ""
         if isinstance(there, dict) and not there.keys() <= here.keys():
-            words = "has records that this run lacks: draw as many, in the same way"
+            words = "has records that this run lacks: draw the same"
         presets = [str(each).partition(" (")[0] for each in (there, here)]
         if name == "preset" in new and presets[0] != presets[1]:
             words = f"is of preset {presets[0]}, this run of {presets[1]}: give the former"

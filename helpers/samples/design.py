@@ -8,14 +8,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
+from scipy import stats
 
 Numbers = Sequence[float] | pd.Series
 POWER = 2.8  # standard errors that a two-sided test at 5 % finds in four of five cases
 
 
 def stratified(records: Sequence[Any], seed: int) -> list[Any]:
-    """Records in random order such that the first n, for every n, are a sample stratified by relation:
-    Webster's proportional allocation: a relation's i-th record (from 0) comes at (i + 1/2) / size.
+    """Records in random order such that the first n, for every n, are a sample stratified by relation
+    (Webster's proportional allocation): a relation's i-th record (from 0) comes at (i + 1/2) / size.
     """
     mixed = pd.Series(records, dtype=object)
     mixed = mixed.sample(frac=1, random_state=seed)
@@ -25,8 +26,8 @@ def stratified(records: Sequence[Any], seed: int) -> list[Any]:
 
 
 def clustered_cell(samples: Sequence[pd.Series], decided: bool) -> str:
-    """``[+2.1, +8.0] (28)``: the 95 % bootstrap interval of the (difference of) means, in points, of drawn
-    relations, n of them; too narrow with few (Cameron, Gelbach and Miller 2008): n/a below five.
+    """``[+2.1, +8.0] (28)``: the 95 % bootstrap interval of the (difference of) means, in points, of 28
+    relations drawn; n/a below five, where it is too narrow (Cameron, Gelbach and Miller 2008).
     """
     rng, counts, draws = np.random.default_rng(0), [], []
     for sample in samples:
@@ -42,24 +43,23 @@ def clustered_cell(samples: Sequence[pd.Series], decided: bool) -> str:
     if n < 5 or high - low < 1e-9:
         return f"n/a ({n})"
     cell = f"[{low:+z.1f}, {high:+z.1f}] ({n})"
-    lost = decided and low <= 0 <= high
-    return f"{cell} inconclusive" if lost else cell
+    return cell + " inconclusive" * bool(decided and low <= 0 <= high)
 
 
 def detectable(*samples: ArrayLike) -> float:
-    """The smallest mean that a two-sided test at 5 % finds with a power of 80 %: 2.8 standard errors.
+    """The smallest mean that a two-sided t-test at 5 % finds with a power of 80 %: with many, 2.8 errors.
     Of one sample, of paired differences, s / sqrt(n); of -1, 0 and 1, s² is the share that differs.
     """
-    error = 0.0
+    error, free = 0.0, -len(samples)
     for sample in samples:
-        values = np.asarray(sample, dtype=float)
-        values = values[~np.isnan(values)]
+        values = pd.Series(sample, dtype=float).dropna().to_numpy(float)
         if not len(values) or np.ptp(values) < 1e-9:
             return float("nan")
         pairs = len(samples) == 1 and np.isin(values, (-1, 0, 1)).all()
         square = (values**2).mean() if pairs else values.var(ddof=1)
         error += float(square) / len(values)
-    return POWER * error**0.5
+        free += len(values)
+    return float(stats.t.isf((0.025, 0.2), free).sum()) * error**0.5
 
 
 def with_power(table: pd.DataFrame, least: Numbers, n: Numbers, form: str) -> pd.DataFrame:

@@ -36,8 +36,7 @@ def test_texts_are_cut_at_a_sentence_and_name_answers(record):
     text = "COTE D'IVOIRE, Peru; papua  new guinea"  # Peru is in two lists
     assert named(text, record) == [("correct", 2), HARD, ("hard", 1)]
     assert named("operas, chads", record) == []
-    own = replace(record, subject="Lower Guinea")  # Guinea repeats the subject
-    assert named("Lower Guinea, Guinea-Bissau", own) == [SECOND]
+    assert named("Lower Guinea", replace(record, subject="Lower Guinea")) == []
 
 
 def test_every_answer_of_the_choice_has_every_letter_once(record):
@@ -80,6 +79,7 @@ def named(*responses):
     return pd.DataFrame(rows, columns=scorers.NAMED)
 
 
+SAMPLES = {"samples": 2, "preset": "tuned", "seed": 0}
 TARGET, FIRST, SECOND, HARD = ("target", 0), ("correct", 0), ("correct", 1), ("hard", 0)
 
 
@@ -114,7 +114,7 @@ def test_methods_change_places_only_where_both_intervals_exclude_zero():
 def test_every_scorer_is_published_and_drawn(asked, editor, tmp_path, monkeypatch):
     monkeypatch.setattr(publish, "peak_run", lambda _: asked.run)
     monkeypatch.setattr(publish, "editors_of", lambda *_: {"rome+app": editor})
-    made = publish.publication({"scorers": ["rome+app"], "samples": 2, "preset": "tuned"})
+    made = publish.publication({"scorers": ["rome+app"], **SAMPLES})
     publish_parts(made, into := Archive(tmp_path / "published"))
     states = agreement.by_state(stored := into.runs()[0])
     assert len(agreement.scorer_table(states).columns) == len(agreement.SCORERS) - 2  # no chat

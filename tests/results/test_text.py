@@ -47,10 +47,12 @@ def test_clusters_and_the_smallest_detectable_difference_by_hand() -> None:
     found = Evidence("f", "m", Contrast(Estimate(0.4, 0.1, 0.7, 6), 0.01), (values,))
     table = findings_table([found])
     assert table["by relation"].tolist() == ["[+0.0, +37.5] (5) inconclusive"]
-    below = "could detect 29.5–29.5 points (n = 6; two-sided 5 %, power 80 %)"  # s = 0.258
+    below = "could detect 36.8–36.8 points (n = 6; two-sided 5 %, power 80 %)"  # s = 0.258
     assert table_output(table)["text/plain"].endswith(f"\n{below}")
-    assert detectable([1, 0, 0, -1]) == pytest.approx(2.8 * (0.5 / 4) ** 0.5)  # 2 of 4 pairs differ
-    assert detectable([1, 0], [0, 1]) == pytest.approx(2.8 * (0.25 + 0.25) ** 0.5)  # unpaired
+    assert detectable([1, 0, 0, -1]) == pytest.approx(
+        (3.182 + 0.978) * 0.125**0.5, rel=1e-3
+    )  # t(3)
+    assert detectable([1, 0], [0, 1]) == pytest.approx(5.364 * 0.5**0.5, rel=1e-3)
     alone = (values + 0.1).droplevel("relation").rename_axis("relation")
     plain = bootstrap_interval(values + 0.1)
     assert clustered_cell([alone], True) == f"[{100 * plain.low:+.1f}, {100 * plain.high:+.1f}] (6)"
