@@ -107,10 +107,7 @@ def test_an_update_of_another_model_is_refused(tiny):
     for update in (wrong_name, wrong_shape):
         with pytest.raises(UpdateError, match="another model"):
             write(model, update)
-        with (
-            pytest.raises(UpdateError, match="another model"),
-            overlay(model, [update], [0]),
-        ):
+        with pytest.raises(UpdateError, match="another model"), overlay(model, [update], [0]):
             pass
 
 

@@ -42,6 +42,12 @@ def test_rows_of_another_source_are_refused_and_nothing_changes(archive, source,
     assert {path: path.read_bytes() for path in archive.root.rglob("*.*")} == before
 
 
+@pytest.mark.parametrize("paper", ["ablations", "klob", "peak", "scorers", "thinkedit"])
+def test_every_published_table_states_what_it_depends_on(paper):
+    for run in Archive(DATA / paper).runs():
+        assert run.tables.keys() <= run.about.settings.keys(), run.name
+
+
 @pytest.mark.parametrize("layer", [1, 2])
 def test_a_table_never_loses_rows(archive, layer):
     archive.put("r", {"ROME": ROWS}, About(SOURCE, {"ROME": {"layer": 1}}))
