@@ -176,6 +176,7 @@ def test_a_plan_resumes_inside_a_subtask_and_reads_what_is_finished(
 
 def test_every_locator_has_a_name() -> None:
     assert [make_locator(name).granularity for name in LOCATORS].count("parameter") == 2
+    assert [make_locator(n, 3).settings().get("seed") for n in LOCATORS].count(3) == 3
     with pytest.raises(LocatorError, match="knowledge-neurons"):
         make_locator("telepathy")
 
