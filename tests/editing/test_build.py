@@ -97,7 +97,7 @@ def test_knowledge_neurons_by_name_take_no_objective(named, requests) -> None:
     assert max(editor.edit(requests[:1])[0].diagnostics["norm"].values()) > 0
     with pytest.raises(EditorError, match="no loss that APP"):
         build_editor("kn", named, preset="tuned", app=True)
-    with pytest.raises(EditorError, match=r"KN has no loss; leave \+all out"):
+    with pytest.raises(EditorError, match=r"KN has no loss; omit \+all"):
         build_editor("kn+all", named, preset="tuned")
 
 

@@ -167,7 +167,7 @@ def test_one_worker_per_gpu_or_one_on_the_cpu(monkeypatch):
         with pytest.raises(UserError, match=message):
             worker_environments(device, count)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    with pytest.raises(UserError, match="use device: cpu"):
+    with pytest.raises(UserError, match="use cpu"):
         worker_environments("cuda")
 
 

@@ -201,7 +201,7 @@ def test_other_ways_to_ask_have_other_results(run_of, tiny, edits):
 
 def test_unknown_names_and_edits_that_cannot_be_asked_are_refused(run_of, tiny, edits):
     editor = RandomEditor(tiny("llama"))
-    with pytest.raises(UserError, match="use independent, sequential, deep"):
+    with pytest.raises(UserError, match="none of independent, sequential, deep"):
         run_of().after(editor, "parallel")
     for prompt in ("{} " + "word " * 3000, "{} lives in "):  # overlong, or ends in a blank
         wrong = replace(edits[1], prompt=prompt)

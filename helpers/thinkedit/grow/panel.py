@@ -15,7 +15,7 @@ from helpers.thinkedit.grow.pipeline import Decision, Session
 _WIDE = widgets.Layout(width="98%")
 _NARROW, _PART = widgets.Layout(width="2em"), widgets.Layout(width="28%")
 _EXPLANATION = {
-    "refine": "The object is in no response. Reword it, correct, or discard.",
+    "refine": "The object is in no response. Reword the question, correct, or discard.",
     "prune": "Keep what is true, correct it where needed, add what is missing.",
 }
 
