@@ -22,7 +22,7 @@ class _OneLine(typer.core.TyperGroup):
     def invoke(self, ctx: Any) -> object:
         try:
             return super().invoke(ctx)
-        except UserError as error:
+        except (UserError, MemoryError) as error:
             message = str(error)
         except BrokenPipeError:
             raise

@@ -169,9 +169,7 @@ def execute(planned: PlannedRun, *, tell: Callable[[str], None] = lambda _: None
     except OSError as error:
         raise RunError(in_one_line(error)) from error
     if row.error:
-        raise RunError(
-            f"{planned.notebook.stem} failed; the notebook up to there is {planned.output}\n{row.error}"
-        )
+        raise RunError(f"{planned.notebook.stem} failed, see {planned.output}\n{row.error}")
     return row
 
 
@@ -185,7 +183,8 @@ def _recorded(planned: PlannedRun, tell: Callable[[str], None]) -> RunRow:
         "HELPERS_TABLES": str(planned.tables.resolve()),
         "HELPERS_TELL": "1",
     }
-    started, clock = datetime.now(UTC), time.perf_counter()
+    started = datetime.now(UTC)
+    clock = time.perf_counter()
     error = ""
     try:
         with patch.dict(os.environ, variables):

@@ -113,7 +113,8 @@ def _digest(path: Path, changed: tuple[int, ...] = ()) -> str:
 
 
 def _versions(path: Path) -> list[Path]:
-    stem, suffix = glob.escape(path.stem), glob.escape(path.suffix)
+    stem = glob.escape(path.stem)
+    suffix = glob.escape(path.suffix)
     return list(path.parent.glob(f"{stem}-{'[0-9a-f]' * DIGITS}{suffix}"))
 
 

@@ -24,9 +24,8 @@ from helpers.records import in_words, load_yaml
 _Int = Annotated[int, Strict()]  # pydantic takes true for 1
 _Float = Annotated[float, Field(allow_inf_nan=False)]
 _TYPES: dict[str, Any] = {
-    **{"str": str, "bool": bool, "int": _Int, "float": _Float},
+    **{"str": str, "bool": bool, "int": _Int, "float": _Float, "int | None": _Int | None},
     **{"list[str]": list[str], "list[int]": list[_Int], "list[float]": list[_Float]},
-    **{"list[list[str]]": list[list[str]], "int | None": _Int | None},
 }
 
 

@@ -74,7 +74,7 @@ def written_whole(path: Path, *, named: Callable[[Path], Path] | None = None) ->
 def write_whole(path: Path, text: str) -> None:
     """Write a text file as ``written_whole`` does."""
     with written_whole(path) as scratch:
-        scratch.write_text(text, encoding="utf-8")
+        scratch.write_text(text, "utf-8")
 
 
 def remove(path: Path) -> None:

@@ -43,12 +43,14 @@ def each_alone(
     """
     # Spawned, not forked: CUDA and torch's threads do not survive a fork.
     context = multiprocessing.get_context("spawn")
-    waiting, idle = deque(items), list(environments)
+    waiting = deque(items)
+    idle = list(environments)
     running: dict[Any, tuple[BaseProcess, Item, Environment]] = {}
     try:
         while waiting or running:
             while waiting and idle:
-                item, variables = waiting.popleft(), idle.pop()
+                item = waiting.popleft()
+                variables = idle.pop()
                 process: BaseProcess = context.Process(
                     target=_begin, args=(variables, function, item)
                 )

@@ -79,7 +79,5 @@ def by_case_id(items: Iterable[Record], case_id: int) -> Record:
 def without_slot(cloze: str) -> str:
     """The prompt a causal model reads: the sentence without its trailing slot."""
     if not cloze.endswith(SLOT) or not cloze.removesuffix(SLOT).strip():
-        raise UserError(
-            f"sentence {cloze!r} has no answer slot: it must be text that ends in {SLOT!r}"
-        )
+        raise UserError(f"sentence {cloze!r} has no answer slot: it must end in {SLOT!r}")
     return cloze.removesuffix(SLOT).rstrip()

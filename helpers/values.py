@@ -40,7 +40,7 @@ _ALONE: dict[str, Callable[[Any], object]] = {
     **dict.fromkeys((*_METHODS, "method"), method_label),
     "doses": Variant.parse,
     "editor": partial(one_of, "editor", known=EDITORS),
-    "editors": lambda editor: method_label(f"{editor}+app"),
+    **dict.fromkeys(("editors", "fairer", "others"), lambda e: method_label(f"{e}+app")),
     "locators": make_locator,
     "mode": partial(one_of, "mode", known=("sequential", "independent")),
     "modes": partial(one_of, "modes", known=MODES),
@@ -49,7 +49,7 @@ _ALONE: dict[str, Callable[[Any], object]] = {
 _LEAST = {
     **dict.fromkeys(("records", "first", "examples", "most_rows", "checkpoints"), 1),
     **dict.fromkeys(("samples", "permutations", "max_new_tokens"), 1),
-    **dict.fromkeys(("seed", "counts", "edited_facts", "temperature"), 0),
+    **dict.fromkeys(("seed", "counts", "edited_facts", "temperature", "keep"), 0),
     **dict.fromkeys(("neighbours", "factors", "margins"), 0),
 }
 
@@ -133,8 +133,8 @@ def _edits(layout: str) -> Iterable[Any]:
 def _records(params: Params) -> Iterable[Any]:
     if "dataset" not in params:
         return _edits(params["layout"])
-    strict, limit = params.get("strict_lists", True), params.get("records")
-    return load_peak(_here(params["dataset"]), limit=limit, strict_lists=strict).records
+    how = {n: params[n] for n in ("strict_lists", "keep", "seed") if n in params}
+    return load_peak(_here(params["dataset"]), limit=params.get("records"), **how).records
 
 
 def _published(name: str, params: Params) -> None:
@@ -142,7 +142,8 @@ def _published(name: str, params: Params) -> None:
     if "stored" in params:  # notebooks 05 and 06
         Archive(REPOSITORY / params["stored"]).get(run if "source" in params else name)
     elif "scorers" in params:  # notebook 04
-        archive("ablations").known(run) or archive("scorers").get(run)
+        for paper in ("ablations", "scorers")[name != params["published"][0] :]:
+            archive(paper).get(run)
     else:
         for data in ("peak-cf", "peak-t"):
             archive("peak").get(run_name(name, data))

@@ -73,10 +73,11 @@ def test_a_dry_run_lists_runs_edits_and_memory_and_runs_nothing(tmp_path):
 def test_a_dry_run_refuses_what_the_runs_would(tmp_path):
     content = yaml.safe_load((PARAMS / "sweeps" / "quick.yaml").read_text("utf-8"))
     path = tmp_path / "wrong.yaml"
-    path.write_text(yaml.safe_dump({**content, "params": {"preset": "nosuch"}}), "utf-8")
-    result = runner.invoke(app, ["sweep", str(path), "--dry-run"])
-    assert result.exit_code == 1
-    assert "rome has no preset 'nosuch'" in result.output
+    other = {"params": {"preset": "paper"}, "models": ["shape:gpt2-xl"], "editors": ["kn", "mend"]}
+    for change, message in ({"params": {"preset": "x"}}, "no preset 'x'"), (other, "no MEND"):
+        path.write_text(yaml.safe_dump({**content, **change}), "utf-8")
+        result = runner.invoke(app, ["sweep", str(path), "--dry-run"])
+        assert (result.exit_code, message in result.output) == (1, True), result.output
 
 
 def test_sigterm_ends_a_sweep_as_an_interrupt_does(monkeypatch):

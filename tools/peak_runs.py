@@ -61,14 +61,14 @@ def samples(names: list[str]) -> None:
     """Count and store what part of an official file the records of published runs are."""
     for name in names:
         run = archive("peak").get(name)
-        dataset = run.about.source["dataset"]
-        part, whole = (load_peak(dataset, limit=n) for n in (run.about.caption["records"], None))
+        whole = load_peak(run.about.source["dataset"]).records
+        part = [record for record in whole if str(record.case_id) in run.about.caption["relations"]]
         row = {
-            "records": len(part.records),
-            "records_whole": len(whole.records),
-            "relations": len({record.relation for record in part.records}),
-            "relations_whole": len({record.relation for record in whole.records}),
-            "subject_first": sum(r.edit_prompt.startswith(r.subject) for r in part.records),
+            "records": len(part),
+            "records_whole": len(whole),
+            "relations": len({record.relation for record in part}),
+            "relations_whole": len({record.relation for record in whole}),
+            "subject_first": sum(r.edit_prompt.startswith(r.subject) for r in part),
         }
         about = About(source=run.about.source)
         print(archive("peak_samples").put(name, {"counts": pd.DataFrame([row])}, about))

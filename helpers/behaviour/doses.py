@@ -100,7 +100,7 @@ def doses_of(run: Run) -> pd.Series:
     found, parts = {}, {}
     for name in run.tables:
         kind, _, variant = name.partition(": ")
-        if kind == "locality":
+        if kind == "locality" and variant in run.tables:
             shifts = run.tables[name]
             wide = shifts.pivot_table(["kl", "top5"], "case_id", "asked")
             wide.columns = wide.columns.map("_".join)

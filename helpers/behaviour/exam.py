@@ -80,7 +80,7 @@ def publication(params: Mapping[str, Any]) -> Publication:
             yield scored_part(f"ability: {method}, alone", examined(run), editor)
         counts = [n for n in CHECKPOINTS if n <= len(records)]
         which = {"sequences": methods, "checkpoints": counts}
-        together = examined(run, records)
+        together = examined(replace(run, data=replace(run.data, records=records)), records)
         for each in sequence_parts(together, {**params, **which}):
             name = each.name.replace(" after ", ", in sequence: ")
             yield replace(each, name=f"ability: {name}")

@@ -16,7 +16,7 @@ from helpers.results.statistics import share_interval
 from helpers.results.style import PALETTE, marked, told, use_style
 
 
-@figure("04_scorers", of="scorers", main=MAIN_RUN)
+@figure("04_scorers", of="scorers", main=MAIN_RUN, when=lambda run: len(run.tables) > 3)
 def scorer_panels(run: Run) -> Figure:
     """Each state's success under every scorer: above those that read probabilities, below responses."""
     use_style()

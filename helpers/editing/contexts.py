@@ -87,7 +87,7 @@ def context_templates(
         with seeded(seed, model.device):
             bar = tqdm(lengths, desc=f"sampling context templates of {model.name}, once")
             texts = [t for pair in bar for t in _sample(model, *pair, start)]
-        scratch.write_text(json.dumps(texts, ensure_ascii=False, indent=1), encoding="utf-8")
+        scratch.write_text(json.dumps(texts, ensure_ascii=False, indent=1), "utf-8")
 
     sampled = kept(path, lambda file: json.loads(file.read_text("utf-8")), make)
     if grouped and sampled:

@@ -119,7 +119,7 @@ class WikipediaCorpus:
             from datasets import load_dataset
         except ImportError as error:
             raise CorpusError(
-                "Wikipedia needs the package `datasets` (pip install -e '.[wikipedia]') and the network;"
+                "Wikipedia needs `datasets` (pip install -e '.[wikipedia]') and the network;"
                 " else use 'self' or a text file"
             ) from error
         print(f"corpus wikipedia: reads {DUMP}, where the hub's cache lacks it", flush=True)

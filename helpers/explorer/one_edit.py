@@ -49,7 +49,7 @@ def own_record(*, subject: str, prompt: str, target: str, correct: str, false: s
         prompt = prompt.replace(subject, "{}")
     if prompt.count("{}") != 1:
         raise ValueError(
-            f"the prompt must hold {{}} or the subject, {subject}, once, and end where the answer begins"
+            f"the prompt must hold {{}} or {subject} once, and end where the answer begins"
         )
     right, wrong = _answers(correct), _answers(false)
     if both := [answer for answer in wrong if fold(answer) in map(fold, right)]:

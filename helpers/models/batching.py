@@ -46,7 +46,7 @@ def run_halving(items: Sequence[Item], run: Callable[[Sequence[Item]], Result]) 
             raise
         if len(items) == 1:
             remedy = "use a smaller model, a shorter prompt, or dtype bfloat16"
-            raise MemoryError(f"one item alone does not fit in memory; {remedy}") from error
+            raise MemoryError(f"one item does not fit in memory; {remedy}") from error
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
     half = len(items) // 2

@@ -29,7 +29,7 @@ from helpers.models.weights import (
 MODEL_NAMES = (*PACKAGED_WEIGHTS, *HUB_NAMES)
 _HUB_NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 _WAYS = (
-    f"one of {', '.join(MODEL_NAMES)}, shape:<name>, a local folder with config.json and safetensors,"
+    f"one of {', '.join(MODEL_NAMES)}, shape:<name>, a folder with config.json and safetensors,"
     " or a hub name, ORG/NAME; a model's own code is never executed,"
     " and a damaged download is fetched again"
 )
@@ -155,6 +155,6 @@ def _ready(loaded: LanguageModel) -> LanguageModel:
         raise ModelError(
             f"{name} cannot be used in {loaded.dtype_name}: packed texts have other"
             " log-probabilities; it overflows, changes logits after the head, or its attention"
-            " depends on more than positions"
+            " needs more than positions"
         )
     return loaded

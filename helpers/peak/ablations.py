@@ -39,7 +39,9 @@ def studies(params: Mapping[str, Any]) -> list[Variant]:
         for field in (*OBJECTIVES, "margin"):
             for value in params["margins" if field == "margin" else "factors"]:
                 variants.append(Variant(f"{editor}+app", field, float(value), field != "margin"))
-    return list(dict.fromkeys([*variants, *map(Variant.parse, params["doses"])]))
+    for dose in map(Variant.parse, params["doses"]):
+        variants += [Variant(dose.method), dose]
+    return list(dict.fromkeys(variants))
 
 
 @dataclass(frozen=True)

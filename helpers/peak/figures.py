@@ -163,7 +163,8 @@ def paper_against_ours(runs: Sequence[Run]) -> Figure:
 def _paper_marks(axes: Axes, place: int, method: str, theirs: pd.DataFrame, ours: Runs) -> None:
     """A method's band and intervals, a row a metric: plain ones (``place`` 0) above those with APP."""
     rows = np.arange(len(_PAPER_ROWS), 0, -1) + 0.2 - 0.4 * place
-    suffix, color = ("plain", "with APP")[place], PALETTE[place]
+    suffix = ("plain", "with APP")[place]
+    color = PALETTE[place]
     if len(theirs):
         ends = theirs.groupby("metric")["value"].agg(["min", "max"]).loc[[*_PAPER_ROWS]]
         band: dict[str, Any] = {"color": color, "alpha": 0.3, "linewidth": 6, "zorder": 1}

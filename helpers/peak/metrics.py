@@ -189,10 +189,8 @@ def records_of(table: pd.DataFrame) -> Iterator[tuple[int, RecordScores]]:
         for (_, role, index, name), start, end in record:
             prompts.setdefault((role, index), {})[name] = scores[:, start:end]
         near = [lists for (role, _), lists in prompts.items() if role == "locality"]
-        shared = set.intersection(*map(set, near)) if near else {"locality", "target", "first"}
-        locality = {
-            name: np.hstack([_NOTHING, *(lists[name] for lists in near)]) for name in shared
-        }
+        names = ("locality", "target", "first")
+        locality = {name: np.hstack([_NOTHING, *(lists[name] for lists in near)]) for name in names}
         paraphrases = [lists for (role, _), lists in prompts.items() if role == "paraphrase"]
         yield case_id, RecordScores(prompts["edit", 0], paraphrases, locality)
 
@@ -251,8 +249,6 @@ def _success(prompts: Sequence[Lists | None]) -> float:
 
 
 def _locality(scores: Lists, answer: str, *, held_before: bool = True) -> float:
-    if answer not in scores:
-        return float("nan")
     before, after = scores[answer] > scores["target"]
     return _mean(after[before] if held_before else after)
 

@@ -49,7 +49,7 @@ def publication(params: Mapping[str, Any]) -> Publication:
     return published(run, params, parts, params["methods"])
 
 
-def study_publication(params: Mapping[str, Any], more: More = lambda *_: ()) -> Publication:
+def study_publication(params: Mapping[str, Any], more: More) -> Publication:
     """The studies of notebook 04 on its first records; sequences take as many as they need."""
     most = max([params["records"], *params["checkpoints"]])
     run = peak_run({**params, "records": most})

@@ -201,7 +201,7 @@ def load_peak(
 def save_peak(records: Iterable[PeakRecord], path: Path) -> None:
     """Write records in the PEAK schema, so that ``load_peak`` reads them back."""
     text = json.dumps([record.to_json() for record in records], indent=1, ensure_ascii=False)
-    path.write_text(text + "\n", encoding="utf-8")
+    path.write_text(text + "\n", "utf-8")
 
 
 def part_name(name: str, start: int, stop: int) -> str:
@@ -280,7 +280,7 @@ def _placed(items: Sequence[Any], path: Path) -> list[tuple[str, Any]]:
         where = f"{path}, record {place}"
         if isinstance(number, int) and seen.setdefault(number, place) != place:
             raise UserError(
-                f"{where}: case_id {number} is taken by record {seen[number]}; give each record its own"
+                f"{where}: case_id {number} is taken by record {seen[number]}; give each its own"
             )
         placed.append((where + f", case_id {number}" * isinstance(number, int), item))
     return placed

@@ -219,7 +219,8 @@ class PeakSequence:
 
     def scores(self, checkpoints: Sequence[int]) -> pd.DataFrame:
         """Scores of the edited records, before all edits and at the last checkpoint; others are kept."""
-        wanted, records = sorted(set(checkpoints)), self.run.data.records
+        wanted = sorted(set(checkpoints))
+        records = self.run.data.records
         missing = [count for count in wanted if not self.results(count).done()]
         if missing:
             self.run.check(records[: missing[-1]])

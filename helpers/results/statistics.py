@@ -109,7 +109,7 @@ def paired_means(first: ArrayLike, second: ArrayLike) -> Contrast:
 
 def paired_shares(first: ArrayLike, second: ArrayLike) -> Contrast:
     """The same for shares: Newcombe's interval where every record gives 0 or 1 on both sides, else the
-    bootstrap over records; where no record changes, the exact bound of how many may.
+    bootstrap over records (below ten the t-test); where none changes, the exact bound of how many may.
     """
     one, two = _pairs(first, second)
     changes = two - one
@@ -118,7 +118,7 @@ def paired_shares(first: ArrayLike, second: ArrayLike) -> Contrast:
     if not changes.any():
         bound = share_interval(np.abs(changes)).high
         return Contrast(Estimate(0.0, -bound, bound, len(changes)), 1.0)
-    return _bootstrapped(changes)
+    return _bootstrapped(changes) if len(changes) >= 10 else paired_means(one, two)
 
 
 def mean_above(values: ArrayLike, level: float) -> Contrast:

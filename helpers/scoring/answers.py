@@ -57,8 +57,8 @@ def score_answers(
     """Score every answer of every question, under ``updates`` if any; no weight is touched.
 
     ``owners`` are for each question the index of its update, -1 for the unedited model. A row per
-    answer: question, answer (indices), tokens and top (counts: all, and those more probable than any
-    other token), sum and mean of their log-probabilities.
+    answer: question, answer (indices), tokens and top (counts: all, and those than which no other
+    token is more probable), sum and mean of their log-probabilities.
     """
     moved, owner_of = owned(model, len(questions), updates, owners)
     asked = tokenised(model, questions)

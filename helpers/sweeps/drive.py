@@ -21,7 +21,7 @@ from helpers.sweeps.matrix import Group, Job, expand, read_sweep
 from helpers.values import check_values
 
 _KILLED = (
-    "what was killed or ran out of time keeps its finished records: try again with --resume,"
+    "killed runs keep their finished records: try again with --resume,"
     " and smaller shards, more memory or a higher timeout_min"
 )
 
@@ -43,9 +43,9 @@ def run_file(
     sweep = read_sweep(file)
     folder = folder or RUNS / "sweeps" / file.stem
     groups = expand(sweep, where=str(file), folder=folder)
-    for group in groups:
-        params = group.table.run.params
-        check_values(file, params)
+    for params in (group.table.run.params for group in groups):
+        for editor in sweep.editors:  # each is a run of its own
+            check_values(file, {**params, "methods": [editor]})
     device = params["device"]
     if dry_run:
         lines = list(report(status(groups)))
@@ -95,7 +95,7 @@ def sole_use(folder: Path) -> Iterator[None]:
             yield
     except Timeout as error:
         raise UserError(
-            f"another sweep is running in {folder}; wait for it, or choose another --folder"
+            f"another sweep is running in {folder}; wait, or choose another --folder"
         ) from error
 
 
@@ -145,7 +145,7 @@ def report(table: pd.DataFrame) -> Iterator[str]:
     for row in table[table["state"] == "failed"].itertuples():
         error = str(row.error).replace("\n", "\n    ")
         yield f"failed: {row.run}: {error}\n  notebook: {row.notebook}"
-    killed = table["error"].str.startswith(("DeadKernelError", "UncompletedJobError"))
+    killed = table["error"].str.startswith("DeadKernelError")
     if (killed | (table["state"] == "unfinished")).any():
         yield _KILLED
     counts = table["state"].value_counts()

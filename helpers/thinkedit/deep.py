@@ -71,7 +71,8 @@ def deep_edits(
         number = zlib.crc32(question.prompt.encode())
         stream = np.random.default_rng([seed, edit.case_id, number])
         target = question.harmless[int(stream.choice(best))]
-        own, key = requests[edit.case_id], _beginning(question.prompt)
+        own = requests[edit.case_id]
+        key = _beginning(question.prompt)
         if first := own.get(key):
             own[key] = replace(first, further=(*first.further, (question.prompt, target)))
         else:

@@ -118,7 +118,8 @@ def simple_chains(
     graph: nx.DiGraph, start: str, goal: str, *, max_steps: int = MAX_STEPS
 ) -> list[tuple[Triplet, ...]]:
     """All simple paths of at most ``max_steps`` facts, shortest first; none when an end is absent."""
-    first, last = start.casefold(), goal.casefold()
+    first = start.casefold()
+    last = goal.casefold()
     if first not in graph or last not in graph:
         return []
     paths = nx.all_simple_paths(graph, first, last, cutoff=max_steps)

@@ -225,4 +225,4 @@ def write_edits(edits: Sequence[Edit], path: Path) -> None:
         ]
         record = {"case_id": edit.case_id, "requested_rewrite": [rewrite], "chains": chains}
         lines.append(json.dumps(record, ensure_ascii=False))
-    path.write_text("[\n" + ",\n".join(lines) + "\n]\n", encoding="utf-8")
+    path.write_text("[\n" + ",\n".join(lines) + "\n]\n", "utf-8")

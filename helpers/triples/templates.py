@@ -43,7 +43,7 @@ def templates_of(templates: Mapping[str, PromptTemplates], relation: str) -> Pro
     """The wordings of a relation, or a UserError that tells how to add them."""
     if relation not in templates:
         raise UserError(
-            f"relation {relation} has no templates: add at least four to {TEMPLATES.name}, or omit"
+            f"relation {relation} has no templates: add four to {TEMPLATES.name}, or omit"
             " the relation"
         )
     return templates[relation]

@@ -81,7 +81,7 @@ def test_bad_names(monkeypatch, tmp_path, tiny):
     (tmp_path / "lora" / "adapter_config.json").write_text("{}")
     monkeypatch.setenv("HELPERS_CACHE", str(tmp_path))
     for name, options, message in (
-        ("no-such/model", {}, "local folder"),
+        ("no-such/model", {}, "a folder with"),
         ("shape:no-such", {}, "known: "),
         ("smollm2-135m", {"dtype": "float33"}, "dtype"),
         ("gemma3-270m", {}, "accept_terms"),

@@ -105,6 +105,7 @@ def test_paired_test_by_hand() -> None:
     # differences 1, 2, 1, 2: mean 1.5, s = 0.57735, t = 1.5 / 0.288675 = 5.19615, 3 degrees
     assert (found.difference.mean, found.difference.n) == (1.5, 4)
     assert found.p_value == pytest.approx(0.013847, abs=1e-6)
+    assert paired_shares([1, 0.5, 1], [0.5, 0.25, 0]).p_value > 0.05  # too few for the bootstrap
     assert mean_above([1, 2, 4], 0.1).p_value == pytest.approx(
         stats.ttest_1samp([1, 2, 4], 0.1).pvalue
     )

@@ -32,7 +32,7 @@ def headlines() -> list[Headline]:
     return [
         Headline(
             "05",
-            "No locator tells one fact's best layers from another's, though all recognise its wordings",
+            "Among twelve facts no locator tells one's best layers from another's; all recognise wordings",
             f"A fact's wordings share neurons for all {len(real)} methods. A chain and its fact share few"
             f" more knowledge neurons than two sentences dealt at random (RSim"
             f" {relevance['mean']:.2f} and {chance:.2f}). For no locator does a fact's own attribution"

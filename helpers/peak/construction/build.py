@@ -122,7 +122,7 @@ def build_temporal(
     templates: Mapping[str, PromptTemplates],
     *,
     cutoff: str,
-    until: str | None = None,
+    until: str,
     settings: PeakSettings,
 ) -> Built:
     """Temporal records (PEAK-T): an answer that holds since the cut-off or later is appended.
@@ -133,7 +133,7 @@ def build_temporal(
 
     def choose(key: Key) -> Choice | str:
         starts = {o: edge.start for o, edge in sorted(graph.answers[key].items())}
-        new = [o for o, start in starts.items() if start and cutoff <= start < (until or "~")]
+        new = [o for o, start in starts.items() if start and cutoff <= start < until]
         if not new:
             return "new answer after the cut-off"
         older = [o for o, start in starts.items() if not start or start < cutoff]

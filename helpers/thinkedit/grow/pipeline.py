@@ -171,9 +171,7 @@ class Journal:
 def _read(line: bytes) -> dict[str, Any]:
     record = json.loads(line)
     if not isinstance(record, dict) or record.pop("digest", "") != _digest(record):
-        raise ValueError(
-            "no line of a run; restore the file, or delete it from here on and decide again"
-        )
+        raise ValueError("no line of a run; restore the file, or delete the rest and decide again")
     return record
 
 
