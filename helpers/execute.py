@@ -164,7 +164,7 @@ def execute(planned: PlannedRun, *, tell: Callable[[str], None] = lambda _: None
             write_whole(planned.output_folder / ROW, json.dumps(asdict(row), ensure_ascii=False))
     except Timeout as error:
         raise RunError(
-            f"another run with these parameters writes to {planned.output_folder}: wait for it"
+            f"another run of these parameters writes to {planned.output_folder}: wait"
         ) from error
     except OSError as error:
         raise RunError(in_one_line(error)) from error

@@ -113,8 +113,7 @@ def _digest(path: Path, changed: tuple[int, ...] = ()) -> str:
 
 
 def _versions(path: Path) -> list[Path]:
-    stem = glob.escape(path.stem)
-    suffix = glob.escape(path.suffix)
+    stem, suffix = glob.escape(path.stem), glob.escape(path.suffix)
     return list(path.parent.glob(f"{stem}-{'[0-9a-f]' * DIGITS}{suffix}"))
 
 

@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, Strict, ValidationError, crea
 
 from helpers import UserError
 from helpers.paths import NOTEBOOKS
-from helpers.records import in_words, load_yaml
+from helpers.records import in_words
 
 _Int = Annotated[int, Strict()]  # pydantic takes true for 1
 _Float = Annotated[float, Field(allow_inf_nan=False)]
@@ -49,7 +49,7 @@ def read_params(params_file: Path, notebook: Path | None = None) -> dict[str, An
     """Read and validate a params file; missing parameters take the notebook's defaults."""
     notebook = notebook or notebook_of(params_file)
     try:
-        values = load_yaml(params_file.read_text("utf-8")) or {}
+        values = yaml.safe_load(params_file.read_text("utf-8")) or {}
     except (UnicodeDecodeError, yaml.YAMLError) as error:
         raise UserError(
             f"{params_file} is not valid YAML: {' '.join(str(error).split())}"

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable
 from operator import attrgetter
 from typing import Any, TypeVar
 
-import yaml
 from pydantic import ValidationError
 
 from helpers import UserError
@@ -17,7 +16,6 @@ SLOT = " _"  # the end of a sentence whose answer is asked for
 Record = TypeVar("Record")
 Other = TypeVar("Other")
 _NUMBER = attrgetter("case_id")
-load_yaml = yaml.safe_load
 
 
 def read_json(text: str | bytes, where: str) -> Any:

@@ -14,6 +14,7 @@ from helpers.editing.editors import EDITORS, Variant, method_label
 from helpers.editing.mend import UntrainedError
 from helpers.fetch import NotHereError, files_of, locate
 from helpers.klob.examples import read_examples
+from helpers.klob.metrics import SHARES
 from helpers.locating.locators import make_locator
 from helpers.models.load import model_source
 from helpers.models.weights import torch_device, torch_dtype
@@ -44,6 +45,7 @@ _ALONE: dict[str, Callable[[Any], object]] = {
     "locators": make_locator,
     "mode": partial(one_of, "mode", known=("sequential", "independent")),
     "modes": partial(one_of, "modes", known=MODES),
+    "share": partial(one_of, "share", known=SHARES),
     "estimators": partial(one_of, "estimators", known=ESTIMATORS),
 }
 _LEAST = {
@@ -75,7 +77,7 @@ def methods_of(params: Params) -> list[str]:
     many = [n.partition("@")[0] for key in (*_METHODS, "doses") for n in params.get(key, ())]
     app = "+app" * params.get("app", False)
     one = [params[name] + app for name in ("method", "editor") if name in params]
-    return many + one or (["rome+app"] if "preset" in params else [])
+    return many + one or ["rome" + "+app" * ("edited_facts" not in params)] * ("preset" in params)
 
 
 def _raised(checks: Iterable[Check]) -> list[ValueError]:
@@ -101,7 +103,7 @@ def _alone(params: Params) -> Iterator[Check]:
 
 def _together(params: Params) -> Iterator[Check]:
     """What looks at a value next to others, once each is right by itself."""
-    if "preset" in params:
+    if "preset" in params and params.get("edited_facts", 1) and not params.get("masked"):
         for method in methods_of(params):
             yield partial(check_method, method, params["model"], params["preset"])
     if "dataset" in params:
@@ -111,6 +113,7 @@ def _together(params: Params) -> Iterator[Check]:
             yield partial(_edits, params[name])
     if "case_id" in params:
         yield lambda: by_case_id(_records(params), params["case_id"])
+    yield lambda: [by_case_id(_edits("2025-06"), n) for n in params.get("cases", ())]
     if "edit" in params:
         yield lambda: by_case_id(_edits(params["layout"]), params["edit"])
     if "source" in params and "relations" in params:

@@ -37,7 +37,7 @@ NONSENSE: list[tuple[str, dict[str, Any]]] = [
     *((ABLATIONS, {name: [-1]}) for name in ("neighbours", "checkpoints", "factors", "margins")),
     *((ABLATIONS, {"doses": [name]}) for name in ("rome@nosuch=2x", "rome@alpha=2x")),
     *((CONSTRUCTION, {"source": name}) for name in ("nosuch", "httpfoo")),
-    *((KLOB, values) for values in ({"source": "nosuch"}, {"examples": 0}, {"counts": [-1, 1, 1]})),
+    *((KLOB, v) for v in ({"source": "x"}, {"examples": 0}, {"share": 2.0}, {"counts": [-1]})),
     *((KLOB, {name: ["nosuch"]}) for name in ("published", "locators")),
     *((THINKEDIT, {name: "nosuch"}) for name in ("method", "layout", "benchmark")),
     *((THINKEDIT, {name: n}) for name in ("samples", "max_new_tokens") for n in (0, -1)),

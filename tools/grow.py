@@ -24,10 +24,10 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import yaml
 
 from helpers.models import load
 from helpers.paths import RUNS
-from helpers.records import load_yaml
 from helpers.thinkedit.graph import Triplet, as_edit
 from helpers.thinkedit.grow.language import ModelRespondent
 from helpers.thinkedit.grow.pipeline import (
@@ -160,7 +160,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         except ValueError as error:
             raise SystemExit(str(error)) from error
     else:
-        decisions = load_yaml(DECISIONS.read_text(encoding="utf-8"))
+        decisions = yaml.safe_load(DECISIONS.read_text(encoding="utf-8"))
         name = str(given.into or FOLDER) + f"/grown-{given.model}-"
         own, grown, reviews = decisions["own"].get(given.model, {}), [], []
         for about, (*fact, question) in own.items():

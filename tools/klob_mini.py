@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
+import yaml
 from pydantic import TypeAdapter
 
 from helpers.klob.examples import ConsistencyExample, RelevanceExample
@@ -27,7 +28,7 @@ from helpers.models.language_model import LanguageModel
 from helpers.models.load import load
 from helpers.models.tokens import answer_ids, prompt_ids, separator_after
 from helpers.paths import PACKAGED
-from helpers.records import SLOT, load_yaml, without_slot
+from helpers.records import SLOT, without_slot
 from helpers.triples.sources import packaged_triples, read_facts
 
 Triple = tuple[str, str, str]
@@ -59,7 +60,7 @@ class RelationTemplates:
 def load_templates() -> dict[str, RelationTemplates]:
     """Templates by relation, corrected where Table 3 as printed has a slip."""
     found = {}
-    for relation, entry in load_yaml((FOLDER / "templates.yaml").read_text("utf-8")).items():
+    for relation, entry in yaml.safe_load((FOLDER / "templates.yaml").read_text("utf-8")).items():
         label, wordings = f"{entry['keyword']}_({relation})", tuple(entry["templates"])
         printed = entry.get("table_3", True)
         found[relation] = RelationTemplates(label, entry["description"], wordings, printed)

@@ -135,7 +135,8 @@ class SpreadingEditor(VectorEditor):
         wanted = [(vectors[i].initial + vectors[i].delta).double() for i in updates]  # z
         for place, layer in enumerate(layers if wanted else ()):
             module = self._module(layer)
-            mlp, norm = layout.mlp(layer), layout.mlp_norm(layer)
+            mlp = layout.mlp(layer)
+            norm = layout.mlp_norm(layer)
             outputs = [last, mlp] if norm else [last]
             options: dict[str, Any] = {"outputs": outputs, "updates": list(updates.values())}
             seen = read_at_subjects(model, prompts, inputs=[module], **options)

@@ -19,7 +19,6 @@ from helpers.editing.editors import EditorError, split_method
 from helpers.models.shapes import SHAPE_PREFIX
 from helpers.models.weights import EMBEDDED_NAMES, HUB_NAMES
 from helpers.paths import PARAMS
-from helpers.records import load_yaml
 
 GENERIC = "generic"
 FOLDER = PARAMS / "models"
@@ -194,7 +193,7 @@ def content_of(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise EditorError(f"no file {path} with hyperparameters")
     try:
-        content = load_yaml(path.read_text("utf-8"))
+        content = yaml.safe_load(path.read_text("utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise EditorError(
             f"{path} is no YAML ({' '.join(str(error).split())}); correct or remove it"

@@ -28,7 +28,7 @@ from helpers.results.style import told
 from helpers.scoring.naming import fold
 from helpers.scoring.responses import Sampling, sample_responses
 from helpers.thinkedit import case
-from helpers.thinkedit.knowgic import Chain, Edit
+from helpers.thinkedit.knowgic import Chain, Edit, load_aliases
 from helpers.thinkedit.metrics import BY_RANK, facts_table
 from helpers.thinkedit.run import ThinkEditRun
 
@@ -230,10 +230,10 @@ class ChainExplorer:
 
     def explore(self, edit: Edit, editor: Editor) -> ChainsOutcome:
         """Make an edit and score all facts of its chains before and after."""
-        run = ThinkEditRun(self.model, [edit], self.edits, {}, self.store, layout=self.layout)
+        names = load_aliases(self.layout)
+        run = ThinkEditRun(self.model, [edit], self.edits, names, self.store, layout=self.layout)
         facts = facts_table(run.before(), run.after(editor, "independent"), rule=BY_RANK)
-        method = method_label(editor.method)
-        return ChainsOutcome(edit, self.model.name, method, facts)
+        return ChainsOutcome(edit, self.model.name, method_label(editor.method), facts)
 
 
 @figure("07_chains")

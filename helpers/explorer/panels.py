@@ -31,6 +31,7 @@ from helpers.results.show import figure_output, table_output
 
 WIDE = {"width": "98%"}  # a layout for each: some are hidden at times
 EVERY = 0.5  # seconds between two reports of progress
+_TURN = threading.Lock()  # one panel edits at a time: they share their model
 PACKAGED, OWN = "a packaged fact", "a fact of my own"
 ALL = -1  # in place of a chain's number
 _FIELDS = {
@@ -95,16 +96,15 @@ class Panel(widgets.VBox):
                 self.status.value = f"Editing… {passes} passes of the model, {gone:.0f} s"
 
         embeddings = self._explorer.model.model.get_input_embeddings()
-        hook = embeddings.register_forward_pre_hook(count)
         try:
             self.status.value = "Editing… (missing second moments take minutes, once)"
-            self._edit()
+            with _TURN, embeddings.register_forward_pre_hook(count):
+                self._edit()
             self._outdate(False)
         except Exception as error:  # in a thread nobody else would see it
             kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
             self.status.value = f"<b style='color:#b00'>{kind}{escape(str(error))}</b>"
         finally:
-            hook.remove()
             self.button.disabled, self.cancel.disabled = False, True
 
     def _outdate(self, old: bool = True) -> None:
@@ -286,7 +286,7 @@ class ChainPanel(Panel):
         if self.outcome is None or self.chain.value is None:
             return
         number, chains, self.details.value = self.chain.value, self.outcome.edit.chains, ""
-        shown = [chain for chain in chains if len(chain) <= self.steps.value]
+        shown = [chain for chain in chains if len(chain) <= self.steps.value] or chains
         if number != ALL:
             shown = [chains[number]]
             title = "Probability of each step's object, and what became of the fact"

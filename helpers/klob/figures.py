@@ -106,7 +106,8 @@ def rsim_line(candidate: float, overall: float, *, title: str) -> Figure:
         axes.annotate("", (overall, height), (end, height), arrowprops=arrow)
         length = f"{name} = {end - overall:.2f}"
         axes.annotate(length, ((overall + end) / 2, height + 0.06), ha="center", fontsize=8)
-    near, whole = candidate - overall, 1 - overall
+    near = candidate - overall
+    whole = 1 - overall
     axes.set_ylim(-0.6, 1.2)
     axes.axis("off")
     return told(drawn, f"RSim = {near:.2f} / {whole:.2f} = {near / whole:.2f}", title)

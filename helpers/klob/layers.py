@@ -94,9 +94,8 @@ def edit_every_layer(
     ):  # one pass over the corpus serves all layers
         second_moment(model, layers, corpus_named(options["corpus"], seed=options["seed"]))
     parts = [each.completed(results, partial(edited, layer=n)) for n, each in cases.items()]
-    table = pd.concat(parts, ignore_index=True)
-    ordered = table.sort_values(["layer", "example", "wording"], ignore_index=True)
-    return ordered[["example", "layer", "wording", "new", "old"]]
+    table = pd.concat(parts).reindex(columns=["example", "layer", "wording", "new", "old"])
+    return table.sort_values(["layer", "example", "wording"], ignore_index=True)
 
 
 def score_edits(

@@ -62,6 +62,8 @@ def evaluations(model: LanguageModel, locators: list[str], **how: Any) -> list[P
             stored=lambda: tables(name, True)[table],
         )
 
+    for name in locators:
+        make_locator(name).shape(model.layout)  # or why it cannot score this model
     return [part(name, table) for name in locators for table in TABLES]
 
 

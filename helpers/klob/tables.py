@@ -36,9 +36,7 @@ ESTIMATE = ["mean", "low", "high", "n"]
 
 
 def rsim_table(similarities: pd.DataFrame) -> pd.DataFrame:
-    """Mean unclipped RSim, exact Sim_all, with its bootstrap interval over examples; of one granularity
-    and share.
-    """
+    """Mean unclipped RSim of one granularity and share, exact Sim_all, with its bootstrap interval."""
     rsim = relative_similarity(similarities["candidate"], similarities["pairwise"])
     by = ["locator", "subtask"]
     groups = similarities.assign(rsim=rsim).groupby(by, sort=False)["rsim"]

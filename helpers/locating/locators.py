@@ -52,7 +52,10 @@ class Locator(ABC):
     def shape(self, layout: Layout) -> tuple[int, ...]:
         """Shape whose product is the number of units: (layers, neurons, parameters) as far as fine."""
         sizes = layout.blocks, layout.intermediate_size, layout.hidden_size
-        return sizes[: GRANULARITIES.index(self.granularity) + 1]
+        shape = sizes[: GRANULARITIES.index(self.granularity) + 1]
+        if (entries := int(np.prod(shape))) > MOST_ENTRIES:
+            raise LocatorError(f"{entries:,} weights are too many: take layers or neurons")
+        return shape
 
     def settings(self) -> dict[str, object]:
         """Everything besides the model that determines the scores, for result keys."""
@@ -208,9 +211,6 @@ class _GradientLocator(Locator):
     def scores(self, model: LanguageModel, queries: Sequence[Query]) -> Scores:
         """Scores [queries, layers x neurons x hidden]: a neuron's output weights lie together."""
         sizes = self.shape(model.layout)
-        if (entries := int(np.prod(sizes))) > MOST_ENTRIES:
-            words = f"{self.name} scores every weight, {entries:,} of {model.name}"
-            raise LocatorError(f"{words}: too many; name locators of layers or neurons")
         names, targets = _matrices(model), _targets(model, queries)
         batch = slot_batch(model, queries)
         with traced(model, names) as seen:

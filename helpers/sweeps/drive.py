@@ -21,7 +21,7 @@ from helpers.sweeps.matrix import Group, Job, expand, read_sweep
 from helpers.values import check_values
 
 _KILLED = (
-    "killed runs keep their finished records: try again with --resume,"
+    "killed runs keep finished records: try again with --resume,"
     " and smaller shards, more memory or a higher timeout_min"
 )
 
@@ -57,8 +57,8 @@ def run_file(
         return [*lines, *(f"runs in the cluster's shell: {text}" for text in sweep.shell)], False
     if sweep.shell and not allow_shell:
         raise UserError(
-            f"{file} has commands for the cluster's shell ({'; '.join(sweep.shell)}): read them,"
-            " then allow them: --allow-shell"
+            f"{file} has commands for a cluster's shell ({'; '.join(sweep.shell)}): read them,"
+            " then --allow-shell"
         )
     if engine == "slurm":
         gpu = {"gpus_per_node": 1} if device.startswith("cuda") else {}

@@ -24,7 +24,7 @@ from helpers.execute import SHARED, PlannedRun, place
 from helpers.params import validate_params
 from helpers.paths import NOTEBOOKS, REPOSITORY, file_name
 from helpers.peak.records import load_peak, part_name
-from helpers.records import in_words, load_yaml
+from helpers.records import in_words
 
 NOTEBOOK = NOTEBOOKS / "03_editing_runs.ipynb"
 _SHELL = ("setup", "python", "srun_args", "additional_parameters")  # submitit's, and Slurm's own
@@ -97,7 +97,7 @@ class Group:
 def read_sweep(path: Path) -> Sweep:
     """Read a sweep file; a ``UserError`` names all that is wrong with it."""
     try:
-        content = load_yaml(path.read_text("utf-8"))
+        content = yaml.safe_load(path.read_text("utf-8"))
         if not isinstance(content, dict):
             raise UserError(f"{path} must be a mapping with {', '.join(Sweep.model_fields)}")
         return Sweep(**content)

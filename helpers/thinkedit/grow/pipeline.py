@@ -307,9 +307,7 @@ class Session:
         return found
 
     def _proposed(self, entities: Iterable[str]) -> list[Triplet]:
-        """The store's facts about entities in words, one per subject and relation; of several objects one
-        that is in the graph: it can close a chain.
-        """
+        """The store's facts about entities in words, one a subject and relation: in the graph if possible."""
         found: dict[tuple[str, str], Triplet] = {}
         near = self.growth.graph
         for proposal in chain.from_iterable(self.store.get(e.casefold(), ()) for e in entities):
@@ -369,7 +367,7 @@ class Session:
         if missing and self.model is None:
             raise UserError(
                 f"{self.journal.path} does not answer {missing[0]['prompt']!r}: the pipeline has"
-                " changed; grow it again (python -m tools.grow, or notebook 06's panel)"
+                " changed; grow it again (python -m tools.grow, or in notebook 06)"
             )
         if self.model and missing:
             fresh = self.model.respond([each["prompt"] for each in missing], **how)

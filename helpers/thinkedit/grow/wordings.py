@@ -10,10 +10,10 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 
+import yaml
 from pydantic import TypeAdapter
 
 from helpers.paths import PACKAGED
-from helpers.records import load_yaml
 from helpers.triples.graph import Graph, read_graph
 from helpers.triples.sources import open_source
 
@@ -62,7 +62,7 @@ class Wordings:
 @cache
 def read_wordings() -> Wordings:
     """The packaged wordings."""
-    content = load_yaml((PACKAGED / "thinkedit" / "wordings.yaml").read_text("utf-8"))
+    content = yaml.safe_load((PACKAGED / "thinkedit" / "wordings.yaml").read_text("utf-8"))
     relations = TypeAdapter(dict[str, Wording]).validate_python(content["relations"])
     aliases = content["aliases"].items()
     return Wordings(
