@@ -125,7 +125,7 @@ def test_a_gpu_without_memory_gives_the_same_scores_in_smaller_batches(tiny, mon
 
 
 @pytest.mark.parametrize(
-    ("places", "said"), [("runs", "another run with these parameters"), ("file", "check the path")]
+    ("places", "said"), [("runs", "another run of these parameters"), ("file", "check the path")]
 )
 def test_a_run_in_an_unusual_place(tmp_path, monkeypatch, places, said):
     """Another run of the same, a file."""
