@@ -1,4 +1,4 @@
-"""How much there is to hold in the head: lines by room next to their budgets, the files that one
+"""How much there is to hold in the head: lines by room (for orientation), the files that one
 addition touches, and the modules between a notebook's cell and its number.
 
 python -m benchmarks.house [--distances]    the latter runs a cell of three notebooks, about a minute
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import json
-import re
 import subprocess
 import sys
 from collections import Counter
@@ -22,29 +21,6 @@ from types import FrameType
 from helpers.paths import NOTEBOOKS, REPOSITORY
 
 PACKAGE = REPOSITORY / "helpers"
-# Most lines a room may have, docstrings and blanks included; they only go down (tests/test_rooms.py).
-# Modules next to the rooms in `helpers` are "top-level"; the last four are folders of their own.
-BUDGETS = {
-    "models": 1400,
-    "editing": 3400,
-    "scoring": 392,
-    "locating": 660,
-    "facts": 214,
-    "samples": 74,  # strata, clusters, the smallest detectable difference
-    "results": 1147,
-    "triples": 598,
-    "peak": 2549,
-    "behaviour": 840,  # every edit under every scorer, generated lists, doses, the exam
-    "klob": 1250,
-    "thinkedit": 2849,
-    "explorer": 545,
-    "sweeps": 450,
-    "top-level": 1369,
-    "tools": 2700,
-    "benchmarks": 1500,
-    "book": 777,
-    "tests": 13497,
-}
 OUTSIDE = ("tools", "benchmarks", "book", "tests")
 # What an addition is: a word by which code names one that exists, and the files it may touch.
 ADDITIONS = {
@@ -70,7 +46,7 @@ def python_files() -> list[Path]:
 @cache
 def lines_by_room() -> dict[str, Counter[str]]:
     """For each room its files and its lines: all, docstrings, and blank or comment."""
-    rooms: dict[str, Counter[str]] = {name: Counter() for name in BUDGETS}
+    rooms: dict[str, Counter[str]] = {}
     for path in python_files():
         parts = path.relative_to(REPOSITORY).parts
         room = parts[0] if parts[0] in OUTSIDE else parts[1] if len(parts) > 2 else "top-level"
@@ -82,25 +58,6 @@ def lines_by_room() -> dict[str, Counter[str]]:
             {"files": 1, "lines": len(written), "docstrings": words, "blank or comment": blank}
         )
     return rooms
-
-
-def density() -> tuple[float, float]:
-    """Mean characters of a code line, comments aside, and lines of the 95th percentile function."""
-    code, functions = [], []
-    for path in PACKAGE.rglob("*.py"):
-        text = path.read_text("utf-8")
-        tree = ast.parse(text)
-        prose = {line for node in ast.walk(tree) for line in _docstring_places(node)}
-        bare = re.sub(r"(?m)(^|  )# .*$", "", text)
-        for number, line in enumerate(bare.splitlines(), start=1):
-            if number not in prose and (written := line.strip()):
-                code.append(len(written))
-        functions += [
-            (node.end_lineno or node.lineno) - node.lineno + 1
-            for node in ast.walk(tree)
-            if isinstance(node, ast.FunctionDef)
-        ]
-    return sum(code) / len(code), sorted(functions)[int(0.95 * len(functions))]
 
 
 def _docstring_places(node: ast.AST) -> range:
@@ -175,15 +132,8 @@ def main() -> None:
     """Print what is measured."""
     rooms = lines_by_room()
     total = sum((lines for name, lines in rooms.items() if name not in OUTSIDE), Counter())
-    allowed = {**BUDGETS, "helpers": sum(BUDGETS[name] for name in BUDGETS.keys() - set(OUTSIDE))}
     for name, counted in [*rooms.items(), ("helpers", total)]:
-        print(f"{name:11s} budget {allowed[name]:6,}  ", end="")
-        print("  ".join(f"{what} {counted[what]:,}" for what in total))
-    characters, longest = density()
-    print(f"mean code line: {characters:.1f} characters; 95 % of functions: <= {longest} lines")
-    sizes = {path: len(path.read_text("utf-8").splitlines()) for path in PACKAGE.rglob("*.py")}
-    long = [str(path.relative_to(PACKAGE)) for path, lines in sizes.items() if lines > 500]
-    print("modules over 500 lines:", ", ".join(sorted(long)) or "none")
+        print(f"{name:11s}", "  ".join(f"{what} {counted[what]:,}" for what in total))
     for what, (word, most) in ADDITIONS.items():
         print(f"{what}, such as {word} (at most {most}):", ", ".join(files_naming(word)))
     for notebook, word in DISTANCES.items() if "--distances" in sys.argv else ():
