@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -12,6 +13,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 from tqdm.auto import tqdm
+from transformers import GenerationConfig, PreTrainedModel
 
 from helpers import UserError
 from helpers.kept import file_digest, kept
@@ -31,22 +33,36 @@ class CorpusError(UserError):
 def written_by(model: LanguageModel, starts: Tensor, length: int, *, top_k: int) -> Tensor:
     """``starts`` [rows, tokens], each continued by ``length`` tokens sampled at temperature 1.
 
-    ``top_k`` is the number of most probable tokens to choose from; 0: all.
+    ``top_k`` is the number of most probable tokens to choose from; 0: all. Tokens that end a text are
+    not drawn. Nothing of the checkpoint's own generation settings is used.
     """
-    written: Tensor = model.model.generate(
-        starts,
-        attention_mask=torch.ones_like(starts),
+    settings = GenerationConfig(
         do_sample=True,
         top_k=top_k,
         top_p=1.0,
         temperature=1.0,
-        repetition_penalty=1.0,  # instruct models configure another
         min_new_tokens=length,
         max_new_tokens=length,
+        eos_token_id=sorted(model.end_tokens) or None,
         pad_token_id=0,  # never read: all texts end together
         disable_compile=True,  # as some models would on a GPU, minutes for seconds
     )
+    with _generation_config(model.model, settings):
+        written: Tensor = model.model.generate(
+            starts, attention_mask=torch.ones_like(starts), generation_config=settings
+        )
     return written
+
+
+@contextmanager
+def _generation_config(network: PreTrainedModel, settings: GenerationConfig) -> Iterator[None]:
+    """Put the checkpoint's generation settings aside: ``generate`` takes from them whatever is not set."""
+    configured = network.generation_config
+    network.generation_config = settings
+    try:
+        yield
+    finally:
+        network.generation_config = configured
 
 
 @dataclass(frozen=True)
@@ -75,8 +91,8 @@ class SelfCorpus:
 
     def _write(self, model: LanguageModel, start: int, path: Path) -> None:
         tokenizer = model.tokenizer
-        configured = model.model.generation_config
-        begins = (tokenizer.bos_token_id, configured.bos_token_id, tokenizer.eos_token_id)
+        configured = getattr(model.model.config, "bos_token_id", None)
+        begins = (tokenizer.bos_token_id, configured, tokenizer.eos_token_id)
         first = next((token for token in begins if token is not None), 0)
         rows = min(_TOGETHER, self.count - start)
         starts = torch.full((rows, 1), first, device=model.device)

@@ -25,7 +25,7 @@ from helpers import UserError
 from helpers.kept import read_kept
 from helpers.models import LanguageModel
 from helpers.models.hooks import OnOutput, output_hooks
-from helpers.paths import digest_of, written_whole
+from helpers.paths import written_whole
 
 
 class UpdateError(UserError):
@@ -212,7 +212,6 @@ class Update(Mapping[str, Delta]):
 def write(model: LanguageModel, update: Update) -> None:
     """Add an update to the model's weights for good, in fp32, rounded to the weights' type once."""
     check_update(model, update)
-    made_of = [model.fingerprint]  # with all values: a sample could miss the change
     with torch.no_grad():
         for name, delta in update.items():
             weight = model.weight(name)
@@ -229,15 +228,12 @@ def write(model: LanguageModel, update: Update) -> None:
             if delta.bias is not None:
                 bias = model.module(name).get_parameter("bias")
                 bias.add_(delta.bias.to(weight))
-            made_of.append(digest_of(weight.float().cpu().numpy().tobytes()))
-    model.set_fingerprint(digest_of("".join(made_of).encode()))
 
 
 @contextmanager
 def apply(model: LanguageModel, update: Update) -> Iterator[LanguageModel]:
     """Write an update into the weights for the duration of a block, then restore them bit-exactly."""
     check_update(model, update)
-    fingerprint = model.fingerprint
     saved = [(p, p.detach().clone()) for name in update for p in model.module(name).parameters()]
     try:
         write(model, update)
@@ -246,7 +242,6 @@ def apply(model: LanguageModel, update: Update) -> Iterator[LanguageModel]:
         with torch.no_grad():
             for parameter, value in saved:
                 parameter.copy_(value)
-        model.set_fingerprint(fingerprint)
 
 
 @contextmanager

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -13,8 +11,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from helpers.models.architectures import Layout, architecture_of
-
-_SAMPLED_VALUES = 64  # of each parameter
+from helpers.models.identity import TokenizerDigest, WeightDigests, fingerprint_of
 
 
 @dataclass(frozen=True)
@@ -83,23 +80,38 @@ class LanguageModel:
         return float(self.weight(name).float().norm())
 
     @cached_property
+    def weights(self) -> WeightDigests:
+        """Digests of the weights."""
+        return WeightDigests(self.model)
+
+    @cached_property
+    def _tokenizer_digest(self) -> TokenizerDigest:
+        return TokenizerDigest(self.tokenizer)
+
+    @property
+    def end_tokens(self) -> frozenset[int]:
+        """Ids of the tokens after which a generated text ends: the tokenizer's, and the model's own."""
+        generation = getattr(self.model, "generation_config", None)  # a masked model has none
+        configured = getattr(generation, "eos_token_id", None)
+        ids = configured if isinstance(configured, list) else [configured]
+        return frozenset(i for i in (self.tokenizer.eos_token_id, *ids) if i is not None)
+
+    @property
     def fingerprint(self) -> str:
-        """Sixteen hex digits of the parameters' names, shapes and a sample of their values in fp32."""
-        digest = hashlib.sha256()
-        digest.update(json.dumps([self.model.config.model_type, len(self.tokenizer)]).encode())
-        for name, parameter in self.model.named_parameters():
-            flat = parameter.detach().reshape(-1)
-            step = max(1, flat.numel() // _SAMPLED_VALUES)
-            digest.update(f"{name}{tuple(parameter.shape)}".encode())
-            digest.update(flat[::step][:_SAMPLED_VALUES].float().cpu().numpy().tobytes())
-        return digest.hexdigest()[:16]
+        """Sixteen hex digits of all that determines the model's numbers, as they are in memory now.
+
+        That is the configuration, every weight, the tokenizer with its chat template, and the tokens that
+        end a generated text. The same weights in another dtype have another fingerprint.
+        """
+        return fingerprint_of(
+            self.model.config,
+            self.weights.current(),
+            self._tokenizer_digest.current(),
+            self.end_tokens,
+        )
 
     @property
     def identity(self) -> dict[str, str]:
         """What results store about the model: name, fingerprint, dtype and kind of device."""
         name = {"model": self.name, "fingerprint": self.fingerprint}
         return {**name, "dtype": self.dtype_name, "device": self.device.type}
-
-    def set_fingerprint(self, fingerprint: str) -> None:
-        """Set the fingerprint, after the weights were changed."""
-        self.__dict__["fingerprint"] = fingerprint

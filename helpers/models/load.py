@@ -7,12 +7,14 @@ from pathlib import Path
 
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokenizer
+from transformers.utils import cached_file
 from transformers.utils import logging as transformers_logging
 
 from helpers.models.architectures import ModelError, architecture_of
 from helpers.models.batching import out_of_memory
 from helpers.models.forest import Forest, pack
 from helpers.models.forward import hidden_states, vocabulary_scores
+from helpers.models.identity import CheckpointDigests
 from helpers.models.language_model import LanguageModel
 from helpers.models.shapes import SHAPE_PREFIX, SHAPE_TOKENIZER, SHAPES, random_model
 from helpers.models.tiles import TILED
@@ -106,6 +108,8 @@ def _pretrained(
     if getattr(config, "quantization_config", None):
         raise ModelError(f"{name} stores weights as codes, to which no edit can be added")
     tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
+    config_file = cached_file(source, "config.json")
+    kept_digests = CheckpointDigests(Path(config_file).parent, dtype)
     transformers_logging.disable_progress_bar()
     model, report = (AutoModelForMaskedLM if masked else AutoModelForCausalLM).from_pretrained(
         source,
@@ -119,7 +123,9 @@ def _pretrained(
     )
     if missing := sorted(report["missing_keys"]):  # transformers would draw them at random
         raise ModelError(f"{source} lacks {', '.join(missing[:4])}; fetch it again, whole")
-    return LanguageModel(name, model.to(device), tokenizer)
+    loaded = LanguageModel(name, model.to(device), tokenizer)
+    kept_digests.attach(loaded.weights)
+    return loaded
 
 
 @torch.inference_mode()

@@ -134,9 +134,7 @@ def _generated(
     sampling: Sampling,
 ) -> list[Ids]:
     """All responses, sample by sample within each prompt; ``draws`` are [prompts * n, tokens]."""
-    configured = getattr(model.model.generation_config, "eos_token_id", None)
-    listed = configured if isinstance(configured, list) else [configured]
-    ends = {model.tokenizer.eos_token_id, *listed}
+    ends = model.end_tokens
 
     def continues(response: list[int], token: int) -> bool:
         if token in ends:
