@@ -143,5 +143,5 @@ def _tensor_digest(tensor: Tensor) -> str:
     """SHA-256 of a tensor's type, shape and bytes."""
     values = tensor.detach().contiguous().cpu()
     digest = hashlib.sha256(f"{values.dtype} {tuple(values.shape)} ".encode())
-    digest.update(memoryview(values.reshape(-1).view(torch.uint8).numpy()))
+    digest.update(values.reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
