@@ -152,7 +152,7 @@ class PeakRun:
             return pd.DataFrame(columns=COLUMNS)
         edits = self.edits(editor)
         broken = edits.loc[edits["failure"] != "", "case_id"]
-        return _joined(unedited, edited[~edited["case_id"].isin(broken)])
+        return joined(unedited, edited[~edited["case_id"].isin(broken)])
 
     def edits(self, editor: Editor) -> pd.DataFrame:
         """Diagnostics (``EDIT_COLUMNS``) of each edit of this run's records that was made here."""
@@ -225,7 +225,7 @@ class PeakSequence:
         if missing:
             self.run.check(records[: missing[-1]])
             self._complete(missing, [count for count in wanted if count < missing[0]])
-        return _joined(self.run.scored(), self.results(wanted[-1]).read())
+        return joined(self.run.scored(), self.results(wanted[-1]).read())
 
     def results(self, count: int) -> Results:
         """Where the scores after ``count`` edits are kept: by the content of all their records."""
@@ -279,7 +279,7 @@ def diagnostics_table(records: Sequence[PeakRecord], updates: Sequence[Update]) 
     return pd.DataFrame(rows, columns=EDIT_COLUMNS)
 
 
-def _joined(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
+def joined(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
     first = before.rename(columns={"sum": "sum_before"})
     second = after.rename(columns={"sum": "sum_after"}).drop(columns="tokens")
     return first.merge(second, on=KEYS, validate="1:1")

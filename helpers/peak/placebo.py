@@ -1,0 +1,135 @@
+"""PEAK's noise floor: what an edit that has nothing to do with a record does to the record's answers.
+
+Kept answers are selected on the unedited model, so that any change of the scores looks like forgetting and
+noise. AFF and ANF of an edit are therefore read against those of a placebo: the same editor's edit of another
+record, of another relation and about another subject.
+
+*figures/data/placebo/<model>_<dataset>* holds one table of scores for each method, as
+*figures/data/peak* does, each record under its placebo.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import pandas as pd
+
+from helpers.editing.editor import Editor
+from helpers.editing.editors import method_label
+from helpers.editing.placebo import Topic, foreign_records
+from helpers.peak.metrics import COLUMNS, metric_interval
+from helpers.peak.publish import editors_of, part, peak_run, published
+from helpers.peak.records import PeakRecord
+from helpers.peak.run import PeakRun, diagnostics_table, edit_request, joined
+from helpers.peak.tables import Metrics, metric_contrast
+from helpers.results.publish import Part, Publication
+from helpers.results.store import Cases, Results, flag_unusable
+from helpers.results.text import in_points
+
+METRICS = ("LS", "AFF_hard", "ANF_hard", "AFF_random", "ANF_random")
+
+
+@dataclass(frozen=True)
+class PeakPlacebo:
+    """A run's records, each scored under the edit of another of its records, drawn by ``seed``."""
+
+    run: PeakRun
+    seed: int = 0
+
+    @cached_property
+    def edited_instead(self) -> dict[int, PeakRecord]:
+        """For each record's number the record whose edit is its placebo."""
+        records = self.run.data.records
+        chosen = foreign_records([_topic(record) for record in records], seed=self.seed)
+        return {
+            record.case_id: records[place] for record, place in zip(records, chosen, strict=True)
+        }
+
+    def scores(self, editor: Editor, *, finished: bool = False) -> pd.DataFrame:
+        """Scores before and under the placebo, as the metrics take them; if ``finished``, the stored ones."""
+
+        def make(records: Sequence[PeakRecord]) -> dict[str, pd.DataFrame]:
+            foreign = [self.edited_instead[record.case_id] for record in records]
+            updates = editor.edit([edit_request(record) for record in foreign])
+            scores = self.run.score(records, updates)
+            edits = flag_unusable(diagnostics_table(records, updates), scores, "sum")
+            return {"scores": scores, "edits": edits}
+
+        results = self._results(editor)
+        if not finished:
+            self.run.check(self.run.data.records)
+            self._cases.completed(results, make)
+        before = self.run.cases.read(self.run.results()) if finished else self.run.scored()
+        after = self._cases.read(results)
+        if before.empty or after.empty:
+            return pd.DataFrame(columns=COLUMNS)
+        edits = self._cases.read(results, "edits")
+        failed = edits.loc[edits["failure"] != "", "case_id"]
+        return joined(before, after[~after["case_id"].isin(failed)])
+
+    @cached_property
+    def _cases(self) -> Cases[PeakRecord]:
+        """The records, kept by their content and that of the record that is edited."""
+
+        def content(record: PeakRecord) -> object:
+            return record.to_json(), self.edited_instead[record.case_id].to_json()
+
+        return Cases(self.run.cases.by_id, self.run.cases.chunk, content)
+
+    def _results(self, editor: Editor) -> Results:
+        return self.run.open({"mode": "placebo", **editor.settings()})
+
+
+def publication(params: Mapping[str, Any]) -> Publication:
+    """Methods of notebook 03's parameter ``placebo``, a table each."""
+    run = peak_run(params)
+    placebo = PeakPlacebo(run, params["seed"])
+    parts = list(_parts(placebo, editors_of(run, params["placebo"], params)))
+    return published(run, params, parts, params["placebo"], {"placebo_seed": params["seed"]})
+
+
+def _parts(placebo: PeakPlacebo, editors: Mapping[str, Editor]) -> Iterator[Part]:
+    give: Callable[..., pd.DataFrame] = placebo.scores
+    for method, editor in editors.items():
+        yield part(method_label(method), placebo.run, give, editor)
+
+
+def placebo_table(own: Metrics, placebo: Metrics) -> pd.DataFrame:
+    """Means in percent under each record's own edit and under its placebo, and the paired difference.
+
+    ``hard - random`` is how much more the hard false answers are confused with the correct ones than
+    the random ones are: its placebo is what the selection of answers alone makes of it.
+    """
+    rows = []
+    for method in (name for name in own if name in placebo):
+        measured = {name: (own[method][name], placebo[method][name]) for name in METRICS}
+        for factor in ("AFF", "ANF"):
+            measured[f"{factor} hard - random"] = (
+                own[method][f"{factor}_hard"] - own[method][f"{factor}_random"],
+                placebo[method][f"{factor}_hard"] - placebo[method][f"{factor}_random"],
+            )
+        for name, (under_own, under_placebo) in measured.items():
+            first, second = under_placebo.align(under_own, join="inner")
+            both = first.notna() & second.notna()
+            contrast = metric_contrast(name, first[both], second[both])
+            rows.append(
+                {
+                    "method": method,
+                    "metric": name,
+                    "own edit": in_points(metric_interval(name, second[both])),
+                    "placebo": in_points(metric_interval(name, first[both])),
+                    "difference": in_points(contrast.difference, signed=True),
+                    "p": contrast.p_value,
+                    "n": contrast.difference.n,
+                }
+            )
+    return pd.DataFrame(rows).set_index(["method", "metric"])
+
+
+def _topic(record: PeakRecord) -> Topic:
+    """What a record's edit is about, and all that its questions are about."""
+    names = {record.target_new, *record.correct, *record.hard_false, *record.random_false}
+    return Topic(str(record.case_id), record.relation, record.subject, frozenset(names))
