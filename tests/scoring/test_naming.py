@@ -32,7 +32,7 @@ Bashar al-Assad | Assad
 the New York-born Baldwin | New York
 a jazz-influenced album | jazz
 Guinea - Bissau | Guinea
-Guinea-\nBissau | Guinea
+Guinea-\\nBissau | Guinea
 - Guinea | Guinea
 Guinea-, Mali- and Chad-based | Chad
 Guinea- and Mali-based | Guinea
