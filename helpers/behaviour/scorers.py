@@ -175,7 +175,7 @@ class Scorers:
 def named_answers(text: str, record: PeakRecord) -> list[tuple[str, int]]:
     """The known answers of a record that occur in a text, each once, in order of appearance.
 
-    As ``mentions`` compares them; where one answer is part of another ("Guinea", "Guinea-Bissau") the
+    As ``mentions`` finds them; where one answer is part of another ("Guinea", "Papua New Guinea") the
     longer one counts. An answer that is in several lists counts in the first of: target, correct,
     hard false, random false. One that is part of the subject's own name ("Cusco Region") never counts.
     """
