@@ -6,6 +6,7 @@ import json
 import re
 import unicodedata
 from collections.abc import Callable, Iterable
+from difflib import get_close_matches
 from operator import attrgetter
 from typing import Any, TypeVar
 
@@ -87,6 +88,12 @@ def plain_signs(text: str) -> str:
     # The acute accent that stands by itself would become a blank with an accent.
     visible = _INVISIBLE.sub("", text).translate(_SIGNS)
     return unicodedata.normalize("NFKC", visible).translate(_SIGNS)
+
+
+def did_you_mean(word: object, known: Iterable[str]) -> str:
+    """The known word that is nearest to a misspelt one, to end a message; empty where none is near."""
+    nearest = get_close_matches(str(word).casefold(), list(known), n=1)
+    return f" (did you mean {nearest[0]!r}?)" if nearest else ""
 
 
 def by_case_id(items: Iterable[Record], case_id: int) -> Record:
