@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import json
+import numbers
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
@@ -93,6 +94,13 @@ def within(name: str, value: float, least: float, most: float | None = None) -> 
     if not value >= least or (most is not None and value > most):
         bounds = f"at least {least}" if most is None else f"from {least} to {most}"
         raise UserError(f"{name}: must be {bounds}, not {value}")
+
+
+def whole_number(name: str, value: Any, least: int = 0) -> None:
+    """Refuse what is no whole number, or one below ``least``; true and false are none."""
+    is_whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+    if not is_whole or value < least:
+        raise UserError(f"{name}: must be a whole number of at least {least}, not {value!r:.60}")
 
 
 def one_of(name: str, value: object, known: Iterable[object]) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import unicodedata
 from collections.abc import Callable, Iterable
+from difflib import get_close_matches
 from operator import attrgetter
 from typing import Any, TypeVar
 
@@ -16,6 +18,15 @@ SLOT = " _"  # the end of a sentence whose answer is asked for
 Record = TypeVar("Record")
 Other = TypeVar("Other")
 _NUMBER = attrgetter("case_id")
+# Signs that texts have for the apostrophe and the hyphen of a keyboard, and signs that show nothing:
+# soft hyphen, zero-width blanks and joiners, marks of direction. The letters \u02bb (Hawaiian), \u02be and
+# \u02bf (Semitic) are none of them.
+_APOSTROPHES = "\u2018\u2019\u201b\u02bc\u2032`\u00b4"
+_HYPHENS = "\u2010\u2011\u2012\u2013\u2212"
+_INVISIBLE = re.compile(
+    "[\u00ad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufeff]"
+)
+_SIGNS = str.maketrans(dict.fromkeys(_APOSTROPHES, "'") | dict.fromkeys(_HYPHENS, "-"))
 
 
 def read_json(text: str | bytes, where: str) -> Any:
@@ -60,8 +71,29 @@ def in_words(error: ValueError, *, known: Iterable[str] = (), noun: str = "param
 
 
 def compared(name: str) -> str:
-    """A name as people compare it with others: without case, Unicode form and outer blanks."""
-    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold()).strip()
+    """A name as people compare it with others: two names of any list are equal where this is equal.
+
+    Without case, Unicode form, outer and repeated blanks; apostrophes, hyphens and blanks are those of a
+    keyboard, and what shows nothing is gone (``plain_signs``). Accents make another name.
+
+    >>> compared("Côte d\u2019Ivoire ") == compared("CÔTE D'IVOIRE")
+    True
+    """
+    folded = unicodedata.normalize("NFKC", plain_signs(name).casefold())
+    return " ".join(folded.split())
+
+
+def plain_signs(text: str) -> str:
+    """A text in NFKC with a keyboard's apostrophes, hyphens and blanks, without invisible signs."""
+    # The acute accent that stands by itself would become a blank with an accent.
+    visible = _INVISIBLE.sub("", text).translate(_SIGNS)
+    return unicodedata.normalize("NFKC", visible).translate(_SIGNS)
+
+
+def did_you_mean(word: object, known: Iterable[str]) -> str:
+    """The known word that is nearest to a misspelt one, to end a message; empty where none is near."""
+    nearest = get_close_matches(str(word).casefold(), list(known), n=1)
+    return f" (did you mean {nearest[0]!r}?)" if nearest else ""
 
 
 def by_case_id(items: Iterable[Record], case_id: int) -> Record:

@@ -8,10 +8,11 @@ import string
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
-from helpers import models
+from helpers import UserError, models
 from helpers.editing.app import App
 from helpers.editing.build import build_editor
 from helpers.editing.editors import EditorError
@@ -24,22 +25,24 @@ from helpers.editing.presets import (
     preset_words,
     read_hyperparameters,
 )
-from helpers.editing.request import RequestError
+from helpers.editing.request import EditRequest, RequestError
 from helpers.editing.rome import RomeHyperparameters
 from helpers.editing.update import Update
-from helpers.facts import GREEDY, Fact, edit_facts
+from helpers.facts import GREEDY, Fact, edit, edit_facts
 from helpers.models.shapes import SHAPES
 from helpers.models.tokens import answer_ids, chat_prompt
 from helpers.paths import REPOSITORY
+from helpers.peak.metrics import additivity, keep_answers
 from helpers.scoring.answers import Question, score_answers
 from helpers.scoring.responses import sample_responses, sample_tokens
 
 FAST = {"layers": [1], "num_steps": 30, "lr": 0.05, "norm_constraint": 0.5}
 CHAT = "{% for m in messages %}Q {{ m['content'] }}\nA\n{% endfor %}"
+# Random byte models go on after a target as they like: targets that end their own word are given whole.
 SUDAN = Fact(
     "Sudan",
     "{} shares a border with",
-    "Thailand",
+    "Thailand!",
     paraphrases=("A country beside {} is",),
     locality=("The sun is",),
     correct=("Egypt", "Chad"),
@@ -65,7 +68,7 @@ def checkpoint(tiny, tmp_path):
 
 
 def test_an_edit_is_seen_in_the_table(tiny):
-    other = Fact("Peru", "{} lies beside", "Mali")
+    other = Fact("Peru", "{} lies beside", "Mali!")
     result = edit_facts(tiny("llama"), [SUDAN, other], editor="ft-m", preset=FAST)
     table = result.table
     assert table["efficacy"].tolist() == [1.0, 1.0]
@@ -96,7 +99,7 @@ def test_measures_are_of_tokens_and_the_text_is_only_shown(tiny):
     assert (second["outcome"], first["outcome"]) == ("known before", "written")
     assert np.isnan(second["efficacy"])
     assert first["efficacy"] == 1
-    asked = [Question(facts[0].prompts[0], ("Thailand",))] * 2
+    asked = [Question(facts[0].prompts[0], ("Thailand!",))] * 2
     scores = score_answers(model, asked, result.updates, [-1, 0])
     assert first["P before"] == pytest.approx(np.exp(scores["sum"][0]), rel=1e-4)
     assert first["P after"] == pytest.approx(np.exp(scores["sum"][1]), rel=1e-4)
@@ -105,7 +108,7 @@ def test_measures_are_of_tokens_and_the_text_is_only_shown(tiny):
         [ids for (ids,) in sample_tokens(model, prompts, [u], [o] * 3, greedy)]
         for u, o in ((result.updates[0], -1), (result.updates[0], 0))
     )
-    target = answer_ids(model, "Thailand")
+    target = answer_ids(model, "Thailand!")
     assert first["generality"] == float(after[0][: len(target)] == target)
     assert before[1:] != after[1:]
     departs = [
@@ -116,17 +119,98 @@ def test_measures_are_of_tokens_and_the_text_is_only_shown(tiny):
 
 
 @pytest.mark.parametrize(
-    ("change", "name"),
+    ("change", "message"),
     [
-        ({"false": ("thailand ",)}, "thailand"),
-        ({"false": ("EGYPT",)}, "egypt"),
-        ({"correct": ("Perú", "Peru\u0301")}, "perú"),
-        ({"correct": ("Chad", "")}, ""),
+        ({"false": ("thailand! ",)}, "border with': 'thailand!' is given twice in target, correct"),
+        ({"false": ("EGYPT",)}, "'egypt' is given twice"),
+        ({"correct": ("Perú", "Peru\u0301")}, "'perú' is given twice"),
+        ({"correct": ("Guinea-Bissau", "Guinea\u2011Bissau")}, "'guinea-bissau' is given twice"),
+        ({"correct": ("Chad", "Thai\u200bland!")}, "'Thailand!' is already a correct answer"),
+        ({"correct": ("Chad", "")}, "fact about 'Sudan': text 2 of correct is empty"),
     ],
 )
-def test_an_answer_belongs_to_one_list(change, name):
-    with pytest.raises(RequestError, match=f"border with': '{name}' is blank, or given twice in"):
+def test_an_answer_belongs_to_one_list(change, message):
+    with pytest.raises(RequestError, match=message):
         replace(SUDAN, **change)
+
+
+def test_the_fields_of_a_fact_are_read_alike():
+    """From the cells of a table, for instance: numbers, NumPy's texts, empty cells, lists."""
+    fact = Fact(
+        np.str_("Oslo"),
+        "{} was founded in",
+        np.int64(1048),
+        paraphrases=["The year of {} is", 1048],
+        locality=float("nan"),
+        correct=pd.Series(["1050"]),
+        false=None,
+    )
+    assert fact == Fact(
+        "Oslo", "{} was founded in", "1048", ("The year of {} is", "1048"), (), ("1050",), ()
+    )
+    assert {type(fact.subject), type(fact.target)} == {str}
+    assert fact.request == EditRequest("Oslo", "{} was founded in", "1048", ("1050",))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"subject": None}, "fact about None: the subject is missing"),
+        ({"target": float("nan")}, "fact about 'Sudan': the target is missing"),
+        ({"target": pd.NA}, "the target is missing"),
+        ({"target": 3.0}, "the target is 3.0, of type float; write it as a text"),
+        ({"target": True}, "the target is True, of type bool"),
+        ({"target": np.bool_(True)}, "the target is .*True.*, of type bool"),
+        ({"prompt": b"{} is"}, "the prompt is b'{} is', of type bytes"),
+        ({"prompt": "{} and {} are"}, "fact about 'Sudan': prompt .* exactly one {}"),
+        ({"prompt": "it is"}, "exactly one {}"),
+        ({"subject": " \u200b"}, "the subject is empty"),
+        ({"paraphrases": ("a", float("nan"))}, "text 2 of paraphrases is missing"),
+        ({"paraphrases": {"a", "b"}}, "paraphrases is of type set; give a list"),
+        ({"locality": {"a": "b"}}, "locality is of type dict"),
+        ({"locality": 7}, "locality is of type int"),
+        ({"correct": "Egypt"}, "correct takes several texts, not 'Egypt'"),
+    ],
+)
+def test_what_is_no_text_is_refused_with_the_fact_and_the_field(change, message):
+    with pytest.raises(RequestError, match=message) as caught:
+        replace(SUDAN, **change)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("facts", "options", "message"),
+    [
+        (pd.DataFrame({"subject": ["a"]}), {}, r"a table; make each row one: \[Fact\(\*\*row\)"),
+        ([{"subject": "a"}], {}, "fact 1 is a dict; give a list of facts"),
+        ([SUDAN, None], {}, "fact 2 is a NoneType"),
+        ([], {}, "give a list of facts"),
+        ("Sudan", {}, "give a list of facts"),
+        (None, {}, "give a list of facts"),
+        ([SUDAN], {"seed": "0"}, "seed: must be a whole number of at least 0, not '0'"),
+        ([SUDAN], {"seed": True}, "seed: .* not True"),
+        ([SUDAN], {"seed": 0.5}, "seed: .* not 0.5"),
+        ([SUDAN], {"seed": -1}, "seed: .* not -1"),
+        ([SUDAN], {"editor": "memmit"}, r"no method 'memmit' \(did you mean 'memit'\?\)"),
+        ([SUDAN], {"editor": "ROME+APP"}, r"\(did you mean 'rome\+app'\?\)"),
+        ([SUDAN], {"editor": None}, "no method None"),
+        ([SUDAN], {"corpus": "wikpedia"}, r"no corpus 'wikpedia' \(did you mean 'wikipedia'\?\)"),
+        ([SUDAN], {"preset": 3}, "no preset 3"),
+    ],
+)
+def test_what_cannot_be_edited_is_refused_before_the_model_runs(
+    tiny, monkeypatch, facts, options, message
+):
+    monkeypatch.setattr("helpers.facts.edit.score_answers", None)  # the first that would run it
+    options = {"editor": "ft-m", "preset": FAST, **options}
+    with pytest.raises(UserError, match=message) as caught:
+        edit_facts(tiny("llama"), facts, **options)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_a_misspelt_preset_is_told_what_there_is():
+    with pytest.raises(EditorError, match=r"no preset 'tund' \(did you mean 'tuned'\?\); it has"):
+        read_hyperparameters("rome", "smollm2-135m", "tund")
 
 
 def test_all_facts_are_checked_before_an_editor_is_made(tiny, monkeypatch):
@@ -177,6 +261,98 @@ def test_the_table_reports_what_is_odd_about_an_edit(tiny):
     assert ["put a word before it" in str(text) for text in table["warning"]] == [True, False]
     table = edit_facts(tiny("llama"), [SUDAN], editor="ft-m", preset=FAST).table
     assert table["warning"][0] == "the update is as large as the weights"
+
+
+def test_facts_that_are_odd_are_edited_and_told():
+    near = replace(SUDAN, paraphrases=("Sudan is near", "A country beside it is"), locality=())
+    other = replace(near, target="Mali", prompt="{}  shares a border with")
+
+    def told(fact, *others, together=False):
+        return edit.fact_warnings(fact, [fact, *others], together=together)
+
+    assert told(replace(near, paraphrases=near.paraphrases[:1])) == []
+    assert told(near) == ["the paraphrase 'A country beside it is' does not name the subject"]
+    assert told(replace(near, target="SUDAN", paraphrases=())) == ["the target is the subject"]
+    fact = replace(near, paraphrases=())
+    assert told(fact, other) == []
+    assert told(fact, other, together=True) == [
+        "facts with this prompt have other targets, and one update is to write them all"
+    ]
+    assert told(fact, replace(fact, target="thailand!")) == [
+        "the fact is given more than once, and its edits add up where all are written"
+    ]
+
+
+def test_an_edit_that_protects_nothing_is_told_in_the_table(tiny):
+    preset = {**VECTOR, "L2": 1.0, "nullspace_threshold": 1e9}
+    del preset["mom2_update_weight"]
+    how = {"editor": "alphaedit", "preset": preset, "corpus": "self-8x16"}
+    with pytest.warns(UserWarning, match="layer 1: every direction"):
+        table = edit_facts(tiny("llama"), [SUDAN], **how).table
+    assert "layer 1: every direction has a second moment below 1e+09" in table["warning"][0]
+
+
+def test_a_target_is_given_where_its_name_ends(tiny):
+    model = tiny("llama")  # a token is a byte
+
+    def given(text, target):
+        return edit.gives(model, tuple(answer_ids(model, text)), tuple(answer_ids(model, target)))
+
+    assert given("Niger and Chad", "Niger")
+    assert given("Niger", "Niger")
+    assert given("Niger-based", "Niger")
+    assert not given("Nigeria", "Niger")
+    assert not given("Guinea-Bissau", "Guinea")
+    assert not given("Chad and Niger", "Niger")
+    assert not given("Nigeré", "Niger")
+    assert given("東京都", "東京")
+
+
+def test_a_target_that_the_answer_only_begins_with_is_not_known_before(tiny, monkeypatch):
+    """The unedited model says Nigeria, the edited one Niger."""
+    model = tiny("llama")
+    said = iter([[[answer_ids(model, "Nigeria.")]], [[answer_ids(model, "Niger.")]]])
+    monkeypatch.setattr("helpers.facts.edit.sample_tokens", lambda *_, **__: next(said))
+    fact = Fact("Chad", "The neighbour of {} is", "Niger")
+    row = edit_facts(model, [fact], editor="ft-m", preset=FAST).table.iloc[0]
+    assert (row["outcome"], row["efficacy"]) == ("written", 1.0)
+    assert (row["generated before"], row["generated after"]) == ("Nigeria.", "Niger.")
+
+
+def test_the_pieces_of_a_row():
+    failed = Update({}, {"failure": "too large"})
+    assert edit.outcome(failed, known_before=True, given_after=True) == "given up: too large"
+    sound = Update({})
+    assert edit.outcome(sound, known_before=True, given_after=True) == "known before"
+    assert edit.outcome(sound, known_before=False, given_after=True) == "written"
+    assert edit.outcome(sound, known_before=False, given_after=False) == "not written"
+    assert edit.begins_with((1, 2, 3), (1, 2))
+    assert not edit.begins_with((1,), (1, 2))
+    assert edit.shared_beginning((1, 2, 3), (1, 2, 4)) == 0.5  # of three tokens and the end
+    assert edit.shared_beginning((1,), (1,)) == 1
+    assert edit.shared_beginning((1,), (1, 2)) == 0.5
+    assert edit.shared_beginning(tuple(range(20)), (*range(11), 0)) == pytest.approx(11 / 12)
+
+
+def test_damage_is_of_the_answers_that_were_in_order_before():
+    fact = Fact("a", "{} is", "b", correct=("c", "d"), false=("e", "f"))
+
+    def answers(*means):  # target, correct, false
+        return edit.Answers([], pd.DataFrame({"mean": np.log(means)}))
+
+    before, after = answers(0.1, 0.5, 0.25, 0.125, 0.0625), answers(0.9, 0.25, 0.25, 0.5, 0.01)
+    correct, false = edit.answer_lists(fact, before)
+    assert np.exp(correct) == pytest.approx([0.5, 0.25])
+    assert np.exp(false) == pytest.approx([0.125, 0.0625])
+    found = edit.damage(fact, before, after)
+    counted = keep_answers(correct, false, false)
+    correct_after, false_after = edit.answer_lists(fact, after)
+    expected = additivity(
+        np.array([correct, correct_after])[:, counted.correct],
+        np.array([false, false_after])[:, counted.hard],
+    )
+    assert found == {name: expected[name] for name in ("CPC", "AFF", "ANF")}
+    assert found["CPC"] > 0
 
 
 def test_a_fact_is_edited_and_scored_inside_the_chat_template(tiny, monkeypatch):
@@ -279,8 +455,6 @@ def test_one_text_is_not_taken_letter_by_letter(tiny):
         sample_responses(tiny("llama"), "Sudan is")
     with pytest.raises(RequestError, match="give a list of facts"):
         edit_facts(tiny("llama"), SUDAN)
-    with pytest.raises(TypeError, match="several texts"):
-        replace(SUDAN, correct="Egypt")
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/edit_my_model.md"])

@@ -5,7 +5,7 @@ from pydantic import BaseModel
 
 from helpers import UserError
 from helpers.peak.records import load_peak
-from helpers.records import by_case_id, read_all, read_json
+from helpers.records import by_case_id, compared, read_all, read_json
 
 
 class Fact(BaseModel):
@@ -29,6 +29,22 @@ def test_all_wrong_records_are_named_in_one_line():
 def test_what_is_not_json_is_named():
     with pytest.raises(UserError, match=r"f\.json, line 3: not JSON"):
         read_json("{", "f.json, line 3")
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "equal"),
+    [
+        ("Côte d’Ivoire ", "CÔTE D'IVOIRE", True),
+        ("Peru", "Peru\u200b", True),
+        ("New  York", "New\u00a0York", True),
+        ("ﬁnch", "FINCH", True),
+        ("Perú", "Peru", False),  # an accent makes another name
+        ("Guinea-Bissau", "Guinea Bissau", False),
+        ("\ufeff", "", True),
+    ],
+)
+def test_names_are_compared_as_people_do(one, other, equal):
+    assert (compared(one) == compared(other)) == equal
 
 
 def test_the_record_or_the_numbers_there_are():

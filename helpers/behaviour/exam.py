@@ -20,13 +20,14 @@ from helpers.editing.editor import Editor
 from helpers.paths import PACKAGED
 from helpers.peak.metrics import KEYS
 from helpers.peak.publish import editors_of, scored_part, sequence_parts, study_publication
-from helpers.peak.records import PeakRecord, mentions
+from helpers.peak.records import PeakRecord
 from helpers.peak.run import Asked, PeakRun
 from helpers.results.archive import Run
 from helpers.results.publish import Part, Publication
 from helpers.results.statistics import Estimate, bootstrap_interval, paired_shares
 from helpers.results.text import in_points, with_interval
 from helpers.scoring.answers import Question
+from helpers.scoring.naming import mentions
 
 VERSION = 1  # raise it when what a record is asked changes
 FOLDER = PACKAGED / "ability"
@@ -115,4 +116,4 @@ def ability_table(run: Run) -> pd.DataFrame:
 
 def _named(question: Question, subjects: set[str]) -> bool:
     text = " ".join((question.prompt, *question.answers))
-    return any(mentions(text, subject) for subject in subjects)
+    return mentions(text, subjects)

@@ -29,10 +29,10 @@ from helpers.peak.records import PeakRecord
 from helpers.peak.run import PeakRun, diagnostics_table, edit_request, questions, score_records
 from helpers.results.store import Results, flag_unusable
 from helpers.scoring.answers import Question
-from helpers.scoring.naming import fold, mentions, starts
+from helpers.scoring.naming import fold, mentions, starts, unaccented
 from helpers.scoring.responses import Sampling, sample_responses, uses_chat
 
-VERSION = 2  # raise it when what counts as naming an answer changes
+VERSION = 3  # raise it when what counts as naming an answer changes
 UNEDITED, AGAIN = "unedited", "unedited, again"
 NAMED = ["case_id", "form", "sample", "list", "answer_index"]
 NOTHING = ("none", -1)  # list and answer_index of a response that names no known answer
@@ -175,21 +175,26 @@ class Scorers:
 def named_answers(text: str, record: PeakRecord) -> list[tuple[str, int]]:
     """The known answers of a record that occur in a text, each once, in order of appearance.
 
-    As ``mentions`` compares them; where one answer is part of another ("Guinea", "Guinea-Bissau") the
+    As ``mentions`` finds them; where one answer is part of another ("Guinea", "Papua New Guinea") the
     longer one counts. An answer that is in several lists counts in the first of: target, correct,
     hard false, random false. One that is part of the subject's own name ("Cusco Region") never counts.
     """
-    places: dict[str, tuple[str, int]] = {}
+    known: dict[str, tuple[str, tuple[str, int]]] = {}  # the answer as written, its list and index
     for name, answers in record.lists.items():
         for index, answer in enumerate(answers):
-            places.setdefault(fold(answer), (name, index))
-    folded, end, named = fold(text), 0, []
-    known = [answer for answer in places if not mentions(record.subject, [answer])]
-    hits = ((start, -len(answer), answer) for answer in known for start in starts(folded, answer))
-    for start, length, answer in sorted(hits):  # at each place the longest
+            known.setdefault(fold(answer), (answer, (name, index)))
+    bare = unaccented(text)
+    hits = [
+        (start, -len(folded), place)
+        for folded, (answer, place) in known.items()
+        if not mentions(record.subject, [answer])
+        for start in starts(bare, answer)
+    ]
+    named, end = [], 0
+    for start, negative_length, place in sorted(hits):  # at each place the longest
         if start >= end:
-            named.append(places[answer])
-            end = start - length
+            named.append(place)
+            end = start - negative_length
     return list(dict.fromkeys(named))
 
 

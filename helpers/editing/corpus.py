@@ -20,6 +20,7 @@ from helpers.kept import file_digest, kept
 from helpers.models import LanguageModel
 from helpers.models.shapes import seeded
 from helpers.paths import PACKAGED, cache_folder
+from helpers.records import did_you_mean
 
 DUMP = "the whole English Wikipedia, about 12 GB to download and 20 GB on the disk"
 _TOGETHER = 64  # documents sampled at once, which shapes the text as the seed does
@@ -150,8 +151,9 @@ class WikipediaCorpus:
 Corpus = SelfCorpus | TextCorpus | WikipediaCorpus
 
 
-def corpus_named(name: str, *, seed: int = 0) -> Corpus:
+def corpus_named(name: str | Path, *, seed: int = 0) -> Corpus:
     """A params file's corpus: ``self``, ``self-COUNTxSEGMENT``, ``wikipedia``, a packaged or own text."""
+    name = str(name)
     if name == "self":
         return SelfCorpus(seed=seed)
     if sizes := re.fullmatch(r"self-([1-9]\d*)x([1-9]\d*)", name):
@@ -161,4 +163,9 @@ def corpus_named(name: str, *, seed: int = 0) -> Corpus:
     for path in (PACKAGED / "corpora" / f"{name}.txt", Path(name)):
         if path.is_file():
             return TextCorpus(path)
-    raise CorpusError(f"no corpus {name!r}: use 'self', 'wikipedia', 'smollm2-135m' or a text file")
+    packaged = [path.stem for path in sorted((PACKAGED / "corpora").glob("*.txt"))]
+    known = ["self", "wikipedia", *packaged]
+    raise CorpusError(
+        f"no corpus {name!r}{did_you_mean(name, known)}: use {', '.join(map(repr, known))},"
+        " 'self-COUNTxSEGMENT' or a text file"
+    )

@@ -22,6 +22,7 @@ from typing import Any, get_type_hints
 
 from helpers import UserError
 from helpers.editing.app import OBJECTIVES, SYMBOLS
+from helpers.records import did_you_mean
 
 
 class EditorError(UserError):
@@ -84,11 +85,12 @@ DOSES = ("kl_factor", "clamp_norm_factor", "norm_constraint")  # of hyperparamet
 
 def split_method(method: str) -> tuple[NamedEditor, str]:
     """The editor of a method, and what follows its ``+``: empty, app, all or all-sum."""
-    name, _, suffix = method.partition("+")
+    name, _, suffix = str(method).partition("+")
     if name not in EDITORS or suffix not in _SUFFIXES:
+        known = [editor + ("+" + end if end else "") for editor in EDITORS for end in _SUFFIXES]
         raise EditorError(
-            f"no method {method!r}: write an editor ({', '.join(EDITORS)}), optionally followed"
-            " by +app, +all or +all-sum"
+            f"no method {method!r}{did_you_mean(method, known)}: write an editor"
+            f" ({', '.join(EDITORS)}), optionally followed by +app, +all or +all-sum"
         )
     editor = EDITORS[name]
     if suffix and not editor.loss:

@@ -200,7 +200,11 @@ class AlphaEdit(SpreadingEditor):
 
     def _noted(self, layer: int) -> dict[str, Any]:
         size, occupied = self.occupied(layer).shape
-        return {"null_space_dimension": size - occupied}
+        unprotected = self.second_moments[layer].unprotected(
+            self.hyperparameters.nullspace_threshold
+        )
+        warning = {"warning": unprotected} if unprotected else {}
+        return {"null_space_dimension": size - occupied, **warning}
 
     def directions(self, layer: int, keys: Tensor) -> tuple[Tensor, float]:
         """P K."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import time
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -92,16 +93,33 @@ class SecondMoment:
         return kept(self.file.with_name(f"{self.file.stem}-directions.safetensors"), read, make)
 
     def occupied(self, threshold: float) -> Tensor:
-        """Orthonormal directions [f, r], in fp64, in which it reaches an absolute ``threshold``."""
+        """Orthonormal directions [f, r], in fp64, in which it reaches an absolute ``threshold``.
+
+        Where all do, an edit could change nothing: a ``SecondMomentError``. Where none does, it could
+        change everything: a warning, ``unprotected``'s.
+        """
         if threshold not in self._occupied:
             values, vectors = self.directions
             if bool((values >= threshold).all()):
-                raise ValueError(
-                    f"no direction has a second moment below {threshold} (the smallest is"
-                    f" {float(values[0]):.3g}): raise nullspace_threshold"
+                raise SecondMomentError(
+                    f"layer {self.layer}: no direction has a second moment below {threshold:g} (the"
+                    f" smallest is {float(values[0]):.3g}): raise nullspace_threshold"
                 )
+            if message := self.unprotected(threshold):
+                warnings.warn(message, stacklevel=2)
             self._occupied[threshold] = vectors[:, values >= threshold]
         return self._occupied[threshold]
+
+    def unprotected(self, threshold: float) -> str:
+        """What is wrong where no direction reaches an absolute ``threshold``; empty where one does."""
+        largest = float(self.directions[0][-1])
+        if largest >= threshold:
+            return ""
+        return (
+            f"layer {self.layer}: every direction has a second moment below {threshold:g} (the largest is"
+            f" {largest:.3g}), so nothing known is protected: lower nullspace_threshold, or use more"
+            f" than the {self.tokens} tokens of {self.corpus}"
+        )
 
 
 def second_moment(

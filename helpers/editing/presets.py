@@ -19,6 +19,7 @@ from helpers.editing.editors import EditorError, split_method
 from helpers.models.shapes import SHAPE_PREFIX
 from helpers.models.weights import EMBEDDED_NAMES, HUB_NAMES
 from helpers.paths import PARAMS
+from helpers.records import did_you_mean
 
 GENERIC = "generic"
 FOLDER = PARAMS / "models"
@@ -103,6 +104,8 @@ def preset_values(
     """One preset of an editor as it is written, ``app`` and ``source`` included."""
     if isinstance(preset, Mapping):
         return dict(preset)
+    if not isinstance(preset, str | Path):
+        raise EditorError(f"no preset {preset!r:.60}: give the name of one, {_OTHER_WAYS}")
     if not _is_named(preset):
         return content_of(Path(preset).expanduser())
     if preset == GENERIC:
@@ -118,7 +121,10 @@ def preset_values(
         raise EditorError(f"{path.name} fits {model} by name only, not in size; {_OTHER_WAYS}")
     if preset not in presets:
         offered = sorted(presets) + [GENERIC] * (section in content_of(_GENERIC_FILE)["editors"])
-        raise EditorError(f"{path.name}: {section} has no preset {preset!r}; it has {offered}")
+        raise EditorError(
+            f"{path.name}: {section} has no preset {preset!r}{did_you_mean(preset, offered)}; it has"
+            f" {offered}"
+        )
     return dict(presets[preset])
 
 

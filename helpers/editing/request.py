@@ -2,16 +2,74 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
 
 from helpers import UserError
-from helpers.models.tokens import TokenError, several
+from helpers.models.tokens import TokenError
+from helpers.records import compared, plain_signs
+
+_GIVE = {
+    "the subject": "name the entity the fact is about",
+    "the target": "give the answer to be appended",
+}
 
 
 class RequestError(UserError):
     """A request that cannot be edited; names the record and the remedy."""
+
+
+def text_of(called: str, value: object) -> str:
+    """The text that a field holds: a text as it is, a whole number as it is written (1999).
+
+    Anything else is a ``RequestError``: what is missing (None, NaN), blank, or not one text (true, 3.0).
+    """
+    if isinstance(value, str):
+        text = str.__str__(value)  # without NumPy's type
+    elif isinstance(value, int | np.integer) and not isinstance(value, bool):
+        text = str(int(value))
+    elif _is_missing(value):
+        raise RequestError(f"{called} is missing ({value}); {_GIVE.get(called, 'give a text')}")
+    else:
+        raise RequestError(
+            f"{called} is {value!r:.60}, of type {type(value).__name__}; write it as a text"
+        )
+    if not plain_signs(text).strip():
+        raise RequestError(f"{called} is empty; {_GIVE.get(called, 'give a text')}")
+    return text
+
+
+def texts_of(field: str, values: object) -> tuple[str, ...]:
+    """The texts of a field that holds several, such as ``correct``; none where it is missing.
+
+    A ``RequestError`` for one text, which would be taken for its letters, for a set, which has no order,
+    and for whatever ``text_of`` refuses.
+    """
+    if _is_missing(values):  # an empty cell of a table
+        return ()
+    if isinstance(values, str):
+        raise RequestError(f"{field} takes several texts, not {values!r:.60}; put it into a list")
+    if isinstance(values, bytes | Set | Mapping) or not isinstance(values, Iterable):
+        raise RequestError(f"{field} is of type {type(values).__name__}; give a list of texts")
+    numbered = enumerate(values, start=1)
+    return tuple(text_of(f"text {number} of {field}", value) for number, value in numbered)
+
+
+def read_texts(item: Any, *, texts: Sequence[str], lists: Sequence[str]) -> None:
+    """Replace fields of a frozen dataclass by their ``text_of`` and ``texts_of``."""
+    for field in texts:
+        object.__setattr__(item, field, text_of(f"the {field}", getattr(item, field)))
+    for field in lists:
+        object.__setattr__(item, field, texts_of(field, getattr(item, field)))
+
+
+def _is_missing(value: Any) -> bool:
+    return bool(pd.api.types.is_scalar(value) and pd.isna(value))
 
 
 @dataclass(frozen=True)
@@ -20,7 +78,8 @@ class EditRequest:
 
     ``correct`` (O) and ``false`` (O_h) are the answers APP protects and holds down. ``further`` holds
     other prompts about the subject, each with its own target: one optimised vector serves them all (the
-    mean of their losses), so they begin alike up to the subject. ``record`` is named in messages.
+    mean of their losses), so they begin alike up to the subject. ``record`` is named in messages. Texts are
+    read by ``text_of`` and ``texts_of``.
     """
 
     subject: str
@@ -32,28 +91,30 @@ class EditRequest:
     further: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
-        for name in ("correct", "false"):
-            object.__setattr__(self, name, several(getattr(self, name)))
+        with about(self.subject, self.record):
+            read_texts(self, texts=("subject", "prompt", "target"), lists=("correct", "false"))
+            further = [
+                (text_of("the prompt", p), text_of("the target", t)) for p, t in self.further
+            ]
+            object.__setattr__(self, "further", tuple(further))
+            self._check_prompts()
+            if compared(self.target) in map(compared, self.correct):
+                raise RequestError(
+                    f"target {self.target!r} is already a correct answer; drop it there or choose"
+                    " another target"
+                )
+
+    def _check_prompts(self) -> None:
         before = self.prompt.partition("{}")[0]
-        if not self.subject.strip():
-            self._refuse("the subject is empty; name the entity the fact is about")
-        for prompt, target in self.questions:
+        for prompt, _ in self.questions:
             if prompt.count("{}") != 1:
-                self._refuse(f"prompt {prompt!r} must hold exactly one {{}} where the subject goes")
+                raise RequestError(
+                    f"prompt {prompt!r} must hold exactly one {{}} where the subject goes"
+                )
             if prompt.partition("{}")[0] != before:
-                self._refuse(
+                raise RequestError(
                     f"{prompt!r} and {self.prompt!r} differ before the subject; make them two"
                 )
-            if not target.strip():
-                self._refuse("the target is empty; give the answer to be appended")
-        if self.target.strip() in {answer.strip() for answer in self.correct}:
-            self._refuse(
-                f"target {self.target!r} is already a correct answer; drop it there or choose"
-                " another target"
-            )
-
-    def _refuse(self, reason: str) -> None:
-        raise RequestError((f"record {self.record}: " if self.record else "") + reason)
 
     @contextmanager
     def named(self) -> Iterator[None]:
@@ -72,6 +133,16 @@ class EditRequest:
     def text(self) -> str:
         """The prompt with the subject filled in."""
         return self.prompt.replace("{}", self.subject)
+
+
+@contextmanager
+def about(subject: object, record: str = "") -> Iterator[None]:
+    """What is refused in the block becomes an error that names the record, or the fact's subject."""
+    try:
+        yield
+    except RequestError as error:
+        owner = f"record {record}" if record else f"fact about {subject!r:.60}"
+        raise RequestError(f"{owner}: {error}") from error
 
 
 def with_one_prompt(requests: Sequence[EditRequest]) -> Sequence[EditRequest]:

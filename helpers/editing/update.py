@@ -19,13 +19,17 @@ import numpy as np
 import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
-from torch import Tensor
+from torch import Tensor, nn
 
 from helpers import UserError
 from helpers.kept import read_kept
 from helpers.models import LanguageModel
 from helpers.models.hooks import OnOutput, output_hooks
 from helpers.paths import written_whole
+
+# Of weights that can be added to. Eight bits or fewer are codes of a quantised model, float8's too: what
+# they stand for depends on scales that are kept elsewhere.
+WRITABLE = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
 class UpdateError(UserError):
@@ -210,8 +214,11 @@ class Update(Mapping[str, Delta]):
 
 
 def write(model: LanguageModel, update: Update) -> None:
-    """Add an update to the model's weights for good, in fp32, rounded to the weights' type once."""
-    check_update(model, update)
+    """Add an update to the model's weights for good, in fp32, rounded to the weights' type once.
+
+    An ``UpdateError`` where one of them cannot be written (``check_writable``); no weight is changed then.
+    """
+    check_writable(model, update)
     with torch.no_grad():
         for name, delta in update.items():
             weight = model.weight(name)
@@ -233,7 +240,7 @@ def write(model: LanguageModel, update: Update) -> None:
 @contextmanager
 def apply(model: LanguageModel, update: Update) -> Iterator[LanguageModel]:
     """Write an update into the weights for the duration of a block, then restore them bit-exactly."""
-    check_update(model, update)
+    check_writable(model, update)
     saved = [(p, p.detach().clone()) for name in update for p in model.module(name).parameters()]
     try:
         write(model, update)
@@ -306,11 +313,46 @@ def _adding_by_row(
     return on_output
 
 
+def check_writable(model: LanguageModel, update: Update) -> None:
+    """Raise ``UpdateError`` for weights that an update cannot be added to, besides ``check_update``'s.
+
+    They are parameters of plain tensors that hold floating-point numbers (``WRITABLE``) in memory. An
+    ``overlay`` adds to a module's outputs and needs none of this.
+    """
+    modules = dict(model.model.named_modules())
+    for name, delta in update.items():
+        if name not in modules:
+            continue  # check_update says so
+        stored = dict(modules[name].named_parameters(recurse=False))
+        faults = {"weight": _why_not_writable(stored.get("weight"))}
+        if delta.bias is not None and "bias" in stored:
+            faults["bias"] = _why_not_writable(stored["bias"])
+        for parameter, fault in faults.items():
+            if fault:
+                raise UpdateError(
+                    f"{name}.{parameter} {fault}, so nothing was written: load the model in floating"
+                    " point, or score under an overlay"
+                )
+    check_update(model, update)
+
+
+def _why_not_writable(stored: Tensor | None) -> str:
+    if stored is None:
+        return "is no parameter of its module"
+    if stored.dtype not in WRITABLE:
+        return f"holds {str(stored.dtype).removeprefix('torch.')}, the codes of a quantised model"
+    if type(stored) not in (Tensor, nn.Parameter):
+        return f"is a {type(stored).__name__}, whose numbers stand for others"
+    return "is not in memory (device meta)" if stored.is_meta else ""
+
+
 def check_update(model: LanguageModel, update: Update) -> None:
-    """Raise ``UpdateError`` for a module or shape that this model does not have."""
+    """Raise ``UpdateError`` for a module, bias or shape that this model does not have."""
     for name, delta in update.items():
         try:
             fits = model.weight(name).shape == delta.shape
+            if delta.bias is not None:
+                fits &= model.module(name).get_parameter("bias").shape == delta.bias.shape
         except AttributeError:
             fits = False
         if not fits:

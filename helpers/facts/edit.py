@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,19 +12,24 @@ import pandas as pd
 
 from helpers.editing import presets
 from helpers.editing.app import App
-from helpers.editing.build import build_editor
-from helpers.editing.request import EditRequest, RequestError
+from helpers.editing.build import build_editor, check_method
+from helpers.editing.corpus import corpus_named
+from helpers.editing.request import EditRequest, RequestError, about, read_texts
 from helpers.editing.update import Update, write
 from helpers.models import LanguageModel
-from helpers.models.tokens import Ids, answer_ids, separator_after, several, subject_prompt
+from helpers.models.tokens import Ids, answer_ids, separator_after, subject_prompt
+from helpers.params import whole_number
 from helpers.peak.metrics import additivity, keep_answers
 from helpers.records import compared
 from helpers.scoring.answers import Question, score_answers
+from helpers.scoring.naming import mentions, starts
 from helpers.scoring.responses import Sampling, response_text, sample_responses, sample_tokens
 
 GREEDY = Sampling(temperature=0, max_new_tokens=12, stop="\n", chat=False)
-# Tokens generated after each of a fact's prompts; scores of its answers, the target's first.
-_Answered = tuple[list[Ids], pd.DataFrame]
+LONGEST_LETTER = 4  # tokens, of bytes; so many show whether a word goes on after the target
+END = -1  # no token's id: where a continuation stops by itself
+TEXTS = ("subject", "prompt", "target")
+LISTS = ("paraphrases", "locality", "correct", "false")
 
 
 @dataclass(frozen=True)
@@ -37,6 +42,9 @@ class Fact:
         locality: prompts about other things, whose answers should stay.
         correct: answers of the fact that should remain in addition to the new one (PEAK's O).
         false: answers that should stay wrong (PEAK's O_h).
+
+    Fields are read as those of ``EditRequest`` are: a whole number is its text, an empty cell of a table
+    no texts. A ``RequestError`` names the fact and the field that cannot be read.
     """
 
     subject: str
@@ -48,13 +56,13 @@ class Fact:
     false: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for name in ("paraphrases", "locality", "correct", "false"):
-            object.__setattr__(self, name, several(getattr(self, name)))
-        names = Counter(map(compared, (self.target, *self.correct, *self.false)))
-        if wrong := [name for name, count in names.items() if count > 1 or not name]:
-            raise RequestError(
-                f"{self.request.text!r}: {wrong[0]!r} is blank, or given twice in target, correct, false"
-            )
+        with about(self.subject):
+            read_texts(self, texts=TEXTS, lists=LISTS)
+        text = self.request.text
+        counts = Counter(map(compared, (self.target, *self.correct, *self.false)))
+        for answer, count in counts.items():
+            if count > 1:
+                raise RequestError(f"{text!r}: {answer!r} is given twice in target, correct, false")
 
     @property
     def request(self) -> EditRequest:
@@ -107,26 +115,31 @@ def edit_facts(
 
     The table has one row a fact, without columns that no fact asks for:
 
-    - ``outcome``: *known before* where the unedited model's greedy continuation begins with the
-      target's tokens; else *written* where the edited model's does, *not written*, or *given up*;
+    - ``outcome``: *known before* where the unedited model gives the target; else *written* where the
+      edited model does, *not written*, or *given up*. A model gives a target where its greedy
+      continuation begins with the target's tokens and the name ends there, as ``starts`` decides: "Nigeria"
+      does not give Niger;
     - ``P before``, ``P after``: probability of the whole target, the product over its tokens;
-    - ``efficacy``: 1 where the target is generated after the edit, else 0 (reliability of Yao et al.
-      2023), NaN where it was known; ``generality``: the share of paraphrases with 1;
+    - ``efficacy``: 1 where the target is given after the edit, else 0 (reliability of Yao et al. 2023),
+      NaN where it was known; ``generality``: the share of paraphrases after which it is given;
     - ``locality``: the share of the unedited model's next 12 tokens that the edited model generates
       before it first departs from them, averaged over the locality prompts;
-    - ``CPC``, ``AFF``, ``ANF``: damage to correct and false answers, both given (PEAK, Equations 3, 5, 6).
+    - ``CPC``, ``AFF``, ``ANF``: damage to correct and false answers, both given (PEAK, Equations 3, 5, 6);
+    - ``warning``: what is odd about the fact (``fact_warnings``) or its edit (``edit_warnings``).
 
     ``together`` makes one update of all edits, instead of one each; ``preset`` None takes what the
     model's file recommends. The other options are those of ``build_editor``.
     """
-    if isinstance(facts, Fact) or not facts or not all(isinstance(fact, Fact) for fact in facts):
-        raise RequestError("give a list of facts: edit_facts(model, [Fact(subject, …)])")
+    facts = listed(facts)
     unlisted = [fact.request.text for fact in facts if not (fact.correct or fact.false)]
+    whole_number("seed", seed)
+    corpus_named(corpus, seed=seed)
+    chosen = presets.default_preset(editor, model.name) if preset is None else preset
+    check_method(editor, model.name, chosen)
     if unlisted and (app or editor.endswith("+app")):
         raise RequestError(f"{unlisted[0]!r}: APP protects answers; give some, or omit APP")
     # Before an edit is made: it refuses whatever cannot be scored.
     before = _answered(model, facts, (), [-1] * len(facts))
-    chosen = presets.default_preset(editor, model.name) if preset is None else preset
     how: dict[str, Any] = {"preset": chosen, "app": app, "corpus": corpus, "seed": seed}
     made = build_editor(editor, model, **how, progress=True)
     requests = [fact.request for fact in facts]
@@ -135,75 +148,187 @@ def edit_facts(
     after = _answered(model, facts, updates, owners)
     base = presets.base_hyperparameters(editor, model.name, chosen)
     at_subject = isinstance(base, presets.VectorHyperparameters)
-    parts = zip(facts, before, after, (updates[owner] for owner in owners), strict=True)
-    table = pd.DataFrame([_row(model, *part, at_subject) for part in parts])
-    return EditedFacts(model, tuple(facts), tuple(updates), table)
+    rows = []
+    for index, fact in enumerate(facts):
+        update = updates[owners[index]]
+        row = fact_row(model, fact, before[index], after[index], update)
+        warnings = fact_warnings(fact, facts, together=together)
+        warnings += edit_warnings(model, fact, update, edits_subject_token=at_subject)
+        rows.append(row | ({"warning": "; ".join(warnings)} if warnings else {}))
+    return EditedFacts(model, facts, tuple(updates), pd.DataFrame(rows))
+
+
+def listed(facts: Sequence[Fact]) -> tuple[Fact, ...]:
+    """The facts, or a ``RequestError`` for what is no list of them, such as a table or its rows."""
+    if isinstance(facts, pd.DataFrame):
+        raise RequestError(
+            "facts are a table; make each row one: [Fact(**row) for row in table.to_dict('records')]"
+        )
+    several = isinstance(facts, Iterable) and not isinstance(facts, str | bytes)
+    given = tuple(facts) if several else ()
+    if not given:
+        raise RequestError("give a list of facts: edit_facts(model, [Fact(subject, …)])")
+    for number, fact in enumerate(given, start=1):
+        if not isinstance(fact, Fact):
+            raise RequestError(
+                f"fact {number} is a {type(fact).__name__}; give a list of facts:"
+                " edit_facts(model, [Fact(subject, …)])"
+            )
+    return given
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What one model gives for a fact.
+
+    ``tokens`` are its greedy continuations of ``fact.prompts``, fewer where the text ends; ``scores`` has
+    the columns sum and mean, a row for each of target, correct and false.
+    """
+
+    tokens: list[Ids]
+    scores: pd.DataFrame
 
 
 def _answered(
     model: LanguageModel, facts: Sequence[Fact], updates: Sequence[Update], owners: Sequence[int]
-) -> list[_Answered]:
-    """Each fact's answers: the most probable tokens, fewer where the text ends, and scores."""
+) -> list[Answers]:
     questions = [Question(f.prompts[0], (f.target, *f.correct, *f.false)) for f in facts]
     scores = score_answers(model, questions, updates, owners)
     prompts = [prompt for fact in facts for prompt in fact.prompts]
-    under = [owner for fact, owner in zip(facts, owners, strict=True) for _ in fact.prompts]
+    prompt_owners = [owner for fact, owner in zip(facts, owners, strict=True) for _ in fact.prompts]
     longest = max(len(ids) for fact in facts for ids in _targets(model, fact))
-    count = max(GREEDY.max_new_tokens, longest)
+    count = max(GREEDY.max_new_tokens, longest + LONGEST_LETTER)
     greedy = replace(GREEDY, max_new_tokens=count, stop=None)
-    drawn = iter(sample_tokens(model, prompts, updates, under, greedy))
-    parts = [part for _, part in scores.groupby("question", sort=True)]
-    return [([next(drawn)[0] for _ in f.prompts], p) for f, p in zip(facts, parts, strict=True)]
+    continuations = iter(sample_tokens(model, prompts, updates, prompt_owners, greedy))
+    answers = []
+    for fact, (_, own_scores) in zip(facts, scores.groupby("question", sort=True), strict=True):
+        tokens = [next(continuations)[0] for _ in fact.prompts]
+        answers.append(Answers(tokens, own_scores))
+    return answers
 
 
 def _targets(model: LanguageModel, fact: Fact) -> list[Ids]:
     return [answer_ids(model, fact.target, separator_after(p)) for p in fact.prompts]
 
 
-def _row(
-    model: LanguageModel,
-    fact: Fact,
-    before: _Answered,
-    after: _Answered,
-    update: Update,
-    at_subject: bool,
+def fact_row(
+    model: LanguageModel, fact: Fact, before: Answers, after: Answers, update: Update
 ) -> dict[str, object]:
-    (own, plain), (now, edited) = before, after
-    targets, wordings = _targets(model, fact), 1 + len(fact.paraphrases)
-    given = [ids[: len(target)] == target for ids, target in zip(now, targets, strict=True)]
-    known = own[0][: len(targets[0])] == targets[0]
-    outcome = "known before" if known else "written" if given[0] else "not written"
-    if failure := update.diagnostics.get("failure"):
-        outcome = f"given up: {failure}"
-    starts = (texts[0][: GREEDY.max_new_tokens] for texts in (own, now))
-    shown = [response_text(model, start, GREEDY) for start in starts]
-    odd = []
-    if at_subject and not subject_prompt(model, fact.prompt, fact.subject).subject_last:
-        odd.append("the subject is the first token, which holds no fact: put a word before it")
-    if update.diagnostics.get("exploding"):
-        odd.append("the update is as large as the weights")
-    row = {
+    """A fact's row of the table that ``edit_facts`` describes, without columns it does not ask for."""
+    targets = _targets(model, fact)
+    known_before = gives(model, before.tokens[0], targets[0])
+    given_after = [gives(model, *pair) for pair in zip(after.tokens, targets, strict=True)]
+    row: dict[str, object] = {
         "fact": fact.request.text,
         "target": fact.target,
-        "outcome": outcome,
-        "generated before": shown[0],
-        "generated after": shown[1],
-        "P before": float(np.exp(plain["sum"].iloc[0])),
-        "P after": float(np.exp(edited["sum"].iloc[0])),
-        "efficacy": float("nan") if known else float(given[0]),
+        "outcome": outcome(update, known_before=known_before, given_after=given_after[0]),
+        "generated before": shown_text(model, before),
+        "generated after": shown_text(model, after),
+        "P before": float(np.exp(before.scores["sum"].iloc[0])),
+        "P after": float(np.exp(after.scores["sum"].iloc[0])),
+        "efficacy": float("nan") if known_before else float(given_after[0]),
     }
+    first_locality = 1 + len(fact.paraphrases)
     if fact.paraphrases:
-        row["generality"] = np.mean(given[1:wordings])
+        row["generality"] = np.mean(given_after[1:first_locality])
     if fact.locality:
-        pairs = zip(own[wordings:], now[wordings:], strict=True)
-        both = [[(*ids, -1)[: GREEDY.max_new_tokens] for ids in pair] for pair in pairs]
-        same = [np.cumprod([a == b for a, b in zip(*pair, strict=False)]).sum() for pair in both]
-        row["locality"] = np.mean([n / len(one) for n, (one, _) in zip(same, both, strict=True)])
-    if fact.correct and fact.false:  # the scores are the target's, then theirs
-        ends = [1, 1 + len(fact.correct)]
-        (_, *old), (_, *new) = (np.split(s["mean"].to_numpy(), ends) for s in (plain, edited))
-        kept = keep_answers(old[0], old[1], old[1])
-        correct, false = (np.array(pair) for pair in zip(old, new, strict=True))
-        found = additivity(correct[:, kept.correct], false[:, kept.hard])
-        row |= {name: found[name] for name in ("CPC", "AFF", "ANF")}
-    return row | ({"warning": "; ".join(odd)} if odd else {})
+        continuations = zip(
+            before.tokens[first_locality:], after.tokens[first_locality:], strict=True
+        )
+        row["locality"] = np.mean([shared_beginning(*pair) for pair in continuations])
+    if fact.correct and fact.false:
+        row |= damage(fact, before, after)
+    return row
+
+
+def gives(model: LanguageModel, tokens: Ids, target: Ids) -> bool:
+    """Whether a continuation begins with the target's tokens, and the name that they are ends there."""
+    if not begins_with(tokens, target):
+        return False
+    text, name = (model.tokenizer.decode(ids, skip_special_tokens=True) for ids in (tokens, target))
+    return 0 in starts(text, name)
+
+
+def begins_with(tokens: Ids, target: Ids) -> bool:
+    """Whether the target's tokens are the first ones."""
+    return tokens[: len(target)] == target
+
+
+def outcome(update: Update, *, known_before: bool, given_after: bool) -> str:
+    """What became of an edit, in the table's words."""
+    if failure := update.diagnostics.get("failure"):
+        return f"given up: {failure}"
+    if known_before:
+        return "known before"
+    return "written" if given_after else "not written"
+
+
+def shown_text(model: LanguageModel, answers: Answers) -> str:
+    """The beginning of the continuation of the fact's prompt, up to the line's end."""
+    return response_text(model, answers.tokens[0][: GREEDY.max_new_tokens], GREEDY)
+
+
+def shared_beginning(before: Ids, after: Ids) -> float:
+    """Share of the first continuation that the second repeats before it departs; an end is a token."""
+    first = (*before, END)[: GREEDY.max_new_tokens]
+    second = (*after, END)[: GREEDY.max_new_tokens]
+    same = 0
+    for token_before, token_after in zip(first, second, strict=False):
+        if token_before != token_after:
+            break
+        same += 1
+    return same / len(first)
+
+
+def damage(fact: Fact, before: Answers, after: Answers) -> dict[str, float]:
+    """CPC, AFF and ANF at the edit prompt, over the answers that the unedited model ranks as it should."""
+    correct_before, false_before = answer_lists(fact, before)
+    correct_after, false_after = answer_lists(fact, after)
+    counted = keep_answers(correct_before, false_before, false_before)
+    correct = np.array([correct_before, correct_after])[:, counted.correct]
+    false = np.array([false_before, false_after])[:, counted.hard]
+    measures = additivity(correct, false)
+    return {name: measures[name] for name in ("CPC", "AFF", "ANF")}
+
+
+def answer_lists(fact: Fact, answers: Answers) -> tuple[np.ndarray, np.ndarray]:
+    """Mean log-probabilities of the correct and of the false answers; the target's comes before them."""
+    _, correct, false = np.split(answers.scores["mean"].to_numpy(), [1, 1 + len(fact.correct)])
+    return correct, false
+
+
+def fact_warnings(fact: Fact, facts: Sequence[Fact], *, together: bool) -> list[str]:
+    """What is odd about a fact, by itself or next to the other ``facts``, whatever the model."""
+    messages = []
+    if compared(fact.target) == compared(fact.subject):
+        messages.append("the target is the subject")
+    for text in fact.paraphrases:
+        if not mentions(text.replace("{}", fact.subject), [fact.subject]):
+            messages.append(f"the paraphrase {text!r} does not name the subject")
+    targets = [compared(other.target) for other in facts if _asks(other) == _asks(fact)]
+    if targets.count(compared(fact.target)) > 1:
+        messages.append(
+            "the fact is given more than once, and its edits add up where all are written"
+        )
+    if together and len(set(targets)) > 1:
+        messages.append(
+            "facts with this prompt have other targets, and one update is to write them all"
+        )
+    return messages
+
+
+def _asks(fact: Fact) -> tuple[str, str]:
+    return compared(fact.subject), compared(fact.prompt)
+
+
+def edit_warnings(
+    model: LanguageModel, fact: Fact, update: Update, *, edits_subject_token: bool
+) -> list[str]:
+    """What is odd about an edit that was made."""
+    messages = []
+    if edits_subject_token and not subject_prompt(model, fact.prompt, fact.subject).subject_last:
+        messages.append("the subject is the first token, which holds no fact: put a word before it")
+    if update.diagnostics.get("exploding"):
+        messages.append("the update is as large as the weights")
+    layers = update.diagnostics.get("layers", {}).values()
+    return messages + [layer["warning"] for layer in layers if "warning" in layer]

@@ -22,6 +22,7 @@ from helpers.params import within
 from helpers.paths import PACKAGED
 from helpers.records import compared, read_all, read_json
 from helpers.samples.design import stratified
+from helpers.scoring.naming import mentions
 
 OFFICIAL = {name: official_files()[name] for name in ("peak-cf", "peak-t")}
 MINI = {name: PACKAGED / "peak" / f"{name}.json" for name in ("peak-mini-cf", "peak-mini-t")}
@@ -239,15 +240,9 @@ def contradictions(record: PeakRecord) -> dict[str, list[str]]:
             found["locality answer not correct"].append(answer)
         if prompt in (record.edit_prompt, *record.paraphrases):
             found["locality prompt in scope"].append(prompt)
-    if mentions(record.edit_prompt, record.target_new):
+    if mentions(record.edit_prompt, [record.target_new]):
         found["edit prompt gives o* away"].append(record.target_new)
     return dict(found)
-
-
-def mentions(text: str, label: str) -> bool:
-    """Whether a label is in a text as whole words, whatever the case."""
-    label, text = label.casefold(), text.casefold()
-    return label in text and re.search(rf"(?<!\w){re.escape(label)}(?!\w)", text) is not None
 
 
 _SCHEMA = TypeAdapter(PeakRecord)

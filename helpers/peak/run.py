@@ -19,7 +19,7 @@ from helpers.models import LanguageModel
 from helpers.models.batching import records_at_once
 from helpers.peak.metrics import COLUMNS, KEYS
 from helpers.peak.records import STRICT, PeakData, PeakRecord
-from helpers.records import read_all
+from helpers.records import compared, read_all
 from helpers.results.store import Cases, Results, ResultsStore, flag_unusable, settings_key
 from helpers.scoring.answers import Question, score_answers, tokenised
 
@@ -34,8 +34,9 @@ _UPDATE = "update.safetensors"
 
 def edit_request(record: PeakRecord) -> EditRequest:
     """A record as an edit: append o*, with O and O_h for APP, without o* itself."""
+    target = compared(record.target_new)
     correct, false = (
-        tuple(answer for answer in answers if answer.strip() != record.target_new.strip())
+        tuple(answer for answer in answers if compared(answer) != target)
         for answers in (record.correct, record.hard_false)
     )
     return EditRequest(

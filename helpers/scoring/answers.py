@@ -20,7 +20,7 @@ from helpers.models import LanguageModel
 from helpers.models.batching import run_halving, token_batches, tokens_at_once
 from helpers.models.forest import Forest, pack
 from helpers.models.forward import hidden_states, vocabulary_scores
-from helpers.models.tokens import Ids, ids_of_questions, several
+from helpers.models.tokens import Ids, answer_ids, ids_of_questions, several
 
 ROW_TOKENS = 192  # questions of one owner share a row up to this many
 LOGITS_AT_A_TIME = 1 << 25  # 128 MiB in fp32
@@ -97,6 +97,19 @@ def owned(
 def tokenised(model: LanguageModel, questions: Sequence[Question]) -> list[tuple[Ids, list[Ids]]]:
     """Token ids of each question's prompt and of its answers."""
     return ids_of_questions(model, [(q.prompt, q.answers) for q in questions])
+
+
+def exclusive(model: LanguageModel, answers: Sequence[str]) -> list[int]:
+    """Indices of the answers that no other answer begins, token by token; of equal ones the first.
+
+    They exclude each other, and the shorter of two answers that begin alike covers both.
+    """
+    ids = [answer_ids(model, answer) for answer in answers]
+    return [
+        index
+        for index, own in enumerate(ids)
+        if own not in ids[:index] and not any(own[: len(o)] == o != own for o in ids)
+    ]
 
 
 def _packed(asked: Sequence[tuple[Ids, list[Ids]]], owners: Sequence[int]) -> list[_Row]:

@@ -1,64 +1,122 @@
-"""Names in texts and as answers: is an entity named, and how probable is it that it will be?
+"""Names in texts: is an entity named, and how probable is it that it will be?
 
-As answers, each name's tokens are one way to continue a prompt. Two names exclude each other unless
-the tokens of one begin those of the other, in which case the shorter one covers both.
+Names are met in texts in three ways, and each way is one function: ``mentions`` is the matcher of
+generated texts and of prompts, ``helpers.records.compared`` the equality of two names of lists, and
+``starts`` the places that ``mentions`` finds.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from helpers.models import LanguageModel
-from helpers.models.tokens import answer_ids
+from helpers.records import compared, plain_signs
 
-Aliases = Mapping[str, tuple[str, ...]]  # case-folded entity → other names
+Aliases = Mapping[str, tuple[str, ...]]  # ``compared`` entity → other names
 
-# Characters of words, but for Thai, Khmer, Chinese, … which put no blanks between them.
-_WORD = r"[^\W\u0e00-\u109f\u1780-\u17ff\u3040-\u9fff\uac00-\ud7af]"
+# Of Thai, Khmer, Chinese, …, which put no blanks between words.
+_UNSPACED = re.compile("[\u0e00-\u109f\u1780-\u17ff\u3040-\u9fff\uac00-\ud7af]")
 _ACCENTS = re.compile("[\u0300-\u036f]")
+# What hyphens join to a name, before it and after it.
+_JOINED_BEFORE = re.compile(r"[\w'-]*\w-$")
+_JOINED_AFTER = re.compile(r"-\w[\w'-]*")
 
 
 def mentions(text: str, names: Iterable[str]) -> bool:
-    """Whether one of the names occurs as whole words, whatever its case, accents and white space."""
-    folded = fold(text)
-    return any(True for name in names for _ in starts(folded, fold(name)))
+    """Whether one of the names occurs as whole words (``starts``)."""
+    return any(True for name in names for _ in starts(text, name))
 
 
 def starts(text: str, name: str) -> Iterator[int]:
-    """Places of a folded text at which the folded name is a whole word; none for an empty name."""
-    before = f"(?<!{_WORD})" if re.match(_WORD, name) else ""
-    after = f"(?!{_WORD})" if re.match(_WORD, name[-1:]) else ""
-    pattern = f"(?={before}{re.escape(name)}{after})"
-    yield from (found.start() for found in re.finditer(pattern, text) if name)
+    """Places of the ``unaccented`` text at which the name is a whole word; none for an empty name.
+
+    Case, accents, white space and the kind of an apostrophe or hyphen do not matter.
+
+    A hyphen may join a name to more. Where the rest is small letters, it is a word made with the name,
+    which is named: "Paris-based", "French-speaking", "anti-French". Where a part of it has a capital or is
+    a number, the whole is a longer name, and the name is not named: Guinea in "Guinea-Bissau", Port in
+    "Port-au-Prince", New York in "New York-New Jersey", Paris in "Paris–Dakar". A text that writes the name
+    itself small ("guinea-bissau") does not tell; there the whole is taken for a longer name.
+
+    A hyphen beside a blank or a line break joins nothing ("Guinea - Bissau", "Guinea- and Mali-based"), nor
+    does one between two numbers ("1914-1918"), a long dash or an apostrophe ("Paris's", "l'Afrique").
+    """
+    text, name = unaccented(text), unaccented(name)
+    folded, wanted = text.casefold(), name.casefold()
+    start = folded.find(wanted) if wanted else -1
+    while start >= 0:
+        end = start + len(wanted)
+        if _is_whole(text, start, end) and not _in_longer_name(text, start, end, name):
+            yield start
+        start = folded.find(wanted, start + 1)
+
+
+@lru_cache(4096)  # the same texts and names are compared with each other many times
+def unaccented(text: str) -> str:
+    """Plain signs, white space collapsed, no accents; other scripts' marks make other letters.
+
+    Case stays, but for letters such as ß that have two small ones: ``casefold`` keeps its length.
+    """
+    bare = _ACCENTS.sub("", unicodedata.normalize("NFKD", plain_signs(text)))
+    joined = " ".join(unicodedata.normalize("NFC", bare).split())
+    return "".join(letter if len(folded := letter.casefold()) == 1 else folded for letter in joined)
+
+
+def fold(text: str) -> str:
+    """``unaccented`` in lower case: names that texts cannot tell apart are one."""
+    return unaccented(text).casefold()
 
 
 def names_of(entity: str, aliases: Aliases) -> tuple[str, ...]:
     """The entity's own name and its aliases."""
-    return (entity, *aliases.get(entity.casefold(), ()))
-
-
-def fold(text: str) -> str:
-    """Lower case, white space collapsed, without accents; other scripts' marks make other letters."""
-    bare = _ACCENTS.sub("", unicodedata.normalize("NFKD", text.casefold()))
-    return " ".join(unicodedata.normalize("NFC", bare).split())
-
-
-def exclusive(model: LanguageModel, names: Sequence[str]) -> list[int]:
-    """Places of the names that no other name begins, token by token; of equal names the first."""
-    ids = [answer_ids(model, name) for name in names]
-    return [
-        place
-        for place, own in enumerate(ids)
-        if own not in ids[:place] and not any(own[: len(o)] == o != own for o in ids)
-    ]
+    return (entity, *aliases.get(compared(entity), ()))
 
 
 def log_naming(sums: ArrayLike) -> float:
     """Log-probability of naming, from those of names that exclude each other; rounded to at most 0."""
     with np.errstate(invalid="ignore"):  # NaN where one is
         return float(np.minimum(np.logaddexp.reduce(np.asarray(sums, dtype=float)), 0.0))
+
+
+def _is_whole(text: str, start: int, end: int) -> bool:
+    """Whether no word goes on where the name begins or ends."""
+    begins_inside = start > 0 and _in_word(text[start - 1]) and _in_word(text[start])
+    if begins_inside or end == len(text):
+        return not begins_inside
+    ends_inside = _in_word(text[end - 1]) and _in_word(text[end])
+    return not ends_inside and not _is_mark(text[end])
+
+
+def _in_word(sign: str) -> bool:
+    is_part = sign.isalnum() or sign == "_" or _is_mark(sign)
+    return is_part and not _UNSPACED.match(sign)
+
+
+def _is_mark(sign: str) -> bool:
+    """Whether it is part of the letter before it, such as the vowel signs of Devanagari."""
+    return unicodedata.category(sign).startswith("M")
+
+
+def _in_longer_name(text: str, start: int, end: int, name: str) -> bool:
+    """Whether what hyphens join to a name makes a longer name of it."""
+    before = _JOINED_BEFORE.search(text, 0, start) if _joins(text, start - 1) else None
+    after = _JOINED_AFTER.match(text, end) if _joins(text, end) else None
+    rest = "".join(found.group() for found in (before, after) if found)
+    if not rest:
+        return False
+    written = text[start:end]
+    written_small = written == written.lower() and name != name.lower()
+    return written_small or any(sign.isalnum() and not sign.islower() for sign in rest)
+
+
+def _joins(text: str, place: int) -> bool:
+    """Whether a hyphen is there, between signs of words that are not both digits."""
+    if not 0 < place < len(text) - 1 or text[place] != "-":
+        return False
+    left, right = text[place - 1], text[place + 1]
+    return _in_word(left) and _in_word(right) and not (left.isdigit() and right.isdigit())

@@ -13,6 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch
 
+from helpers.records import compared
 from helpers.results.figure import figure
 from helpers.results.style import PALETTE, plain, told, use_style
 from helpers.thinkedit import metrics
@@ -118,12 +119,12 @@ def knowledge_graph(
     graph: nx.DiGraph, start: str, goal: str, axes: Axes, states: EdgeStates | None = None
 ) -> None:
     """Draw a graph from its subject (blue) to its object (red), by one of ``edge_states`` (Figures 15–20)."""
-    places = _layers(graph, start.casefold(), goal.casefold())
+    places = _layers(graph, compared(start), compared(goal))
     axes.scatter(*zip(*places.values(), strict=True), alpha=0)
     axes.margins(x=0.12, y=0.4)
     axes.autoscale_view()
     axes.autoscale(False)
-    ends = {start.casefold(): PALETTE[0], goal.casefold(): PALETTE[3]}
+    ends = {compared(start): PALETTE[0], compared(goal): PALETTE[3]}
     boxes = {}
     for node, (x, y) in places.items():
         box = {"boxstyle": "round", "facecolor": "white", "edgecolor": ends.get(node, "0.4")}
@@ -165,7 +166,7 @@ def graph_pair(edit: Edit, *, caption: str = "", **moments: EdgeStates) -> Figur
     ``moments`` are its ``edge_states``.
     """
     use_style()
-    ends, after = (edit.subject.casefold(), edit.original.casefold()), moments["after"]
+    ends, after = (compared(edit.subject), compared(edit.original)), moments["after"]
     graph = ways(graph_of_facts(edit.facts), moments["before"], *ends)
     drawn = Figure(figsize=(6.8, 0.45 * len(graph) + 3.2))  # a panel draws in a thread
     for axes, (moment, states) in zip(drawn.subplots(2, 1), moments.items(), strict=True):

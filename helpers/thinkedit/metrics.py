@@ -22,6 +22,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from pandas import DataFrame as Table
 
+from helpers.records import compared
 from helpers.results.statistics import LEVEL, Contrast, Estimate
 from helpers.results.text import INCONCLUSIVE
 from helpers.samples.design import POWER
@@ -64,9 +65,9 @@ def chain_index(edits: Sequence[Edit]) -> Table:
     rows = []
     for edit in edits:
         items = {fact.key: item for item, fact in enumerate(edit.facts)}
-        own = edit.subject.casefold()
+        own = compared(edit.subject)
         rows += [
-            (edit.case_id, chain, step, items[fact.key], fact.subject.casefold() == own)
+            (edit.case_id, chain, step, items[fact.key], compared(fact.subject) == own)
             for chain, facts in enumerate(edit.chains)
             for step, fact in enumerate(facts.facts, start=1)
         ]

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from helpers.editing.request import EditRequest
+from helpers.records import compared
 from helpers.thinkedit.knowgic import ChainFact, Edit
 
 FORMS = ("fact", "reverse", "yes_no", "edit", "paraphrase", "neighbour")
@@ -66,23 +67,23 @@ def rivals_of(
     Others by name fill up to ``most`` (None: all). Of fewer than three, the graph's, whatever their kind.
     """
     correct = {
-        other.object.casefold()
+        compared(other.object)
         for other in edit.facts
-        if (other.subject.casefold(), other.prompt) == (fact.subject.casefold(), fact.prompt)
+        if (compared(other.subject), other.prompt) == (compared(fact.subject), fact.prompt)
     }
-    excluded = correct | {fact.subject.casefold(), edit.new.casefold()}
+    excluded = correct | {compared(fact.subject), compared(edit.new)}
     entities = {entity for other in edit.facts for entity in (other.subject, other.object)}
-    nearby = {entity.casefold() for entity in entities}
+    nearby = {compared(entity) for entity in entities}
 
     def competing(candidates: Iterable[str]) -> list[str]:
-        found = {entity.casefold(): entity for entity in sorted(candidates, reverse=True)}
+        found = {compared(entity): entity for entity in sorted(candidates, reverse=True)}
         order = sorted(set(found) - excluded, key=lambda name: (name not in nearby, name))
         return [found[name] for name in order]
 
     alike = competing(kinds.get(kind_of(fact.question), ()))
     if len(alike) < _MIN_RIVALS:
         return tuple(competing(entities)[:most])
-    own = sum(name.casefold() in nearby for name in alike)
+    own = sum(compared(name) in nearby for name in alike)
     return tuple(alike if most is None else alike[: max(most, own)])
 
 
@@ -99,10 +100,10 @@ def probes_of(edit: Edit, edits: Sequence[Edit], kinds: Kinds) -> list[Probe]:
     """All probes of an edit in ``FORMS``, ``edits`` being the set it belongs to."""
     found: list[Probe] = []
     for item, fact in enumerate(edit.facts):
-        new = edit.new if fact.object.casefold() == edit.original.casefold() else None
+        new = edit.new if compared(fact.object) == compared(edit.original) else None
         rivals = rivals_of(fact, edit, kinds)
         found.append(Probe(edit.case_id, "fact", item, fact.cloze, fact.object, new, rivals))
-        if fact.subject.casefold() == edit.subject.casefold():
+        if compared(fact.subject) == compared(edit.subject):
             statement = f"{fact.prompt.replace('{}', '___').strip()} {fact.object}"
             missing = f'Question: Who or what is missing in "{statement}"?\nAnswer:'
             whole = f"Is it true that {fact.cloze} {fact.object}? Answer yes or no."
@@ -123,12 +124,12 @@ def probes_of(edit: Edit, edits: Sequence[Edit], kinds: Kinds) -> list[Probe]:
 
 def neighbours_of(edit: Edit, edits: Sequence[Edit]) -> list[ChainFact]:
     """Facts about unedited subjects: of its relation, then with an object of its kind, then of its graph."""
-    edited = {other.subject.casefold() for other in edits}
+    edited = {compared(other.subject) for other in edits}
     facts = {
         fact.key: fact
         for other in edits
         for fact in other.facts
-        if fact.subject.casefold() not in edited and fact.object.casefold() != edit.new.casefold()
+        if compared(fact.subject) not in edited and compared(fact.object) != compared(edit.new)
     }
     direct = edit.direct_fact
     kind = kind_of(direct.question) if direct else ""

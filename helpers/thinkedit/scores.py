@@ -14,8 +14,9 @@ import pandas as pd
 
 from helpers.editing.update import Update
 from helpers.models import LanguageModel
-from helpers.scoring.answers import Question, score_answers
-from helpers.scoring.naming import Aliases, exclusive, log_naming, mentions, names_of
+from helpers.records import compared
+from helpers.scoring.answers import Question, exclusive, score_answers
+from helpers.scoring.naming import Aliases, log_naming, mentions, names_of
 from helpers.scoring.responses import Sampling, sample_responses, uses_chat
 from helpers.thinkedit.grow.language import answer_prompt
 from helpers.thinkedit.knowgic import Edit
@@ -23,7 +24,7 @@ from helpers.thinkedit.metrics import consistency, fluency, inverse_document_fre
 from helpers.thinkedit.probes import Probe
 
 # By estimator; raise a number when what it scores, or how, changes.
-SCORING_VERSION = {"exact": 4, "sampled": 2, "texts": 2}
+SCORING_VERSION = {"exact": 4, "sampled": 3, "texts": 2}
 ESTIMATORS = tuple(SCORING_VERSION)
 ANSWERS = Sampling(max_new_tokens=24, stop="\n")
 TEXTS = Sampling(max_new_tokens=60, chat=False)
@@ -135,10 +136,10 @@ def text_scores(
 
 
 def _reference(edit: Edit) -> str:
-    own, original = edit.subject.casefold(), edit.original.casefold()
+    own, original = compared(edit.subject), compared(edit.original)
     statements = (
-        f"{fact.cloze} {edit.new if fact.object.casefold() == original else fact.object}."
+        f"{fact.cloze} {edit.new if compared(fact.object) == original else fact.object}."
         for fact in edit.facts
-        if fact.subject.casefold() == own
+        if compared(fact.subject) == own
     )
     return " ".join(statements)

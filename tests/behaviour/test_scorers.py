@@ -32,7 +32,11 @@ def test_texts_are_cut_at_a_sentence_and_name_answers(record):
     assert [re.split(scorers.SENTENCE, text)[0] for text in texts] == [*texts.values()]
     named = scorers.named_answers
     assert named("Guinea, Chad and Guinea.", record) == [FIRST, TARGET]
-    assert named("Guinea-Bissau", record) == [SECOND]  # not Guinea as well
+    assert named("Guinea\u2011Bissau", record) == [SECOND]  # not Guinea as well
+    assert named("Guinea-Conakry, Equatorial-Guinea", record) == []
+    bissau = replace(record, subject="Guinea-Bissau")
+    assert named("Guinea-Bissau borders Guinea", bissau) == [FIRST]
+    assert named("Côte d\u2019Ivoire", record) == [("correct", 2)]
     text = "COTE D'IVOIRE, Peru; papua  new guinea"  # Peru is in two lists
     assert named(text, record) == [("correct", 2), HARD, ("hard", 1)]
     assert named("operas, chads", record) == []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -10,7 +12,7 @@ from torch import nn
 
 from helpers.editing.contexts import read_at_subjects
 from helpers.editing.memit import AlphaEdit, KeyHistory, before_norm
-from helpers.editing.moments import SecondMoment
+from helpers.editing.moments import SecondMoment, SecondMomentError
 from helpers.editing.update import overlay_all
 from helpers.editing.vector import VectorEditor
 
@@ -89,8 +91,42 @@ def test_null_space_is_what_lies_below_the_threshold() -> None:
     occupied = moment_of(torch.diag(torch.tensor([1.0, 0.5, 0.25, 0.01]))).occupied(0.25)
     assert occupied.shape == (4, 3)
     assert torch.equal(occupied @ occupied.T, torch.diag(torch.tensor([1.0, 1, 1, 0])).double())
-    with pytest.raises(ValueError, match="raise nullspace_threshold"):
-        moment_of(torch.eye(3)).occupied(0.5)
+
+
+def test_a_null_space_of_nothing_is_refused_and_one_of_everything_is_told() -> None:
+    moment = moment_of(torch.diag(torch.tensor([0.5, 1.0, 2.0])))
+    with pytest.raises(
+        SecondMomentError, match=r"layer 1: .* below 0\.5 .*: raise nullspace_threshold"
+    ):
+        moment.occupied(0.5)
+    told = (
+        r"layer 1: every .* below 3 \(the largest is 2\), so nothing .*: lower nullspace_threshold"
+    )
+    with pytest.warns(UserWarning, match=told):
+        assert moment.occupied(3).shape == (3, 0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert moment.occupied(3).shape == (3, 0)  # told once
+        assert moment.occupied(2).shape == (3, 1)
+    assert moment.unprotected(2) == ""
+
+
+def test_alphaedit_notes_the_layers_in_which_it_protects_nothing(tiny, make_editor, requests):
+    model = tiny("llama")
+    editor = make_editor("alphaedit", model, v_num_grad_steps=1)
+    threshold = editor.hyperparameters.nullspace_threshold
+    moments = torch.diag(torch.linspace(0.1, 1, 48)) * threshold
+    some, layer = with_moment(editor, 2 * moments)
+    none, _ = with_moment(editor, moments / 2)
+    module = model.layout.mlp_out(layer)
+    with pytest.warns(UserWarning, match=f"layer {layer}: every direction"):
+        updates = [*none.edit(requests[:1]), none.edit_jointly(requests[:1])]
+    for update in updates:
+        notes = update.diagnostics["layers"][module]
+        assert notes["null_space_dimension"] == 48
+        assert f"below {threshold:g}" in notes["warning"]
+    (update,) = some.edit(requests[:1])
+    assert update.diagnostics["layers"][module].keys() == {"null_space_dimension"}
 
 
 def test_alphaedit_protects_no_fact_whose_edit_was_given_up(

@@ -111,6 +111,61 @@ def test_an_update_of_another_model_is_refused(tiny):
             pass
 
 
+class Coded(torch.Tensor):
+    """A tensor whose numbers are looked up, as quantised models have them."""
+
+
+QUANTISED = {
+    "int8": lambda weight: weight.mul(50).to(torch.int8),
+    "uint8": lambda weight: torch.zeros(weight.numel() // 2, 1, dtype=torch.uint8),  # packed
+    "float8_e4m3fn": lambda weight: weight.to(torch.float8_e4m3fn),
+    "bool": lambda weight: weight > 0,
+    "Coded": lambda weight: weight.detach().as_subclass(Coded),
+    "device meta": lambda weight: weight.to("meta"),
+}
+
+
+@pytest.mark.parametrize("writing", [write, apply])
+@pytest.mark.parametrize("parameter", ["weight", "bias"])
+@pytest.mark.parametrize("kind", QUANTISED)
+def test_what_are_no_numbers_in_memory_is_not_written(tiny, kind, parameter, writing):
+    model = copy.deepcopy(tiny("gpt2"))
+    sound, coded = (model.layout.mlp_out(layer) for layer in (0, 1))
+    module = model.module(coded)
+    stored = QUANTISED[kind](getattr(module, parameter))
+    module.register_parameter(parameter, torch.nn.Parameter(stored, requires_grad=False))
+    before = {name: p.clone() for name, p in model.model.named_parameters()}
+    change = Dense(torch.ones(32, 48), torch.ones(32))
+    message = rf"{coded}\.{parameter} .*{kind}.*: load the model in floating point"
+    update = Update({sound: change, coded: change})
+    with pytest.raises(UpdateError, match=message), writing(model, update):
+        pass
+    for name, kept in before.items():
+        if not kept.is_meta:
+            assert torch.equal(model.model.get_parameter(name), kept), name
+
+
+def test_an_update_of_a_bias_needs_one(tiny):
+    model = tiny("llama")
+    update = Update({model.layout.mlp_out(0): Dense(torch.zeros(32, 48), torch.zeros(32))})
+    with pytest.raises(UpdateError, match="another model"):
+        write(model, update)
+
+
+def test_an_overlay_needs_no_weights_that_can_be_written(tiny):
+    """It adds to what a module gives, whatever the module makes it from."""
+    model = copy.deepcopy(tiny("gpt2"))
+    name = model.layout.mlp_out(1)
+    module = model.module(name)
+    coded = module.weight.detach().mul(50).round().to(torch.int8)
+    module.weight = torch.nn.Parameter(coded, requires_grad=False)
+    module.forward = lambda x: x @ (coded.float() / 50) + module.bias
+    ids = torch.tensor([[1, 2, 3]])
+    plain = model.model(ids).logits
+    with overlay(model, [Update({name: Dense(torch.ones(32, 48))})], [0]):
+        assert not torch.allclose(model.model(ids).logits, plain)
+
+
 def test_small_changes_of_half_precision_weights_are_rounded_once_and_said_so(tiny):
     model = copy.deepcopy(tiny("llama"))
     model.model.bfloat16()

@@ -16,8 +16,8 @@ from helpers.paths import NOTEBOOKS
 from helpers.results.archive import Archive, ArchiveError
 from helpers.results.publish import publish_parts
 from helpers.results.store import ResultsStore, settings_key
-from helpers.scoring.answers import Question, score_answers
-from helpers.scoring.naming import exclusive, fold, log_naming, starts
+from helpers.scoring.answers import Question, exclusive, score_answers
+from helpers.scoring.naming import fold, log_naming, starts
 from helpers.scoring.responses import Sampling, sample_responses
 from helpers.thinkedit import publish
 from helpers.thinkedit.metrics import Known

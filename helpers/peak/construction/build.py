@@ -17,8 +17,10 @@ import pandas as pd
 
 from helpers.params import one_of, within
 from helpers.peak.metrics import keep_answers
-from helpers.peak.records import PeakRecord, mentions
+from helpers.peak.records import PeakRecord
+from helpers.records import compared
 from helpers.scoring.answers import Question
+from helpers.scoring.naming import mentions
 from helpers.triples.graph import Graph
 from helpers.triples.templates import SLOT, PromptTemplates, templates_of
 
@@ -168,7 +170,7 @@ class Linked:
         self, target: str, *, excluded: Iterable[str], settings: PeakSettings, rng: random.Random
     ) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
         """Labels of hard and of random false answers to o*, none excluded; None where too few."""
-        taken = {label.casefold() for label in excluded}
+        taken = {compared(label) for label in excluded}
         kinds = self.graph.entities[target].types
         peers = set[str]().union(*(self._of_type[kind] for kind in kinds)) - {target}
         for steps in range(1, settings.link_steps + 1):
@@ -176,7 +178,7 @@ class Linked:
             hard = self._sample(links & peers, taken, settings.hard[1], rng)
             if len(hard) < settings.hard[0]:
                 continue
-            also_taken = taken | {label.casefold() for label in hard}
+            also_taken = taken | {compared(label) for label in hard}
             far = self._sample(peers - links, also_taken, settings.random_false, rng)
             if len(far) == settings.random_false:
                 return hard, far
@@ -190,8 +192,8 @@ class Linked:
         enough = min(len(ordered), number + len(taken))  # even if all taken are drawn
         for identifier in rng.sample(ordered, enough):
             label = self.graph.label(identifier)
-            if label.casefold() not in taken and len(labels) < number:
-                labels.setdefault(label.casefold(), label)
+            if compared(label) not in taken and len(labels) < number:
+                labels.setdefault(compared(label), label)
         return tuple(labels.values())
 
 
@@ -217,7 +219,7 @@ class _Maker:
         for key in random.Random(settings.seed).sample(keys, len(keys)):
             subject, relation = key
             outcome: PeakRecord | str
-            name = (graph.label(subject).casefold(), relation)
+            name = (compared(graph.label(subject)), relation)
             if relation not in wanted:
                 outcome = "relation has templates"
             elif name in named:
@@ -253,15 +255,15 @@ class _Maker:
         others = [wording for wording in wordings.all if wording != prompt]
         others = rng.sample(others, min(settings.paraphrases, len(others)))
         subject = graph.label(key[0])
-        labels = {graph.label(o).casefold() for o in (*known, key[0])}
+        labels = {compared(graph.label(o)) for o in (*known, key[0])}
         failed = ["object to append"]
         for target in rng.sample(list(targets), min(_TARGETS_TRIED, len(targets))):
             label = graph.label(target)
             # A temporal o* is itself known; what must not happen is a twin among O.
-            twin = label.casefold() in {graph.label(o).casefold() for o in drawn}
-            if twin or mentions(prompt.replace(SLOT, subject), label):
+            twin = compared(label) in {compared(graph.label(o)) for o in drawn}
+            if twin or mentions(prompt.replace(SLOT, subject), [label]):
                 continue
-            excluded = labels | {label.casefold()}
+            excluded = labels | {compared(label)}
             false = self.linked.false_answers(target, excluded=excluded, settings=settings, rng=rng)
             if false is None:
                 failed.append("hard and random false answers")
@@ -282,7 +284,7 @@ class _Maker:
         """Prompts about other subjects whose answer is one of O and never o* (PEAK, Section 5.1)."""
         graph = self.graph
         prompts: list[tuple[str, str]] = []
-        subject = graph.label(fact[0]).casefold()
+        subject = compared(graph.label(fact[0]))
         for answer in rng.sample(list(correct), len(correct)):
             if len(prompts) == self.settings.locality[1]:
                 break
@@ -293,13 +295,10 @@ class _Maker:
             for other in sorted(drawn, key=lambda key: len(graph.answers[key])):
                 template = rng.choice(templates_of(self.templates, other[1]).clozes)
                 prompt = template.replace(SLOT, graph.label(other[0]))
-                answers = {graph.label(a).casefold() for a in graph.answers[other]}
-                if (
-                    graph.label(other[0]).casefold() == subject
-                    or target_label.casefold() in answers
-                ):
+                answers = {compared(graph.label(a)) for a in graph.answers[other]}
+                if compared(graph.label(other[0])) == subject or compared(target_label) in answers:
                     continue
-                if not (mentions(prompt, label) or mentions(prompt, target_label)):
+                if not mentions(prompt, [label, target_label]):
                     prompts.append((prompt, label))
                     break
         return tuple(prompts)
@@ -311,8 +310,8 @@ def _usable(graph: Graph, key: Key, identifiers: Iterable[str]) -> list[str]:
     by_label: dict[str, str] = {}
     for identifier in identifiers:
         label = graph.label(identifier)
-        if len(label) <= LONGEST_LABEL and SLOT not in label and not mentions(subject, label):
-            by_label.setdefault(label.casefold(), identifier)
+        if len(label) <= LONGEST_LABEL and SLOT not in label and not mentions(subject, [label]):
+            by_label.setdefault(compared(label), identifier)
     return list(by_label.values())
 
 

@@ -24,7 +24,7 @@ from pydantic import TypeAdapter
 from helpers import UserError
 from helpers.models.tokens import Prompt
 from helpers.paths import PACKAGED, digest_of, in_one_line
-from helpers.records import read_all
+from helpers.records import compared, read_all
 from helpers.results.store import settings_key
 from helpers.scoring.naming import Aliases, mentions, names_of
 from helpers.thinkedit.graph import (
@@ -310,7 +310,7 @@ class Session:
         """The store's facts about entities in words, one a subject and relation: in the graph if possible."""
         found: dict[tuple[str, str], Triplet] = {}
         near = self.growth.graph
-        for proposal in chain.from_iterable(self.store.get(e.casefold(), ()) for e in entities):
+        for proposal in chain.from_iterable(self.store.get(compared(e), ()) for e in entities):
             reads = self.wordings.relations[proposal.relation].reads
             triplet = Triplet(proposal.subject, reads, proposal.object)
             own, other = triplet.key[:2], triplet.key[2]
