@@ -1,8 +1,12 @@
 """Parameters of a run: the notebook's own parameter cell is their one definition.
 
-Each line of the cell tagged ``parameters`` reads ``name: type = literal  # help``. A params file is
-flat YAML; the notebook it is for follows from its place: ``params/quick/03_editing_runs.yaml`` and
-``params/paper/03_editing_runs/llama2-7b.yaml`` are both for ``notebooks/03_editing_runs.ipynb``.
+Each line of the cell tagged ``parameters`` reads ``name: type = literal  # help``. The type is one of
+``_TYPES``, whose spelling papermill understands: it cannot read a ``|``, and would call the parameter
+unknown.
+
+A params file is flat YAML; the notebook it is for follows from its place:
+``params/quick/03_editing_runs.yaml`` and ``params/paper/03_editing_runs/llama2-7b.yaml`` are both for
+``notebooks/03_editing_runs.ipynb``.
 """
 
 from __future__ import annotations
@@ -24,7 +28,7 @@ from helpers.records import in_words
 _Int = Annotated[int, Strict()]  # pydantic takes true for 1
 _Float = Annotated[float, Field(allow_inf_nan=False)]
 _TYPES: dict[str, Any] = {
-    **{"str": str, "bool": bool, "int": _Int, "float": _Float, "int | None": _Int | None},
+    **{"str": str, "bool": bool, "int": _Int, "float": _Float, "int or None": _Int | None},
     **{"list[str]": list[str], "list[int]": list[_Int], "list[float]": list[_Float]},
 }
 
@@ -82,7 +86,8 @@ def _model(notebook: Path) -> type[BaseModel]:
     for line in ast.parse("".join(tagged["source"])).body:
         assert isinstance(line, ast.AnnAssign)
         assert line.value is not None
-        kind = _TYPES[ast.unparse(line.annotation)]
+        annotation = ast.unparse(line.annotation).strip("'")  # "int or None" is quoted
+        kind = _TYPES[annotation]
         fields[ast.unparse(line.target)] = (kind, ast.literal_eval(line.value))
     config = ConfigDict(extra="forbid", protected_namespaces=())
     return create_model(notebook.stem, __config__=config, **fields)
