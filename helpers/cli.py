@@ -13,7 +13,7 @@ import typer.core
 from typer import Argument, Exit, Option, echo
 
 from helpers import UserError
-from helpers.paths import RUNS, in_one_line
+from helpers.paths import RUNS, in_one_line, in_repository
 
 
 class _OneLine(typer.core.TyperGroup):
@@ -141,7 +141,7 @@ def figure(
     from helpers.results.figure import LIST, save
 
     if show or not names:
-        echo(LIST.read_text("utf-8"), nl=False)
+        echo(in_repository(LIST).read_text("utf-8"), nl=False)
         return
     for path in (path for name in names for path in save(name)):
         echo(str(path))

@@ -22,7 +22,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, Strict, ValidationError, create_model
 
 from helpers import UserError
-from helpers.paths import NOTEBOOKS
+from helpers.paths import NOTEBOOKS, in_repository
 from helpers.records import in_words
 
 _Int = Annotated[int, Strict()]  # pydantic takes true for 1
@@ -38,11 +38,12 @@ def notebook_of(params_file: Path) -> Path:
     if not params_file.exists():
         raise UserError(f"no params file {params_file}; see params/quick and params/paper")
     path = params_file.resolve()
+    folder = in_repository(NOTEBOOKS)
     for name in (path.stem, path.parent.name):
-        notebook = NOTEBOOKS / f"{name}.ipynb"
+        notebook = folder / f"{name}.ipynb"
         if notebook.exists():
             return notebook
-    known = ", ".join(sorted(p.stem for p in NOTEBOOKS.glob("*.ipynb")))
+    known = ", ".join(sorted(p.stem for p in folder.glob("*.ipynb")))
     raise UserError(
         f"{params_file}: neither file nor folder is named after a notebook ({known}); a"
         " sweep's file: python -m helpers sweep FILE"

@@ -22,7 +22,7 @@ from helpers import UserError
 from helpers.editing.editors import method_label
 from helpers.execute import SHARED, PlannedRun, place
 from helpers.params import validate_params
-from helpers.paths import NOTEBOOKS, REPOSITORY, file_name
+from helpers.paths import NOTEBOOKS, REPOSITORY, file_name, in_repository
 from helpers.peak.records import load_peak, part_name
 from helpers.records import in_words
 
@@ -110,14 +110,15 @@ def read_sweep(path: Path) -> Sweep:
         ) from error
 
 
-def expand(sweep: Sweep, *, where: str, folder: Path, notebook: Path = NOTEBOOK) -> list[Group]:
+def expand(sweep: Sweep, *, where: str, folder: Path, notebook: Path | None = None) -> list[Group]:
     """All runs of a sweep, each checked against the notebook's parameters; nothing is written.
 
     Args:
         where: the sweep file, for messages.
         folder: for all that the runs write.
-        notebook: its parameters include those of notebook 03.
+        notebook: its parameters include those of notebook 03, which it is by default.
     """
+    notebook = notebook or in_repository(NOTEBOOK)
     if double := [axis for axis in _AXES if axis in sweep.params]:
         raise UserError(f"{where}: {', '.join(double)} in params, which a sweep sets itself")
     for editor in sweep.editors:
