@@ -49,10 +49,11 @@ run: setup
 	$(BIN)/python -m helpers run --workers $(WORKERS) $(QUICK)
 	@echo "Executed notebooks and their figures: runs/  Scores: runs/results/"
 
-# One notebook at a time, on all cores: each holds the model (3 GB in bfloat16).
+# One notebook at a time, on all cores: each holds the model (3 GB in bfloat16). The doctor ends it before
+# anything is downloaded where memory or disk will not do.
 run-larger: setup
-	$(BIN)/python -m helpers fetch qwen2.5-coder-1.5b
 	$(BIN)/python -m helpers doctor params/larger/03_editing_runs.yaml
+	$(BIN)/python -m helpers fetch qwen2.5-coder-1.5b
 	$(BIN)/python -m helpers run --workers 1 $(wildcard params/larger/*.yaml)
 
 lint: setup

@@ -13,7 +13,7 @@ import typer.core
 from typer import Argument, Exit, Option, echo
 
 from helpers import UserError
-from helpers.paths import RUNS, in_one_line
+from helpers.paths import RUNS, in_one_line, in_repository
 
 
 class _OneLine(typer.core.TyperGroup):
@@ -79,7 +79,9 @@ def sweep(
         Literal["local", "slurm"], Option(help="this machine, or a cluster")
     ] = "local",
     resume: Annotated[bool, Option(help="omit runs that are done")] = False,
-    dry_run: Annotated[bool, Option(help="list runs, edits and memory; run nothing")] = False,
+    dry_run: Annotated[
+        bool, Option(help="list runs, edits and what they need; run nothing")
+    ] = False,
     workers: Annotated[int | None, Option(help="processes; default: one per GPU")] = None,
     folder: Annotated[Path | None, Option(help="where executed notebooks go")] = None,
     allow_shell: Annotated[bool, Option(help="run the file's own shell commands")] = False,
@@ -141,7 +143,7 @@ def figure(
     from helpers.results.figure import LIST, save
 
     if show or not names:
-        echo(LIST.read_text("utf-8"), nl=False)
+        echo(in_repository(LIST).read_text("utf-8"), nl=False)
         return
     for path in (path for name in names for path in save(name)):
         echo(str(path))
@@ -151,8 +153,16 @@ def figure(
 def doctor(
     params: Annotated[Path | None, Argument(help="params file of a run to be made")] = None,
 ) -> None:
-    """Report what this machine has, and what a params file's run will need."""
-    from helpers.doctor import needs, report
+    """Report what this machine has and a params file's run will need; exits 1 on a PROBLEM."""
+    from helpers.doctor import needs_of_file, report
 
-    for line in (*report(), *(needs(params) if params else ())):
-        echo(line)
+    of_machine = list(report(with_data=params is None))
+    of_run = needs_of_file(params) if params else []
+    for finding in of_machine:
+        echo(str(finding))
+    if params:
+        echo(f"{params}:")
+    for finding in of_run:
+        echo(f"  {finding}")
+    problems = [finding for finding in (*of_machine, *of_run) if finding.is_problem]
+    raise Exit(1 if problems else 0)

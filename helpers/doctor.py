@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import chdir
+from dataclasses import dataclass
+from enum import Enum, auto
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
+from threading import Thread
 
 import psutil
 import torch
+from huggingface_hub import (
+    get_hf_file_metadata,
+    hf_hub_url,
+    is_offline_mode,
+    try_to_load_from_cache,
+)
+from huggingface_hub.constants import HF_HUB_CACHE
+from huggingface_hub.errors import EntryNotFoundError, GatedRepoError, RepositoryNotFoundError
 
 from helpers import UserError, __version__
 from helpers.editing.corpus import DUMP
 from helpers.editing.mend import UntrainedError
 from helpers.editing.presets import base_hyperparameters
+from helpers.execute import USUAL
 from helpers.fetch import (
     DATA_VARIABLE,
     NotHereError,
@@ -27,104 +40,377 @@ from helpers.fetch import (
     locate,
     official_files,
 )
-from helpers.models.shapes import SHAPE_PREFIX
+from helpers.models import LanguageModel
+from helpers.models.batching import bytes_of_a_token
+from helpers.models.load import model_source
+from helpers.models.shapes import SHAPE_PREFIX, SHAPE_TOKENIZER
 from helpers.models.weights import (
-    HUB_NAMES,
     PACKAGED_WEIGHTS,
+    check_device,
     free_bytes,
     memory_in_words,
+    outline_of,
+    torch_device,
+    torch_dtype,
     weight_bytes,
     weights_folder,
 )
 from helpers.params import notebook_of, read_params
 from helpers.paths import REPOSITORY, cache_folder
 from helpers.results.archive import ArchiveError
-from helpers.values import methods_of, wrong_values
+from helpers.values import Params, makes_edits, methods_of, wrong_values
 
 _PACKAGES = ("torch", "transformers", "numpy", "pandas", "papermill", "submitit", "ipywidgets")
 _GIB = 2**30
+_PATIENCE = 4.0  # seconds that the hub has to answer
+_PASS = {True: 2048, False: 4096}  # tokens of a pass on a CPU, with gradients and without
 
 
-def report() -> Iterator[str]:
-    """Lines about versions, device, memory, cache and data."""
-    yield f"helpers {__version__}, Python {platform.python_version()} on {platform.platform()}"
-    yield "packages: " + ", ".join(f"{name} {version(name)}" for name in _PACKAGES)
+class Kind(Enum):
+    """What a finding means for a run."""
+
+    WRONG = auto()  # it cannot run anywhere: a value, or a damaged file
+    LACKING = auto()  # it cannot run here and now: a device, memory, disk, or access to the hub
+    FIRST = auto()  # to be made by hand before it
+    NOTE = auto()  # what it takes, or fetches and makes itself
+
+
+_BEGINNINGS = {
+    Kind.WRONG: "PROBLEM: ",
+    Kind.LACKING: "PROBLEM: ",
+    Kind.FIRST: "to be made first: ",
+    Kind.NOTE: "",
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line about this machine or a run."""
+
+    text: str
+    kind: Kind = Kind.NOTE
+
+    def __str__(self) -> str:
+        return _BEGINNINGS[self.kind] + self.text
+
+    @property
+    def is_problem(self) -> bool:
+        """Whether a run that starts now does not end well."""
+        return self.kind in (Kind.WRONG, Kind.LACKING)
+
+
+def report(*, with_data: bool = True) -> Iterator[Finding]:
+    """Versions, device, memory, cache, and where the official files are."""
+    yield Finding(
+        f"helpers {__version__}, Python {platform.python_version()} on {platform.platform()}"
+    )
+    yield Finding("packages: " + ", ".join(f"{name} {version(name)}" for name in _PACKAGES))
     for index in range(torch.cuda.device_count()):
         free, total = torch.cuda.mem_get_info(index)
         name = torch.cuda.get_device_name(index)
-        yield f"GPU {index}: {name}, {free / _GIB:.0f} of {total / _GIB:.0f} GiB free"
+        yield Finding(f"GPU {index}: {name}, {free / _GIB:.0f} of {total / _GIB:.0f} GiB free")
     if not torch.cuda.is_available():
-        yield f"no GPU; {os.cpu_count()} CPU cores, torch uses {torch.get_num_threads()} threads"
+        threads = torch.get_num_threads()
+        yield Finding(f"no GPU; {os.cpu_count()} CPU cores, torch uses {threads} threads")
     total, free = psutil.virtual_memory().total, free_bytes(torch.device("cpu"))
-    yield f"memory: {total / _GIB:.0f} GiB, {free / _GIB:.1f} GiB free"
+    yield Finding(f"memory: {total / _GIB:.0f} GiB, {free / _GIB:.1f} GiB free")
     root = cache_folder()
     used = sum(file.stat().st_size for file in root.rglob("*")) / 2**20
     disk = shutil.disk_usage(root).free / _GIB
-    yield f"cache {root}: {used:,.0f} MiB; {disk:.0f} GiB of disk free"
+    yield Finding(f"cache {root}: {used:,.0f} MiB; {disk:.0f} GiB of disk free")
     for name in PACKAGED_WEIGHTS:
         state = "cached" if weights_folder(name).exists() else "not fetched yet"
-        yield f"model {name}: {state}"
-    yield from _data(official_files().values())
+        yield Finding(f"model {name}: {state}")
+    if with_data:
+        yield from _data(official_files().values())
 
 
-def needs(params_file: Path) -> Iterator[str]:
-    """Lines about a params file's run: what is wrong, and what it has to fetch or make first."""
-    params = read_params(params_file, notebook_of(params_file))
-    yield f"{params_file}:"
-    with chdir(REPOSITORY):
-        wrong = wrong_values(params)
-    unmade = [error for error in wrong if isinstance(error, ArchiveError | UntrainedError)]
-    if len(unmade) < len(wrong):  # the rest would only stumble over it
-        yield from (f"  PROBLEM: {error}" for error in wrong if error not in unmade)
+def _data(resources: Iterable[Resource]) -> Iterator[Finding]:
+    """Where official files are, or that they will be downloaded."""
+    try:
+        yield Finding(f"{DATA_VARIABLE}: {data_folder() or 'not set'}")
+    except UserError as error:
+        yield Finding(str(error), Kind.WRONG)
         return
-    for error in unmade:
-        yield f"  to be made first: {error}"
-    memory = memory_in_words(params["model"], params["dtype"], params["device"])
-    yield f"  model {params['model']}: {memory}"
-    yield f"  weights: {_weights(params['model'])}"
-    named = (str(params.get(key)) for key in ("dataset", "source", "layout", "benchmark"))
-    if files := [file for name in named for file in files_of(name)]:
-        yield from (f"  {line}" for line in _data(files))
-    if params.get("corpus") == "wikipedia":
-        extra = "" if find_spec("datasets") else "; needs pip install --editable '.[wikipedia]'"
-        yield f"  corpus wikipedia: {DUMP}, where the hub's cache lacks it{extra}"
-    if "preset" in params:
-        editors = {name.partition("+")[0] for name in methods_of(params)}
-        names = params["model"], params["preset"]
-        if any(base_hyperparameters(editor, *names).moment_layers for editor in editors):
-            about = f"second moments over {params['corpus']}"
-            yield f"  {about}: made before the first edit where package and cache lack them"
+    for resource in resources:
+        try:
+            path = locate(resource, download=False)
+            yield Finding(f"data {resource.name}: found ({path})")
+        except NotHereError:
+            size = _megabytes(resource.size)
+            yield Finding(f"data {resource.name}: will be downloaded ({size})")
+        except UserError as error:  # damaged
+            yield Finding(f"data {error}", Kind.WRONG)
 
 
-def _weights(model: str) -> str:
-    if model in PACKAGED_WEIGHTS:
-        if weights_folder(model).exists():
-            return "cached"
-        return f"to be fetched: {_megabytes(PACKAGED_WEIGHTS[model].size)} as Python wheels"
+def needs_of_file(params_file: Path) -> list[Finding]:
+    """What a params file's run needs, and its usual time."""
+    params = read_params(params_file, notebook_of(params_file))
+    usual = USUAL.search(params_file.read_text("utf-8"))
+    time = f"usually {usual[1]}" if usual else "unknown: the params file has no '# Usual time:'"
+    return [*needs_of(params), Finding(f"time: {time}")]
+
+
+def needs_of(params: Params, *, here: bool = True, copies: int = 1) -> list[Finding]:
+    """What is wrong with a run, what this machine lacks for it, what is to be made first, and what it takes.
+
+    Nothing is downloaded. Other findings would only stumble over wrong values, which then are the only ones.
+
+    Args:
+        params: a checked params file's values.
+        here: it runs on this machine; else device, memory, disk and the hub are not looked at.
+        copies: processes with a model each, at a time.
+    """
+    with chdir(REPOSITORY):
+        errors = wrong_values(params)
+        unmade = [error for error in errors if isinstance(error, ArchiveError | UntrainedError)]
+        if wrong := [error for error in errors if error not in unmade]:
+            return [Finding(str(error), Kind.WRONG) for error in wrong]
+        found = [Finding(str(error), Kind.FIRST) for error in unmade]
+        found += _device_and_memory(params, here, copies)
+        found += _weights(params["model"], here)
+        found += _official_data(params)
+        found += _second_moments(params)
+        if here:
+            found += _disk(params)
+    return found
+
+
+def _device_and_memory(params: Params, here: bool, copies: int) -> Iterator[Finding]:
+    model, dtype, device = (params[name] for name in ("model", "dtype", "device"))
+    place = device if here else None
+    if place:
+        try:
+            check_device(place)
+        except UserError as error:
+            yield Finding(str(error), Kind.LACKING)
+            place = None
+    try:
+        size = weight_bytes(model, dtype)
+    except (OSError, ValueError) as error:
+        cause = " ".join(str(error).split())
+        yield Finding(f"model {model}: its config.json cannot be used ({cause})", Kind.WRONG)
+        return
+    yield Finding(f"model {model}: {memory_in_words(model, dtype, place, copies=copies)}")
+    weights = (size or 0) * copies
+    free = free_bytes(torch_device(place)) if place else None
+    if free is not None and weights > free:
+        yield Finding(
+            f"model {model}: its weights take {weights / _GIB:.1f} GiB of memory in {dtype}, and"
+            f" {free / _GIB:.1f} are free on {place}: end other programs, or choose another dtype or"
+            " a smaller model",
+            Kind.LACKING,
+        )
+    yield _peak_memory(params, weights, copies, free)
+
+
+def _peak_memory(params: Params, weights: int, copies: int, free: int | None) -> Finding:
+    """An estimate: weights, the activations of one pass, and the second moments that edits solve with."""
+    model = params["model"]
+    if (outline := outline_of(model)) is None:
+        return Finding(f"peak memory of {model}: unknown before it is fetched")
+    lm = LanguageModel(model, outline, None)
+    gradients = makes_edits(params)
+    tokens = _PASS[gradients]
+    a_token = bytes_of_a_token(lm, torch_dtype(params["dtype"]), gradients=gradients)
+    activations = copies * tokens * a_token
+    parts = [
+        f"weights {weights / _GIB:.1f}",
+        f"a pass of {tokens:,} tokens {activations / _GIB:.1f}",
+    ]
+    moments = 0
+    if layers := _moment_layers(params):
+        # C [f, f] in fp32, and its factor in fp64.
+        moments = copies * len(layers) * lm.layout.intermediate_size**2 * (4 + 8)
+        parts.append(f"second moments {moments / _GIB:.1f}")
+    peak = weights + activations + moments
+    text = (
+        f"peak memory of {model}: about {peak / _GIB:.1f} GiB by an estimate ({', '.join(parts)})"
+    )
+    if free is not None and weights <= free < peak:
+        text += f"; {free / _GIB:.1f} are free, so batches will be smaller and slower"
+    return Finding(text)
+
+
+def _moment_layers(params: Params) -> set[int]:
+    """Layers whose second moments the run's editors solve with."""
+    if not makes_edits(params):
+        return set()
+    editors = {name.partition("+")[0] for name in methods_of(params)}
+    names = params["model"], params["preset"]
+    layers = (base_hyperparameters(editor, *names).moment_layers for editor in editors)
+    return set().union(*layers)
+
+
+def _weights(model: str, here: bool) -> Iterator[Finding]:
     if model.startswith(SHAPE_PREFIX):
-        return "random weights, nothing to fetch"
-    if Path(model).expanduser().is_dir():
-        return "local folder"
+        yield Finding(f"weights of {model}: random, nothing to fetch")
+    elif model in PACKAGED_WEIGHTS:
+        yield from _packaged_weights(model)
+    elif Path(model).expanduser().is_dir():
+        yield Finding(f"weights of {model}: local folder")
+    else:
+        yield from _hub_weights(model, here)
+
+
+def _packaged_weights(model: str) -> Iterator[Finding]:
+    if weights_folder(model).exists():
+        yield Finding(f"weights of {model}: cached")
+        return
+    packaged = PACKAGED_WEIGHTS[model]
+    yield Finding(
+        f"weights of {model}: to be fetched: {_megabytes(packaged.size)} as Python wheels"
+    )
+    if packaged.terms:
+        yield Finding(
+            f"{model} comes under the {packaged.licence} ({packaged.terms}): read them, then"
+            f" python -m helpers fetch {model} --accept-terms",
+            Kind.FIRST,
+        )
+
+
+def _hub_weights(model: str, here: bool) -> Iterator[Finding]:
+    name = model_source(model)
+    if _in_the_hubs_cache(name):
+        yield Finding(f"weights of {model}: in the hub's cache as {name}")
+        return
     half = weight_bytes(model, "bfloat16")
     size = f", {half / 1e9:.0f} GB or, if stored in fp32, {2 * half / 1e9:.0f} GB" if half else ""
-    return f"from the hub as {HUB_NAMES.get(model, model)}, unless in the hub's cache{size}"
+    yield Finding(f"weights of {model}: to be fetched from the hub as {name}{size}")
+    if here:
+        yield from _hub_access(name)
+
+
+def _in_the_hubs_cache(name: str) -> bool:
+    def place_of(file: str) -> Path | None:
+        path = try_to_load_from_cache(name, file)
+        return Path(path) if isinstance(path, str) else None
+
+    if place_of("config.json") is None:
+        return False
+    if place_of("model.safetensors"):
+        return True
+    index = place_of("model.safetensors.index.json")
+    if index is None:
+        return False
+    shards = set(json.loads(index.read_text("utf-8"))["weight_map"].values())
+    return all(map(place_of, shards))
+
+
+def _hub_access(name: str) -> Iterator[Finding]:
+    """Whether the hub would give this user a model, by the header of its configuration."""
+    other_way = "or name a folder that holds the model"
+    if is_offline_mode():
+        text = f"{name} is not in the hub's cache, and offline mode is set: unset HF_HUB_OFFLINE"
+        yield Finding(f"{text}, {other_way}", Kind.LACKING)
+        return
+    refusal = _refusal(name)
+    if refusal is None:
+        yield Finding(f"hub: reached, {name} may be fetched")
+    elif isinstance(refusal, GatedRepoError):
+        remedy = f"accept its terms at {hf_hub_url(name, '').partition('/resolve/')[0]}, then hf auth login"
+        yield Finding(f"{name} is gated: {remedy}, {other_way}", Kind.LACKING)
+    elif isinstance(refusal, RepositoryNotFoundError):
+        text = (
+            f"the hub has no model {name}, or keeps it private: correct the name, or hf auth login"
+        )
+        yield Finding(text, Kind.WRONG)
+    elif isinstance(refusal, EntryNotFoundError):
+        yield Finding(f"{name} on the hub has no config.json: name another model", Kind.WRONG)
+    else:
+        cause = " ".join(f"{type(refusal).__name__}: {refusal}".split())[:200]
+        text = f"the hub, from where {name} is to be fetched, cannot be reached ({cause}): connect"
+        yield Finding(f"{text}, {other_way}", Kind.LACKING)
+
+
+def _refusal(name: str) -> Exception | None:
+    """Why the hub does not hand a model out, if so. A thread asks: no timeout covers a name server."""
+    refusals: list[Exception] = []
+
+    def ask() -> None:
+        try:
+            get_hf_file_metadata(hf_hub_url(name, "config.json"), timeout=_PATIENCE)
+        except Exception as error:
+            refusals.append(error)
+
+    thread = Thread(target=ask, daemon=True)
+    thread.start()
+    thread.join(_PATIENCE + 1)
+    if thread.is_alive():
+        return TimeoutError(f"no answer in {_PATIENCE:.0f} seconds")
+    return refusals[0] if refusals else None
+
+
+def _official_files(params: Params) -> list[Resource]:
+    named = [str(params.get(key)) for key in ("dataset", "source", "layout", "benchmark")]
+    return list(dict.fromkeys(file for name in named for file in files_of(name)))
+
+
+def _official_data(params: Params) -> Iterator[Finding]:
+    if files := _official_files(params):
+        yield from _data(files)
+
+
+def _second_moments(params: Params) -> Iterator[Finding]:
+    if params.get("corpus") == "wikipedia":
+        extra = "" if find_spec("datasets") else "; needs pip install --editable '.[wikipedia]'"
+        offline = "; offline mode is set" if is_offline_mode() else ""
+        about = f"corpus wikipedia: {DUMP}, where the hub's cache lacks it"
+        yield Finding(f"{about}{extra}{offline}")
+    if _moment_layers(params):
+        about = f"second moments over {params['corpus']}"
+        yield Finding(f"{about}: made before the first edit where package and cache lack them")
+
+
+@dataclass(frozen=True)
+class _Download:
+    """What is written to a folder, at least."""
+
+    what: str
+    folder: Path
+    size: int  # bytes
+
+
+def _disk(params: Params) -> Iterator[Finding]:
+    """The disks that are too full for what is fetched."""
+    by_disk: dict[int, list[_Download]] = {}
+    for download in _downloads(params):
+        disk = _existing(download.folder).stat().st_dev
+        by_disk.setdefault(disk, []).append(download)
+    for downloads in by_disk.values():
+        folder = downloads[0].folder
+        needed = sum(download.size for download in downloads)
+        free = shutil.disk_usage(_existing(folder)).free
+        if needed > free:
+            named = ", ".join(download.what for download in downloads)
+            yield Finding(
+                f"disk of {folder}: {named} take {needed / _GIB:.1f} GiB or more while fetched,"
+                f" {free / _GIB:.1f} are free: make room, or move HELPERS_CACHE and HF_HOME",
+                Kind.LACKING,
+            )
+
+
+def _downloads(params: Params) -> Iterator[_Download]:
+    model, cache = params["model"], cache_folder()
+    packaged = SHAPE_TOKENIZER if model.startswith(SHAPE_PREFIX) else model
+    if packaged in PACKAGED_WEIGHTS:
+        weights = PACKAGED_WEIGHTS[packaged]
+        if not weights_folder(packaged).exists():
+            yield _Download(f"model {packaged}", cache, 2 * weights.size + weights.unpacked)
+    elif not Path(model).expanduser().is_dir() and not _in_the_hubs_cache(model_source(model)):
+        half = weight_bytes(model, "bfloat16") or 0
+        yield _Download(f"model {model}", Path(HF_HUB_CACHE), half)
+    for resource in _official_files(params):
+        try:
+            locate(resource, download=False)
+        except NotHereError:
+            yield _Download(f"data {resource.name}", cache, resource.size or 0)
+
+
+def _existing(folder: Path) -> Path:
+    """The folder, or the nearest one above it that exists."""
+    return next(path for path in (folder, *folder.parents) if path.exists())
 
 
 def _megabytes(size: int | None) -> str:
     return "size unknown" if size is None else f"{size / 1e6:.1f} MB"
-
-
-def _data(resources: Iterable[Resource]) -> Iterator[str]:
-    try:
-        yield f"{DATA_VARIABLE}: {data_folder() or 'not set'}"
-    except UserError as error:
-        yield f"PROBLEM: {error}"
-        return
-    for resource in resources:
-        try:
-            state = f"found ({locate(resource, download=False)})"
-        except NotHereError:
-            state = f"will be downloaded ({_megabytes(resource.size)})"
-        except UserError as error:  # damaged
-            state = f"PROBLEM: {error}"
-        yield f"data {resource.name}: {state}"

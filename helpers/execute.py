@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 import os
 import re
 import sys
@@ -174,8 +173,6 @@ def execute(planned: PlannedRun, *, tell: Callable[[str], None] = lambda _: None
 
 
 def _recorded(planned: PlannedRun, tell: Callable[[str], None]) -> RunRow:
-    # papermill takes "records: int | None" for unknown and warns; the parameters are checked already.
-    logging.getLogger("papermill").setLevel(logging.ERROR)
     variables = {
         "TQDM_DISABLE": "1",
         "TOKENIZERS_PARALLELISM": "false",

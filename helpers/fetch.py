@@ -41,6 +41,7 @@ class Resource:
     sha256: str | None = None
     git_blob: str | None = None  # where no SHA-256 is published: of b"blob <size>\0" and content
     size: int | None = None  # bytes
+    records: int | None = None  # of a PEAK file
 
     @property
     def checksum(self) -> str:

@@ -1,8 +1,12 @@
 """Parameters of a run: the notebook's own parameter cell is their one definition.
 
-Each line of the cell tagged ``parameters`` reads ``name: type = literal  # help``. A params file is
-flat YAML; the notebook it is for follows from its place: ``params/quick/03_editing_runs.yaml`` and
-``params/paper/03_editing_runs/llama2-7b.yaml`` are both for ``notebooks/03_editing_runs.ipynb``.
+Each line of the cell tagged ``parameters`` reads ``name: type = literal  # help``. The type is one of
+``_TYPES``, whose spelling papermill understands: it cannot read a ``|``, and would call the parameter
+unknown.
+
+A params file is flat YAML; the notebook it is for follows from its place:
+``params/quick/03_editing_runs.yaml`` and ``params/paper/03_editing_runs/llama2-7b.yaml`` are both for
+``notebooks/03_editing_runs.ipynb``.
 """
 
 from __future__ import annotations
@@ -19,13 +23,13 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, Strict, ValidationError, create_model
 
 from helpers import UserError
-from helpers.paths import NOTEBOOKS
+from helpers.paths import NOTEBOOKS, in_repository
 from helpers.records import in_words
 
 _Int = Annotated[int, Strict()]  # pydantic takes true for 1
 _Float = Annotated[float, Field(allow_inf_nan=False)]
 _TYPES: dict[str, Any] = {
-    **{"str": str, "bool": bool, "int": _Int, "float": _Float, "int | None": _Int | None},
+    **{"str": str, "bool": bool, "int": _Int, "float": _Float, "int or None": _Int | None},
     **{"list[str]": list[str], "list[int]": list[_Int], "list[float]": list[_Float]},
 }
 
@@ -35,11 +39,12 @@ def notebook_of(params_file: Path) -> Path:
     if not params_file.exists():
         raise UserError(f"no params file {params_file}; see params/quick and params/paper")
     path = params_file.resolve()
+    folder = in_repository(NOTEBOOKS)
     for name in (path.stem, path.parent.name):
-        notebook = NOTEBOOKS / f"{name}.ipynb"
+        notebook = folder / f"{name}.ipynb"
         if notebook.exists():
             return notebook
-    known = ", ".join(sorted(p.stem for p in NOTEBOOKS.glob("*.ipynb")))
+    known = ", ".join(sorted(p.stem for p in folder.glob("*.ipynb")))
     raise UserError(
         f"{params_file}: neither file nor folder is named after a notebook ({known}); a"
         " sweep's file: python -m helpers sweep FILE"
@@ -83,7 +88,8 @@ def _model(notebook: Path) -> type[BaseModel]:
     for line in ast.parse("".join(tagged["source"])).body:
         assert isinstance(line, ast.AnnAssign)
         assert line.value is not None
-        kind = _TYPES[ast.unparse(line.annotation)]
+        annotation = ast.unparse(line.annotation).strip("'")  # "int or None" is quoted
+        kind = _TYPES[annotation]
         fields[ast.unparse(line.target)] = (kind, ast.literal_eval(line.value))
     config = ConfigDict(extra="forbid", protected_namespaces=())
     return create_model(notebook.stem, __config__=config, **fields)

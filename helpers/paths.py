@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from helpers import UserError
+
 REPOSITORY = Path(__file__).resolve().parent.parent
 PACKAGED = Path(__file__).resolve().parent / "packaged"
 PARAMS = REPOSITORY / "params"
@@ -18,6 +20,16 @@ NOTEBOOKS = REPOSITORY / "notebooks"
 FIGURES = REPOSITORY / "figures"
 RUNS = REPOSITORY / "runs"
 DIGITS = 16  # of the digests in names and lists of files
+
+
+def in_repository(path: Path) -> Path:
+    """A place among the repository's folders; a ``UserError`` where helpers was installed without them."""
+    if not (PARAMS / "models").is_dir():
+        raise UserError(
+            f"no {path}: helpers was installed without its repository (params, notebooks, figures);"
+            " install it from a checkout: pip install --editable ."
+        )
+    return path
 
 
 def in_one_line(error: OSError, place: Path | None = None) -> str:
@@ -87,7 +99,7 @@ def remove(path: Path) -> None:
 
 def figures_folder() -> Path:
     """Where a notebook's figures are saved: ``HELPERS_FIGURES``, else a folder that git ignores."""
-    return Path(os.environ.get("HELPERS_FIGURES") or RUNS / "figures")
+    return Path(os.environ.get("HELPERS_FIGURES") or in_repository(RUNS) / "figures")
 
 
 def cache_folder(*parts: str) -> Path:

@@ -72,6 +72,11 @@ def wrong_values(params: Params) -> list[ValueError]:
     return empty or _raised(_alone(params)) or _raised(_together(params))
 
 
+def makes_edits(params: Params) -> bool:
+    """Whether a run edits: notebook 05 does not where it edits no fact, or the model fills masks."""
+    return "preset" in params and bool(params.get("edited_facts", 1)) and not params.get("masked")
+
+
 def methods_of(params: Params) -> list[str]:
     """Every method that the params name; ROME with APP where a notebook leaves no choice."""
     many = [n.partition("@")[0] for key in (*_METHODS, "doses") for n in params.get(key, ())]
@@ -103,7 +108,7 @@ def _alone(params: Params) -> Iterator[Check]:
 
 def _together(params: Params) -> Iterator[Check]:
     """What looks at a value next to others, once each is right by itself."""
-    if "preset" in params and params.get("edited_facts", 1) and not params.get("masked"):
+    if makes_edits(params):
         for method in methods_of(params):
             yield partial(check_method, method, params["model"], params["preset"])
     if "dataset" in params:

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -197,7 +197,7 @@ def lab(browser, tmp_path) -> Iterator[Callable[..., Any]]:
         notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(s) for s in sources])
         notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3"}
         nbformat.write(notebook, root / "cells.ipynb")
-        process, address = _start_lab(root, tmp_path)
+        process, address = start_lab(root, tmp_path)
         started.append(process)
         browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
         browser.set_window_size(1100, 1600)
@@ -214,20 +214,27 @@ def lab(browser, tmp_path) -> Iterator[Callable[..., Any]]:
         process.wait(timeout=60)
 
 
-def _start_lab(root: Path, scratch: Path) -> tuple[subprocess.Popen, str]:
-    """A JupyterLab without the user's settings that asks no other machine for news; its address."""
+def start_lab(
+    folder: Path, scratch: Path, arguments: Sequence[str] = ()
+) -> tuple[subprocess.Popen, str]:
+    """``jupyter lab`` in a folder, without the user's settings, and its address; it asks no other machine
+    for news.
+    """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     flags = ["--no-browser", "--allow-root", "--expose-app-in-browser", f"--port={port}"]
-    flags += ["--ip=127.0.0.1", "--IdentityProvider.token=", f"--ServerApp.root_dir={root}"]
+    flags += ["--ip=127.0.0.1", "--IdentityProvider.token="]
     flags += ["--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate"]
     names = ("JUPYTER_CONFIG_DIR", "JUPYTERLAB_SETTINGS_DIR", "JUPYTERLAB_WORKSPACES_DIR")
     own = {name: str(scratch / name.lower()) for name in names}
     log = scratch / "lab.log"
     with log.open("w") as stream:
-        command = [sys.executable, "-m", "jupyterlab", *flags]
-        process = subprocess.Popen(command, stdout=stream, stderr=stream, env=os.environ | own)
+        command = [sys.executable, "-m", "jupyterlab", *arguments, *flags]
+        environment = os.environ | own
+        process = subprocess.Popen(
+            command, cwd=folder, stdout=stream, stderr=stream, env=environment
+        )
     end = time.monotonic() + PATIENCE
     while "is running at" not in log.read_text():
         if process.poll() is not None or time.monotonic() > end:

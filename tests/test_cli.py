@@ -59,25 +59,68 @@ def test_mistakes_exit_with_one_line(arguments, message):
     assert message in result.output
 
 
+def changed_sweep(folder, change):
+    """The packaged sweep with other entries, as a file."""
+    content = yaml.safe_load((PARAMS / "sweeps" / "quick.yaml").read_text("utf-8"))
+    path = folder / "changed.yaml"
+    path.write_text(yaml.safe_dump({**content, **change}), "utf-8")
+    return path
+
+
 def test_a_dry_run_lists_runs_edits_and_memory_and_runs_nothing(tmp_path):
     arguments = ["sweep", str(PARAMS / "sweeps" / "quick.yaml"), "--dry-run"]
     result = runner.invoke(app, [*arguments, "--folder", str(tmp_path)])
     assert result.exit_code == 0
     assert "6 runs: 6 waiting\n16 of 16 edits left" in result.output
     assert re.search(
-        r"smollm2-135m: weights in float32 0\.5 GiB, [\d.]+ GiB free on cpu; batches", result.output
+        r"model smollm2-135m: weights in float32 0\.5 GiB, [\d.]+ GiB free on cpu\n"
+        r"peak memory of smollm2-135m: about [\d.]+ GiB by an estimate",
+        result.output,
     )
     assert not list(tmp_path.iterdir())
 
 
-def test_a_dry_run_refuses_what_the_runs_would(tmp_path):
-    content = yaml.safe_load((PARAMS / "sweeps" / "quick.yaml").read_text("utf-8"))
-    path = tmp_path / "wrong.yaml"
-    other = {"params": {"preset": "paper"}, "models": ["shape:gpt2-xl"], "editors": ["kn", "mend"]}
-    for change, message in ({"params": {"preset": "x"}}, "no preset 'x'"), (other, "no MEND"):
-        path.write_text(yaml.safe_dump({**content, **change}), "utf-8")
-        result = runner.invoke(app, ["sweep", str(path), "--dry-run"])
-        assert (result.exit_code, message in result.output) == (1, True), result.output
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"params": {"preset": "x"}}, "no preset 'x'"),
+        ({"params": {"corpus": "x"}}, "no corpus 'x'"),
+        ({"params": {"device": "tpu"}}, "device 'tpu' is neither"),
+        ({"models": ["nosuch"]}, "no model 'nosuch'"),
+        ({"datasets": ["nosuch"]}, "nosuch: neither a file nor a PEAK data set"),
+        ({"datasets": ["peak-cf[5000:]"]}, "the slice is empty, peak-cf has 1962 records"),
+        ({"editors": ["rome", "nosuch"]}, "no method 'nosuch'"),
+    ],
+)
+def test_a_dry_run_refuses_what_no_machine_can_run(tmp_path, monkeypatch, change, message):
+    monkeypatch.setenv("HELPERS_CACHE", str(tmp_path / "cache"))  # no official data here
+    monkeypatch.setenv("HELPERS_DATA", "")
+    path = changed_sweep(tmp_path, change)
+    result = runner.invoke(app, ["sweep", str(path), "--dry-run"])
+    assert (result.exit_code, message in result.output) == (1, True), result.output
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            {"params": {"preset": "paper"}, "models": ["shape:gpt2-xl"], "editors": ["kn", "mend"]},
+            "no MEND network",
+        ),
+        ({"datasets": ["peak-cf"]}, "peak-cf: .*; save https:.*PEAK_counter.json"),
+        ({"params": {"device": "cuda"}}, "device 'cuda': torch sees no GPU"),
+    ],
+)
+def test_a_sweep_refuses_at_once_what_a_dry_run_lists(tmp_path, monkeypatch, change, message):
+    monkeypatch.setenv("HELPERS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("HELPERS_DATA", "")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    path, runs = changed_sweep(tmp_path, change), tmp_path / "runs"
+    assert runner.invoke(app, ["sweep", str(path), "--dry-run"]).exit_code == 0
+    result = runner.invoke(app, ["sweep", str(path), "--folder", str(runs)])
+    assert result.exit_code == 1
+    assert re.search(message, result.output)
+    assert not runs.exists()
 
 
 def test_sigterm_ends_a_sweep_as_an_interrupt_does(monkeypatch):
@@ -112,7 +155,7 @@ def test_a_dry_run_says_where_memory_will_not_do(tmp_path, monkeypatch):
     assert "too little" not in one
     assert "0.5 GiB for each of 3 workers, 1.0 GiB free on cpu; too little" in three
     elsewhere = runner.invoke(app, [*arguments, "--engine", "slurm"]).output
-    assert "weights in float32 0.5 GiB; batches" in elsewhere
+    assert "weights in float32 0.5 GiB\n" in elsewhere
     monkeypatch.setattr("torch.cpu.get_capabilities", lambda: {"avx512_bf16": False})
     assert "slower than fp32" in estimate.memory_in_words("smollm2-135m", "bfloat16", "cpu")
 

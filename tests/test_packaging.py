@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 import shutil
 import subprocess
@@ -122,8 +123,11 @@ def test_imports_are_light(which):
     assert done.stdout.strip() == "[]"
 
 
-def test_a_wheel_holds_the_modules_and_their_data(tmp_path):
-    source, wheels, installed = (tmp_path / name for name in ("source", "wheels", "site"))
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory) -> Path:
+    """A folder with what pip would install of the package, but for an editable install."""
+    folder = tmp_path_factory.mktemp("wheel")
+    source, wheels, site = (folder / name for name in ("source", "wheels", "site"))
     source.mkdir()
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
@@ -133,7 +137,11 @@ def test_a_wheel_holds_the_modules_and_their_data(tmp_path):
     command = [sys.executable, "-m", "pip", *flags, wheels, source]
     subprocess.run(command, check=True, capture_output=True)
     (wheel,) = wheels.glob("*.whl")
-    shutil.unpack_archive(wheel, installed, format="zip")
+    shutil.unpack_archive(wheel, site, format="zip")
+    return site
+
+
+def test_a_wheel_holds_the_modules_and_their_data(installed):
     for pattern in ("*.py", "packaged/**/*"):
         ours, theirs = (
             {str(p.relative_to(root)) for p in (root / "helpers").rglob(pattern) if p.is_file()}
@@ -141,3 +149,75 @@ def test_a_wheel_holds_the_modules_and_their_data(tmp_path):
         )
         assert ours
         assert theirs == ours
+
+
+# Each needs params, notebooks, figures or runs, which lie beside the package in a checkout only.
+NEEDS_THE_REPOSITORY = """
+import os
+import sys
+from pathlib import Path
+
+from typer.testing import CliRunner
+
+import helpers
+from helpers.cli import app
+from helpers.editing.presets import read_hyperparameters
+from helpers.paths import figures_folder
+from helpers.results.archive import archive
+from helpers.results.figure import published, save
+from helpers.results.show import show
+
+os.environ.pop("HELPERS_FIGURES", None)
+params, sweep = sys.argv[1:]
+entries = {
+    "archive": lambda: archive("peak").names(),
+    "figures": lambda: published(chapter="03"),
+    "one figure": lambda: save("05_reading"),
+    "figures' list": lambda: ("figure", "--list"),
+    "shown figure": lambda: show("05_rsim", 0.6, 0.2, title="a fact"),
+    "preset": lambda: read_hyperparameters("rome", "smollm2-135m", "tuned"),
+    "generic preset": lambda: read_hyperparameters("rome", "an/other", "generic"),
+    **{verb: lambda verb=verb: (verb, params) for verb in ("run", "publish", "doctor")},
+    "sweep": lambda: ("sweep", sweep),
+}
+print(helpers.__file__)
+for name, entry in entries.items():
+    try:
+        result = entry()
+        if isinstance(result, tuple):
+            result = CliRunner().invoke(app, result)
+        print(name, "|", getattr(result, "output", result))
+    except helpers.UserError as error:
+        print(name, "|", "error:", error)
+given = read_hyperparameters("ft-l", "an/other", {"layers": [3], "num_steps": 5, "lr": 0.1})
+print("given values | layers", given.layers)
+"""
+
+
+def test_what_an_install_without_the_repository_lacks_is_said(installed, tmp_path):
+    params, sweep = tmp_path / "03_editing_runs.yaml", tmp_path / "mine.yaml"
+    params.write_text("records: 2\n")
+    sweep.write_text("models: [smollm2-135m]\ndatasets: [peak-mini-cf]\neditors: [rome]\n")
+    done = subprocess.run(
+        [sys.executable, "-c", NEEDS_THE_REPOSITORY, str(params), str(sweep)],
+        env={**os.environ, "PYTHONPATH": str(installed), "PYTHONSAFEPATH": "1"},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    place, *lines = done.stdout.splitlines()
+    assert Path(place).is_relative_to(installed)
+    *entries, given = [line for line in lines if line]
+    assert len(entries) == 11
+    for line in entries:
+        assert re.search(
+            r"\| (error: )no .*: helpers was installed without its repository.*"
+            r"pip install --editable \.$",
+            line,
+        ), line
+    assert given == "given values | layers (3,)"
+    assert sorted(path.name for path in installed.iterdir() if "dist-info" not in path.name) == [
+        "helpers"
+    ]

@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 
 import nbformat
+import papermill
 import pytest
+import yaml
 
 from helpers import UserError, execute, params
 from helpers.execute import RunError
 from helpers.params import defaults_of, notebook_of, read_params
+from helpers.paths import NOTEBOOKS, PARAMS
 
 CELL = """model: str = "smollm2-135m"  # model name
 rate: float = 0.5  # learning rate
 layers: list[int] = [4, 5]  # edited blocks
-limit: int | None = None  # records, None for all"""
+limit: "int or None" = None  # records, None for all"""
 
 
 @pytest.fixture
@@ -81,9 +84,31 @@ def test_mistakes_are_named(notebooks, text, message):
         read_params(write(notebooks, text))
 
 
-def test_a_run_leaves_its_notebook_and_how_it_ended(notebooks):
-    row = run(write(notebooks, "rate: 3"), notebooks)
+@pytest.mark.parametrize("notebook", sorted(NOTEBOOKS.glob("*.ipynb")), ids=lambda p: p.stem)
+def test_papermill_knows_every_parameter_and_its_type(notebook):
+    inferred = papermill.inspect_notebook(str(notebook))
+    assert list(inferred) == list(defaults_of(notebook))
+    assert {each["inferred_type_name"] for each in inferred.values()} <= set(params._TYPES)
+
+
+@pytest.mark.parametrize("misspelt", [{}, {"recordz": 3}])
+def test_papermill_warns_of_a_misspelt_parameter_only(tmp_path, caplog, misspelt):
+    quick = yaml.safe_load((PARAMS / "quick" / "03_editing_runs.yaml").read_text("utf-8"))
+    papermill.execute_notebook(
+        NOTEBOOKS / "03_editing_runs.ipynb",
+        tmp_path / "out.ipynb",
+        parameters={**quick, **misspelt},
+        prepare_only=True,
+        kernel_name="python3",
+    )
+    warned = [record.message for record in caplog.records if record.levelname == "WARNING"]
+    assert warned == [f"Passed unknown parameter: {name}" for name in misspelt]
+
+
+def test_a_run_leaves_its_notebook_and_how_it_ended(notebooks, caplog):
+    row = run(write(notebooks, "rate: 3\nlimit: 2"), notebooks)
     assert row.status == "done"
+    assert [record.message for record in caplog.records if record.name == "papermill"] == []
     (path,) = (notebooks / "runs").rglob("notebook.ipynb")
     output = nbformat.read(path, as_version=4)
     assert output.cells[-1].outputs[0].text == "6.0\n"

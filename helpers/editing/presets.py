@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from helpers.editing.editors import EditorError, split_method
 from helpers.models.shapes import SHAPE_PREFIX
 from helpers.models.weights import EMBEDDED_NAMES, HUB_NAMES
-from helpers.paths import PARAMS
+from helpers.paths import PARAMS, in_repository
 from helpers.records import did_you_mean
 
 GENERIC = "generic"
@@ -120,7 +120,7 @@ def preset_values(
     if size and "/" in model and (known["blocks"], known["hidden_size"]) != size:
         raise EditorError(f"{path.name} fits {model} by name only, not in size; {_OTHER_WAYS}")
     if preset not in presets:
-        offered = sorted(presets) + [GENERIC] * (section in content_of(_GENERIC_FILE)["editors"])
+        offered = sorted(presets) + [GENERIC] * (section in _generic_sections())
         raise EditorError(
             f"{path.name}: {section} has no preset {preset!r}{did_you_mean(preset, offered)}; it has"
             f" {offered}"
@@ -188,7 +188,7 @@ def model_file(model: str) -> Path:
     short = {hub: name for name, hub in HUB_NAMES.items()} | EMBEDDED_NAMES
     short_name = short.get(model, model)
     name = Path(short_name.removeprefix(SHAPE_PREFIX)).name.lower()
-    path = FOLDER / f"{name}.yaml"
+    path = in_repository(FOLDER) / f"{name}.yaml"
     if short_name.startswith(SHAPE_PREFIX) and not path.exists():
         return path.with_name(f"{name}-instruct.yaml")
     return path
@@ -230,8 +230,14 @@ def _place(editor: str, model: str, preset: Preset) -> str:
     return str(preset) if isinstance(preset, str | Path) else f"{editor}'s hyperparameters"
 
 
+def _generic_sections() -> dict[str, Any]:
+    """The generic presets, by the editors' sections."""
+    sections: dict[str, Any] = content_of(in_repository(_GENERIC_FILE))["editors"]
+    return sections
+
+
 def _generic_values(section: str, size: Size) -> dict[str, Any]:
-    sections = content_of(_GENERIC_FILE)["editors"]
+    sections = _generic_sections()
     if section not in sections:
         raise EditorError(
             f"{section} has no generic preset: omit it, or add it in"
@@ -258,7 +264,7 @@ def _fitting_file(folder: Path) -> Path:
         "hidden_size": hidden,
         "intermediate_size": width or (hidden and 4 * hidden),
     }
-    for path in sorted(FOLDER.glob("*.yaml")):
+    for path in sorted(in_repository(FOLDER).glob("*.yaml")):
         if content_of(path).get("configuration") == configuration:
             return path
     raise EditorError(

@@ -64,13 +64,17 @@ def tokens_at_once(model: LanguageModel, usual: int, *, gradients: bool) -> int:
     """How many tokens a pass takes: the usual number, and up to 16,384 on a GPU with room."""
     if model.device.type == "cpu":  # a core is busy with the usual number
         return usual
-    # With gradients all blocks keep a token's activations, without a few do.
+    room = int(0.8 * free_bytes(model.device))
+    room //= bytes_of_a_token(model, model.dtype, gradients=gradients)
+    return max(usual, min(room, _MOST_TOKENS))
+
+
+def bytes_of_a_token(model: LanguageModel, dtype: torch.dtype, *, gradients: bool) -> int:
+    """What a token of a pass takes: with gradients all blocks keep its activations, without a few do."""
     layout = model.layout
     of_a_block = 16 * layout.hidden_size + 4 * layout.intermediate_size
-    of_a_token = (layout.blocks if gradients else 4) * of_a_block * model.dtype.itemsize
-    of_a_token += 12 * model.model.config.vocab_size
-    room = int(0.8 * free_bytes(model.device)) // of_a_token
-    return max(usual, min(room, _MOST_TOKENS))
+    of_blocks = (layout.blocks if gradients else 4) * of_a_block * dtype.itemsize
+    return of_blocks + 12 * int(model.model.config.vocab_size)
 
 
 def records_at_once(device: torch.device, usual: int) -> int:

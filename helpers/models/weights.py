@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 import torch
 from tqdm.auto import tqdm
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
 from helpers.kept import file_digest, kept_at, kept_whole
 from helpers.models.architectures import ModelError
@@ -176,14 +176,21 @@ def torch_device(name: str) -> torch.device:
 
 def check_device(name: str) -> None:
     """Refuse a device that this machine does not have, naming torch's build."""
-    if torch_device(name).type == "cuda" and not torch.cuda.is_available():
+    device = torch_device(name)
+    if device.type != "cuda":
+        return
+    if not torch.cuda.is_available():
         built = f"torch {torch.__version__}, built for CUDA {torch.version.cuda or 'not at all'}"
         remedy = "use 'cpu', or a build that fits the driver (make TORCH=…)"
         raise ModelError(f"device {name!r} was asked for, but {built}, sees no GPU: {remedy}")
+    if (device.index or 0) >= (count := torch.cuda.device_count()):
+        raise ModelError(
+            f"device {name!r} was asked for, but the last GPU here is cuda:{count - 1}"
+        )
 
 
-def weight_bytes(model: str, dtype: str) -> int | None:
-    """Bytes of a model's weights, without loading them; None where only a download tells."""
+def outline_of(model: str) -> PreTrainedModel | None:
+    """A model's modules without weights; None where only a download tells what they are."""
     folder = weights_folder(model) if model in PACKAGED_WEIGHTS else Path(model).expanduser()
     shape = model.removeprefix(SHAPE_PREFIX).removesuffix("-instruct")
     if (folder / "config.json").is_file():
@@ -193,12 +200,23 @@ def weight_bytes(model: str, dtype: str) -> int | None:
     else:
         return None
     with torch.device("meta"):
-        parameters = AutoModelForCausalLM.from_config(config).parameters()
-    return sum(each.numel() for each in parameters) * torch_dtype(dtype).itemsize
+        outline: PreTrainedModel = AutoModelForCausalLM.from_config(config)
+    return outline
+
+
+def weight_bytes(model: str, dtype: str) -> int | None:
+    """Bytes of a model's weights, without loading them; None where only a download tells."""
+    outline = outline_of(model)
+    if outline is not None:
+        return sum(each.numel() for each in outline.parameters()) * torch_dtype(dtype).itemsize
+    packaged = PACKAGED_WEIGHTS.get(model)
+    if packaged and packaged.unpacked:
+        return packaged.unpacked * torch_dtype(dtype).itemsize // torch.float32.itemsize
+    return None
 
 
 def memory_in_words(model: str, dtype: str, device: str | None, *, copies: int = 1) -> str:
-    """The weights of ``copies`` processes, and what is free on a device of this machine, if any."""
+    """The weights of ``copies`` processes, and what is free on a device, if one that is here is given."""
     size = weight_bytes(model, dtype)
     known = "unknown before it is fetched" if size is None else f"{size / _GIB:.1f} GiB"
     text = f"weights in {dtype} {known}" + f" for each of {copies} workers" * (copies > 1)
@@ -207,8 +225,6 @@ def memory_in_words(model: str, dtype: str, device: str | None, *, copies: int =
     processor = torch.cpu.get_capabilities()
     if (dtype, device) == ("bfloat16", "cpu") and not processor.get("avx512_bf16", True):
         text += " (no native bf16: 2 to 4 times slower than fp32)"
-    if device.startswith("cuda") and not torch.cuda.is_available():
-        return f"{text}; asks for {device}, but torch sees no GPU"
     free = free_bytes(torch_device(device))
     verdict = "; too little" if (size or 0) * copies > free else ""
     return f"{text}, {free / _GIB:.1f} GiB free on {device}{verdict}"

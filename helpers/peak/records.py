@@ -16,7 +16,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, AliasPath, Field, Strict, TypeAdapter
 
 from helpers import UserError
-from helpers.fetch import locate, official_files
+from helpers.fetch import NotHereError, locate, official_files
 from helpers.kept import file_digest
 from helpers.params import within
 from helpers.paths import PACKAGED
@@ -197,6 +197,25 @@ def load_peak(
         records=tuple(records),
         strict_lists=strict_lists,
     )
+
+
+def record_count(name_or_path: str, *, limit: int | None = None, download: bool = True) -> int:
+    """How many records ``load_peak`` would give; as published, of a file that is not here and may not be
+    downloaded.
+    """
+    whole, chosen = _sliced(name_or_path)
+    if whole in OFFICIAL and not download:
+        file = OFFICIAL[whole]
+        try:
+            locate(file, download=False)
+        except NotHereError:
+            published = range(file.records or 0)
+            if not published[chosen]:
+                raise UserError(
+                    f"{name_or_path}: the slice is empty, {whole} has {len(published)} records"
+                ) from None
+            return len(published[chosen][:limit])
+    return len(load_peak(name_or_path, limit=limit, strict_lists=False).records)
 
 
 def save_peak(records: Iterable[PeakRecord], path: Path) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from helpers import UserError
-from helpers.paths import FIGURES, digest_of, file_name, write_whole, written_whole
+from helpers.paths import FIGURES, digest_of, file_name, in_repository, write_whole, written_whole
 
 if TYPE_CHECKING:  # imported where a table is read
     import pandas as pd
@@ -169,7 +169,7 @@ class Archive:
 @cache
 def archive(paper: str) -> Archive:
     """The committed archive of a paper, such as ``archive("klob")``."""
-    return Archive(DATA / paper)
+    return Archive(in_repository(DATA) / paper)
 
 
 # Every packaged model has its words; the light modules that write captions load no weights.

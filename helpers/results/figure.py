@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from helpers import UserError, paths
-from helpers.paths import write_whole
+from helpers.paths import in_repository, write_whole
 from helpers.results.archive import DATA, Archive, Run
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class Drawing:
         """The figures of this kind whose tables are stored under ``data``."""
         if self.alone:
             yield self
-        stored = Archive(data / self.of).runs() if self.of else []
+        stored = Archive(in_repository(data) / self.of).runs() if self.of else []
         runs = [run for run in stored if set(self.needs) <= set(run.kinds) and self.when(run)]
         if self.together:
             alike = [run for run in runs if "@" not in run.name]

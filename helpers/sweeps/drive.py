@@ -12,8 +12,8 @@ from filelock import FileLock, Timeout
 from tqdm import tqdm
 
 from helpers import UserError
+from helpers.doctor import Finding, Kind, needs_of
 from helpers.execute import ROW
-from helpers.models.weights import memory_in_words
 from helpers.paths import RUNS, write_whole, written_whole
 from helpers.processes import in_words
 from helpers.sweeps.engines import Engine, local_engine, slurm_engine
@@ -42,19 +42,15 @@ def run_file(
     """
     sweep = read_sweep(file)
     folder = folder or RUNS / "sweeps" / file.stem
-    groups = expand(sweep, where=str(file), folder=folder)
+    groups = expand(sweep, where=str(file), folder=folder, download=not dry_run)
+    if dry_run:
+        needs = list(_needs(file, groups, engine, workers))
+        lines = [*report(status(groups)), *needs]
+        return [*lines, *(f"runs in the cluster's shell: {text}" for text in sweep.shell)], False
     for params in (group.table.run.params for group in groups):
         for editor in sweep.editors:  # each is a run of its own
             check_values(file, {**params, "methods": [editor]})
     device = params["device"]
-    if dry_run:
-        lines = list(report(status(groups)))
-        copies = 1 if device.startswith("cuda") else workers or 1  # a GPU has one worker
-        place = device if engine == "local" else None
-        for model in sweep.models:
-            needed = memory_in_words(model, params["dtype"], place, copies=copies)
-            lines.append(f"{model}: {needed}; batches take what is free next to the weights")
-        return [*lines, *(f"runs in the cluster's shell: {text}" for text in sweep.shell)], False
     if sweep.shell and not allow_shell:
         raise UserError(
             f"{file} has commands for a cluster's shell ({'; '.join(sweep.shell)}): read them,"
@@ -72,10 +68,25 @@ def run_file(
     return lines, bool((table["state"] != "done").any())
 
 
+def _needs(file: Path, groups: Sequence[Group], engine: str, workers: int | None) -> Iterator[str]:
+    """What the doctor finds about the runs, each once; a ``UserError`` for what can run nowhere."""
+    here = engine == "local"
+    found: dict[Finding, None] = {}
+    for params in (group.table.run.params for group in groups):
+        one_worker = params["device"].startswith("cuda")  # for each GPU
+        copies = 1 if one_worker else workers or 1
+        found |= dict.fromkeys(needs_of(params, here=here, copies=copies))
+    if wrong := [finding.text for finding in found if finding.kind is Kind.WRONG]:
+        raise UserError(f"{file}: " + "; ".join(wrong))
+    for finding in found:
+        # A plan may be for another machine: what this one lacks does not refuse it.
+        yield f"before it can run here: {finding.text}" if finding.is_problem else str(finding)
+
+
 def progress_of(file: Path, *, folder: Path | None = None) -> list[str]:
     """How far a sweep is, whether it runs now or not; nothing is run or written."""
     folder = folder or RUNS / "sweeps" / file.stem
-    groups = expand(read_sweep(file), where=str(file), folder=folder)
+    groups = expand(read_sweep(file), where=str(file), folder=folder, download=False)
     if not folder.is_dir():
         return [f"{file} was never started in {folder}; start it: python -m helpers sweep {file}"]
     try:

@@ -22,8 +22,8 @@ from helpers import UserError
 from helpers.editing.editors import method_label
 from helpers.execute import SHARED, PlannedRun, place
 from helpers.params import validate_params
-from helpers.paths import NOTEBOOKS, REPOSITORY, file_name
-from helpers.peak.records import load_peak, part_name
+from helpers.paths import NOTEBOOKS, REPOSITORY, file_name, in_repository
+from helpers.peak.records import part_name, record_count
 from helpers.records import in_words
 
 NOTEBOOK = NOTEBOOKS / "03_editing_runs.ipynb"
@@ -110,14 +110,23 @@ def read_sweep(path: Path) -> Sweep:
         ) from error
 
 
-def expand(sweep: Sweep, *, where: str, folder: Path, notebook: Path = NOTEBOOK) -> list[Group]:
+def expand(
+    sweep: Sweep,
+    *,
+    where: str,
+    folder: Path,
+    notebook: Path | None = None,
+    download: bool = True,
+) -> list[Group]:
     """All runs of a sweep, each checked against the notebook's parameters; nothing is written.
 
     Args:
         where: the sweep file, for messages.
         folder: for all that the runs write.
-        notebook: its parameters include those of notebook 03.
+        notebook: its parameters include those of notebook 03, which it is by default.
+        download: data sets that are not here; else their published numbers of records are planned with.
     """
+    notebook = notebook or in_repository(NOTEBOOK)
     if double := [axis for axis in _AXES if axis in sweep.params]:
         raise UserError(f"{where}: {', '.join(double)} in params, which a sweep sets itself")
     for editor in sweep.editors:
@@ -141,7 +150,7 @@ def expand(sweep: Sweep, *, where: str, folder: Path, notebook: Path = NOTEBOOK)
     groups = []
     for dataset in sweep.datasets:
         with chdir(REPOSITORY):  # from where its runs read paths as well
-            count = len(load_peak(dataset, limit=sweep.records, strict_lists=False).records)
+            count = record_count(dataset, limit=sweep.records, download=download)
         for model in sweep.models:
             prefix = f"{file_name(model)}_{file_name(dataset)}"
             whole: dict[str, Any] = {"model": model, "dataset": dataset, "records": sweep.records}

@@ -22,7 +22,7 @@ _CELLS = (
     """\
 model: str = "shape:gpt2-xl"  # not loaded
 dataset: str = "peak-mini-cf"  # as in notebook 03
-records: int | None = None  # as in notebook 03
+records: "int or None" = None  # as in notebook 03
 methods: list[str] = ["rome"]  # see compute
 published: list[str] = []  # as in notebook 03
 store: str = ""  # folder of the results store""",
