@@ -181,9 +181,9 @@ def test_official_counterfactual_counts() -> None:
     assert kinds(data) == {
         "correct answer among hard false": 35,
         "appended answer among correct": 7,
-        "appended answer among hard false": 100,
-        "correct answer repeated": 408,
-        "hard false answer repeated": 336,
+        "appended answer among hard false": 101,
+        "correct answer repeated": 418,
+        "hard false answer repeated": 341,
         "subject among correct": 18,
         "subject among hard false": 5,
         "edit prompt gives o* away": 1,
