@@ -21,7 +21,11 @@ PUBLISHED = {
     "05_klob_localisation": ("klob", "klob.publish"),
     "06_thinkedit_case_study": ("thinkedit", "thinkedit.publish"),
     "04_app_ablations": ("ablations", "behaviour.exam"),
-    "04_app_ablations, scorers": ("scorers", "behaviour.publish"),
+}
+# Parameters of a notebook that name methods for an archive of their own.
+OF_A_PARAMETER = {
+    "placebo": ("placebo", "peak.placebo"),
+    "scorers": ("scorers", "behaviour.publish"),
 }
 
 
@@ -34,7 +38,10 @@ def publish(file: Path, *, name: str = "", finished: bool = False, data: Path = 
     notebook = notebook_of(file).stem
     if notebook not in PUBLISHED:
         raise UserError(f"{file}: published are those of notebooks 02 to 06")
-    paper, module = PUBLISHED[notebook + ", scorers" * bool(params.get("scorers"))]
+    paper, module = PUBLISHED[notebook]
+    for parameter, published_instead in OF_A_PARAMETER.items():
+        if params.get(parameter):
+            paper, module = published_instead
     with chdir(REPOSITORY):  # from where the notebooks read paths as well
         check_values(file, params, published=False)
         data_of = (str(params.get(key)) for key in ("dataset", "source", "benchmark"))

@@ -30,7 +30,7 @@ from helpers.triples.sources import check_source
 
 Params = Mapping[str, Any]
 Check = Callable[[], object]
-_METHODS = ("methods", "editors", "fairer", "others", "scorers", "sequences", "ability")
+_METHODS = ("methods", "placebo", "editors", "fairer", "others", "scorers", "sequences", "ability")
 _SOME = {"methods": (), "modes": (), "estimators": (), "editors": ("others", "doses", "ability")}
 # What looks at a value, or at each item of a list, by itself.
 _ALONE: dict[str, Callable[[Any], object]] = {

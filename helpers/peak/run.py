@@ -281,6 +281,7 @@ def diagnostics_table(records: Sequence[PeakRecord], updates: Sequence[Update]) 
 
 
 def joined(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
+    """Scores of the same questions before and after an edit in one table, a row an answer."""
     first = before.rename(columns={"sum": "sum_before"})
     second = after.rename(columns={"sum": "sum_after"}).drop(columns="tokens")
     return first.merge(second, on=KEYS, validate="1:1")
