@@ -229,7 +229,7 @@ def prediction_table(states: Metrics) -> pd.DataFrame:
     """Do AFF and ANF predict list recall lost and hard false answers won? A row a method and measure.
 
     Spearman's ρ over records of a method, both measures minus those of ``unedited``; the p-values of a pair
-    of measures are corrected for the number of methods (Holm). ``detectable``: see ``detectable_correlation``.
+    of measures are corrected for their number (Holm). ``detectable``: see ``detectable_correlation``.
     """
     found: dict[tuple[str, str], Contrast] = {}
     samples = []
@@ -270,7 +270,7 @@ def rank_correlation(first: pd.Series, second: pd.Series) -> Contrast:
     pairs = pd.concat([first, second], axis=1).dropna()
     n, relations = len(pairs), relations_of(pairs.iloc[:, 0])
     if n < 10 or (pairs.nunique() == 1).any():
-        return Contrast(Estimate(np.nan, np.nan, np.nan, n), np.nan, relations)
+        return Contrast(Estimate(np.nan, np.nan, np.nan, n), np.nan, relations=relations)
     ranks = pairs.rank()
     scores = (ranks - ranks.mean()) / ranks.std(ddof=0)
     one, two = scores.iloc[:, 0], scores.iloc[:, 1]
@@ -287,7 +287,7 @@ def rank_correlation(first: pd.Series, second: pd.Series) -> Contrast:
     p_value = 2 * float(stats.t.sf(abs(centre) / error, freedom))
     if too_few(relations):
         p_value = float("nan")
-    return Contrast(Estimate(rho, low, high, n), p_value, relations)
+    return Contrast(Estimate(rho, low, high, n), p_value, relations=relations)
 
 
 def detectable_correlation(found: Contrast) -> float:

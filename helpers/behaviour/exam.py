@@ -106,7 +106,8 @@ def ability_table(run: Run) -> pd.DataFrame:
         sums = scores[["sum_before", "sum_after"]]
         means = sums.div(scores["tokens"], axis=0)
         for text in TEXTS:
-            before, after = (-means.xs(text, level="role")[c] for c in sums)
+            of_text = -means.xs(text, level="role")
+            before, after = of_text["sum_before"], of_text["sum_after"]
             change = mean_interval(after - before)
             low, high = np.exp([change.low, change.high])
             ratio = Estimate(np.exp(change.mean), low, high, change.n)
@@ -115,11 +116,11 @@ def ability_table(run: Run) -> pd.DataFrame:
             )
             row[f"ratio, {text}"] = with_interval(ratio, digits=3)
         facts = means.xs("facts", level="role")
-        chosen = [facts[m].unstack("answer_index").idxmax(axis=1) for m in sums]
+        chosen = [facts[m].unstack("answer_index").idxmax(axis=1) for m in sums.columns.astype(str)]
         record = [level for level in keys if level in ("case_id", "relation")]
-        shares = [each.eq(0).groupby(level=record).mean() for each in chosen]
+        shares = [each.eq(0).astype(float).groupby(level=record).mean() for each in chosen]
         row["right answers"] = " → ".join(f"{100 * x.mean():.1f}" for x in shares)
-        row["change"] = in_points(paired(*shares, "fraction").difference, signed=True)
+        row["change"] = in_points(paired(shares[0], shares[1], "fraction").difference, signed=True)
     return pd.DataFrame.from_dict(rows, orient="index")
 
 

@@ -43,9 +43,9 @@ def rsim_table(similarities: pd.DataFrame) -> pd.DataFrame:
     values = relative_similarity(similarities["candidate"], similarities["pairwise"])
     index = pd.MultiIndex.from_frame(similarities[["locator", "subtask", "relation"]])
     by = ["locator", "subtask"]
-    groups = dict(list(pd.Series(values, index).groupby(level=by, sort=False)))
-    rows = [(*keys, *astuple(mean_interval(part))) for keys, part in groups.items()]
-    return with_relations(pd.DataFrame(rows, columns=[*by, *ESTIMATE]), groups.values())
+    groups = [part for _, part in pd.Series(values, index).groupby(level=by, sort=False)]
+    rows = [(*part.index[0][:2], *astuple(mean_interval(part))) for part in groups]
+    return with_relations(pd.DataFrame(rows, columns=[*by, *ESTIMATE]), groups)
 
 
 def rsd_table(

@@ -111,7 +111,7 @@ def neighbour_findings(metrics: ByVariant, editors: Iterable[str]) -> list[Evide
 def app_findings(
     metrics: ByVariant, editors: Iterable[str], *, alone: bool = True
 ) -> list[Evidence]:
-    """APP reduces perturbation, and costs edits (Section 7.4), of ``distinct`` editors if edits are ``alone``."""
+    """APP reduces perturbation, and costs edits (Section 7.4); of ``distinct`` editors if edits are alone."""
     evidence: list[Evidence] = []
     editors = distinct(editors) if alone else editors
     for plain, whole in ((Variant(editor), Variant(f"{editor}+app")) for editor in editors):

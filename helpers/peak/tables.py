@@ -69,9 +69,9 @@ def editing_table(by_record: Metrics, *, metrics: Sequence[str] = MAIN_METRICS) 
     Cells read ``mean ± half width of the 95 % interval``, or ``mean [low, high]`` where the sides
     differ. In a ``+APP`` row † is significantly better and ‡ significantly worse than the plain method
     on the same records (p < 0.05); ``Holm`` reports which of these survive the correction for all tests
-    of the table. Where the records are of fewer than eight relations there are no tests and no marks. A method that is another one of the table
-    by construction is shown, not tested (``distinct``). *n*,
-    where fewer than all records, is in the title or the cell.
+    of the table. Where the records are of fewer than eight relations there are no tests and no marks, nor
+    for a method that is another one of the table by construction (``distinct``). *n*, where fewer than all
+    records, is in the title or the cell.
     """
     common = {metric: _common_n(by_record, metric) for metric in metrics}
     tests = {

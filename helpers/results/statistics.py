@@ -11,7 +11,7 @@ values at hand.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Literal
 
@@ -22,7 +22,7 @@ from scipy import stats
 
 Numbers = NDArray[np.float64]
 Kind = Literal["share", "fraction", "number"]
-"""``share``: of a record's few prompts, often 0 or 1; ``fraction``: any value from 0 to 1; ``number``: any."""
+"""``share``: of a record's few prompts, often 0 or 1; ``fraction``: from 0 to 1; ``number``: any."""
 
 LEVEL = 0.05
 FEWEST = 8  # relations from which an interval or a test is by relation
@@ -51,7 +51,7 @@ class Contrast:
 
     difference: Estimate
     p_value: float
-    relations: int | None = None
+    relations: int | None = field(default=None, kw_only=True)
 
     @property
     def too_few_relations(self) -> bool:
@@ -105,8 +105,9 @@ def units_of(values: ArrayLike) -> Units:
     """The units of a metric's values; NaN is omitted."""
     relations = relations_of(values)
     if isinstance(values, pd.Series) and relations is not None and not too_few(relations):
-        groups = values.dropna().astype(float).groupby(level="relation").agg(["sum", "size"])
-        return Units(*groups.to_numpy(float).T, relations)
+        groups = values.dropna().astype(float).groupby(level="relation")
+        sums, sizes = (found.to_numpy(np.float64) for found in (groups.sum(), groups.size()))
+        return Units(sums, sizes, relations)
     numbers = defined(values)
     return Units(numbers, np.ones(len(numbers)), relations)
 
@@ -204,14 +205,16 @@ def above(values: ArrayLike, level: float, kind: Kind) -> Contrast:
     found, units = interval(values, kind), units_of(values)
     difference = Estimate(found.mean - level, found.low - level, found.high - level, found.n)
     if units.records < 2 or too_few(units.relations):
-        return Contrast(difference, float("nan"), units.relations)
+        return Contrast(difference, float("nan"), relations=units.relations)
     if kind == "share" and not units.by_relation:
         n, successes = units.records, units.sums.sum()
         as_many = stats.beta.cdf(level, successes, n - successes + 1) if successes > 0 else 1.0
         as_few = stats.beta.sf(level, successes + 1, n - successes) if successes < n else 1.0
-        return Contrast(difference, min(1.0, 2 * float(min(as_many, as_few))), units.relations)
+        return Contrast(
+            difference, min(1.0, 2 * float(min(as_many, as_few))), relations=units.relations
+        )
     tested = units if kind == "number" else units.extended(0.0, 1.0)
-    return Contrast(difference, _t_test(tested, level), units.relations)
+    return Contrast(difference, _t_test(tested, level), relations=units.relations)
 
 
 def paired(first: ArrayLike, second: ArrayLike, kind: Kind) -> Contrast:
@@ -230,7 +233,7 @@ def paired(first: ArrayLike, second: ArrayLike, kind: Kind) -> Contrast:
     relations = relations_of(change)
     units = units_of(change)
     if not units.records:
-        return Contrast(_t_interval(units), float("nan"), relations)
+        return Contrast(_t_interval(units), float("nan"), relations=relations)
     p_value, low, high = _sign_flips(units)
     size = _PSEUDO_CHANGE[kind]
     wide = _t_interval(units.extended(size, -size) if size else units)
@@ -245,7 +248,7 @@ def paired(first: ArrayLike, second: ArrayLike, kind: Kind) -> Contrast:
         low, high = float("nan"), float("nan")
     if too_few(relations):
         p_value = float("nan")
-    return Contrast(Estimate(units.mean, low, high, units.records), p_value, relations)
+    return Contrast(Estimate(units.mean, low, high, units.records), p_value, relations=relations)
 
 
 def unpaired_means(first: ArrayLike, second: ArrayLike) -> Contrast:
@@ -257,12 +260,14 @@ def unpaired_means(first: ArrayLike, second: ArrayLike) -> Contrast:
     relations = min(known, default=None)
     error, freedom = combined_error(standard_error(one), standard_error(two))
     if n < 2 or not error > 0:
-        return Contrast(Estimate(mean, float("nan"), float("nan"), n), float("nan"), relations)
+        return Contrast(
+            Estimate(mean, float("nan"), float("nan"), n), float("nan"), relations=relations
+        )
     half = float(stats.t.isf(LEVEL / 2, freedom)) * error
     p_value = 2 * float(stats.t.sf(abs(mean) / error, freedom))
     if too_few(relations):
         p_value = float("nan")
-    return Contrast(Estimate(mean, mean - half, mean + half, n), p_value, relations)
+    return Contrast(Estimate(mean, mean - half, mean + half, n), p_value, relations=relations)
 
 
 def defined(values: ArrayLike) -> Numbers:
@@ -286,7 +291,7 @@ def _changes(first: ArrayLike, second: ArrayLike) -> ArrayLike:
 
 def _rounded(values: ArrayLike) -> ArrayLike:
     """1 - 1e-16 is 1."""
-    return values.round(12) if isinstance(values, pd.Series) else np.round(values, 12)
+    return values.round(12) if isinstance(values, pd.Series) else np.round(defined(values), 12)
 
 
 def _t_interval(units: Units) -> Estimate:
@@ -321,9 +326,9 @@ def _sign_flips(units: Units) -> tuple[float, float, float]:
         rest = (units.sums.sum() - part_sums) / (units.sizes.sum() - part_sizes)
     negligible = 1e-9 * np.abs(units.sums).max()
     part, rest = (np.where(np.abs(means) <= negligible, 0.0, means) for means in (part, rest))
-    # Of a part that is empty or everything, no δ is rejected.
-    lows = np.where(np.isnan(part) | np.isnan(rest), -np.inf, np.minimum(part, rest))
-    highs = np.where(np.isnan(part) | np.isnan(rest), np.inf, np.maximum(part, rest))
+    is_whole = (part_sizes == 0) | (part_sizes == units.sizes.sum())  # as far from any δ
+    lows = np.where(is_whole, -np.inf, np.minimum(part, rest))
+    highs = np.where(is_whole, np.inf, np.maximum(part, rest))
     last = int(np.ceil(LEVEL * len(lows) - 1e-9)) - 1
     low = float(np.partition(lows, last)[last])
     high = -float(np.partition(-highs, last)[last])
