@@ -41,8 +41,8 @@ RECORDS = (10, 18, 38, 112)
 RELATIONS = (8, 12, 18, 29)
 METRICS = ("ES", "GS", "LS", "AFF_hard", "ANF_hard")
 SCORED = ("yes", "free, greedy", "free, sampled", "asked, sampled", "tokens", "choice")
-SAMPLES, PAIRED_SAMPLES = 2_000, 400
-RESAMPLES = 400
+SAMPLES, PAIRED_SAMPLES = 1_000, 200
+RESAMPLES = 200
 SEED = 0
 _LEAST = 30  # values of a population
 _LABELS = pd.Index([f"P{number}" for number in range(max(RELATIONS))], name="relation")
@@ -241,7 +241,7 @@ def main() -> None:
         for by_relation in (False, True):
             unit = "relation" if by_relation else "record"
             print(f"\n{title}, by {unit}\n")
-            print(markdown(make(by_relation=by_relation)))
+            print(markdown(make(by_relation=by_relation)), flush=True)
 
 
 if __name__ == "__main__":
